@@ -1,13 +1,16 @@
-"""Training on a CUDA device: the loop's steps beside a plain eager loop, a captured graph and a compiled model; runs side by side.
+"""Training on a CUDA device: the loop's steps beside a plain eager loop, a captured graph and a
+compiled model; runs side by side.
 
     python benchmarks/accelerator.py [--rounds 5] [--steps 60] [--models mlp,small-cnn,resnet-w16,resnet18] [--batch 128]
 
-`plain`: contiguous fp32 as torch does it by default (TF32 in convolutions), pixels on the device, torch's default Adam,
-`loss.item()` at each step. `fp32`, `bf16`: the loop's ordinary steps, in which fp32 is float32 and whatever can repeats its bits.
-`.. graph`: the same, recorded and replayed (`training.cuda_graphs`). `compiled`: torch.compile of the model in the ordinary
-bf16 step, its compilation apart. Wall milliseconds a step, sides alternately, the device waited for at the end of a chunk; ratio
-plain / side of each round: median and range. Then whole runs of 500 steps and 5 validations on digits, with graphs and without,
-alternately; then, for each number of processes on one device, steps a second of all together.
+`plain`: contiguous fp32 as torch does it by default (TF32 in convolutions), pixels on the device,
+torch's default Adam, `loss.item()` at each step. `fp32`, `bf16`: the loop's ordinary steps, in
+which fp32 is float32 and whatever can repeats its bits. `.. graph`: the same, recorded and replayed
+(`training.cuda_graphs`). `compiled`: torch.compile of the model in the ordinary bf16 step, its
+compilation apart. Wall milliseconds a step, sides alternately, the device waited for at the end of
+a chunk; ratio plain / side of each round: median and range. Then whole runs of 500 steps and 5
+validations on digits, with graphs and without, alternately; then, for each number of processes on
+one device, steps a second of all together.
 """
 
 from __future__ import annotations
@@ -52,16 +55,31 @@ class Rows:
 
 def data_of() -> AttributedDataset:
     kept = np.random.default_rng(0).integers(0, 256, (ROWS, SIDE, SIDE, 3), dtype=np.uint8)
-    table = AttributeTable((Attribute("label", ("a", "b", "c")),), (np.arange(ROWS) % 3)[None].astype(np.uint8))
-    return AttributedDataset("noise", table, lambda asked: kept[asked], InputSpec.image(SIDE, SIDE, 3))
+    table = AttributeTable(
+        (Attribute("label", ("a", "b", "c")),), (np.arange(ROWS) % 3)[None].astype(np.uint8)
+    )
+    return AttributedDataset(
+        "noise", table, lambda asked: kept[asked], InputSpec.image(SIDE, SIDE, 3)
+    )
 
 
-def loop(name: str, batch: int, precision: str, *, graph: bool = False, compiled: bool = False) -> Step:
+def loop(
+    name: str, batch: int, precision: str, *, graph: bool = False, compiled: bool = False
+) -> Step:
     settings = TrainingSettings(batch=batch, precision=precision, device="cuda")
     rows, data, method = Rows(), data_of(), ERM()
     loader = TrainingRows(rows, data, settings, 0, "epoch")  # type: ignore[arg-type]
     images = EvaluationRows(rows, data, settings, resident=False)  # type: ignore[arg-type]
-    tools = LoopContext(method, Info(InputSpec.image(SIDE, SIDE, 3), 3, ROWS), ModelSpec(name), settings, 0, loader, images, None)
+    tools = LoopContext(
+        method,
+        Info(InputSpec.image(SIDE, SIDE, 3), 3, ROWS),
+        ModelSpec(name),
+        settings,
+        0,
+        loader,
+        images,
+        None,
+    )
     stage = method.stage(0, tools)
     assert stage is not None
     tools.begin(stage, fresh=False)
@@ -126,29 +144,45 @@ def beside(names: list[str], rounds: int, steps: int, batch: int, with_compiled:
                     begun = time.perf_counter()
                     made(0)
                     torch.cuda.synchronize()
-                print(f"{name:12}{label:11} first step {time.perf_counter() - begun:.1f} s", flush=True)
+                print(
+                    f"{name:12}{label:11} first step {time.perf_counter() - begun:.1f} s",
+                    flush=True,
+                )
                 sides[label] = made
             except Exception as error:
-                print(f"{name:12}{label:11} cannot: {type(error).__name__}: {str(error)[:160]}", flush=True)
+                print(
+                    f"{name:12}{label:11} cannot: {type(error).__name__}: {str(error)[:160]}",
+                    flush=True,
+                )
         taken: dict[str, list[float]] = {label: [] for label in sides}
         for label, step in sides.items():
-            with nullcontext() if label == "plain" else reproducible(TrainingSettings(device="cuda")):
+            with (
+                nullcontext() if label == "plain" else reproducible(TrainingSettings(device="cuda"))
+            ):
                 timed(step, 0, 22)
         for number in range(rounds):
             for label, step in sides.items():
-                with nullcontext() if label == "plain" else reproducible(TrainingSettings(device="cuda")):
+                with (
+                    nullcontext()
+                    if label == "plain"
+                    else reproducible(TrainingSettings(device="cuda"))
+                ):
                     taken[label].append(timed(step, 22 + number * steps, steps))
         for label, seconds in taken.items():
             ratios = [one / other for one, other in zip(taken["plain"], seconds, strict=True)]
             middle = statistics.median(ratios)
             print(
-                f"{name:12}{label:11}{statistics.median(seconds) * 1e3:9.3f}{middle:8.2f} {min(ratios):.2f}-{max(ratios):.2f}",
+                f"{name:12}{label:11}{statistics.median(seconds) * 1e3:9.3f}{middle:8.2f}"
+                f" {min(ratios):.2f}-{max(ratios):.2f}",
                 flush=True,
             )
 
 
 def whole_runs(names: list[str], rounds: int, batch: int) -> None:
-    print(f"\n{'model':12}{'precision':10}{'ordinary s':>11}{'graph s':>9}{'ratio':>8} range, whole runs of 500 steps")
+    print(
+        f"\n{'model':12}{'precision':10}{'ordinary s':>11}{'graph s':>9}{'ratio':>8} range, whole"
+        " runs of 500 steps"
+    )
     import crosswind as cw
 
     digits = cw.load("digits", size=SIDE)
@@ -159,17 +193,36 @@ def whole_runs(names: list[str], rounds: int, batch: int) -> None:
             for _ in range(rounds):
                 for word, seconds in taken.items():
                     os.environ[VARIABLE] = word
-                    settings = {"steps": 500, "batch": batch, "validate_every": 100, "patience": None, "precision": precision}
+                    settings = {
+                        "steps": 500,
+                        "batch": batch,
+                        "validate_every": 100,
+                        "patience": None,
+                        "precision": precision,
+                    }
                     found = cw.train("erm", split, digits, model=name, device="cuda", **settings)
                     seconds.append(found.cost["total_seconds"])
             ratios = [one / other for one, other in zip(taken["0"], taken["1"], strict=True)]
             without, with_ = (statistics.median(taken[word]) for word in ("0", "1"))
             spread = f"{min(ratios):.2f}-{max(ratios):.2f}"
-            print(f"{name:12}{precision:10}{without:11.2f}{with_:9.2f}{statistics.median(ratios):8.2f} {spread}", flush=True)
+            print(
+                f"{name:12}{precision:10}{without:11.2f}{with_:9.2f}{statistics.median(ratios):8.2f}"
+                f" {spread}",
+                flush=True,
+            )
     del os.environ[VARIABLE]
 
 
-def serve(name: str, batch: int, precision: str, graph: bool, seconds: float, ready: Any, begin: Any, out: Any) -> None:
+def serve(
+    name: str,
+    batch: int,
+    precision: str,
+    graph: bool,
+    seconds: float,
+    ready: Any,
+    begin: Any,
+    out: Any,
+) -> None:
     torch.set_num_threads(1)
     with reproducible(TrainingSettings(device="cuda")):
         step = loop(name, batch, precision, graph=graph)
@@ -196,7 +249,10 @@ def side_by_side(names: list[str], batch: int, numbers: list[int], seconds: floa
             for number in numbers:
                 ready, begin, out = context.Semaphore(0), context.Event(), context.Queue()
                 workers = [
-                    context.Process(target=serve, args=(name, batch, precision, graph, seconds, ready, begin, out))
+                    context.Process(
+                        target=serve,
+                        args=(name, batch, precision, graph, seconds, ready, begin, out),
+                    )
                     for _ in range(number)
                 ]
                 for worker in workers:
@@ -212,7 +268,7 @@ def side_by_side(names: list[str], batch: int, numbers: list[int], seconds: floa
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--batch", type=int, default=128)
@@ -223,10 +279,15 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     names = options.models.split(",")
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, batch {options.batch}, {SIDE} x {SIDE} pixels")
+    print(
+        f"{torch.cuda.get_device_name()}, torch {torch.__version__}, batch {options.batch}, {SIDE}"
+        f" x {SIDE} pixels"
+    )
     beside(names, options.rounds, options.steps, options.batch, not options.no_compile)
     whole_runs(names, max(3, options.rounds // 2), options.batch)
-    side_by_side(names, options.batch, [int(word) for word in options.workers.split(",")], options.seconds)
+    side_by_side(
+        names, options.batch, [int(word) for word in options.workers.split(",")], options.seconds
+    )
 
 
 if __name__ == "__main__":

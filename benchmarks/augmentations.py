@@ -2,12 +2,14 @@
 
     python benchmarks/augmentations.py [--rounds 9] [--batch 128] [--size 64] [--only randaugment,augmix] [--no-kornia]
 
-Theirs: a Pillow image in, torchvision's transform with the same settings, a Pillow image out, one image after the other. Ours: the
-batch as uint8 in, uint8 out; measured for images that lie by planes and for images with channels last, as the training loop has
-them. Pictures: crops of scikit-learn's two photographs, and its digits (one channel), enlarged. Both sides alternate in one process
-on one thread; CPU time. Prints microseconds an image (medians; little meaning on a shared machine), the ratio theirs / ours of each
-round (median and range) and the goal, of which 85% counts as reached. kornia is shown beside where it has the operation: it draws
-one operation for a whole batch, and works on floats, here made from uint8 and turned back.
+Theirs: a Pillow image in, torchvision's transform with the same settings, a Pillow image out, one
+image after the other. Ours: the batch as uint8 in, uint8 out; measured for images that lie by
+planes and for images with channels last, as the training loop has them. Pictures: crops of
+scikit-learn's two photographs, and its digits (one channel), enlarged. Both sides alternate in one
+process on one thread; CPU time. Prints microseconds an image (medians; little meaning on a shared
+machine), the ratio theirs / ours of each round (median and range) and the goal, of which 85% counts
+as reached. kornia is shown beside where it has the operation: it draws one operation for a whole
+batch, and works on floats, here made from uint8 and turned back.
 """
 
 from __future__ import annotations
@@ -43,7 +45,11 @@ def photographs(count: int, size: int) -> list[Image.Image]:
     for i in range(count):
         picture = whole[i % 2]
         left, top = (int(generator.integers(0, side - 2 * size)) for side in picture.size)
-        crops.append(picture.crop((left, top, left + 2 * size, top + 2 * size)).resize((size, size), Image.Resampling.BILINEAR))
+        crops.append(
+            picture.crop((left, top, left + 2 * size, top + 2 * size)).resize(
+                (size, size), Image.Resampling.BILINEAR
+            )
+        )
     return crops
 
 
@@ -52,7 +58,9 @@ def digits(count: int, size: int) -> list[Image.Image]:
     from sklearn.datasets import load_digits
 
     images = np.minimum(load_digits().images[:count] * 16, 255).astype(np.uint8)
-    return [Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR) for image in images]
+    return [
+        Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR) for image in images
+    ]
 
 
 def batch_of(pictures: list[Image.Image]) -> torch.Tensor:
@@ -75,9 +83,19 @@ def recipes() -> dict[str, tuple[float | None, object, str, dict[str, object]]]:
     return {
         "randaugment": (2.3, theirs.RandAugment(), "randaugment", {}),
         "trivialaugment": (3.4, theirs.TrivialAugmentWide(), "trivialaugment", {}),
-        "autoaugment cifar10": (None, theirs.AutoAugment(theirs.AutoAugmentPolicy.CIFAR10), "autoaugment", {"policy": "cifar10"}),
+        "autoaugment cifar10": (
+            None,
+            theirs.AutoAugment(theirs.AutoAugmentPolicy.CIFAR10),
+            "autoaugment",
+            {"policy": "cifar10"},
+        ),
         "autoaugment imagenet": (None, theirs.AutoAugment(), "autoaugment", {"policy": "imagenet"}),
-        "autoaugment svhn": (None, theirs.AutoAugment(theirs.AutoAugmentPolicy.SVHN), "autoaugment", {"policy": "svhn"}),
+        "autoaugment svhn": (
+            None,
+            theirs.AutoAugment(theirs.AutoAugmentPolicy.SVHN),
+            "autoaugment",
+            {"policy": "svhn"},
+        ),
         "augmix": (2.7, theirs.AugMix(), "augmix", {}),
         "augmix nearest": (
             None,
@@ -86,8 +104,18 @@ def recipes() -> dict[str, tuple[float | None, object, str, dict[str, object]]]:
             {"interpolation": "nearest"},
         ),
         "crop + flip": (2.0, cropped, "imagenet", {"jitter": 0.0, "hue": 0.0}),
-        "crop + flip + jitter": (None, lambda size: cropped(size, jitter), "imagenet", {"hue": 0.0}),
-        "crop + flip + jitter (exact hue)": (2.2, lambda size: cropped(size, hued), "imagenet", {"hue": 0.1}),
+        "crop + flip + jitter": (
+            None,
+            lambda size: cropped(size, jitter),
+            "imagenet",
+            {"hue": 0.0},
+        ),
+        "crop + flip + jitter (exact hue)": (
+            2.2,
+            lambda size: cropped(size, hued),
+            "imagenet",
+            {"hue": 0.1},
+        ),
         "crop + flip + jitter (hue as matrix)": (
             5.0,
             lambda size: cropped(size, hued),
@@ -109,7 +137,9 @@ def beside(name: str, size: int) -> object | None:
         "autoaugment imagenet": lambda: kornia.auto.AutoAugment("imagenet"),
         "autoaugment svhn": lambda: kornia.auto.AutoAugment("svhn"),
         "crop + flip": lambda: torch.nn.Sequential(*crop),
-        "crop + flip + jitter (exact hue)": lambda: torch.nn.Sequential(*crop, kornia.ColorJitter(0.4, 0.4, 0.4, 0.1)),
+        "crop + flip + jitter (exact hue)": lambda: torch.nn.Sequential(
+            *crop, kornia.ColorJitter(0.4, 0.4, 0.4, 0.1)
+        ),
     }
     return known[name]() if name in known else None
 
@@ -126,7 +156,9 @@ def seconds(work: Work) -> float:
     return time.process_time() - started
 
 
-def compared(name: str, kind: str, pictures: list[Image.Image], rounds: int, with_kornia: bool) -> None:
+def compared(
+    name: str, kind: str, pictures: list[Image.Image], rounds: int, with_kornia: bool
+) -> None:
     """Print one line: torchvision, ours in both layouts, kornia."""
     goal, transform, registered, settings = recipes()[name]
     size = pictures[0].height
@@ -166,13 +198,18 @@ def compared(name: str, kind: str, pictures: list[Image.Image], rounds: int, wit
     for side in list(sides)[1:]:
         ratios = [a / b for a, b in zip(found["torchvision"], found[side], strict=True)]
         middle = statistics.median(ratios)
-        line += f" | {side} {statistics.median(found[side]):6.0f} {middle:5.2f}x ({min(ratios):.2f}-{max(ratios):.2f})"
+        line += (
+            f" | {side} {statistics.median(found[side]):6.0f} {middle:5.2f}x"
+            f" ({min(ratios):.2f}-{max(ratios):.2f})"
+        )
     print(line + (f" | goal {goal}" if goal else ""), flush=True)
 
 
 def main() -> None:
     """Measure every line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--size", type=int, default=64)
@@ -183,7 +220,10 @@ def main() -> None:
     torch.set_num_threads(1)
     keep_freed_memory()  # as the training loop does; it serves both sides
     warnings.simplefilter("ignore")
-    print(f"{given.batch} images of {given.size} x {given.size}; microseconds an image, then torchvision's time over the other's")
+    print(
+        f"{given.batch} images of {given.size} x {given.size}; microseconds an image, then"
+        " torchvision's time over the other's"
+    )
     print("kornia: one operation drawn for a whole batch")
     for kind in given.pictures.split(","):
         pictures = {"photographs": photographs, "digits": digits}[kind](given.batch, given.size)

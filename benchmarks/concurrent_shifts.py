@@ -1,11 +1,13 @@
-"""Figure 3 of Jeon et al. 2025 from the stores of two studies: tables, the figure, and the claims that these runs can decide.
+"""Figure 3 of Jeon et al. 2025 from the stores of two studies: tables, the figure, and the claims
+that these runs can decide.
 
     crosswind run jeon2025/controlled --scale figure --workers 2 --out figure-out
     crosswind run jeon2025/equal-sizes --workers 2 --out equal-out
     python benchmarks/concurrent_shifts.py figure-out --equal equal-out
 
-Writes `benchmarks/results/concurrent-shifts/` (CSV) and `docs/results/concurrent-shifts.svg`, and prints the claims. All claims are
-one family of tests: paired over seeds, or a rank correlation over methods, adjusted together (Holm 1979).
+Writes `benchmarks/results/concurrent-shifts/` (CSV) and `docs/results/concurrent-shifts.svg`, and
+prints the claims. All claims are one family of tests: paired over seeds, or a rank correlation over
+methods, adjusted together (Holm 1979).
 """
 
 from __future__ import annotations
@@ -47,13 +49,16 @@ GAPS = [
 """What the two sizes are compared by: a claim, the easier shifts and the harder ones."""
 AUGMENTATION = "heuristic augmentation"
 POINTS = 0.03
-"""A drop of accuracy below this is hardly any: the report's own margin for sides that are about as accurate."""
+"""A drop of accuracy below this is hardly any: the report's own margin for sides that are about as
+accurate."""
 PERCENT = 5.0
-"""A gain below this, in percent of the baseline's accuracy, is a limited one. Ours: the paper gives no number."""
+"""A gain below this, in percent of the baseline's accuracy, is a limited one. Ours: the paper gives
+no number."""
 
 
 class Tested(NamedTuple):
-    """A claim, and what was found: `value` above 0 speaks for it; its interval, or none for a correlation; and p, two-sided."""
+    """A claim, and what was found: `value` above 0 speaks for it; its interval, or none for a
+    correlation; and p, two-sided."""
 
     claim: str
     text: str
@@ -80,7 +85,9 @@ def read(out: str, study: str) -> StudyRecord:
     return record
 
 
-def less(one: Mapping[Any, float], other: Mapping[Any, float], by: float = 0.0) -> Difference | None:
+def less(
+    one: Mapping[Any, float], other: Mapping[Any, float], by: float = 0.0
+) -> Difference | None:
     """`one` minus `other` minus `by`, paired by seed."""
     return paired({seed: value + by for seed, value in other.items()}, one)
 
@@ -93,7 +100,8 @@ def told(claim: str, text: str, unit: str, found: Difference | None) -> Tested:
 
 
 def claims(item: Families) -> list[Tested]:
-    """The claims of Jeon et al. 2025 (takeaways 1 to 5) that trained networks on one data set can decide."""
+    """The claims of Jeon et al. 2025 (takeaways 1 to 5) that trained networks on one data set can
+    decide."""
     rows = list(item.family)
     augmentations = [row for row, family in item.family.items() if family == AUGMENTATION]
     algorithms = [row for row in item.methods if row not in augmentations]
@@ -102,11 +110,26 @@ def claims(item: Families) -> list[Tested]:
         return item.accuracy(rows, shifts)
 
     out = [
-        told("1", "two concurrent shifts are harder than one, on average", "accuracy", less(mean(*SINGLE), mean(*PAIRS))),
-        told("1", "three are harder than two, on average", "accuracy", less(mean(*PAIRS), mean(*TRIPLE))),
+        told(
+            "1",
+            "two concurrent shifts are harder than one, on average",
+            "accuracy",
+            less(mean(*SINGLE), mean(*PAIRS)),
+        ),
+        told(
+            "1",
+            "three are harder than two, on average",
+            "accuracy",
+            less(mean(*PAIRS), mean(*TRIPLE)),
+        ),
         told("2", "SC is harder than UDS", "accuracy", less(mean("UDS"), mean("SC"))),
         told("2", "UDS is harder than LDD", "accuracy", less(mean("LDD"), mean("UDS"))),
-        told("2", "SC is harder than LDD and UDS together", "accuracy", less(mean("LDD+UDS"), mean("SC"))),
+        told(
+            "2",
+            "SC is harder than LDD and UDS together",
+            "accuracy",
+            less(mean("LDD+UDS"), mean("SC")),
+        ),
         told(
             "2",
             f"SC dominates: with LDD or UDS it costs less than {100 * POINTS:g} points more",
@@ -115,19 +138,38 @@ def claims(item: Families) -> list[Tested]:
         ),
     ]
     for one, other in (("SC", "LDD"), ("SC", "UDS"), ("LDD", "UDS")):
-        sides = [[sum(v := item.accuracy([row], [shift]).values()) / len(v) for row in item.methods] for shift in (one, other)]
+        sides = [
+            [sum(v := item.accuracy([row], [shift]).values()) / len(v) for row in item.methods]
+            for shift in (one, other)
+        ]
         rho = rank_correlation(*sides)
         value, p = rho or (None, None)
         text = f"a method that helps under {one} helps under {other} ({len(item.methods)} methods)"
         out.append(Tested("3", text, "rank correlation", value, None, None, p))
     for row in augmentations:
-        out.append(told("4", f"{row} helps, over the seven shifts", "% of the baseline", item.change([row], SHIFTED)))
-    out.append(told("4", "the four help without a shift", "% of the baseline", item.change(augmentations, ["uniform"])))
+        out.append(
+            told(
+                "4",
+                f"{row} helps, over the seven shifts",
+                "% of the baseline",
+                item.change([row], SHIFTED),
+            )
+        )
+    out.append(
+        told(
+            "4",
+            "the four help without a shift",
+            "% of the baseline",
+            item.change(augmentations, ["uniform"]),
+        )
+    )
     changes = [item.changes(some, SHIFTED) for some in (augmentations, algorithms)]
     text = f"augmentations help more than the {len(algorithms)} generalisation algorithms"
     out.append(told("5", text, "% of the baseline", less(*changes)))
     text = f"the algorithms help by less than {PERCENT:g} % on average"
-    out.append(told("5", text, "% of the baseline", less(dict.fromkeys(changes[1], PERCENT), changes[1])))
+    out.append(
+        told("5", text, "% of the baseline", less(dict.fromkeys(changes[1], PERCENT), changes[1]))
+    )
     return out
 
 
@@ -157,16 +199,27 @@ def as_markdown(rows: Sequence[Mapping[str, str]]) -> list[str]:
     lines = ["| claim | verdict | value | p, Holm |", "|---|---|---|---|"]
     for row in rows:
         points = row["unit"] == "accuracy"
-        value, low, high = ((100 if points else 1) * float(row[name] or 0) for name in ("value", "low", "high"))
-        shown = f"{value:+.1f} [{low:+.1f}, {high:+.1f}] {'points' if points else '%'}" if row["low"] else f"{value:+.2f}"
-        lines.append(f"| {row['claim']}: {row['text']} | {row['verdict']} | {shown} | {max(0.001, float(row['p_holm'])):.3f} |")
+        value, low, high = (
+            (100 if points else 1) * float(row[name] or 0) for name in ("value", "low", "high")
+        )
+        shown = (
+            f"{value:+.1f} [{low:+.1f}, {high:+.1f}] {'points' if points else '%'}"
+            if row["low"]
+            else f"{value:+.2f}"
+        )
+        lines.append(
+            f"| {row['claim']}: {row['text']} | {row['verdict']} | {shown} |"
+            f" {max(0.001, float(row['p_holm'])):.3f} |"
+        )
     return lines
 
 
 def size_claims(items: Mapping[str, Families]) -> list[Tested]:
-    """The order of shifts with the paper's sizes (`table6`) and with equal ones, and by how much the sizes alone move each gap.
+    """The order of shifts with the paper's sizes (`table6`) and with equal ones, and by how much
+    the sizes alone move each gap.
 
-    One family. An order is turned where a claim holds with one size and the opposite holds with the other.
+    One family. An order is turned where a claim holds with one size and the opposite holds with the
+    other.
     """
     uneven, even = items["table6"], items["equal"]
     rows = list(even.family)
@@ -179,9 +232,15 @@ def size_claims(items: Mapping[str, Families]) -> list[Tested]:
         for size, gap in zip(("table6", "equal"), gaps, strict=True):
             out.append(told(size, text, "accuracy", less(gap, dict.fromkeys(gap, 0.0))))
         out.append(told("table6 - equal", text, "accuracy", less(gaps[0], gaps[1])))
-    sides = [[sum(v := item.accuracy([row], SHIFTED).values()) / len(v) for row in even.methods] for item in (uneven, even)]
+    sides = [
+        [sum(v := item.accuracy([row], SHIFTED).values()) / len(v) for row in even.methods]
+        for item in (uneven, even)
+    ]
     value, p = rank_correlation(*sides) or (None, None)
-    text = f"a method that helps with the paper's sizes helps with equal ones ({len(even.methods)} methods)"
+    text = (
+        f"a method that helps with the paper's sizes helps with equal ones ({len(even.methods)}"
+        " methods)"
+    )
     return [*out, Tested("both", text, "rank correlation", value, None, None, p)]
 
 
@@ -189,15 +248,26 @@ def accuracy_table(items: Iterable[Families]) -> Table:
     """Mean accuracy over seeds by size and shift, of the baseline and over all rows."""
     rows = []
     for item in items:
-        for name, some in ((item.baseline, [item.baseline]), ("mean of all rows", list(item.family))):
+        for name, some in (
+            (item.baseline, [item.baseline]),
+            ("mean of all rows", list(item.family)),
+        ):
             means = {shift: item.accuracy(some, [shift]) for shift in item.shifts}
-            rows.append({"size": item.place.size, "of": name, **{shift: sum(v.values()) / len(v) for shift, v in means.items()}})
+            rows.append(
+                {
+                    "size": item.place.size,
+                    "of": name,
+                    **{shift: sum(v.values()) / len(v) for shift, v in means.items()},
+                }
+            )
     return Table.of("accuracy", "Mean accuracy", rows, keys=2)
 
 
 def main() -> None:
     """Write tables and figure, print the claims."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("figure", help="the store of jeon2025/controlled at --scale figure")
     parser.add_argument("--equal", help="the store of jeon2025/equal-sizes")
     given = parser.parse_args()
@@ -211,7 +281,10 @@ def main() -> None:
         "agreement": agreement_table(item),
         "claims": tested,
     }
-    tables |= {"numbers": number_table(record.found, record.rules), "time": time_table(costs(record.runs))}
+    tables |= {
+        "numbers": number_table(record.found, record.rules),
+        "time": time_table(costs(record.runs)),
+    }
     tables["accuracy"] = accuracy_table([item])
     shown = [tested, tables["accuracy"], tables["changes"], tables["agreement"], tables["time"]]
     figures = {"concurrent-shifts": item}
@@ -219,12 +292,18 @@ def main() -> None:
         equal = read(given.equal, "jeon2025/equal-sizes")
         items = {at.place.size: at for at in families(equal.places, equal.resolved)}
         figures["concurrent-shifts-equal"] = items["equal"]
-        found = {"sizes": accuracy_table(items.values()), "size-claims": claim_table("size-claims", size_claims(items))}
+        found = {
+            "sizes": accuracy_table(items.values()),
+            "size-claims": claim_table("size-claims", size_claims(items)),
+        }
         found["equal-claims"] = claim_table("equal-claims", claims(items["equal"]))
         found |= {f"{size}-changes": change_table(at) for size, at in items.items()}
         shown += found.values()
         tables |= found | {f"{size}-ranks": rank_by_seed_table(at) for size, at in items.items()}
-        tables |= {"equal-numbers": number_table(equal.found, equal.rules), "equal-time": time_table(costs(equal.runs))}
+        tables |= {
+            "equal-numbers": number_table(equal.found, equal.rules),
+            "equal-time": time_table(costs(equal.runs)),
+        }
     for name, table in tables.items():
         if table is not None:
             (TABLES / f"{name}.csv").write_text(table.to_csv(), encoding="utf-8")

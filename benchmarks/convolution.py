@@ -1,10 +1,12 @@
-"""Convolutions onto small maps: torch's own against the matrix products of `models.convolution`, pass by pass.
+"""Convolutions onto small maps: torch's own against the matrix products of `models.convolution`,
+pass by pass.
 
     python benchmarks/convolution.py [--rounds 9] [--batch 128]
 
-For the convolutions of ResNet18 and resnet-w16 at 64 pixels, in float32 and bfloat16, channels-last, one thread: CPU time of
-the forward pass, and of both passes, alternately; the ratio torch / ours of each round, median and range. `own` says which the
-model takes there; where it is "torch", the ratio is 1 but for noise. The limits in the module come from here.
+For the convolutions of ResNet18 and resnet-w16 at 64 pixels, in float32 and bfloat16,
+channels-last, one thread: CPU time of the forward pass, and of both passes, alternately; the ratio
+torch / ours of each round, median and range. `own` says which the model takes there; where it is
+"torch", the ratio is 1 but for noise. The limits in the module come from here.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ def timed(call: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--batch", type=int, default=128)
     options = parser.parse_args()
@@ -53,9 +55,18 @@ def main() -> None:
     print(f"{columns}  own    forward: torch ms, ratio      both passes: torch ms, ratio")
     for kind in (torch.float32, torch.bfloat16):
         for before, after, side, kernel, stride, padding in SHAPES:
-            theirs = nn.Conv2d(before, after, kernel, stride, padding, bias=False).to(kind).to(memory_format=torch.channels_last)
+            theirs = (
+                nn.Conv2d(before, after, kernel, stride, padding, bias=False)
+                .to(kind)
+                .to(memory_format=torch.channels_last)
+            )
             ours = with_small_map_convolutions(copy.deepcopy(theirs))
-            x = torch.randn(options.batch, before, side, side).to(kind).to(memory_format=torch.channels_last).requires_grad_()
+            x = (
+                torch.randn(options.batch, before, side, side)
+                .to(kind)
+                .to(memory_format=torch.channels_last)
+                .requires_grad_()
+            )
             errors = torch.randn_like(theirs(x))
 
             def forward(model: nn.Module, x: torch.Tensor = x) -> None:
@@ -77,7 +88,10 @@ def main() -> None:
                         found.append(pair)
                 ratios = [a / b for a, b in found]
                 first = statistics.median(a for a, _ in found)
-                line += f"{first:9.1f} {statistics.median(ratios):6.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+                line += (
+                    f"{first:9.1f} {statistics.median(ratios):6.2f}"
+                    f" ({min(ratios):.2f}-{max(ratios):.2f})"
+                )
             print(line, flush=True)
 
 

@@ -1,19 +1,25 @@
-"""Inference, and labels of neighbours, against the ordinary ways, alternately in one process, CPU time of one thread.
+"""Inference, and labels of neighbours, against the ordinary ways, alternately in one process, CPU
+time of one thread.
 
     python benchmarks/evaluation.py [--rounds 5] [--models mlp,small-cnn,resnet-w16,resnet18] [--only inference|neighbours]
 
-Inference: the plain side is evaluation mode, no_grad, fp32, contiguous, batches of 256 indexed and normalised from pictures in
-memory, torch's own convolutions; ours is `training.predicting.predict` as validations call it, in fp32 and bf16. The last column is
-the largest difference of fp32 logits, folded against not.
+Inference: the plain side is evaluation mode, no_grad, fp32, contiguous, batches of 256 indexed and
+normalised from pictures in memory, torch's own convolutions; ours is `training.predicting.predict`
+as validations call it, in fp32 and bf16. The last column is the largest difference of fp32 logits,
+folded against not.
 
-Neighbours: a row and the 10 pictures that RandAugment (one operation, level 15 of 30) makes of it, microseconds a picture. The
-batch-1 loop takes torchvision's transform on a Pillow image, ToTensor, Normalize, and a forward pass of one picture; the fairer one
-the same in batches of 256. Ours is `neighbour_votes.neighbour_labels`, fp32 and bf16. Then three models at once: their time
-beside three plain fp32 passes over as many ready pictures (`/ plain`), and beside as many passes of our own (`/ own`).
+Neighbours: a row and the 10 pictures that RandAugment (one operation, level 15 of 30) makes of it,
+microseconds a picture. The batch-1 loop takes torchvision's transform on a Pillow image, ToTensor,
+Normalize, and a forward pass of one picture; the fairer one the same in batches of 256. Ours is
+`neighbour_votes.neighbour_labels`, fp32 and bf16. Then three models at once: their time beside
+three plain fp32 passes over as many ready pictures (`/ plain`), and beside as many passes of our
+own (`/ own`).
 
-Both sides keep freed memory (`training.memory`), which is ours; without it the plain sides are slower.
-Goals (85% of a figure counts): inference bf16 small-cnn 3.4, resnet-w16 2.8, resnet18 2.05; neighbours fp32 against batch 1
-small-cnn 4.5, resnet-w16 2.1, resnet18 8; three models / plain at most 1.15.
+Both sides keep freed memory (`training.memory`), which is ours; without it the plain sides are
+slower.
+Goals (85% of a figure counts): inference bf16 small-cnn 3.4, resnet-w16 2.8, resnet18 2.05;
+neighbours fp32 against batch 1 small-cnn 4.5, resnet-w16 2.1, resnet18 8; three models / plain at
+most 1.15.
 """
 
 from __future__ import annotations
@@ -66,11 +72,18 @@ class Bench:
         self.pixels = generator.integers(0, 256, (n, self.side, self.side, 3), dtype=np.uint8)
         label = generator.integers(0, CLASSES, n)
         table = AttributeTable((Attribute("label", ("a", "b", "c")),), label[None].astype(np.uint8))
-        self.data = AttributedDataset("noise", table, lambda asked: self.pixels[asked], InputSpec.image(self.side, self.side, 3))
+        self.data = AttributedDataset(
+            "noise",
+            table,
+            lambda asked: self.pixels[asked],
+            InputSpec.image(self.side, self.side, 3),
+        )
         self.rows = Rows(np.arange(n), label, label)
 
     def network(self, seed: int, *, ours: bool) -> nn.Module:
-        model: nn.Module = build_model(self.name, {}, InputSpec.image(self.side, self.side, 3), unnamed(CLASSES), seed).train()
+        model: nn.Module = build_model(
+            self.name, {}, InputSpec.image(self.side, self.side, 3), unnamed(CLASSES), seed
+        ).train()
         pictures = torch.from_numpy(self.pixels[:32]).permute(0, 3, 1, 2).float() / 127.5 - 1
         with torch.no_grad():
             for _ in range(20):
@@ -128,13 +141,20 @@ def inference(name: str, many: int) -> None:
     slow, *fast = rounds([lambda: plain_inference(plain, pixels), full, low], many)
     apart = np.abs(full().logits - plain_inference(plain, pixels).numpy()).max()
     speed = bench.n / statistics.median(slow)
-    print(f"{name:12}{bench.side:5}{speed:10.0f}/s {''.join(ratio(slow, seconds) for seconds in fast)}{apart:9.1e}", flush=True)
+    print(
+        f"{name:12}{bench.side:5}{speed:10.0f}/s"
+        f" {''.join(ratio(slow, seconds) for seconds in fast)}{apart:9.1e}",
+        flush=True,
+    )
 
 
 def one_by_one(model: nn.Module, pictures: Sequence[Image.Image], batch: int) -> np.ndarray:
-    """What each picture and its neighbours are, every neighbour made by torchvision from the Pillow image."""
+    """What each picture and its neighbours are, every neighbour made by torchvision from the Pillow
+    image."""
     change = transforms.RandAugment(num_ops=1, magnitude=15)
-    ready = transforms.Compose([transforms.ToTensor(), transforms.Normalize((0.5,) * 3, (0.5,) * 3)])
+    ready = transforms.Compose(
+        [transforms.ToTensor(), transforms.Normalize((0.5,) * 3, (0.5,) * 3)]
+    )
     labels: list[int] = []
     waiting: list[Tensor] = []
     with torch.no_grad():
@@ -163,7 +183,9 @@ def neighbours(name: str, many: int) -> None:
 
     def ours(precision: str, models: int = 1) -> Callable[[], Any]:
         rows, settings = bench.read(precision)
-        return lambda: neighbour_labels(own[:models], rows, transform, settings, neighbours=NEIGHBOURS)
+        return lambda: neighbour_labels(
+            own[:models], rows, transform, settings, neighbours=NEIGHBOURS
+        )
 
     copies = np.repeat(bench.pixels, many_pictures, axis=0)
     ready = Bench(name, len(copies))
@@ -180,7 +202,8 @@ def neighbours(name: str, many: int) -> None:
     with evaluation_mode([plain]):
         found = rounds([side for side, _ in sides], many)
     single, batched, full, low, several, passes, passed = (
-        [second / count for second in column] for column, (_, count) in zip(found, sides, strict=True)
+        [second / count for second in column]
+        for column, (_, count) in zip(found, sides, strict=True)
     )
     line = f"{name:12}{bench.side:5}{1e6 * statistics.median(single):9.0f} us"
     line += "".join(ratio(slow, fast) for slow in (single, batched) for fast in (full, low))
@@ -188,7 +211,7 @@ def neighbours(name: str, many: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--models", default="mlp,small-cnn,resnet-w16,resnet18")
     parser.add_argument("--only", choices=("inference", "neighbours"))
@@ -201,8 +224,18 @@ def main() -> None:
         for name in names:
             inference(name, options.rounds)
     if options.only != "inference":
-        columns = ("fp32 / batch 1", "bf16 / batch 1", "fp32 / batched", "bf16 / batched", "3 models / plain", "3 models / own")
-        print(f"{'neighbours':12}{'side':>5}{'batch 1':>12}" + "".join(f"{column:22}" for column in columns))
+        columns = (
+            "fp32 / batch 1",
+            "bf16 / batch 1",
+            "fp32 / batched",
+            "bf16 / batched",
+            "3 models / plain",
+            "3 models / own",
+        )
+        print(
+            f"{'neighbours':12}{'side':>5}{'batch 1':>12}"
+            + "".join(f"{column:22}" for column in columns)
+        )
         for name in names:
             neighbours(name, options.rounds)
 

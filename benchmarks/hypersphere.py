@@ -1,12 +1,15 @@
-"""Figure 3 of Ng et al. 2022 in full: neighbourhood invariance and ATC-MC against the distance from the training cloud.
+"""Figure 3 of Ng et al. 2022 in full: neighbourhood invariance and ATC-MC against the distance from
+the training cloud.
 
     python benchmarks/hypersphere.py [--only adam-1000,sgd] [--seeds 2] [--threads 2]
     python benchmarks/hypersphere.py --table
 
-One repetition is 200 networks trained as one and asked about 5 clouds of 1000 points at each of 40 distances, each point in 11
-copies: 40,000 evaluations. `SETTINGS` are trainings and readings of what the paper leaves open; each has repetitions of its own
-seeds, whose clouds and noise are the same for all settings. Results go to results/hypersphere.json after every repetition; those
-that are there are not run again. Ends with the tables and the picture of docs/hypersphere.md; `--table` does only that.
+One repetition is 200 networks trained as one and asked about 5 clouds of 1000 points at each of 40
+distances, each point in 11 copies: 40,000 evaluations. `SETTINGS` are trainings and readings of
+what the paper leaves open; each has repetitions of its own seeds, whose clouds and noise are the
+same for all settings. Results go to results/hypersphere.json after every repetition; those that are
+there are not run again. Ends with the tables and the picture of docs/hypersphere.md; `--table` does
+only that.
 
 The main setting was chosen on seeds 1000 and 1001; seeds count from 0 here.
 """
@@ -59,7 +62,8 @@ MAIN = "adam-1000"
 
 
 def repetition(setting: Setting, seed: int, threads: int) -> dict[str, Any]:
-    """What is kept of one repetition: curves over distances, each the mean over the centres, and the time."""
+    """What is kept of one repetition: curves over distances, each the mean over the centres, and
+    the time."""
     begun, cpu = time.perf_counter(), time.process_time()
     networks = trained(setting.design, setting.fit, seed, threads)
     trained_by = time.perf_counter()
@@ -79,20 +83,31 @@ def repetition(setting: Setting, seed: int, threads: int) -> dict[str, Any]:
 
 
 def curves(found: Found) -> dict[str, Any]:
-    """Curves over distances: tau of both measures (None where it is undefined at every centre), the undefined ones, and means."""
+    """Curves over distances: tau of both measures (None where it is undefined at every centre), the
+    undefined ones, and means."""
     out: dict[str, Any] = {}
     for name, measure in (("ni", found.invariance), ("atc", found.estimate)):
         tau = taus(measure, found.accuracy)
         defined = np.isfinite(tau)
         mean = np.where(defined, tau, 0).sum(axis=1) / np.maximum(defined.sum(axis=1), 1)
-        out[name] = [round(float(one), 4) if some.any() else None for one, some in zip(mean, defined, strict=True)]
+        out[name] = [
+            round(float(one), 4) if some.any() else None
+            for one, some in zip(mean, defined, strict=True)
+        ]
         out[f"{name}_undefined"] = (~defined).sum(axis=1).tolist()
     constant = (found.said_inside == 0) | (found.said_inside == 1)
-    for name, values in (("accuracy", found.accuracy), ("invariance", found.invariance), ("constant", constant)):
+    for name, values in (
+        ("accuracy", found.accuracy),
+        ("invariance", found.invariance),
+        ("constant", constant),
+    ):
         out[name] = [round(float(one), 5) for one in values.mean(axis=(1, 2))]
     out["spread"] = [round(float(one), 4) for one in found.accuracy.std(axis=2).mean(axis=1)]
     out["inside"] = round(float(found.inside.mean()), 4)
-    out["held_out"], out["loss"] = round(float(found.held_out.mean()), 4), round(float(found.loss.mean()), 4)
+    out["held_out"], out["loss"] = (
+        round(float(found.held_out.mean()), 4),
+        round(float(found.loss.mean()), 4),
+    )
     return out
 
 
@@ -110,13 +125,17 @@ def _one_thread_each() -> Iterator[None]:
 def machine() -> str:
     """What the times were taken on."""
     chip = platform.processor() or platform.machine()
-    return f"{os.cpu_count()} cores of {chip}, torch {torch.__version__}, shared with other programs"
+    return (
+        f"{os.cpu_count()} cores of {chip}, torch {torch.__version__}, shared with other programs"
+    )
 
 
 def run(names: list[str], most: int | None, threads: int) -> None:
     """Every repetition that is not kept yet."""
     results: dict[str, Any] = (
-        json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {"main": MAIN, "settings": {}}
+        json.loads(RESULTS.read_text(encoding="utf-8"))
+        if RESULTS.exists()
+        else {"main": MAIN, "settings": {}}
     )
     for name in names:
         setting = SETTINGS[name]
@@ -128,7 +147,9 @@ def run(names: list[str], most: int | None, threads: int) -> None:
             if str(seed) in kept["seeds"]:
                 continue
             kept["seeds"][str(seed)] = repetition(setting, seed, threads)
-            results["settings"] = {one: results["settings"][one] for one in SETTINGS if one in results["settings"]}
+            results["settings"] = {
+                one: results["settings"][one] for one in SETTINGS if one in results["settings"]
+            }
             RESULTS.write_text(_lines(results), encoding="utf-8")
             print(f"{name}, seed {seed}: {kept['seeds'][str(seed)]['seconds']}", flush=True)
 
@@ -137,11 +158,22 @@ def _lines(results: dict[str, Any]) -> str:
     """JSON with a line for each curve."""
     text = json.dumps(results, indent=1)
     parts = text.split("[")
-    return "[".join([parts[0], *(" ".join(part[: part.index("]")].split()) + part[part.index("]") :] for part in parts[1:])]) + "\n"
+    return (
+        "[".join(
+            [
+                parts[0],
+                *(
+                    " ".join(part[: part.index("]")].split()) + part[part.index("]") :]
+                    for part in parts[1:]
+                ),
+            ]
+        )
+        + "\n"
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--only", default=",".join(SETTINGS))
     parser.add_argument("--seeds", type=int, help="so many repetitions of each setting")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)

@@ -1,7 +1,9 @@
-"""Claims, tables and the picture of `hypersphere.py`, from what it kept; tests/benchmarks compares them with docs/hypersphere.md.
+"""Claims, tables and the picture of `hypersphere.py`, from what it kept; tests/benchmarks compares
+them with docs/hypersphere.md.
 
-A repetition is one observation: its curve is the mean of tau over the five clouds at each distance. Intervals are 95% t-intervals
-over repetitions, each with a training cloud, networks and test clouds of its own.
+A repetition is one observation: its curve is the mean of tau over the five clouds at each distance.
+Intervals are 95% t-intervals over repetitions, each with a training cloud, networks and test clouds
+of its own.
 """
 
 from __future__ import annotations
@@ -57,11 +59,14 @@ def angles(results: Mapping[str, Any], name: str) -> Floats:
 def curves(results: Mapping[str, Any], name: str, what: str) -> Floats:
     """A curve a repetition, float64 [R, D], NaN where it is undefined."""
     seeds = results["settings"][name]["seeds"].values()
-    return np.array([[np.nan if one is None else one for one in kept[what]] for kept in seeds], dtype=np.float64)
+    return np.array(
+        [[np.nan if one is None else one for one in kept[what]] for kept in seeds], dtype=np.float64
+    )
 
 
 def crossing(at: Floats, curve: Floats) -> float:
-    """Where a curve that begins above 0 first reaches it, by straight lines between distances where it is defined.
+    """Where a curve that begins above 0 first reaches it, by straight lines between distances where
+    it is defined.
 
     0 where it does not begin above 0, and the largest distance where it never comes down.
     """
@@ -76,7 +81,8 @@ def crossing(at: Floats, curve: Floats) -> float:
 
 
 def value_at(at: Floats, curve: Floats, where: float) -> float:
-    """The curve at one distance, by a straight line between the distances beside it; NaN where one of them is undefined."""
+    """The curve at one distance, by a straight line between the distances beside it; NaN where one
+    of them is undefined."""
     k = int(np.searchsorted(at, where))
     share = (where - at[k - 1]) / (at[k] - at[k - 1])
     return float((1 - share) * curve[k - 1] + share * curve[k])
@@ -87,8 +93,11 @@ def _means(values: Floats) -> Summary | None:
     return summary(found) if len(found) > 1 else None
 
 
-def judged(results: Mapping[str, Any], name: str, measure: str, every: int = 1) -> dict[str, tuple[str, Summary | None]]:
-    """Each claim of the paper: its verdict (holds, does not hold, cannot tell) and figure. `every`: 3 for every third distance."""
+def judged(
+    results: Mapping[str, Any], name: str, measure: str, every: int = 1
+) -> dict[str, tuple[str, Summary | None]]:
+    """Each claim of the paper: its verdict (holds, does not hold, cannot tell) and figure. `every`:
+    3 for every third distance."""
     at, found = angles(results, name)[::every], curves(results, name, measure)[:, ::every]
     near, beyond = _means(found[:, at <= NEAR]), _means(found[:, at > QUARTER])
     reached = summary([crossing(at, curve) for curve in found])
@@ -96,20 +105,25 @@ def judged(results: Mapping[str, Any], name: str, measure: str, every: int = 1) 
     positive = _sign(near, +1)
     return {
         "positive near the source": (positive, near),
-        "comes down to 0 by pi/4": (_within(reached, 0, QUARTER) if positive == "holds" else positive, reached),
+        "comes down to 0 by pi/4": (
+            _within(reached, 0, QUARTER) if positive == "holds" else positive,
+            reached,
+        ),
         "nearly 0 at pi/4": (_within(here, -NEARLY, NEARLY), here),
         "negative beyond pi/4": (_sign(beyond, -1), beyond),
     }
 
 
 def alike(results: Mapping[str, Any], name: str) -> tuple[str, Summary | None]:
-    """Whether the curves of both measures are almost identical: their mean absolute difference over distances."""
+    """Whether the curves of both measures are almost identical: their mean absolute difference over
+    distances."""
     found = _means(np.abs(curves(results, name, "ni") - curves(results, name, "atc")))
     return _within(found, 0.0, ALIKE), found
 
 
 def distances_below(results: Mapping[str, Any], name: str, measure: str) -> tuple[int, int, int]:
-    """Of the distances beyond pi/4: at how many tau is below 0 (Holm over all of them, 5%), above 0, and how many there are."""
+    """Of the distances beyond pi/4: at how many tau is below 0 (Holm over all of them, 5%), above
+    0, and how many there are."""
     at, found = angles(results, name), curves(results, name, measure)
     p, sign = {}, {}
     for place in np.flatnonzero(at > QUARTER):
@@ -136,23 +150,33 @@ def _within(found: Summary | None, least: float, most: float) -> str:
     return "does not hold" if found.high < least or found.low > most else "cannot tell"
 
 
-# -- tables -------------------------------------------------------------------------------------------------------------------
+# -- tables
+# --------------------------------------------------------------------------------------------------
 
 
 def tables(results: Mapping[str, Any]) -> list[str]:
-    """The curves of the main setting, the claims about it, every setting, and the time, as Markdown."""
+    """The curves of the main setting, the claims about it, every setting, and the time, as
+    Markdown."""
     return [_curve_table(results), _claim_table(results), _setting_table(results), _time(results)]
 
 
 def _curve_table(results: Mapping[str, Any]) -> str:
     main = results["main"]
     at = angles(results, main)
-    lines = ["| distance | tau of NI | tau of ATC-MC | mean accuracy | its sd over networks | mean NI | constant networks |"]
+    lines = [
+        "| distance | tau of NI | tau of ATC-MC | mean accuracy | its sd over networks | mean NI |"
+        " constant networks |"
+    ]
     lines.append("|---|---|---|---|---|---|---|")
-    plain = {what: curves(results, main, what) for what in ("ni", "atc", "accuracy", "spread", "invariance", "constant")}
+    plain = {
+        what: curves(results, main, what)
+        for what in ("ni", "atc", "accuracy", "spread", "invariance", "constant")
+    }
     for k in [*range(0, 13, 2), *range(15, len(at), 4)]:
         taus = [_span(_means(plain[what][:, k : k + 1]), "+.2f") for what in ("ni", "atc")]
-        rest = [plain[what][:, k].mean() for what in ("accuracy", "spread", "invariance", "constant")]
+        rest = [
+            plain[what][:, k].mean() for what in ("accuracy", "spread", "invariance", "constant")
+        ]
         numbers = f"{rest[0]:.2f} | {rest[1]:.3f} | {rest[2]:.4f} | {rest[3]:.2f}"
         lines.append(f"| {at[k] / np.pi:.2f} pi | {' | '.join(taus)} | {numbers} |")
     return "\n".join(lines)
@@ -171,14 +195,28 @@ def _claim_table(results: Mapping[str, Any]) -> str:
 
 
 def _setting_table(results: Mapping[str, Any]) -> str:
-    head = ["setting", "n", "training loss", "source accuracy", "NI near", "ATC near", "NI reaches 0 at", "ATC reaches 0 at"]
+    head = [
+        "setting",
+        "n",
+        "training loss",
+        "source accuracy",
+        "NI near",
+        "ATC near",
+        "NI reaches 0 at",
+        "ATC reaches 0 at",
+    ]
     head += ["NI at pi/4", "ATC at pi/4", "NI beyond", "ATC beyond", "undefined"]
     lines = [f"| {' | '.join(head)} |", "|---|" + "---|" * (len(head) - 1)]
     for name, kept in results["settings"].items():
         seeds = list(kept["seeds"].values())
         every = (kept["design"]["distances"] - 1) // (COARSEST - 1)
         ni, atc = (judged(results, name, measure, every) for measure in MEASURES)
-        cells = [TITLES[name], str(len(seeds)), f"{_mean(seeds, 'loss'):.2f}", f"{_mean(seeds, 'held_out'):.2f}"]
+        cells = [
+            TITLES[name],
+            str(len(seeds)),
+            f"{_mean(seeds, 'loss'):.2f}",
+            f"{_mean(seeds, 'held_out'):.2f}",
+        ]
         for claim in ni:
             form = "pi" if claim.startswith("comes") else "+.2f"
             cells += [_span(one[claim][1], form) for one in (ni, atc)]
@@ -196,8 +234,9 @@ def _time(results: Mapping[str, Any]) -> str:
         values = sorted(seconds[key] for seconds in every)
         told[key] = f"{np.median(values):.0f} ({values[0]:.0f} to {values[-1]:.0f})"
     return (
-        f"Seconds a repetition on {every[0]['threads']} threads, medians and ranges of {len(every)}: {told['wall']} wall, of which "
-        f"training {told['training']} and evaluation {told['evaluation']}; {told['cpu']} CPU.\n{main['machine']}."
+        f"Seconds a repetition on {every[0]['threads']} threads, medians and ranges of"
+        f" {len(every)}: {told['wall']} wall, of which training {told['training']} and evaluation"
+        f" {told['evaluation']}; {told['cpu']} CPU.\n{main['machine']}."
     )
 
 
@@ -219,7 +258,8 @@ def _span(found: Summary | None, form: str) -> str:
     return f"{mean}{end} [{low}, {high}]"
 
 
-# -- the picture --------------------------------------------------------------------------------------------------------------
+# -- the picture
+# --------------------------------------------------------------------------------------------------
 
 
 def picture(results: Mapping[str, Any]) -> str:
@@ -236,13 +276,15 @@ def picture(results: Mapping[str, Any]) -> str:
     )
     y = alt.Y("tau:Q", title="Kendall's tau with accuracy", scale=alt.Scale(domain=[-1, 1]))
     rules = alt.Chart(alt.Data(values=[{"zero": 0, "quarter": 0.25}]))
-    lines = rules.mark_rule(color="#888").encode(y="zero:Q") + rules.mark_rule(color="#888", strokeDash=[4, 3]).encode(
-        x="quarter:Q"
-    )
+    lines = rules.mark_rule(color="#888").encode(y="zero:Q") + rules.mark_rule(
+        color="#888", strokeDash=[4, 3]
+    ).encode(x="quarter:Q")
     values = [
         {"distance": float(at / np.pi), "measure": title, "tau": mean, "low": low, "high": high}
         for measure, title in MEASURES.items()
-        for at, (mean, low, high) in zip(angles(results, main), _band(curves(results, main, measure)), strict=True)
+        for at, (mean, low, high) in zip(
+            angles(results, main), _band(curves(results, main, measure)), strict=True
+        )
     ]
     colour = alt.Color(
         "measure:N",
@@ -250,7 +292,9 @@ def picture(results: Mapping[str, Any]) -> str:
         legend=alt.Legend(title=None, orient="bottom", labelLimit=300),
     )
     base = alt.Chart(alt.Data(values=values), title=TITLES[main], width=260, height=240)
-    band = base.mark_area(opacity=0.2).encode(x=x, y=alt.Y("low:Q", title="Kendall's tau with accuracy"), y2="high:Q", color=colour)
+    band = base.mark_area(opacity=0.2).encode(
+        x=x, y=alt.Y("low:Q", title="Kendall's tau with accuracy"), y2="high:Q", color=colour
+    )
     first = lines + band + base.mark_line().encode(x=x, y=y, color=colour)
     by = alt.Color(
         "setting:N",
@@ -263,9 +307,13 @@ def picture(results: Mapping[str, Any]) -> str:
         each = [
             {"distance": float(at / np.pi), "setting": TITLES[name], "tau": mean}
             for name in results["settings"]
-            for at, (mean, _, _) in zip(angles(results, name), _band(curves(results, name, measure)), strict=True)
+            for at, (mean, _, _) in zip(
+                angles(results, name), _band(curves(results, name, measure)), strict=True
+            )
         ]
-        chart = alt.Chart(alt.Data(values=each), title=f"{title}, every setting", width=260, height=240)
+        chart = alt.Chart(
+            alt.Data(values=each), title=f"{title}, every setting", width=260, height=240
+        )
         panels.append(lines + chart.mark_line(strokeWidth=1.5).encode(x=x, y=y, color=by))
     whole = alt.hconcat(first, alt.hconcat(*panels)).resolve_scale(color="independent")
     whole = whole.configure(background="white").configure_view(stroke=None)

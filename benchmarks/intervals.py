@@ -1,10 +1,12 @@
-"""How often the 95% intervals over crossed split seeds and seeds hold the mean that they are of, and how wide they are.
+"""How often the 95% intervals over crossed split seeds and seeds hold the mean that they are of,
+and how wide they are.
 
-Scores are drawn as m + S_i + T_j + E_ij, normal, for 2 to 5 split seeds i, 3 to 10 seeds j and variances of S, T and E from none to
-nearly all. Beside the interval of `crosswind.evaluation.compare.over_runs` stands one by the usual estimate of the variance of the
-mean, (MS_S + MS_T - MS_E) / (a b), with Satterthwaite's degrees of freedom (1946), and that of the largest mean square where the
-estimate is below it. Width is the median half-width over the true standard deviation of the mean; 1.96 would be enough if the
-variances were known.
+Scores are drawn as m + S_i + T_j + E_ij, normal, for 2 to 5 split seeds i, 3 to 10 seeds j and
+variances of S, T and E from none to nearly all. Beside the interval of
+`crosswind.evaluation.compare.over_runs` stands one by the usual estimate of the variance of the
+mean, (MS_S + MS_T - MS_E) / (a b), with Satterthwaite's degrees of freedom (1946), and that of the
+largest mean square where the estimate is below it. Width is the median half-width over the true
+standard deviation of the mean; 1.96 would be enough if the variances were known.
 
     .venv/bin/python benchmarks/intervals.py [--draws 2000] [--seed 0]
 
@@ -24,8 +26,23 @@ from crosswind.evaluation.compare import Seeds, over_runs
 
 SPLITS, SEEDS = (2, 3, 4, 5), (3, 5, 10)
 VARIANCES = [
-    *((0.0, 0.0, 1.0), (1.0, 0.0, 1.0), (0.0, 1.0, 1.0), (0.25, 0.25, 1.0), (1.0, 1.0, 1.0), (4.0, 1.0, 1.0), (1.0, 4.0, 1.0)),
-    *((1.0, 1.0, 0.05), (0.1, 1.0, 0.1), (1.0, 0.1, 0.1), (0.3, 1.0, 0.0001), (0.0, 0.2, 1.0), (0.05, 0.5, 1.0)),
+    *(
+        (0.0, 0.0, 1.0),
+        (1.0, 0.0, 1.0),
+        (0.0, 1.0, 1.0),
+        (0.25, 0.25, 1.0),
+        (1.0, 1.0, 1.0),
+        (4.0, 1.0, 1.0),
+        (1.0, 4.0, 1.0),
+    ),
+    *(
+        (1.0, 1.0, 0.05),
+        (0.1, 1.0, 0.1),
+        (1.0, 0.1, 0.1),
+        (0.3, 1.0, 0.0001),
+        (0.0, 0.2, 1.0),
+        (0.05, 0.5, 1.0),
+    ),
 ]
 GOAL = 0.93
 
@@ -37,7 +54,11 @@ def satterthwaite(table: np.ndarray) -> float:
     (a, b), mean = table.shape, table.mean()
     rows, columns = table.mean(axis=1, keepdims=True), table.mean(axis=0, keepdims=True)
     squares = np.array(
-        [b * ((rows - mean) ** 2).sum(), a * ((columns - mean) ** 2).sum(), ((table - rows - columns + mean) ** 2).sum()]
+        [
+            b * ((rows - mean) ** 2).sum(),
+            a * ((columns - mean) ** 2).sum(),
+            ((table - rows - columns + mean) ** 2).sum(),
+        ]
     )
     df = np.array([a - 1, b - 1, (a - 1) * (b - 1)])
     mean_squares = squares / df
@@ -51,11 +72,14 @@ def satterthwaite(table: np.ndarray) -> float:
 
 def main() -> int:
     """Draw, count and print; status 1 where the goal is missed."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--draws", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    print("split seeds  seeds  lowest coverage (ours, Satterthwaite)  mean coverage  mean width (ours, Satterthwaite)")
+    print(
+        "split seeds  seeds  lowest coverage (ours, Satterthwaite)  mean coverage  mean width"
+        " (ours, Satterthwaite)"
+    )
     lowest = 1.0
     for a in SPLITS:
         for b in SEEDS:
@@ -66,8 +90,14 @@ def main() -> int:
                 truth = math.sqrt(variances[0] / a + variances[1] / b + variances[2] / (a * b))
                 halves = np.empty((given.draws, 2))
                 for draw in range(given.draws):
-                    table = split * rng.normal(size=(a, 1)) + seed * rng.normal(size=(1, b)) + rest * rng.normal(size=(a, b))
-                    half = over_runs({Seeds(i, j): float(table[i, j]) for i in range(a) for j in range(b)}).half_width
+                    table = (
+                        split * rng.normal(size=(a, 1))
+                        + seed * rng.normal(size=(1, b))
+                        + rest * rng.normal(size=(a, b))
+                    )
+                    half = over_runs(
+                        {Seeds(i, j): float(table[i, j]) for i in range(a) for j in range(b)}
+                    ).half_width
                     assert half is not None
                     halves[draw] = half, satterthwaite(table)
                     held[place] += abs(table.mean()) <= halves[draw]
@@ -76,7 +106,9 @@ def main() -> int:
             lowest = min(lowest, held[:, 0].min())
             low, mean, wide = held.min(axis=0), held.mean(axis=0), width.mean(axis=0)
             print(
-                f"{a:11d}  {b:5d}  {low[0]:.3f} {low[1]:.3f}  {mean[0]:.3f} {mean[1]:.3f}  {wide[0]:.2f} {wide[1]:.2f}", flush=True
+                f"{a:11d}  {b:5d}  {low[0]:.3f} {low[1]:.3f}  {mean[0]:.3f} {mean[1]:.3f} "
+                f" {wide[0]:.2f} {wide[1]:.2f}",
+                flush=True,
             )
     print(f"lowest coverage {lowest:.3f}, goal {GOAL}: {'reached' if lowest >= GOAL else 'MISSED'}")
     return int(lowest < GOAL)

@@ -1,17 +1,20 @@
-"""Whether the CPU kernels that the loop asks for keep to their memory and to their values, on processors of several kinds.
+"""Whether the CPU kernels that the loop asks for keep to their memory and to their values, on
+processors of several kinds.
 
     python benchmarks/kernel_safety.py [--share 0.05] [--levels default,avx2] [--kinds conv,ours] [--record FILE]
 
-Every case is computed in a child process whose C library watches its heap (MALLOC_CHECK_, where there is glibc) and fills what
-is not written yet with large numbers (MALLOC_PERTURB_), and is compared with float64 in contiguous memory, which other kernels
-compute. A child that dies is replaced; which case it died of is found by computing the last ones by themselves. Levels limit the
-instructions that torch and oneDNN use (ATEN_CPU_CAPABILITY, ONEDNN_MAX_CPU_ISA), so that a newer processor shows what an older one
-does; a level above the processor's is the processor's own. The record holds every case, and a second run goes on where the first
-one ended.
+Every case is computed in a child process whose C library watches its heap (MALLOC_CHECK_, where
+there is glibc) and fills what is not written yet with large numbers (MALLOC_PERTURB_), and is
+compared with float64 in contiguous memory, which other kernels compute. A child that dies is
+replaced; which case it died of is found by computing the last ones by themselves. Levels limit the
+instructions that torch and oneDNN use (ATEN_CPU_CAPABILITY, ONEDNN_MAX_CPU_ISA), so that a newer
+processor shows what an older one does; a level above the processor's is the processor's own. The
+record holds every case, and a second run goes on where the first one ended.
 
-`conv` is torch's own convolution over channels 1-17, kernels 1-7, strides 1-3, sides 1-33 in both layouts, `ours` the same as
-`build_model` makes them; `odd` are grouped, depthwise, transposed and bfloat16 ones; `folded`, `optimiser`, `stack` and `fourier`
-what `batchnorm_folding`, `run_context`, `many_networks` and `l2d` ask for. All but torch's own run with the memory settings of
+`conv` is torch's own convolution over channels 1-17, kernels 1-7, strides 1-3, sides 1-33 in both
+layouts, `ours` the same as `build_model` makes them; `odd` are grouped, depthwise, transposed and
+bfloat16 ones; `folded`, `optimiser`, `stack` and `fourier` what `batchnorm_folding`, `run_context`,
+`many_networks` and `l2d` ask for. All but torch's own run with the memory settings of
 `training/memory.py`.
 """
 
@@ -36,10 +39,16 @@ LEVELS = {
     "avx2": {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"},
     "plain": {"ONEDNN_MAX_CPU_ISA": "SSE41", "ATEN_CPU_CAPABILITY": "default"},
 }
-WATCH = {"LD_PRELOAD": "libc_malloc_debug.so.0", "MALLOC_CHECK_": "3", "MALLOC_PERTURB_": "1", "OMP_NUM_THREADS": "1"}
+WATCH = {
+    "LD_PRELOAD": "libc_malloc_debug.so.0",
+    "MALLOC_CHECK_": "3",
+    "MALLOC_PERTURB_": "1",
+    "OMP_NUM_THREADS": "1",
+}
 KINDS = ("conv", "ours", "odd", "folded", "optimiser", "stack", "fourier")
 WRONG = 1e-4
-"""Of the largest value: float32 sums of up to a few thousand terms differ from float64 by less than a tenth of it."""
+"""Of the largest value: float32 sums of up to a few thousand terms differ from float64 by less than
+a tenth of it."""
 WRONG_BF16 = 3e-2
 SUSPECTS, REPEATS = 10, 20
 """Cases before a death that are looked at, and how often each is then computed."""
@@ -48,7 +57,8 @@ BATCHES, OUTPUTS = (1, 2, 8), (1, 4, 8, 17)
 Case = list[Any]
 
 
-# -- which cases there are: plain values, so that the parent needs no torch ---------------------------------------------------
+# -- which cases there are: plain values, so that the parent needs no torch
+# ---------------------------------------------------
 
 
 def cases_of(kind: str) -> list[Case]:
@@ -58,18 +68,33 @@ def cases_of(kind: str) -> list[Case]:
         return [[*case, BATCHES[i % 3], OUTPUTS[i // 3 % 4]] for i, case in enumerate(grid)]
     if kind == "odd":
         forms = ("depthwise", "grouped", "transposed", "bfloat16", "rectangle", "valid")
-        return [list(case) for case in product(forms, range(1, 18), (1, 2, 3, 4), (1, 2, 3), (1, 2, 5, 8, 16), ("last", "first"))]
+        return [
+            list(case)
+            for case in product(
+                forms, range(1, 18), (1, 2, 3, 4), (1, 2, 3), (1, 2, 5, 8, 16), ("last", "first")
+            )
+        ]
     if kind == "folded":
-        return [list(case) for case in product((1, 2), range(1, 18), (4, 8, 9, 16), ("last", "first"))]
+        return [
+            list(case) for case in product((1, 2), range(1, 18), (4, 8, 9, 16), ("last", "first"))
+        ]
     if kind == "optimiser":
-        return [list(case) for case in product(("adam", "adamw", "sgd"), range(1, 18), (1, 2, 3), ("last", "first"))]
+        return [
+            list(case)
+            for case in product(
+                ("adam", "adamw", "sgd"), range(1, 18), (1, 2, 3), ("last", "first")
+            )
+        ]
     if kind == "stack":
-        return [list(case) for case in product(("adam", "sgd"), range(1, 18), (1, 3, 8), (1, 5, 16))]
+        return [
+            list(case) for case in product(("adam", "sgd"), range(1, 18), (1, 3, 8), (1, 5, 16))
+        ]
     return [list(case) for case in product((1, 3), range(1, 8), range(7, 34), (1, 4))]
 
 
 def sampled(kind: str, share: float, seed: int) -> list[Case]:
-    """A share of the cases, drawn; strided convolutions of kernel 1 in channels-last memory are four times as likely."""
+    """A share of the cases, drawn; strided convolutions of kernel 1 in channels-last memory are
+    four times as likely."""
     draws = random.Random(f"{kind} {seed}")
     chosen = []
     for case in cases_of(kind):
@@ -79,7 +104,8 @@ def sampled(kind: str, share: float, seed: int) -> list[Case]:
     return chosen
 
 
-# -- the child: one case at a time, its largest relative error printed ----------------------------------------------------------
+# -- the child: one case at a time, its largest relative error printed
+# ----------------------------------------------------------
 
 
 def child(kind: str) -> None:
@@ -98,14 +124,18 @@ def child(kind: str) -> None:
         torch.manual_seed(0)
         try:
             error = compute(*json.loads(line))
-        except (RuntimeError, InputError) as problem:  # such as a kernel larger than its padded input
+        except (
+            RuntimeError,
+            InputError,
+        ) as problem:  # such as a kernel larger than its padded input
             print(json.dumps(f"refused: {str(problem)[:60]}"), flush=True)
             continue
         print(json.dumps(error), flush=True)
 
 
 def _errors(network: Any, x: Any, last: bool, low: bool = False) -> float:
-    """The largest error of output, input gradient and parameter gradients, as shares of the largest value of each."""
+    """The largest error of output, input gradient and parameter gradients, as shares of the largest
+    value of each."""
     import torch
 
     memory = torch.channels_last if last else torch.contiguous_format
@@ -119,7 +149,10 @@ def _errors(network: Any, x: Any, last: bool, low: bool = False) -> float:
     exact = exact_network(exact_x)
     exact.backward(slope.double())
     pairs = [(out, exact), (x.grad, exact_x.grad)]
-    pairs += [(p.grad, q.grad) for p, q in zip(network.parameters(), exact_network.parameters(), strict=True)]
+    pairs += [
+        (p.grad, q.grad)
+        for p, q in zip(network.parameters(), exact_network.parameters(), strict=True)
+    ]
     return max(_share(value, true) for value, true in pairs)
 
 
@@ -127,22 +160,32 @@ def _share(value: Any, true: Any) -> float:
     if not value.isfinite().all():
         return float("inf")
     value, true = value.detach().double(), true.detach()
-    return float((value - true).abs().max() / true.abs().max().clamp(min=1e-6)) if true.numel() else 0.0
+    return (
+        float((value - true).abs().max() / true.abs().max().clamp(min=1e-6))
+        if true.numel()
+        else 0.0
+    )
 
 
-def _conv(channels: int, kernel: int, stride: int, side: int, layout: str, batch: int, outputs: int) -> float:
+def _conv(
+    channels: int, kernel: int, stride: int, side: int, layout: str, batch: int, outputs: int
+) -> float:
     import torch
 
     network = torch.nn.Conv2d(channels, outputs, kernel, stride, kernel // 2)
     return _errors(network, torch.randn(batch, channels, side, side), layout == "last")
 
 
-def _ours(channels: int, kernel: int, stride: int, side: int, layout: str, batch: int, outputs: int) -> float:
+def _ours(
+    channels: int, kernel: int, stride: int, side: int, layout: str, batch: int, outputs: int
+) -> float:
     import torch
 
     from crosswind.models.convolution import with_small_map_convolutions
 
-    network = with_small_map_convolutions(torch.nn.Conv2d(channels, outputs, kernel, stride, kernel // 2))
+    network = with_small_map_convolutions(
+        torch.nn.Conv2d(channels, outputs, kernel, stride, kernel // 2)
+    )
     return _errors(network, torch.randn(batch, channels, side, side), layout == "last")
 
 
@@ -151,14 +194,24 @@ def _odd(form: str, channels: int, kernel: int, stride: int, side: int, layout: 
 
     last, x = layout == "last", torch.randn(4, channels, side, side)
     if form == "depthwise":
-        return _errors(torch.nn.Conv2d(channels, channels, kernel, stride, kernel // 2, groups=channels), x, last)
+        return _errors(
+            torch.nn.Conv2d(channels, channels, kernel, stride, kernel // 2, groups=channels),
+            x,
+            last,
+        )
     if form == "grouped":
         wider = torch.randn(4, 2 * channels, side, side)
-        return _errors(torch.nn.Conv2d(2 * channels, 4 * channels, kernel, stride, kernel // 2, groups=2), wider, last)
+        return _errors(
+            torch.nn.Conv2d(2 * channels, 4 * channels, kernel, stride, kernel // 2, groups=2),
+            wider,
+            last,
+        )
     if form == "transposed":
         return _errors(torch.nn.ConvTranspose2d(channels, 8, kernel, stride), x, last)
     if form == "rectangle":
-        return _errors(torch.nn.Conv2d(channels, 8, (kernel, 1), (1, stride), (kernel // 2, 0)), x, last)
+        return _errors(
+            torch.nn.Conv2d(channels, 8, (kernel, 1), (1, stride), (kernel // 2, 0)), x, last
+        )
     network = torch.nn.Conv2d(channels, 8, kernel, stride, kernel // 2 if form == "bfloat16" else 0)
     return _errors(network, x, last, low=form == "bfloat16")
 
@@ -181,7 +234,12 @@ def _folded(stride: int, width: int, side: int, layout: str) -> float:
         exact = copy.deepcopy(model).double()(x.double())
         memory = torch.channels_last if layout == "last" else torch.contiguous_format
         model.to(memory_format=memory)
-        return _share(evaluated({"m": model}, "fp32", lambda made: made["m"](x.contiguous(memory_format=memory))), exact)
+        return _share(
+            evaluated(
+                {"m": model}, "fp32", lambda made: made["m"](x.contiguous(memory_format=memory))
+            ),
+            exact,
+        )
 
 
 def _optimiser(kind: str, channels: int, kernel: int, layout: str) -> float:
@@ -194,14 +252,19 @@ def _optimiser(kind: str, channels: int, kernel: int, layout: str) -> float:
     network = torch.nn.Conv2d(channels, 5, kernel)
     exact = copy.deepcopy(network).double()
     network.to(memory_format=torch.channels_last if layout == "last" else torch.contiguous_format)
-    settings = TrainingSettings(optimiser=kind, lr=1e-2, weight_decay=1e-2, momentum=0.9 if kind == "sgd" else 0.0)
+    settings = TrainingSettings(
+        optimiser=kind, lr=1e-2, weight_decay=1e-2, momentum=0.9 if kind == "sgd" else 0.0
+    )
     x, none = torch.randn(3, channels, 6, 6), torch.zeros(0)
     for item in (network, exact):
         optimiser = Optimiser(OptimiserSpec(list(item.parameters())), settings, alone=True)
         given = x.to(next(item.parameters()).dtype)
         for step in range(3):
             optimiser.step(item(given).square().sum(), Batch(given, none, none, none, step=step))
-    return max(_share(p.detach(), q.detach()) for p, q in zip(network.parameters(), exact.parameters(), strict=True))
+    return max(
+        _share(p.detach(), q.detach())
+        for p, q in zip(network.parameters(), exact.parameters(), strict=True)
+    )
 
 
 def _stack(kind: str, width: int, networks: int, rows: int) -> float:
@@ -209,7 +272,12 @@ def _stack(kind: str, width: int, networks: int, rows: int) -> float:
 
     from crosswind.training.many_networks import Member, Stack, train_stack
 
-    made = [torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Linear(width, 3)) for _ in range(networks)]
+    made = [
+        torch.nn.Sequential(
+            torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Linear(width, 3)
+        )
+        for _ in range(networks)
+    ]
     x, y = torch.randn(rows, width), torch.randint(0, 3, (rows,))
     members = [Member(lr=1e-2, seed=seed) for seed in range(networks)]
     stacks = []
@@ -217,7 +285,9 @@ def _stack(kind: str, width: int, networks: int, rows: int) -> float:
         stack = Stack(made if low else [network.double() for network in copy.deepcopy(made)])
         train_stack(stack, x if low else x.double(), y, members, steps=3, batch=4, optimiser=kind)
         stacks.append(stack)
-    return max(_share(value, stacks[1].parameters[name]) for name, value in stacks[0].parameters.items())
+    return max(
+        _share(value, stacks[1].parameters[name]) for name, value in stacks[0].parameters.items()
+    )
 
 
 def _fourier(channels: int, kernel: int, side: int, batch: int) -> float:
@@ -229,18 +299,22 @@ def _fourier(channels: int, kernel: int, side: int, batch: int) -> float:
     back, offset = torch.randn(4, channels, kernel, kernel), torch.randn(channels)
     found, exact = x.clone().requires_grad_(), x.double().requires_grad_()
     made = spread_out(convolved(found, [weight])[0], back, offset)
-    true = torch.nn.functional.conv_transpose2d(torch.conv2d(exact, weight.double()), back.double(), offset.double())
+    true = torch.nn.functional.conv_transpose2d(
+        torch.conv2d(exact, weight.double()), back.double(), offset.double()
+    )
     slope = torch.randn(made.shape)
     made.backward(slope)
     true.backward(slope.double())
     return max(_share(made, true), _share(found.grad, exact.grad))
 
 
-# -- the parent -----------------------------------------------------------------------------------------------------------------
+# -- the parent
+# --------------------------------------------------------------------------------------------------
 
 
 def outcomes(kind: str, cases: Sequence[Case], level: str) -> Iterator[tuple[Case, float | str]]:
-    """Each case with its error, or with how the child ended that computed it, and whether none of the last ones dies by itself."""
+    """Each case with its error, or with how the child ended that computed it, and whether none of
+    the last ones dies by itself."""
     rest = list(cases)
     while rest:
         answers = _through_a_child(kind, rest, level)
@@ -248,7 +322,9 @@ def outcomes(kind: str, cases: Sequence[Case], level: str) -> Iterator[tuple[Cas
         if _died(answers[last][1]):
             # What a case has written over may be found out by a later one.
             suspects = range(last, max(-1, last - SUSPECTS), -1)
-            culprit = next((place for place in suspects if _dies_alone(kind, rest[place], level)), None)
+            culprit = next(
+                (place for place in suspects if _dies_alone(kind, rest[place], level)), None
+            )
             if culprit is None:
                 answers[last] = (rest[last], f"{answers[last][1]}, none by itself")
             else:
@@ -267,11 +343,15 @@ def _dies_alone(kind: str, case: Case, level: str) -> bool:
     return any(_died(outcome) for _, outcome in _through_a_child(kind, [case] * REPEATS, level))
 
 
-def _through_a_child(kind: str, cases: Sequence[Case], level: str) -> list[tuple[Case, float | str]]:
+def _through_a_child(
+    kind: str, cases: Sequence[Case], level: str
+) -> list[tuple[Case, float | str]]:
     command = [sys.executable, __file__, "--child", kind]
     told = "".join(f"{json.dumps(case)}\n" for case in cases)
     environment = {**os.environ, **WATCH, **LEVELS[level]}
-    ended = subprocess.run(command, input=told, env=environment, capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        command, input=told, env=environment, capture_output=True, text=True, check=False
+    )
     answers = [json.loads(line) for line in ended.stdout.splitlines()]
     if ended.returncode > 0:
         raise SystemExit(ended.stderr)
@@ -288,15 +368,24 @@ def is_wrong(kind: str, case: Case, outcome: float | str) -> bool:
 
 
 def table(record: dict[str, dict[str, float | str]]) -> list[dict[str, Any]]:
-    """A row of every level and kind: cases, and how many of them were refused, died and were wrong; the others' largest error."""
+    """A row of every level and kind: cases, and how many of them were refused, died and were wrong;
+    the others' largest error."""
     rows = []
     for name, found in record.items():
         level, kind = name.split("/")
         cases = {text: json.loads(text) for text in found}
         died = [text for text, outcome in found.items() if _died(outcome)]
         wrong = [text for text, outcome in found.items() if is_wrong(kind, cases[text], outcome)]
-        refused = [text for text, outcome in found.items() if isinstance(outcome, str) and outcome.startswith("refused")]
-        right = [outcome for text, outcome in found.items() if not isinstance(outcome, str) and text not in wrong]
+        refused = [
+            text
+            for text, outcome in found.items()
+            if isinstance(outcome, str) and outcome.startswith("refused")
+        ]
+        right = [
+            outcome
+            for text, outcome in found.items()
+            if not isinstance(outcome, str) and text not in wrong
+        ]
         counts = {
             "cases": len(found),
             "of the grid's": len(cases_of(kind)),
@@ -304,17 +393,27 @@ def table(record: dict[str, dict[str, float | str]]) -> list[dict[str, Any]]:
             "died": len(died),
             "wrong": len(wrong),
         }
-        rows.append({"level": level, "kind": kind, **counts, "largest error": max(right, default=0.0), "of": [*died, *wrong]})
+        rows.append(
+            {
+                "level": level,
+                "kind": kind,
+                **counts,
+                "largest error": max(right, default=0.0),
+                "of": [*died, *wrong],
+            }
+        )
     return rows
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--levels", default="default,avx512,avx2,plain")
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--share", type=float, default=0.05, help="of the cases, drawn; 1 for all")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--record", type=Path, help="JSON file of all outcomes, gone on with where it is there")
+    parser.add_argument(
+        "--record", type=Path, help="JSON file of all outcomes, gone on with where it is there"
+    )
     parser.add_argument("--table", type=Path, help="JSON file of the table")
     parser.add_argument("--child", choices=KINDS)
     options = parser.parse_args(arguments)
@@ -326,7 +425,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         record = json.loads(options.record.read_text(encoding="utf-8"))
     for level, kind in product(options.levels.split(","), options.kinds.split(",")):
         done = record.setdefault(f"{level}/{kind}", {})
-        rest = [case for case in sampled(kind, options.share, options.seed) if json.dumps(case) not in done]
+        rest = [
+            case
+            for case in sampled(kind, options.share, options.seed)
+            if json.dumps(case) not in done
+        ]
         for number, (case, outcome) in enumerate(outcomes(kind, rest, level)):
             done[json.dumps(case)] = outcome
             if options.record and number % 500 == 0:
@@ -347,7 +450,10 @@ def _write(path: Path, values: Any) -> None:
 def _processor() -> str:
     import torch
 
-    return f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}, torch {torch.__version__}"
+    return (
+        f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}, torch"
+        f" {torch.__version__}"
+    )
 
 
 if __name__ == "__main__":

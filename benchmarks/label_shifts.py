@@ -2,10 +2,12 @@
 
     python benchmarks/label_shifts.py --pools DIR [--networks explore|confirm] [--json FILE]
 
-`benchmarks/pools.py` writes the pools. *labels*: the clean rows of a network, 500 drawn so that a share of the labels lies in other
-classes. *none*: drawn without that. *weak*, *middle*, *strong*: 19 corruptions at three strengths, by the accuracy that they cost,
-whose labels have not shifted. *natural*: other collections, of which USPS has other shares of labels as well. *both*: a
-corruption, and three tenths of the labels. `EXPLAINED` was chosen on networks 0, 3, 6, ..., of 0.3, 0.35, 0.4, 0.45 and 0.5.
+`benchmarks/pools.py` writes the pools. *labels*: the clean rows of a network, 500 drawn so that a
+share of the labels lies in other classes. *none*: drawn without that. *weak*, *middle*, *strong*:
+19 corruptions at three strengths, by the accuracy that they cost, whose labels have not shifted.
+*natural*: other collections, of which USPS has other shares of labels as well. *both*: a
+corruption, and three tenths of the labels. `EXPLAINED` was chosen on networks 0, 3, 6, ..., of 0.3,
+0.35, 0.4, 0.45 and 0.5.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from coverage import networks
+from interval_coverage import networks
 
 from crosswind.estimators.base import Labelled
 from crosswind.estimators.label_shift import label_shift
@@ -34,7 +36,9 @@ def moved(item: Labelled, share: float, random: np.random.Generator) -> Labelled
         far = 0.5 * np.abs(other - before).sum()
     wanted = before + (share / far if far else 0) * (other - before) if share else before
     drawn = random.choice(k, size=DRAWN, p=wanted / wanted.sum())
-    return item.take(np.array([random.choice(np.flatnonzero(item.label == code)) for code in drawn]))
+    return item.take(
+        np.array([random.choice(np.flatnonzero(item.label == code)) for code in drawn])
+    )
 
 
 def judged(folder: Path, which: str) -> Iterator[tuple[str, bool]]:
@@ -45,19 +49,26 @@ def judged(folder: Path, which: str) -> Iterator[tuple[str, bool]]:
         clean = next(item for role, _, item, _ in sets if role == "test" and item.family == "clean")
         corrupt = [item for role, _, item, _ in sets if role == "test" and item.family != "clean"]
         cases = [("none", moved(clean, 0, random)) for _ in range(15)]
-        cases += [(f"labels {share}", moved(clean, share, random)) for share in (0.1, 0.2, 0.3, 0.5) for _ in range(15)]
+        cases += [
+            (f"labels {share}", moved(clean, share, random))
+            for share in (0.1, 0.2, 0.3, 0.5)
+            for _ in range(15)
+        ]
         for item in corrupt:
             drop = source.accuracy - item.accuracy
             cases.append(("weak" if drop < 0.05 else "middle" if drop < 0.2 else "strong", item))
         cases += [("natural", item) for role, _, item, _ in sets if role == "natural"]
-        cases += [("both", moved(corrupt[place], 0.3, random)) for place in random.permutation(len(corrupt))[:15]]
+        cases += [
+            ("both", moved(corrupt[place], 0.3, random))
+            for place in random.permutation(len(corrupt))[:15]
+        ]
         for kind, item in cases:
             yield kind, bool(label_shift(source, item.answers))
 
 
 def main() -> None:
     """See the module."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--pools", type=Path, required=True)
     parser.add_argument("--networks", choices=("explore", "confirm"), default="confirm")
     parser.add_argument("--json", type=Path)
@@ -67,13 +78,22 @@ def main() -> None:
         for kind, told in judged(options.pools / pool, options.networks):
             found.setdefault(pool, {}).setdefault(kind, []).append(told)
     shares = {
-        pool: {kind: {"sets": len(told), "told": round(float(np.mean(told)), 3)} for kind, told in sorted(kinds.items())}
+        pool: {
+            kind: {"sets": len(told), "told": round(float(np.mean(told)), 3)}
+            for kind, told in sorted(kinds.items())
+        }
         for pool, kinds in found.items()
     }
     for pool, kinds in shares.items():
-        print(pool, ", ".join(f"{kind} {row['told']:.2f} of {row['sets']}" for kind, row in kinds.items()))
+        print(
+            pool,
+            ", ".join(f"{kind} {row['told']:.2f} of {row['sets']}" for kind, row in kinds.items()),
+        )
     if options.json:
-        options.json.write_text(json.dumps({"networks": options.networks, "told": shares}, indent=1) + "\n", encoding="utf-8")
+        options.json.write_text(
+            json.dumps({"networks": options.networks, "told": shares}, indent=1) + "\n",
+            encoding="utf-8",
+        )
 
 
 if __name__ == "__main__":

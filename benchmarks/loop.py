@@ -1,12 +1,14 @@
-"""What the training loop costs beside forward, backward and optimiser; what RandAugment costs; batches beside a DataLoader's.
+"""What the training loop costs beside forward, backward and optimiser; what RandAugment costs;
+batches beside a DataLoader's.
 
     python benchmarks/loop.py [--rounds 7] [--steps 10] [--models small-cnn,resnet18]
 
-For each model, alternately in one process on one thread, CPU time: a step of the loop (ERM); the bare step, which is forward pass,
-cross-entropy, backward pass and the same fused optimiser on one batch that lies ready; and the loader's batch without and with
-RandAugment (2, 9). Overhead: loop / bare - 1. Share of RandAugment: the difference of the two batches / (loop + that). Then
-batches of 128 normalised images of 32 pixels: the loop's loader beside torch's DataLoader over Pillow images with ToTensor and
-Normalize, both in this process. Medians and ranges.
+For each model, alternately in one process on one thread, CPU time: a step of the loop (ERM); the
+bare step, which is forward pass, cross-entropy, backward pass and the same fused optimiser on one
+batch that lies ready; and the loader's batch without and with RandAugment (2, 9). Overhead: loop /
+bare - 1. Share of RandAugment: the difference of the two batches / (loop + that). Then batches of
+128 normalised images of 32 pixels: the loop's loader beside torch's DataLoader over Pillow images
+with ToTensor and Normalize, both in this process. Medians and ranges.
 """
 
 from __future__ import annotations
@@ -38,10 +40,17 @@ def data_of(side: int) -> tuple[AttributedDataset, Rows]:
     """Smooth random images: operations of a policy see pictures with edges and flat parts."""
     generator = np.random.default_rng(0)
     coarse = generator.integers(0, 256, (ROWS, 8, 8, 3), dtype=np.uint8)
-    kept = np.stack([np.asarray(Image.fromarray(one).resize((side, side), Image.Resampling.BICUBIC)) for one in coarse])
+    kept = np.stack(
+        [
+            np.asarray(Image.fromarray(one).resize((side, side), Image.Resampling.BICUBIC))
+            for one in coarse
+        ]
+    )
     label = generator.integers(0, 3, ROWS)
     table = AttributeTable((Attribute("label", ("a", "b", "c")),), label[None].astype(np.uint8))
-    data = AttributedDataset("smooth noise", table, lambda asked: kept[asked], InputSpec.image(side, side, 3))
+    data = AttributedDataset(
+        "smooth noise", table, lambda asked: kept[asked], InputSpec.image(side, side, 3)
+    )
     return data, Rows(np.arange(ROWS), label, label, np.full(ROWS, 1 / ROWS))
 
 
@@ -119,7 +128,7 @@ def said(values: list[float], form: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--models", default="small-cnn,resnet18")
@@ -127,20 +136,30 @@ def main() -> None:
     torch.set_num_threads(1)
     keep_freed_memory()
     for name in options.models.split(","):
-        sides = [loop_of(name, *data_of(SIDES[name]))[0], bare_of(name), batch_of(name, False), batch_of(name, True)]
+        sides = [
+            loop_of(name, *data_of(SIDES[name]))[0],
+            bare_of(name),
+            batch_of(name, False),
+            batch_of(name, True),
+        ]
         loop, bare, batch, augmented = rounds_of(sides, options.rounds, options.steps)
         over = [a / b - 1 for a, b in zip(loop, bare, strict=True)]
-        share = [(b - a) / (whole + b - a) for whole, a, b in zip(loop, batch, augmented, strict=True)]
+        share = [
+            (b - a) / (whole + b - a) for whole, a, b in zip(loop, batch, augmented, strict=True)
+        ]
         first, second = (f"goal {goal:.0%}" for goal in GOALS[name]) if name in GOALS else ("", "")
         print(
-            f"{name:10} {SIDES[name]} px  bare step {1000 * statistics.median(bare):.1f} ms"
-            f"  overhead of the loop {said(over, '.1%')} {first}  RandAugment's share {said(share, '.1%')} {second}",
+            f"{name:10} {SIDES[name]} px  bare step {1000 * statistics.median(bare):.1f} ms "
+            f" overhead of the loop {said(over, '.1%')} {first}  RandAugment's share"
+            f" {said(share, '.1%')} {second}",
             flush=True,
         )
     ours, plain = rounds_of(list(batches_of()), options.rounds, 5 * options.steps)
     rate = BATCH / statistics.median(ours)
     ratios = [b / a for a, b in zip(ours, plain, strict=True)]
-    print(f"batches at 32 px: {rate:,.0f} images/s, {said(ratios, '.1f')} x a DataLoader's, goal 10")
+    print(
+        f"batches at 32 px: {rate:,.0f} images/s, {said(ratios, '.1f')} x a DataLoader's, goal 10"
+    )
 
 
 if __name__ == "__main__":

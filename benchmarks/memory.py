@@ -1,11 +1,13 @@
-"""What a training set costs in memory: the peak of a worker beside the set's own bytes, and two workers on one set.
+"""What a training set costs in memory: the peak of a worker beside the set's own bytes, and two
+workers on one set.
 
     python benchmarks/memory.py [--rows 20000] [--sides 32,64] [--rounds 3]
 
-Real workers of a real pool train a small perceptron for one pass over ROWS pictures, or on 200 of them. (1) The peak memory of one
-worker less that on the 200, over S, the bytes of the training set in uint8; the goal is under 1.2. (2) Two workers at once, two
-seeds: the private memory of both and what they share, counted once, less the same on the 200, over S: the set once, where a copy in
-each worker gives 2. Medians and ranges; Linux.
+Real workers of a real pool train a small perceptron for one pass over ROWS pictures, or on 200 of
+them. (1) The peak memory of one worker less that on the 200, over S, the bytes of the training set
+in uint8; the goal is under 1.2. (2) Two workers at once, two seeds: the private memory of both and
+what they share, counted once, less the same on the 200, over S: the set once, where a copy in each
+worker gives 2. Medians and ranges; Linux.
 """
 
 from __future__ import annotations
@@ -44,25 +46,42 @@ def planned(rows: int, side: int, train: int, steps: int) -> list[Job]:
         "sizes": {"given": {"total": train}},
         "models": {"small": {"model": "mlp", "hidden": 64, "layers": 2}},
         "methods": {"erm": {}},
-        "training": {"steps": steps, "batch": BATCH, "validate_every": steps, "evaluation_batch": 64},
+        "training": {
+            "steps": steps,
+            "batch": BATCH,
+            "validate_every": steps,
+            "evaluation_batch": 64,
+        },
         "seeds": 2,
     }
     return [job for job in make_plan(study_from(study, name="memory")).jobs if job.kind == "fit"]
 
 
 def measured(runs: list[Job]) -> tuple[list[int], list[int], int]:
-    """Peaks and private memory of workers that did one run each at the same time, and what they hold in common, in bytes."""
+    """Peaks and private memory of workers that did one run each at the same time, and what they
+    hold in common, in bytes."""
     with tempfile.TemporaryDirectory() as folder, Pool(JOB, len(runs), [pictures.__name__]) as pool:
         for number, run in enumerate(runs):
             place = Path(folder) / str(number)
-            pool.submit(Task(run.key, run.kind, run.spec, str(place / "out"), str(place / "checkpoint" / "state")))
+            pool.submit(
+                Task(
+                    run.key,
+                    run.kind,
+                    run.spec,
+                    str(place / "out"),
+                    str(place / "checkpoint" / "state"),
+                )
+            )
         workers, ended = list(pool._busy), 0
         while ended < len(runs):
             for event in pool.wait(1.0):
                 if event.kind in ("failed", "lost"):
                     raise SystemExit(f"{event.reason}\n{event.detail}")
                 ended += event.kind == "finished"
-        peaks, private = ([_status(worker._process.pid, name) for worker in workers] for name in ("VmHWM", "RssAnon"))
+        peaks, private = (
+            [_status(worker._process.pid, name) for worker in workers]
+            for name in ("VmHWM", "RssAnon")
+        )
         shared = pool._pixels.used() if hasattr(pool, "_pixels") and pool._pixels is not None else 0
         return peaks, private, shared
 
@@ -73,13 +92,14 @@ def _status(pid: int, name: str) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--sides", default="32,64")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     print(
-        f"{'rows':>8}{'side':>6}{'S, MiB':>8}{'one worker, MiB more':>22}{'over S':>8} {'range':12}{'two over S':>12} {'range':12}"
+        f"{'rows':>8}{'side':>6}{'S, MiB':>8}{'one worker, MiB more':>22}{'over S':>8}"
+        f" {'range':12}{'two over S':>12} {'range':12}"
     )
     for side in map(int, options.sides.split(",")):
         size, steps = options.rows * side * side * 3, -(-options.rows // BATCH)
@@ -93,7 +113,10 @@ def main() -> None:
             two.append((totals[0] - totals[1]) / size)
         line = f"{options.rows:8}{side:6}{size / 2**20:8.0f}{statistics.median(one) * size / 2**20:22.0f}"
         for found in (one, two):
-            line += f"{statistics.median(found):{8 if found is one else 12}.2f} {f'{min(found):.2f}-{max(found):.2f}':12}"
+            line += (
+                f"{statistics.median(found):{8 if found is one else 12}.2f}"
+                f" {f'{min(found):.2f}-{max(found):.2f}':12}"
+            )
         print(line, flush=True)
 
 

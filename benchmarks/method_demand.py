@@ -1,8 +1,10 @@
-"""The arithmetic that each method's definition demands of a training step, beside ERM's, by the plainest way of writing it.
+"""The arithmetic that each method's definition demands of a training step, beside ERM's, by the
+plainest way of writing it.
 
-`demand` counts the products (matrix products, convolutions with their padding) of a step's forward and backward passes by torch's
-own formulas (torch.utils.flop_counter). The passes are written from the method's docstring with torch's own layers, on the `meta`
-device: nothing is computed. Sums, norms, activations, restyling and optimisers are no products and count nothing, so what a method
+`demand` counts the products (matrix products, convolutions with their padding) of a step's forward
+and backward passes by torch's own formulas (torch.utils.flop_counter). The passes are written from
+the method's docstring with torch's own layers, on the `meta` device: nothing is computed. Sums,
+norms, activations, restyling and optimisers are no products and count nothing, so what a method
 spends on them shows as time over the demand. `PLAIN` has one entry for each registered method.
 """
 
@@ -34,8 +36,8 @@ BATCH, CLASSES, ENVIRONMENTS = 128, 3, 3
 class Given:
     """What a plain way is written on.
 
-    `make` gives another model of the kind; `x` [n, 3, side, side] is a batch, `y` [n] its labels, `environments` the places of each
-    environment's rows in it.
+    `make` gives another model of the kind; `x` [n, 3, side, side] is a batch, `y` [n] its labels,
+    `environments` the places of each environment's rows in it.
     """
 
     make: Callable[[], Model]
@@ -66,14 +68,24 @@ def dann(method: Any, given: Given) -> None:
     _descend(cross_entropy(model.head(features), given.y) + cross_entropy(told(features), given.y))
 
 
-def aligned(moments: Callable[[list[Tensor]], list[Tensor]], many: int | None = None) -> Callable[[Any, Given], None]:
-    """A penalty on the features of each part of the batch; `many`: in so many parts, None: by environment."""
+def aligned(
+    moments: Callable[[list[Tensor]], list[Tensor]], many: int | None = None
+) -> Callable[[Any, Given], None]:
+    """A penalty on the features of each part of the batch; `many`: in so many parts, None: by
+    environment."""
 
     def plain(method: Any, given: Given) -> None:
         model = given.make()
         features = model.features(given.x)
-        parts = [features[rows] for rows in given.environments] if many is None else list(features.chunk(many))
-        _descend(cross_entropy(model.head(features), given.y) + torch.stack([one.sum() for one in moments(parts)]).sum())
+        parts = (
+            [features[rows] for rows in given.environments]
+            if many is None
+            else list(features.chunk(many))
+        )
+        _descend(
+            cross_entropy(model.head(features), given.y)
+            + torch.stack([one.sum() for one in moments(parts)]).sum()
+        )
 
     return plain
 
@@ -84,17 +96,22 @@ def covariances(parts: list[Tensor]) -> list[Tensor]:
 
 
 def kernels(parts: list[Tensor]) -> list[Tensor]:
-    """Of every part's rows with its own and with those of each further part, from their products."""
+    """Of every part's rows with its own and with those of each further part, from their
+    products."""
     return [torch.exp(one @ other.T) for place, one in enumerate(parts) for other in parts[place:]]
 
 
 def paired(compared: Callable[[Any, Tensor, Given], Tensor]) -> Callable[[Any, Given], None]:
-    """Rows and as many partners there and back, and what compares their features: [2 n, d], the rows' before the partners'."""
+    """Rows and as many partners there and back, and what compares their features: [2 n, d], the
+    rows' before the partners'."""
 
     def plain(method: Any, given: Given) -> None:
         model = given.make()
         features = model.features(torch.cat([given.x, given.x]))
-        _descend(cross_entropy(model.head(features), torch.cat([given.y, given.y])) + compared(method, features, given))
+        _descend(
+            cross_entropy(model.head(features), torch.cat([given.y, given.y]))
+            + compared(method, features, given)
+        )
 
     return plain
 
@@ -108,30 +125,47 @@ def angles(method: Any, features: Tensor, given: Given) -> Tensor:
 def expanded(method: Any, features: Tensor, given: Given) -> Tensor:
     """Three layers, and d x d of each half, or n x n of its rows where they are fewer."""
     sizes = [features.shape[1], *[method.width] * 3]
-    layers = [nn.Linear(before, after, device=features.device) for before, after in zip(sizes, sizes[1:], strict=False)]
+    layers = [
+        nn.Linear(before, after, device=features.device)
+        for before, after in zip(sizes, sizes[1:], strict=False)
+    ]
     halves = nn.Sequential(*layers)(features).chunk(2)
-    return torch.stack([(z @ z.T if len(z) < method.width else z.T @ z).square().sum() for z in halves]).sum()
+    return torch.stack(
+        [(z @ z.T if len(z) < method.width else z.T @ z).square().sum() for z in halves]
+    ).sum()
 
 
 def against_clean(method: Any, features: Tensor, given: Given) -> Tensor:
-    """The kernels of the first environment's rows, n clean members of pairs, and of those of the others, with each other."""
+    """The kernels of the first environment's rows, n clean members of pairs, and of those of the
+    others, with each other."""
     clean, other = features.chunk(2)
     shares = other.chunk(ENVIRONMENTS - 1)
-    parts = [clean @ clean.T, *(part @ part.T for part in shares), *(clean @ part.T for part in shares)]
+    parts = [
+        clean @ clean.T,
+        *(part @ part.T for part in shares),
+        *(clean @ part.T for part in shares),
+    ]
     return torch.stack([torch.exp(part).sum() for part in parts]).sum()
 
 
 def sagnet(method: Any, given: Given) -> None:
-    """Early part once; later part on contents in other styles, another's on styles with other contents; three ways back."""
+    """Early part once; later part on contents in other styles, another's on styles with other
+    contents; three ways back."""
     model, style = given.make(), given.make()
     tap = method.after or [name for name in model.stages if name != "stem"][1]
     hidden = model.until(given.x, tap)
     answers = style.head(style.after(hidden * 1.0, tap))
     told, even = cross_entropy(answers, given.y), -answers.log_softmax(1).mean()
-    before = {id(p) for name in model.stages[: model.stages.index(tap) + 1] for p in _parameters(model, name)}
+    before = {
+        id(p)
+        for name in model.stages[: model.stages.index(tap) + 1]
+        for p in _parameters(model, name)
+    }
     norms = [part for part in model.modules() if isinstance(part, nn.BatchNorm2d)]
     affine = [p for part in norms for p in part.parameters() if id(p) in before]
-    late = [p for name in style.stages[style.stages.index(tap) + 1 :] for p in _parameters(style, name)]
+    late = [
+        p for name in style.stages[style.stages.index(tap) + 1 :] for p in _parameters(style, name)
+    ]
     torch.autograd.grad(told, [*late, *style.head.parameters()], retain_graph=True)
     torch.autograd.grad(even, affine, retain_graph=True)
     _descend(cross_entropy(model.head(model.after(hidden, tap)), given.y))
@@ -142,17 +176,22 @@ def ubnet(method: Any, given: Given) -> None:
     model = given.make().eval()
     with torch.no_grad():
         found = model.taps(given.x, model.stages)
-        maps = [nn.functional.adaptive_avg_pool2d(found[name], method.side) for name in model.stages]
+        maps = [
+            nn.functional.adaptive_avg_pool2d(found[name], method.side) for name in model.stages
+        ]
     told = []
     for one in maps:
         reduced = nn.Conv2d(one.shape[1], method.channels, 1, device=one.device)(one)
-        mixed = nn.Conv2d(method.channels, method.channels, 3, padding=1, device=one.device)(reduced)
+        mixed = nn.Conv2d(method.channels, method.channels, 3, padding=1, device=one.device)(
+            reduced
+        )
         told.append(nn.Linear(method.channels, CLASSES, device=one.device)(mixed.mean((2, 3))))
     _descend(cross_entropy(torch.stack(told).mean(0), given.y))
 
 
 def ascent(method: Any, given: Given) -> None:
-    """The steps of a maximisation on a batch: forwards, and back to the inputs; once forwards before."""
+    """The steps of a maximisation on a batch: forwards, and back to the inputs; once forwards
+    before."""
     model = given.make()
     model.features(given.x)
     for _ in range(method.ascent_steps):
@@ -161,13 +200,16 @@ def ascent(method: Any, given: Given) -> None:
 
 
 def beta_vae(method: Any, given: Given) -> None:
-    """Convolutions of stride 2 down to 4 pixels, two layers of codes, and as many convolutions back: there and back."""
+    """Convolutions of stride 2 down to 4 pixels, two layers of codes, and as many convolutions
+    back: there and back."""
     device, (n, channels, side, _) = given.x.device, given.x.shape
     widths = [method.channels * min(8, 2**place) for place in range((side // 4).bit_length() - 1)]
     x = given.x
     for before, after in zip([channels, *widths], widths, strict=False):
         x = nn.Conv2d(before, after, 4, 2, 1, device=device)(x)
-    mean, spread = (nn.Linear(x[0].numel(), method.latents, device=device)(x.flatten(1)) for _ in range(2))
+    mean, spread = (
+        nn.Linear(x[0].numel(), method.latents, device=device)(x.flatten(1)) for _ in range(2)
+    )
     made = nn.Linear(method.latents, x[0].numel(), device=device)(mean + spread).view(x.shape)
     for before, after in zip(widths[::-1], [*widths[-2::-1], channels], strict=True):
         made = nn.ConvTranspose2d(before, after, 4, 2, 1, device=device)(made)
@@ -175,7 +217,8 @@ def beta_vae(method: Any, given: Given) -> None:
 
 
 def cyclegan(method: Any, given: Given) -> None:
-    """The generator three times there and back, the discriminator for both: a step of the translator."""
+    """The generator three times there and back, the discriminator for both: a step of the
+    translator."""
     shape = tuple(given.x.shape[1:])
     blocks = 6 if method.blocks is None else method.blocks
     told = torch.zeros(len(given.x), ENVIRONMENTS + CLASSES, device=given.x.device)
@@ -188,7 +231,8 @@ def cyclegan(method: Any, given: Given) -> None:
 
 
 def l2d(method: Any, given: Given) -> None:
-    """Pictures and copies there and back for the classifier; there and back to the copies for what made them, which is trained."""
+    """Pictures and copies there and back for the classifier; there and back to the copies for what
+    made them, which is trained."""
     model, device = given.make(), given.x.device
     code = [nn.Linear(model.width, model.width, device=device) for _ in range(2)]
     copies, _ = _restyled(given.x)
@@ -206,7 +250,8 @@ def l2d(method: Any, given: Given) -> None:
 
 
 def _restyled(x: Tensor, trained: bool = False) -> tuple[Tensor, list[Tensor]]:
-    """Copies by a 1x1 convolution and four larger ones there and back; and what of it is trained: scales between, and noise."""
+    """Copies by a 1x1 convolution and four larger ones there and back; and what of it is trained:
+    scales between, and noise."""
     channels, side = x.shape[1], x.shape[2]
     scales = [torch.zeros((), device=x.device, requires_grad=trained)]
     x = x + scales[0] * torch.rand_like(x)
@@ -220,7 +265,8 @@ def _restyled(x: Tensor, trained: bool = False) -> tuple[Tensor, list[Tensor]]:
 
 
 def occamnets(method: Any, given: Given) -> None:
-    """The trunk and an exit after each stage there and back: two convolutions, class maps, and a gate that stands alone."""
+    """The trunk and an exit after each stage there and back: two convolutions, class maps, and a
+    gate that stands alone."""
     model, device = given.make(), given.x.device
     names = [name for name in model.stages if name != "stem"]
     maps = model.taps(given.x, names)
@@ -231,15 +277,20 @@ def occamnets(method: Any, given: Given) -> None:
         first = nn.Conv2d(width, hidden, 3, padding=1, device=device)
         second = nn.Conv2d(hidden, width, 3, padding=1, device=device)
         found = second(first(maps[name].detach() if name == names[0] else maps[name]))
-        total = total + cross_entropy(nn.Conv2d(width, CLASSES, 1, device=device)(found).mean((2, 3)), given.y)
+        total = total + cross_entropy(
+            nn.Conv2d(width, CLASSES, 1, device=device)(found).mean((2, 3)), given.y
+        )
         if name != names[-1]:
-            gate = nn.Sequential(nn.Linear(width, 16, device=device), nn.Linear(16, 1, device=device))
+            gate = nn.Sequential(
+                nn.Linear(width, 16, device=device), nn.Linear(16, 1, device=device)
+            )
             total = total + gate(found.detach().mean((2, 3))).sum()
     _descend(total)
 
 
 def pnd(method: Any, given: Given) -> None:
-    """Two trunks and the experts' readers there and back, their heads on rows, on anchors and on answers told apart from them."""
+    """Two trunks and the experts' readers there and back, their heads on rows, on anchors and on
+    answers told apart from them."""
     model, biased = given.make(), given.make()
     names = [name for name in model.stages if name != "stem"]
     ours, theirs = model.taps(given.x, names), biased.taps(given.x, names)
@@ -249,14 +300,27 @@ def pnd(method: Any, given: Given) -> None:
     told = []
     for name in names:
         u, v = (_read(one[name], last) for one in (ours, theirs))
-        half = [[nn.Linear(2 * last, 16, device=device), nn.Linear(16, CLASSES, device=device)] for _ in range(2)]
+        half = [
+            [nn.Linear(2 * last, 16, device=device), nn.Linear(16, CLASSES, device=device)]
+            for _ in range(2)
+        ]
         intrinsic, wrong = (nn.Sequential(*parts) for parts in half)
         d, b = intrinsic(torch.cat([u, v.detach()], 1)), wrong(torch.cat([u.detach(), v], 1))
         alike = intrinsic(torch.cat([u[:many], v[:many].detach()], 1))
         others = torch.cat(
-            [u.detach().repeat(method.negatives, 1)[: many * method.negatives], v[:many].repeat(method.negatives, 1)], 1
+            [
+                u.detach().repeat(method.negatives, 1)[: many * method.negatives],
+                v[:many].repeat(method.negatives, 1),
+            ],
+            1,
         )
-        total = total + cross_entropy(d, given.y) + cross_entropy(b, given.y) + alike.sum() + wrong(others).sum()
+        total = (
+            total
+            + cross_entropy(d, given.y)
+            + cross_entropy(b, given.y)
+            + alike.sum()
+            + wrong(others).sum()
+        )
         told.append(d.detach())
     gate = nn.Linear(CLASSES * len(names), len(names), device=device)
     _descend(total + gate(torch.cat(told, 1)).sum())
@@ -270,7 +334,8 @@ def _read(one: Tensor, last: int) -> Tensor:
 
 PLAIN: dict[str, Callable[[Any, Given], None]] = {
     "ada": erm,
-    # Views are no products: their cost is told beside, and images a second are the goals of `augmentations.py`.
+    # Views are no products: their cost is told beside, and images a second are the goals of
+    # `augmentations.py`.
     "augmix": erm,
     "autoaugment": erm,
     "imagenet": erm,
@@ -290,7 +355,8 @@ PLAIN: dict[str, Callable[[Any, Given], None]] = {
     "jtt": erm,
     "mixup": erm,
     "l2d": l2d,
-    "lora": erm,  # at most: gradients of frozen weights are not needed, and changes of low rank are small beside
+    # at most: gradients of frozen weights are not needed, and changes of low rank are small beside
+    "lora": erm,
     "me-ada": erm,
     "mmd": aligned(kernels),
     "mmd-align": paired(against_clean),
@@ -301,24 +367,31 @@ PLAIN: dict[str, Callable[[Any, Given], None]] = {
     "vicreg": paired(expanded),
     "wise-ft": erm,
 }
-"""A training step of each method; of "bpa", "jtt" and "ubnet" the second training's, of "pnd" its main stage's, of "beta-vae" the
-autoencoder's and of "cyclegan" the translator's.
+"""A training step of each method; of "bpa", "jtt" and "ubnet" the second training's, of "pnd" its
+main stage's, of "beta-vae" the autoencoder's and of "cyclegan" the translator's.
 """
 
 
-def demand(method: Method, model: str, side: int, rows: int, steps: int, device: str = "meta") -> float:
+def demand(
+    method: Method, model: str, side: int, rows: int, steps: int, device: str = "meta"
+) -> float:
     """The products of a training step over those of ERM's on the same model and batch.
 
-    For "jtt" those of a whole run of `steps` steps over ERM's: the share of steps that ERM takes before, one prediction of all
-    `rows`, and the steps. For "ada" and "me-ada" too: the steps, and the ascent of each row and of each copy of it. For "bn-adapt"
-    those of a prediction, which goes through the model twice; its training is ERM's. A run of "wise-ft" is its base's.
+    For "jtt" those of a whole run of `steps` steps over ERM's: the share of steps that ERM takes
+    before, one prediction of all `rows`, and the steps. For "ada" and "me-ada" too: the steps, and
+    the ascent of each row and of each copy of it. For "bn-adapt" those of a prediction, which goes
+    through the model twice; its training is ERM's. A run of "wise-ft" is its base's.
     """
     knobs: Any = method
     name = str(knobs.registered_name)
     one = _counted(erm, method, model, side, device)
     step = _counted(PLAIN[name], method, model, side, device) / one
     if name == "jtt":
-        return knobs.first + _counted(forward, method, model, side, device) * rows / BATCH / (one * steps) + step
+        return (
+            knobs.first
+            + _counted(forward, method, model, side, device) * rows / BATCH / (one * steps)
+            + step
+        )
     if name in ("ada", "me-ada"):
         moved = rows * (2**knobs.phases - 1) / BATCH
         return step + _counted(ascent, method, model, side, device) * moved / (one * steps)
@@ -326,14 +399,28 @@ def demand(method: Method, model: str, side: int, rows: int, steps: int, device:
 
 
 def flops_of(
-    plain: Callable[[Any, Given], None], method: Any, model: str, side: int, batch: int = BATCH, device: str = "meta", **knobs: Any
+    plain: Callable[[Any, Given], None],
+    method: Any,
+    model: str,
+    side: int,
+    batch: int = BATCH,
+    device: str = "meta",
+    **knobs: Any,
 ) -> int:
-    """Operations of the products of `plain` on a model with these knobs; device "meta" does none, and takes a second to begin."""
-    x, y = torch.rand(batch, 3, side, side, device=device), torch.zeros(batch, dtype=torch.int64, device=device)
+    """Operations of the products of `plain` on a model with these knobs; device "meta" does none,
+    and takes a second to begin."""
+    x, y = (
+        torch.rand(batch, 3, side, side, device=device),
+        torch.zeros(batch, dtype=torch.int64, device=device),
+    )
     places = tuple(part.to(device) for part in torch.arange(batch).chunk(ENVIRONMENTS))
 
     def another() -> Model:
-        made = build_model(model, knobs, InputSpec.image(side, side, 3), unnamed(CLASSES), 0).to(device).train()
+        made = (
+            build_model(model, knobs, InputSpec.image(side, side, 3), unnamed(CLASSES), 0)
+            .to(device)
+            .train()
+        )
         for part in made.modules():
             if type(part) is SmallMapConv2d:
                 part.__class__ = nn.Conv2d
@@ -345,7 +432,8 @@ def flops_of(
 
 
 class _Counting(TorchDispatchMode):
-    """The sum of torch's formulas. Its own FlopCounterMode imports the compiler, two seconds, as a mode of ours would unasked."""
+    """The sum of torch's formulas. Its own FlopCounterMode imports the compiler, two seconds, as a
+    mode of ours would unasked."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -355,7 +443,13 @@ class _Counting(TorchDispatchMode):
         super().__init__()
         self.total = 0
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
         out = func(*args, **(kwargs or {}))
         if func._overloadpacket in flop_registry:
             self.total += flop_registry[func._overloadpacket](*args, **(kwargs or {}), out_val=out)
@@ -365,7 +459,9 @@ class _Counting(TorchDispatchMode):
 _known: dict[tuple[str, str, int], int] = {}
 
 
-def _counted(plain: Callable[[Any, Given], None], method: Method, model: str, side: int, device: str) -> int:
+def _counted(
+    plain: Callable[[Any, Given], None], method: Method, model: str, side: int, device: str
+) -> int:
     # ERM's is asked for with every method.
     key = (getattr(plain, "__name__", ""), model, side)
     if plain not in (erm, forward):

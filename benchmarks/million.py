@@ -1,16 +1,19 @@
-"""A prepared set of a million pictures: how long it takes to open, what memory it takes; and how long ImageNet takes to prepare.
+"""A prepared set of a million pictures: how long it takes to open, what memory it takes; and how
+long ImageNet takes to prepare.
 
     python benchmarks/million.py [--rows 1000000] [--side 224] [--rounds 5] [--batches 20]
 
-Opening: a copy of ROWS pictures in 1,000 classes with a split, units and hashes, whose pixels are a file with holes (150 GB of
-them at 224 pixels, of which next to nothing is on the disk). Each round a new process imports the package, then opens the copy
-(wall time, and by how much its resident memory grows), then takes BATCHES batches of 128 random rows, after which memory that is
-the process's own (not mapped) is looked at again. Goals: under a second, and no copy of the pixels.
+Opening: a copy of ROWS pictures in 1,000 classes with a split, units and hashes, whose pixels are a
+file with holes (150 GB of them at 224 pixels, of which next to nothing is on the disk). Each round
+a new process imports the package, then opens the copy (wall time, and by how much its resident
+memory grows), then takes BATCHES batches of 128 random rows, after which memory that is the
+process's own (not mapped) is looked at again. Goals: under a second, and no copy of the pixels.
 
-Preparing: the real JPEG files of CROSSWIND_TEST_DATA/imagenet_1000x160_jpeg.npz, one picture of each class, are decoded and made
-224 x 224 on one thread (CPU time): as they are (160 x 160), and as JPEG files of 500 x 375, ImageNet's mean size, that are made of
-them by enlargement. The time for 1,281,167 + 50,000 files is extrapolated from the latter: the content is real, the size is made,
-and reading from a disk is not in it.
+Preparing: the real JPEG files of CROSSWIND_TEST_DATA/imagenet_1000x160_jpeg.npz, one picture of
+each class, are decoded and made 224 x 224 on one thread (CPU time): as they are (160 x 160), and as
+JPEG files of 500 x 375, ImageNet's mean size, that are made of them by enlargement. The time for
+1,281,167 + 50,000 files is extrapolated from the latter: the content is real, the size is made, and
+reading from a disk is not in it.
 """
 
 from __future__ import annotations
@@ -31,7 +34,14 @@ from PIL import Image
 
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.decoding import decoded
-from crosswind.data.prepared.copies import ATTRIBUTES, PIXELS, Copy, array_header, checksum, chunk_rows
+from crosswind.data.prepared.copies import (
+    ATTRIBUTES,
+    PIXELS,
+    Copy,
+    array_header,
+    checksum,
+    chunk_rows,
+)
 from crosswind.data.prepared.paths import CARD, copy_folder, copy_settings, owner, version_of
 from crosswind.data.sources.image_trees import ImageFolder
 
@@ -64,7 +74,11 @@ def write_copy(folder: Path, root: Path, rows: int, side: int) -> float:
     target.mkdir(parents=True)
     codes = np.stack([np.arange(rows) % 1000, np.arange(rows) * 10 // rows // 9])
     table = AttributeTable(
-        (Attribute("class", tuple(f"n{i:08}" for i in range(1000))), Attribute("split", ("train", "val"))), codes
+        (
+            Attribute("class", tuple(f"n{i:08}" for i in range(1000))),
+            Attribute("split", ("train", "val")),
+        ),
+        codes,
     )
     contents = np.random.default_rng(0).integers(0, 1 << 63, rows, dtype=np.uint64)
     np.savez(target / ATTRIBUTES, codes=table.codes, contents=contents, units=np.arange(rows) // 2)
@@ -103,9 +117,16 @@ def opening(rows: int, side: int, rounds: int, batches: int) -> None:
         folder.mkdir()
         size = write_copy(folder, root, rows, side)
         words = [sys.executable, "-c", OPEN, str(folder), str(root), str(side), str(batches)]
-        found = [json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout) for _ in range(rounds)]
+        found = [
+            json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+            for _ in range(rounds)
+        ]
     assert all(each["rows"] == rows for each in found)
-    for key, what in (("seconds", "s to open"), ("opened", "MB more when open"), ("own", "MB of its own after the batches")):
+    for key, what in (
+        ("seconds", "s to open"),
+        ("opened", "MB more when open"),
+        ("own", "MB of its own after the batches"),
+    ):
         values = sorted(each[key] for each in found)
         told = f"{statistics.median(values):.2f} ({values[0]:.2f} to {values[-1]:.2f}) {what}"
         print(f"{rows:,} pictures of {side} x {side} x 3, {size:,.0f} GB: {told}")
@@ -116,7 +137,10 @@ def decoding(path: Path, side: int) -> None:
     with np.load(path) as arrays:
         data, offsets = arrays["jpeg"].tobytes(), arrays["offsets"].tolist()
     files = [data[start:end] for start, end in zip(offsets, offsets[1:], strict=False)]
-    for word, pictures in (("160 x 160, as they are", files), ("500 x 375, enlarged", [_enlarged(each) for each in files])):
+    for word, pictures in (
+        ("160 x 160, as they are", files),
+        ("500 x 375, enlarged", [_enlarged(each) for each in files]),
+    ):
         begun = time.process_time()
         for each in pictures:
             decoded(each, side)
@@ -129,17 +153,23 @@ def decoding(path: Path, side: int) -> None:
 def _enlarged(data: bytes) -> bytes:
     out = io.BytesIO()
     with Image.open(io.BytesIO(data)) as picture:
-        picture.convert("RGB").resize((500, 375), Image.Resampling.BICUBIC).save(out, "JPEG", quality=95)
+        picture.convert("RGB").resize((500, 375), Image.Resampling.BICUBIC).save(
+            out, "JPEG", quality=95
+        )
     return out.getvalue()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name, value in (("rows", 1_000_000), ("side", 224), ("rounds", 5), ("batches", 20)):
         parser.add_argument(f"--{name}", type=int, default=value)
     given = parser.parse_args()
     opening(given.rows, given.side, given.rounds, given.batches)
-    path = Path(os.environ.get("CROSSWIND_TEST_DATA", "../shared/data")) / "imagenet_1000x160_jpeg.npz"
+    path = (
+        Path(os.environ.get("CROSSWIND_TEST_DATA", "../shared/data")) / "imagenet_1000x160_jpeg.npz"
+    )
     if path.is_file():
         decoding(path, given.side)
     else:

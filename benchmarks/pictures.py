@@ -1,4 +1,5 @@
-"""A source of any number of pictures, drawn when asked for and fast, for benchmarks of memory and of many rows."""
+"""A source of any number of pictures, drawn when asked for and fast, for benchmarks of memory and
+of many rows."""
 
 from __future__ import annotations
 
@@ -29,11 +30,15 @@ class RandomPictures(Source):
         """The data set."""
         row = np.arange(self.rows)
         codes = np.stack([row % 2, row // 2 % 2]).astype(np.uint8)
-        table = AttributeTable((Attribute("label", ("a", "b")), Attribute("tint", ("red", "blue"))), codes)
+        table = AttributeTable(
+            (Attribute("label", ("a", "b")), Attribute("tint", ("red", "blue"))), codes
+        )
         words = self.size * self.size * 3 // 8
 
         def images(rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-            bits = rows.astype(np.uint64)[:, None] * np.uint64(words) + np.arange(words, dtype=np.uint64)
+            bits = rows.astype(np.uint64)[:, None] * np.uint64(words) + np.arange(
+                words, dtype=np.uint64
+            )
             for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
                 bits ^= bits >> np.uint64(shift)
                 bits *= np.uint64(factor)
@@ -41,4 +46,10 @@ class RandomPictures(Source):
             return bits.view(np.uint8).reshape(len(rows), self.size, self.size, 3)
 
         told = digest({"source": NAME, "rows": self.rows, "size": self.size})
-        return AttributedDataset(f"{NAME} {self.size}", table, images, InputSpec.image(self.size, self.size, 3), fingerprint=told)
+        return AttributedDataset(
+            f"{NAME} {self.size}",
+            table,
+            images,
+            InputSpec.image(self.size, self.size, 3),
+            fingerprint=told,
+        )

@@ -1,16 +1,21 @@
-"""Batches from prepared pictures beside ImageFolder with a DataLoader, and what preparing 20,000 JPEG files takes.
+"""Batches from prepared pictures beside ImageFolder with a DataLoader, and what preparing 20,000
+JPEG files takes.
 
     python benchmarks/prepared.py [--files 20000] [--side 224] [--rounds 5] [--batches 100] [--only batches|preparing] [--keep DIR]
 
-The originals are FILES JPEG pictures of SIDE pixels with noise, in folders of classes. Preparing, wall and CPU time of processes
-of their own, alternately: by one thread and by one a core; CPU time over wall time is the number of cores that were busy, and
-where other programs take them, the threads that run or would (looked at every 20 ms) say how many it could use; and the peak of
-memory less what the imports take. Then killed (SIGKILL) half-way and gone on: rows kept, and whether the copy is the same.
+The originals are FILES JPEG pictures of SIDE pixels with noise, in folders of classes. Preparing,
+wall and CPU time of processes of their own, alternately: by one thread and by one a core; CPU time
+over wall time is the number of cores that were busy, and where other programs take them, the
+threads that run or would (looked at every 20 ms) say how many it could use; and the peak of memory
+less what the imports take. Then killed (SIGKILL) half-way and gone on: rows kept, and whether the
+copy is the same.
 
-Batches, alternately in one process on one thread: 128 random rows of 64 x 64 x 3 as a uint8 tensor. From memory: a copy that was
-read before, CPU time, against 200,000 images/s a core. Not yet cached: the file is dropped from the page cache and mapped anew,
-wall time, against 20,000/s. Beside them torchvision's ImageFolder over the same pictures as JPEG files of 64 pixels with a
-DataLoader: without workers (CPU time) and with two (wall time, files cached). Ratios of each round, median and range. Linux.
+Batches, alternately in one process on one thread: 128 random rows of 64 x 64 x 3 as a uint8 tensor.
+From memory: a copy that was read before, CPU time, against 200,000 images/s a core. Not yet cached:
+the file is dropped from the page cache and mapped anew, wall time, against 20,000/s. Beside them
+torchvision's ImageFolder over the same pictures as JPEG files of 64 pixels with a DataLoader:
+without workers (CPU time) and with two (wall time, files cached). Ratios of each round, median and
+range. Linux.
 """
 
 from __future__ import annotations
@@ -69,7 +74,9 @@ def write_pictures(folder: Path, number: int, side: int) -> None:
     for row in range(number):
         place = folder / f"class{row % 10}"
         place.mkdir(parents=True, exist_ok=True)
-        shades = Image.fromarray(drawn.integers(0, 256, (6, 6, 3), dtype=np.uint8)).resize((side, side), Image.Resampling.BICUBIC)
+        shades = Image.fromarray(drawn.integers(0, 256, (6, 6, 3), dtype=np.uint8)).resize(
+            (side, side), Image.Resampling.BICUBIC
+        )
         picture = np.clip(np.asarray(shades) + noise[row % 16], 0, 255).astype(np.uint8)
         Image.fromarray(picture).save(place / f"{row:06d}.jpg", quality=90)
 
@@ -103,7 +110,10 @@ def at_work(process: int) -> int:
 
 
 def middle(values: list[float], digits: int = 2) -> str:
-    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f}-{max(values):.{digits}f})"
+    return (
+        f"{statistics.median(values):.{digits}f}"
+        f" ({min(values):.{digits}f}-{max(values):.{digits}f})"
+    )
 
 
 def preparing(originals: Path, folder: Path, rounds: int, files: int) -> Path:
@@ -113,16 +123,25 @@ def preparing(originals: Path, folder: Path, rounds: int, files: int) -> Path:
         for workers in found:
             found[workers].append(prepared(originals, folder / f"copy-{workers}-{number}", workers))
     for workers, rows in found.items():
-        wall, cpu, memory, ready = ([float(row[name]) for row in rows] for name in ("wall", "cpu", "memory", "ready"))
+        wall, cpu, memory, ready = (
+            [float(row[name]) for row in rows] for name in ("wall", "cpu", "memory", "ready")
+        )
         busy = [one / other for one, other in zip(cpu, wall, strict=True)]
         rate = [files / one for one in wall]
         print(
-            f"preparing, {workers} thread{'s' if workers > 1 else ''}: {middle(wall, 1)} s, {middle(rate, 0)} files/s, "
-            f"{middle(busy)} of {cores} cores busy, {middle(ready)} threads that run or would, "
-            f"peak memory {middle(memory, 0)} MB over that of the imports"
+            f"preparing, {workers} thread{'s' if workers > 1 else ''}: {middle(wall, 1)} s,"
+            f" {middle(rate, 0)} files/s, {middle(busy)} of {cores} cores busy, {middle(ready)}"
+            f" threads that run or would, peak memory {middle(memory, 0)} MB over that of the"
+            " imports"
         )
-    ratio = [float(one["wall"]) / float(other["wall"]) for one, other in zip(found[1], found[cores], strict=True)]
-    print(f"{cores} threads beside 1: {middle(ratio)} x; the copy has {float(found[1][0]['megabytes']):.0f} MB")
+    ratio = [
+        float(one["wall"]) / float(other["wall"])
+        for one, other in zip(found[1], found[cores], strict=True)
+    ]
+    print(
+        f"{cores} threads beside 1: {middle(ratio)} x; the copy has"
+        f" {float(found[1][0]['megabytes']):.0f} MB"
+    )
     whole = found[1][0]["fingerprint"]
     process = started(originals, folder / "killed", cores)
     assert process.stdout is not None
@@ -133,7 +152,10 @@ def preparing(originals: Path, folder: Path, rounds: int, files: int) -> Path:
     process.communicate()
     again = prepared(originals, folder / "killed", cores)
     same = again["fingerprint"] == whole
-    print(f"killed at {files // 2:,} rows: {again['before']:,} were kept, the rest took {again['wall']:.1f} s, same copy: {same}")
+    print(
+        f"killed at {files // 2:,} rows: {again['before']:,} were kept, the rest took"
+        f" {again['wall']:.1f} s, same copy: {same}"
+    )
     return folder / f"copy-{cores}-0"
 
 
@@ -172,7 +194,9 @@ def batches(source: ImageFolder, small: Path, rounds: int, number: int) -> None:
         feed = iter(DataLoader(plain, BATCH, shuffle=True, num_workers=workers, drop_last=True))
         next(feed)  # workers start with the first batch
         few = min(len(plain) // BATCH - 1, 40)
-        return rate(lambda _: next(feed)[0], few, time.perf_counter if workers else time.process_time)
+        return rate(
+            lambda _: next(feed)[0], few, time.perf_counter if workers else time.process_time
+        )
 
     for turn in range(rounds + 1):
         order = draw.permutation(copy.n_base)[: number * BATCH].reshape(-1, BATCH)
@@ -194,22 +218,29 @@ def batches(source: ImageFolder, small: Path, rounds: int, number: int) -> None:
     ):
         line = f"{words:46}{middle([value / 1000 for value in found[name]], 1)} thousand images/s"
         if beside:
-            ratios = [ours / theirs for ours, theirs in zip(found[name], found[beside], strict=True)]
+            ratios = [
+                ours / theirs for ours, theirs in zip(found[name], found[beside], strict=True)
+            ]
             line += f", goal {GOALS[name] / 1000:.0f}; {middle(ratios, 0)} x the DataLoader"
         print(line)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--files", type=int, default=20_000)
     parser.add_argument("--side", type=int, default=224)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batches", type=int, default=100)
     parser.add_argument("--only", choices=["batches", "preparing"])
-    parser.add_argument("--keep", type=Path, help="a folder that keeps the originals, for another time")
+    parser.add_argument(
+        "--keep", type=Path, help="a folder that keeps the originals, for another time"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        folder, originals = Path(name), (options.keep or Path(name)) / f"originals-{options.files}-{options.side}"
+        folder, originals = (
+            Path(name),
+            (options.keep or Path(name)) / f"originals-{options.files}-{options.side}",
+        )
         if not originals.exists():
             write_pictures(originals, options.files, options.side)
         if options.only != "batches":
@@ -222,7 +253,9 @@ def main() -> None:
             for row, label in enumerate(copy.table.codes[0].tolist()):
                 place = small / str(label)
                 place.mkdir(parents=True, exist_ok=True)
-                Image.fromarray(copy.inputs(np.array([row]))[0]).save(place / f"{row:06d}.jpg", quality=95)
+                Image.fromarray(copy.inputs(np.array([row]))[0]).save(
+                    place / f"{row:06d}.jpg", quality=95
+                )
             del copy
             batches(source, small, options.rounds, options.batches)
 

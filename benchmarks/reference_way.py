@@ -1,12 +1,14 @@
-"""One training run the ordinary way: a process of its own, torchvision on one Pillow image at a time, torch's DataLoader, fp32.
+"""One training run the ordinary way: a process of its own, torchvision on one Pillow image at a
+time, torch's DataLoader, fp32.
 
     python benchmarks/reference_way.py ROWS.npz --model small-cnn --steps 500 --lr 0.003 --seed 0 [--second-forward]
 
-The reference side of benchmarks/study.py, as research code on distribution shifts is usually written; nothing of Crosswind is
-imported. `ROWS.npz` holds `train`, `validation` and `test`, each as `.../pixels` uint8 [n, side, side, 3] and `.../label` int64
-[n]. With --second-forward the batch goes through the network once more after each step, for a running confusion matrix on the
-host: the reference way. Without it: the fair way. The second pass is in evaluation mode and changes no number of the training.
-Prints one line of JSON: accuracies, what was done, and seconds.
+The reference side of benchmarks/study.py, as research code on distribution shifts is usually
+written; nothing of Crosswind is imported. `ROWS.npz` holds `train`, `validation` and `test`, each
+as `.../pixels` uint8 [n, side, side, 3] and `.../label` int64 [n]. With --second-forward the batch
+goes through the network once more after each step, for a running confusion matrix on the host: the
+reference way. Without it: the fair way. The second pass is in evaluation mode and changes no number
+of the training. Prints one line of JSON: accuracies, what was done, and seconds.
 """
 
 from __future__ import annotations
@@ -47,10 +49,15 @@ class Pictures(Dataset):  # type: ignore[type-arg]
 
 
 def make_model(name: str, side: int) -> nn.Module:
-    """Crosswind's `mlp`, `small-cnn` and `resnet18` in plain torch; a test holds them to the same logits."""
+    """Crosswind's `mlp`, `small-cnn` and `resnet18` in plain torch; a test holds them to the same
+    logits."""
     if name == "mlp":
         widths = [3 * side * side, 256, 256, 256, 256]
-        hidden = [part for a, b in zip(widths, widths[1:], strict=False) for part in (nn.Linear(a, b), nn.ReLU(inplace=True))]
+        hidden = [
+            part
+            for a, b in zip(widths, widths[1:], strict=False)
+            for part in (nn.Linear(a, b), nn.ReLU(inplace=True))
+        ]
         return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(256, CLASSES))
     if name == "small-cnn":
         parts: list[nn.Module] = []
@@ -83,7 +90,7 @@ def evaluate(model: nn.Module, loader: DataLoader, device: str) -> tuple[float, 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("rows")
     parser.add_argument("--model", required=True)
     parser.add_argument("--steps", type=int, default=500)
@@ -101,10 +108,20 @@ def main() -> None:
     plain = [transforms.ToTensor(), transforms.Normalize((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))]
     augmented = transforms.Compose([transforms.RandAugment(2, 9), *plain])
     train = Pictures(options.rows, "train", augmented)
-    loader = DataLoader(train, options.batch, shuffle=True, drop_last=True, num_workers=LOADER_WORKERS, persistent_workers=True)
+    loader = DataLoader(
+        train,
+        options.batch,
+        shuffle=True,
+        drop_last=True,
+        num_workers=LOADER_WORKERS,
+        persistent_workers=True,
+    )
     evaluations = {
         name: DataLoader(
-            Pictures(options.rows, name, transforms.Compose(plain)), 256, num_workers=LOADER_WORKERS, persistent_workers=True
+            Pictures(options.rows, name, transforms.Compose(plain)),
+            256,
+            num_workers=LOADER_WORKERS,
+            persistent_workers=True,
         )
         for name in ("validation", "test")
     }
@@ -135,7 +152,10 @@ def main() -> None:
                 accuracy, validation_loss = evaluate(model, evaluations["validation"], device)
                 history.append({"step": step, "loss": float(np.mean(losses)), "accuracy": accuracy})
                 losses = []
-                if (accuracy, -validation_loss) > best:  # the highest accuracy, ties by the lower loss
+                if (
+                    accuracy,
+                    -validation_loss,
+                ) > best:  # the highest accuracy, ties by the lower loss
                     best, kept = (accuracy, -validation_loss), copy.deepcopy(model.state_dict())
             if step == options.steps:
                 break

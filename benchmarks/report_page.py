@@ -1,10 +1,12 @@
-"""How long the report of a large store takes, how large its page is, and how long a browser takes to open it.
+"""How long the report of a large store takes, how large its page is, and how long a browser takes
+to open it.
 
     .venv/bin/python benchmarks/report_page.py [--runs 20000] [--browser /usr/bin/chromium]
 
-The store is synthetic: 4 data sets, 10 shifts, 20 methods, the rest of the runs are seeds and sizes; two selection rules and two
-sets a run, 24 groups a set, the cells of every draw, 1 run in 200 diverged and 1 in 500 failed. Goals: report under 10 s, page
-under 10 MB, opened (loaded and the first figures drawn) in under 3 s.
+The store is synthetic: 4 data sets, 10 shifts, 20 methods, the rest of the runs are seeds and
+sizes; two selection rules and two sets a run, 24 groups a set, the cells of every draw, 1 run in
+200 diverged and 1 in 500 failed. Goals: report under 10 s, page under 10 MB, opened (loaded and the
+first figures drawn) in under 3 s.
 """
 
 from __future__ import annotations
@@ -33,37 +35,69 @@ CLASSES, VALUES = 8, 3
 
 
 def synthetic_store(folder: Path, n_runs: int) -> Path:
-    """A store of one study with about `n_runs` runs (a whole number of sizes, at least one), as if they had been done."""
+    """A store of one study with about `n_runs` runs (a whole number of sizes, at least one), as if
+    they had been done."""
     rng = random.Random(0)
     names = [f"shift-{i}" for i in range(SHIFTS)]
     methods = ["erm", *(f"method-{i:02d}" for i in range(1, METHODS))]
     sizes = [f"size-{i}" for i in range(max(1, round(n_runs / (DATA * SHIFTS * METHODS * SEEDS))))]
     labels = [
-        {"data": f"data-{d}", "shift": shift, "size": size, "model": "mlp", "method": method, "point": "", "seed": seed}
+        {
+            "data": f"data-{d}",
+            "shift": shift,
+            "size": size,
+            "model": "mlp",
+            "method": method,
+            "point": "",
+            "seed": seed,
+        }
         for d in range(DATA)
         for size in sizes
         for shift in names
         for method in methods
         for seed in range(SEEDS)
     ]
-    planned = [Job(key=f"{number:032x}", spec={"seed": item["seed"]}, labels=item) for number, item in enumerate(labels)]
-    data = {f"data-{d}": {"source": "factors", "label": "shape", "attributes": ["colour", "scale"]} for d in range(DATA)}
-    given = {"name": "many", "data": data, "methods": methods, "about": "Synthetic runs, to see what a large study costs."}
+    planned = [
+        Job(key=f"{number:032x}", spec={"seed": item["seed"]}, labels=item)
+        for number, item in enumerate(labels)
+    ]
+    data = {
+        f"data-{d}": {"source": "factors", "label": "shape", "attributes": ["colour", "scale"]}
+        for d in range(DATA)
+    }
+    given = {
+        "name": "many",
+        "data": data,
+        "methods": methods,
+        "about": "Synthetic runs, to see what a large study costs.",
+    }
     resolved = {**given, "reference": "erm", "selection": ["best-id"]}
     with Store.open(folder, create=True) as store:
         store.add_plan("many", given, resolved, planned)
         scored: list[dict[str, Any]] = []
         states: list[dict[str, Any]] = []
         for number, (run, item) in enumerate(zip(planned, labels, strict=True)):
-            status = "failed" if number % 500 == 499 else "diverged" if number % 200 == 199 else "finished"
+            status = (
+                "failed"
+                if number % 500 == 499
+                else "diverged"
+                if number % 200 == 199
+                else "finished"
+            )
             states.append({"k": run.key, **_state(status, rng, number)})
             if status != "failed":
-                scored += [{"key": run.key, "position": i, **row} for i, row in enumerate(_scores(item, rng))]
+                scored += [
+                    {"key": run.key, "position": i, **row}
+                    for i, row in enumerate(_scores(item, rng))
+                ]
         with store.transaction() as connection:
             import sqlalchemy as sa
 
             changed = {name: sa.bindparam(name) for name in states[0] if name != "k"}
-            connection.execute(run_table.update().where(run_table.c.key == sa.bindparam("k")).values(changed), states)
+            connection.execute(
+                run_table.update().where(run_table.c.key == sa.bindparam("k")).values(changed),
+                states,
+            )
             connection.execute(score_table.insert(), scored)
     for run, item in zip(planned, labels, strict=True):
         if item["method"] == "erm" and item["seed"] == 0:
@@ -74,14 +108,36 @@ def synthetic_store(folder: Path, n_runs: int) -> Path:
 
 
 def _state(status: str, rng: random.Random, number: int) -> dict[str, Any]:
-    reason = {"failed": "RuntimeError: the loss is not defined here", "diverged": f"the loss was not finite at step {number % 7}"}
+    reason = {
+        "failed": "RuntimeError: the loss is not defined here",
+        "diverged": f"the loss was not finite at step {number % 7}",
+    }
     seconds = 20 + 10 * rng.random()
-    cost = {"images_per_second": 900 + 200 * rng.random(), "peak_memory_bytes": 5e8 + 1e8 * rng.random(), "total_seconds": seconds}
-    shares = {"data": 0.05, "step": 0.7, "evaluation": 0.15, "waiting": 0.02, "prepare": 0.06, "other": 0.02}
-    cost |= {f"{part}_seconds": share * seconds for part, share in shares.items()} | {"peak_memory_of_run": 1.0}
+    cost = {
+        "images_per_second": 900 + 200 * rng.random(),
+        "peak_memory_bytes": 5e8 + 1e8 * rng.random(),
+        "total_seconds": seconds,
+    }
+    shares = {
+        "data": 0.05,
+        "step": 0.7,
+        "evaluation": 0.15,
+        "waiting": 0.02,
+        "prepare": 0.06,
+        "other": 0.02,
+    }
+    cost |= {f"{part}_seconds": share * seconds for part, share in shares.items()} | {
+        "peak_memory_of_run": 1.0
+    }
     versions = {"crosswind": "0.1.0", "torch": "2.14.1", "python": "3.11.7"}
     told = {"versions": json.dumps(versions), "cost": json.dumps(cost), "warnings": "[]"}
-    return {"status": status, "reason": reason.get(status), "seconds": seconds, "attempts": 1, **told}
+    return {
+        "status": status,
+        "reason": reason.get(status),
+        "seconds": seconds,
+        "attempts": 1,
+        **told,
+    }
 
 
 def _scores(item: dict[str, Any], rng: random.Random) -> list[dict[str, Any]]:
@@ -117,12 +173,20 @@ def _scores(item: dict[str, Any], rng: random.Random) -> list[dict[str, Any]]:
 def _split(rng: random.Random) -> dict[str, Any]:
     def part(fewest: int) -> dict[str, Any]:
         cells = {
-            f"shape={label}, colour={value}, scale={size}": {"planned": 12.5, "realised": rng.randint(fewest, 14)}
+            f"shape={label}, colour={value}, scale={size}": {
+                "planned": 12.5,
+                "realised": rng.randint(fewest, 14),
+            }
             for label in range(CLASSES)
             for value in range(VALUES)
             for size in range(4)
         }
-        return {"rows": sum(cell["realised"] for cell in cells.values()), "cells": cells, "supplements": [], "short": {}}
+        return {
+            "rows": sum(cell["realised"] for cell in cells.values()),
+            "cells": cells,
+            "supplements": [],
+            "short": {},
+        }
 
     return {"sets": {"train": part(8), "test": part(14)}, "notes": [], "warnings": []}
 
@@ -133,7 +197,8 @@ def hash_of(text: str) -> int:
 
 
 def opened(page: Path, chromium: Any) -> dict[str, float]:
-    """Seconds until the page is loaded in the browser, until its first figure is drawn, and until all that are open are."""
+    """Seconds until the page is loaded in the browser, until its first figure is drawn, and until
+    all that are open are."""
     window = chromium.new_page(viewport={"width": 1280, "height": 900})
     window.goto("about:blank")
     started = time.perf_counter()
@@ -150,20 +215,37 @@ def opened(page: Path, chromium: Any) -> dict[str, float]:
 
 def main() -> None:
     """Make the store, time `crosswind report`, weigh the page, open it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=20_000)
     parser.add_argument("--browser", default="/usr/bin/chromium")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = synthetic_store(Path(name), given.runs)
-        # The first report of a user makes the script that draws the figures, which later ones find in the folder of caches.
+        # The first report of a user makes the script that draws the figures, which later ones find
+        # in the folder of caches.
         environment = {**os.environ, "XDG_CACHE_HOME": str(Path(name, "caches"))}
-        kinds = (("tables only", ["--no-page"]), ("tables and page, the first time", []), ("tables and page", []))
+        kinds = (
+            ("tables only", ["--no-page"]),
+            ("tables and page, the first time", []),
+            ("tables and page", []),
+        )
         for words, extra in kinds:
             started, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-            command = [sys.executable, "-c", "from crosswind.cli.main import main; main()", "report", str(folder), *extra]
+            command = [
+                sys.executable,
+                "-c",
+                "from crosswind.cli.main import main; main()",
+                "report",
+                str(folder),
+                *extra,
+            ]
             subprocess.run(command, check=True, capture_output=True, env=environment)
-            took, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+            took, after = (
+                time.perf_counter() - started,
+                resource.getrusage(resource.RUSAGE_CHILDREN),
+            )
             busy = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
             print(f"{words}: {took:.1f} s, {busy:.1f} s of the processor")
         page = folder / "report.html"
@@ -171,7 +253,9 @@ def main() -> None:
         from playwright.sync_api import sync_playwright
 
         with sync_playwright() as play:
-            chromium = play.chromium.launch(executable_path=given.browser, args=["--no-sandbox", "--disable-gpu"])
+            chromium = play.chromium.launch(
+                executable_path=given.browser, args=["--no-sandbox", "--disable-gpu"]
+            )
             for words, seconds in opened(page, chromium).items():
                 print(f"{words}: {seconds:.2f} s after opening")
             chromium.close()

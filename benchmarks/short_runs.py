@@ -1,11 +1,14 @@
-"""How much of a study of short runs is training steps: checkpoints by time beside one at each validation.
+"""How much of a study of short runs is training steps: checkpoints by time beside one at each
+validation.
 
     .venv/bin/python benchmarks/short_runs.py [--size 16] [--runs 100] [--steps 400] [--block 10]
 
-100 runs of a perceptron (the defaults of `mlp`) on digits of 16 x 16 pixels, 400 steps each with a validation every 50, on two
-workers that have started and done a run. The figure is the sum of the runs' step seconds (forward, backward, optimiser) over twice
-the seconds of this program's clock, which sees all else too: batches, validations, files, checkpoints, the store and the scheduler.
-The two sides, a checkpoint every 30 s (the default: none in a short run) and one at each validation, take turns of `--block` runs.
+100 runs of a perceptron (the defaults of `mlp`) on digits of 16 x 16 pixels, 400 steps each with a
+validation every 50, on two workers that have started and done a run. The figure is the sum of the
+runs' step seconds (forward, backward, optimiser) over twice the seconds of this program's clock,
+which sees all else too: batches, validations, files, checkpoints, the store and the scheduler. The
+two sides, a checkpoint every 30 s (the default: none in a short run) and one at each validation,
+take turns of `--block` runs.
 """
 
 from __future__ import annotations
@@ -42,10 +45,17 @@ def jobs_of(size: int, steps: int, checkpoint: float, seeds: list[int]) -> dict[
                 "roles": {"test": 10},
             }
         },
-        "shifts": {"SC": {"type": "spurious-correlation", "attribute": "ink", "counterexamples": 0.1}},
+        "shifts": {
+            "SC": {"type": "spurious-correlation", "attribute": "ink", "counterexamples": 0.1}
+        },
         "models": ["mlp"],
         "methods": ["erm"],
-        "training": {"steps": steps, "validate_every": 50, "patience": None, "checkpoint_seconds": checkpoint},
+        "training": {
+            "steps": steps,
+            "validate_every": 50,
+            "patience": None,
+            "checkpoint_seconds": checkpoint,
+        },
         "seeds": seeds,
     }
     found: dict[int, list[Job]] = {}
@@ -71,7 +81,9 @@ def measure(size: int, runs: int, steps: int, block: int) -> dict[str, list[tupl
             order = list(sides) if start // block % 2 else list(sides)[::-1]
             for side in order:
                 store, planned = sides[side]
-                some = [job for seed in seeds[start : min(start + block, runs)] for job in planned[seed]]
+                some = [
+                    job for seed in seeds[start : min(start + block, runs)] for job in planned[seed]
+                ]
                 began = time.perf_counter()
                 summary = drive(store, some, pool)
                 seconds = time.perf_counter() - began
@@ -83,7 +95,9 @@ def measure(size: int, runs: int, steps: int, block: int) -> dict[str, list[tupl
 
 def main() -> None:
     """Print the share of each side and the ratio of their seconds."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--size", type=int, default=16)
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--steps", type=int, default=400)
@@ -92,14 +106,20 @@ def main() -> None:
     found = measure(given.size, given.runs, given.steps, given.block)
     for side, blocks in found.items():
         shares = [steps / (WORKERS * seconds) for seconds, steps in blocks]
-        whole = sum(steps for _, steps in blocks) / (WORKERS * sum(seconds for seconds, _ in blocks))
+        whole = sum(steps for _, steps in blocks) / (
+            WORKERS * sum(seconds for seconds, _ in blocks)
+        )
         print(
-            f"checkpoint {side}: {sum(seconds for seconds, _ in blocks) / given.runs:.2f} s a run on {WORKERS} workers, "
-            f"steps {whole:.2f} of the time (blocks {min(shares):.2f} to {max(shares):.2f})"
+            f"checkpoint {side}: {sum(seconds for seconds, _ in blocks) / given.runs:.2f} s a run"
+            f" on {WORKERS} workers, steps {whole:.2f} of the time (blocks {min(shares):.2f} to"
+            f" {max(shares):.2f})"
         )
     one, other = ([seconds for seconds, _ in blocks] for blocks in found.values())
     ratios = [after / before for before, after in zip(one, other, strict=True)]
-    print(f"seconds at each validation over every 30 s: {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+    print(
+        f"seconds at each validation over every 30 s: {statistics.median(ratios):.2f}"
+        f" ({min(ratios):.2f} to {max(ratios):.2f})"
+    )
     print(f"goal: steps {GOAL} of the time")
 
 

@@ -2,11 +2,12 @@
 
     .venv/bin/python benchmarks/split.py [--rounds 15]
 
-Three costs: the index of cells (once for a data set, label and attributes), the deal of roles (once for a split seed), and each
-further draw of a training, a validation and a test set, with a new shift or a new run seed. The pandas side is the ordinary way to
-draw the training set alone: group the rows by cell, then a random choice in each. Both sides alternate in one process on one
-thread; before each of our calls comes one that is not counted, because the pandas call has emptied the caches. CPU milliseconds,
-median and range, and the median ratio of the rounds.
+Three costs: the index of cells (once for a data set, label and attributes), the deal of roles (once
+for a split seed), and each further draw of a training, a validation and a test set, with a new
+shift or a new run seed. The pandas side is the ordinary way to draw the training set alone: group
+the rows by cell, then a random choice in each. Both sides alternate in one process on one thread;
+before each of our calls comes one that is not counted, because the pandas call has emptied the
+caches. CPU milliseconds, median and range, and the median ratio of the rounds.
 """
 
 from __future__ import annotations
@@ -26,22 +27,44 @@ from crosswind.shifts.base import parse_shift
 from crosswind.shifts.draw import parse_draw
 from crosswind.shifts.split import Roles, SplitPlan, cell_index, make_split
 
-SIZES = {"shape": 3, "object_color": 3, "background_color": 3, "scale": 6, "orientation": 40, "x": 32}
+SIZES = {
+    "shape": 3,
+    "object_color": 3,
+    "background_color": 3,
+    "scale": 6,
+    "orientation": 40,
+    "x": 32,
+}
 STUDIES = {
     "162 cells": ("object_color", "background_color", "scale"),
     "6,480 cells": ("object_color", "background_color", "scale", "orientation"),
 }
 SC = {"type": "spurious-correlation", "attribute": "object_color"}
-LDD = {"type": "low-data-drift", "attribute": "background_color", "high": 3, "ratio": {"default": "1/3", "last": 0}}
+LDD = {
+    "type": "low-data-drift",
+    "attribute": "background_color",
+    "high": 3,
+    "ratio": {"default": "1/3", "last": 0},
+}
 UDS = {"type": "unseen-data", "attribute": "scale"}
-SHIFTS: dict[str, list[Any]] = {"uniform": [], "SC": [SC], "LDD": [LDD], "UDS": [UDS], "SC+LDD+UDS": [SC, LDD, UDS]}
+SHIFTS: dict[str, list[Any]] = {
+    "uniform": [],
+    "SC": [SC],
+    "LDD": [LDD],
+    "UDS": [UDS],
+    "SC+LDD+UDS": [SC, LDD, UDS],
+}
 
 
 def table() -> AttributeTable:
     """737,280 rows whose attributes are drawn at random, so that no order of rows helps."""
     generator = np.random.default_rng(0)
-    attributes = tuple(Attribute(name, tuple(str(value) for value in range(size))) for name, size in SIZES.items())
-    return AttributeTable(attributes, np.stack([generator.integers(0, size, 737_280) for size in SIZES.values()]))
+    attributes = tuple(
+        Attribute(name, tuple(str(value) for value in range(size))) for name, size in SIZES.items()
+    )
+    return AttributeTable(
+        attributes, np.stack([generator.integers(0, size, 737_280) for size in SIZES.values()])
+    )
 
 
 def milliseconds(action: Callable[..., object], *given: Any) -> float:
@@ -56,8 +79,11 @@ def told(found: list[float]) -> str:
     return f"{statistics.median(found):7.2f} ms ({min(found):.2f}-{max(found):.2f})"
 
 
-def by_pandas(frame: pandas.DataFrame, names: list[str], weights: np.ndarray, base: int, seed: int) -> np.ndarray:
-    """The ordinary way: rows of every cell, then a random choice in each cell of positive weight."""
+def by_pandas(
+    frame: pandas.DataFrame, names: list[str], weights: np.ndarray, base: int, seed: int
+) -> np.ndarray:
+    """The ordinary way: rows of every cell, then a random choice in each cell of positive
+    weight."""
     generator = np.random.default_rng(seed)
     rows = []
     for cell, members in frame.groupby(names).indices.items():
@@ -74,7 +100,8 @@ def study(rows: AttributeTable, attributes: tuple[str, ...], rounds: int) -> Non
     data = [AttributedDataset("rows", rows, fingerprint=str(place)) for place in range(rounds)]
     base = 10 if len(attributes) == 3 else 1
     plans = {
-        name: SplitPlan("shape", attributes, parse_shift(shift), parse_draw(base), Roles(10, 0.2)) for name, shift in SHIFTS.items()
+        name: SplitPlan("shape", attributes, parse_shift(shift), parse_draw(base), Roles(10, 0.2))
+        for name, shift in SHIFTS.items()
     }
     index = [milliseconds(cell_index, one, "shape", attributes) for one in data]
     deal = [milliseconds(make_split, {"rows": one}, "rows", plans["uniform"], 0) for one in data]
@@ -89,12 +116,15 @@ def study(rows: AttributeTable, attributes: tuple[str, ...], rounds: int) -> Non
             ours.append(milliseconds(make_split, kept, "rows", plan, seed))
             theirs.append(milliseconds(by_pandas, frame, names, weights, base, seed))
         ratio = statistics.median(slow / fast for slow, fast in zip(theirs, ours, strict=True))
-        print(f"  {name:<12}{drawn:>6} rows  {told(ours)}  goal 2 ms    pandas {told(theirs)}  {ratio:.0f} x")
+        print(
+            f"  {name:<12}{drawn:>6} rows  {told(ours)}  goal 2 ms    pandas {told(theirs)} "
+            f" {ratio:.0f} x"
+        )
 
 
 def main() -> None:
     """Print the costs for both numbers of cells."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--rounds", type=int, default=15)
     rounds = parser.parse_args().rounds
     rows = table()

@@ -1,11 +1,13 @@
-"""How long the command line takes to start, beside `import torch`; how long planning 10,000 runs takes; how soon a run starts.
+"""How long the command line takes to start, beside `import torch`; how long planning 10,000 runs
+takes; how soon a run starts.
 
     .venv/bin/python benchmarks/start_up.py [--rounds 7]
 
-Every round starts each command once, one after the other, in processes of their own; the figure is the ratio to `import torch`
-of the same round, median and range. Byte code must be compiled (the Makefile does it): without it every start is several times
-slower. A run's start-up is all before its first step, in a process that has done other runs of the study: data set, split,
-pixels, model, optimiser. The first run of a seed has rows to draw and weights to make, the others find both.
+Every round starts each command once, one after the other, in processes of their own; the figure is
+the ratio to `import torch` of the same round, median and range. Byte code must be compiled (the
+Makefile does it): without it every start is several times slower. A run's start-up is all before
+its first step, in a process that has done other runs of the study: data set, split, pixels, model,
+optimiser. The first run of a seed has rows to draw and weights to make, the others find both.
 """
 
 from __future__ import annotations
@@ -34,9 +36,15 @@ def start_up(rounds: int) -> None:
     """Print the ratio of every command to `import torch`."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(
-            [*CROSSWIND, "run", "demo", "--scale", "tiny", "--out", "store"], check=True, capture_output=True, cwd=folder
+            [*CROSSWIND, "run", "demo", "--scale", "tiny", "--out", "store"],
+            check=True,
+            capture_output=True,
+            cwd=folder,
         )
-        commands = {name: [*CROSSWIND, *name.split()] for name in ("--help", "list methods", "list", "plan demo")}
+        commands = {
+            name: [*CROSSWIND, *name.split()]
+            for name in ("--help", "list methods", "list", "plan demo")
+        }
         commands["status"] = [*CROSSWIND, "status", "store"]
         commands["plan jeon2025/sizes"] = [*CROSSWIND, "plan", "jeon2025/sizes"]
         ratios: dict[str, list[float]] = {name: [] for name in commands}
@@ -48,7 +56,10 @@ def start_up(rounds: int) -> None:
     print(f"import torch: {statistics.median(torch_seconds):.2f} s (median of {rounds})")
     for name, found in ratios.items():
         goal = f"  goal {GOALS[name]:.2f}" if name in GOALS else ""
-        print(f"  {name:<20} {statistics.median(found):.2f} x import torch ({min(found):.2f}-{max(found):.2f}){goal}")
+        print(
+            f"  {name:<20} {statistics.median(found):.2f} x import torch"
+            f" ({min(found):.2f}-{max(found):.2f}){goal}"
+        )
 
 
 def planning(rounds: int) -> None:
@@ -70,7 +81,10 @@ def planning(rounds: int) -> None:
         started = time.perf_counter()
         runs = len(make_plan(study, Path()).runs)
         found.append(time.perf_counter() - started)
-    print(f"planning {runs:,} runs: {statistics.median(found):.2f} s ({min(found):.2f}-{max(found):.2f}), goal 2 s")
+    print(
+        f"planning {runs:,} runs: {statistics.median(found):.2f} s"
+        f" ({min(found):.2f}-{max(found):.2f}), goal 2 s"
+    )
 
 
 def warm(rounds: int) -> None:
@@ -83,8 +97,17 @@ def warm(rounds: int) -> None:
 
     torch.set_num_threads(1)
     sources: dict[str, dict[str, Any]] = {
-        "digits": {"source": "digits", "label": "digit", "attributes": ["ink", "size"], "keep": {"digit": [1, 4, 7]}},
-        "dsprites": {"source": "dsprites", "label": "shape", "attributes": ["object_color", "background_color"]},
+        "digits": {
+            "source": "digits",
+            "label": "digit",
+            "attributes": ["ink", "size"],
+            "keep": {"digit": [1, 4, 7]},
+        },
+        "dsprites": {
+            "source": "dsprites",
+            "label": "shape",
+            "attributes": ["object_color", "background_color"],
+        },
     }
     sources["dsprites"]["roles"] = {"test": 10}
     for source, data in sources.items():
@@ -92,7 +115,9 @@ def warm(rounds: int) -> None:
             study = study_from(
                 {
                     "data": {source: data},
-                    "shifts": {"SC": {"type": "spurious-correlation", "attribute": data["attributes"][0]}},
+                    "shifts": {
+                        "SC": {"type": "spurious-correlation", "attribute": data["attributes"][0]}
+                    },
                     "sizes": {"main": {"total": 100}},
                     "models": [model],
                     "methods": ["erm", "groupdro"],
@@ -104,19 +129,30 @@ def warm(rounds: int) -> None:
             told: set[int] = set()
             with tempfile.TemporaryDirectory() as folder:
                 for number, run in enumerate(make_plan(study, Path()).runs):
-                    result = execute(run.spec, Path(folder, f"{number}"), Path(folder, f"{number}.state"), lambda _: None)
+                    result = execute(
+                        run.spec,
+                        Path(folder, f"{number}"),
+                        Path(folder, f"{number}.state"),
+                        lambda _: None,
+                    )
                     if number:
-                        found[run.labels["seed"] not in told].append(1000 * result["cost"]["prepare_seconds"])
+                        found[run.labels["seed"] not in told].append(
+                            1000 * result["cost"]["prepare_seconds"]
+                        )
                     told.add(run.labels["seed"])
             parts = [
                 f"{name} {statistics.median(values):.0f} ms ({min(values):.0f}-{max(values):.0f})"
                 for name, values in (("first of a seed", found[True]), ("others", found[False]))
             ]
-            print(f"start-up of a run, {source}, {model}: {', '.join(parts)}, goal 50 ms", flush=True)
+            print(
+                f"start-up of a run, {source}, {model}: {', '.join(parts)}, goal 50 ms", flush=True
+            )
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=7)
     arguments = parser.parse_args()
     start_up(arguments.rounds)

@@ -2,12 +2,15 @@
 
     python benchmarks/step.py [--rounds 7] [--steps 10] [--models mlp,small-cnn,resnet-w16,resnet18]
 
-The plain side is the ordinary way with the pictures already in memory: contiguous fp32, indexing, normalisation, torch's default
-Adam, `loss.item()` at each step, the C library's allocator as it is. It lives in a process of its own, because the allocator that
-keeps freed memory, which is part of our side, is a process's. The two take turns: while one does its steps the other waits. Prints
-CPU milliseconds a step (one thread) and the ratio plain / ours of each round: median and range. `--same-allocator` gives the plain
-side our allocator, `--plain-convolutions` takes `models.convolution` away from our side.
-Goals (85% of a figure counts): fp32 mlp 1.4, small-cnn 1.35, resnet-w16 1.5, resnet18 1.2; bf16 3.4, 2.3, 3.9, 1.7.
+The plain side is the ordinary way with the pictures already in memory: contiguous fp32, indexing,
+normalisation, torch's default Adam, `loss.item()` at each step, the C library's allocator as it is.
+It lives in a process of its own, because the allocator that keeps freed memory, which is part of
+our side, is a process's. The two take turns: while one does its steps the other waits. Prints CPU
+milliseconds a step (one thread) and the ratio plain / ours of each round: median and range.
+`--same-allocator` gives the plain side our allocator, `--plain-convolutions` takes
+`models.convolution` away from our side.
+Goals (85% of a figure counts): fp32 mlp 1.4, small-cnn 1.35, resnet-w16 1.5, resnet18 1.2; bf16
+3.4, 2.3, 3.9, 1.7.
 """
 
 from __future__ import annotations
@@ -53,14 +56,25 @@ class Rows:
     visit_step: tuple[int, int] = (0, 0)
 
 
-def loop_of(name: str, data: AttributedDataset, rows: Rows, precision: str = "fp32") -> tuple[Callable[[int], None], LoopContext]:
+def loop_of(
+    name: str, data: AttributedDataset, rows: Rows, precision: str = "fp32"
+) -> tuple[Callable[[int], None], LoopContext]:
     """A step of the loop, and what it works on."""
     settings = TrainingSettings(batch=BATCH, precision=precision)
     loader = TrainingRows(rows, data, settings, 0, "epoch")  # type: ignore[arg-type]
     side = SIDES[name]
     method = ERM()
     images = EvaluationRows(rows, data, settings, resident=False)  # type: ignore[arg-type]
-    tools = LoopContext(method, Info(InputSpec.image(side, side, 3), 3, ROWS), ModelSpec(name), settings, 0, loader, images, None)
+    tools = LoopContext(
+        method,
+        Info(InputSpec.image(side, side, 3), 3, ROWS),
+        ModelSpec(name),
+        settings,
+        0,
+        loader,
+        images,
+        None,
+    )
     stage = method.stage(0, tools)
     assert stage is not None
     tools.begin(stage, fresh=False)
@@ -110,12 +124,17 @@ def data_of(side: int) -> tuple[AttributedDataset, Rows]:
     kept = generator.integers(0, 256, (ROWS, side, side, 3), dtype=np.uint8)
     label = generator.integers(0, 3, ROWS)
     table = AttributeTable((Attribute("label", ("a", "b", "c")),), label[None].astype(np.uint8))
-    data = AttributedDataset("noise", table, lambda asked: kept[asked], InputSpec.image(side, side, 3))
+    data = AttributedDataset(
+        "noise", table, lambda asked: kept[asked], InputSpec.image(side, side, 3)
+    )
     return data, Rows(np.arange(ROWS), label, label, np.full(ROWS, 1 / ROWS))
 
 
-def serve(connection: Connection, name: str, kinds: list[str], keep: bool, own_convolutions: bool) -> None:
-    """In a process of its own: do as many steps of a kind as asked, answer with CPU seconds a step."""
+def serve(
+    connection: Connection, name: str, kinds: list[str], keep: bool, own_convolutions: bool
+) -> None:
+    """In a process of its own: do as many steps of a kind as asked, answer with CPU seconds a
+    step."""
     torch.set_num_threads(1)
     if keep:
         keep_freed_memory()
@@ -140,20 +159,29 @@ def serve(connection: Connection, name: str, kinds: list[str], keep: bool, own_c
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--models", default="mlp,small-cnn,resnet-w16,resnet18")
-    parser.add_argument("--same-allocator", action="store_true", help="the plain side keeps freed memory too")
-    parser.add_argument("--plain-convolutions", action="store_true", help="our side without models.convolution")
+    parser.add_argument(
+        "--same-allocator", action="store_true", help="the plain side keeps freed memory too"
+    )
+    parser.add_argument(
+        "--plain-convolutions", action="store_true", help="our side without models.convolution"
+    )
     options = parser.parse_args()
-    print(f"{'model':12}{'side':>6}{'plain ms':>10}{'fp32 ms':>9}{'ratio':>8} {'range':14}{'bf16 ms':>9}{'ratio':>8} {'range':14}")
+    print(
+        f"{'model':12}{'side':>6}{'plain ms':>10}{'fp32 ms':>9}{'ratio':>8}"
+        f" {'range':14}{'bf16 ms':>9}{'ratio':>8} {'range':14}"
+    )
     context = multiprocessing.get_context("spawn")
     for name in options.models.split(","):
         ends, children = {}, []
         for kinds, keep in ((["plain"], options.same_allocator), (["fp32", "bf16"], True)):
             ours, theirs = context.Pipe()
-            child = context.Process(target=serve, args=(theirs, name, kinds, keep, not options.plain_convolutions))
+            child = context.Process(
+                target=serve, args=(theirs, name, kinds, keep, not options.plain_convolutions)
+            )
             child.start()
             theirs.close()
             children.append(child)
@@ -165,7 +193,10 @@ def main() -> None:
 
         for kind in ends:
             ask(kind, 3)
-        rounds = [[ask(kind, options.steps) for kind in ("plain", "fp32", "bf16")] for _ in range(options.rounds)]
+        rounds = [
+            [ask(kind, options.steps) for kind in ("plain", "fp32", "bf16")]
+            for _ in range(options.rounds)
+        ]
         for end in set(ends.values()):
             end.close()
         for child in children:

@@ -1,20 +1,24 @@
-"""A study of many runs by Crosswind against the same runs the ordinary way, both on two cores: wall time, CPU time, accuracy.
+"""A study of many runs by Crosswind against the same runs the ordinary way, both on two cores: wall
+time, CPU time, accuracy.
 
     python benchmarks/study.py --out benchmarks/results/study.json [--models mlp,small-cnn,resnet18] [--seeds 6] [--steps 500]
                                [--sides reference,fair,fp32,bf16] [--at-once 2] [--device cpu]
     python benchmarks/study.py --table benchmarks/results/study.json
 
-* `reference`: benchmarks/reference_way.py --second-forward, a process a run, as many at once as there are cores.
+* `reference`: benchmarks/reference_way.py --second-forward, a process a run, as many at once as
+  there are cores.
 * `fair`: the same without the second forward pass.
-* `fp32`, `bf16`: a Crosswind study of the same rows in a pool of as many workers, at that precision.
+* `fp32`, `bf16`: a Crosswind study of the same rows in a pool of as many workers, at that
+  precision.
 
-Every side trains the same networks on the same rows: real digits under low-data drift (large digits are rare in training and
-validation, not in the test rows), RandAugment (2, 9), batches of 128, Adam, a validation each 100 steps, the test accuracy of the
-best one; no side stops early. A seed decides the training and validation rows, for all sides alike; initial weights, order and
-augmentation are each side's own. Sides take turns, a block of --at-once seeds each; a ratio is of the same block. What is done is
-in --out after every block: the same command goes on after a stop, and with more --seeds. The pool's start (planning, workers,
-their imports and one step) is measured by itself, and counted in the ratio of the whole study. Goals: `GOALS` in
-benchmarks/study_table.py.
+Every side trains the same networks on the same rows: real digits under low-data drift (large digits
+are rare in training and validation, not in the test rows), RandAugment (2, 9), batches of 128,
+Adam, a validation each 100 steps, the test accuracy of the best one; no side stops early. A seed
+decides the training and validation rows, for all sides alike; initial weights, order and
+augmentation are each side's own. Sides take turns, a block of --at-once seeds each; a ratio is of
+the same block. What is done is in --out after every block: the same command goes on after a stop,
+and with more --seeds. The pool's start (planning, workers, their imports and one step) is measured
+by itself, and counted in the ratio of the whole study. Goals: `GOALS` in benchmarks/study_table.py.
 About 4 minutes for mlp, 15 for small-cnn and 50 for resnet18 on two quiet cores.
 """
 
@@ -57,7 +61,9 @@ SIDE = {"mlp": 32, "small-cnn": 32, "resnet18": 64}
 LR = {"mlp": 1e-3, "small-cnn": 3e-3, "resnet18": 1e-4}
 
 
-def study_of(model: str, precision: str, steps: int, seeds: list[int], name: str, device: str = "cpu") -> dict[str, Any]:
+def study_of(
+    model: str, precision: str, steps: int, seeds: list[int], name: str, device: str = "cpu"
+) -> dict[str, Any]:
     """The study file's values."""
     return {
         "name": name,
@@ -70,7 +76,9 @@ def study_of(model: str, precision: str, steps: int, seeds: list[int], name: str
                 "roles": {"test": 8, "validation": 0.1},
             }
         },
-        "shifts": {"LDD": {"type": "low-data-drift", "attribute": "size", "low": "large", "ratio": 0.3}},
+        "shifts": {
+            "LDD": {"type": "low-data-drift", "attribute": "size", "low": "large", "ratio": 0.3}
+        },
         "sizes": {"all": "all"},
         "models": [model],
         "methods": [StudyMethod.registered_name],  # type: ignore[attr-defined]
@@ -103,7 +111,8 @@ def write_rows(jobs: list[Job], path: Path) -> None:
 
 
 def cpu_seconds() -> float:
-    """Of this process, of every process that it has waited for, and of its children that live (Linux)."""
+    """Of this process, of every process that it has waited for, and of its children that live
+    (Linux)."""
     ended = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     total = sum(usage.ru_utime + usage.ru_stime for usage in ended)
     ticks = 0
@@ -113,7 +122,9 @@ def cpu_seconds() -> float:
         except OSError:
             continue  # it has ended
         if int(fields[1]) == os.getpid():
-            ticks += sum(int(value) for value in fields[11:15])  # its own and those of its children that it has waited for
+            ticks += sum(
+                int(value) for value in fields[11:15]
+            )  # its own and those of its children that it has waited for
     return total + ticks / os.sysconf("SC_CLK_TCK")
 
 
@@ -126,7 +137,8 @@ def measured(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
 
 @dataclass
 class Bench:
-    """One model's runs on every side; the pool and the store are made when a Crosswind side first needs them."""
+    """One model's runs on every side; the pool and the store are made when a Crosswind side first
+    needs them."""
 
     model: str
     steps: int
@@ -148,7 +160,9 @@ class Bench:
     def _planned(self, precision: str, steps: int, name: str) -> dict[int, list[Job]]:
         """The jobs of each seed."""
         found: dict[int, list[Job]] = {}
-        for job in make_plan(study_from(study_of(self.model, precision, steps, self.seeds, name, self.device))).jobs:
+        for job in make_plan(
+            study_from(study_of(self.model, precision, steps, self.seeds, name, self.device))
+        ).jobs:
             found.setdefault(job.labels["seed"], []).append(job)
         return found
 
@@ -156,7 +170,9 @@ class Bench:
         """Train `seeds` on one side, all at once: seconds, and what each run said."""
         if side in OURS and self.pool is None:
             _, self.start = measured(self._begin)
-        runs, seconds = measured(lambda: self._ours(side, seeds) if side in OURS else self._reference(side, seeds))
+        runs, seconds = measured(
+            lambda: self._ours(side, seeds) if side in OURS else self._reference(side, seeds)
+        )
         return {**seconds, "runs": runs}
 
     def _begin(self) -> None:
@@ -167,7 +183,11 @@ class Bench:
             self._add(self._planned(precision, self.steps, precision), precision)
         first = self._planned("fp32", 1, "start")
         self._add(first, "start")
-        drive(self.store, [job for jobs in list(first.values())[: self.at_once] for job in jobs], self.pool)
+        drive(
+            self.store,
+            [job for jobs in list(first.values())[: self.at_once] for job in jobs],
+            self.pool,
+        )
 
     def _add(self, runs: dict[int, list[Job]], precision: str) -> None:
         assert self.store is not None
@@ -178,19 +198,31 @@ class Bench:
         assert self.store is not None and self.pool is not None
         chosen = [self.runs[side, seed] for seed in seeds]
         summary = drive(self.store, [job for jobs in chosen for job in jobs], self.pool)
-        rows = [row for row in self.store.results(side) if (row["rule"], row["set"]) == ("best-id", "test")]
+        rows = [
+            row
+            for row in self.store.results(side)
+            if (row["rule"], row["set"]) == ("best-id", "test")
+        ]
         if summary.finished != len(seeds):
-            raise SystemExit(f"{side}: {summary.finished} of {len(seeds)} runs finished: {self.store.runs(side)}")
+            raise SystemExit(
+                f"{side}: {summary.finished} of {len(seeds)} runs finished: {self.store.runs(side)}"
+            )
         accuracy = {row["key"]: row["metrics"]["accuracy"] for row in rows}
         out = []
         for seed, jobs in zip(seeds, chosen, strict=True):
-            run, score = (next(job for job in jobs if job.kind == kind) for kind in ("fit", "score"))
-            history = json.loads((artifact_folder(self.store.out, run.key) / "history.json").read_text())
+            run, score = (
+                next(job for job in jobs if job.kind == kind) for kind in ("fit", "score")
+            )
+            history = json.loads(
+                (artifact_folder(self.store.out, run.key) / "history.json").read_text()
+            )
             out.append(
                 {
                     "seed": seed,
                     "accuracy": accuracy[score.key],
-                    "validation_accuracy": max(entry["validation"]["validation"]["accuracy"] for entry in history),
+                    "validation_accuracy": max(
+                        entry["validation"]["validation"]["accuracy"] for entry in history
+                    ),
                     "losses": [round(entry["train"]["loss"], 4) for entry in history],
                     "images": history[-1]["step"] * run.spec["training"]["batch"],
                     "evaluations": len(history),
@@ -202,10 +234,33 @@ class Bench:
         script = str(Path(__file__).with_name("reference_way.py"))
         started = []
         for seed in seeds:
-            words = [sys.executable, script, str(self.folder / f"rows-{seed}.npz"), "--model", self.model, "--seed", str(seed)]
-            words += ["--device", self.device, "--steps", str(self.steps), "--batch", str(BATCH), "--lr", str(LR[self.model])]
-            words += ["--validate-every", str(VALIDATE_EVERY)] + (["--second-forward"] if side == "reference" else [])
-            started.append(subprocess.Popen(words, env={**os.environ, **ONE_THREAD}, stdout=subprocess.PIPE, text=True))
+            words = [
+                sys.executable,
+                script,
+                str(self.folder / f"rows-{seed}.npz"),
+                "--model",
+                self.model,
+                "--seed",
+                str(seed),
+            ]
+            words += [
+                "--device",
+                self.device,
+                "--steps",
+                str(self.steps),
+                "--batch",
+                str(BATCH),
+                "--lr",
+                str(LR[self.model]),
+            ]
+            words += ["--validate-every", str(VALIDATE_EVERY)] + (
+                ["--second-forward"] if side == "reference" else []
+            )
+            started.append(
+                subprocess.Popen(
+                    words, env={**os.environ, **ONE_THREAD}, stdout=subprocess.PIPE, text=True
+                )
+            )
         said = [process.communicate()[0] for process in started]
         if any(process.returncode for process in started):
             raise SystemExit(f"{side}: a run of {self.model} failed")
@@ -223,7 +278,11 @@ def machine() -> dict[str, Any]:
     import torch
     import torchvision
 
-    names = [line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
+    names = [
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if "model name" in line
+    ]
     device = {"device": torch.cuda.get_device_name()} if torch.cuda.is_available() else {}
     return {
         **device,
@@ -241,7 +300,9 @@ def opened(path: Path, settings: dict[str, Any]) -> dict[str, Any]:
         return {"settings": settings, "machine": machine(), "starts": {}, "blocks": []}
     found = json.loads(path.read_text(encoding="utf-8"))
     if found["settings"] != settings:
-        raise SystemExit(f"{path} holds results of other settings: {found['settings']}; name another file")
+        raise SystemExit(
+            f"{path} holds results of other settings: {found['settings']}; name another file"
+        )
     return found
 
 
@@ -260,22 +321,33 @@ def _turned(sides: list[str], number: int) -> list[str]:
 
 
 def _done(results: dict[str, Any], model: str, number: int, seeds: list[int], side: str) -> bool:
-    found = (b for b in results["blocks"] if (b["model"], b["side"], b["block"]) == (model, side, number))
+    found = (
+        b for b in results["blocks"] if (b["model"], b["side"], b["block"]) == (model, side, number)
+    )
     return any([run["seed"] for run in block["runs"]] == seeds for block in found)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--models", default="mlp,small-cnn,resnet18")
     parser.add_argument("--sides", default=",".join(SIDES))
     parser.add_argument(
-        "--seeds", type=int, default=6, help="runs of each side and model; at least 5 for the accuracies to say much"
+        "--seeds",
+        type=int,
+        default=6,
+        help="runs of each side and model; at least 5 for the accuracies to say much",
     )
     parser.add_argument("--steps", type=int, default=500)
-    parser.add_argument("--at-once", type=int, default=2, help="runs at once on every side: the number of cores")
+    parser.add_argument(
+        "--at-once", type=int, default=2, help="runs at once on every side: the number of cores"
+    )
     parser.add_argument("--device", default="cpu", help="cpu, or cuda: then all runs share one")
-    parser.add_argument("--out", type=Path, help="results file; what it holds is not measured again")
-    parser.add_argument("--table", type=Path, metavar="RESULTS", help="print the table of a results file and stop")
+    parser.add_argument(
+        "--out", type=Path, help="results file; what it holds is not measured again"
+    )
+    parser.add_argument(
+        "--table", type=Path, metavar="RESULTS", help="print the table of a results file and stop"
+    )
     options = parser.parse_args()
     if options.table is not None:
         print(table(json.loads(options.table.read_text(encoding="utf-8"))))
@@ -291,22 +363,46 @@ def main() -> None:
     results = opened(options.out, settings)
     seeds = list(range(options.seeds))
     for model in models:
-        parts = list(enumerate(seeds[first : first + options.at_once] for first in range(0, len(seeds), options.at_once)))
+        parts = list(
+            enumerate(
+                seeds[first : first + options.at_once]
+                for first in range(0, len(seeds), options.at_once)
+            )
+        )
         todo = [(number, part, side) for number, part in parts for side in _turned(sides, number)]
         todo = [item for item in todo if not _done(results, model, *item)]
         if not todo:
             continue
         with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-            bench = Bench(model, options.steps, seeds, options.at_once, options.device, Path(folder, model), stack)
+            bench = Bench(
+                model,
+                options.steps,
+                seeds,
+                options.at_once,
+                options.device,
+                Path(folder, model),
+                stack,
+            )
             for number, part, side in todo:
                 found = bench.block(side, part)
                 if bench.start is not None:
                     results["starts"].setdefault(model, bench.start)
-                kept = [b for b in results["blocks"] if (b["model"], b["side"], b["block"]) != (model, side, number)]
-                results["blocks"] = [*kept, {"model": model, "side": side, "block": number, **found}]
+                kept = [
+                    b
+                    for b in results["blocks"]
+                    if (b["model"], b["side"], b["block"]) != (model, side, number)
+                ]
+                results["blocks"] = [
+                    *kept,
+                    {"model": model, "side": side, "block": number, **found},
+                ]
                 save(options.out, results)
                 accuracies = ", ".join(f"{run['accuracy']:.3f}" for run in found["runs"])
-                print(f"{model} {side} block {number + 1} of {len(parts)}: {found['wall']:.1f} s, {accuracies}", flush=True)
+                print(
+                    f"{model} {side} block {number + 1} of {len(parts)}: {found['wall']:.1f} s,"
+                    f" {accuracies}",
+                    flush=True,
+                )
     print(table(results))
 
 

@@ -1,4 +1,5 @@
-"""ERM on RandAugment (2, 9), registered for benchmarks/study.py; workers import this file for it."""
+"""ERM on RandAugment (2, 9), registered for benchmarks/study.py; workers import this file for
+it."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ __all__ = ["StudyMethod"]
 @register("benchmark-randaugment", kind="augmentation")
 @dataclass(frozen=True)
 class StudyMethod(Method):
-    """Mean cross-entropy on images under two operations of magnitude 9, drawn anew at every visit. Cubuk et al. 2020."""
+    """Mean cross-entropy on images under two operations of magnitude 9, drawn anew at every visit.
+    Cubuk et al. 2020."""
 
     needs = Needs(channels=(3,))
     limit = Limit.none("RandAugment draws two operations whatever its magnitude")

@@ -41,22 +41,35 @@ HEAD = (
 def table(results: dict[str, Any]) -> str:
     """Markdown: a row for each model and side.
 
-    Ratios are reference / side of the same block: median and range. Whole study: all blocks, and the start of the pool. Its
-    loops alone: as if the processes of the reference way started in no time. Seconds a run: a block's by the number of its runs,
-    the median. Accuracies: mean and 95% t-interval over the seeds; differences paired by
+    Ratios are reference / side of the same block: median and range. Whole study: all blocks, and
+    the start of the pool. Its loops alone: as if the processes of the reference way started in no
+    time. Seconds a run: a block's by the number of its runs, the median. Accuracies: mean and 95%
+    t-interval over the seeds; differences paired by
     seed, "equal" where the interval holds 0.
     """
     lines = [said(results)]
     lines += ["| " + " | ".join(HEAD) + " |", "|" + "---|" * len(HEAD)]
     for model in dict.fromkeys(item["model"] for item in results["blocks"]):
-        blocks = {side: {b["block"]: b for b in results["blocks"] if (b["model"], b["side"]) == (model, side)} for side in SIDES}
+        blocks = {
+            side: {
+                b["block"]: b for b in results["blocks"] if (b["model"], b["side"]) == (model, side)
+            }
+            for side in SIDES
+        }
         start = results["starts"].get(model, {"wall": 0.0, "cpu": 0.0})
         goals = {} if "device" in results["settings"] else GOALS  # which are for two cores
         for side in SIDES:
             if blocks[side]:
-                lines.append("| " + " | ".join([model, side, *_row(model, side, blocks, start, goals)]) + " |")
+                lines.append(
+                    "| "
+                    + " | ".join([model, side, *_row(model, side, blocks, start, goals)])
+                    + " |"
+                )
     for model, start in results["starts"].items():
-        lines.append(f"\nStart of the pool, once a study of {model}: {start['wall']:.1f} s wall, {start['cpu']:.1f} s CPU.")
+        lines.append(
+            f"\nStart of the pool, once a study of {model}: {start['wall']:.1f} s wall,"
+            f" {start['cpu']:.1f} s CPU."
+        )
     return "\n".join(lines)
 
 
@@ -65,21 +78,35 @@ def said(results: dict[str, Any]) -> str:
     facts, settings = results["machine"], results["settings"]
     device = f"one {facts['device']} for all, " if "device" in settings else ""
     return (
-        f"Runs of {settings['steps']} steps, {settings['at_once']} at once; {device}{facts['cores']} cores of "
-        f"{facts['cpu']}, torch {facts['torch']}, torchvision {facts['torchvision']}, Python {facts['python']}.\n"
+        f"Runs of {settings['steps']} steps, {settings['at_once']} at once;"
+        f" {device}{facts['cores']} cores of {facts['cpu']}, torch {facts['torch']}, torchvision"
+        f" {facts['torchvision']}, Python {facts['python']}.\n"
     )
 
 
 def _row(
-    model: str, side: str, blocks: dict[str, dict[int, Any]], start: dict[str, float], goals: dict[tuple[str, str], float]
+    model: str,
+    side: str,
+    blocks: dict[str, dict[int, Any]],
+    start: dict[str, float],
+    goals: dict[tuple[str, str], float],
 ) -> list[str]:
     mine, reference = blocks[side], blocks["reference"]
     out = [str(sum(len(b["runs"]) for b in mine.values()))]
-    out += [f"{statistics.median(b[kind] / len(b['runs']) for b in mine.values()):.1f}" for kind in ("wall", "cpu")]
+    out += [
+        f"{statistics.median(b[kind] / len(b['runs']) for b in mine.values()):.1f}"
+        for kind in ("wall", "cpu")
+    ]
     same = side == "reference"
     goal = goals.get((model, side))
-    out += ["" if same else ratios(reference, mine, "wall"), "" if same else ratios(reference, mine, "cpu")]
-    loops = {number: {"wall": max(run["loop_seconds"] for run in b["runs"])} for number, b in reference.items()}
+    out += [
+        "" if same else ratios(reference, mine, "wall"),
+        "" if same else ratios(reference, mine, "cpu"),
+    ]
+    loops = {
+        number: {"wall": max(run["loop_seconds"] for run in b["runs"])}
+        for number, b in reference.items()
+    }
     out.append(ratios(loops, mine, "wall") if side in OURS else "")
     out.append("" if goal is None else f"{goal:g}")
     shared = [number for number in mine if number in reference]
@@ -90,10 +117,13 @@ def _row(
         out.append("")
     out.append(ratios(blocks["fair"], mine, "wall") if side in OURS else "")
     scores = {
-        name: {run["seed"]: run["accuracy"] for b in blocks[name].values() for run in b["runs"]} for name in (side, "reference")
+        name: {run["seed"]: run["accuracy"] for b in blocks[name].values() for run in b["runs"]}
+        for name in (side, "reference")
     }
     found = summary(list(scores[side].values()))
-    out.append(f"{found.mean:.3f}" + ("" if found.low is None else f" [{found.low:.3f}, {found.high:.3f}]"))
+    out.append(
+        f"{found.mean:.3f}" + ("" if found.low is None else f" [{found.low:.3f}, {found.high:.3f}]")
+    )
     out.append("" if same else _difference(paired(scores["reference"], scores[side])))
     return out
 
@@ -109,4 +139,6 @@ def _difference(found: Difference | None) -> str:
         return ""
     if found.low is None or found.high is None:
         return f"{found.mean:+.3f}"
-    return f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]" + (", equal" if found.low <= 0 <= found.high else ", differs")
+    return f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]" + (
+        ", equal" if found.low <= 0 <= found.high else ", differs"
+    )

@@ -1,12 +1,14 @@
-"""How fast texts are changed: EDA and random replacement beside plain Python, SSMBA in batches beside one text at a time.
+"""How fast texts are changed: EDA and random replacement beside plain Python, SSMBA in batches
+beside one text at a time.
 
     python benchmarks/text_changes.py --data DIR [--rounds N]
 
-The texts are reviews of `DIR/fdu_mtl_12domains.parquet`. The plain EDA does the same four edits with the module `random` and the
-same lexicon, one text after the other. SSMBA works on a masked language model of the size of MiniLM (6 layers of 384), whose
-weights are random, which costs what trained ones cost; it is asked about 64 reviews of at most 80 words, first in one call, then
-one by one, and a third time from the disk. Times are CPU seconds of one thread, alternated; medians over rounds, with the smallest
-and largest.
+The texts are reviews of `DIR/fdu_mtl_12domains.parquet`. The plain EDA does the same four edits
+with the module `random` and the same lexicon, one text after the other. SSMBA works on a masked
+language model of the size of MiniLM (6 layers of 384), whose weights are random, which costs what
+trained ones cost; it is asked about 64 reviews of at most 80 words, first in one call, then one by
+one, and a third time from the disk. Times are CPU seconds of one thread, alternated; medians over
+rounds, with the smallest and largest.
 """
 
 from __future__ import annotations
@@ -40,7 +42,10 @@ def plain_eda(words: list[str], lexicon: Bundled) -> list[str]:
             words[words.index(word)] = random.choice(lexicon.of(word.lower()))
     elif kind == "insert" and known:
         for _ in range(n):
-            words.insert(random.randrange(len(words) + 1), random.choice(lexicon.of(random.choice(known).lower())))
+            words.insert(
+                random.randrange(len(words) + 1),
+                random.choice(lexicon.of(random.choice(known).lower())),
+            )
     elif kind == "swap" and len(words) > 1:
         for _ in range(n):
             one, other = random.sample(range(len(words)), 2)
@@ -59,7 +64,8 @@ def plain_replacement(words: list[str], vocabulary: tuple[str, ...]) -> list[str
 
 
 def little_model(folder: Path, texts: list[str]) -> Path:
-    """A masked language model of MiniLM's size with random weights, and word pieces of the texts."""
+    """A masked language model of MiniLM's size with random weights, and word pieces of the
+    texts."""
     import transformers
     from tokenizers import BertWordPieceTokenizer
 
@@ -67,8 +73,15 @@ def little_model(folder: Path, texts: list[str]) -> Path:
     inner.train_from_iterator(texts, vocab_size=20_000, show_progress=False)
     inner.save_model(str(folder))
     tokenizer = transformers.BertTokenizerFast(str(folder / "vocab.txt"))
-    sizes = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
-    transformers.BertForMaskedLM(transformers.BertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained(folder)
+    sizes = {
+        "hidden_size": 384,
+        "num_hidden_layers": 6,
+        "num_attention_heads": 12,
+        "intermediate_size": 1536,
+    }
+    transformers.BertForMaskedLM(
+        transformers.BertConfig(vocab_size=len(tokenizer), **sizes)
+    ).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
@@ -86,7 +99,7 @@ def measured(rounds: int, sides: dict[str, Callable[[], object]]) -> dict[str, l
 
 def main() -> None:
     """See the module."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
@@ -96,18 +109,28 @@ def main() -> None:
     keys = hash64(np.arange(len(texts)), 1)
     for name, plain in (
         ("eda", lambda: [" ".join(plain_eda(WORDS.findall(text), lexicon)) for text in texts]),
-        ("random-replacement", lambda: [" ".join(plain_replacement(WORDS.findall(text), vocabulary)) for text in texts]),
+        (
+            "random-replacement",
+            lambda: [
+                " ".join(plain_replacement(WORDS.findall(text), vocabulary)) for text in texts
+            ],
+        ),
     ):
         transform = load("text-transforms", name)()
         told(
             f"{name}, {len(texts):,} reviews",
-            measured(options.rounds, {"ours": lambda t=transform: changed_texts(t, texts, keys), "plain": plain}),
+            measured(
+                options.rounds,
+                {"ours": lambda t=transform: changed_texts(t, texts, keys), "plain": plain},
+            ),
             len(texts),
         )
     few = [text for text in every if 5 < len(text.split()) <= 80][:64]
     with tempfile.TemporaryDirectory() as folder:
         os.environ["CROSSWIND_DATA"] = f"{folder}/data"
-        transform = load("text-transforms", "ssmba")(model=str(little_model(Path(folder), every[:5000])))
+        transform = load("text-transforms", "ssmba")(
+            model=str(little_model(Path(folder), every[:5000]))
+        )
         transform.check()
         numbers = iter(range(10**9))
 

@@ -1,12 +1,14 @@
-"""What networks answer on reviews, on those of other domains, and on changed ones: what `benchmarks/coverage.py` reads.
+"""What networks answer on reviews, on those of other domains, and on changed ones: what
+`benchmarks/interval_coverage.py` reads.
 
     python benchmarks/text_pools.py --data DIR --out OUT [--networks FIRST:LAST] [--near ni-eda]
 
-`DIR/fdu_mtl_12domains.parquet` has 2,000 reviews of each of 12 domains, half of them positive. Network i is trained on those of
-domain i modulo 12. Of what it has not seen 300 are its source and 300 are tested, as they are and under every change of the pool of
-texts; the source is shown in draws of 250 for each family. 300 reviews of each other domain are natural shifts. Networks are bags
-of words that differ in size, steps, learning rate, decay and label noise. `OUT/reviews/NUMBER.npz` is as `benchmarks/pools.py`
-writes it.
+`DIR/fdu_mtl_12domains.parquet` has 2,000 reviews of each of 12 domains, half of them positive.
+Network i is trained on those of domain i modulo 12. Of what it has not seen 300 are its source and
+300 are tested, as they are and under every change of the pool of texts; the source is shown in
+draws of 250 for each family. 300 reviews of each other domain are natural shifts. Networks are bags
+of words that differ in size, steps, learning rate, decay and label noise. `OUT/reviews/NUMBER.npz`
+is as `benchmarks/pools.py` writes it.
 Nothing about intervals was chosen on them: all are for confirming, and are numbered so.
 """
 
@@ -42,7 +44,13 @@ SIZES = {"source": (300, 100), "pool": (250, 60), "test": (300, 60), "natural": 
 def texts_of(name: str, texts: np.ndarray, label: np.ndarray) -> AttributedDataset:
     """A data set of texts in memory, with two classes."""
     table = AttributeTable((Attribute("label", ("0", "1")),), label[None])
-    return AttributedDataset(name, table, lambda rows: texts[rows], InputSpec.text(), fingerprint=f"{name} {time.monotonic_ns()}")
+    return AttributedDataset(
+        name,
+        table,
+        lambda rows: texts[rows],
+        InputSpec.text(),
+        fingerprint=f"{name} {time.monotonic_ns()}",
+    )
 
 
 def settings_of(number: int) -> dict[str, Any]:
@@ -60,11 +68,13 @@ def settings_of(number: int) -> dict[str, Any]:
 
 def main() -> None:
     """See the module."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--networks", default="0:24", help="FIRST:LAST, the last not included")
-    parser.add_argument("--near", default="", help="the neighbourhood of which neighbours are asked for, too")
+    parser.add_argument(
+        "--near", default="", help="the neighbourhood of which neighbours are asked for, too"
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
     out = options.out / "reviews"
@@ -75,15 +85,24 @@ def main() -> None:
         path = out / f"{46 + number // 2 * 3 + number % 2:03}.npz"  # above 44 and no multiple of 3
         if path.exists():
             continue
-        began, random, told = time.monotonic(), np.random.default_rng([number, 1]), settings_of(number)
+        began, random, told = (
+            time.monotonic(),
+            np.random.default_rng([number, 1]),
+            settings_of(number),
+        )
         parts = {}
         for domain in domains:
             own = table.filter(polars.col("domain") == domain)
             order = random.permutation(len(own))
-            parts[domain] = own["text"].to_numpy().astype(object)[order], own["label"].to_numpy().astype(np.int64)[order]
+            parts[domain] = (
+                own["text"].to_numpy().astype(object)[order],
+                own["label"].to_numpy().astype(np.int64)[order],
+            )
         x, y = parts.pop(domains[number % 12])
         run = trained(x[600:], y[600:], told, number)
-        blocks: dict[str, list[Any]] = {key: [] for key in ("role", "family", "severity", "near", "rows", "label", "logits")}
+        blocks: dict[str, list[Any]] = {
+            key: [] for key in ("role", "family", "severity", "near", "rows", "label", "logits")
+        }
 
         def block(
             role: str,
@@ -115,7 +134,10 @@ def main() -> None:
 
         block("source", "source", 0, x[:300], y[:300])
         block("test", "clean", 0, x[300:600], y[300:600])
-        orders = {family: random.permutation(300) for family in dict.fromkeys(change.family for change in TEXT_POOL)}
+        orders = {
+            family: random.permutation(300)
+            for family in dict.fromkeys(change.family for change in TEXT_POOL)
+        }
         for place, change in enumerate(TEXT_POOL):
             chain: Chain = ((change.transform, change.knobs),)
             shown = orders[change.family]
@@ -125,10 +147,23 @@ def main() -> None:
             block("natural", domain, 0, other, label)
         logits = np.concatenate(blocks.pop("logits"))
         right = float((logits[:300].argmax(1) == y[:300]).mean())
-        told |= {"model": "bag-of-words", "domain": domains[number % 12], "accuracy": right, "discarded": right < 0.6}
+        told |= {
+            "model": "bag-of-words",
+            "domain": domains[number % 12],
+            "accuracy": right,
+            "discarded": right < 0.6,
+        }
         told |= {"seconds": round(time.monotonic() - began, 1), "neighbourhood": options.near}
-        index = {"label": np.concatenate(blocks.pop("label")), **{key: np.array(value) for key, value in blocks.items()}}
-        np.savez_compressed(path.with_suffix(".part.npz"), logits=logits.astype(np.float16), about=json.dumps(told), **index)
+        index = {
+            "label": np.concatenate(blocks.pop("label")),
+            **{key: np.array(value) for key, value in blocks.items()},
+        }
+        np.savez_compressed(
+            path.with_suffix(".part.npz"),
+            logits=logits.astype(np.float16),
+            about=json.dumps(told),
+            **index,
+        )
         path.with_suffix(".part.npz").replace(path)
         print(path.stem, told, flush=True)
 
@@ -137,18 +172,53 @@ def trained(x: np.ndarray, y: np.ndarray, told: dict[str, Any], seed: int) -> An
     """A bag of words."""
     data = texts_of("train", x, y)
     noise = told["label_noise"]
-    split = cw.split(data, "label", [], None, test=5, validation=5, label_noise=noise, seed=seed, overlap="allowed")
-    knobs = resolve(facts("models", "bag-of-words").knobs, {key: told[key] for key in ("width", "words")}, "model", "bag-of-words")
+    split = cw.split(
+        data,
+        "label",
+        [],
+        None,
+        test=5,
+        validation=5,
+        label_noise=noise,
+        seed=seed,
+        overlap="allowed",
+    )
+    knobs = resolve(
+        facts("models", "bag-of-words").knobs,
+        {key: told[key] for key in ("width", "words")},
+        "model",
+        "bag-of-words",
+    )
     training = {key: told[key] for key in ("steps", "lr", "weight_decay")}
-    settings = TrainingSettings.of({**training, "batch": 32, "validate_every": told["steps"], "patience": None}, "")
-    return fit(load("methods", "erm")(), split, {"train": data}, ModelSpec("bag-of-words", knobs), settings, seed=seed)
+    settings = TrainingSettings.of(
+        {**training, "batch": 32, "validate_every": told["steps"], "patience": None}, ""
+    )
+    return fit(
+        load("methods", "erm")(),
+        split,
+        {"train": data},
+        ModelSpec("bag-of-words", knobs),
+        settings,
+        seed=seed,
+    )
 
 
 def answered(run: Any, data: AttributedDataset) -> np.ndarray:
     """The logits of a network for every row, float32 [n, 2]."""
     n = data.n_base
     zeros = np.zeros(n, dtype=np.int64)
-    rows = RowSet(data.name, np.arange(n), zeros, zeros, zeros, None, np.full(n, 1 / n), zeros.astype(np.int8), ("all",), ())
+    rows = RowSet(
+        data.name,
+        np.arange(n),
+        zeros,
+        zeros,
+        zeros,
+        None,
+        np.full(n, 1 / n),
+        zeros.astype(np.int8),
+        ("all",),
+        (),
+    )
     found, _ = run.answer({"rows": rows}, {data.name: data})
     logits: np.ndarray = found["last"]["rows"].logits
     return logits

@@ -1,13 +1,16 @@
-"""Steps of the loop on real reviews beside a plain loop over prepared tensors and transformers' Trainer; what cutting spares.
+"""Steps of the loop on real reviews beside a plain loop over prepared tensors and transformers'
+Trainer; what cutting spares.
 
     python benchmarks/texts.py [--data FOLDER] [--rounds 7] [--steps 20] [--models text-cnn,roberta,text-cnn-paper] [--out FILE]
 
-4,000 reviews of twelve domains, batches of 32 of at most 128 tokens, one thread, CPU time, all sides in turn in one process. Plain:
-tokens and labels lie ready as tensors; a step takes the rows that the loop takes, cuts them to their longest, and does forward
-pass, cross-entropy, backward pass and the same fused Adam; for `roberta` (4 layers of 128, tokens of a BPE made of the reviews) the
-network is the library's own with a linear head. Trainer: the same network, batches padded to their longest, between its first and
-its last step. Beside them the loop with rows of similar length together (length_pool 50), and the plain loop without cutting.
-Prints steps a second and ratios: median and range over rounds. Goal: loop / plain at least 0.95.
+4,000 reviews of twelve domains, batches of 32 of at most 128 tokens, one thread, CPU time, all
+sides in turn in one process. Plain: tokens and labels lie ready as tensors; a step takes the rows
+that the loop takes, cuts them to their longest, and does forward pass, cross-entropy, backward pass
+and the same fused Adam; for `roberta` (4 layers of 128, tokens of a BPE made of the reviews) the
+network is the library's own with a linear head. Trainer: the same network, batches padded to their
+longest, between its first and its last step. Beside them the loop with rows of similar length
+together (length_pool 50), and the plain loop without cutting. Prints steps a second and ratios:
+median and range over rounds. Goal: loop / plain at least 0.95.
 """
 
 from __future__ import annotations
@@ -51,8 +54,13 @@ Timed = Callable[[int, int], float]
 
 
 def reviews(folder: Path) -> AttributedDataset:
-    table = polars.read_parquet(folder / "fdu_mtl_12domains.parquet").sample(N, seed=0, shuffle=True)
-    texts, label = table["text"].to_numpy().astype(object), table["label"].to_numpy().astype(np.uint8)
+    table = polars.read_parquet(folder / "fdu_mtl_12domains.parquet").sample(
+        N, seed=0, shuffle=True
+    )
+    texts, label = (
+        table["text"].to_numpy().astype(object),
+        table["label"].to_numpy().astype(np.uint8),
+    )
     attributes = AttributeTable((Attribute("label", ("0", "1")),), label[None])
     return AttributedDataset("reviews", attributes, lambda rows: texts[rows], InputSpec.text())
 
@@ -64,16 +72,30 @@ def write_encoder(folder: Path, texts: np.ndarray) -> None:
 
     special = ["<s>", "<pad>", "</s>", "<unk>"]
     made: Any = Tokenizer(models.BPE())
-    made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=True), decoders.ByteLevel()
-    made.train_from_iterator(texts.tolist(), trainers.BpeTrainer(vocab_size=8192, special_tokens=special, show_progress=False))
+    made.pre_tokenizer, made.decoder = (
+        pre_tokenizers.ByteLevel(add_prefix_space=True),
+        decoders.ByteLevel(),
+    )
+    made.train_from_iterator(
+        texts.tolist(),
+        trainers.BpeTrainer(vocab_size=8192, special_tokens=special, show_progress=False),
+    )
     made.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
     made.save(str(folder / "tokenizer.json"))
-    sizes = {"hidden_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 512}
-    RobertaConfig(vocab_size=8192, max_position_embeddings=TOKENS + 2, type_vocab_size=1, **sizes).save_pretrained(folder)
+    sizes = {
+        "hidden_size": 128,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "intermediate_size": 512,
+    }
+    RobertaConfig(
+        vocab_size=8192, max_position_embeddings=TOKENS + 2, type_vocab_size=1, **sizes
+    ).save_pretrained(folder)
 
 
 class Plain(nn.Module):
-    """The library's own encoder with a linear head on the first token; tokens as the loop has them."""
+    """The library's own encoder with a linear head on the first token; tokens as the loop has
+    them."""
 
     def __init__(self, folder: Path) -> None:
         from transformers import AutoConfig, RobertaModel
@@ -86,18 +108,26 @@ class Plain(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         there = x != 0
-        out: Tensor = self.fc(self.net(torch.where(there, x - 1, 1), attention_mask=there.long()).last_hidden_state[:, 0])
+        out: Tensor = self.fc(
+            self.net(torch.where(there, x - 1, 1), attention_mask=there.long()).last_hidden_state[
+                :, 0
+            ]
+        )
         return out
 
 
-def loop_of(spec: ModelSpec, data: AttributedDataset, pool: int) -> tuple[Callable[[int], None], TrainingRows]:
+def loop_of(
+    spec: ModelSpec, data: AttributedDataset, pool: int
+) -> tuple[Callable[[int], None], TrainingRows]:
     """A step of the loop, and its rows."""
     settings = TrainingSettings(batch=BATCH, length_pool=pool)
     label = data.table.column("label").astype(np.int64)
     rows: Any = Rows(np.arange(N), label, label, np.full(N, 1 / N))
     loader = TrainingRows(rows, data, settings, 0, "epoch")
     method, images = ERM(), EvaluationRows(rows, data, settings, resident=False)
-    tools = LoopContext(method, Info(data.check_inputs(), 2, N), spec, settings, 0, loader, images, None)
+    tools = LoopContext(
+        method, Info(data.check_inputs(), 2, N), spec, settings, 0, loader, images, None
+    )
     stage = method.stage(0, tools)
     assert stage is not None
     tools.begin(stage, fresh=False)
@@ -112,7 +142,9 @@ def loop_of(spec: ModelSpec, data: AttributedDataset, pool: int) -> tuple[Callab
     return step, loader
 
 
-def plain_of(model: nn.Module, loader: TrainingRows, tokens: Tensor, label: Tensor, cut: bool) -> Callable[[int], None]:
+def plain_of(
+    model: nn.Module, loader: TrainingRows, tokens: Tensor, label: Tensor, cut: bool
+) -> Callable[[int], None]:
     optimiser = torch.optim.Adam(model.train().parameters(), lr=1e-3, fused=True)
     length = (tokens != 0).sum(1)
     order = [torch.from_numpy(loader.rows_of(number)[0]) for number in range(2000)]
@@ -151,7 +183,10 @@ def trainer_of(model: nn.Module, tokens: Tensor, label: Tensor, folder: Path) ->
             logits = self.model(x)
             return {"loss": nn.functional.cross_entropy(logits, labels), "logits": logits}
 
-    given = [{"x": row[: int((row != 0).sum())], "labels": one} for row, one in zip(tokens, label, strict=True)]
+    given = [
+        {"x": row[: int((row != 0).sum())], "labels": one}
+        for row, one in zip(tokens, label, strict=True)
+    ]
 
     def padded(rows: list[dict[str, Tensor]]) -> dict[str, Tensor]:
         x = nn.utils.rnn.pad_sequence([row["x"] for row in rows], batch_first=True)
@@ -168,12 +203,28 @@ def trainer_of(model: nn.Module, tokens: Tensor, label: Tensor, folder: Path) ->
     def timed(start: int, steps: int) -> float:
         watch = Watch()
         watch.ends = []
-        told = {"save_strategy": "no", "logging_strategy": "no", "report_to": "none", "disable_tqdm": True, "use_cpu": True}
+        told = {
+            "save_strategy": "no",
+            "logging_strategy": "no",
+            "report_to": "none",
+            "disable_tqdm": True,
+            "use_cpu": True,
+        }
         arguments = TrainingArguments(
-            str(folder), max_steps=steps + 1, per_device_train_batch_size=BATCH, optim="adamw_torch_fused", seed=start,
-            lr_scheduler_type="constant", learning_rate=1e-3, remove_unused_columns=False, dataloader_pin_memory=False, **told,
-        )  # fmt: skip
-        Trainer(network, arguments, data_collator=padded, train_dataset=given, callbacks=[watch]).train()  # type: ignore[arg-type]
+            str(folder),
+            max_steps=steps + 1,
+            per_device_train_batch_size=BATCH,
+            optim="adamw_torch_fused",
+            seed=start,
+            lr_scheduler_type="constant",
+            learning_rate=1e-3,
+            remove_unused_columns=False,
+            dataloader_pin_memory=False,
+            **told,
+        )
+        Trainer(
+            network, arguments, data_collator=padded, train_dataset=given, callbacks=[watch]
+        ).train()  # type: ignore[arg-type]
         return (watch.ends[-1] - watch.ends[0]) / steps
 
     return timed
@@ -185,13 +236,21 @@ def sides_of(name: str, texts: AttributedDataset, folder: Path) -> dict[str, Tim
     begun = time.process_time()
     data = encoded(texts, spec.name, spec.knobs, 0, "cpu", "fp32")
     kept = data.inputs(np.arange(N))
-    print(f"{name}: {N / (time.process_time() - begun):,.0f} reviews/s become tokens, once", flush=True)
-    tokens, label = torch.from_numpy(kept), torch.from_numpy(data.table.column("label").astype(np.int64))
+    print(
+        f"{name}: {N / (time.process_time() - begun):,.0f} reviews/s become tokens, once",
+        flush=True,
+    )
+    tokens, label = (
+        torch.from_numpy(kept),
+        torch.from_numpy(data.table.column("label").astype(np.int64)),
+    )
     loop, loader = loop_of(spec, data, 0)
 
     def network() -> nn.Module:
         return (
-            Plain(folder) if name == "roberta" else build_model(spec.name, spec.knobs, data.check_inputs(), unnamed(2), 0).train()
+            Plain(folder)
+            if name == "roberta"
+            else build_model(spec.name, spec.knobs, data.check_inputs(), unnamed(2), 0).train()
         )
 
     return {
@@ -204,7 +263,7 @@ def sides_of(name: str, texts: AttributedDataset, folder: Path) -> dict[str, Tim
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=20)
@@ -222,15 +281,29 @@ def main() -> None:
             sides = sides_of(model, texts, Path(name))
             for timed in sides.values():
                 timed(0, 3)
-            rounds = [{side: timed(3 + turn * steps, steps) for side, timed in sides.items()} for turn in range(options.rounds)]
-            print(f"{model}: {1 / statistics.median(one['loop'] for one in rounds):.1f} steps/s of the loop", flush=True)
-            found[model] = {"steps": steps, "seconds a step": {side: [one[side] for one in rounds] for side in sides}}
+            rounds = [
+                {side: timed(3 + turn * steps, steps) for side, timed in sides.items()}
+                for turn in range(options.rounds)
+            ]
+            print(
+                f"{model}: {1 / statistics.median(one['loop'] for one in rounds):.1f} steps/s of"
+                " the loop",
+                flush=True,
+            )
+            found[model] = {
+                "steps": steps,
+                "seconds a step": {side: [one[side] for one in rounds] for side in sides},
+            }
             for side in list(sides)[1:]:
                 ratios = [one[side] / one["loop"] for one in rounds]
                 goal = f"  goal {GOAL}" if side == "plain" else ""
                 spread = f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
                 print(f"  loop / {side}: {spread}{goal}", flush=True)
-                found[model][f"loop / {side}"] = [statistics.median(ratios), min(ratios), max(ratios)]
+                found[model][f"loop / {side}"] = [
+                    statistics.median(ratios),
+                    min(ratios),
+                    max(ratios),
+                ]
     if options.out:
         options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 

@@ -1,4 +1,5 @@
-"""Tiny networks and linear probes trained as one against one after the other, alternately in one process on one thread.
+"""Tiny networks and linear probes trained as one against one after the other, alternately in one
+process on one thread.
 
     python benchmarks/together.py [--rounds 5] [--only points,probes,wide]
 
@@ -8,9 +9,10 @@ probes  linear probes on 512 features of 2000 rows: N = 50, for 3 and 10 classes
         10 learning rates and decays each
 wide    perceptrons of 4 x 256 units at 32 pixels, where arithmetic and not the calling of it takes the time: N = 8
 
-The other side of points, probes and wide is a loop that a careful author would write: rows indexed in memory, a permutation an
-epoch, torch's fused Adam, nothing read back. Prints CPU microseconds a network and step, and the ratio of each round: median and
-range. The networks come out equal: tests/training says so. Goal: tiny networks at least 10 times at N = 50 and 200.
+The other side of points, probes and wide is a loop that a careful author would write: rows indexed
+in memory, a permutation an epoch, torch's fused Adam, nothing read back. Prints CPU microseconds a
+network and step, and the ratio of each round: median and range. The networks come out equal:
+tests/training says so. Goal: tiny networks at least 10 times at N = 50 and 200.
 """
 
 from __future__ import annotations
@@ -32,7 +34,15 @@ BATCH = 128
 Side = Callable[[], None]
 
 
-def plain(network: nn.Module, x: Tensor, y: Tensor, steps: int, lr: float = 1e-3, decay: float = 0.0, seed: int = 0) -> None:
+def plain(
+    network: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    steps: int,
+    lr: float = 1e-3,
+    decay: float = 0.0,
+    seed: int = 0,
+) -> None:
     """One network, trained the ordinary way."""
     optimiser = torch.optim.Adam(network.parameters(), lr=lr, weight_decay=decay, fused=True)
     generator = torch.Generator().manual_seed(seed)
@@ -52,18 +62,31 @@ def perceptrons(n: int, inputs: int, hidden: int, layers: int, classes: int) -> 
     sizes = [inputs, *[hidden] * layers]
     out: list[nn.Module] = []
     for _ in range(n):
-        parts = [part for a, b in zip(sizes[:-1], sizes[1:], strict=True) for part in (nn.Linear(a, b), nn.ReLU())]
+        parts = [
+            part
+            for a, b in zip(sizes[:-1], sizes[1:], strict=True)
+            for part in (nn.Linear(a, b), nn.ReLU())
+        ]
         out.append(nn.Sequential(*parts, nn.Linear(hidden, classes)))
     return out
 
 
-def points(n: int, rows: int, inputs: int, hidden: int, layers: int, classes: int, steps: int, sample: int) -> tuple[Side, Side]:
+def points(
+    n: int, rows: int, inputs: int, hidden: int, layers: int, classes: int, steps: int, sample: int
+) -> tuple[Side, Side]:
     """N perceptrons as one, and `sample` of them one after the other."""
     x, y = torch.randn(rows, inputs), torch.randint(0, classes, (n, rows))
     members = [Member(seed=seed) for seed in range(n)]
 
     def one() -> None:
-        train_stack(Stack(perceptrons(n, inputs, hidden, layers, classes)), x, y, members, steps=steps, batch=BATCH)
+        train_stack(
+            Stack(perceptrons(n, inputs, hidden, layers, classes)),
+            x,
+            y,
+            members,
+            steps=steps,
+            batch=BATCH,
+        )
 
     def other() -> None:
         for place, network in enumerate(perceptrons(sample, inputs, hidden, layers, classes)):
@@ -76,7 +99,11 @@ def probes(n: int, classes: int, seeds: int, steps: int, sample: int) -> tuple[S
     """N linear probes on the same features."""
     x, y = torch.randn(2000, 512), torch.randint(0, classes, (2000,))
     rates = np.geomspace(1e-4, 1e-2, n // seeds)
-    members = [Member(lr=float(lr), weight_decay=float(lr) / 10, seed=seed) for seed in range(seeds) for lr in rates]
+    members = [
+        Member(lr=float(lr), weight_decay=float(lr) / 10, seed=seed)
+        for seed in range(seeds)
+        for lr in rates
+    ]
 
     def one() -> None:
         train_probes(x, y, classes, members, steps=steps, batch=BATCH)
@@ -94,11 +121,16 @@ def timed(side: Side) -> float:
     return time.process_time() - begun
 
 
-def measured(name: str, sides: tuple[Side, Side], n: int, sample: int, steps: int, rounds: int) -> None:
+def measured(
+    name: str, sides: tuple[Side, Side], n: int, sample: int, steps: int, rounds: int
+) -> None:
     """One line: microseconds a network and step of both sides, and their ratio."""
     for side in sides:
         side()
-    found = [[1e6 * timed(side) / steps / many for side, many in zip(sides, (n, sample), strict=True)] for _ in range(rounds)]
+    found = [
+        [1e6 * timed(side) / steps / many for side, many in zip(sides, (n, sample), strict=True)]
+        for _ in range(rounds)
+    ]
     one, other = (statistics.median(side) for side in zip(*found, strict=True))
     ratios = [b / a for a, b in found]
     spread = f"({min(ratios):.1f} to {max(ratios):.1f})"
@@ -106,7 +138,7 @@ def measured(name: str, sides: tuple[Side, Side], n: int, sample: int, steps: in
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="points,probes,wide")
     options = parser.parse_args()
@@ -116,14 +148,28 @@ def main() -> None:
     print(f"{'CPU us a network and step':46}{'as one':>10}{'in turn':>12}{'ratio':>9}")
     if "points" in chosen:
         for n in (8, 50, 200):
-            measured(f"points: 16-16-2, N = {n}", points(n, 1000, 16, 16, 1, 2, 250, 4), n, 4, 250, options.rounds)
+            measured(
+                f"points: 16-16-2, N = {n}",
+                points(n, 1000, 16, 16, 1, 2, 250, 4),
+                n,
+                4,
+                250,
+                options.rounds,
+            )
     if "probes" in chosen:
         for classes in (3, 10):
             for seeds in (50, 5):
                 name = f"probes: 512-{classes}, N = 50 of {seeds} seeds"
                 measured(name, probes(50, classes, seeds, 48, 4), 50, 4, 48, options.rounds)
     if "wide" in chosen:
-        measured("wide: 4 x 256 units at 32 px, N = 8", points(8, 1000, 3072, 256, 4, 3, 8, 4), 8, 4, 8, options.rounds)
+        measured(
+            "wide: 4 x 256 units at 32 px, N = 8",
+            points(8, 1000, 3072, 256, 4, 3, 8, 4),
+            8,
+            4,
+            8,
+            options.rounds,
+        )
 
 
 if __name__ == "__main__":

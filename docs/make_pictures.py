@@ -1,8 +1,10 @@
-"""Draws the pictures of docs/shifts.md: the share of training rows in each cell of label and attribute, under each shift.
+"""Draws the pictures of docs/shifts.md: the share of training rows in each cell of label and
+attribute, under each shift.
 
     python docs/make_pictures.py
 
-The numbers are those of the shift algebra itself, for cells that hold equally many rows; nothing is drawn by hand.
+The numbers are those of the shift algebra itself, for cells that hold equally many rows; nothing is
+drawn by hand.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ PICTURES: dict[str, list[tuple[str, Shift, str]]] = {
 
 
 def shares(shift: Shift) -> NDArray[np.float64]:
-    """The expected share of training rows in each cell: by weights, and what the supplements add. Sums to 1."""
+    """The expected share of training rows in each cell: by weights, and what the supplements add.
+    Sums to 1."""
     form = shift.normal_form(CELLS)
     by_weights = np.broadcast_to(form.weights, CELLS.shape) / form.weights.sum()
     out = by_weights.astype(float).copy()
@@ -76,7 +79,9 @@ def chart(title: str, shift: Shift, attribute: str) -> alt.Chart:
         x=alt.X(f"{attribute}:N", sort=list(values), axis=alt.Axis(labelAngle=0, orient="bottom")),
         y=alt.Y("digit:O"),
     )
-    colour = alt.Color("share:Q", scale=alt.Scale(range=["#ffffff", "#08519c"], domain=[0, 10]), legend=None)
+    colour = alt.Color(
+        "share:Q", scale=alt.Scale(range=["#ffffff", "#08519c"], domain=[0, 10]), legend=None
+    )
     text = alt.condition("datum.share > 5", alt.value("white"), alt.value("#333"))
     return base.mark_rect(stroke="#ddd").encode(color=colour) + base.mark_text(fontSize=10).encode(
         text=alt.Text("share:Q", format=".1f"), color=text
@@ -90,8 +95,14 @@ def main() -> None:
 
     FOLDER.mkdir(exist_ok=True)
     for name, panels in PICTURES.items():
-        picture: Any = alt.hconcat(*(chart(*item) for item in panels)).configure(background="white").configure_view(stroke=None)
-        with Image.open(io.BytesIO(vl_convert.vegalite_to_png(picture.to_json(), ppi=110))) as drawn:
+        picture: Any = (
+            alt.hconcat(*(chart(*item) for item in panels))
+            .configure(background="white")
+            .configure_view(stroke=None)
+        )
+        with Image.open(
+            io.BytesIO(vl_convert.vegalite_to_png(picture.to_json(), ppi=110))
+        ) as drawn:
             # A palette is a fifth of the size.
             drawn.convert("RGB").quantize(48).save(FOLDER / f"{name}.png", optimize=True)
         print(f"wrote pictures/{name}.png, {(FOLDER / f'{name}.png').stat().st_size:,} bytes")

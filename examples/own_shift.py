@@ -1,8 +1,9 @@
 """Your own shift, in one file: what training draws, cell by cell, and what `&` makes of it.
 
-A shift gives every cell (a combination of label and attribute values) a weight; drawing rows, composing it with other shifts,
-checking studies and reporting follow from that. The shift below makes an attribute's values ever rarer, each a fixed factor rarer
-than the one before (a long tail). Takes about 2 seconds; nothing is trained.
+A shift gives every cell (a combination of label and attribute values) a weight; drawing rows,
+composing it with other shifts, checking studies and reporting follow from that. The shift below
+makes an attribute's values ever rarer, each a fixed factor rarer than the one before (a long tail).
+Takes about 2 seconds; nothing is trained.
 
     python examples/own_shift.py
 """
@@ -43,7 +44,9 @@ def main() -> dict[str, dict[str, int]]:
     found = {}
     for title, shift in {
         "long tail of ink": LongTail("ink", 0.5),
-        "long tail of ink, large digits unseen": LongTail("ink", 0.5) & cw.UnseenData("size", "large"),
+        "long tail of ink, large digits unseen": (
+            LongTail("ink", 0.5) & cw.UnseenData("size", "large")
+        ),
     }.items():
         split = cw.split(digits, "digit", ["ink", "size"], shift, draw={"total": 280}, test=4)
         rows = split.train.rows
@@ -51,8 +54,12 @@ def main() -> dict[str, dict[str, int]]:
         print(f"{title}: {len(rows)} training rows")
         for name in ("ink", "size"):
             attribute = digits.attribute(name)
-            counts = Counter(attribute.values[code] for code in digits.table.column(name)[rows].tolist())
-            print(f"  {name}: " + ", ".join(f"{value} {counts[value]}" for value in attribute.values))
+            counts = Counter(
+                attribute.values[code] for code in digits.table.column(name)[rows].tolist()
+            )
+            print(
+                f"  {name}: " + ", ".join(f"{value} {counts[value]}" for value in attribute.values)
+            )
             found[title] |= {f"{name}={value}": counts[value] for value in attribute.values}
     return found
 

@@ -1,9 +1,11 @@
-"""Tiny random models in the forms of CLIP, InstructBLIP and LLaVA, so that the studies of prompts can be tried without a download.
+"""Tiny random models in the forms of CLIP, InstructBLIP and LLaVA, so that the studies of prompts
+can be tried without a download.
 
     python examples/tiny_foundation_models.py FOLDER      (by default the working directory)
     crosswind run jeon2025/prompts --scale tiny --out out
 
-Their answers mean nothing: the weights are drawn. Needs the extra `transformers`. Takes about 10 seconds, the study half a minute.
+Their answers mean nothing: the weights are drawn. Needs the extra `transformers`. Takes about 10
+seconds, the study half a minute.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# Whole words: of the prompts of Jeon et al. 2025 and of the labels of the data that stand in for theirs.
+# Whole words: of the prompts of Jeon et al. 2025 and of the labels of the data that stand in for
+# theirs.
 _TEXT = """
 USER : ASSISTANT a photo of the Classify image object animal building or land use in into Please provide only name label . , -
 Choose that best describes Here is list labels to choose from What Is Yes yes No no square ellipse heart cube cylinder sphere
@@ -47,10 +50,17 @@ def tokenizer() -> Any:
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
-    made = Tokenizer(models.WordLevel({word: number for number, word in enumerate([*SPECIAL, *_TEXT.split()])}, unk_token="<unk>"))
+    made = Tokenizer(
+        models.WordLevel(
+            {word: number for number, word in enumerate([*SPECIAL, *_TEXT.split()])},
+            unk_token="<unk>",
+        )
+    )
     made.add_special_tokens(list(SPECIAL))
     made.pre_tokenizer = pre_tokenizers.Whitespace()
-    made.post_processor = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    made.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
     told = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
     return PreTrainedTokenizerFast(tokenizer_object=made, **told)
 
@@ -60,7 +70,9 @@ def write_clip(folder: Path) -> None:
     from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel
 
     text = {**TEXT, "max_position_embeddings": 24, "projection_dim": 16}
-    config = CLIPConfig(text_config=text, vision_config={**VISION, "projection_dim": 16}, projection_dim=16)
+    config = CLIPConfig(
+        text_config=text, vision_config={**VISION, "projection_dim": 16}, projection_dim=16
+    )
     tokenizer().save_pretrained(folder)
     CLIPImageProcessor(**IMAGES).save_pretrained(folder)
     CLIPModel(config).save_pretrained(folder)
@@ -78,7 +90,10 @@ def write_llava(folder: Path) -> None:
     )
 
     config = LlavaConfig(
-        vision_config=CLIPVisionConfig(**VISION), text_config=LlamaConfig(**LLAMA), image_token_index=4, image_seq_length=4
+        vision_config=CLIPVisionConfig(**VISION),
+        text_config=LlamaConfig(**LLAMA),
+        image_token_index=4,
+        image_seq_length=4,
     )
     made = LlavaProcessor(
         CLIPImageProcessor(**IMAGES),
@@ -128,7 +143,8 @@ FOLDERS = {
     "instructblip-vicuna-7b": write_instructblip,
     "llava-1.5-7b-hf": write_llava,
 }
-"""From the folders that jeon2025/prompts and jeon2025/finetuned name to what writes a tiny model there."""
+"""From the folders that jeon2025/prompts and jeon2025/finetuned name to what writes a tiny model
+there."""
 
 
 def write_all(place: Path) -> None:

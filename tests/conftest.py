@@ -8,14 +8,23 @@ import socket
 import sys
 from pathlib import Path
 
-# Read by the libraries when they are first imported, and inherited by the processes that tests start.
-for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "POLARS_MAX_THREADS"):
+# Read by the libraries when they are first imported, and inherited by the processes that tests
+# start.
+for _name in (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "POLARS_MAX_THREADS",
+):
     os.environ[_name] = "1"
 
 import pytest  # noqa: E402  (after the variables above)
 from hypothesis import settings  # noqa: E402
 
-settings.register_profile("crosswind", derandomize=True, deadline=None, database=None, print_blob=True)
+settings.register_profile(
+    "crosswind", derandomize=True, deadline=None, database=None, print_blob=True
+)
 settings.load_profile("crosswind")
 
 

@@ -14,5 +14,7 @@ LONG = 10 * SLOW
 def rounds() -> pytest.MarkDecorator:
     """`number` runs over the rounds; each number is the seed of its round."""
     slow: list[Any] = [pytest.param(number, marks=pytest.mark.slow) for number in range(SLOW)]
-    long: list[Any] = [pytest.param(number, marks=pytest.mark.verify) for number in range(SLOW, SLOW + LONG)]
+    long: list[Any] = [
+        pytest.param(number, marks=pytest.mark.verify) for number in range(SLOW, SLOW + LONG)
+    ]
     return pytest.mark.parametrize("number", slow + long)

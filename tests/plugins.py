@@ -1,4 +1,5 @@
-"""Packages from outside: a folder that looks as `pip install` leaves it, and the command line with it on its path."""
+"""Packages from outside: a folder that looks as `pip install` leaves it, and the command line with
+it on its path."""
 
 from __future__ import annotations
 
@@ -37,14 +38,19 @@ class Smoothed(Method):
 '''
 
 
-def install(folder: Path, files: Mapping[str, str], points: Mapping[str, str], name: str = "acme") -> Path:
-    """Write a distribution `name` with `files` and entry points of the group `crosswind`; gives the folder for the path."""
+def install(
+    folder: Path, files: Mapping[str, str], points: Mapping[str, str], name: str = "acme"
+) -> Path:
+    """Write a distribution `name` with `files` and entry points of the group `crosswind`; gives the
+    folder for the path."""
     for path, text in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text, encoding="utf-8")
     facts = folder / f"{name}-1.0.dist-info"
     facts.mkdir(parents=True)
-    (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8")
+    (facts / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8"
+    )
     lines = "".join(f"{point} = {module}\n" for point, module in points.items())
     (facts / "entry_points.txt").write_text(f"[crosswind]\n{lines}", encoding="utf-8")
     return folder
@@ -60,7 +66,11 @@ def environment(folder: Path | None) -> dict[str, str]:
     return os.environ if folder is None else {**os.environ, "PYTHONPATH": str(folder)}  # type: ignore[return-value]
 
 
-def crosswind(*arguments: object, path: Path | None = None, timeout: float = 240.0) -> subprocess.CompletedProcess[str]:
+def crosswind(
+    *arguments: object, path: Path | None = None, timeout: float = 240.0
+) -> subprocess.CompletedProcess[str]:
     """Run `crosswind ARGUMENTS` to its end, with `path` on the path of Python."""
     words = [*command(), *map(str, arguments)]
-    return subprocess.run(words, env=environment(path), capture_output=True, text=True, check=False, timeout=timeout)
+    return subprocess.run(
+        words, env=environment(path), capture_output=True, text=True, check=False, timeout=timeout
+    )

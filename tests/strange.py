@@ -1,4 +1,5 @@
-"""What every fuzz suite is made of: strange values, changed bytes and structures, and how the command line answers to them."""
+"""What every fuzz suite is made of: strange values, changed bytes and structures, and how the
+command line answers to them."""
 
 from __future__ import annotations
 
@@ -14,20 +15,116 @@ from hypothesis import strategies as st
 from crosswind.cli.main import _status
 
 WORDS = [
-    *("", " ", "erm", "test", "best-id", "0", "-1", "nan", "x" * 3000, "é\u202e\u200d", "a\nb\tc", "\x00", "\x1b[2J\x07", "\u2028"),
-    *("\ud800", "\udfff", "-->", "<script>window.broken = 1</script>", "</script><script>window.broken = 1</script>", "<!--"),
-    *('"><img src=x onerror="window.broken = 1">', "' onmouseover='window.broken = 1", "<svg/onload=window.broken=1>", "&lt;b&gt;"),
-    *("]]>", "</style><b>", "</pre></details></main>", "{{ 7 * 7 }}", "{% raw %}", "javascript:window.broken=1", "datum.x"),
+    *(
+        "",
+        " ",
+        "erm",
+        "test",
+        "best-id",
+        "0",
+        "-1",
+        "nan",
+        "x" * 3000,
+        "é\u202e\u200d",
+        "a\nb\tc",
+        "\x00",
+        "\x1b[2J\x07",
+        "\u2028",
+    ),
+    *(
+        "\ud800",
+        "\udfff",
+        "-->",
+        "<script>window.broken = 1</script>",
+        "</script><script>window.broken = 1</script>",
+        "<!--",
+    ),
+    *(
+        '"><img src=x onerror="window.broken = 1">',
+        "' onmouseover='window.broken = 1",
+        "<svg/onload=window.broken=1>",
+        "&lt;b&gt;",
+    ),
+    *(
+        "]]>",
+        "</style><b>",
+        "</pre></details></main>",
+        "{{ 7 * 7 }}",
+        "{% raw %}",
+        "javascript:window.broken=1",
+        "datum.x",
+    ),
     *("../../../../tmp/x", "a/b", "NUL", "%s%n", "\\", "$(id)", "=1+1", "@SUM(1)", "__proto__"),
-]  # fmt: skip
-NUMBERS: list[Any] = [0, -1, 1, 0.5, -0.0, 1e308, -1e308, 5e-324, 1e-300, 2**53, 2**63, 10**30, -(10**25)]
+]
+NUMBERS: list[Any] = [
+    0,
+    -1,
+    1,
+    0.5,
+    -0.0,
+    1e308,
+    -1e308,
+    5e-324,
+    1e-300,
+    2**53,
+    2**63,
+    10**30,
+    -(10**25),
+]
 NUMBERS += [float("nan"), float("inf"), float("-inf"), True, False]
-ODD: list[Any] = [None, [], {}, [[]], [None], {"": None}, [1, "a"], {"a": {"b": {"c": []}}}, *NUMBERS, *WORDS]
+ODD: list[Any] = [
+    None,
+    [],
+    {},
+    [[]],
+    [None],
+    {"": None},
+    [1, "a"],
+    {"a": {"b": {"c": []}}},
+    *NUMBERS,
+    *WORDS,
+]
 PIECES = [
-    *("", ",", "\n", '"', "'", "\0", "\r", "\ufeff", "é", "\ud800", "..", "/", "NaN", "null", "1e999", "-", "#", "{", "}", "["),
+    *(
+        "",
+        ",",
+        "\n",
+        '"',
+        "'",
+        "\0",
+        "\r",
+        "\ufeff",
+        "é",
+        "\ud800",
+        "..",
+        "/",
+        "NaN",
+        "null",
+        "1e999",
+        "-",
+        "#",
+        "{",
+        "}",
+        "[",
+    ),
     *("]", ": "),
-    *("- ", "? ", "|", ">", "&a", "*a", "!!python/object:os.system ", "%", "@", "`", "\t", "---\n", "9" * 400, "x" * 5000),
-]  # fmt: skip
+    *(
+        "- ",
+        "? ",
+        "|",
+        ">",
+        "&a",
+        "*a",
+        "!!python/object:os.system ",
+        "%",
+        "@",
+        "`",
+        "\t",
+        "---\n",
+        "9" * 400,
+        "x" * 5000,
+    ),
+]
 
 
 def counts(few: int, many: int) -> pytest.MarkDecorator:
@@ -46,13 +143,22 @@ def tried(count: int, check: Callable[[random.Random], None]) -> None:
     run()
 
 
-def mutated(value: Any, chance: random.Random, odd: Sequence[Any] = ODD, words: Sequence[str] = WORDS) -> Any:
-    """`value` with one of its parts replaced by an `odd` value or by another part, removed, renamed or doubled."""
+def mutated(
+    value: Any, chance: random.Random, odd: Sequence[Any] = ODD, words: Sequence[str] = WORDS
+) -> Any:
+    """`value` with one of its parts replaced by an `odd` value or by another part, removed, renamed
+    or doubled."""
     value = copy.deepcopy(value)
     places: list[tuple[Any, Any]] = []
 
     def visit(inner: Any) -> None:
-        for key in list(inner) if isinstance(inner, dict) else range(len(inner)) if isinstance(inner, list) else ():
+        for key in (
+            list(inner)
+            if isinstance(inner, dict)
+            else range(len(inner))
+            if isinstance(inner, list)
+            else ()
+        ):
             places.append((inner, key))
             visit(inner[key])
 
@@ -67,7 +173,11 @@ def mutated(value: Any, chance: random.Random, odd: Sequence[Any] = ODD, words: 
         del inner[key]
     elif turn < 0.85:
         other, place = chance.choice(places)
-        inner[key] = copy.deepcopy(other[place]) if place in (other if isinstance(other, dict) else range(len(other))) else None
+        inner[key] = (
+            copy.deepcopy(other[place])
+            if place in (other if isinstance(other, dict) else range(len(other)))
+            else None
+        )
     elif turn < 0.95 and isinstance(inner, dict):
         inner[chance.choice([*words, f"{key}s"])] = inner.pop(key)
     else:
@@ -76,7 +186,8 @@ def mutated(value: Any, chance: random.Random, odd: Sequence[Any] = ODD, words: 
 
 
 def changed(raw: bytes, chance: random.Random) -> bytes:
-    """`raw` with some bytes changed, cut out, doubled, or pieces put in that often break readers."""
+    """`raw` with some bytes changed, cut out, doubled, or pieces put in that often break
+    readers."""
     out = bytearray(raw)
     for _ in range(chance.choice([1, 1, 2, 5, 20])):
         at, to = sorted(chance.randrange(len(out) + 1) for _ in range(2))
@@ -106,8 +217,11 @@ class Answers:
         said = self.capsys.readouterr()
         errors = [line for line in said.err.split("\n") if line.startswith("error: ")]
         assert status in self.found and len(errors) == (status == 2), (status, said.err)
-        assert not any(sign in said.out + said.err for sign in "\x00\x1b\x07"), "control characters reach the terminal"
-        # What was written is quoted in part only, so the field and the choices are not lost beside it.
+        assert not any(sign in said.out + said.err for sign in "\x00\x1b\x07"), (
+            "control characters reach the terminal"
+        )
+        # What was written is quoted in part only, so the field and the choices are not lost beside
+        # it.
         assert all(len(line) < 1500 and "xxxxx" * 30 not in line for line in errors), errors
         self.found[status] += 1
         return status

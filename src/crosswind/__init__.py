@@ -1,6 +1,7 @@
 """Crosswind: a wind tunnel for classifiers.
 
-Public names are imported when they are first asked for, so that `import crosswind` and the command line start at once.
+Public names are imported when they are first asked for, so that `import crosswind` and the command
+line start at once.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The main job in Python: load, shift, split, train, evaluate; and whole studies.
 
-Each function is one arrow of the path that studies take too; a study adds only the product of many and a store.
+Each function is one arrow of the path that studies take too; a study adds only the product of many
+and a store.
 """
 
 from __future__ import annotations
@@ -20,7 +21,16 @@ from crosswind.data.one_value import refuse_doubts
 from crosswind.shifts.base import Shift, parse_shift
 from crosswind.shifts.draw import parse_draw
 from crosswind.shifts.noise import parse_noise
-from crosswind.shifts.split import Roles, SetPlan, Split, SplitPlan, check_classes, default_sets, make_split, parse_sampler
+from crosswind.shifts.split import (
+    Roles,
+    SetPlan,
+    Split,
+    SplitPlan,
+    check_classes,
+    default_sets,
+    make_split,
+    parse_sampler,
+)
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -35,12 +45,16 @@ if TYPE_CHECKING:
 
 
 def load(source: str, **options: Any) -> AttributedDataset:
-    """A data set by the name of its source, such as `load("digits")` or `load("table", path="birds.csv", images="birds")`.
+    """A data set by the name of its source, such as `load("digits")` or `load("table",
+    path="birds.csv", images="birds")`.
 
-    Raises `InputError` for an unknown source or option and `DataError` for files that are not what they should be.
+    Raises `InputError` for an unknown source or option and `DataError` for files that are not what
+    they should be.
     """
     known = facts("sources", source, "source")
-    dataset: AttributedDataset = load_class("sources", source)(**resolve(known.knobs, options, "", f"source {source!r}")).load()
+    dataset: AttributedDataset = load_class("sources", source)(
+        **resolve(known.knobs, options, "", f"source {source!r}")
+    ).load()
     return dataset
 
 
@@ -55,15 +69,17 @@ def prepare(
     on_progress: Callable[[str, int, int], None] | None = None,
     **options: Any,
 ) -> Path:
-    """Make the prepared copy of a source, as `crosswind prepare` does, and return its folder: `prepare("cifar10", root="data")`.
+    """Make the prepared copy of a source, as `crosswind prepare` does, and return its folder:
+    `prepare("cifar10", root="data")`.
 
-    `options` are the source's settings, `root` (the folder of prepared data) among them. `originals`: the folder of the original
-    files; by default ROOT/originals/NAME, into which what the licence allows is fetched. `store`: `"array"` or `"jpeg"`.
-    `accept_totals`: take numbers of rows that are not the published ones. `again`: replace the copy that is there; without it a
-    copy is left as it is. `on_progress(stage, done, total)`. Killed at any point, the next call goes on.
+    `options` are the source's settings, `root` (the folder of prepared data) among them.
+    `originals`: the folder of the original files; by default ROOT/originals/NAME, into which what
+    the licence allows is fetched. `store`: `"array"` or `"jpeg"`. `accept_totals`: take numbers of
+    rows that are not the published ones. `again`: replace the copy that is there; without it a copy
+    is left as it is. `on_progress(stage, done, total)`. Killed at any point, the next call goes on.
 
-    Raises `InputError` for an unknown source or option and for one that needs no copy, `DataError` for files that are missing or
-    not what they should be, and for a folder that cannot be written.
+    Raises `InputError` for an unknown source or option and for one that needs no copy, `DataError`
+    for files that are missing or not what they should be, and for a folder that cannot be written.
     """
     from crosswind.data import prepared
     from crosswind.data.prepared.paths import prepared_source
@@ -100,12 +116,19 @@ def split(
 ) -> Split:
     """Training, validation and evaluation rows of `dataset` under a shift (none: every cell alike).
 
-    `test` and `validation`: rows of each cell (int) or a share in (0, 1); test None is a fifth. `draw`: "all", rows a cell, or
-    {"total": n}. The evaluation set "test" is uniform over cells and depends on `split_seed` only; `seed` chooses training and
-    validation rows where the draw leaves a choice: with "all" and no shift every seed trains on the same. Rows that show
-    one picture have one role; `overlap`: "refused", or "allowed" for pictures that an official split puts in two.
+    `test` and `validation`: rows of each cell (int) or a share in (0, 1); test None is a fifth.
+    `draw`: "all", rows a cell, or {"total": n}. The evaluation set "test" is uniform over cells and
+    depends on `split_seed` only; `seed` chooses training and validation rows where the draw leaves
+    a choice: with "all" and no shift every seed trains on the same. Rows that show
+    one picture have one role; `overlap`: "refused", or "allowed" for pictures that an official
+    split puts in two.
     """
-    refuse_doubts(dataset, [label, *attributes], "dataset", "cw.with_same and cw.with_distinct say so in Python")
+    refuse_doubts(
+        dataset,
+        [label, *attributes],
+        "dataset",
+        "cw.with_same and cw.with_distinct say so in Python",
+    )
     plan = SplitPlan(
         label=label,
         attributes=tuple(attributes),
@@ -137,18 +160,32 @@ def audit(
     same: Sequence[str] = (),
     distinct: Sequence[str] = (),
 ) -> Audit:
-    """Which shifts lie between a training table and a target table: measures with intervals, and verdicts in words.
+    """Which shifts lie between a training table and a target table: measures with intervals, and
+    verdicts in words.
 
-    A table is the path of a CSV or Parquet file, a polars or pandas frame, a mapping from name to values, or a data set; `label`
-    names its column. Or `train` is a split and `target` the name of one of its sets. `columns`: only these; `names`: columns whose
-    numbers are names and never put into classes; `seed`: of the bootstrap; `header`: names of the columns of CSV files without any;
-    `same`, `distinct`: columns whose values that may be one are one, or not. Its text is a table; `to_json` gives all.
+    A table is the path of a CSV or Parquet file, a polars or pandas frame, a mapping from name to
+    values, or a data set; `label` names its column. Or `train` is a split and `target` the name of
+    one of its sets. `columns`: only these; `names`: columns whose numbers are names and never put
+    into classes; `seed`: of the bootstrap; `header`: names of the columns of CSV files without any;
+    `same`, `distinct`: columns whose values that may be one are one, or not. Its text is a table;
+    `to_json` gives all.
 
-    Raises `InputError` for a column or a set that there is not, `DataError` for a table that cannot be read.
+    Raises `InputError` for a column or a set that there is not, `DataError` for a table that cannot
+    be read.
     """
     from crosswind.shifts.audit import audit as audit_tables
 
-    return audit_tables(train, target, label, columns=columns, names=names, seed=seed, header=header, same=same, distinct=distinct)
+    return audit_tables(
+        train,
+        target,
+        label,
+        columns=columns,
+        names=names,
+        seed=seed,
+        header=header,
+        same=same,
+        distinct=distinct,
+    )
 
 
 def train(
@@ -162,10 +199,12 @@ def train(
     memory: str | int | None = None,
     **training: Any,
 ) -> Trajectory:
-    """Train a method by name on a split. `knobs` are the method's settings, other words the training loop's (`steps=300`).
+    """Train a method by name on a split. `knobs` are the method's settings, other words the
+    training loop's (`steps=300`).
 
-    `memory`: the most that pixels may take, such as "8GB"; half of what there is by default. What does not fit is read ahead.
-    Returns the trajectory: history, the selected steps and the predictions of every selection rule on every set.
+    `memory`: the most that pixels may take, such as "8GB"; half of what there is by default. What
+    does not fit is read ahead. Returns the trajectory: history, the selected steps and the
+    predictions of every selection rule on every set.
     """
     import torch
 
@@ -175,9 +214,13 @@ def train(
     from crosswind.training.settings import ModelSpec, TrainingSettings
 
     size = memory_bytes(memory, "memory")
-    torch.set_num_threads(1)  # numbers are the same however many cores there are; parallelise over runs
+    torch.set_num_threads(
+        1
+    )  # numbers are the same however many cores there are; parallelise over runs
     known = facts("methods", method, "method")
-    built = load_class("methods", method)(**resolve(known.knobs, knobs or {}, "knobs", f"method {method!r}"))
+    built = load_class("methods", method)(
+        **resolve(known.knobs, knobs or {}, "knobs", f"method {method!r}")
+    )
     model_facts = facts("models", model, "model")
     datasets = {dataset.name: dataset} if isinstance(dataset, AttributedDataset) else dict(dataset)
     spec = ModelSpec(model, resolve(model_facts.knobs, {}, "model", f"model {model!r}"))
@@ -190,11 +233,13 @@ def train(
 
 
 def evaluate(trajectory: Any, split: Split, rule: str = "best-id") -> dict[str, dict[str, Any]]:
-    """Scores of every set under a selection rule: accuracy, worst group, calibration error and more, as fractions.
+    """Scores of every set under a selection rule: accuracy, worst group, calibration error and
+    more, as fractions.
 
-    `trajectory`: of `train`; or a model of one's own, which is asked for every set and has no rule: a function that takes a batch
-    (images uint8 [n, h, w, c], features float32 [n, width], a list of texts) and returns logits or probabilities [n, k] in the
-    order of `split.class_names`, or labels [n]; or an object with `predict_proba` or `predict`. Raises `InputError`, `DataError`.
+    `trajectory`: of `train`; or a model of one's own, which is asked for every set and has no rule:
+    a function that takes a batch (images uint8 [n, h, w, c], features float32 [n, width], a list of
+    texts) and returns logits or probabilities [n, k] in the order of `split.class_names`, or labels
+    [n]; or an object with `predict_proba` or `predict`. Raises `InputError`, `DataError`.
     """
     from crosswind.studies.asked_function import scores_by_set
 
@@ -203,11 +248,13 @@ def evaluate(trajectory: Any, split: Split, rule: str = "best-id") -> dict[str, 
 
 @dataclass(frozen=True)
 class StudyResults:
-    """What `run_study` leaves. `str` of it is the report: the findings and two tables; a notebook shows the same.
+    """What `run_study` leaves. `str` of it is the report: the findings and two tables; a notebook
+    shows the same.
 
-    `study` is its name, `out` the folder of its store, `rows` one mapping for every run, selection rule and set (`method`, `shift`,
-    `seed`, `set`, `status`, `metrics`, ...), `report` what was found, `warnings` what the plan had to say, `summary` how many
-    runs finished, diverged and failed, and how many were executed this time.
+    `study` is its name, `out` the folder of its store, `rows` one mapping for every run, selection
+    rule and set (`method`, `shift`, `seed`, `set`, `status`, `metrics`, ...), `report` what was
+    found, `warnings` what the plan had to say, `summary` how many runs finished, diverged and
+    failed, and how many were executed this time.
     """
 
     study: str
@@ -229,7 +276,8 @@ class StudyResults:
         return self.report.text_tables()
 
     def frame(self) -> DataFrame:
-        """The rows as a polars frame: a column for each label of a run, and for each score that is a number."""
+        """The rows as a polars frame: a column for each label of a run, and for each score that is
+        a number."""
         from crosswind.reports.export import results_frame
 
         return results_frame(self.rows)
@@ -248,14 +296,17 @@ def run_study(
 ) -> StudyResults:
     """Plan a study, execute what its store in `out` does not hold yet, and read the results.
 
-    `study`: a study file, the name of a shipped study, or its fields as a mapping, in which the `source` of data may be a data set
-    that the program holds (`workers` 0 then). `workers` 0 trains in this process, where every
-    class that the program has registered is found; n > 0 trains in n processes, which import the program's file for its classes, so
-    what a script does besides defining them belongs under `if __name__ == "__main__":`. `scale`, `settings` and `memory` are
-    `--scale`, `--set` and `--memory` of the command line. A key does not know the code of a class: raise its `version` when it
+    `study`: a study file, the name of a shipped study, or its fields as a mapping, in which the
+    `source` of data may be a data set that the program holds (`workers` 0 then). `workers` 0 trains
+    in this process, where every
+    class that the program has registered is found; n > 0 trains in n processes, which import the
+    program's file for its classes, so what a script does besides defining them belongs under `if
+    __name__ == "__main__":`. `scale`, `settings` and `memory` are `--scale`, `--set` and `--memory`
+    of the command line. A key does not know the code of a class: raise its `version` when it
     computes other numbers, and runs of before are not taken for those of now.
 
-    Raises `InputError`, `DataError` or `NeedsError` before anything is trained. A run that fails is a row with its reason.
+    Raises `InputError`, `DataError` or `NeedsError` before anything is trained. A run that fails is
+    a row with its reason.
     """
     from crosswind.core.registry import outside_modules
     from crosswind.data.budget import memory_bytes
@@ -265,29 +316,45 @@ def run_study(
     from crosswind.studies.store import Store
 
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
-        raise InputError("workers", f"must be 0 (this process) or a number of processes, not {workers!r}")
+        raise InputError(
+            "workers", f"must be 0 (this process) or a number of processes, not {workers!r}"
+        )
     size = memory_bytes(memory, "memory")
     measures = [item.measure for item in METRICS.values() if item.measure is not None]
     modules = outside_modules(measures) if workers else []
     planned = plan(study, scale=scale, settings=settings)
     for label, entry in planned.study.data.items():
         if workers and entry.source == "memory":
-            raise InputError("workers", f"must be 0: data.{label} is in the memory of this process, and others do not have it")
+            raise InputError(
+                "workers",
+                f"must be 0: data.{label} is in the memory of this process, and others do not"
+                " have it",
+            )
     check_ready(planned, workers or 1)
     name = planned.study.name
     with Store.open(out, create=True) as store:
         summary = run_plan(
-            planned, store, workers=workers, modules=modules, memory=size, on_event=on_event, retry_failed=retry_failed
+            planned,
+            store,
+            workers=workers,
+            modules=modules,
+            memory=size,
+            on_event=on_event,
+            retry_failed=retry_failed,
         )
         found = gather(store, name, draws=False)
         told = (*planned.warnings, *slow_devices(planned))
         return StudyResults(name, Path(out), store.results(name), found, told, summary)
 
 
-def plan(study: str | Path | Mapping[str, Any], *, scale: str | None = None, settings: Sequence[str] = ()) -> Plan:
-    """What a study would run, without training; see `run_study` for what is given. A notebook shows the rows of every draw.
+def plan(
+    study: str | Path | Mapping[str, Any], *, scale: str | None = None, settings: Sequence[str] = ()
+) -> Plan:
+    """What a study would run, without training; see `run_study` for what is given. A notebook shows
+    the rows of every draw.
 
-    Raises `InputError`, `DataError` or `NeedsError`, as `run_study` does before anything is trained.
+    Raises `InputError`, `DataError` or `NeedsError`, as `run_study` does before anything is
+    trained.
     """
     from crosswind.studies.plan import make_plan, plan_of
     from crosswind.studies.spec import study_from
@@ -305,19 +372,22 @@ def _held(study: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(data, Mapping):
         return dict(study)
     named = {
-        label: {**entry, "source": "memory", "options": {"fingerprint": hold(entry["source"])}}
-        if isinstance(entry, Mapping) and isinstance(entry.get("source"), AttributedDataset)
-        else entry
+        label: (
+            {**entry, "source": "memory", "options": {"fingerprint": hold(entry["source"])}}
+            if isinstance(entry, Mapping) and isinstance(entry.get("source"), AttributedDataset)
+            else entry
+        )
         for label, entry in data.items()
     }
     return {**study, "data": named}
 
 
 def report(store: str | Path, study: str | None = None) -> StudyRecord:
-    """What a study of a store found; `study` may be left out where there is one. `print` it, or let a notebook show it.
+    """What a study of a store found; `study` may be left out where there is one. `print` it, or let
+    a notebook show it.
 
-    `store`: a folder that a study was run into, or a PostgreSQL URL. Raises `StoreError` for a store that cannot be read, and
-    `InputError` where it holds several studies and none is named.
+    `store`: a folder that a study was run into, or a PostgreSQL URL. Raises `StoreError` for a
+    store that cannot be read, and `InputError` where it holds several studies and none is named.
     """
     from crosswind.reports.gather import gather
     from crosswind.studies.store import Store
@@ -348,31 +418,41 @@ def estimate(
     near_rows: int = 300,
     tell: Callable[[str], object] | None = None,
 ) -> Estimates:
-    """Estimate a trained model's accuracy on rows that nobody labelled: every estimate that applies, which to believe, and why.
+    """Estimate a trained model's accuracy on rows that nobody labelled: every estimate that
+    applies, which to believe, and why.
 
-    `model`: a run whose weights were kept (`STORE#KEY`), a file of weights (`FILE.safetensors`, with a card beside it:
-    `FILE.yaml` or `FILE.json` with `model`, `settings`, `classes`, `size`, `channels`), an ONNX file, or a function
-    (`module:function`, `FILE.py:function`), the last two with `settings` of the model `onnx` or `callable`. `beside`: further
-    models of the same classes, for estimators that compare models, their outputs in the order of the model's or in that of
-    `beside_classes`, one for all or one for each. `data`: a folder of pictures, a table with a column of paths (under `images`,
-    by default the table's folder) or of texts (`text`: that column, or the columns of a text's parts), a registered source, or a
-    data set. Its labels are never read, if it has any. `source`: labelled rows of the distribution that the model was trained on,
-    in the same forms, with `label` its column; a folder has a sub-folder a class; for a run its validation set. `classes`: in the
-    order of the model's outputs, by default those of the model, else of the source: numbers by their size, others sorted as text.
-    Outputs that labelled rows show to stand in another order are refused, unless `classes` is that order. Instead of model and
-    data, `predictions`: a table with a column of logits or probabilities a class, or a frame; `source` is then one too, and
-    `classes` names the columns of scores in their order. `estimators`: names, or names with settings; by default all that apply,
-    of the neighbourhoods `ni-randaugment` and `ni-eda` alone. `size`: side of pictures in pixels, where the model does not say.
-    `pool_rows`, `near_rows`: labelled rows that are shown under every change, and rows whose neighbours are asked for; 0 leaves
-    that out. `tell` is told what is being asked, in sentences.
+    `model`: a run whose weights were kept (`STORE#KEY`), a file of weights (`FILE.safetensors`,
+    with a card beside it: `FILE.yaml` or `FILE.json` with `model`, `settings`, `classes`, `size`,
+    `channels`), an ONNX file, or a function (`module:function`, `FILE.py:function`), the last two
+    with `settings` of the model `onnx` or `callable`. `beside`: further models of the same classes,
+    for estimators that compare models, their outputs in the order of the model's or in that of
+    `beside_classes`, one for all or one for each. `data`: a folder of pictures, a table with a
+    column of paths (under `images`, by default the table's folder) or of texts (`text`: that
+    column, or the columns of a text's parts), a registered source, or a data set. Its labels are
+    never read, if it has any. `source`: labelled rows of the distribution that the model was
+    trained on, in the same forms, with `label` its column; a folder has a sub-folder a class; for a
+    run its validation set. `classes`: in the order of the model's outputs, by default those of the
+    model, else of the source: numbers by their size, others sorted as text. Outputs that labelled
+    rows show to stand in another order are refused, unless `classes` is that order. Instead of
+    model and data, `predictions`: a table with a column of logits or probabilities a class, or a
+    frame; `source` is then one too, and `classes` names the columns of scores in their order.
+    `estimators`: names, or names with settings; by default all that apply, of the neighbourhoods
+    `ni-randaugment` and `ni-eda` alone. `size`: side of pictures in pixels, where the model does
+    not say. `pool_rows`, `near_rows`: labelled rows that are shown under every change, and rows
+    whose neighbours are asked for; 0 leaves that out. `tell` is told what is being asked, in
+    sentences.
 
     Raises `InputError` and `DataError` with one sentence.
     """
     if predictions is not None:
         if model is not None or data is not None or beside:
-            raise InputError("predictions", "stands in the place of models and data; leave them out")
+            raise InputError(
+                "predictions", "stands in the place of models and data; leave them out"
+            )
         if isinstance(source, AttributedDataset):
-            raise InputError("source", "must be a table of scores with a column of labels, as predictions is one")
+            raise InputError(
+                "source", "must be a table of scores with a column of labels, as predictions is one"
+            )
         from crosswind.studies.asking_tables import ask_table
 
         return ask_table(predictions, source, label, estimators, classes)

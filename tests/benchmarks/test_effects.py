@@ -1,4 +1,5 @@
-"""Every method has a study of the effect that its paper claims, a fresh record of it and its rows on the page."""
+"""Every method has a study of the effect that its paper claims, a fresh record of it and its rows
+on the page."""
 
 from __future__ import annotations
 
@@ -30,7 +31,14 @@ from crosswind.core.registry import listing
 from crosswind.evaluation.compare import paired
 from crosswind.studies.reading import read_study_file
 
-OTHERS = ("reweight", "randaugment-parts", "architectures", "pretraining", "bpa-released", "ubnet-parts")
+OTHERS = (
+    "reweight",
+    "randaugment-parts",
+    "architectures",
+    "pretraining",
+    "bpa-released",
+    "ubnet-parts",
+)
 """Subjects that are no method."""
 MISSING: tuple[str, ...] = ("bpa-released", "ubnet-parts")
 """Subjects without a record yet; one whose record is there must not stand here."""
@@ -38,13 +46,17 @@ FOUND = records()
 
 
 def subjects() -> set[str]:
-    methods = {item.name for item in listing("methods") if item.module.startswith("crosswind.")} - {"erm"}
+    methods = {item.name for item in listing("methods") if item.module.startswith("crosswind.")} - {
+        "erm"
+    }
     return methods | set(OTHERS)
 
 
 def test_every_method_has_a_study_and_a_record() -> None:
     assert len(subjects()) >= 16 + len(OTHERS) - 1
-    assert set(MISSING) <= subjects() and not set(MISSING) & set(FOUND), "what has a record is missing no longer"
+    assert set(MISSING) <= subjects() and not set(MISSING) & set(FOUND), (
+        "what has a record is missing no longer"
+    )
     assert set(FOUND) | set(MISSING) == subjects()
     assert set(FOUND) <= set(study_names())
 
@@ -53,12 +65,23 @@ def test_every_method_has_a_study_and_a_record() -> None:
 def test_records_are_fresh_and_fair(name: str) -> None:
     record = FOUND[name]
     assert stale(name, record) == ""
-    assert record["name"] == name and record["claims"] and record["files"] and record["runs"]["failed"] == 0
+    assert (
+        record["name"] == name
+        and record["claims"]
+        and record["files"]
+        and record["runs"]["failed"] == 0
+    )
     for claim in record["claims"]:
         better, than = (claim["sides"][side] for side in ("better", "than"))
-        assert better["points"] == than["points"], "the best of more points is higher by chance alone"
-        values = [{int(seed): value for seed, value in side["values"].items()} for side in (better, than)]
-        assert len(set(values[0]) & set(values[1])) >= 8 and set(better["chosen"]) == set(better["values"])
+        assert better["points"] == than["points"], (
+            "the best of more points is higher by chance alone"
+        )
+        values = [
+            {int(seed): value for seed, value in side["values"].items()} for side in (better, than)
+        ]
+        assert len(set(values[0]) & set(values[1])) >= 8 and set(better["chosen"]) == set(
+            better["values"]
+        )
         found = paired(values[1], values[0])
         assert found is not None and found.low is not None and found.high is not None
         told = [claim[what] for what in ("difference", "low", "high", "n")]
@@ -67,13 +90,23 @@ def test_records_are_fresh_and_fair(name: str) -> None:
     for claim, p in zip(record["claims"], adjusted, strict=True):
         sure = claim["p_adjusted"] is not None and claim["p_adjusted"] < 0.05
         assert claim["p_adjusted"] in (None, pytest.approx(p)) and claim["family"] == len(adjusted)
-        assert claim["verdict"] == ("cannot tell" if not sure else "holds" if claim["difference"] > 0 else "the opposite holds")
+        assert claim["verdict"] == (
+            "cannot tell"
+            if not sure
+            else "holds"
+            if claim["difference"] > 0
+            else "the opposite holds"
+        )
 
 
 def _holm(p_values: list[float]) -> list[float]:
-    """By the definition of Holm (1979): the largest of (m - j) p_(j) over the j-th smallest up to it, at most 1."""
+    """By the definition of Holm (1979): the largest of (m - j) p_(j) over the j-th smallest up to
+    it, at most 1."""
     ordered = sorted(p_values)
-    return [min(1.0, max((len(ordered) - j) * q for j, q in enumerate(ordered) if q <= p)) for p in p_values]
+    return [
+        min(1.0, max((len(ordered) - j) * q for j, q in enumerate(ordered) if q <= p))
+        for p in p_values
+    ]
 
 
 @pytest.mark.parametrize("name", sorted(FOUND))
@@ -81,12 +114,19 @@ def test_records_come_from_rows_and_seeds_that_nobody_explored(name: str) -> Non
     record, values = FOUND[name], read_study_file(STUDIES / f"{name}.yaml")
     forms = json.loads(CONFIRMATIONS.read_text(encoding="utf-8"))[name]
     form = forms[record["form"] - 1]
-    assert [item["form"] for item in forms] == list(range(1, len(forms) + 1)) and record["form"] == len(forms)
-    assert all(record[key] == form[key] for key in ("study_sha256", "files", "began")) and form["began"][:10] <= record["date"]
+    assert [item["form"] for item in forms] == list(range(1, len(forms) + 1)) and record[
+        "form"
+    ] == len(forms)
+    assert (
+        all(record[key] == form[key] for key in ("study_sha256", "files", "began"))
+        and form["began"][:10] <= record["date"]
+    )
     assert record["split_seed"] == 40000 + record["form"] != values.get("split_seed", 0)
     explored = values["seeds"] if isinstance(values["seeds"], list) else range(values["seeds"])
     first = 500000 + 1000 * record["form"]
-    assert record["seeds"] == list(range(first, first + len(explored))) and not set(record["seeds"]) & set(explored)
+    assert record["seeds"] == list(range(first, first + len(explored))) and not set(
+        record["seeds"]
+    ) & set(explored)
     for claim in record["claims"]:
         assert set(map(int, claim["sides"]["better"]["values"])) <= set(record["seeds"])
 
@@ -96,7 +136,10 @@ def test_every_changed_verdict_is_explained_and_every_note_is_about_something() 
     assert sum(map(len, first.values())) == 71 and set(first) < subjects()
     assert unexplained(FOUND) == []
     notes = read_study_file(NOTES)
-    assert set(notes) <= subjects() and sum(len(about.get("tried", [])) for about in notes.values()) >= 22
+    assert (
+        set(notes) <= subjects()
+        and sum(len(about.get("tried", [])) for about in notes.values()) >= 22
+    )
     for name, about in notes.items():
         for item in about.get("changed", []):
             assert item["claim"] in [claim["text"] for claim in FOUND[name]["claims"]]
@@ -106,7 +149,9 @@ def test_every_changed_verdict_is_explained_and_every_note_is_about_something() 
 def test_every_study_says_what_is_claimed_where(name: str) -> None:
     text = (STUDIES / f"{name}.yaml").read_text(encoding="utf-8")
     comment = [line for line in text.splitlines() if line.startswith("#")]
-    assert text.startswith("#") and sum(map(len, comment)) > 300, "the head comment says what the paper claims and what was found"
+    assert text.startswith("#") and sum(map(len, comment)) > 300, (
+        "the head comment says what the paper claims and what was found"
+    )
 
 
 def test_the_page_has_the_tables_of_the_records() -> None:
@@ -116,27 +161,61 @@ def test_the_page_has_the_tables_of_the_records() -> None:
 
 
 def side(values: dict[str, float]) -> dict[str, Any]:
-    return {"method": "m", "model": "mlp", "points": 4, "values": values, "chosen": dict.fromkeys(values, ""), "diverged": []} | {
+    return {
+        "method": "m",
+        "model": "mlp",
+        "points": 4,
+        "values": values,
+        "chosen": dict.fromkeys(values, ""),
+        "diverged": [],
+    } | {
         "doubts": {},
         "chance": "",
     }
 
 
 def test_a_row_by_hand() -> None:
-    claim = {"data": "digits", "shift": "SC", "size": "few", "model": "mlp", "set": "test", "rule": "last", "text": "a | b\nc"}
-    claim |= {"metric": "worst_group", "better": 0.7, "than": 0.65, "difference": 0.05, "low": 0.01, "high": 0.09, "n": 8}
+    claim = {
+        "data": "digits",
+        "shift": "SC",
+        "size": "few",
+        "model": "mlp",
+        "set": "test",
+        "rule": "last",
+        "text": "a | b\nc",
+    }
+    claim |= {
+        "metric": "worst_group",
+        "better": 0.7,
+        "than": 0.65,
+        "difference": 0.05,
+        "low": 0.01,
+        "high": 0.09,
+        "n": 8,
+    }
     claim |= {
         "p_adjusted": 0.0123,
         "family": 4,
         "verdict": "holds",
         "sides": {"better": side({}), "than": {**side({}), "method": "erm"}},
     }
-    record = {"claims": [claim], "form": 2, "cpu_seconds": 90.0, "files": {"a.py": "0123456789abcdef", "b.py": "fedcba9876543210"}}
-    assert table({"irm": record}).splitlines()[2] == (
-        "| [irm](irm.yaml) | digits, SC, mlp, test, last | a \\| b c | erm 0.650 | m 0.700 (worst group) | +0.050 [+0.010, +0.090] "
-        "| 0.012 of 4 | 8 | 4 | holds |  | 2 | 1.5 | 0123456789ab, fedcba987654 |"
+    record = {
+        "claims": [claim],
+        "form": 2,
+        "cpu_seconds": 90.0,
+        "files": {"a.py": "0123456789abcdef", "b.py": "fedcba9876543210"},
+    }
+    assert (
+        table({"irm": record}).splitlines()[2]
+        == "| [irm](irm.yaml) | digits, SC, mlp, test, last | a \\| b c | erm 0.650 | m 0.700"
+        " (worst group) | +0.050 [+0.010, +0.090] | 0.012 of 4 | 8 | 4 | holds |  | 2 | 1.5 |"
+        " 0123456789ab, fedcba987654 |"
     )
-    models = {**claim, "metric": "accuracy", "sides": {"better": {**side({}), "model": "resnet18"}, "than": side({})}}
+    models = {
+        **claim,
+        "metric": "accuracy",
+        "sides": {"better": {**side({}), "model": "resnet18"}, "than": side({})},
+    }
     row = table({"irm": {**record, "claims": [models], "cpu_seconds": None}}).splitlines()[2]
     assert "| mlp 0.650 | resnet18 0.700 |" in row and "| holds |  | 2 |  |" in row
 
@@ -165,7 +244,13 @@ def scratch(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     (tmp_path / "README.md").write_text(f"words\n{MARK}\nold", encoding="utf-8")
     (tmp_path / "notes.yml").write_text("{}", encoding="utf-8")
     (tmp_path / "first.json").write_text("{}", encoding="utf-8")
-    places = {"STUDIES": "", "RECORDS": "records", "PAGE": "README.md", "NOTES": "notes.yml", "FIRST": "first.json"}
+    places = {
+        "STUDIES": "",
+        "RECORDS": "records",
+        "PAGE": "README.md",
+        "NOTES": "notes.yml",
+        "FIRST": "first.json",
+    }
     for module in (effects, own, effects_table):
         for name, path in {**places, "CONFIRMATIONS": "confirmations.json"}.items():
             if hasattr(module, name):
@@ -182,9 +267,14 @@ def change(folder: Path, old: str, new: str) -> None:
 
 def test_what_makes_a_record_stale(scratch: Any, tmp_path: Path) -> None:
     values = read_study_file(tmp_path / "groupdro.yaml")
-    record: dict[str, Any] = {"study_sha256": study_hashes(values), "files": subject_files("groupdro", values)}
+    record: dict[str, Any] = {
+        "study_sha256": study_hashes(values),
+        "files": subject_files("groupdro", values),
+    }
     assert list(record["files"]) == ["src/crosswind/methods/groupdro.py"]
-    assert stale("groupdro", None) == "has no record" and stale("irm", record) == "has no study file"
+    assert (
+        stale("groupdro", None) == "has no record" and stale("irm", record) == "has no study file"
+    )
     assert stale("groupdro", record) == ""
     change(tmp_path, "what is claimed", "what is claimed, and what was found")
     assert stale("groupdro", record) == ""  # a comment changes no number
@@ -201,19 +291,27 @@ def test_what_makes_a_record_stale(scratch: Any, tmp_path: Path) -> None:
     "old,new,says",
     [
         ("seeds: 8", "seeds: 7", "7 seeds are too few; give at least 8"),
-        ("lr: [0.001, 0.003]", "lr: 0.001", "compares strong over 2 points with erm over 1; give both grids the same size"),
+        (
+            "lr: [0.001, 0.003]",
+            "lr: 0.001",
+            "compares strong over 2 points with erm over 1; give both grids the same size",
+        ),
         ("claims: [{text: it helps, better: strong}]", "", "the study claims nothing"),
         ("# what", "name: other\n# what", "the study is named 'other'; leave its name out"),
     ],
 )
-def test_what_cannot_be_recorded_is_refused_before_it_runs(scratch: Any, tmp_path: Path, old: str, new: str, says: str) -> None:
+def test_what_cannot_be_recorded_is_refused_before_it_runs(
+    scratch: Any, tmp_path: Path, old: str, new: str, says: str
+) -> None:
     change(tmp_path, old, new)
     with pytest.raises(SystemExit, match=says):
         scratch.recorded("groupdro", 1, tmp_path / "store", True)
     assert not (tmp_path / "store").exists() and not (tmp_path / "confirmations.json").exists()
 
 
-def test_a_failed_run_leaves_the_old_record(scratch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_run_leaves_the_old_record(
+    scratch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Ended:
         failed, finished, diverged, executed = 2, 30, 0, 32
 
@@ -223,7 +321,9 @@ def test_a_failed_run_leaves_the_old_record(scratch: Any, tmp_path: Path, monkey
 
     (tmp_path / "records" / "groupdro.json").write_text("old", encoding="utf-8")
     monkeypatch.setattr(scratch, "run_study", lambda *_, **__: Results())
-    with pytest.raises(SystemExit, match="groupdro: 2 runs failed, so nothing is recorded; the first: no memory"):
+    with pytest.raises(
+        SystemExit, match="groupdro: 2 runs failed, so nothing is recorded; the first: no memory"
+    ):
         scratch.confirm(["groupdro"], 1, None)
     assert (tmp_path / "records" / "groupdro.json").read_text(encoding="utf-8") == "old"
     assert (tmp_path / "README.md").read_text(encoding="utf-8").endswith("old")
@@ -247,8 +347,14 @@ def test_held_out_rows_are_read_by_a_confirmation_alone_and_each_form_has_its_ow
 
     assert look(True) == look(True) == ["split_seed=40001", f"seeds={[*range(501000, 501008)]}"]
     (form,) = json.loads((tmp_path / "confirmations.json").read_text())["groupdro"]
-    assert form["form"] == 1 and form["began"].endswith("Z") and set(form) == {"form", "began", "study_sha256", "files"}
-    change(tmp_path, "it helps", "it helps a little")  # another claim: what was seen must not judge it
+    assert (
+        form["form"] == 1
+        and form["began"].endswith("Z")
+        and set(form) == {"form", "began", "study_sha256", "files"}
+    )
+    change(
+        tmp_path, "it helps", "it helps a little"
+    )  # another claim: what was seen must not judge it
     assert look(True) == ["split_seed=40002", f"seeds={[*range(502000, 502008)]}"]
     monkeypatch.setattr(scratch, "HELD_OUT", tmp_path / "gone.yaml")
     assert look(False) == ["split_seed=0", f"seeds={[*range(8)]}"]
@@ -259,18 +365,32 @@ def test_held_out_rows_are_read_by_a_confirmation_alone_and_each_form_has_its_ow
 def test_a_whole_study_is_confirmed_and_goes_on(scratch: Any, tmp_path: Path) -> None:
     scratch.confirm(["groupdro"], 1, tmp_path / "stores")
     record = json.loads((tmp_path / "records" / "groupdro.json").read_text(encoding="utf-8"))
-    assert stale("groupdro", record) == "" and record["runs"] == {"finished": 32, "diverged": 0, "failed": 0}
-    assert record["form"] == 1 and record["split_seed"] == 40001 and record["seeds"] == [*range(501000, 501008)]
+    assert stale("groupdro", record) == "" and record["runs"] == {
+        "finished": 32,
+        "diverged": 0,
+        "failed": 0,
+    }
+    assert (
+        record["form"] == 1
+        and record["split_seed"] == 40001
+        and record["seeds"] == [*range(501000, 501008)]
+    )
     (claim,) = record["claims"]
     assert claim["n"] == 8 and claim["sides"]["than"]["points"] == 2 and record["cpu_seconds"] > 0
     assert set(claim["sides"]["better"]["chosen"].values()) <= {"eta=0.01", "eta=0.1"}
-    assert (tmp_path / "README.md").read_text(encoding="utf-8") == f"words\n{MARK}\n\n{tables({'groupdro': record})}"
+    assert (tmp_path / "README.md").read_text(
+        encoding="utf-8"
+    ) == f"words\n{MARK}\n\n{tables({'groupdro': record})}"
     scratch.confirm(["groupdro"], 1, tmp_path / "stores")
     again = json.loads((tmp_path / "records" / "groupdro.json").read_text(encoding="utf-8"))
-    assert again["claims"] == record["claims"] and again["cpu_seconds"] is None  # what is done is not done again
+    assert (
+        again["claims"] == record["claims"] and again["cpu_seconds"] is None
+    )  # what is done is not done again
 
 
-def test_the_program_says_what_is_stale(scratch: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_program_says_what_is_stale(
+    scratch: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert scratch.check() == 1
     assert capsys.readouterr().out == "groupdro: has no record\n0 of 1 records are fresh\n"
     values = read_study_file(tmp_path / "groupdro.yaml")

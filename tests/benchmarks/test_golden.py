@@ -1,4 +1,5 @@
-"""The golden record compares every digit, and no record is carried over to a file that gives other figures."""
+"""The golden record compares every digit, and no record is carried over to a file that gives other
+figures."""
 
 from __future__ import annotations
 
@@ -22,10 +23,18 @@ def carry(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_a_figure_that_differs_in_its_last_digit_is_found(carry: ModuleType) -> None:
-    old = {"a": {"accuracy": 0.1 + 0.2, "loss": float("nan"), "words": ["one"], "n": 1}, "b": [1, 2], "c": {"x": [[1], [2]]}}
+    old = {
+        "a": {"accuracy": 0.1 + 0.2, "loss": float("nan"), "words": ["one"], "n": 1},
+        "b": [1, 2],
+        "c": {"x": [[1], [2]]},
+    }
     found, reworded, added = carry.golden.differences("part", old, {**old, "d": 4})
     assert (found, reworded, added) == ([], 0, 1)
-    new = {"a": {"accuracy": 0.3, "loss": float("nan"), "words": ["two"], "n": 1.0}, "b": [1, 2], "c": {"x": [[1], [3]]}}
+    new = {
+        "a": {"accuracy": 0.3, "loss": float("nan"), "words": ["two"], "n": 1.0},
+        "b": [1, 2],
+        "c": {"x": [[1], [3]]},
+    }
     found, reworded, added = carry.golden.differences("part", old, new)
     assert [(item.subject, item.figure, item.new) for item in found] == [
         ("part/a", "accuracy", 0.3),
@@ -33,10 +42,15 @@ def test_a_figure_that_differs_in_its_last_digit_is_found(carry: ModuleType) -> 
         ("part/c", "x.1", [3]),
     ]
     assert (reworded, added) == (1, 0)
-    assert [item.new for item in carry.golden.differences("part", old, {})[0]].count(carry.golden.GONE) == 6
+    assert [item.new for item in carry.golden.differences("part", old, {})[0]].count(
+        carry.golden.GONE
+    ) == 6
     changes = {"part/a": {"reason": "a test", "figures": {"accuracy": [0.1 + 0.2, 0.3]}}}
     assert [carry.golden.listed(changes, item) for item in found] == [True, False, False]
-    changes["part/a"]["figures"]["accuracy"] = [0.1 + 0.2, 0.31]  # what is listed is one new figure, not any
+    changes["part/a"]["figures"]["accuracy"] = [
+        0.1 + 0.2,
+        0.31,
+    ]  # what is listed is one new figure, not any
     assert not carry.golden.listed(changes, found[0])
 
 
@@ -44,45 +58,91 @@ def test_costs_are_carried_only_where_every_figure_is_equal(
     carry: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     costs = tmp_path / "costs.json"
-    record: dict[str, Any] = {"files": {"erm": "1" * 64, "irm": "2" * 64}, "results": {"erm": {"mlp": {"time": 1.5}}}}
+    record: dict[str, Any] = {
+        "files": {"erm": "1" * 64, "irm": "2" * 64},
+        "results": {"erm": {"mlp": {"time": 1.5}}},
+    }
     costs.write_text(json.dumps(record))
     monkeypatch.setattr(carry, "COSTS", costs)
-    kept = {"files": {"methods/erm.py": "1" * 64}, "parts": {"method-erm": {"a": 1}, "method-irm": {"a": 2}}}
+    kept = {
+        "files": {"methods/erm.py": "1" * 64},
+        "parts": {"method-erm": {"a": 1}, "method-irm": {"a": 2}},
+    }
     monkeypatch.setattr(carry.golden, "read_record", lambda: kept)
     stale = carry.stale_costs()
     assert set(stale) == {"erm", "irm"}
-    assert carry.carry(stale, carry.carry_cost, "costs of", "", lambda part: pytest.fail("computed without a reason")) == 2
-    assert carry.carry(stale, carry.carry_cost, "costs of", "a test", lambda part: f"{part} differs") == 2
+    assert (
+        carry.carry(
+            stale,
+            carry.carry_cost,
+            "costs of",
+            "",
+            lambda part: pytest.fail("computed without a reason"),
+        )
+        == 2
+    )
+    assert (
+        carry.carry(stale, carry.carry_cost, "costs of", "a test", lambda part: f"{part} differs")
+        == 2
+    )
     assert json.loads(costs.read_text()) == record
     # The figures of irm are equal too, but to those of a file that its record is not of.
     assert carry.carry(stale, carry.carry_cost, "costs of", "a test", lambda part: "") == 1
     now = json.loads(costs.read_text())
     (told,) = now.pop("carried")
     assert now == {**record, "files": {"erm": stale["erm"].new["erm"], "irm": "2" * 64}}
-    assert told["why"] == "a test" and told["old"] == {"erm": "1" * 64} and told["new"] == stale["erm"].new
-    # Carried once, it may be carried again, as long as the golden figures are those that it was compared with.
+    assert (
+        told["why"] == "a test"
+        and told["old"] == {"erm": "1" * 64}
+        and told["new"] == stale["erm"].new
+    )
+    # Carried once, it may be carried again, as long as the golden figures are those that it was
+    # compared with.
     again = stale["erm"]._replace(old=stale["erm"].new, carried=[told])
     assert carry.of_golden_code("erm", again)
     monkeypatch.setitem(kept["parts"], "method-erm", {"a": 3})
     assert not carry.of_golden_code("erm", again)
 
 
-def test_a_new_sentence_is_no_other_figure(carry: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_sentence_is_no_other_figure(
+    carry: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept = {"parts": {"method-a": {"x": 1}, "method-b": {"x": 1}, "method-c": {"x": 1}}}
     monkeypatch.setattr(carry.golden, "read_record", lambda: kept)
     monkeypatch.setattr(carry, "_COMPARED", {})
     difference = carry.golden.Difference
-    said = [difference("method-a/a: one", "doubts", 0, 1), difference("method-a/a: warnings", "count", 0, 2)]
-    measured = {"method-a": said, "method-b": [*said, difference("method-b/b: one", "accuracy", 0.5, 0.6)]}
+    said = [
+        difference("method-a/a: one", "doubts", 0, 1),
+        difference("method-a/a: warnings", "count", 0, 2),
+    ]
+    measured = {
+        "method-a": said,
+        "method-b": [*said, difference("method-b/b: one", "accuracy", 0.5, 0.6)],
+    }
     measured["method-c"] = [difference("method-c/c: one", "count", 3, 4)]
-    monkeypatch.setattr(carry.golden, "compare", lambda part, old: (measured[part], f"{len(measured[part])} differences"))
+    monkeypatch.setattr(
+        carry.golden,
+        "compare",
+        lambda part, old: (measured[part], f"{len(measured[part])} differences"),
+    )
     assert carry.golden_is_equal("method-a") == ""
-    assert "1 figures differ" in carry.golden_is_equal("method-b") and "1 figures differ" in carry.golden_is_equal("method-c")
+    assert "1 figures differ" in carry.golden_is_equal(
+        "method-b"
+    ) and "1 figures differ" in carry.golden_is_equal("method-c")
 
 
-def test_breaks_are_complete_and_their_tests_are_named() -> None:
+def test_breaks_are_complete_stand_once_and_their_tests_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    broken = importlib.import_module("breaks").broken
     breaks = yaml.safe_load((ROOT / "benchmarks" / "breaks.yaml").read_text(encoding="utf-8"))
     assert len(breaks) >= 60
     for item in breaks:
-        assert set(item) == {"room", "what", "file", "old", "new", "test", "within"} and item["old"] != item["new"]
+        assert (
+            set(item) == {"room", "what", "file", "old", "new", "test", "within"}
+            and item["old"] != item["new"]
+        )
         assert (ROOT / item["test"].partition("::")[0]).is_file(), item["what"]
+        source = (ROOT / "src" / "crosswind" / item["file"]).read_text(encoding="utf-8")
+        assert broken(source, item) is not None, f"{item['file']}: not there once: {item['old']}"

@@ -32,7 +32,10 @@ def results() -> dict[str, Any]:
 def made(ni: list[list[float | None]], atc: list[list[float | None]]) -> dict[str, Any]:
     """Results with these curves, a row a repetition."""
     design = {"distances": len(ni[0]), "centres": 5}
-    seeds = {str(seed): {"ni": one, "atc": other} for seed, (one, other) in enumerate(zip(ni, atc, strict=True))}
+    seeds = {
+        str(seed): {"ni": one, "atc": other}
+        for seed, (one, other) in enumerate(zip(ni, atc, strict=True))
+    }
     return {"main": "own", "settings": {"own": {"design": design, "seeds": seeds}}}
 
 
@@ -47,24 +50,40 @@ def test_results_are_complete_and_the_picture_is_theirs() -> None:
     kept = results()
     assert list(kept["settings"]) == list(TITLES)
     main = kept["settings"][kept["main"]]
-    published = {"dimensions": 16, "variance": 0.005, "rows": 1000, "networks": 200, "hidden": 16, "noise": 0.3, "distances": 40}
+    published = {
+        "dimensions": 16,
+        "variance": 0.005,
+        "rows": 1000,
+        "networks": 200,
+        "hidden": 16,
+        "noise": 0.3,
+        "distances": 40,
+    }
     published |= {"centres": 5, "neighbours": 10, "reach": 0.01}
     assert {name: main["design"][name] for name in published} == published
     for name, one in kept["settings"].items():
         assert len(one["seeds"]) >= 3, name
-        assert all(len(seed["ni"]) == one["design"]["distances"] for seed in one["seeds"].values()), name
+        assert all(
+            len(seed["ni"]) == one["design"]["distances"] for seed in one["seeds"].values()
+        ), name
     drawn = PICTURE.read_text(encoding="utf-8")
     assert all(title in drawn for title in TITLES.values()) and len(drawn) < 300_000
 
 
 def test_where_a_curve_reaches_zero() -> None:
-    """From 0.5 at 0 to -0.5 at 2: halfway, at 1. From 0.3 at 1 to -0.1 at 2: 1 + 0.3 / 0.4 = 1.75. A gap is stepped over."""
+    """From 0.5 at 0 to -0.5 at 2: halfway, at 1. From 0.3 at 1 to -0.1 at 2: 1 + 0.3 / 0.4 = 1.75.
+    A gap is stepped over."""
     at = np.array([0.0, 1.0, 2.0])
     assert crossing(at, np.array([0.5, np.nan, -0.5])) == pytest.approx(1)
     assert crossing(at, np.array([0.5, 0.3, -0.1])) == pytest.approx(1.75)
-    assert crossing(at, np.array([-0.1, 0.3, -0.1])) == 0 and crossing(at, np.array([0.5, 0.3, 0.1])) == 2
+    assert (
+        crossing(at, np.array([-0.1, 0.3, -0.1])) == 0
+        and crossing(at, np.array([0.5, 0.3, 0.1])) == 2
+    )
     assert crossing(at, np.full(3, np.nan)) == 0
-    assert value_at(at, np.array([0.5, 0.3, -0.1]), 1.25) == pytest.approx(0.2) and np.isnan(value_at(at, np.full(3, np.nan), 1.5))
+    assert value_at(at, np.array([0.5, 0.3, -0.1]), 1.25) == pytest.approx(0.2) and np.isnan(
+        value_at(at, np.full(3, np.nan), 1.5)
+    )
 
 
 def test_claims_are_judged_by_their_intervals() -> None:
@@ -80,25 +99,41 @@ def test_claims_are_judged_by_their_intervals() -> None:
     assert [verdict for verdict, _ in same.values()] == ["holds"] * 4
     near, reached, here, beyond = (figure for _, figure in same.values())
     assert near is not None and near.mean == pytest.approx(1.6 / 3)
-    assert reached is not None and reached.mean == pytest.approx((10 / 11 + 10 / 11 + 50 / 56) / 3 * np.pi / 4)
+    assert reached is not None and reached.mean == pytest.approx(
+        (10 / 11 + 10 / 11 + 50 / 56) / 3 * np.pi / 4
+    )
     assert here is not None and here.mean == pytest.approx(-0.17 / 3)
     assert beyond is not None and beyond.mean == pytest.approx((-0.6 - 0.6 - 0.7) / 3)
-    assert [verdict for verdict, _ in judged(made(rising, falling), "own", "ni").values()] == ["does not hold"] * 2 + [
+    assert [verdict for verdict, _ in judged(made(rising, falling), "own", "ni").values()] == [
+        "does not hold"
+    ] * 2 + [
         "holds",
         "does not hold",
     ]
-    late = [[0.5, 0.4, -0.5, -0.6, -0.7], [0.6, 0.3, -0.5, -0.7, -0.8], [0.5, 0.4, -0.4, -0.8, -0.9]]
+    late = [
+        [0.5, 0.4, -0.5, -0.6, -0.7],
+        [0.6, 0.3, -0.5, -0.7, -0.8],
+        [0.5, 0.4, -0.4, -0.8, -0.9],
+    ]
     verdicts = [verdict for verdict, _ in judged(made(late, late), "own", "ni").values()]
     assert verdicts == ["holds", "does not hold", "does not hold", "holds"]
     unsure = made([falling[0], rising[0]], [falling[0], rising[0]])
     assert [verdict for verdict, _ in judged(unsure, "own", "atc").values()] == ["cannot tell"] * 4
     nothing = made([[None] * 5] * 2, [[None] * 5] * 2)
     assert judged(nothing, "own", "ni")["positive near the source"] == ("cannot tell", None)
-    assert alike(made(falling, falling), "own")[0] == "holds" and alike(made(rising, falling), "own")[0] == "does not hold"
+    assert (
+        alike(made(falling, falling), "own")[0] == "holds"
+        and alike(made(rising, falling), "own")[0] == "does not hold"
+    )
 
 
 def test_single_distances_are_corrected_for_their_number() -> None:
-    below = [[0.5, 0.0, -0.50, -0.6, 0.1], [0.5, 0.0, -0.51, -0.5, -0.2], [0.5, 0.0, -0.49, -0.7, 0.1], [0.5, 0.0, -0.5, -0.6, 0.0]]
+    below = [
+        [0.5, 0.0, -0.50, -0.6, 0.1],
+        [0.5, 0.0, -0.51, -0.5, -0.2],
+        [0.5, 0.0, -0.49, -0.7, 0.1],
+        [0.5, 0.0, -0.5, -0.6, 0.0],
+    ]
     assert distances_below(made(below, below), "own", "ni") == (2, 0, 3)
     above = [[-one for one in row] for row in below]
     assert distances_below(made(above, above), "own", "ni") == (0, 2, 3)

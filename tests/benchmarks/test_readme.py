@@ -22,7 +22,10 @@ def test_the_goals_of_the_study_are_the_table_s() -> None:
     models = list(dict.fromkeys(model for model, _ in GOALS))
     fp32 = [f"{GOALS[model, 'fp32']:g}" for model in models]
     bf16 = [f"{GOALS[model, 'bf16']:g}" for model in models]
-    assert f"fp32: {models[0]} {fp32[0]} x, {models[1]} {fp32[1]}, {models[2]} {fp32[2]}; bf16: {', '.join(bf16)};" in row
+    assert (
+        f"fp32: {models[0]} {fp32[0]} x, {models[1]} {fp32[1]}, {models[2]} {fp32[2]}; bf16:"
+        f" {', '.join(bf16)};" in row
+    )
 
 
 def test_tables_are_those_of_the_results() -> None:

@@ -24,29 +24,52 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         table = polars.DataFrame(
             {
                 "bird": np.array(["gull", "owl"])[bird],
-                "place": np.array(["sea", "forest"])[np.where(generator.random(800) < tie, bird, generator.integers(0, 2, 800))],
-                "light": generator.choice(["day", "night"] if tie else ["day", "night", "dusk"], 800),
+                "place": np.array(["sea", "forest"])[
+                    np.where(generator.random(800) < tie, bird, generator.integers(0, 2, 800))
+                ],
+                "light": generator.choice(
+                    ["day", "night"] if tie else ["day", "night", "dusk"], 800
+                ),
                 "age": generator.normal(3, 1, 800),
                 "file": [f"{name}-{row}.jpg" for row in range(800)],
             }
         )
-        table.write_csv(folder / name) if name.endswith("csv") else table.write_parquet(folder / name)
+        (
+            table.write_csv(folder / name)
+            if name.endswith("csv")
+            else table.write_parquet(folder / name)
+        )
     (folder / "half.csv").write_text("bird,wing\ngull,left\n", encoding="utf-8")
     return folder
 
 
 def run(place: Path, *more: str) -> int:
-    return _status(["audit", "--train", str(place / "A.csv"), "--target", str(place / "B.parquet"), "--label", "bird", *more])
+    return _status(
+        [
+            "audit",
+            "--train",
+            str(place / "A.csv"),
+            "--target",
+            str(place / "B.parquet"),
+            "--label",
+            "bird",
+            *more,
+        ]
+    )
 
 
 def test_the_table(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(place) == 0
     out = capsys.readouterr().out
     assert out.startswith("800 training and 800 target rows, label 'bird'\n")
-    assert re.search(r"^place +SHIFT  V \+0\.\d\d +no shift  TV 0\.\d\d +no shift  0\.0%$", out, flags=re.M)
+    assert re.search(
+        r"^place +SHIFT  V \+0\.\d\d +no shift  TV 0\.\d\d +no shift  0\.0%$", out, flags=re.M
+    )
     assert re.search(r"^light +no shift .* SHIFT  3\d\.\d%$", out, flags=re.M)
     assert re.search(r"^bird +\(the label\) +no shift ", out, flags=re.M)
-    assert "  place, spurious correlation: training ties it to bird" in out and "gull with sea" in out
+    assert (
+        "  place, spurious correlation: training ties it to bird" in out and "gull with sea" in out
+    )
     assert "  light, unseen values: training never shows dusk (3" in out
     assert "  file: an identifier: 1,600 different values in 1,600 rows" in out
     assert "  age: numbers, put into 10 classes" in out
@@ -77,7 +100,16 @@ KEYS: dict[str, Any] = {
                     "ratio": {"value": float, "low": float, "high": float},
                 }
             ],
-            "verdicts": [{"kind": str, "status": str, "words": str, "effect": dict, "p": float, "follows_from": list}],
+            "verdicts": [
+                {
+                    "kind": str,
+                    "status": str,
+                    "words": str,
+                    "effect": dict,
+                    "p": float,
+                    "follows_from": list,
+                }
+            ],
         }
     ],
     "skipped": [{"column": str, "reason": str}],
@@ -86,7 +118,8 @@ KEYS: dict[str, Any] = {
 
 
 def check(value: Any, form: Any, where: str = "") -> None:
-    """`value` has exactly the names and types of `form`; null may stand for a number or an interval."""
+    """`value` has exactly the names and types of `form`; null may stand for a number or an
+    interval."""
     if isinstance(form, dict):
         assert list(value) == list(form), where
         for name, inner in form.items():
@@ -96,7 +129,9 @@ def check(value: Any, form: Any, where: str = "") -> None:
         for item in value:
             check(item, form[0], f"{where}[]")
     else:
-        assert isinstance(value, form) or (value is None and form in (float, dict)), f"{where}: {value!r}"
+        assert isinstance(value, form) or (value is None and form in (float, dict)), (
+            f"{where}: {value!r}"
+        )
 
 
 def test_json_has_one_form(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,27 +143,39 @@ def test_json_has_one_form(place: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert [item["column"] for item in found["shifts"]] == ["place", "light"]
     assert [item["role"] for item in found["columns"]] == ["attribute"] * 3 + ["label"]
     kinds = [[verdict["kind"] for verdict in item["verdicts"]] for item in found["columns"]]
-    assert kinds == [["spurious correlation", "low-data drift", "unseen values"]] * 3 + [["label shift", "unseen values"]]
+    assert kinds == [["spurious correlation", "low-data drift", "unseen values"]] * 3 + [
+        ["label shift", "unseen values"]
+    ]
     assert found["effect_sizes"] == {
-        "spurious correlation": 0.2, "low-data drift": 0.15, "unseen values": 0.02, "label shift": 0.15
-    }  # fmt: skip
+        "spurious correlation": 0.2,
+        "low-data drift": 0.15,
+        "unseen values": 0.02,
+        "label shift": 0.15,
+    }
 
 
 def test_columns_names_and_seed(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(place, "--columns", "light, age", "--names", "age", "--json", "--seed", "3") == 0
     found = json.loads(capsys.readouterr().out)
     assert [item["name"] for item in found["columns"]] == ["light", "bird"]
-    assert found["skipped"] == [{"column": "age", "reason": "an identifier: 1,600 different values in 1,600 rows"}]
+    assert found["skipped"] == [
+        {"column": "age", "reason": "an identifier: 1,600 different values in 1,600 rows"}
+    ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "head"), [("a.svg", b"<svg"), ("a.pdf", b"%PDF"), ("a.PNG", b"\x89PNG"), ("a.html", b"<!doctype html>")]
+    ("name", "head"),
+    [("a.svg", b"<svg"), ("a.pdf", b"%PDF"), ("a.PNG", b"\x89PNG"), ("a.html", b"<!doctype html>")],
 )
-def test_pictures(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, head: bytes) -> None:
+def test_pictures(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, head: bytes
+) -> None:
     out = tmp_path / name
     assert run(place, "--out", str(out)) == 0
-    assert out.read_bytes().startswith(head) and [path.name for path in tmp_path.iterdir()] == [name]
+    assert out.read_bytes().startswith(head) and [path.name for path in tmp_path.iterdir()] == [
+        name
+    ]
     assert f"The picture is {out}" in capsys.readouterr().err
 
 
@@ -137,12 +184,21 @@ def test_pictures(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     [
         (
             ("--label", "brid"),
-            "error: --label: unknown column of the training table 'brid', did you mean 'bird'? (valid: bird, place",
+            (
+                "error: --label: unknown column of the training table 'brid', did you mean 'bird'?"
+                " (valid: bird, place"
+            ),
         ),
         (("--train", "{place}/no.csv"), "there is no file"),
-        (("--train", "{place}/half.csv"), "no attribute is left to audit (wing: only the training table has it; place: only the"),
+        (
+            ("--train", "{place}/half.csv"),
+            "no attribute is left to audit (wing: only the training table has it; place: only the",
+        ),
         (("--target", "{place}"), "is no table by its name (valid: .csv, .tsv, .parquet)"),
-        (("--columns", "wings"), "error: --columns: unknown column of either table 'wings' (valid: bird"),
+        (
+            ("--columns", "wings"),
+            "error: --columns: unknown column of either table 'wings' (valid: bird",
+        ),
         (("--names", "wings"), "error: --names: unknown column of either table 'wings'"),
         (("--out", "{place}/a.gif"), "is no picture by its name (valid: .svg, .pdf, .png, .html)"),
         (("--out", "{place}/no/a.png"), "error: --out: there is no folder"),
@@ -150,7 +206,9 @@ def test_pictures(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
         (("--out", "{place}/A.csv/a.png"), "error: --out: there is no folder"),
     ],
 )
-def test_refusals(place: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], says: str) -> None:
+def test_refusals(
+    place: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], says: str
+) -> None:
     before = sorted(place.iterdir())
     assert run(place, *(word.format(place=place) for word in arguments)) == 2
     said = capsys.readouterr()
@@ -164,9 +222,13 @@ def test_missing_options_are_named(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("role", ["attribute", "label"])
-def test_a_column_without_text_is_left_out_or_refused(role: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_column_without_text_is_left_out_or_refused(
+    role: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A length of time is the one plain type of polars that cannot be written as text."""
-    lengths = polars.Series([86_400_000_000 * (row % 3) for row in range(60)], dtype=polars.Duration("us"))
+    lengths = polars.Series(
+        [86_400_000_000 * (row % 3) for row in range(60)], dtype=polars.Duration("us")
+    )
     words = ["ab"[row // 2 % 2] for row in range(60)]
     columns = {"y": words, "c": lengths} if role == "attribute" else {"y": lengths, "c": words}
     polars.DataFrame({**columns, "d": words}).write_parquet(tmp_path / "t.parquet")

@@ -36,10 +36,23 @@ class Terminal:
 
     def __init__(self, command: list[str], folder: Path) -> None:
         bin_folder = Path(sys.executable).parent
-        more = {"PATH": f"{bin_folder}:{os.environ['PATH']}", "PS1": "", "TERM": "dumb", "HOME": str(folder)}
+        more = {
+            "PATH": f"{bin_folder}:{os.environ['PATH']}",
+            "PS1": "",
+            "TERM": "dumb",
+            "HOME": str(folder),
+        }
         self.front, back = pty.openpty()
         environment = {**os.environ, **more}
-        self.shell = subprocess.Popen(command, cwd=folder, env=environment, stdin=back, stdout=back, stderr=back, close_fds=True)
+        self.shell = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=back,
+            stdout=back,
+            stderr=back,
+            close_fds=True,
+        )
         os.close(back)
 
     def write(self, text: str) -> None:

@@ -1,4 +1,5 @@
-"""`crosswind estimate`: pictures in folders and tables, runs, functions and tables of scores; every refusal in one sentence."""
+"""`crosswind estimate`: pictures in folders and tables, runs, functions and tables of scores; every
+refusal in one sentence."""
 
 from __future__ import annotations
 
@@ -61,11 +62,14 @@ def moody(x):  # as dropout in training mode: the answer depends on when it is a
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Digits as pictures: 300 labelled in folders, 100 others without labels and darker, a table of these, and a model."""
+    """Digits as pictures: 300 labelled in folders, 100 others without labels and darker, a table of
+    these, and a model."""
     place = tmp_path_factory.mktemp("digits")
     data = load_digits()
     pixels = (data.images * 255 / 16).astype(np.uint8)
-    centres = np.stack([pixels[1000:][data.target[1000:] == k].mean(axis=0).ravel() / 255 for k in range(10)])
+    centres = np.stack(
+        [pixels[1000:][data.target[1000:] == k].mean(axis=0).ravel() / 255 for k in range(10)]
+    )
     np.save(place / "centres.npy", centres)
     (place / "model.py").write_text(MODEL.format(path=str(place / "centres.npy")))
     for i in range(300):
@@ -76,19 +80,27 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for i in range(300, 400):
         Image.fromarray((pixels[i] * 0.6).astype(np.uint8)).save(place / "new" / f"{i}.png")
     names = [f"{i}.png" for i in range(300, 400)]
-    polars.DataFrame({"file": names, "label": data.target[300:400].tolist()}).write_csv(place / "new.csv")
-    polars.DataFrame({"file": names, "label": data.target[300:400][::-1].tolist()}).write_csv(place / "turned.csv")
+    polars.DataFrame({"file": names, "label": data.target[300:400].tolist()}).write_csv(
+        place / "new.csv"
+    )
+    polars.DataFrame({"file": names, "label": data.target[300:400][::-1].tolist()}).write_csv(
+        place / "turned.csv"
+    )
     return place
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbourhood, "POOL", tuple(change for place, change in enumerate(POOL) if place % 3 == 1))
+    monkeypatch.setattr(
+        neighbourhood, "POOL", tuple(change for place, change in enumerate(POOL) if place % 3 == 1)
+    )
 
 
 def asked(world: Path, **more: Any) -> Any:
     given = {"source": world / "known", "size": 8, "pool_rows": 40, "near_rows": 30, **more}
-    return cw.estimate(given.pop("model", f"{world}/model.py:near"), given.pop("data", world / "new"), **given)
+    return cw.estimate(
+        given.pop("model", f"{world}/model.py:near"), given.pop("data", world / "new"), **given
+    )
 
 
 def test_every_estimate_of_a_function(world: Path) -> None:
@@ -97,7 +109,11 @@ def test_every_estimate_of_a_function(world: Path) -> None:
     names = [row.estimator for row in found.rows]
     assert {"average-confidence", "atc-mc", "cbpe", "nuclear-norm", "ni-randaugment"} <= set(names)
     order = [(row.estimate.low is None, row.pool_error) for row in found.rows]
-    assert all(error is not None for _, error in order) and order == sorted(order) and found.believed is found.rows[0]
+    assert (
+        all(error is not None for _, error in order)
+        and order == sorted(order)
+        and found.believed is found.rows[0]
+    )
     bare = {row.estimator for row in found.rows if row.estimate.low is None}
     assert bare == {"average-confidence", "ni-randaugment"}
     for row in found.rows:
@@ -105,25 +121,47 @@ def test_every_estimate_of_a_function(world: Path) -> None:
         if low is not None:
             assert high is not None and 0 <= low < high <= 1 and row.estimate.basis == "pool"
     assert all(
-        why in str(found) for why in ("No interval: average-confidence, since of those measured", "No interval: ni-randaugment")
+        why in str(found)
+        for why in (
+            "No interval: average-confidence, since of those measured",
+            "No interval: ni-randaugment",
+        )
     )
     out = dict(found.left_out)
-    assert set(out) == {"agreement-on-the-line", "disagreement", "dispersion", "frobenius-norm", "spectral-norm"}
-    assert found.sentence.startswith(f"About {found.rows[0].estimate.accuracy:.1%} of these 100 answers are right (90% interval ")
+    assert set(out) == {
+        "agreement-on-the-line",
+        "disagreement",
+        "dispersion",
+        "frobenius-norm",
+        "spectral-norm",
+    }
+    assert found.sentence.startswith(
+        f"About {found.rows[0].estimate.accuracy:.1%} of these 100 answers are right (90% interval "
+    )
     text = str(found)
-    assert text.index("About") < text.index("estimator ") < text.index("erred least") and "Left out: dispersion" in text
+    assert (
+        text.index("About") < text.index("estimator ") < text.index("erred least")
+        and "Left out: dispersion" in text
+    )
     shares = [sum(share for _, share in item.shares) for item in found.doubtful]
     assert shares == pytest.approx([1] * len(shares)) and found.doubtful[0].name.endswith(".png")
     most = [item.shares[0][1] for item in found.doubtful]
     assert most == sorted(most) and found.doubtful[0].picture is not None
     page = estimate_page(found)
-    assert found.sentence in page and page.count("<img") == len(found.doubtful) and "http" not in page.replace("http://www.w3", "")
+    assert (
+        found.sentence in page
+        and page.count("<img") == len(found.doubtful)
+        and "http" not in page.replace("http://www.w3", "")
+    )
     assert found.frame().height == len(names) and "<table>" in found._repr_html_()
 
 
 def test_probabilities_are_not_put_through_a_softmax_again(world: Path) -> None:
     names = ["average-confidence", "atc-mc", "nuclear-norm"]
-    one, other = (asked(world, model=f"{world}/model.py:{name}", estimators=names).to_json() for name in ("near", "soft"))
+    one, other = (
+        asked(world, model=f"{world}/model.py:{name}", estimators=names).to_json()
+        for name in ("near", "soft")
+    )
     for mine, theirs in zip(one["estimates"], other["estimates"], strict=True):
         assert mine["estimator"] == theirs["estimator"]
         for key in ("accuracy", "low", "high"):
@@ -133,7 +171,9 @@ def test_probabilities_are_not_put_through_a_softmax_again(world: Path) -> None:
 def test_labels_of_the_target_change_nothing(world: Path) -> None:
     """Not even where its table has them: two tables whose labels differ give the same numbers."""
     tables = [world / name for name in ("new.csv", "turned.csv")]
-    one, other = (asked(world, data=table, images=world / "new", label="class").to_json() for table in tables)
+    one, other = (
+        asked(world, data=table, images=world / "new", label="class").to_json() for table in tables
+    )
     assert {**one, "data": ""} == {**other, "data": ""}
     assert one["rows"] == 100 and one["believed"] is not None
 
@@ -141,7 +181,14 @@ def test_labels_of_the_target_change_nothing(world: Path) -> None:
 def test_a_run_is_its_own_source(tmp_path: Path) -> None:
     study = {
         "name": "small",
-        "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink"], "roles": {"test": 4}}},
+        "data": {
+            "digits": {
+                "source": "digits",
+                "label": "digit",
+                "attributes": ["ink"],
+                "roles": {"test": 4},
+            }
+        },
         "shifts": {"none": []},
         "models": ["mlp"],
         "training": {"steps": 40, "validate_every": 20},
@@ -151,17 +198,35 @@ def test_a_run_is_its_own_source(tmp_path: Path) -> None:
     results = cw.run_study(study, tmp_path / "out", workers=0)
     key = results.rows[0]["key"]
     names = ["atc-mc", "nuclear-norm"]
-    found = cw.estimate(f"{tmp_path / 'out'}#{key[:12]}", "digits", pool_rows=20, near_rows=10, estimators=names)
-    validation = next(row["metrics"] for row in results.rows if row["set"] == "validation" and row["rule"] == "best-id")
-    assert found.source_accuracy == pytest.approx(validation["accuracy"]) and found.source == "the run's validation set"
+    found = cw.estimate(
+        f"{tmp_path / 'out'}#{key[:12]}", "digits", pool_rows=20, near_rows=10, estimators=names
+    )
+    validation = next(
+        row["metrics"]
+        for row in results.rows
+        if row["set"] == "validation" and row["rule"] == "best-id"
+    )
+    assert (
+        found.source_accuracy == pytest.approx(validation["accuracy"])
+        and found.source == "the run's validation set"
+    )
     assert [row.estimator for row in found.rows if row.estimate.basis == "pool"] and found.n == 1797
-    dispersed = cw.estimate(f"{tmp_path / 'out'}#{key[:12]}", "digits", pool_rows=20, estimators=["dispersion"])
+    dispersed = cw.estimate(
+        f"{tmp_path / 'out'}#{key[:12]}", "digits", pool_rows=20, estimators=["dispersion"]
+    )
     assert [row.estimator for row in dispersed.rows] == ["dispersion"]
-    pair = cw.estimate(f"{tmp_path / 'out'}#{key[:12]}", "digits", beside=[f"{tmp_path / 'out'}#{key[:12]}"], pool_rows=0)
+    pair = cw.estimate(
+        f"{tmp_path / 'out'}#{key[:12]}",
+        "digits",
+        beside=[f"{tmp_path / 'out'}#{key[:12]}"],
+        pool_rows=0,
+    )
     assert {row.estimator: row.estimate.accuracy for row in pair.rows}["disagreement"] == 1.0
     for weights in (tmp_path / "out" / "artifacts").rglob("weights-*"):
         weights.unlink()
-    with pytest.raises(CrosswindError, match="the weights of .* were not kept; run its study with keep: selected"):
+    with pytest.raises(
+        CrosswindError, match="the weights of .* were not kept; run its study with keep: selected"
+    ):
         cw.estimate(f"{tmp_path / 'out'}#{key[:12]}", "digits")
 
 
@@ -175,9 +240,17 @@ def weights(world: Path, tmp_path: Path) -> Path:
     from crosswind.models.build import build_model
 
     torch.set_num_threads(1)
-    network = build_model("mlp", {"hidden": 16, "layers": 1}, InputSpec.image(8, 8, 1), tuple("0123456789"), 3)
+    network = build_model(
+        "mlp", {"hidden": 16, "layers": 1}, InputSpec.image(8, 8, 1), tuple("0123456789"), 3
+    )
     save_file(network.state_dict(), str(tmp_path / "net.safetensors"))
-    card = {"model": "mlp", "settings": {"hidden": 16, "layers": 1}, "classes": list("0123456789"), "size": 8, "channels": 1}
+    card = {
+        "model": "mlp",
+        "settings": {"hidden": 16, "layers": 1},
+        "classes": list("0123456789"),
+        "size": 8,
+        "channels": 1,
+    }
     (tmp_path / "net.json").write_text(json.dumps(card), encoding="utf-8")
     return tmp_path / "net.safetensors"
 
@@ -189,7 +262,9 @@ def test_a_file_of_weights_is_the_network_of_its_card(world: Path, weights: Path
     from crosswind.models.build import build_model
 
     found = cw.estimate(str(weights), world / "new", world / "known", pool_rows=20, near_rows=0)
-    network = build_model("mlp", {"hidden": 16, "layers": 1}, InputSpec.image(8, 8, 1), tuple("0123456789"), 3).eval()
+    network = build_model(
+        "mlp", {"hidden": 16, "layers": 1}, InputSpec.image(8, 8, 1), tuple("0123456789"), 3
+    ).eval()
     paths = sorted((world / "new").iterdir())
     pixels = np.stack([np.asarray(Image.open(path)) for path in paths])[:, None].astype(np.float32)
     with torch.inference_mode():
@@ -204,31 +279,61 @@ def test_models_are_compared(world: Path) -> None:
     """Agreement is what two functions agree on, by counting; three and labels fit the line."""
     names = ["disagreement", "agreement-on-the-line"]
     two = asked(world, beside=[f"{world}/model.py:turned"], estimators=names)
-    pixels = np.stack([np.asarray(Image.open(path)) for path in sorted((world / "new").iterdir())]) / 255
+    pixels = (
+        np.stack([np.asarray(Image.open(path)) for path in sorted((world / "new").iterdir())]) / 255
+    )
     centres = np.load(world / "centres.npy").reshape(10, 8, 8)
-    votes = [(((x[:, None] - centres) ** 2).sum((2, 3))).argmin(1) for x in (pixels, pixels[:, ::-1])]
+    votes = [
+        (((x[:, None] - centres) ** 2).sum((2, 3))).argmin(1) for x in (pixels, pixels[:, ::-1])
+    ]
     agreed, rows = (votes[0] == votes[1]).mean(), {row.estimator: row for row in two.rows}
-    assert set(rows) == {"disagreement"} and rows["disagreement"].estimate.accuracy == pytest.approx(agreed)
+    assert set(rows) == {"disagreement"} and rows[
+        "disagreement"
+    ].estimate.accuracy == pytest.approx(agreed)
     assert rows["disagreement"].estimate.basis == "rows" and rows["disagreement"].pool_error is None
     assert dict(two.left_out)["agreement-on-the-line"] == "it compares 3 models or more, and has 2"
-    three = asked(world, beside=[f"{world}/model.py:{name}" for name in ("turned", "labels")], estimators=names)
+    three = asked(
+        world,
+        beside=[f"{world}/model.py:{name}" for name in ("turned", "labels")],
+        estimators=names,
+    )
     assert {row.estimator for row in three.rows} == set(names)
 
 
 def test_a_table_of_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code = "def near(texts):\n    return [[float('good' in text), float('bad' in text)] for text in texts]\n"
-    (tmp_path / "words.py").write_text("import numpy as np\n" + code.replace("return [", "return np.array([")[:-1] + ")\n")
-    known = {"text": ["good", "bad", "very good", "so bad"] * 10, "label": ["up", "down", "up", "up"] * 10}
+    code = (
+        "def near(texts):\n    return [[float('good' in text), float('bad' in text)] for text in"
+        " texts]\n"
+    )
+    (tmp_path / "words.py").write_text(
+        "import numpy as np\n" + code.replace("return [", "return np.array([")[:-1] + ")\n"
+    )
+    known = {
+        "text": ["good", "bad", "very good", "so bad"] * 10,
+        "label": ["up", "down", "up", "up"] * 10,
+    }
     polars.DataFrame(known).write_csv(tmp_path / "known.csv")
-    polars.DataFrame({"id": range(30), "text": ["good indeed", "bad indeed", "what"] * 10}).write_csv(tmp_path / "new.csv")
-    given = ["--model", f"{tmp_path}/words.py:near", "--data", str(tmp_path / "new.csv"), "--source", str(tmp_path / "known.csv")]
+    polars.DataFrame(
+        {"id": range(30), "text": ["good indeed", "bad indeed", "what"] * 10}
+    ).write_csv(tmp_path / "new.csv")
+    given = [
+        "--model",
+        f"{tmp_path}/words.py:near",
+        "--data",
+        str(tmp_path / "new.csv"),
+        "--source",
+        str(tmp_path / "known.csv"),
+    ]
     assert _status(["estimate", *given, "--classes", "up,down", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["rows"] == 30 and told["source_accuracy"] == 0.75
     p = np.exp(1) / (1 + np.exp(1))
     estimates = {row["estimator"]: row["accuracy"] for row in told["estimates"]}
     assert estimates["average-confidence"] == pytest.approx((2 * p + 0.5) / 3)
-    assert {"nuclear-norm", "ni-eda"} <= set(estimates) and not {"nuclear-norm", "ni-randaugment"} & set(told["left_out"])
+    assert {"nuclear-norm", "ni-eda"} <= set(estimates) and not {
+        "nuclear-norm",
+        "ni-randaugment",
+    } & set(told["left_out"])
 
 
 def test_tables_of_scores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -249,19 +354,35 @@ def test_tables_of_scores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     ]
     assert _status([*arguments, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    truth = float((p[200:].argmax(1) == np.array(["abc".index(name) for name in label[200:]])).mean())
+    truth = float(
+        (p[200:].argmax(1) == np.array(["abc".index(name) for name in label[200:]])).mean()
+    )
     rows = {row["estimator"]: row for row in told["estimates"]}
-    assert abs(rows["average-confidence"]["accuracy"] - truth) < 0.06 and rows["atc-mc"]["basis"] == "rows"
-    assert told["believed"] is None and "ni-randaugment" in told["left_out"] and "nuclear-norm" in told["left_out"]
-    assert told["left_out"]["nuclear-norm"] == "it learns from changed copies of labelled rows, and a table holds none"
+    assert (
+        abs(rows["average-confidence"]["accuracy"] - truth) < 0.06
+        and rows["atc-mc"]["basis"] == "rows"
+    )
+    assert (
+        told["believed"] is None
+        and "ni-randaugment" in told["left_out"]
+        and "nuclear-norm" in told["left_out"]
+    )
+    assert (
+        told["left_out"]["nuclear-norm"]
+        == "it learns from changed copies of labelled rows, and a table holds none"
+    )
     assert _status(arguments[:3]) == 0
-    assert "without labelled rows nothing says how far it is too" in " ".join(capsys.readouterr().out.split())
+    assert "without labelled rows nothing says how far it is too" in " ".join(
+        capsys.readouterr().out.split()
+    )
 
 
 def test_a_black_box_is_measured_by_its_neighbours(world: Path) -> None:
     found = asked(world, model=f"{world}/model.py:labels")
     assert [row.estimator for row in found.rows] == ["ni-randaugment"] and found.believed is None
-    assert found.sentence.endswith("are right, by ni-randaugment; no interval could be made that holds.")
+    assert found.sentence.endswith(
+        "are right, by ni-randaugment; no interval could be made that holds."
+    )
 
 
 def test_what_is_refused(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -277,11 +398,27 @@ def test_what_is_refused(world: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     polars.DataFrame({"a": [0.5]}).write_csv(tmp_path / "single.csv")
     model, new, known = f"{world}/model.py:", str(world / "new"), str(world / "known")
 
-    def given(function: str = "near", data: str = new, source: str = known, *more: str) -> list[str]:
-        return ["--model", model + function, "--data", data, "--source", source, "--size", "8", *more]
+    def given(
+        function: str = "near", data: str = new, source: str = known, *more: str
+    ) -> list[str]:
+        return [
+            "--model",
+            model + function,
+            "--data",
+            data,
+            "--source",
+            source,
+            "--size",
+            "8",
+            *more,
+        ]
 
     (tmp_path / "bare.safetensors").write_bytes(b"no weights")
-    for name, card in {"odd": "{model: mlp, colour: red}", "lone": "{model: mlp}", "text": "{model: mlp, classes: [a, b]}"}.items():
+    for name, card in {
+        "odd": "{model: mlp, colour: red}",
+        "lone": "{model: mlp}",
+        "text": "{model: mlp, classes: [a, b]}",
+    }.items():
         (tmp_path / f"{name}.safetensors").write_bytes(b"no weights")
         (tmp_path / f"{name}.yaml").write_text(card, encoding="utf-8")
 
@@ -290,14 +427,38 @@ def test_what_is_refused(world: Path, tmp_path: Path, capsys: pytest.CaptureFixt
 
     cases = [
         (file("gone"), "--model: there is no file"),
-        (file("bare"), "bare.safetensors needs a card beside it, bare.yaml or bare.json, with model, settings, classes, size"),
-        (file("odd"), "the card odd.yaml has 'colour' (valid: model, settings, classes, size, channels)"),
-        (file("lone"), "the card of lone.safetensors must name the model, its settings, and its classes as a list"),
+        (
+            file("bare"),
+            (
+                "bare.safetensors needs a card beside it, bare.yaml or bare.json, with model,"
+                " settings, classes, size"
+            ),
+        ),
+        (
+            file("odd"),
+            "the card odd.yaml has 'colour' (valid: model, settings, classes, size, channels)",
+        ),
+        (
+            file("lone"),
+            (
+                "the card of lone.safetensors must name the model, its settings, and its classes as"
+                " a list"
+            ),
+        ),
         (file("text"), "text.safetensors' cannot be read as safetensors"),
         ([*file("text"), "--set", "scale=unit"], "--set: are of an ONNX file or a function"),
-        ([*file("text"), "--classes", "b,a"], "--classes: must be those of the model in its order, or be left out: a, b"),
-        (given("near", new, known, "--beside", "resnet"), "--beside: 'resnet' is none of what can be asked"),
-        (given("near", new, known, "--beside", str(tmp_path / "text.safetensors")), "text.safetensors has other classes than"),
+        (
+            [*file("text"), "--classes", "b,a"],
+            "--classes: must be those of the model in its order, or be left out: a, b",
+        ),
+        (
+            given("near", new, known, "--beside", "resnet"),
+            "--beside: 'resnet' is none of what can be asked",
+        ),
+        (
+            given("near", new, known, "--beside", str(tmp_path / "text.safetensors")),
+            "text.safetensors has other classes than",
+        ),
         (["--data", new], "--model: is needed, or a table of predictions"),
         (
             ["--model", "resnet", "--data", new],
@@ -305,61 +466,129 @@ def test_what_is_refused(world: Path, tmp_path: Path, capsys: pytest.CaptureFixt
         ),
         (["--model", "gone.onnx", "--data", new], "--model: there is no file 'gone.onnx'"),
         (given("nothing"), "error: --model: "),
-        (given("bad"), "the model gave logits that are not finite for the rows of data, such as row 0"),
-        (given("moody"), "otherwise when it is asked again, as in training mode; put it in evaluation mode"),
+        (
+            given("bad"),
+            "the model gave logits that are not finite for the rows of data, such as row 0",
+        ),
+        (
+            given("moody"),
+            "otherwise when it is asked again, as in training mode; put it in evaluation mode",
+        ),
         (given("batched"), "otherwise when it is asked again, as in training mode"),
-        (given("cut"), "the model gave logits of 65504, where half precision ends, for the rows of data, such as row 0"),
+        (
+            given("cut"),
+            (
+                "the model gave logits of 65504, where half precision ends, for the rows of data,"
+                " such as row 0"
+            ),
+        ),
         (given("broken"), "the model failed on 100 inputs (KeyError: 'no such layer')"),
-        (given("narrow"), "answered 100 inputs by float64 (100, 3); it must give logits [100, 10] or labels [100]"),
-        (given(data=str(tmp_path / "empty")), f"data: the folder {str(tmp_path / 'empty')!r} holds no images"),
-        (given(data="nowhere"), "--data: 'nowhere' is no folder, no .csv or .tsv or .parquet file, and no source"),
+        (
+            given("narrow"),
+            (
+                "answered 100 inputs by float64 (100, 3); it must give logits [100, 10] or labels"
+                " [100]"
+            ),
+        ),
+        (
+            given(data=str(tmp_path / "empty")),
+            f"data: the folder {str(tmp_path / 'empty')!r} holds no images",
+        ),
+        (
+            given(data="nowhere"),
+            "--data: 'nowhere' is no folder, no .csv or .tsv or .parquet file, and no source",
+        ),
         (given(data="gone.csv"), "--data: there is no file 'gone.csv'"),
-        (given(source=str(one)), "--classes: the model has one class, so that every answer is right"),
+        (
+            given(source=str(one)),
+            "--classes: the model has one class, so that every answer is right",
+        ),
         (
             given("near", new, str(tmp_path / "odd"), "--classes", ",".join("0123456789")),
             "odd has the label 'horse'",
         ),
         (given("near", new, known, "--estimators", "atc"), "unknown estimator 'atc'"),
-        (given("near", new, known, "--set", "scale"), "--set: 'scale' is not of the form key=value"),
-        (given("near", new, known, "--out", "page.txt"), "--out: 'page.txt' is no page by its name"),
+        (
+            given("near", new, known, "--set", "scale"),
+            "--set: 'scale' is not of the form key=value",
+        ),
+        (
+            given("near", new, known, "--out", "page.txt"),
+            "--out: 'page.txt' is no page by its name",
+        ),
         (["--model", f"{tmp_path}#12", "--data", new], "there is no store"),
-        (["--predictions", str(tmp_path / "sums.csv")], "sums.csv, row 2: probabilities sum to 1.2, not to 1"),
-        (["--predictions", str(tmp_path / "percent.csv")], "percent.csv, row 1: no score is negative and each row sums to 100"),
-        (["--predictions", str(tmp_path / "nan.csv")], "nan.csv, row 1: a score is missing or not finite"),
-        (["--predictions", str(tmp_path / "gaps.csv")], "gaps.csv, row 2: a score is missing or not finite"),
+        (
+            ["--predictions", str(tmp_path / "sums.csv")],
+            "sums.csv, row 2: probabilities sum to 1.2, not to 1",
+        ),
+        (
+            ["--predictions", str(tmp_path / "percent.csv")],
+            "percent.csv, row 1: no score is negative and each row sums to 100",
+        ),
+        (
+            ["--predictions", str(tmp_path / "nan.csv")],
+            "nan.csv, row 1: a score is missing or not finite",
+        ),
+        (
+            ["--predictions", str(tmp_path / "gaps.csv")],
+            "gaps.csv, row 2: a score is missing or not finite",
+        ),
         (
             ["--predictions", str(tmp_path / "single.csv")],
             "single.csv needs a column of scores for each class, two at least",
         ),
         (
-            ["--predictions", str(tmp_path / "strange.csv"), "--source", str(tmp_path / "strange.csv")],
+            [
+                "--predictions",
+                str(tmp_path / "strange.csv"),
+                "--source",
+                str(tmp_path / "strange.csv"),
+            ],
             "strange.csv has the label 'c', which is no class of the scores (a, b)",
         ),
-        (["--predictions", "x.csv", "--model", "m.onnx"], "--predictions: stands in the place of models and data"),
+        (
+            ["--predictions", "x.csv", "--model", "m.onnx"],
+            "--predictions: stands in the place of models and data",
+        ),
     ]
     for arguments, sentence in cases:
-        status, error = _status(["estimate", *arguments]), capsys.readouterr().err.strip().splitlines()[-1]
+        status, error = (
+            _status(["estimate", *arguments]),
+            capsys.readouterr().err.strip().splitlines()[-1],
+        )
         assert (status, sentence in error) == (2, True), (arguments, error)
     assert len(cases) == 35
 
 
 def test_a_shift_of_labels_is_heard_by_the_choice(world: Path, tmp_path: Path) -> None:
-    """Mostly one digit, as bright as the source: what is believed learned from copies whose labels shift so, and is right."""
+    """Mostly one digit, as bright as the source: what is believed learned from copies whose labels
+    shift so, and is right."""
     digits = load_digits()
     random, place = np.random.default_rng(0), tmp_path / "mostly-zero"
     place.mkdir()
     others = np.arange(400, 1000)
-    chosen = [*others[digits.target[others] == 0][:50], *random.choice(others[digits.target[others] != 0], 25, replace=False)]
+    chosen = [
+        *others[digits.target[others] == 0][:50],
+        *random.choice(others[digits.target[others] != 0], 25, replace=False),
+    ]
     for i in chosen:
         Image.fromarray((digits.images[i] * 255 / 16).astype(np.uint8)).save(place / f"{i:04}.png")
     found = asked(world, data=place, pool_rows=60, near_rows=0)
     pixels = digits.images[chosen].astype(np.float64) * 255 / 16
     centres = np.load(world / "centres.npy")
-    answers = -((pixels.astype(np.uint8).reshape(len(chosen), 1, -1) / 255 - centres) ** 2).sum(axis=2)
+    answers = -((pixels.astype(np.uint8).reshape(len(chosen), 1, -1) / 255 - centres) ** 2).sum(
+        axis=2
+    )
     right = float((answers.argmax(axis=1) == digits.target[chosen]).mean())
     assert any(item.name == "label-shift" and item.warning for item in found.findings)
     best = found.believed
     assert best is not None and best.shifted and best.estimator not in ("cot", "cott")
     assert best.estimate.low is not None and best.estimate.high is not None
-    assert best.estimate.low <= right <= best.estimate.high and abs(best.estimate.accuracy - right) < 0.08
-    assert "drawn so that their labels shift as those of the answers seem to, none of which it had learned from" in str(found)
+    assert (
+        best.estimate.low <= right <= best.estimate.high
+        and abs(best.estimate.accuracy - right) < 0.08
+    )
+    assert (
+        "drawn so that their labels shift as those of the answers seem to, none of which it had"
+        " learned from" in str(found)
+    )

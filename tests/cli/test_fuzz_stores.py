@@ -1,8 +1,10 @@
-"""Stores that were damaged or edited: reported, or refused in one sentence; the page of one is whole and holds words only.
+"""Stores that were damaged or edited: reported, or refused in one sentence; the page of one is
+whole and holds words only.
 
-Bytes of the database, values of its columns, values inside its JSON, and the files of its runs are changed. What comes out is
-read as a browser would: nothing that a store holds may become an element, an attribute or a script of the page. Ten of each kind
-in the default tests, 1,000 of each in the long drills.
+Bytes of the database, values of its columns, values inside its JSON, and the files of its runs are
+changed. What comes out is read as a browser would: nothing that a store holds may become an
+element, an attribute or a script of the page. Ten of each kind in the default tests, 1,000 of each
+in the long drills.
 """
 
 from __future__ import annotations
@@ -27,45 +29,106 @@ from crosswind.studies.database import runs as run_table
 from crosswind.studies.database import scores as score_table
 from crosswind.studies.store import Store
 
-COLUMN_VALUES = [None, "", "{}", "[]", "null", '"x"', "{", "NaN", b"\xff\x00", 0, -1, 2**62, 1.5, float("inf"), 1e300, -5.0, *WORDS]
-COLUMN_VALUES += ["pending", "running", "finished", "diverged", "failed", '{"accuracy": NaN}', '{"groups": []}', "[" * 3000]
+COLUMN_VALUES = [
+    None,
+    "",
+    "{}",
+    "[]",
+    "null",
+    '"x"',
+    "{",
+    "NaN",
+    b"\xff\x00",
+    0,
+    -1,
+    2**62,
+    1.5,
+    float("inf"),
+    1e300,
+    -5.0,
+    *WORDS,
+]
+COLUMN_VALUES += [
+    "pending",
+    "running",
+    "finished",
+    "diverged",
+    "failed",
+    '{"accuracy": NaN}',
+    '{"groups": []}',
+    "[" * 3000,
+]
 
-# -- a store to begin with ----------------------------------------------------------------------------------------------------
+# -- a store to begin with
+# --------------------------------------------------------------------------------------------------
 
 
 def whole_store(
-    folder: Path, shifts: tuple[str, ...] = ("none", "SC"), methods: tuple[str, ...] = ("erm", "groupdro"), **more: Any
+    folder: Path,
+    shifts: tuple[str, ...] = ("none", "SC"),
+    methods: tuple[str, ...] = ("erm", "groupdro"),
+    **more: Any,
 ) -> Path:
-    """A small store of one study: two rules, two sets, a grid of two points, one run diverged, failed, running and pending.
+    """A small store of one study: two rules, two sets, a grid of two points, one run diverged,
+    failed, running and pending.
 
     `seeds` (3), `statuses` by number of the run, `reference` ("erm"), `claims` (none).
     """
-    seeds, statuses = more.get("seeds", 3), more.get("statuses", {1: "diverged", 2: "failed", 5: "running", 8: "pending"})
+    seeds, statuses = (
+        more.get("seeds", 3),
+        more.get("statuses", {1: "diverged", 2: "failed", 5: "running", 8: "pending"}),
+    )
     labels = [
-        {"data": "digits", "shift": shift, "size": "few", "model": "mlp", "method": method, "point": point, "seed": seed}
+        {
+            "data": "digits",
+            "shift": shift,
+            "size": "few",
+            "model": "mlp",
+            "method": method,
+            "point": point,
+            "seed": seed,
+        }
         for shift in shifts
         for method in methods
         for point in (("eta=0.1", "eta=0.2") if method == "groupdro" else ("",))
         for seed in range(seeds)
     ]
-    planned = [Job(key=f"{number:08x}", spec={"seed": item["seed"]}, labels=item) for number, item in enumerate(labels)]
+    planned = [
+        Job(key=f"{number:08x}", spec={"seed": item["seed"]}, labels=item)
+        for number, item in enumerate(labels)
+    ]
     given = {"name": "alpha", "about": "A study.", "methods": list(methods)}
     data = {"digits": {"source": "digits", "label": "digit", "attributes": ["ink", "tone"]}}
-    resolved = {**given, "data": data, "reference": more.get("reference", "erm"), "selection": ["best-id", "last"]}
-    resolved |= {"shifts": {shift: [] if shift == "none" else [{}] for shift in shifts}, "sets": {"test": {"law": "uniform"}}}
+    resolved = {
+        **given,
+        "data": data,
+        "reference": more.get("reference", "erm"),
+        "selection": ["best-id", "last"],
+    }
+    resolved |= {
+        "shifts": {shift: [] if shift == "none" else [{}] for shift in shifts},
+        "sets": {"test": {"law": "uniform"}},
+    }
     resolved |= {"claims": more["claims"]} if "claims" in more else {}
     with Store.open(folder, create=True) as store:
         store.add_plan("alpha", given, resolved, planned)
         with store.transaction() as connection:
             for number, run in enumerate(planned):
                 status = statuses.get(number, statuses.get("else", "finished"))
-                told = {"versions": '{"crosswind":"0.1.0"}', "warnings": '["few rows"]', "seconds": 2.5 + number, "attempts": 1}
+                told = {
+                    "versions": '{"crosswind":"0.1.0"}',
+                    "warnings": '["few rows"]',
+                    "seconds": 2.5 + number,
+                    "attempts": 1,
+                }
                 told["cost"] = '{"images_per_second":900.5,"peak_memory_bytes":500000000}'
                 reason = "RuntimeError: no <b>luck</b>" if status == "failed" else None
                 change = run_table.update().where(run_table.c.key == run.key)
                 connection.execute(change.values(status=status, reason=reason, **told))
                 if status in ("finished", "diverged"):
-                    connection.execute(score_table.insert(), [{"key": run.key, **row} for row in _scores(number)])
+                    connection.execute(
+                        score_table.insert(), [{"key": run.key, **row} for row in _scores(number)]
+                    )
     for number, run in enumerate(planned):
         if statuses.get(number, statuses.get("else", "finished")) in ("finished", "diverged"):
             place = artifact_folder(folder, run.key)
@@ -79,8 +142,14 @@ def _scores(number: int) -> list[dict[str, Any]]:
     for rule in ("best-id", "last", "best-target"):
         for name in ("validation", "target-validation", "test"):
             accuracy = 0.5 + (number * 7 % 13) / 40
-            groups = {f"digit={i}, ink=red": {"n": 10, "accuracy": accuracy / (i + 1)} for i in range(2)}
-            worst = {"worst_group": accuracy / 2, "worst_group_name": "digit=1, ink=red", "worst_group_n": 10}
+            groups = {
+                f"digit={i}, ink=red": {"n": 10, "accuracy": accuracy / (i + 1)} for i in range(2)
+            }
+            worst = {
+                "worst_group": accuracy / 2,
+                "worst_group_name": "digit=1, ink=red",
+                "worst_group_n": 10,
+            }
             metrics = {
                 "n": 20,
                 "accuracy": accuracy,
@@ -90,8 +159,15 @@ def _scores(number: int) -> list[dict[str, Any]]:
                 "nll": 0.7,
                 "ece": 0.1,
             }
-            metrics |= {"role": "test" if name == "test" else "validation", "selected_step": 3, "ties": 1, "unparsed": 0}
-            rows.append({"rule": rule, "set": name, "position": len(rows), "metrics": json.dumps(metrics)})
+            metrics |= {
+                "role": "test" if name == "test" else "validation",
+                "selected_step": 3,
+                "ties": 1,
+                "unparsed": 0,
+            }
+            rows.append(
+                {"rule": rule, "set": name, "position": len(rows), "metrics": json.dumps(metrics)}
+            )
     return rows
 
 
@@ -102,12 +178,16 @@ CELLS = {
     for tone in ("dark", "pale")
 }
 SPLIT: dict[str, Any] = {
-    "sets": {name: {"rows": 24, "cells": CELLS, "supplements": [{"drawn": 4}], "short": {}} for name in ("train", "test")},
+    "sets": {
+        name: {"rows": 24, "cells": CELLS, "supplements": [{"drawn": 4}], "short": {}}
+        for name in ("train", "test")
+    },
     "notes": ["classes are matched"],
     "warnings": ["few rows"],
 }
 
-# -- what must hold -----------------------------------------------------------------------------------------------------------
+# -- what must hold
+# --------------------------------------------------------------------------------------------------
 
 _TAGS = """html head meta title link style body a header p h1 h2 h3 h4 h5 nav ul li main article dl div dt dd section details
 summary span figure figcaption button table caption thead tbody tr th td pre footer script b"""
@@ -118,7 +198,8 @@ VOID = frozenset(("meta", "link"))
 
 
 class Reader(HTMLParser):
-    """A page as a browser takes it apart: elements closed in order, nothing that is not ours, the text of its scripts."""
+    """A page as a browser takes it apart: elements closed in order, nothing that is not ours, the
+    text of its scripts."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -190,7 +271,8 @@ class Reports:
 
 @pytest.fixture
 def reports(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Reports:
-    # The drawing script is the same in every page and most of its bytes; the pages that a browser opens have it.
+    # The drawing script is the same in every page and most of its bytes; the pages that a browser
+    # opens have it.
     monkeypatch.setattr(page_module, "runtime", lambda: "var vegaEmbed;")
     return Reports(capsys)
 
@@ -200,7 +282,8 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return whole_store(tmp_path_factory.mktemp("store") / "out")
 
 
-# -- the tests ----------------------------------------------------------------------------------------------------------------
+# -- the tests
+# --------------------------------------------------------------------------------------------------
 
 
 def test_the_store_that_is_changed_is_good(good: Path, reports: Reports) -> None:
@@ -211,8 +294,17 @@ def test_the_store_that_is_changed_is_good(good: Path, reports: Reports) -> None
 def test_the_reader_finds_what_is_put_in(good: Path, reports: Reports, tmp_path: Path) -> None:
     assert reports.of(good) == 0
     text = (good / "report.html").read_text(encoding="utf-8")
-    for piece in ("<img src=x>", "</div>", '<b onclick="x">', "<!-- x -->", "<script>x</script>", '<a href="https://x.org">x</a>'):
-        (tmp_path / "page.html").write_text(text.replace("<main", f"{piece}<main", 1), encoding="utf-8")
+    for piece in (
+        "<img src=x>",
+        "</div>",
+        '<b onclick="x">',
+        "<!-- x -->",
+        "<script>x</script>",
+        '<a href="https://x.org">x</a>',
+    ):
+        (tmp_path / "page.html").write_text(
+            text.replace("<main", f"{piece}<main", 1), encoding="utf-8"
+        )
         with pytest.raises(AssertionError):
             read_page(tmp_path / "page.html")
 
@@ -240,13 +332,21 @@ def test_a_store_of_changed_bytes(count: int, good: Path, reports: Reports, tmp_
 
 
 @counts(10, 1000)
-def test_a_store_of_strange_values(count: int, good: Path, reports: Reports, tmp_path: Path) -> None:
+def test_a_store_of_strange_values(
+    count: int, good: Path, reports: Reports, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     shutil.copytree(good, out)
     with closing(sqlite3.connect(good / "store.sqlite")) as connection:
-        listed = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
+        listed = connection.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
+        )
         tables = [name for (name,) in listed]
-        columns = [(table, row[1]) for table in tables for row in connection.execute(f"PRAGMA table_info({table})")]
+        columns = [
+            (table, row[1])
+            for table in tables
+            for row in connection.execute(f"PRAGMA table_info({table})")
+        ]
     assert len(columns) > 20
 
     def check(chance: random.Random) -> None:
@@ -254,7 +354,9 @@ def test_a_store_of_strange_values(count: int, good: Path, reports: Reports, tmp
         with closing(sqlite3.connect(out / "store.sqlite", isolation_level=None)) as connection:
             for _ in range(chance.choice([1, 1, 2])):
                 table, column = chance.choice(columns)
-                some = chance.choice(["1", "rowid = (SELECT min(rowid) FROM {0})", "rowid % 2 = 0"]).format(table)
+                some = chance.choice(
+                    ["1", "rowid = (SELECT min(rowid) FROM {0})", "rowid % 2 = 0"]
+                ).format(table)
                 value = chance.choice(COLUMN_VALUES)
                 try:
                     connection.execute(f"UPDATE {table} SET {column} = ? WHERE {some}", (value,))
@@ -281,12 +383,17 @@ def test_a_store_of_strange_json(count: int, good: Path, reports: Reports, tmp_p
                 column = chance.choice(holds[table])
                 some = [row for (row,) in connection.execute(f"SELECT rowid FROM {table}")]
                 chosen = some if chance.random() < 0.3 else [chance.choice(some)]
-                (text,) = connection.execute(f"SELECT {column} FROM {table} WHERE rowid = ?", (chosen[0],)).fetchone()
+                (text,) = connection.execute(
+                    f"SELECT {column} FROM {table} WHERE rowid = ?", (chosen[0],)
+                ).fetchone()
                 if column in ("reason", "detail"):
                     value: Any = chance.choice(WORDS).encode("utf-8", "replace").decode()
                 else:
                     value = json.dumps(mutated(json.loads(text), chance))
-                connection.executemany(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", [(value, row) for row in chosen])
+                connection.executemany(
+                    f"UPDATE {table} SET {column} = ? WHERE rowid = ?",
+                    [(value, row) for row in chosen],
+                )
             connection.commit()
         reports.of(out)
 
@@ -295,7 +402,9 @@ def test_a_store_of_strange_json(count: int, good: Path, reports: Reports, tmp_p
 
 
 @counts(10, 1000)
-def test_a_store_with_damaged_files(count: int, good: Path, reports: Reports, tmp_path: Path) -> None:
+def test_a_store_with_damaged_files(
+    count: int, good: Path, reports: Reports, tmp_path: Path
+) -> None:
     out, pristine = tmp_path / "out", tmp_path / "good"
     shutil.copytree(good, out)
     shutil.copytree(good / "artifacts", pristine)
@@ -307,12 +416,16 @@ def test_a_store_with_damaged_files(count: int, good: Path, reports: Reports, tm
         for path in paths if chance.random() < 0.5 else [paths[0]]:
             turn = chance.random()
             if turn < 0.6:
-                path.write_text(json.dumps(mutated(mutated(SPLIT, chance), chance)), encoding="utf-8")
+                path.write_text(
+                    json.dumps(mutated(mutated(SPLIT, chance), chance)), encoding="utf-8"
+                )
             elif turn < 0.8:
                 raw = bytearray(path.read_bytes())
                 for _ in range(chance.choice([1, 5])):
                     raw[chance.randrange(len(raw))] = chance.randrange(256)
-                path.write_bytes(raw[: chance.randrange(len(raw))] if chance.random() < 0.3 else raw)
+                path.write_bytes(
+                    raw[: chance.randrange(len(raw))] if chance.random() < 0.3 else raw
+                )
             elif turn < 0.9:
                 path.unlink()
             else:
@@ -333,7 +446,12 @@ SHAPES: dict[str, dict[str, Any]] = {
     "no erm": {"methods": ("groupdro", "mixup")},
     "unknown reference": {"reference": "<i>nobody</i>"},
     "one run": {"seeds": 1, "shifts": ("none",), "methods": ("erm",), "statuses": {}},
-    "only the reference failed": {"methods": ("mixup", "erm"), "seeds": 1, "shifts": ("none",), "statuses": {1: "failed"}},
+    "only the reference failed": {
+        "methods": ("mixup", "erm"),
+        "seeds": 1,
+        "shifts": ("none",),
+        "statuses": {1: "failed"},
+    },
 }
 
 
@@ -342,11 +460,20 @@ SHAPES: dict[str, dict[str, Any]] = {
 def test_an_unusual_store_has_a_page(shape: str, reports: Reports, tmp_path: Path) -> None:
     assert reports.of(whole_store(tmp_path / "out", **SHAPES[shape])) == 0
     for form in ("csv", "latex", "json"):
-        assert _status(["report", str(tmp_path / "out"), "--format", form, "--out", str(tmp_path / form)]) == 0
+        assert (
+            _status(
+                ["report", str(tmp_path / "out"), "--format", form, "--out", str(tmp_path / form)]
+            )
+            == 0
+        )
 
 
 def test_names_are_only_words(reports: Reports, tmp_path: Path) -> None:
-    words = [word for word in WORDS if word.encode("utf-8", "replace").decode() == word and word not in ("", "erm")]
+    words = [
+        word
+        for word in WORDS
+        if word.encode("utf-8", "replace").decode() == word and word not in ("", "erm")
+    ]
     assert len(words) > 25
     for number in range(2):
         names = ("SC", *words)

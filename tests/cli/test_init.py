@@ -1,4 +1,5 @@
-"""`crosswind init`: a study for a table that nobody here wrote, planned and run as it is; what cannot be proposed is a sentence."""
+"""`crosswind init`: a study for a table that nobody here wrote, planned and run as it is; what
+cannot be proposed is a sentence."""
 
 from __future__ import annotations
 
@@ -40,17 +41,26 @@ def table(tmp_path: Path) -> Path:
     return tmp_path / "birds.csv"
 
 
-def test_the_study_that_is_written_is_planned_and_run(table: Path, tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+def test_the_study_that_is_written_is_planned_and_run(
+    table: Path, tmp_path: Path, capsys: Any, monkeypatch: Any
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert _status(["init", "birds.csv", "--size", "8"]) == 0
     said = capsys.readouterr()
     assert said.out == "wrote birds.yaml: 30 runs; crosswind run birds.yaml\n"
-    assert "label 'Species' (2 values), attribute 'place' (3 values); the smallest cell of both has 40 rows." in said.err
+    assert (
+        "label 'Species' (2 values), attribute 'place' (3 values); the smallest cell of both has 40"
+        " rows." in said.err
+    )
     assert "not proposed (missing values, one value or more than 20): id, season." in said.err
     planned = plan_of("birds.yaml", None, ())
     data = planned.study.data["own"]
     assert (data.label, data.attributes, data.roles.test) == ("Species", ["place"], 13)
-    assert data.options["unit"] == "photographer" and data.options["images"] == "pictures" and not planned.warnings[:0]
+    assert (
+        data.options["unit"] == "photographer"
+        and data.options["images"] == "pictures"
+        and not planned.warnings[:0]
+    )
     short = ["training.steps=2", "training.validate_every=1", "seeds=1", "methods={erm: {}}"]
     words = [word for setting in short for word in ("--set", setting)]
     assert _status(["run", "birds.yaml", "--workers", "1", "--out", "out", *words]) == 0
@@ -61,7 +71,10 @@ def test_the_study_that_is_written_is_planned_and_run(table: Path, tmp_path: Pat
 
 def test_label_and_folder_can_be_named(table: Path) -> None:
     text = propose(str(table), str(table.parent / "pictures"), "place").text
-    assert "    label: place\n    attributes: [Species]\n" in text and "more attributes that fit: rare" in text
+    assert (
+        "    label: place\n    attributes: [Species]\n" in text
+        and "more attributes that fit: rare" in text
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,7 +86,10 @@ def test_label_and_folder_can_be_named(table: Path) -> None:
         (
             {},
             ["--label", "season"],
-            "--label: 'season' has missing values, one value, or more than 20 values (valid: Species, place",
+            (
+                "--label: 'season' has missing values, one value, or more than 20 values (valid:"
+                " Species, place"
+            ),
         ),
         ({"place": None, "rare": None}, [], "needs two columns of 2 to 20 values"),
         ({"place": None}, [], "no attribute has 4 rows in each cell ('rare' comes nearest, 0)"),
@@ -88,17 +104,27 @@ def test_what_cannot_be_proposed_is_one_sentence(
     assert says in error and error.count("\n") == 1 and not table.with_suffix(".yaml").exists()
 
 
-def test_a_text_and_a_label_alone_are_a_study_over_the_length(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
-    """The rule's classes of length are the ones that the file names, so that it is planned and run as it is."""
+def test_a_text_and_a_label_alone_are_a_study_over_the_length(
+    tmp_path: Path, capsys: Any, monkeypatch: Any
+) -> None:
+    """The rule's classes of length are the ones that the file names, so that it is planned and run
+    as it is."""
     monkeypatch.chdir(tmp_path)
     lines = [f"{'so ' * (row % 7)}good film;{1 + row % 2}" for row in range(300)]
     (tmp_path / "films.tsv").write_text("\n".join(["review;stars", *lines]), encoding="utf-8")
     assert _status(["init", "films.tsv"]) == 0
     said = capsys.readouterr()
-    assert "no column beside them is an attribute: 'length' tells texts of 6 words and more." in said.err
+    assert (
+        "no column beside them is an attribute: 'length' tells texts of 6 words and more."
+        in said.err
+    )
     planned = plan_of("films.yaml", None, ())
     data = planned.study.data["own"]
-    assert (data.label, data.attributes) == ("stars", ["length"]) and set(planned.study.shifts) == {"none", "SC", "UDS"}
+    assert (data.label, data.attributes) == ("stars", ["length"]) and set(planned.study.shifts) == {
+        "none",
+        "SC",
+        "UDS",
+    }
     assert planned.study.shifts["UDS"]["unseen"] == "6+"
     short = ["training.steps=2", "training.validate_every=1", "seeds=1", "methods={erm: {}}"]
     words = [word for setting in short for word in ("--set", setting)]
@@ -108,4 +134,7 @@ def test_a_text_and_a_label_alone_are_a_study_over_the_length(tmp_path: Path, ca
 def test_the_surest_name_is_the_label(tmp_path: Path) -> None:
     lines = [f"a film that I saw,{('book', 'film')[row // 2 % 2]},{row % 2}" for row in range(100)]
     (tmp_path / "t.csv").write_text("\n".join(["text,category,overall", *lines]), encoding="utf-8")
-    assert "label 'overall' (2 values), attribute 'category'" in propose(str(tmp_path / "t.csv")).notes[1]
+    assert (
+        "label 'overall' (2 values), attribute 'category'"
+        in propose(str(tmp_path / "t.csv")).notes[1]
+    )

@@ -22,7 +22,23 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: Any) -> Path:
     out: Path = tmp_path_factory.mktemp("main-job") / "out"
-    assert _status(["run", "demo", "--scale", "tiny", "--workers", "2", "--out", str(out), "--set", "seeds=2"]) == 0
+    assert (
+        _status(
+            [
+                "run",
+                "demo",
+                "--scale",
+                "tiny",
+                "--workers",
+                "2",
+                "--out",
+                str(out),
+                "--set",
+                "seeds=2",
+            ]
+        )
+        == 0
+    )
     return out
 
 
@@ -34,8 +50,13 @@ def said(arguments: list[str], capsys: Any) -> str:
 def test_every_run_is_finished(store: Path, capsys: Any) -> None:
     (status,) = json.loads(said(["status", str(store), "--json"], capsys))
     texts = [warning["text"] for warning in status.pop("warnings")]
-    # Four steps move the weights of its groups by next to nothing, and a run that does nothing of its own says so.
-    assert len(texts) == 2 and texts[0].startswith("groupdro: its own term stayed below 1%") and "asked" in texts[1]
+    # Four steps move the weights of its groups by next to nothing, and a run that does nothing of
+    # its own says so.
+    assert (
+        len(texts) == 2
+        and texts[0].startswith("groupdro: its own term stayed below 1%")
+        and "asked" in texts[1]
+    )
     assert [status] == [
         {
             "name": "demo",
@@ -56,13 +77,21 @@ def test_the_table_names_every_method_and_shift(store: Path, capsys: Any) -> Non
     for word in ("erm", "groupdro", "none", "SC", "LDD", "UDS", "SC+UDS", "±"):
         assert word in text
     assert max(len(line) for line in text.splitlines()) <= 80 and len(text.splitlines()) <= 60
-    assert text.startswith("Findings of demo (2 seeds;") and text.index("What each shift costs erm") < text.index("Accuracy in %")
+    assert text.startswith("Findings of demo (2 seeds;") and text.index(
+        "What each shift costs erm"
+    ) < text.index("Accuracy in %")
     every = said(["report", str(store), "--tables", "all"], capsys)
-    assert every.startswith("Findings of demo (2 seeds;") and "Where the time went" in every and "Where the time" not in text
+    assert (
+        every.startswith("Findings of demo (2 seeds;")
+        and "Where the time went" in every
+        and "Where the time" not in text
+    )
 
 
 def test_formats_agree_number_by_number(store: Path, capsys: Any) -> None:
-    rows = list(csv.DictReader(io.StringIO(said(["report", str(store), "--format", "csv"], capsys))))
+    rows = list(
+        csv.DictReader(io.StringIO(said(["report", str(store), "--format", "csv"], capsys)))
+    )
     tests = [row for row in rows if row["set"] == "test"]
     assert len(tests) == 7
     (told,) = json.loads(said(["report", str(store), "--json"], capsys))["studies"]
@@ -74,7 +103,10 @@ def test_formats_agree_number_by_number(store: Path, capsys: Any) -> None:
         shown = f"{float(row['mean']):.3f}"
         column = accuracy["columns"].index(row["shift"])
         line = next(line for line in accuracy["rows"] if line[0].strip() == row["method"])
-        assert line[column]["mean"] == pytest.approx(float(row["mean"]), rel=1e-11) and line[column]["n"] == 2
+        assert (
+            line[column]["mean"] == pytest.approx(float(row["mean"]), rel=1e-11)
+            and line[column]["n"] == 2
+        )
         assert shown in latex
 
 
@@ -93,7 +125,11 @@ def test_a_run_can_be_shown_by_a_prefix_of_its_key(store: Path, capsys: Any) -> 
     fit, predictions = record["needs"]
     assert fit["spec"]["training"]["steps"] == 4 and predictions["spec"]["set"] == "test"
     assert record["versions"]["torch"]
-    for item, names in ((fit, {"predictions.npz", "history.json"}), (predictions, {"predictions.npz"}), (record, {"split.json"})):
+    for item, names in (
+        (fit, {"predictions.npz", "history.json"}),
+        (predictions, {"predictions.npz"}),
+        (record, {"split.json"}),
+    ):
         assert {path.name for path in Path(item["artifacts"]).iterdir()} >= {"job.json", *names}
 
 
@@ -102,12 +138,18 @@ def test_predictions_can_be_read_and_scored_again(store: Path) -> None:
     from crosswind.studies.store import Store
 
     with Store.open(store) as opened:
-        results = [row for row in opened.results("demo") if row["set"] == "test" and row["rule"] == "best-id"]
+        results = [
+            row
+            for row in opened.results("demo")
+            if row["set"] == "test" and row["rule"] == "best-id"
+        ]
         said = [run_predictions(opened, row["key"])[row["rule"]]["test"] for row in results]
     assert len(results) == 14
     ids = set()
     for row, predictions in zip(results, said, strict=True):
-        assert float((predictions.answer == predictions.label).mean()) == pytest.approx(row["metrics"]["accuracy"], abs=1e-12)
+        assert float((predictions.answer == predictions.label).mean()) == pytest.approx(
+            row["metrics"]["accuracy"], abs=1e-12
+        )
         ids.add(predictions.ids.tobytes())
     assert len(ids) == 1, "all runs of a study share their test rows"
 
@@ -120,7 +162,9 @@ def test_report_writes_a_file_a_table(store: Path, tmp_path: Path, capsys: Any) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["methods", "models", "sources", "shifts", "transforms", "estimators", "studies"])
+@pytest.mark.parametrize(
+    "kind", ["methods", "models", "sources", "shifts", "transforms", "estimators", "studies"]
+)
 def test_list_prints_objects_with_names(kind: str, capsys: Any) -> None:
     rows = json.loads(said(["list", kind, "--json"], capsys))
     assert isinstance(rows, list)
@@ -136,9 +180,9 @@ def test_list_prints_objects_with_names(kind: str, capsys: Any) -> None:
 @pytest.mark.slow
 def test_what_must_start_at_once_imports_nothing_heavy(store: Path) -> None:
     code = (
-        "import sys; from crosswind.cli.main import _status; status = _status(sys.argv[1:]);"
-        "heavy = [name for name in ('torch', 'torchvision', 'sklearn', 'pandas', 'scipy.stats', 'PIL') if name in sys.modules];"
-        "print(status, heavy, file=sys.stderr)"
+        "import sys; from crosswind.cli.main import _status; status = _status(sys.argv[1:]);heavy ="
+        " [name for name in ('torch', 'torchvision', 'sklearn', 'pandas', 'scipy.stats', 'PIL') if"
+        " name in sys.modules];print(status, heavy, file=sys.stderr)"
     )
     commands = [
         ["--help"],
@@ -150,7 +194,9 @@ def test_what_must_start_at_once_imports_nothing_heavy(store: Path) -> None:
     ]
     commands += [["show", "method", "groupdro"], ["show", "training"], ["schema"], ["list"]]
     for command in commands:
-        done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", code, *command], capture_output=True, text=True, check=False
+        )
         assert done.stderr.strip().splitlines()[-1] == "0 []", (command, done.stderr)
 
 
@@ -172,19 +218,29 @@ def test_the_wheel_carries_its_studies_and_runs_the_demo(tmp_path: Path) -> None
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHONPATH")}
     build = "import hatchling.build, sys; print(hatchling.build.build_wheel(sys.argv[1]))"
     name = subprocess.run(
-        [sys.executable, "-c", build, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-c", build, str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout.split()[-1]
     import zipfile
 
     with zipfile.ZipFile(tmp_path / name) as wheel:
         names = wheel.namelist()
         wheel.extractall(tmp_path / "site")
-    assert {"crosswind/_studies/demo.yaml", "crosswind/_studies/jeon2025/sizes.yaml", "crosswind/py.typed"} <= set(names)
-    assert {"crosswind/_records/method-cost.json", "crosswind/_records/effects/jtt.json"} <= set(names)
+    assert {
+        "crosswind/_studies/demo.yaml",
+        "crosswind/_studies/jeon2025/sizes.yaml",
+        "crosswind/py.typed",
+    } <= set(names)
+    assert {"crosswind/_records/method-cost.json", "crosswind/_records/effects/jtt.json"} <= set(
+        names
+    )
     site, here = str(tmp_path / "site"), str(tmp_path)
     code = (
-        f"import sys; sys.path.insert(0, {site!r}); import crosswind; assert crosswind.__file__.startswith({here!r});"
-        "from crosswind.cli.main import main; main()"
+        f"import sys; sys.path.insert(0, {site!r}); import crosswind; assert"
+        f" crosswind.__file__.startswith({here!r});from crosswind.cli.main import main; main()"
     )
     (tmp_path / "empty").mkdir()
     env["PYTHONPATH"] = str(tmp_path / "site")
@@ -196,10 +252,16 @@ def test_the_wheel_carries_its_studies_and_runs_the_demo(tmp_path: Path) -> None
         text=True,
         check=True,
     ).stdout
-    assert "time of a run beside ERM's: " in card and "JTT raises the worst group" in card  # figures travel with the package
+    assert (
+        "time of a run beside ERM's: " in card and "JTT raises the worst group" in card
+    )  # figures travel with the package
     done = subprocess.run(
         [sys.executable, "-c", code, "run", "demo", "--scale", "tiny", "--workers", "2"],
-        cwd=tmp_path / "empty", env=env, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=tmp_path / "empty",
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert "7 runs in" in done.stdout

@@ -1,4 +1,5 @@
-"""Whatever a name holds, printing never fails: folders whose names are not UTF-8, and terminals of other encodings."""
+"""Whatever a name holds, printing never fails: folders whose names are not UTF-8, and terminals of
+other encodings."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ Printed = tuple[int, bytes, bytes]
 
 
 def printed(arguments: Sequence[object], encoding: str, monkeypatch: pytest.MonkeyPatch) -> Printed:
-    """The exit status, and what went to standard output and standard error of this encoding, as strict as Python makes them."""
+    """The exit status, and what went to standard output and standard error of this encoding, as
+    strict as Python makes them."""
     streams = [io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="strict") for _ in range(2)]
     monkeypatch.setattr(sys, "stdout", streams[0])
     monkeypatch.setattr(sys, "stderr", streams[1])
@@ -44,13 +46,19 @@ def write_study(folder: Path, name: str = "vögel.yaml") -> Path:
     numbers = np.random.default_rng(0).normal(size=(60, 2))
     rows = ["a,b,Möwe,zeit→"]
     for i, (a, b) in enumerate(numbers):
-        rows.append(f"{a + i % 2:.3f},{b:.3f},{['Gänse', '日本', 'жук'][i % 3]},{['früh', 'spät'][i % 2]}")
+        rows.append(
+            f"{a + i % 2:.3f},{b:.3f},{['Gänse', '日本', 'жук'][i % 3]},{['früh', 'spät'][i % 2]}"
+        )
     (folder / "zahlen.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     study = {
         "data": {
             "birds": {
                 "source": "features",
-                "options": {"path": "zahlen.csv", "numbers": ["a", "b"], "columns": ["Möwe", "zeit→"]},
+                "options": {
+                    "path": "zahlen.csv",
+                    "numbers": ["a", "b"],
+                    "columns": ["Möwe", "zeit→"],
+                },
                 "label": "Möwe",
                 "attributes": ["zeit→"],
                 "roles": {"test": 2, "validation": 0.2},
@@ -69,7 +77,8 @@ def write_study(folder: Path, name: str = "vögel.yaml") -> Path:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of a foreign name with a study, its store in a folder of a foreign name, and what verbs ask for."""
+    """A folder of a foreign name with a study, its store in a folder of a foreign name, and what
+    verbs ask for."""
     top = tmp_path_factory.mktemp("names") / FOREIGN
     study = write_study(top)
     summary = crosswind.run_study(study, top / "läufe").summary
@@ -96,18 +105,43 @@ VERBS: dict[str, list[str]] = {
     "run --json": ["run", "STUDY", "--out", "STORE", "--workers", "1", "--json"],
     "export csv": ["export", "STORE", "FOLDER/ä.csv", "--to", "csv"],
     "export parquet": ["export", "STORE", "FOLDER/ä.parquet", "--to", "parquet"],
-    "audit": ["audit", "--train", "FOLDER/zahlen.csv", "--target", "FOLDER/zahlen.csv", "--label", "Möwe"],
-    "audit --json": ["audit", "--train", "FOLDER/zahlen.csv", "--target", "FOLDER/zahlen.csv", "--label", "Möwe", "--json"],
+    "audit": [
+        "audit",
+        "--train",
+        "FOLDER/zahlen.csv",
+        "--target",
+        "FOLDER/zahlen.csv",
+        "--label",
+        "Möwe",
+    ],
+    "audit --json": [
+        "audit",
+        "--train",
+        "FOLDER/zahlen.csv",
+        "--target",
+        "FOLDER/zahlen.csv",
+        "--label",
+        "Möwe",
+        "--json",
+    ],
     "audit --out": [
         *("audit", "--train", "FOLDER/zahlen.csv", "--target", "FOLDER/zahlen.csv"),
         *("--label", "Möwe", "--out", "FOLDER/a.html"),
     ],
     "show run": ["show", "run", "STORE#KEY"],
     "features": ["features", "STORE#FIT", "--rows", "validation", "--out", "FOLDER/merkmale"],
-    "estimate": ["estimate", "--model", "STORE#FIT", "--data", "FOLDER/ohne", "--estimators", "atc-mc"],
+    "estimate": [
+        "estimate",
+        "--model",
+        "STORE#FIT",
+        "--data",
+        "FOLDER/ohne",
+        "--estimators",
+        "atc-mc",
+    ],
     "list": ["list", "methods"],
     "schema": ["schema", "--out", "FOLDER/schema.json"],
-}  # fmt: skip
+}
 REFUSED = {"estimate"}  # a folder of pictures for a network of features
 
 
@@ -126,8 +160,18 @@ def test_every_verb_prints_in_a_folder_of_a_foreign_name(
     (folder / "ohne").mkdir(exist_ok=True)
     with Store.open(folder / "läufe") as store:
         key = store.runs(store.study_names()[0])[0]["key"]
-        fit = next(key for key, listed in store.files().items() if any(name.endswith(".safetensors") for name in listed))
-    places = {"STORE": folder / "läufe", "STUDY": folder / "vögel.yaml", "FOLDER": folder, "KEY": key, "FIT": fit}
+        fit = next(
+            key
+            for key, listed in store.files().items()
+            if any(name.endswith(".safetensors") for name in listed)
+        )
+    places = {
+        "STORE": folder / "läufe",
+        "STUDY": folder / "vögel.yaml",
+        "FOLDER": folder,
+        "KEY": key,
+        "FIT": fit,
+    }
     words = VERBS[verb]
     for name, value in places.items():
         words = [word.replace(name, str(value)) for word in words]
@@ -138,7 +182,9 @@ def test_every_verb_prints_in_a_folder_of_a_foreign_name(
         assert json.loads(out)  # also where the encoding has no "ü"
 
 
-def test_json_names_the_place_so_that_it_is_found_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_names_the_place_so_that_it_is_found_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     numbers = list((folder / "läufe" / "artifacts").rglob("predictions.npz"))
     moved = [path.rename(path.with_suffix(".away")) for path in numbers]
     try:
@@ -151,7 +197,9 @@ def test_json_names_the_place_so_that_it_is_found_again(folder: Path, monkeypatc
         for path in moved:
             path.rename(path.with_suffix(".npz"))
     escaped = json_text({"folder": str(folder)}, io.TextIOWrapper(io.BytesIO(), encoding="utf-8"))
-    assert json.loads(escaped)["folder"] == str(folder)  # a half character is what Python opens the folder by
+    assert json.loads(escaped)["folder"] == str(
+        folder
+    )  # a half character is what Python opens the folder by
 
 
 @pytest.mark.parametrize(
@@ -175,7 +223,9 @@ def test_json_names_the_place_so_that_it_is_found_again(folder: Path, monkeypatc
 def test_a_refusal_is_one_sentence_in_any_encoding(
     folder: Path, words: list[str], encoding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    status, out, err = printed([word.replace("FOLDER", str(folder)) for word in words], encoding, monkeypatch)
+    status, out, err = printed(
+        [word.replace("FOLDER", str(folder)) for word in words], encoding, monkeypatch
+    )
     assert (status, out) == (2, b"")
     lines = err.decode(encoding).splitlines()
     assert len(lines) == 1
@@ -183,9 +233,13 @@ def test_a_refusal_is_one_sentence_in_any_encoding(
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_names_in_a_table_are_printed_in_any_encoding(folder: Path, encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_in_a_table_are_printed_in_any_encoding(
+    folder: Path, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = folder / "zahlen.csv"
-    status, out, _ = printed(["audit", "--train", table, "--target", table, "--label", "Möwe"], encoding, monkeypatch)
+    status, out, _ = printed(
+        ["audit", "--train", table, "--target", table, "--label", "Möwe"], encoding, monkeypatch
+    )
     assert status == 0
     # An output of ASCII is taken for a locale that was not set: the command line then writes UTF-8.
     text = out.decode("utf-8" if encoding == "ascii" else encoding)
@@ -202,7 +256,12 @@ def test_the_page_is_utf8(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_process_of_an_ascii_locale_prints(folder: Path) -> None:
-    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii:strict"}
+    locale = {
+        "LC_ALL": "C",
+        "PYTHONUTF8": "0",
+        "PYTHONCOERCECLOCALE": "0",
+        "PYTHONIOENCODING": "ascii:strict",
+    }
     starting = "import sys; from crosswind.cli.main import main; main(sys.argv[1:])"
     command = [sys.executable, "-c", starting, "status", os.fsencode(folder / "läufe")]
     done = subprocess.run(command, env={**os.environ, **locale}, capture_output=True)
@@ -259,7 +318,11 @@ def test_init_names_the_way_out_where_a_study_cannot_name_the_place(folder: Path
     from crosswind.studies.propose import propose
 
     with pytest.raises(
-        InputError, match=r"TABLE: the path .*M\\xfcnchen.* is not UTF-8, and a study file is; run this command from"
+        InputError,
+        match=(
+            r"TABLE: the path .*M\\xfcnchen.* is not UTF-8, and a study file is; run this command"
+            r" from"
+        ),
     ):
         propose(str(texts_table(folder)))
 
@@ -268,7 +331,9 @@ def texts_table(folder: Path) -> Path:
     """A table that `init` takes."""
     rows: list[str] = ["text,label,site"]
     for i in range(60):
-        rows.append(f"this is text number {i},{'yes' if i % 2 else 'no'},{'here' if i % 3 else 'there'}")
+        rows.append(
+            f"this is text number {i},{'yes' if i % 2 else 'no'},{'here' if i % 3 else 'there'}"
+        )
     path = folder / "texte.csv"
     path.write_text("\n".join(rows), encoding="utf-8")
     return path

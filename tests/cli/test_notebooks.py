@@ -1,4 +1,5 @@
-"""What a notebook shows of a split, a plan, a study's results and a report: HTML with everything escaped, and no more than fits."""
+"""What a notebook shows of a split, a plan, a study's results and a report: HTML with everything
+escaped, and no more than fits."""
 
 from __future__ import annotations
 
@@ -14,8 +15,18 @@ from crosswind.core.errors import InputError
 
 STUDY = {
     "name": "shown <i>",
-    "data": {"digits": {"source": "digits", "options": {"size": 8}, "label": "half", "attributes": ["ink"]}},
-    "shifts": {"none": [], "SC": {"type": "spurious-correlation", "attribute": "ink", "counterexamples": 0.1}},
+    "data": {
+        "digits": {
+            "source": "digits",
+            "options": {"size": 8},
+            "label": "half",
+            "attributes": ["ink"],
+        }
+    },
+    "shifts": {
+        "none": [],
+        "SC": {"type": "spurious-correlation", "attribute": "ink", "counterexamples": 0.1},
+    },
     "sizes": {"small": {"total": 60}},
     "models": {"mlp": {"layers": 1}},
     "methods": ["erm", "groupdro"],
@@ -71,7 +82,25 @@ def test_a_plan_results_and_a_report_show_what_the_terminal_says(tmp_path: Path)
 
 def test_names_are_escaped_and_long_tables_are_cut() -> None:
     seen = Seen(
-        html.table("<b>title", ["a & b"], [[f"<script>{i}"] for i in range(100)]) + html.points("<u>", ["<i>"]) + html.line("<p>")
+        html.table("<b>title", ["a & b"], [[f"<script>{i}"] for i in range(100)])
+        + html.points("<u>", ["<i>"])
+        + html.line("<p>")
     )
-    assert set(seen.tags) == {"table", "caption", "thead", "tbody", "tr", "th", "td", "p", "b", "ul", "li"}
-    assert seen.tags.count("td") == html.MAX_ROWS and "and 60 more rows" in seen.words and "<script>39" in seen.words
+    assert set(seen.tags) == {
+        "table",
+        "caption",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "p",
+        "b",
+        "ul",
+        "li",
+    }
+    assert (
+        seen.tags.count("td") == html.MAX_ROWS
+        and "and 60 more rows" in seen.words
+        and "<script>39" in seen.words
+    )

@@ -1,4 +1,5 @@
-"""What a user may name in place of a file: a pipe, a device, a socket, a folder, a file of gigabytes. Each ends in one sentence."""
+"""What a user may name in place of a file: a pipe, a device, a socket, a folder, a file of
+gigabytes. Each ends in one sentence."""
 
 from __future__ import annotations
 
@@ -38,9 +39,12 @@ def large(place: Path) -> None:
         file.truncate(5 << 30)  # of no blocks: it costs the disk nothing
 
 
-KINDS: dict[str, Callable[[Path], None]] = {item.__name__: item for item in (pipe, device, listening, folder, large)}
+KINDS: dict[str, Callable[[Path], None]] = {
+    item.__name__: item for item in (pipe, device, listening, folder, large)
+}
 
-# Where the odd thing lies, and the command that names it: table.yaml names t.csv and images, weights.yaml w.safetensors.
+# Where the odd thing lies, and the command that names it: table.yaml names t.csv and images,
+# weights.yaml w.safetensors.
 PLACES: dict[str, tuple[str, str]] = {
     "plan": ("odd.yaml", "plan odd.yaml"),
     "run": ("odd.yaml", "run odd.yaml --out out"),
@@ -51,7 +55,10 @@ PLACES: dict[str, tuple[str, str]] = {
     "a data set's picture": ("images/c.png", "plan table.yaml"),
     "weights": ("w.safetensors", "plan weights.yaml"),
     "a picture": ("odd.png", "show transform rotate --image odd.png --out sheet.png"),
-    "frost": ("frost/frost1.png", "show transform frost --image whole.png --out sheet.png --set pictures=frost"),
+    "frost": (
+        "frost/frost1.png",
+        "show transform frost --image whole.png --out sheet.png --set pictures=frost",
+    ),
     "a store": ("odd.sqlite", "status odd.sqlite"),
     "a store's folder": ("store/store.sqlite", "report store"),
     "a store to write": ("store/store.sqlite", "run good.yaml --out store"),
@@ -81,12 +88,20 @@ def bounded() -> Iterator[None]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("case", PLACES)
 def test_one_sentence(
-    case: str, kind: str, bounded: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    case: str,
+    kind: str,
+    bounded: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     place, command = PLACES[case]
     if kind == "large" and place.endswith((".png", "w.safetensors", ".parquet")):
-        pytest.skip("a file that is not read whole: its first bytes say what it is, or a child with bounded memory reads it")
+        pytest.skip(
+            "a file that is not read whole: its first bytes say what it is, or a child with bounded"
+            " memory reads it"
+        )
     table(tmp_path, ROWS)
     (tmp_path / "images" / "a.png").rename(tmp_path / "whole.png")
     (tmp_path / "images" / "a.png").write_bytes((tmp_path / "whole.png").read_bytes())
@@ -105,6 +120,8 @@ def test_one_sentence(
 
     assert _status(command.split()) == 2
     printed = capsys.readouterr()
-    said = [line for line in printed.err.splitlines() if not line.startswith("warning: ")]  # of the plan
+    said = [
+        line for line in printed.err.splitlines() if not line.startswith("warning: ")
+    ]  # of the plan
     assert len(said) == 1 and said[0].startswith("error: "), printed.err
     assert not (tmp_path / "out").exists() and not (tmp_path / "sheet.png").exists()

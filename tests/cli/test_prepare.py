@@ -51,17 +51,29 @@ def test_a_copy_is_made_found_and_checked(tmp_path: Path, originals: Path, capsy
     words = ["prepare", "toy", "--root", tmp_path, "--from", originals]
     assert _status([str(word) for word in words]) == 0
     found = capsys.readouterr()
-    assert found.out.startswith(f"toy is prepared: {ROWS} pictures of 32 x 32 x 3 (array, 2.0 MB) in {tmp_path / 'toy'}, 0 s")
+    assert found.out.startswith(
+        f"toy is prepared: {ROWS} pictures of 32 x 32 x 3 (array, 2.0 MB) in"
+        f" {tmp_path / 'toy'}, 0 s"
+    )
     assert "toy: preparing, 640 of 640 rows" in found.err and len(found.err.splitlines()) <= 11
     assert said(words, capsys).startswith("toy is ready: ")
-    assert said(["prepare", "toy", "--root", tmp_path, "--check", "--workers", "2"], capsys).startswith("toy is whole: ")
+    assert said(
+        ["prepare", "toy", "--root", tmp_path, "--check", "--workers", "2"], capsys
+    ).startswith("toy is whole: ")
     told = json.loads(said(["prepare", "toy", "--root", tmp_path, "--json"], capsys))
-    assert (told["was"], told["n_rows"], told["folder"]) == ("ready", ROWS, str(tmp_path / "toy")) and "checksums" not in told
+    assert (told["was"], told["n_rows"], told["folder"]) == (
+        "ready",
+        ROWS,
+        str(tmp_path / "toy"),
+    ) and "checksums" not in told
     with (tmp_path / "toy/pixels.npy").open("r+b") as file:
         file.seek(1000)
         file.write(b"harm")
     error = refused(["prepare", "toy", "--root", tmp_path, "--check"], capsys)
-    assert "is damaged: rows 0 to 84 in pixels.npy are not as they were written: crosswind prepare toy --root" in error
+    assert (
+        "is damaged: rows 0 to 84 in pixels.npy are not as they were written: crosswind prepare toy"
+        " --root" in error
+    )
     assert said([*words, "--again"], capsys).startswith("toy is prepared: ")
     assert "is whole" in said(["prepare", "toy", "--root", tmp_path, "--check"], capsys)
 
@@ -75,7 +87,13 @@ def test_settings_stores_and_totals(tmp_path: Path, originals: Path, capsys: Any
     assert "its rows are not the published ones: all 70, not all 640" in text
     copy = cw.load("toy", root=str(tmp_path), flip=True)
     assert copy.n_rows == ROWS
-    assert np.abs(copy.inputs(np.arange(50)) - np.load(originals / "pictures.npy")[:50, ::-1].astype(np.int64)).mean() < 1.5
+    assert (
+        np.abs(
+            copy.inputs(np.arange(50))
+            - np.load(originals / "pictures.npy")[:50, ::-1].astype(np.int64)
+        ).mean()
+        < 1.5
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,32 +101,47 @@ def test_settings_stores_and_totals(tmp_path: Path, originals: Path, capsys: Any
     [
         (["prepare", "toys"], "NAME: unknown source 'toys', did you mean 'toy'?"),
         (["prepare", "digits"], "NAME: 'digits' is always ready and has no prepared copy (valid: "),
-        (["prepare", "toy", "--set", "flap=1"], "flap: unknown setting of source 'toy': 'flap', did you mean 'flip'?"),
+        (
+            ["prepare", "toy", "--set", "flap=1"],
+            "flap: unknown setting of source 'toy': 'flap', did you mean 'flip'?",
+        ),
         (["prepare", "toy", "--set", "flip=1"], "flip: must be true or false, not 1"),
         (["prepare", "toy", "--store", "png"], "store: unknown store 'png' (valid: array, jpeg)"),
         (["prepare", "toy", "--check", "--again"], "--check: makes nothing"),
         (["prepare", "toy", "--set", "root=x"], "--set root: is given by --root already"),
-        (["prepare", "toy", "--from", "no-such-folder"], "no-such-folder is a folder that does not exist"),
+        (
+            ["prepare", "toy", "--from", "no-such-folder"],
+            "no-such-folder is a folder that does not exist",
+        ),
         (["prepare", "toy"], "toy needs pictures.npy, labels.npy in the folder "),
         (["prepare", "toy", "--check"], "there is no prepared copy of toy in "),
     ],
 )
-def test_bad_input_is_one_sentence(words: list[str], sentence: str, tmp_path: Path, capsys: Any) -> None:
+def test_bad_input_is_one_sentence(
+    words: list[str], sentence: str, tmp_path: Path, capsys: Any
+) -> None:
     root = tmp_path / "root"
     assert refused([*words, "--root", root], capsys).startswith(f"error: {sentence}")
     assert not root.exists() or not list(root.iterdir())
 
 
-def test_an_interrupt_says_that_what_is_done_is_kept(tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_says_that_what_is_done_is_kept(
+    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("crosswind.data.prepared.build.prepare", interrupted)
     assert _status(["prepare", "toy", "--root", str(tmp_path)]) == 130
-    assert capsys.readouterr().err.strip() == "interrupted; what is done is kept, the same command goes on"
+    assert (
+        capsys.readouterr().err.strip()
+        == "interrupted; what is done is kept, the same command goes on"
+    )
 
 
-def test_lists_say_what_is_ready(tmp_path: Path, originals: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_say_what_is_ready(
+    tmp_path: Path, originals: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CROSSWIND_DATA", str(tmp_path))
 
     def words() -> dict[str, str]:
@@ -120,12 +153,20 @@ def test_lists_say_what_is_ready(tmp_path: Path, originals: Path, capsys: Any, m
     said(["prepare", "toy", "--from", originals], capsys)
     assert words() == {**before, "toy": "ready", "toy-in-red": "ready"}
     rows = {row["name"]: row for row in json.loads(said(["list", "sources", "--json"], capsys))}
-    assert rows["toy"]["ready"] == "ready" and rows["toy"]["copies"][0]["folder"] == str(tmp_path / "toy")
+    assert rows["toy"]["ready"] == "ready" and rows["toy"]["copies"][0]["folder"] == str(
+        tmp_path / "toy"
+    )
     assert rows["digits"]["copies"] == []
-    assert re.search("^toy-in-red +no +The toy's", said(["list", "sources", "--root", tmp_path / "other"], capsys), re.MULTILINE)
+    assert re.search(
+        "^toy-in-red +no +The toy's",
+        said(["list", "sources", "--root", tmp_path / "other"], capsys),
+        re.MULTILINE,
+    )
 
 
-def test_the_card_of_a_source_is_shown(tmp_path: Path, originals: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_card_of_a_source_is_shown(
+    tmp_path: Path, originals: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CROSSWIND_DATA", str(tmp_path))
     said(["prepare", "toy", "--from", originals, "--set", "flip=true"], capsys)
     text = said(["show", "source", "toy"], capsys)
@@ -144,14 +185,24 @@ def test_the_card_of_a_source_is_shown(tmp_path: Path, originals: Path, capsys: 
     ):
         assert line in text.splitlines(), line
     told = json.loads(said(["show", "source", "toy", "--json"], capsys))["card"]
-    assert told["attributes"]["class"] == ["cat", "dog", "owl"] and told["files"][1] == {"name": "labels.npy", "size": 1234}
+    assert told["attributes"]["class"] == ["cat", "dog", "owl"] and told["files"][1] == {
+        "name": "labels.npy",
+        "size": 1234,
+    }
 
 
 def study(root: Path | None, **options: Any) -> dict[str, Any]:
     data = {"source": "toy", "options": options if root is None else {"root": str(root), **options}}
     return {
         "name": "toys",
-        "data": {"toys": {**data, "label": "class", "attributes": ["half"], "roles": {"test": 10, "validation": 0.2}}},
+        "data": {
+            "toys": {
+                **data,
+                "label": "class",
+                "attributes": ["half"],
+                "roles": {"test": 10, "validation": 0.2},
+            }
+        },
         "shifts": {"none": []},
         "sizes": {"all": "all"},
         "models": {"mlp": {"model": "mlp", "hidden": 8, "layers": 1}},
@@ -161,18 +212,25 @@ def study(root: Path | None, **options: Any) -> dict[str, Any]:
     }
 
 
-def test_a_study_of_a_copy_that_is_missing_is_refused_at_the_plan(tmp_path: Path, capsys: Any) -> None:
+def test_a_study_of_a_copy_that_is_missing_is_refused_at_the_plan(
+    tmp_path: Path, capsys: Any
+) -> None:
     path = tmp_path / "study.yaml"
     path.write_text(yaml.safe_dump(study(tmp_path / "root", flip=True)), encoding="utf-8")
     wanted = (
-        f"there is no prepared copy of toy in {tmp_path / 'root'}: crosswind prepare toy --root {tmp_path / 'root'} --set flip=true"
+        f"there is no prepared copy of toy in {tmp_path / 'root'}: crosswind prepare toy --root"
+        f" {tmp_path / 'root'} --set flip=true"
     )
     assert refused(["plan", path], capsys) == f"error: data.toys: {wanted}"
-    assert refused(["run", path, "--out", tmp_path / "out"], capsys) == f"error: data.toys: {wanted}"
+    assert (
+        refused(["run", path, "--out", tmp_path / "out"], capsys) == f"error: data.toys: {wanted}"
+    )
     assert not (tmp_path / "out").exists()
 
 
-def test_where_the_copy_lies_is_not_part_of_a_run(tmp_path: Path, originals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_copy_lies_is_not_part_of_a_run(
+    tmp_path: Path, originals: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = cw.prepare("toy", root=str(tmp_path / "a"), originals=originals)
     assert folder == tmp_path / "a/toy"
     shutil.copytree(tmp_path / "a", tmp_path / "b")
@@ -198,7 +256,9 @@ def test_a_study_runs_on_a_copy(tmp_path: Path, originals: Path) -> None:
 
 
 def test_prepare_in_python_refuses_what_has_no_copy(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="source: 'digits' is always ready and has no prepared copy"):
+    with pytest.raises(
+        InputError, match="source: 'digits' is always ready and has no prepared copy"
+    ):
         cw.prepare("digits")
     with pytest.raises(InputError, match="flap: unknown setting of source 'toy'"):
         cw.prepare("toy", root=str(tmp_path), flap=1)

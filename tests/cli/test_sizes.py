@@ -1,4 +1,5 @@
-"""`crosswind plan jeon2025/sizes --json` gives every size of tables 6 and 10 of Jeon et al. 2025, to the row."""
+"""`crosswind plan jeon2025/sizes --json` gives every size of tables 6 and 10 of Jeon et al. 2025,
+to the row."""
 
 from __future__ import annotations
 
@@ -50,7 +51,9 @@ def test_all_87_numbers(draws: dict[tuple[str, str, str], dict[str, Any]]) -> No
         for shift, rows in zip(SHIFTS, training, strict=True):
             assert draws[source, "main", shift]["train_rows"] == rows, (source, shift)
             checked += 1
-        assert {draws[source, "main", shift]["test_rows"] for shift in ("uniform", *SHIFTS)} == {test}, source
+        assert {draws[source, "main", shift]["test_rows"] for shift in ("uniform", *SHIFTS)} == {
+            test
+        }, source
         checked += 1
     for (source, size), training in TABLE_10.items():
         for shift, rows in zip(SHIFTS, training, strict=True):
@@ -59,7 +62,9 @@ def test_all_87_numbers(draws: dict[tuple[str, str, str], dict[str, Any]]) -> No
     assert checked == 87
 
 
-def test_cells_add_up_and_nothing_is_short(draws: dict[tuple[str, str, str], dict[str, Any]]) -> None:
+def test_cells_add_up_and_nothing_is_short(
+    draws: dict[tuple[str, str, str], dict[str, Any]],
+) -> None:
     for key, draw in draws.items():
         assert sum(draw["cells"].values()) == draw["train_rows"], key
         short = [text for text in draw["warnings"] if "single value" not in text]
@@ -67,13 +72,16 @@ def test_cells_add_up_and_nothing_is_short(draws: dict[tuple[str, str, str], dic
 
 
 def test_validation_rows_come_on_top(draws: dict[tuple[str, str, str], dict[str, Any]]) -> None:
-    """20% of training and validation together is a quarter of training: 1091 / 4 = 272.75; CelebA 15%: 227 x 15/85 = 40.06."""
+    """20% of training and validation together is a quarter of training: 1091 / 4 = 272.75; CelebA
+    15%: 227 x 15/85 = 40.06."""
     assert draws["dsprites", "main", "SC"]["validation_rows"] == 273
     assert draws["dsprites", "main", "LDD"]["validation_rows"] == 270
     assert draws["celeba", "main", "SC"]["validation_rows"] == 40
 
 
-def test_uniform_totals_have_even_marginals(draws: dict[tuple[str, str, str], dict[str, Any]]) -> None:
+def test_uniform_totals_have_even_marginals(
+    draws: dict[tuple[str, str, str], dict[str, Any]],
+) -> None:
     for source in TABLE_6:
         cells = draws[source, "main", "uniform"]["cells"]
         marginals: dict[str, int] = {}
@@ -88,7 +96,9 @@ def test_uniform_totals_have_even_marginals(draws: dict[tuple[str, str, str], di
             assert max(counts) - min(counts) <= 1, (source, attribute, counts)
 
 
-def test_spurious_correlation_has_the_counterexamples(draws: dict[tuple[str, str, str], dict[str, Any]]) -> None:
+def test_spurious_correlation_has_the_counterexamples(
+    draws: dict[tuple[str, str, str], dict[str, Any]],
+) -> None:
     """dSprites, SC: 27 matched cells of 40 rows, and ceil(10.8) = 11 rows elsewhere."""
     cells = draws["dsprites", "main", "SC"]["cells"]
     matched = {("square", "red"), ("ellipse", "yellow"), ("heart", "blue")}
@@ -108,7 +118,11 @@ def test_spurious_correlation_has_the_counterexamples(draws: dict[tuple[str, str
 def test_a_plan_says_which_law_validation_follows(capsys: pytest.CaptureFixture[str]) -> None:
     for study, law, words in [
         ("demo", "train", "as training, supplements among them"),
-        ("jeon2025/sizes", "without-supplements", "training without counterexamples and other supplements"),
+        (
+            "jeon2025/sizes",
+            "without-supplements",
+            "training without counterexamples and other supplements",
+        ),
     ]:
         assert _status(["plan", study]) == 0
         assert f"validation set validation: law {law}, {words}\n" in capsys.readouterr().out

@@ -1,4 +1,5 @@
-"""A table of texts from the first command to the last, as somebody with a CSV file goes: and what is no text, in a sentence."""
+"""A table of texts from the first command to the last, as somebody with a CSV file goes: and what
+is no text, in a sentence."""
 
 from __future__ import annotations
 
@@ -17,25 +18,37 @@ PRAISE, BLAME = ("good great fine lovely fun", "bad poor awful dull broken")
 
 
 def write_reviews(path: Path, rows: int = 480) -> None:
-    """Texts of two domains and of two lengths, whose words tell the label for four words in five; the first is a long one."""
+    """Texts of two domains and of two lengths, whose words tell the label for four words in five;
+    the first is a long one."""
     draw = np.random.default_rng(0)
     texts, label, domain = [], np.arange(rows) % 2, np.arange(rows) // 2 % 2
     for row in range(rows):
         many = 90 if row == 0 else (5, 14)[row // 4 % 2]
-        words = [str(draw.choice((PRAISE if (draw.random() < 0.8) == label[row] else BLAME).split())) for _ in range(many)]
-        texts.append(f"The {'book' if domain[row] else 'film'}, number {row}, was {', '.join(words)}.")
+        words = [
+            str(draw.choice((PRAISE if (draw.random() < 0.8) == label[row] else BLAME).split()))
+            for _ in range(many)
+        ]
+        texts.append(
+            f"The {'book' if domain[row] else 'film'}, number {row}, was {', '.join(words)}."
+        )
     named = {"stars": np.where(label, "high", "low"), "domain": np.where(domain, "books", "films")}
     polars.DataFrame({"text": texts, **named}).write_csv(path)
 
 
 @pytest.mark.slow
-def test_init_plan_run_report_audit_and_estimate(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+def test_init_plan_run_report_audit_and_estimate(
+    tmp_path: Path, capsys: Any, monkeypatch: Any
+) -> None:
     monkeypatch.chdir(tmp_path)
     write_reviews(Path("reviews.csv"))
     assert _status(["init", "reviews.csv", "--label", "stars"]) == 0
     assert "480 rows; texts in column 'text'." in capsys.readouterr().err
     study = yaml.safe_load(Path("reviews.yaml").read_text())
-    assert study["data"]["own"]["options"] == {"path": "reviews.csv", "text": "text", "columns": ["stars", "domain"]}
+    assert study["data"]["own"]["options"] == {
+        "path": "reviews.csv",
+        "text": "text",
+        "columns": ["stars", "domain"],
+    }
     # All kinds of shift, over a column, the length of a text and a word in it.
     study["data"]["own"] |= {
         "rules": {"length": {"words": [15]}, "lovely": {"contains": "lovely"}},
@@ -47,7 +60,13 @@ def test_init_plan_run_report_audit_and_estimate(tmp_path: Path, capsys: Any, mo
         "word": {"type": "spurious-correlation", "attribute": "lovely", "counterexamples": 0.2},
     }
     study["training"] |= {"steps": 40, "validate_every": 20}
-    study |= {"seeds": 1, "keep": "selected", "groups": ["length"], "estimators": ["ni-eda", "cbpe"], "pool_rows": 40}
+    study |= {
+        "seeds": 1,
+        "keep": "selected",
+        "groups": ["length"],
+        "estimators": ["ni-eda", "cbpe"],
+        "pool_rows": 40,
+    }
     Path("reviews.yaml").write_text(yaml.safe_dump(study))
     assert _status(["plan", "reviews.yaml"]) == 0
     planned = capsys.readouterr().out
@@ -62,25 +81,71 @@ def test_init_plan_run_report_audit_and_estimate(tmp_path: Path, capsys: Any, mo
     table = polars.read_csv("reviews.csv")
     table.filter(polars.col("domain") == "films").write_csv("films.csv")
     table.filter(polars.col("domain") == "books").write_csv("books.csv")
-    assert _status(["audit", "--train", "films.csv", "--target", "books.csv", "--label", "stars"]) == 0
+    assert (
+        _status(["audit", "--train", "films.csv", "--target", "books.csv", "--label", "stars"]) == 0
+    )
     assert "training never shows books" in capsys.readouterr().out
     table.select("text").head(120).write_csv("new.csv")
     key = _fit_of(Path("out"))
-    assert _status(["estimate", "--model", f"out#{key}", "--data", "new.csv", "--pool-rows", "40", "--neighbour-rows", "40"]) == 0
+    assert (
+        _status(
+            [
+                "estimate",
+                "--model",
+                f"out#{key}",
+                "--data",
+                "new.csv",
+                "--pool-rows",
+                "40",
+                "--neighbour-rows",
+                "40",
+            ]
+        )
+        == 0
+    )
     told = capsys.readouterr().out
-    assert "of these 120 answers are right (90% interval" in told and "ni-eda" in told and "cbpe" in told
-    # A column of another name is asked for, not a folder of pictures, and parts are read in the order given.
-    table.select(polars.col("text").alias("review"), polars.col("text").alias("more")).head(120).write_csv("renamed.csv")
-    asked = ["estimate", "--model", f"out#{key}", "--pool-rows", "0", "--neighbour-rows", "0", "--json", "--data"]
+    assert (
+        "of these 120 answers are right (90% interval" in told
+        and "ni-eda" in told
+        and "cbpe" in told
+    )
+    # A column of another name is asked for, not a folder of pictures, and parts are read in the
+    # order given.
+    table.select(polars.col("text").alias("review"), polars.col("text").alias("more")).head(
+        120
+    ).write_csv("renamed.csv")
+    asked = [
+        "estimate",
+        "--model",
+        f"out#{key}",
+        "--pool-rows",
+        "0",
+        "--neighbour-rows",
+        "0",
+        "--json",
+        "--data",
+    ]
     assert _status([*asked, "renamed.csv"]) == 2
     said = capsys.readouterr().err
-    assert "renamed.csv has no column text; name its column of texts, or those of their parts, by text" in said
+    assert (
+        "renamed.csv has no column text; name its column of texts, or those of their parts, by text"
+        in said
+    )
     assert _status([*asked, "renamed.csv", "--text", "revue"]) == 2
-    assert "--text: unknown column of renamed.csv 'revue', did you mean 'review'?" in capsys.readouterr().err
+    assert (
+        "--text: unknown column of renamed.csv 'revue', did you mean 'review'?"
+        in capsys.readouterr().err
+    )
     found = []
-    for named in (["new.csv"], ["renamed.csv", "--text", "review"], ["renamed.csv", "--text", "review,more"]):
+    for named in (
+        ["new.csv"],
+        ["renamed.csv", "--text", "review"],
+        ["renamed.csv", "--text", "review,more"],
+    ):
         assert _status([*asked, *named]) == 0
-        found.append([item["accuracy"] for item in json.loads(capsys.readouterr().out)["estimates"]])
+        found.append(
+            [item["accuracy"] for item in json.loads(capsys.readouterr().out)["estimates"]]
+        )
     assert found[0] == found[1] != found[2]
 
 
@@ -88,14 +153,24 @@ def _fit_of(store: Path) -> str:
     import sqlite3
 
     with sqlite3.connect(store / "store.sqlite") as database:
-        return str(database.execute("select key from runs where kind = 'fit' order by key").fetchone()[0])
+        return str(
+            database.execute("select key from runs where kind = 'fit' order by key").fetchone()[0]
+        )
 
 
 @pytest.mark.parametrize(
     ("name", "data", "words"),
     [
-        ("t.csv", b"label,text\na,x y\nb,\n", "column 'text', row 2 has no text; take it out, or say blank: leave-out"),
-        ("t.csv", b'label,text\na," \t "\nb,x\n', "column 'text', row 1 has a text of white space alone; take it out"),
+        (
+            "t.csv",
+            b"label,text\na,x y\nb,\n",
+            "column 'text', row 2 has no text; take it out, or say blank: leave-out",
+        ),
+        (
+            "t.csv",
+            b'label,text\na," \t "\nb,x\n',
+            "column 'text', row 1 has a text of white space alone; take it out",
+        ),
         ("t.csv", b"label,text\na,x\nb,\xff\xfe\n", "line 3: byte 0xff is not UTF-8"),
         ("t.csv", b"label,text\na,1\nb,2.5\n", "column 'text' holds numbers, and not texts"),
         (
@@ -114,7 +189,9 @@ def test_what_is_no_text_ends_with_status_2_and_nothing_is_written(
     monkeypatch.chdir(tmp_path)
     Path(name).write_bytes(data)
     study = {
-        "data": {"d": {"source": "texts", "options": {"path": name}, "label": "label", "attributes": []}},
+        "data": {
+            "d": {"source": "texts", "options": {"path": name}, "label": "label", "attributes": []}
+        },
         "shifts": {"none": []},
         "models": ["bag-of-words"],
         "methods": ["erm"],
@@ -127,7 +204,9 @@ def test_what_is_no_text_ends_with_status_2_and_nothing_is_written(
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "s.yaml"])
 
 
-def test_init_takes_the_parts_of_a_text_and_no_official_split_for_a_shift(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+def test_init_takes_the_parts_of_a_text_and_no_official_split_for_a_shift(
+    tmp_path: Path, capsys: Any, monkeypatch: Any
+) -> None:
     monkeypatch.chdir(tmp_path)
     rows = np.arange(240)
     polars.DataFrame(
@@ -141,21 +220,33 @@ def test_init_takes_the_parts_of_a_text_and_no_official_split_for_a_shift(tmp_pa
         }
     ).write_parquet("pairs.parquet")
     assert _status(["init", "pairs.parquet"]) == 0
-    assert "'hypothesis' holds texts too: --text premise,hypothesis reads both as one text of two parts." in capsys.readouterr().err
+    assert (
+        "'hypothesis' holds texts too: --text premise,hypothesis reads both as one text of two"
+        " parts." in capsys.readouterr().err
+    )
     assert _status(["init", "pairs.parquet", "--force", "--text", "premise,hypothesis"]) == 0
-    assert "texts in columns 'premise', 'hypothesis'" in (said := capsys.readouterr().err) and "holds texts too" not in said
+    assert (
+        "texts in columns 'premise', 'hypothesis'" in (said := capsys.readouterr().err)
+        and "holds texts too" not in said
+    )
     data = yaml.safe_load(Path("pairs.yaml").read_text())["data"]["own"]
     assert data["attributes"] == ["genre"] and data["options"]["text"] == ["premise", "hypothesis"]
     assert data["options"]["unit"] == "pair"
     assert _status(["init", "pairs.parquet", "--force", "--text", "premise,hypotheses"]) == 2
-    assert "--text: unknown column of pairs.parquet 'hypotheses', did you mean 'hypothesis'?" in capsys.readouterr().err
+    assert (
+        "--text: unknown column of pairs.parquet 'hypotheses', did you mean 'hypothesis'?"
+        in capsys.readouterr().err
+    )
 
 
 def test_init_says_what_it_needs(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     polars.DataFrame({"label": ["a", "b"] * 9, "kind": ["c", "d"] * 9}).write_csv("plain.csv")
     assert _status(["init", "plain.csv"]) == 2
-    assert "has no column of paths of images (.jpg" in (said := capsys.readouterr().err) and "and none of texts" in said
+    assert (
+        "has no column of paths of images (.jpg" in (said := capsys.readouterr().err)
+        and "and none of texts" in said
+    )
     assert _status(["init", "plain.csv", "--text", "texts"]) == 2
     assert "--text: unknown column of plain.csv 'texts'" in capsys.readouterr().err
     write_reviews(Path("reviews.csv"), 60)

@@ -38,7 +38,9 @@ STUDY: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("study")
-    rows = [f"{row % 2},{row // 2 % 2},the {WORDS[row % len(WORDS)]} number {row}" for row in range(80)]
+    rows = [
+        f"{row % 2},{row // 2 % 2},the {WORDS[row % len(WORDS)]} number {row}" for row in range(80)
+    ]
     (made / "texts.csv").write_text("\n".join(["label,domain,text", *rows]))
     write_folder(made / "encoder")  # without weights, which nothing here reads
     for name in ("weightless", "kind", "damaged", "untold", "wordless", "larger"):
@@ -61,20 +63,41 @@ def status(folder: Path, model: dict[str, Any], verb: str = "plan", **changes: A
 
 ENCODER, CNN = {"model": "transformer", "tokens": 16}, {"model": "text-cnn"}
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({**ENCODER, "path": "nowhere"}, r"models\.m\.path: there is no folder 'nowhere'; name one with config\.json"),
+    (
+        {**ENCODER, "path": "nowhere"},
+        r"models\.m\.path: there is no folder 'nowhere'; name one with config\.json",
+    ),
     (ENCODER, r"models\.m\.path: model 'transformer' needs 'path'"),
-    ({**ENCODER, "path": "owner/name"}, r"models\.m\.revision: 'owner/name' is on the hub, where a name moves; give the commit"),
-    ({**ENCODER, "path": "weightless"}, r"models\.m\.path: '.*weightless' has no weights in safetensors; add them, or set"),
+    (
+        {**ENCODER, "path": "owner/name"},
+        r"models\.m\.revision: 'owner/name' is on the hub, where a name moves; give the commit",
+    ),
+    (
+        {**ENCODER, "path": "weightless"},
+        r"models\.m\.path: '.*weightless' has no weights in safetensors; add them, or set",
+    ),
     (
         {**ENCODER, "path": "kind"},
-        r"models\.m\.path: unknown kind of encoder in '.*kind': 'gpt2' \(valid: bert, camembert, roberta",
+        (
+            r"models\.m\.path: unknown kind of encoder in '.*kind': 'gpt2' \(valid: bert,"
+            r" camembert, roberta"
+        ),
     ),
-    ({**ENCODER, "path": "damaged"}, r"models\.m\.path: '.*tokenizer\.json' cannot be read as a tokenizer"),
-    ({**ENCODER, "path": "untold"}, r"models\.m\.path: '.*untold' has no config\.json of an encoder of texts"),
+    (
+        {**ENCODER, "path": "damaged"},
+        r"models\.m\.path: '.*tokenizer\.json' cannot be read as a tokenizer",
+    ),
+    (
+        {**ENCODER, "path": "untold"},
+        r"models\.m\.path: '.*untold' has no config\.json of an encoder of texts",
+    ),
     ({**ENCODER, "path": "wordless"}, r"models\.m\.path: '.*wordless' has no tokenizer\.json"),
     (
         {**ENCODER, "path": "larger"},
-        r"models\.m\.path: the tokenizer has tokens up to 18, and the model in '.*larger' has vectors for 18",
+        (
+            r"models\.m\.path: the tokenizer has tokens up to 18, and the model in '.*larger' has"
+            r" vectors for 18"
+        ),
     ),
     (
         {**ENCODER, "path": "encoder", "tokens": 33},
@@ -84,15 +107,34 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         {**ENCODER, "path": "encoder", "path_sha256": "0" * 64},
         r"models\.m\.path_sha256: the sha256 of 'encoder' is [0-9a-f]{64}, not 0",
     ),
-    ({**CNN, "tokenizer": "nowhere.json"}, r"models\.m\.tokenizer: there is no tokenizer 'nowhere\.json'"),
-    ({**CNN, "tokenizer": "wordless"}, r"models\.m\.tokenizer: there is no tokenizer '.*wordless/tokenizer\.json'"),
-    ({**CNN, "tokenizer": "damaged"}, r"models\.m\.tokenizer: '.*tokenizer\.json' cannot be read as a tokenizer"),
     (
-        {"model": "linear-probe", "of": "transformer", "weights": "published", "settings": {"path": "encoder", "tokens": 99}},
+        {**CNN, "tokenizer": "nowhere.json"},
+        r"models\.m\.tokenizer: there is no tokenizer 'nowhere\.json'",
+    ),
+    (
+        {**CNN, "tokenizer": "wordless"},
+        r"models\.m\.tokenizer: there is no tokenizer '.*wordless/tokenizer\.json'",
+    ),
+    (
+        {**CNN, "tokenizer": "damaged"},
+        r"models\.m\.tokenizer: '.*tokenizer\.json' cannot be read as a tokenizer",
+    ),
+    (
+        {
+            "model": "linear-probe",
+            "of": "transformer",
+            "weights": "published",
+            "settings": {"path": "encoder", "tokens": 99},
+        },
         r"models\.m\.settings\.tokens: the model in '.*encoder' has 32 positions",
     ),
     (
-        {"model": "linear-probe", "of": "transformer", "weights": "published", "settings": {"path": "nowhere"}},
+        {
+            "model": "linear-probe",
+            "of": "transformer",
+            "weights": "published",
+            "settings": {"path": "nowhere"},
+        },
         r"models\.m\.settings\.path: there is no folder 'nowhere'",
     ),
 ]
@@ -105,27 +147,48 @@ def test_what_cannot_be_built_is_one_sentence_and_nothing_is_written(
     for model, wanted in REFUSED:
         assert status(folder, model, verb) == 2, model
         said = capsys.readouterr().err
-        assert re.search(wanted, said) and "Traceback" not in said and len(said.strip().splitlines()) == 1, (wanted, said)
+        assert (
+            re.search(wanted, said)
+            and "Traceback" not in said
+            and len(said.strip().splitlines()) == 1
+        ), (wanted, said)
     assert len(REFUSED) == 16 and not (folder / "out").exists()
 
 
 def test_lengths_are_of_texts(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    digits = {"digits": {"source": "digits", "label": "digit", "attributes": ["ink"], "roles": {"test": 2}}}
+    digits = {
+        "digits": {
+            "source": "digits",
+            "label": "digit",
+            "attributes": ["ink"],
+            "roles": {"test": 2},
+        }
+    }
     changes = {"data": digits, "training": {**STUDY["training"], "length_pool": 4}}
     assert status(folder, {"model": "mlp"}, **changes) == 2
-    assert "training.length_pool: puts texts of similar length together, and the rows of" in capsys.readouterr().err
+    assert (
+        "training.length_pool: puts texts of similar length together, and the rows of"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("model", [{**ENCODER, "path": "encoder"}, {**CNN, "tokenizer": "encoder"}])
 def test_a_missing_extra_is_told(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, model: dict[str, Any]
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    model: dict[str, Any],
 ) -> None:
-    monkeypatch.setattr(form, "find_spec", lambda name: None if name == "transformers" else object())
+    monkeypatch.setattr(
+        form, "find_spec", lambda name: None if name == "transformers" else object()
+    )
     assert status(folder, model) == 2
     assert "needs the extra: pip install 'crosswind[transformers]'" in capsys.readouterr().err
 
 
-def test_a_model_of_the_hub_without_a_network_is_a_sentence(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_model_of_the_hub_without_a_network_is_a_sentence(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     from huggingface_hub import constants
 
     from crosswind.core.errors import InputError
@@ -134,9 +197,15 @@ def test_a_model_of_the_hub_without_a_network_is_a_sentence(folder: Path, monkey
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    backbone = make_backbone("transformer", {"path": "owner/not-there", "revision": "0" * 40}, InputSpec.text())
+    backbone = make_backbone(
+        "transformer", {"path": "owner/not-there", "revision": "0" * 40}, InputSpec.text()
+    )
     with pytest.raises(
-        InputError, match=r"model\.path: 'owner/not-there' at revision '0+' is not in the hub's cache and cannot be"
+        InputError,
+        match=(
+            r"model\.path: 'owner/not-there' at revision '0+' is not in the hub's cache and"
+            r" cannot be"
+        ),
     ):
         backbone.encoder(InputSpec.text(), 0)
 
@@ -155,7 +224,11 @@ def test_a_transform_of_texts_is_shown_as_a_transform_too(capsys: Any) -> None:
 
 
 def test_the_card_of_a_source_of_texts_calls_them_inputs(capsys: Any) -> None:
-    for name, what in (("civilcomments", "a text"), ("mnli", "a text of two parts"), ("texts", "texts")):
+    for name, what in (
+        ("civilcomments", "a text"),
+        ("mnli", "a text of two parts"),
+        ("texts", "texts"),
+    ):
         assert _status(["show", "source", name]) == 0
         said = capsys.readouterr().out.splitlines()
         assert f"Inputs: {what}" in said and not any(line.startswith("Pictures") for line in said)

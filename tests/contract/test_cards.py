@@ -33,7 +33,9 @@ def test_a_card_says_what_is_to_be_known(item: Facts) -> None:
     assert own or (card.citation and sum(card.totals.values()) > 0)
     for values in card.attributes.values():
         assert values and isinstance(values, tuple | int | str)
-    assert "\n" not in "".join([card.licence, card.layout, card.citation, card.get, *card.used.values()])
+    assert "\n" not in "".join(
+        [card.licence, card.layout, card.citation, card.get, *card.used.values()]
+    )
 
 
 @pytest.mark.parametrize("item", SOURCES.values(), ids=lambda item: item.name)
@@ -47,7 +49,9 @@ def test_original_files_can_be_fetched_or_are_told_how_to_get(item: Facts) -> No
         for kind, pattern in HASHES.items():
             told = getattr(file, kind)
             assert not told or pattern.fullmatch(told), f"{file.name}: {kind} {told}"
-        assert card.get or (file.url and (file.sha256 or file.md5)), f"{file.name} can be got nowhere"
+        assert card.get or (file.url and (file.sha256 or file.md5)), (
+            f"{file.name} can be got nowhere"
+        )
     assert len({(file.name, file.variant) for file in card.files}) == len(card.files)
 
 
@@ -63,7 +67,9 @@ def test_a_card_agrees_with_what_is_read(name: str, tmp_path: Path) -> None:
     parts = [drawn_digits(10, seed, 16 if name == "usps" else 28) for seed in (0, 1)]
     if name == "svhn":
         pictures = np.zeros((10, 32, 32, 3), np.uint8)
-        write_svhn(tmp_path, {part: (pictures, np.arange(10)) for part in ("train", "test", "extra")})
+        write_svhn(
+            tmp_path, {part: (pictures, np.arange(10)) for part in ("train", "test", "extra")}
+        )
     else:
         (write_usps if name == "usps" else write_mnist)(tmp_path, parts)
     source = load("sources", name)(**({"extra": True} if name == "svhn" else {}))
@@ -74,7 +80,9 @@ def test_a_card_agrees_with_what_is_read(name: str, tmp_path: Path) -> None:
 
 
 def agrees(card: Card | None, data: AttributedDataset) -> None:
-    assert card is not None and list(card.attributes) == [attribute.name for attribute in data.schema]
+    assert card is not None and list(card.attributes) == [
+        attribute.name for attribute in data.schema
+    ]
     for attribute in data.schema:
         told = card.attributes[attribute.name]
         if isinstance(told, tuple):

@@ -1,4 +1,5 @@
-"""Methods that compare environments: in studies of real digits, with environments that are named, single, or one with the class."""
+"""Methods that compare environments: in studies of real digits, with environments that are named,
+single, or one with the class."""
 
 from __future__ import annotations
 
@@ -15,7 +16,11 @@ from crosswind.studies.scheduler import drive
 from crosswind.studies.spec import study_from
 from crosswind.studies.store import Store
 
-FACTS = [item for item in listing("methods") if item.module.startswith("crosswind.") and item.needs and item.needs.environments]
+FACTS = [
+    item
+    for item in listing("methods")
+    if item.module.startswith("crosswind.") and item.needs and item.needs.environments
+]
 NAMES = [item.name for item in FACTS]
 # Those that can do with a single environment: they then say so, at planning and with their numbers.
 SINGLE = [
@@ -27,16 +32,25 @@ SINGLE = [
     and not item.needs.environments
 ]
 # Those that align environments, and so can erase the label.
-EVEN = [item.name for item in FACTS if item.needs and item.needs.sampler == "per-environment"] + SINGLE
+EVEN = [
+    item.name for item in FACTS if item.needs and item.needs.sampler == "per-environment"
+] + SINGLE
 # A switch must come before the last of 12 steps.
 METHODS: dict[str, dict[str, Any]] = {
-    item.name: {**QUICK.get(item.name, {}), **dict.fromkeys(item.needs.switches, 6)} for item in FACTS if item.needs
+    item.name: {**QUICK.get(item.name, {}), **dict.fromkeys(item.needs.switches, 6)}
+    for item in FACTS
+    if item.needs
 }
 METHODS |= {name: {} for name in SINGLE}
 SC = {"type": "spurious-correlation", "attribute": "ink"}
 STUDY: dict[str, Any] = {
     "data": {
-        "digits": {"source": "digits", "label": "digit", "attributes": ["ink", "size"], "roles": {"test": 2, "validation": 0.15}}
+        "digits": {
+            "source": "digits",
+            "label": "digit",
+            "attributes": ["ink", "size"],
+            "roles": {"test": 2, "validation": 0.15},
+        }
     },
     "shifts": {"SC": {**SC, "counterexamples": 0.2}},
     "sizes": {"equal": {"total": 150}},
@@ -59,36 +73,65 @@ def test_the_sweep_finds_the_methods() -> None:
 
 def test_study_with_named_environments_runs_and_no_method_is_erm(tmp_path: Path) -> None:
     plan = planned()
-    assert not any("erases the label" in text for text in plan.warnings)  # a fifth of the rows are counterexamples
-    with Store.open(tmp_path, create=True) as store, Inline("crosswind.studies.jobs:execute") as engine:
+    assert not any(
+        "erases the label" in text for text in plan.warnings
+    )  # a fifth of the rows are counterexamples
+    with (
+        Store.open(tmp_path, create=True) as store,
+        Inline("crosswind.studies.jobs:execute") as engine,
+    ):
         store.add_plan(plan.study.name, {}, plan.study.model_dump(), plan.jobs)
         drive(store, plan.jobs, engine)
-        rows = [row for row in store.results("environments") if row["rule"] == "last" and row["set"] == "test"]
+        rows = [
+            row
+            for row in store.results("environments")
+            if row["rule"] == "last" and row["set"] == "test"
+        ]
     found = {row["method"]: row for row in rows}
-    assert set(found) == {"erm", *NAMES, *SINGLE} and {row["status"] for row in rows} == {"finished"}
+    assert set(found) == {"erm", *NAMES, *SINGLE} and {row["status"] for row in rows} == {
+        "finished"
+    }
     losses = {name: row["metrics"]["nll"] for name, row in found.items()}
     assert len(set(losses.values())) == len(losses), losses
 
 
-ALIGNS = "aligns environments, but here they and the classes nearly tell each other, so aligning them erases the label"
-TRANSLATES = "shows a class under its other environments, but here they and the classes nearly tell each other, so there are few"
+ALIGNS = (
+    "aligns environments, but here they and the classes nearly tell each other, so aligning them"
+    " erases the label"
+)
+TRANSLATES = (
+    "shows a class under its other environments, but here they and the classes nearly tell each"
+    " other, so there are few"
+)
 
 
 def doubted(name: str, **changes: Any) -> bool:
     told = f"{name} {TRANSLATES if name == 'cyclegan' else ALIGNS}"
-    return any(text.endswith(told) for text in planned(methods={"erm": {}, name: METHODS[name]}, **changes).warnings)
+    return any(
+        text.endswith(told)
+        for text in planned(methods={"erm": {}, name: METHODS[name]}, **changes).warnings
+    )
 
 
 @pytest.mark.parametrize("name", EVEN)
 def test_environments_tied_to_the_class_are_warned_of(name: str) -> None:
-    """Ten classes share three inks: an ink has several classes, yet each class one ink. Of size the class says nothing."""
+    """Ten classes share three inks: an ink has several classes, yet each class one ink. Of size the
+    class says nothing."""
     for counterexamples, warned in ((0.0, True), (0.01, True), (0.2, False)):
-        assert doubted(name, shifts={"SC": {**SC, "counterexamples": counterexamples}}) == warned, counterexamples
+        assert doubted(name, shifts={"SC": {**SC, "counterexamples": counterexamples}}) == warned, (
+            counterexamples
+        )
     pure = {"SC": {**SC, "counterexamples": 0.0}}
     assert not doubted(name, shifts=pure, environments=["size"])
-    assert doubted(name, shifts=pure, environments=["ink", "size"])  # more environments than inks, told by the class no more
+    assert doubted(
+        name, shifts=pure, environments=["ink", "size"]
+    )  # more environments than inks, told by the class no more
 
 
-@pytest.mark.parametrize("item", [item for item in FACTS if item.needs and item.needs.switches], ids=lambda item: item.name)
+@pytest.mark.parametrize(
+    "item",
+    [item for item in FACTS if item.needs and item.needs.switches],
+    ids=lambda item: item.name,
+)
 def test_default_switch_is_reached_in_a_short_run(item: Facts) -> None:
     assert planned(methods={"erm": {}, item.name: {}}).runs

@@ -26,7 +26,8 @@ from crosswind.models.build import build_model, unnamed
 FACTS = [item for item in listing("methods") if item.module.startswith("crosswind.")]
 NAMES = [item.name for item in FACTS]
 LIMITED = [item.name for item in FACTS if item.limit is not None and item.limit.equals]
-# name -> what `world.run` is called with, where the perceptron or twelve steps do not serve; the reason beside it
+# name -> what `world.run` is called with, where the perceptron or twelve steps do not serve; the
+# reason beside it
 SETTINGS: dict[str, dict[str, Any]] = {
     "bn-adapt": {"model": "small-cnn"},  # with batch norm, which it adapts
     "lora": {"model": "mlp"},  # with linear layers, which it adapts
@@ -34,7 +35,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "pnd": {"model": "small-cnn"},  # with maps, which it reads
     "sagnet": {"model": "small-cnn"},  # with batch norm, which its adversary moves
     "ubnet": {"model": "small-cnn"},  # with maps, which it reads
-    "irm": {"batch": 15},  # 8 rows of one environment and 7 of the other: the mean of their means is not the batch's mean
+    "irm": {
+        "batch": 15
+    },  # 8 rows of one environment and 7 of the other: the mean of their means is not the batch's mean
 }
 
 
@@ -43,7 +46,8 @@ def cls_of(name: str) -> type[Method]:
 
 
 def made(name: str, **knobs: Any) -> Method:
-    """The method at its defaults, but for switches, which come at step 2 so that a short run passes them."""
+    """The method at its defaults, but for switches, which come at step 2 so that a short run passes
+    them."""
     cls = cls_of(name)
     return cls(**{**QUICK.get(name, {}), **dict.fromkeys(cls.needs.switches, 2), **knobs})
 
@@ -53,7 +57,18 @@ def tried(name: str, method: Method | None = None, **changes: Any) -> Any:
 
 
 def info() -> Info:
-    return Info(InputSpec.image(8, 8, 3), 2, 60, GROUPS, (15, 15, 15, 15), ("red", "blue"), (30, 30), (30, 30), 12, 16)
+    return Info(
+        InputSpec.image(8, 8, 3),
+        2,
+        60,
+        GROUPS,
+        (15, 15, 15, 15),
+        ("red", "blue"),
+        (30, 30),
+        (30, 30),
+        12,
+        16,
+    )
 
 
 def synthetic() -> Batch:
@@ -62,7 +77,14 @@ def synthetic() -> Batch:
     group = torch.arange(16) % 4
     x = torch.rand(16, 3, 8, 8, generator=generator, dtype=torch.float64) * 2 - 1
     partner = torch.arange(16) ^ 1
-    return Batch(x, group // 2, torch.arange(16), group, group % 2, Pair(x[partner], partner, group[partner] % 2))
+    return Batch(
+        x,
+        group // 2,
+        torch.arange(16),
+        group,
+        group % 2,
+        Pair(x[partner], partner, group[partner] % 2),
+    )
 
 
 def test_the_sweep_finds_the_methods() -> None:
@@ -75,7 +97,16 @@ def test_the_sweep_finds_the_methods() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_docstring_has_its_parts_in_order(name: str) -> None:
     doc = cls_of(name).__doc__ or ""
-    parts = ["Objective:", "Assumes:", "Knobs:", "Limits:", "Deviations:", "Reference:", "title={", "Checked against:"]
+    parts = [
+        "Objective:",
+        "Assumes:",
+        "Knobs:",
+        "Limits:",
+        "Deviations:",
+        "Reference:",
+        "title={",
+        "Checked against:",
+    ]
     places = [doc.find(part) for part in parts]
     assert -1 not in places and places == sorted(places), dict(zip(parts, places, strict=True))
 
@@ -85,7 +116,9 @@ def test_builds_with_defaults(name: str) -> None:
     cls = cls_of(name)
     method = cls()
     assert dataclasses.is_dataclass(cls) and cls.__dataclass_params__.frozen  # type: ignore[attr-defined]
-    assert {item.name for item in dataclasses.fields(cls)} == {item.name for item in knobs_of(cls)}, "every field is a knob"
+    assert {item.name for item in dataclasses.fields(cls)} == {
+        item.name for item in knobs_of(cls)
+    }, "every field is a knob"
     assert method == cls()
     assert hash(method) == hash(cls())
 
@@ -113,7 +146,10 @@ def test_unmet_needs_are_refused(name: str) -> None:
     zeros = np.zeros(len(sets.train.rows), dtype=np.int64)
     cases: list[Sets] = []
     if needs.groups:
-        cases += [with_train(sets, group=zeros), with_train(sets, group=zeros, group_names=("all",))]
+        cases += [
+            with_train(sets, group=zeros),
+            with_train(sets, group=zeros, group_names=("all",)),
+        ]
     if needs.environments:
         cases += [with_train(sets, environment=zeros), with_train(sets, environment=None)]
     for case in cases:
@@ -121,7 +157,9 @@ def test_unmet_needs_are_refused(name: str) -> None:
             tried(name, sets=case)
 
 
-@pytest.mark.parametrize("name", [item.name for item in FACTS if item.needs and item.needs.switches])
+@pytest.mark.parametrize(
+    "name", [item.name for item in FACTS if item.needs and item.needs.switches]
+)
 def test_switch_beyond_the_last_step_is_refused(name: str) -> None:
     cls = cls_of(name)
     for knob in cls.needs.switches:
@@ -134,7 +172,10 @@ def test_a_switch_is_a_step_or_a_share_of_the_run() -> None:
     needs = Needs(switches=("at", "then"))
     assert needs.switch_steps({"at": 40, "then": 0.25}, 80) == {"at": 40, "then": 20}
     assert needs.switch_steps({"at": 0, "then": None}, 80) == {"at": 0}
-    assert needs.switch_steps({"at": 0.29, "then": 0.0}, 100) == {"at": 29, "then": 0}  # 0.29 * 100 is a little below 29
+    assert needs.switch_steps({"at": 0.29, "then": 0.0}, 100) == {
+        "at": 29,
+        "then": 0,
+    }  # 0.29 * 100 is a little below 29
     # A share never reaches the end of the run: a step is left after it.
     assert needs.switch_steps({"at": 0.99, "then": 0.5}, 10) == {"at": 9, "then": 5}
     assert needs.switch_steps({"at": 0.99, "then": 0.5}, 1) == {"at": 0, "then": 0}
@@ -153,13 +194,19 @@ def test_loss_and_gradient_are_finite_and_the_order_of_rows_does_not_matter(name
     found = []
     for order in (torch.arange(16), torch.arange(16).flip(0)):
         torch.manual_seed(0)
-        modules = {key: module.double() for key, module in method.modules(info(), make_model).items()}
+        modules = {
+            key: module.double() for key, module in method.modules(info(), make_model).items()
+        }
         pair = Pair(*(value[order] for value in vars(batch.pair).values()))
-        given = Batch(*(getattr(batch, key)[order] for key in ("x", "y", "ids", "group", "environment")), pair)
+        given = Batch(
+            *(getattr(batch, key)[order] for key in ("x", "y", "ids", "group", "environment")), pair
+        )
         torch.manual_seed(0)
         loss = method.loss(modules, given, method.state(info()))
         loss.total.backward()
-        gradients = [p.grad for module in modules.values() for p in module.parameters() if p.grad is not None]
+        gradients = [
+            p.grad for module in modules.values() for p in module.parameters() if p.grad is not None
+        ]
         assert loss.total.ndim == 0 and torch.isfinite(loss.total)
         assert gradients and all(torch.isfinite(g).all() for g in gradients)
         assert sum(g.abs().sum() for g in gradients) > 0
@@ -169,7 +216,8 @@ def test_loss_and_gradient_are_finite_and_the_order_of_rows_does_not_matter(name
 
 @dataclass(frozen=True)
 class GroupMean(Method):
-    """The reference `erm-group-mean`: the mean over groups with training rows of each one's mean loss, by a plain loop."""
+    """The reference `erm-group-mean`: the mean over groups with training rows of each one's mean
+    loss, by a plain loop."""
 
     registered_name = "erm-group-mean"
     limit = Limit.none("a reference")
@@ -186,7 +234,8 @@ class GroupMean(Method):
 
 @dataclass(frozen=True)
 class EnvironmentMean(Method):
-    """The reference `erm-environment-mean`: the mean over environments in the batch of each one's mean loss, by a plain loop."""
+    """The reference `erm-environment-mean`: the mean over environments in the batch of each one's
+    mean loss, by a plain loop."""
 
     registered_name = "erm-environment-mean"
     limit = Limit.none("a reference")
@@ -204,7 +253,8 @@ class EnvironmentMean(Method):
 
 @dataclass(frozen=True)
 class OfPairs(Method):
-    """The reference `erm-of-pairs`: the mean loss of the rows and of their partners, in one pass."""
+    """The reference `erm-of-pairs`: the mean loss of the rows and of their partners, in one
+    pass."""
 
     registered_name = "erm-of-pairs"
     limit = Limit.none("a reference")
@@ -216,19 +266,30 @@ class OfPairs(Method):
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
         assert batch.pair is not None
         logits = modules["model"](torch.cat([batch.x, batch.pair.x]))
-        rows = [torch.nn.functional.cross_entropy(logits[i : i + 1], batch.y[i % len(batch.y)].view(1)) for i in range(len(logits))]
+        rows = [
+            torch.nn.functional.cross_entropy(logits[i : i + 1], batch.y[i % len(batch.y)].view(1))
+            for i in range(len(logits))
+        ]
         return Loss(torch.stack(rows).mean())
 
 
-REFERENCES = {"erm-of-pairs": OfPairs, "erm": ERM, "erm-group-mean": GroupMean, "erm-environment-mean": EnvironmentMean}
+REFERENCES = {
+    "erm-of-pairs": OfPairs,
+    "erm": ERM,
+    "erm-group-mean": GroupMean,
+    "erm-environment-mean": EnvironmentMean,
+}
 
 
 def _reference(name: str) -> Method:
     declared = cls_of(name).limit.equals
     parent: Any = REFERENCES.get(declared) or cls_of(declared)
-    # Its sampler and not the reference's own: the limit is of the loss, and both must see the same batches.
+    # Its sampler and not the reference's own: the limit is of the loss, and both must see the same
+    # batches.
     needs = replace(parent.needs, sampler=cls_of(name).needs.sampler)
-    return type("Reference", (parent,), {"needs": needs, "__doc__": "A reference.", "base": made(name)})()
+    return type(
+        "Reference", (parent,), {"needs": needs, "__doc__": "A reference.", "base": made(name)}
+    )()
 
 
 @pytest.mark.parametrize("name", LIMITED)
@@ -239,8 +300,13 @@ def test_at_its_limit_it_equals_what_it_names_and_at_defaults_it_differs(name: s
     names = [key for key in reference.weights("last") if key.startswith("model.")]
 
     def apart(found: Any) -> float:
-        parts = [float((found.weights("last")[key] - reference.weights("last")[key]).abs().max()) for key in names]
-        if cls_of(name).needs.adapts:  # what it does to the weights is done for each test set, and thrown away
+        parts = [
+            float((found.weights("last")[key] - reference.weights("last")[key]).abs().max())
+            for key in names
+        ]
+        if cls_of(
+            name
+        ).needs.adapts:  # what it does to the weights is done for each test set, and thrown away
             left, right = (item.predictions["last"]["test"].logits for item in (found, reference))
             parts.append(float(np.abs(left - right).max()))
         return max(parts)
@@ -252,38 +318,66 @@ def test_at_its_limit_it_equals_what_it_names_and_at_defaults_it_differs(name: s
 
 FEWER = {"cyclegan": 6}
 """Steps of methods whose published networks take most of a second a step."""
-INTRICATE = ["ada", "beta-vae", "bpa", "cyclegan", "l2d", "lora", "me-ada", "occamnets", "pnd", "ubnet", "wise-ft"]
+INTRICATE = [
+    "ada",
+    "beta-vae",
+    "bpa",
+    "cyclegan",
+    "l2d",
+    "lora",
+    "me-ada",
+    "occamnets",
+    "pnd",
+    "ubnet",
+    "wise-ft",
+]
 
 
 @pytest.mark.parametrize("name", INTRICATE)
 def test_30_steps_at_the_defaults_are_not_erm(name: str) -> None:
-    """Every setting as it is declared; most of these have no limit, so the test above does not see them."""
+    """Every setting as it is declared; most of these have no limit, so the test above does not see
+    them."""
     steps = FEWER.get(name, 30)
-    found, plain = (tried(name, method, steps=steps, validate_every=steps) for method in (cls_of(name)(), ERM()))
+    found, plain = (
+        tried(name, method, steps=steps, validate_every=steps) for method in (cls_of(name)(), ERM())
+    )
     assert {name for name in NAMES if cls_of(name).limit.equals is None} <= set(INTRICATE) | {"erm"}
-    apart = np.abs(found.predictions["last"]["test"].logits - plain.predictions["last"]["test"].logits)
+    apart = np.abs(
+        found.predictions["last"]["test"].logits - plain.predictions["last"]["test"].logits
+    )
     assert apart.max() > 1e-3
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_predict_changes_nothing(name: str) -> None:
     method = cls_of(name)()
-    model = SETTINGS.get(name, {}).get("model", "small-cnn")  # with batch norm, where the method allows any
+    model = SETTINGS.get(name, {}).get(
+        "model", "small-cnn"
+    )  # with batch norm, where the method allows any
 
     def make_model(**changes: Any) -> Any:
         return build_model(model, {}, InputSpec.image(8, 8, 3), unnamed(2), 0)
 
     modules, state = method.modules(info(), make_model), method.state(info())
-    before = {f"{key}.{part}": value.clone() for key, module in modules.items() for part, value in module.state_dict().items()}
+    before = {
+        f"{key}.{part}": value.clone()
+        for key, module in modules.items()
+        for part, value in module.state_dict().items()
+    }
     kept = {key: value.clone() for key, value in state.items()}
     for module in modules.values():
         module.eval()
     with torch.inference_mode():
         one, two = (method.predict(modules, synthetic().x.float(), state) for _ in range(2))
     for module_name, module in modules.items():
-        assert all(torch.equal(before[f"{module_name}.{part}"], value) for part, value in module.state_dict().items())
+        assert all(
+            torch.equal(before[f"{module_name}.{part}"], value)
+            for part, value in module.state_dict().items()
+        )
     assert all(torch.equal(kept[key], value) for key, value in state.items())
-    assert (one.logits is None) == (two.logits is None) and (one.logits is None or torch.equal(one.logits, two.logits))
+    assert (one.logits is None) == (two.logits is None) and (
+        one.logits is None or torch.equal(one.logits, two.logits)
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -301,7 +395,9 @@ def test_saved_loaded_and_continued_gives_the_same_bits(name: str, tmp_path: Pat
             tried(name, checkpoint=tmp_path / "run", progress=stop)
     found = tried(name, checkpoint=tmp_path / "run", progress=stop)
     assert same_weights(whole, found) and same_weights(whole, found, "best-id")
-    assert np.array_equal(whole.predictions["last"]["test"].logits, found.predictions["last"]["test"].logits)
+    assert np.array_equal(
+        whole.predictions["last"]["test"].logits, found.predictions["last"]["test"].logits
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -310,7 +406,13 @@ def test_same_seed_same_bits_and_another_seed_others(name: str) -> None:
     assert not same_weights(tried(name, steps=4), tried(name, steps=4, seed=1))
 
 
-KNOBS = [(item.name, knob.name, value) for item in FACTS for knob in item.knobs if knob.search for value in knob.search.ends()]
+KNOBS = [
+    (item.name, knob.name, value)
+    for item in FACTS
+    for knob in item.knobs
+    if knob.search
+    for value in knob.search.ends()
+]
 
 
 def test_the_sweep_finds_the_knobs() -> None:
@@ -321,7 +423,11 @@ def test_the_sweep_finds_the_knobs() -> None:
 def test_both_ends_of_every_search_run(name: str, knob: str, value: Any) -> None:
     found = tried(name, made(name, **{knob: value}), steps=4)
     assert found.status == "finished"
-    assert all(torch.isfinite(tensor).all() for key, tensor in found.weights("last").items() if not key.startswith("state/"))
+    assert all(
+        torch.isfinite(tensor).all()
+        for key, tensor in found.weights("last").items()
+        if not key.startswith("state/")
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -329,7 +435,8 @@ def test_bf16_runs(name: str) -> None:
     assert tried(name, steps=4, precision="bf16").status == "finished"
 
 
-# -- no run is another method in silence --------------------------------------------------------------------------------------
+# -- no run is another method in silence
+# --------------------------------------------------------------------------------------
 
 
 def _said(found: Any) -> Any:
@@ -337,21 +444,31 @@ def _said(found: Any) -> Any:
 
 
 def _settings(cls: type[Method]) -> list[dict[str, Any]]:
-    """Where the method declares its limit, and each setting at each word of its domain, true and false, and its closed ends."""
+    """Where the method declares its limit, and each setting at each word of its domain, true and
+    false, and its closed ends."""
     found = [{name: values[0] for name, values in place.items()} for place in cls.limit.also]
     found += [dict(cls.limit.knobs)] if cls.limit.knobs else []
     for item in knobs_of(cls):
         ends = [item.domain[1:].partition(",")[0]] if item.domain.startswith("[") else []
-        words = [word.strip() for word in item.domain.strip("{}").split(",")] if item.domain.startswith("{") else []
+        words = (
+            [word.strip() for word in item.domain.strip("{}").split(",")]
+            if item.domain.startswith("{")
+            else []
+        )
         whole = item.annotation.startswith("int")
-        values: list[Any] = [True, False] if item.annotation == "bool" else [*words, *(int(x) if whole else float(x) for x in ends)]
+        values: list[Any] = (
+            [True, False]
+            if item.annotation == "bool"
+            else [*words, *(int(x) if whole else float(x) for x in ends)]
+        )
         found += [{item.name: value} for value in values]
     return found
 
 
 @pytest.mark.parametrize("name", LIMITED)
 def test_a_run_that_gives_what_its_limit_gives_doubts_itself(name: str) -> None:
-    """At every setting, and in a run of one step: a method that did nothing never ends in a row that does not say so."""
+    """At every setting, and in a run of one step: a method that did nothing never ends in a row
+    that does not say so."""
     cls = cls_of(name)
     silent = []
     # A discriminator of one hidden unit may be dead from its start, whatever its settings.
@@ -362,7 +479,9 @@ def test_a_run_that_gives_what_its_limit_gives_doubts_itself(name: str) -> None:
     for knobs, steps in cases:
         try:
             found = tried(name, made(name, **knobs), steps=steps)
-        except NeedsError:  # what is refused is not silent: pairs of an image with itself, which these rows do not allow
+        # what is refused is not silent: pairs of an image with itself, which these rows do not
+        # allow
+        except NeedsError:
             assert set(knobs) == {cls.needs.pairs}
             continue
         if np.abs(_said(found) - _said(limits[steps])).max() < 1e-7 and not found.doubts["best-id"]:

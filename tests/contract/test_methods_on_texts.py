@@ -1,4 +1,5 @@
-"""Every method with every kind of model of texts: it trains and moves what it should, or is refused when the study is planned."""
+"""Every method with every kind of model of texts: it trains and moves what it should, or is refused
+when the study is planned."""
 
 from __future__ import annotations
 
@@ -20,7 +21,10 @@ from crosswind.studies.spec import study_from
 
 NUMBERS = ["ada", "me-ada", "mixup"]
 PICTURES = "needs images of 1 or 3 channels, and is given texts"
-BATCH_NORM, MAPS = "needs a model with batch norm", "reads the feature maps of a convolutional model"
+BATCH_NORM, MAPS = (
+    "needs a model with batch norm",
+    "reads the feature maps of a convolutional model",
+)
 REFUSED = {
     **dict.fromkeys(["l2d", "cyclegan", "beta-vae"], PICTURES),
     **dict.fromkeys(["augmix", "autoaugment", "imagenet", "randaugment"], PICTURES),
@@ -38,17 +42,32 @@ def entry(item: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """240 texts of two domains, with the label's own words in most; all four kinds of model, as small as may be."""
+    """240 texts of two domains, with the label's own words in most; all four kinds of model, as
+    small as may be."""
     folder, drawn = tmp_path_factory.mktemp("texts"), np.random.default_rng(0)
     label, domain = np.arange(240) % 2, np.arange(240) // 2 % 2
     own = (("bad", "poor", "dull"), ("good", "great", "fine"))
     texts = [
-        " ".join([*drawn.choice(own[one], 3), *drawn.choice(WORDS, drawn.integers(0, 20)), ("book", "film")[other], str(row)])
+        " ".join(
+            [
+                *drawn.choice(own[one], 3),
+                *drawn.choice(WORDS, drawn.integers(0, 20)),
+                ("book", "film")[other],
+                str(row),
+            ]
+        )
         for row, (one, other) in enumerate(zip(label, domain, strict=True))
     ]
-    polars.DataFrame({"text": texts, "label": label, "domain": domain}).write_csv(folder / "texts.csv")
+    polars.DataFrame({"text": texts, "label": label, "domain": domain}).write_csv(
+        folder / "texts.csv"
+    )
     write_folder(folder / "encoder")
-    data = {"source": "texts", "options": {"path": str(folder / "texts.csv")}, "label": "label", "attributes": ["domain"]}
+    data = {
+        "source": "texts",
+        "options": {"path": str(folder / "texts.csv")},
+        "label": "label",
+        "attributes": ["domain"],
+    }
     encoder = {"path": str(folder / "encoder"), "tokens": 24}
     return {
         "name": "texts",
@@ -59,7 +78,12 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             "bag-of-words": {"buckets": 64, "width": 8, "words": 24},
             "text-cnn": {"buckets": 64, "embedding": 8, "width": 6, "hidden": 8, "words": 24},
             "transformer": encoder,
-            "probe": {"model": "linear-probe", "of": "transformer", "weights": "published", "settings": encoder},
+            "probe": {
+                "model": "linear-probe",
+                "of": "transformer",
+                "weights": "published",
+                "settings": encoder,
+            },
         },
         "environments": ["domain"],
         "training": {"steps": 6, "validate_every": 3, "batch": 16, "lr": 0.01},
@@ -71,7 +95,11 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def refusal(study: dict[str, Any], method: Any, model: str) -> str:
     """The sentence by which the pairing is refused when it is planned; empty where it is not."""
-    one = {**study, "models": {model: study["models"][model]}, "methods": {"erm": {}, method.name: entry(method)}}
+    one = {
+        **study,
+        "models": {model: study["models"][model]},
+        "methods": {"erm": {}, method.name: entry(method)},
+    }
     try:
         make_plan(study_from(one))
     except CrosswindError as error:
@@ -79,34 +107,68 @@ def refusal(study: dict[str, Any], method: Any, model: str) -> str:
     return ""
 
 
-def test_what_cannot_work_is_refused_in_a_sentence_that_names_what_it_needs(study: dict[str, Any]) -> None:
+def test_what_cannot_work_is_refused_in_a_sentence_that_names_what_it_needs(
+    study: dict[str, Any],
+) -> None:
     for method in METHODS:
         for model in study["models"]:
             said = refusal(study, method, model)
-            works = ("probe",) if method.name in NUMBERS else ("text-cnn", "transformer") if method.name == "lora" else ()
+            works = (
+                ("probe",)
+                if method.name in NUMBERS
+                else ("text-cnn", "transformer")
+                if method.name == "lora"
+                else ()
+            )
             wanted = "" if model in works else REFUSED.get(method.name, "")
-            assert bool(said) == bool(wanted) and re.search(wanted, said), (method.name, model, said)
+            assert bool(said) == bool(wanted) and re.search(wanted, said), (
+                method.name,
+                model,
+                said,
+            )
     assert len(METHODS) == 30 and len(REFUSED) == 16
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["bag-of-words", "text-cnn", "transformer", "probe"])
-def test_all_others_train_and_change_what_is_trained(study: dict[str, Any], model: str, tmp_path: Path) -> None:
+def test_all_others_train_and_change_what_is_trained(
+    study: dict[str, Any], model: str, tmp_path: Path
+) -> None:
     from safetensors.numpy import load_file
 
     if model in ("transformer", "probe"):
         write_encoder(Path(study["models"]["transformer"]["path"]))
-    fitting = [item for item in METHODS if item.name not in REFUSED or (item.name in NUMBERS and model == "probe")]
-    one = {**study, "models": {model: study["models"][model]}, "methods": {item.name: entry(item) for item in fitting}}
+    fitting = [
+        item
+        for item in METHODS
+        if item.name not in REFUSED or (item.name in NUMBERS and model == "probe")
+    ]
+    one = {
+        **study,
+        "models": {model: study["models"][model]},
+        "methods": {item.name: entry(item) for item in fitting},
+    }
     found = cw.run_study(one, tmp_path / "out")
     assert not found.summary.failed and len(fitting) == 14 + 3 * (model == "probe")
-    still = cw.run_study({**one, "training": {**study["training"], "steps": 0}, "methods": ["erm"]}, tmp_path / "still")
+    still = cw.run_study(
+        {**one, "training": {**study["training"], "steps": 0}, "methods": ["erm"]},
+        tmp_path / "still",
+    )
     assert not still.summary.failed
     (begun,) = (load_file(path) for path in (tmp_path / "still").rglob("weights-last.safetensors"))
-    ended = {path.parent: load_file(path) for path in (tmp_path / "out").rglob("weights-last.safetensors")}
+    ended = {
+        path.parent: load_file(path)
+        for path in (tmp_path / "out").rglob("weights-last.safetensors")
+    }
     assert len(ended) >= len(fitting)
     for weights in ended.values():
-        moved = [key for key in begun if key in weights and not np.array_equal(weights[key], begun[key])]
+        moved = [
+            key for key in begun if key in weights and not np.array_equal(weights[key], begun[key])
+        ]
         # Every tensor of the network has moved, but for one that no batch reaches.
-        assert {"model.fc.weight", "model.fc.bias"} <= set(moved) and len(moved) >= 0.8 * len(begun), set(begun) - set(moved)
-    assert {row["method"] for row in found.rows if row["set"] == "test"} == {item.name for item in fitting}
+        assert {"model.fc.weight", "model.fc.bias"} <= set(moved) and len(moved) >= 0.8 * len(
+            begun
+        ), set(begun) - set(moved)
+    assert {row["method"] for row in found.rows if row["set"] == "test"} == {
+        item.name for item in fitting
+    }

@@ -1,4 +1,5 @@
-"""What every registered model must hold: what its file declares of it is so, and what it says it cannot take is refused."""
+"""What every registered model must hold: what its file declares of it is so, and what it says it
+cannot take is refused."""
 
 from __future__ import annotations
 
@@ -16,7 +17,11 @@ from crosswind.core.types import InputSpec
 from crosswind.models.build import build_model, unnamed
 from crosswind.models.form import check_form
 
-FACTS = [item for item in listing("models") if item.module.startswith("crosswind.") and (item.built is None or item.built.trained)]
+FACTS = [
+    item
+    for item in listing("models")
+    if item.module.startswith("crosswind.") and (item.built is None or item.built.trained)
+]
 NAMES = [item.name for item in FACTS]
 LONG = ("vit-b-16", "resnet101", "resnet50", "timm")  # seconds each
 CASES = [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in NAMES]
@@ -30,7 +35,13 @@ def form_of(name: str) -> Form:
 
 
 def defaults(name: str, **changes: Any) -> dict[str, Any]:
-    return {**{item.name: item.default for item in next(item for item in FACTS if item.name == name).knobs}, **changes}
+    return {
+        **{
+            item.name: item.default
+            for item in next(item for item in FACTS if item.name == name).knobs
+        },
+        **changes,
+    }
 
 
 def norm_of(name: str) -> str:
@@ -52,7 +63,11 @@ def test_it_learns_from_the_smallest_images_and_is_normalised_as_declared(name: 
         given, x = InputSpec.image(side, side, 3), torch.rand(2, 3, side, side) * 2 - 1
     model = build_model(name, settings(name, tokens=4), given, unnamed(3), 0).train()
     model(x).sum().backward()
-    found = [word for word, kind in NORMS.items() if any(isinstance(part, kind) for part in model.modules())]
+    found = [
+        word
+        for word, kind in NORMS.items()
+        if any(isinstance(part, kind) for part in model.modules())
+    ]
     # What is declared of linear layers beside the head is so; undeclared they may be there.
     linear = sum(isinstance(part, nn.Linear) for part in model.modules())
     assert linear == 1 if form.linear is False else linear > 1 or name == "timm"
@@ -62,7 +77,12 @@ def test_it_learns_from_the_smallest_images_and_is_normalised_as_declared(name: 
 @pytest.mark.parametrize("name", [name for name in NAMES if form_of(name).least > 1])
 def test_smaller_images_are_refused(name: str) -> None:
     least = form_of(name).least
-    with pytest.raises(InputError, match=f"^model: {name} needs images of at least {least} pixels a side, these have {least - 1}"):
+    with pytest.raises(
+        InputError,
+        match=(
+            f"^model: {name} needs images of at least {least} pixels a side, these have {least - 1}"
+        ),
+    ):
         build_model(name, {}, InputSpec.image(least - 1, 99, 3), unnamed(3), 0)
 
 
@@ -80,31 +100,68 @@ def test_published_weights_are_torchvisions_for_images_of_224(name: str) -> None
 @pytest.mark.parametrize("name", [name for name in NAMES if "inputs" in defaults(name)])
 def test_what_published_weights_do_not_go_with_is_refused(name: str) -> None:
     form = form_of(name)
-    with pytest.raises(InputError, match=rf"^m.weights: unknown weights of model '{name}': 'V9'.*FILE\.safetensors\)"):
+    with pytest.raises(
+        InputError,
+        match=rf"^m.weights: unknown weights of model '{name}': 'V9'.*FILE\.safetensors\)",
+    ):
         check_form(form, defaults(name, weights="V9"), None, "m", name)
-    check_form(form, defaults(name, weights="any.safetensors"), InputSpec.image(64, 64, 1), "m", name)
-    with pytest.raises(InputError, match=r"^m\.inputs: ImageNet's means are of 3 channels, and these images have 1"):
+    check_form(
+        form, defaults(name, weights="any.safetensors"), InputSpec.image(64, 64, 1), "m", name
+    )
+    with pytest.raises(
+        InputError, match=r"^m\.inputs: ImageNet's means are of 3 channels, and these images have 1"
+    ):
         check_form(form, defaults(name, inputs="imagenet"), InputSpec.image(64, 64, 1), "m", name)
     if "freeze_batch_norm" in defaults(name):
-        check_form(form, defaults(name, weights="any.safetensors", freeze_batch_norm=True), None, "m", name)
-        with pytest.raises(InputError, match=r"^m\.freeze_batch_norm: keeps the statistics that come with given weights"):
+        check_form(
+            form, defaults(name, weights="any.safetensors", freeze_batch_norm=True), None, "m", name
+        )
+        with pytest.raises(
+            InputError,
+            match=r"^m\.freeze_batch_norm: keeps the statistics that come with given weights",
+        ):
             check_form(form, defaults(name, freeze_batch_norm=True), None, "m", name)
     for weights in form.weights:
         check_form(form, defaults(name, weights=weights), InputSpec.image(64, 64, 3), "m", name)
-        with pytest.raises(InputError, match=r"^m\.weights: published weights are of images of 3 channels, and these have 1"):
+        with pytest.raises(
+            InputError,
+            match=r"^m\.weights: published weights are of images of 3 channels, and these have 1",
+        ):
             check_form(form, defaults(name, weights=weights), InputSpec.image(64, 64, 1), "m", name)
         for knob in form.weights_with:
-            with pytest.raises(InputError, match=rf"^m\.{knob}: the published weights are of a {name} with {knob} "):
-                check_form(form, defaults(name, weights=weights, **{knob: "small"}), InputSpec.image(64, 64, 3), "m", name)
+            with pytest.raises(
+                InputError, match=rf"^m\.{knob}: the published weights are of a {name} with {knob} "
+            ):
+                check_form(
+                    form,
+                    defaults(name, weights=weights, **{knob: "small"}),
+                    InputSpec.image(64, 64, 3),
+                    "m",
+                    name,
+                )
 
 
 def test_a_norm_may_be_a_knob_and_a_model_without_a_form_is_not_looked_at() -> None:
-    assert Form(norm="kind").norm_of({"kind": "layer"}) == "layer" and Form(norm="batch").norm_of({}) == "batch"
+    assert (
+        Form(norm="kind").norm_of({"kind": "layer"}) == "layer"
+        and Form(norm="batch").norm_of({}) == "batch"
+    )
     check_form(None, {"weights": "anything"}, InputSpec.image(1, 1, 1), "m", "theirs")
 
 
 def test_patches_divide_the_sides() -> None:
     form = form_of("vit-tiny")
     for patch, height, width in ((5, 32, 32), (4, 32, 36), (64, 32, 32)):
-        with pytest.raises(InputError, match=rf"^m\.patch: vit-tiny needs square .* of {patch} pixels .* have {height} x {width}"):
-            check_form(form, defaults("vit-tiny", patch=patch), InputSpec.image(height, width, 3), "m", "vit-tiny")
+        with pytest.raises(
+            InputError,
+            match=(
+                rf"^m\.patch: vit-tiny needs square .* of {patch} pixels .* have {height} x {width}"
+            ),
+        ):
+            check_form(
+                form,
+                defaults("vit-tiny", patch=patch),
+                InputSpec.image(height, width, 3),
+                "m",
+                "vit-tiny",
+            )

@@ -1,7 +1,8 @@
-"""No step of any method asks the device for a number: on an accelerator the host would stand still until all is done.
+"""No step of any method asks the device for a number: on an accelerator the host would stand still
+until all is done.
 
-Steps are taken on torch's `meta` device, whose tensors have shapes and no values: what reads a value, or makes a shape depend on
-one, cannot work there.
+Steps are taken on torch's `meta` device, whose tensors have shapes and no values: what reads a
+value, or makes a shape depend on one, cannot work there.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ def steps(name: str, method: Method) -> int:
     first = build_model(given.get("model", "mlp"), {}, data.input, unnamed(2), 0).state_dict()
     base = {f"model.{key}": value for key, value in first.items()} if method.needs.base else None
     info = info_of(sets, images, settings)
-    rows = TrainingRows(sets.train, data, settings, 0, method.needs.sampler, method.views(), method.partners(info))
+    rows = TrainingRows(
+        sets.train, data, settings, 0, method.needs.sampler, method.views(), method.partners(info)
+    )
     context = LoopContext(
         method,
         info,

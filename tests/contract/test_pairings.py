@@ -1,7 +1,9 @@
-"""Every method under every pairing that may leave it nothing to do: refused, told of, or another network than plain training's.
+"""Every method under every pairing that may leave it nothing to do: refused, told of, or another
+network than plain training's.
 
-Each pairing is a study of real digits. Its plan must refuse a method or warn of it as is written here; and so must a run on the
-same rows from Python, which has no plan. Whoever is neither refused nor told of must differ from ERM on the same batches.
+Each pairing is a study of real digits. Its plan must refuse a method or warn of it as is written
+here; and so must a run on the same rows from Python, which has no plan. Whoever is neither refused
+nor told of must differ from ERM on the same batches.
 """
 
 from __future__ import annotations
@@ -34,7 +36,11 @@ from crosswind.training.identity import info_of, pairing_of
 from crosswind.training.loop import Trajectory, fit
 from crosswind.training.settings import ModelSpec, TrainingSettings
 
-FACTS = {item.name: item for item in listing("methods") if item.module.startswith("crosswind.") and item.name != "erm"}
+FACTS = {
+    item.name: item
+    for item in listing("methods")
+    if item.module.startswith("crosswind.") and item.name != "erm"
+}
 Which = Callable[[Needs], bool]
 
 
@@ -52,7 +58,8 @@ def even(needs: Needs) -> bool:
 
 @dataclass(frozen=True)
 class Pairing:
-    """`changes` to the study below, `settings` of a method, whom it is tried on; who is `refused` or `told` of, in which words."""
+    """`changes` to the study below, `settings` of a method, whom it is tried on; who is `refused`
+    or `told` of, in which words."""
 
     changes: dict[str, Any] = field(default_factory=dict)
     settings: Callable[[Facts], dict[str, Any]] = lambda item: {}
@@ -71,7 +78,8 @@ def spread(item: Facts) -> dict[str, Any]:
 
 
 def no_spread(item: Facts) -> dict[str, Any]:
-    """Settings under which rows of one environment are not compared with each other; by default IRM compares them."""
+    """Settings under which rows of one environment are not compared with each other; by default IRM
+    compares them."""
     return {"estimate": "squared"} if item.name == "irm" else {}
 
 
@@ -104,68 +112,161 @@ def sets_of(**test: Any) -> dict[str, Any]:
 
 
 PAIRINGS: dict[str, Pairing] = {
-    "one environment": Pairing({"shifts": {"one": only("small")}, "environments": ["size"]},
-        refused=lambda needs: needs.environments, told=lambda needs: even(needs) and not needs.environments,
-        words="(needs at least two environments|all training rows are of one)"),
-    "a single row of a value": Pairing({"shifts": {"rare": SIZES}, "sizes": {"all": "all"}, "environments": ["size"]},
-        told=lambda needs: even(needs) or needs.groups, words="single training row"),
+    "one environment": Pairing(
+        {"shifts": {"one": only("small")}, "environments": ["size"]},
+        refused=lambda needs: needs.environments,
+        told=lambda needs: even(needs) and not needs.environments,
+        words="(needs at least two environments|all training rows are of one)",
+    ),
+    "a single row of a value": Pairing(
+        {"shifts": {"rare": SIZES}, "sizes": {"all": "all"}, "environments": ["size"]},
+        told=lambda needs: even(needs) or needs.groups,
+        words="single training row",
+    ),
     "a value that training does not show": Pairing(
-        {"shifts": {"UDS": {"type": "unseen-data", "attribute": "size", "unseen": "large"}}, "environments": ["ink"]},
-        told=lambda needs: needs.groups, words="cannot weigh groups that training does not show"),
-    "environments that are classes": Pairing({"shifts": {"SC": {**SC, "counterexamples": 0.0}}, "environments": ["ink"]},
-        refused=paired, told=classed,
-        words="(aligning them erases the label|so there are few|finds no class with training rows both in environment 'ink=)"),
+        {
+            "shifts": {"UDS": {"type": "unseen-data", "attribute": "size", "unseen": "large"}},
+            "environments": ["ink"],
+        },
+        told=lambda needs: needs.groups,
+        words="cannot weigh groups that training does not show",
+    ),
+    "environments that are classes": Pairing(
+        {"shifts": {"SC": {**SC, "counterexamples": 0.0}}, "environments": ["ink"]},
+        refused=paired,
+        told=classed,
+        words=(
+            "(aligning them erases the label|so there are few|finds no class with training rows"
+            " both in environment 'ink=)"
+        ),
+    ),
     "environments of which one attribute is the class": Pairing(
         {"shifts": {"SC": {**SC, "counterexamples": 0.0}}, "environments": ["ink", "size"]},
-        told=classed, words="(aligning them erases the label|so there are few)"),
+        told=classed,
+        words="(aligning them erases the label|so there are few)",
+    ),
     "groups that are classes": Pairing(
-        {"shifts": {"SC": {**SC, "counterexamples": 0.0}}, "environments": ["size"], "groups": ["ink"]},
-        told=lambda needs: needs.groups, words="so it weighs classes"),
+        {
+            "shifts": {"SC": {**SC, "counterexamples": 0.0}},
+            "environments": ["size"],
+            "groups": ["ink"],
+        },
+        told=lambda needs: needs.groups,
+        words="so it weighs classes",
+    ),
     "images in two environments, where no attribute is drawn at visits": Pairing(
-        settings=lambda item: {"pairs": "view"}, of=lambda item: bool(item.needs and item.needs.pairs), refused=everybody,
-        words="shows an image in two environments at pairs = view, so one of 'environments' must be an attribute that is derived"),
+        settings=lambda item: {"pairs": "view"},
+        of=lambda item: bool(item.needs and item.needs.pairs),
+        refused=everybody,
+        words=(
+            "shows an image in two environments at pairs = view, so one of 'environments' must be"
+            " an attribute that is derived"
+        ),
+    ),
     "an environment that there is not": Pairing(
-        settings=lambda item: {"pairs": "class", "aligned": ["huge"]}, of=lambda item: bool(item.needs and item.needs.pairs),
-        refused=everybody, words=r"aligned: unknown environment 'huge'.*size=medium"),
-    "more environments than a batch has rows": Pairing({"environments": ["ink", "size"], "batch": 8}, refused=even,
-        words="each of the 9 environments"),
-    "a row of each environment in a batch": Pairing({"environments": ["ink", "size"], "batch": 9}, settings=no_spread,
-        told=lambda needs: needs.environments and bool(needs.spread), words="a single row of some of the 9"),
-    "rows of an environment compared, of which a batch has one": Pairing({"environments": ["ink", "size"], "batch": 17},
-        settings=spread, of=has_spread, refused=lambda needs: needs.environments,
-        words="two of each of the 9, and training.batch is 17"),
-    "rows compared in batches of 3": Pairing({"batch": 3, "environments": ["size"]}, settings=spread, of=has_spread,
-        refused=everybody, words="(two of each of the 3|at least 4 rows at .*), and training.batch is 3"),
+        settings=lambda item: {"pairs": "class", "aligned": ["huge"]},
+        of=lambda item: bool(item.needs and item.needs.pairs),
+        refused=everybody,
+        words=r"aligned: unknown environment 'huge'.*size=medium",
+    ),
+    "more environments than a batch has rows": Pairing(
+        {"environments": ["ink", "size"], "batch": 8},
+        refused=even,
+        words="each of the 9 environments",
+    ),
+    "a row of each environment in a batch": Pairing(
+        {"environments": ["ink", "size"], "batch": 9},
+        settings=no_spread,
+        told=lambda needs: needs.environments and bool(needs.spread),
+        words="a single row of some of the 9",
+    ),
+    "rows of an environment compared, of which a batch has one": Pairing(
+        {"environments": ["ink", "size"], "batch": 17},
+        settings=spread,
+        of=has_spread,
+        refused=lambda needs: needs.environments,
+        words="two of each of the 9, and training.batch is 17",
+    ),
+    "rows compared in batches of 3": Pairing(
+        {"batch": 3, "environments": ["size"]},
+        settings=spread,
+        of=has_spread,
+        refused=everybody,
+        words="(two of each of the 3|at least 4 rows at .*), and training.batch is 3",
+    ),
     "rows of an environment compared, which has one": Pairing(
-        {"shifts": {"rare": [only("small", "large"), SIZES]}, "sizes": {"all": "all"}, "environments": ["size"]},
-        settings=spread, of=has_spread, refused=lambda needs: needs.environments, told=lambda needs: not needs.environments,
-        words="(1 of the 2 has them|1 of 2 environments with a single training row)"),
+        {
+            "shifts": {"rare": [only("small", "large"), SIZES]},
+            "sizes": {"all": "all"},
+            "environments": ["size"],
+        },
+        settings=spread,
+        of=has_spread,
+        refused=lambda needs: needs.environments,
+        told=lambda needs: not needs.environments,
+        words="(1 of the 2 has them|1 of 2 environments with a single training row)",
+    ),
     "batches of one row": Pairing(
         {"batch": 1, "shifts": {"one": only("small", "medium")}, "environments": ["size"]},
-        refused=lambda needs: even(needs) or needs.rows > 1, words="(batches of at least 2 rows|each of the 2 environments)"),
-    "a switch at the end": Pairing(settings=at(4), of=switches, refused=everybody,
-        words="step 4 lies beyond the run's last step, 3"),
-    "a switch beyond the epochs": Pairing({"training": {"epochs": 0.3, "steps": 1000}}, settings=at(500), of=switches,
-        refused=everybody, words="lies beyond"),
-    "a sampler by the test law": Pairing({"sampler": "reweight"}, told=lambda needs: even(needs) or needs.sampler == "balanced",
-        words="only among the rows of each"),
+        refused=lambda needs: even(needs) or needs.rows > 1,
+        words="(batches of at least 2 rows|each of the 2 environments)",
+    ),
+    "a switch at the end": Pairing(
+        settings=at(4),
+        of=switches,
+        refused=everybody,
+        words="step 4 lies beyond the run's last step, 3",
+    ),
+    "a switch beyond the epochs": Pairing(
+        {"training": {"epochs": 0.3, "steps": 1000}},
+        settings=at(500),
+        of=switches,
+        refused=everybody,
+        words="lies beyond",
+    ),
+    "a sampler by the test law": Pairing(
+        {"sampler": "reweight"},
+        told=lambda needs: even(needs) or needs.sampler == "balanced",
+        words="only among the rows of each",
+    ),
     "a sampler that leaves a value out": Pairing(
         {"sampler": "reweight", "groups": ["size"], "sets": sets_of(law=only("small", "medium"))},
-        refused=even, told=lambda needs: needs.groups, words="the sampler reweight never draws a row"),
-    "a sampler by groups": Pairing({"sampler": "balanced"}, told=even, words="only among the rows of each"),
-    "its limit": Pairing(settings=lambda item: dict(item.limit.knobs) if item.limit else {},
-        of=lambda item: bool(item.limit and item.limit.equals), told=everybody, words=r"is erm|this run is ERM"),
-    "an operation that does nothing": Pairing(settings=lambda item: {"operations": "rotate", "magnitude": 0},
-        of=lambda item: item.name == "randaugment", told=everybody,
-        words=r"is erm at operations = rotate, magnitude = 0|this run is ERM"),
-    "no batch norm and no maps": Pairing({"models": ["mlp"]}, refused=lambda needs: needs.norm == "batch" or needs.maps,
-        words="(batch norm|feature maps)"),
+        refused=even,
+        told=lambda needs: needs.groups,
+        words="the sampler reweight never draws a row",
+    ),
+    "a sampler by groups": Pairing(
+        {"sampler": "balanced"}, told=even, words="only among the rows of each"
+    ),
+    "its limit": Pairing(
+        settings=lambda item: dict(item.limit.knobs) if item.limit else {},
+        of=lambda item: bool(item.limit and item.limit.equals),
+        told=everybody,
+        words=r"is erm|this run is ERM",
+    ),
+    "an operation that does nothing": Pairing(
+        settings=lambda item: {"operations": "rotate", "magnitude": 0},
+        of=lambda item: item.name == "randaugment",
+        told=everybody,
+        words=r"is erm at operations = rotate, magnitude = 0|this run is ERM",
+    ),
+    "no batch norm and no maps": Pairing(
+        {"models": ["mlp"]},
+        refused=lambda needs: needs.norm == "batch" or needs.maps,
+        words="(batch norm|feature maps)",
+    ),
     "a test lot of one row": Pairing(
         {"sets": sets_of(draw={"total": 1})},
-        told=lambda needs: bool(needs.adapts), words="which is a single test row"),
-    "an attribute that there is not": Pairing(settings=lambda item: {"attribute": "tynt"},
-        of=lambda item: bool(item.needs and item.needs.adapts), refused=everybody, words="unknown attribute .*'tynt'"),
-}  # fmt: skip
+        told=lambda needs: bool(needs.adapts),
+        words="which is a single test row",
+    ),
+    "an attribute that there is not": Pairing(
+        settings=lambda item: {"attribute": "tynt"},
+        of=lambda item: bool(item.needs and item.needs.adapts),
+        refused=everybody,
+        words="unknown attribute .*'tynt'",
+    ),
+}
 STUDY: dict[str, Any] = {
     "data": {
         "digits": {
@@ -182,35 +283,76 @@ STUDY: dict[str, Any] = {
     "models": ["mlp"],
     "seeds": 1,
 }
-TRAINING = {"steps": 4, "batch": 30, "validate_every": 2, "precision": "fp64", "evaluation_batch": 64}
+TRAINING = {
+    "steps": 4,
+    "batch": 30,
+    "validate_every": 2,
+    "precision": "fp64",
+    "evaluation_batch": 64,
+}
 
 
 def settings_of(pairing: Pairing, item: Facts) -> dict[str, Any]:
-    """The method's settings under a pairing; a switch comes at step 2 unless the pairing is about switches."""
+    """The method's settings under a pairing; a switch comes at step 2 unless the pairing is about
+    switches."""
     own = pairing.settings(item)
-    return {**QUICK.get(item.name, {}), **(own if pairing.changes.get("training") or own else at(2)(item))}
+    return {
+        **QUICK.get(item.name, {}),
+        **(own if pairing.changes.get("training") or own else at(2)(item)),
+    }
 
 
 def planned(pairing: Pairing, methods: dict[str, Any], batch_norm: bool = False) -> Plan:
     changes = dict(pairing.changes)
     training = {**TRAINING, **changes.pop("training", {}), "batch": changes.pop("batch", 30)}
-    linear = [name for name, item in FACTS.items() if batch_norm and name in methods and item.needs and item.needs.linear]
-    if "models" not in changes and linear:  # what changes linear layers is tried on a network that has them
-        methods = {name: {**item, "models": ["mlp" if name in linear else "small-cnn"]} for name, item in methods.items()}
-    models = changes.pop("models", (["small-cnn"] if batch_norm else []) + (["mlp"] if linear or not batch_norm else []))
-    return make_plan(study_from({**STUDY, **changes, "methods": methods, "models": models, "training": training}, name="pairings"))
+    linear = [
+        name
+        for name, item in FACTS.items()
+        if batch_norm and name in methods and item.needs and item.needs.linear
+    ]
+    if (
+        "models" not in changes and linear
+    ):  # what changes linear layers is tried on a network that has them
+        methods = {
+            name: {**item, "models": ["mlp" if name in linear else "small-cnn"]}
+            for name, item in methods.items()
+        }
+    models = changes.pop(
+        "models",
+        (["small-cnn"] if batch_norm else []) + (["mlp"] if linear or not batch_norm else []),
+    )
+    return make_plan(
+        study_from(
+            {**STUDY, **changes, "methods": methods, "models": models, "training": training},
+            name="pairings",
+        )
+    )
 
 
 def convolutional(item: Facts) -> bool:
     return bool(item.needs and (item.needs.norm == "batch" or item.needs.maps))
 
 
-CASES = [(name, method) for name, pairing in PAIRINGS.items() for method, item in FACTS.items() if pairing.of(item)]
+CASES = [
+    (name, method)
+    for name, pairing in PAIRINGS.items()
+    for method, item in FACTS.items()
+    if pairing.of(item)
+]
 
 
 def test_the_sweep_finds_the_methods_and_pairings() -> None:
-    assert len(FACTS) >= 15 and {"irm", "sagnet", "jtt", "bn-adapt", "groupdro", "causirl-mmd"} <= set(FACTS)
-    whole = [pairing for pairing in PAIRINGS.values() if all(pairing.of(item) for item in FACTS.values())]
+    assert len(FACTS) >= 15 and {
+        "irm",
+        "sagnet",
+        "jtt",
+        "bn-adapt",
+        "groupdro",
+        "causirl-mmd",
+    } <= set(FACTS)
+    whole = [
+        pairing for pairing in PAIRINGS.values() if all(pairing.of(item) for item in FACTS.values())
+    ]
     assert len(PAIRINGS) >= 20 and len(whole) >= 12
     assert len(CASES) >= len(whole) * len(FACTS) + 25
 
@@ -228,13 +370,18 @@ def test_plan_refuses_or_warns_in_a_sentence(name: str) -> None:
         if not pairing.refused(item.needs):
             kept[method] = settings
             continue
-        with pytest.raises((NeedsError, InputError), match=rf"^methods\.{method}.*{pairing.words}") as error:
+        with pytest.raises(
+            (NeedsError, InputError), match=rf"^methods\.{method}.*{pairing.words}"
+        ) as error:
             planned(pairing, {"erm": {}, method: settings}, batch_norm=True)
         assert "\n" not in str(error.value)
         reached += 1
     warnings = planned(pairing, {"erm": {}, **kept}, batch_norm=True).warnings
     for method in kept:
-        told = any(f": {method} " in text and re.search(words_of(pairing, FACTS[method]), text) for text in warnings)
+        told = any(
+            f": {method} " in text and re.search(words_of(pairing, FACTS[method]), text)
+            for text in warnings
+        )
         assert told == pairing.told(FACTS[method].needs), (method, warnings)  # type: ignore[arg-type]
         reached += told
     assert reached > 0
@@ -252,7 +399,12 @@ def drawn(name: str, batch_norm: bool) -> tuple[Split, dict[str, Any], ModelSpec
     data = {key: build_dataset(values) for key, values in spec["data"].items()}
     split = make_split(data, spec["main"], build_split_plan(spec["split"]), 0)
     knobs = {"hidden": 16, "layers": 2} if spec["model"]["name"] == "mlp" else {}
-    return split, data, ModelSpec(spec["model"]["name"], knobs), TrainingSettings(**spec["training"])
+    return (
+        split,
+        data,
+        ModelSpec(spec["model"]["name"], knobs),
+        TrainingSettings(**spec["training"]),
+    )
 
 
 @dataclass(frozen=True)
@@ -268,15 +420,23 @@ class GroupMean(Method):
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
         logits = modules["model"](batch.x)
         found = [
-            torch.nn.functional.cross_entropy(logits[batch.group == g], batch.y[batch.group == g]) for g in batch.group.unique()
+            torch.nn.functional.cross_entropy(logits[batch.group == g], batch.y[batch.group == g])
+            for g in batch.group.unique()
         ]
         return Loss(torch.stack(found).sum() / int((state["rows"] > 0).sum()))
 
 
 @cache
-def reference(name: str, equals: str, sampler: str, batch_norm: bool, base: Method | None = None) -> Trajectory:
-    """What the method would silently be: ERM, or the mean that its limit names, on the same batches; of pairs by `base`."""
-    means = {"erm-group-mean": GroupMean, "erm-environment-mean": EnvironmentMean, "erm-of-pairs": OfPairs}
+def reference(
+    name: str, equals: str, sampler: str, batch_norm: bool, base: Method | None = None
+) -> Trajectory:
+    """What the method would silently be: ERM, or the mean that its limit names, on the same
+    batches; of pairs by `base`."""
+    means = {
+        "erm-group-mean": GroupMean,
+        "erm-environment-mean": EnvironmentMean,
+        "erm-of-pairs": OfPairs,
+    }
     parent: Any = means.get(equals, ERM)
     own = {"needs": replace(parent.needs, sampler=sampler), "base": base, "__doc__": "A reference."}
     cls = type("Reference", (parent,), own)
@@ -287,7 +447,11 @@ def reference(name: str, equals: str, sampler: str, batch_norm: bool, base: Meth
 def apart(left: Trajectory, right: Trajectory) -> float:
     one, two = left.weights("last"), right.weights("last")
     # The networks of a method may be its own.
-    found = [float((one[key] - two[key]).abs().max()) for key in two if key.startswith("model.") and key in one]
+    found = [
+        float((one[key] - two[key]).abs().max())
+        for key in two
+        if key.startswith("model.") and key in one
+    ]
     logits = [item.predictions["last"]["test"].logits for item in (left, right)]
     return max([*found, float(np.abs(logits[0] - logits[1]).max())])  # type: ignore[operator]
 
@@ -302,11 +466,17 @@ def test_run_is_refused_or_told_of_or_is_not_erm(name: str, method: str) -> None
     if pairing.refused(item.needs):
         with pytest.raises((NeedsError, InputError)) as error:
             fit(made, split, data, model, training, 0)
-        assert isinstance(error.value, CrosswindError) and "\n" not in str(error.value) and len(str(error.value)) > 40
+        assert (
+            isinstance(error.value, CrosswindError)
+            and "\n" not in str(error.value)
+            and len(str(error.value)) > 40
+        )
         return
     found = fit(made, split, data, model, training, 0)
     if pairing.told(item.needs):
-        assert any(re.search(words_of(pairing, item), text) for text in found.warnings), found.warnings
+        assert any(re.search(words_of(pairing, item), text) for text in found.warnings), (
+            found.warnings
+        )
     else:
         base = made if item.needs.pairs else None
         plain = reference(name, item.limit.equals, item.needs.sampler, convolutional(item), base)
@@ -322,9 +492,16 @@ ALSO = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("method", "settings"), ALSO, ids=[f"{name}-{'-'.join(map(str, at.values()))}" for name, at in ALSO])
-def test_where_a_plan_says_that_a_method_is_another_one_it_is(method: str, settings: dict[str, Any]) -> None:
-    """Places of a limit beside the one that the contract's twin looks at; one step beyond them is another network."""
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    ALSO,
+    ids=[f"{name}-{'-'.join(map(str, at.values()))}" for name, at in ALSO],
+)
+def test_where_a_plan_says_that_a_method_is_another_one_it_is(
+    method: str, settings: dict[str, Any]
+) -> None:
+    """Places of a limit beside the one that the contract's twin looks at; one step beyond them is
+    another network."""
     item = FACTS[method]
     assert item.needs is not None and item.limit is not None and len(ALSO) >= 14
     plain = reference("its limit", item.limit.equals, item.needs.sampler, convolutional(item))
@@ -337,18 +514,33 @@ def test_where_a_plan_says_that_a_method_is_another_one_it_is(method: str, setti
 
 
 @pytest.mark.parametrize("name", PAIRINGS)
-def test_a_plan_and_a_run_describe_the_same_pairing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_and_a_run_describe_the_same_pairing(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A plan counts and a run looks at its rows: what the rules read of both is the same."""
     seen: list[requirements.Pairing] = []
-    monkeypatch.setattr("crosswind.studies.plan.refuse", lambda pairing, where, path: seen.append(pairing))
+    monkeypatch.setattr(
+        "crosswind.studies.plan.refuse", lambda pairing, where, path: seen.append(pairing)
+    )
     planned(PAIRINGS[name], {"erm": {}})
     split, data, model, training = drawn(name, False)
     run = pairing_of(ERM(), split, info_of(split, data, training), model)
 
     def facts(pairing: requirements.Pairing) -> list[Any]:
         tied = ((pairing.group_table > 0).sum(axis=1) <= 1).all()
-        rows = [sorted(count for count in counts if count > 0) for counts in (pairing.environment_rows, pairing.group_rows)]
+        rows = [
+            sorted(count for count in counts if count > 0)
+            for counts in (pairing.environment_rows, pairing.group_rows)
+        ]
         undrawn = sorted(pairing.undrawn_environments), len(pairing.undrawn_groups)
-        return [pairing.batch, pairing.steps, pairing.sampler, pairing.environments_are_classes, tied, *rows, *undrawn]
+        return [
+            pairing.batch,
+            pairing.steps,
+            pairing.sampler,
+            pairing.environments_are_classes,
+            tied,
+            *rows,
+            *undrawn,
+        ]
 
     assert facts(seen[0]) == facts(run)

@@ -1,4 +1,5 @@
-"""What every registered transform of images must hold: sizes, types, layouts, bits, draws, refusals."""
+"""What every registered transform of images must hold: sizes, types, layouts, bits, draws,
+refusals."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ def by_strength(name: str) -> list[Transform]:
 def test_all_are_found() -> None:
     assert len(NAMES) >= AT_LEAST
     assert not set(MUST_BE.split()) - set(NAMES)
-    # Whatever is in the room and is no transform of images says so by its kind; nothing is left out here without a word.
+    # Whatever is in the room and is no transform of images says so by its kind; nothing is left out
+    # here without a word.
     assert {item.kind for item in listing("transforms")} == {"transform"}
     for name in NAMES:
         assert issubclass(load("transforms", name), Transform)
@@ -59,13 +61,18 @@ def test_all_are_found() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_row_has_the_same_bits_in_any_batch_place_and_layout(name: str) -> None:
-    """Each picture alone, in batches of 2 and 7 in another order, by planes and channels last; twice the same, input unchanged."""
+    """Each picture alone, in batches of 2 and 7 in another order, by planes and channels last;
+    twice the same, input unchanged."""
     for shape, transforms in zip(SHAPES[:2], (by_strength(name), [made(name)]), strict=True):
         x = photographs(*shape)
         for transform in transforms:
             kept = x.clone()
             together = transform(x, keys_of(7))
-            assert together.dtype == torch.uint8 and together.shape == x.shape and together.is_contiguous()
+            assert (
+                together.dtype == torch.uint8
+                and together.shape == x.shape
+                and together.is_contiguous()
+            )
             assert torch.equal(transform(x, keys_of(7)), together)
             for rows in ([0], [6], [5, 2], [3, 6, 1, 0, 5, 2, 4]):
                 part = x[rows].contiguous(memory_format=torch.channels_last)
@@ -77,7 +84,8 @@ def test_a_row_has_the_same_bits_in_any_batch_place_and_layout(name: str) -> Non
 
 @pytest.mark.parametrize("name", NAMES)
 def test_any_size_type_and_number(name: str) -> None:
-    """Floats are rounded to 256 levels first, so they give what the levels give; an empty batch gives an empty one."""
+    """Floats are rounded to 256 levels first, so they give what the levels give; an empty batch
+    gives an empty one."""
     transform = made(name)
     for shape in SHAPES[2:]:
         x = photographs(*shape)[:2]
@@ -87,7 +95,9 @@ def test_any_size_type_and_number(name: str) -> None:
     assert torch.equal(transform(x[:1], keys_of(1)), grey[:1])
     for dtype in (torch.float32, torch.float64):
         as_floats = transform((x.to(dtype) / 255 - 0.001).clamp(min=0), keys_of(2))
-        assert as_floats.dtype == dtype and torch.equal(as_floats.mul(255).round().to(torch.uint8), grey)
+        assert as_floats.dtype == dtype and torch.equal(
+            as_floats.mul(255).round().to(torch.uint8), grey
+        )
     for dtype in (torch.uint8, torch.float32):
         none = transform(x[:0].to(dtype), keys_of(0))
         assert none.shape == (0, 1, 64, 64) and none.dtype == dtype
@@ -111,7 +121,9 @@ def test_draws_differ_within_a_batch_of_one_picture_unless_nothing_is_drawn(name
     found = transform(x, keys_of(12))
     different = len({row.numpy().tobytes() for row in found})
     assert (different > 6) if transform.random else different == 1
-    assert torch.equal(transform(x[:2], keys_of(np.array([4, 4])))[0], found[4])  # the same key, the same draw
+    assert torch.equal(
+        transform(x[:2], keys_of(np.array([4, 4])))[0], found[4]
+    )  # the same key, the same draw
     assert not torch.equal(found, x)
 
 
@@ -128,7 +140,11 @@ def test_values_out_of_range_are_refused_by_name(name: str) -> None:
         if numbers is not None:
             whole = "int" in item.annotation
             low, high = (float(end) for end in numbers.groups())
-            values = [int(end) + step if whole else end + step for end, step in ((low, -1), (high, 1)) if np.isfinite(end)]
+            values = [
+                int(end) + step if whole else end + step
+                for end, step in ((low, -1), (high, 1))
+                if np.isfinite(end)
+            ]
             values.append(float("nan"))
         for value in values:
             with pytest.raises(InputError) as refused:

@@ -9,7 +9,10 @@ import pytest
 from crosswind.core import processor
 from crosswind.core.processor import has_bfloat16, slow_bfloat16, told_by_linux
 
-ZEN_3 = "processor\t: 0\nmodel name\t: AMD EPYC\nflags\t\t: fpu sse4_2 avx avx2 fma f16c\nbugs\t\t: none\n"
+ZEN_3 = (
+    "processor\t: 0\nmodel name\t: AMD EPYC\nflags\t\t: fpu sse4_2 avx avx2 fma f16c\nbugs\t\t:"
+    " none\n"
+)
 SKYLAKE_SERVER = "flags\t\t: fpu avx2 avx512f avx512bw avx512vl\n"
 COOPER_LAKE = "flags\t\t: fpu avx2 avx512f avx512_bf16\nflags\t\t: fpu avx2 avx512f avx512_bf16\n"
 SAPPHIRE_RAPIDS = "flags\t\t: avx2 avx512f amx_bf16 amx_tile amx_int8\n"
@@ -36,17 +39,31 @@ def test_linux_tells_of_bfloat16(text: str, machine: str, has: bool | None) -> N
     assert told_by_linux(text, machine) is has
 
 
-@pytest.mark.parametrize(("has", "limit", "slow"), [(False, "", True), (True, "", False), (None, "", False), (True, "avx2", True)])
-def test_it_is_said_only_where_it_is_known(has, limit, slow, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`ONEDNN_MAX_CPU_ISA` keeps torch from instructions that the processor has; what is not known is no reason to warn."""
+@pytest.mark.parametrize(
+    ("has", "limit", "slow"),
+    [(False, "", True), (True, "", False), (None, "", False), (True, "avx2", True)],
+)
+def test_it_is_said_only_where_it_is_known(
+    has, limit, slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`ONEDNN_MAX_CPU_ISA` keeps torch from instructions that the processor has; what is not known
+    is no reason to warn."""
     monkeypatch.setattr(processor, "_instructions", lambda: has)
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
     assert bool(slow_bfloat16()) == slow == (has_bfloat16() is False)
 
 
 def test_it_is_said_without_torch() -> None:
-    code = "import sys; from crosswind.core.processor import slow_bfloat16 as told; told(); print('torch' in sys.modules)"
+    code = (
+        "import sys; from crosswind.core.processor import slow_bfloat16 as told; told();"
+        " print('torch' in sys.modules)"
+    )
     child = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ}, capture_output=True, text=True, timeout=100, check=True
+        [sys.executable, "-c", code],
+        env={**os.environ},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
     )
     assert child.stdout == "False\n"

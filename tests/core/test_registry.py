@@ -20,7 +20,9 @@ def test_facts_read_from_the_file_equal_the_class(room: str) -> None:
         live = registry.facts_of_class(registry.load(room, read.name))
         for field in dataclasses.fields(read):
             assert getattr(read, field.name) == getattr(live, field.name), (read.name, field.name)
-        assert room != "methods" or (read.limit is not None and read.needs is not None), "declare needs and limit"
+        assert room != "methods" or (read.limit is not None and read.needs is not None), (
+            "declare needs and limit"
+        )
 
 
 def test_everything_registered_has_a_summary() -> None:
@@ -30,7 +32,9 @@ def test_everything_registered_has_a_summary() -> None:
 
 
 def test_an_unknown_name_names_the_nearest() -> None:
-    with pytest.raises(InputError, match=r"methods.x: unknown method 'gruopdro', did you mean 'groupdro'\?.*erm"):
+    with pytest.raises(
+        InputError, match=r"methods.x: unknown method 'gruopdro', did you mean 'groupdro'\?.*erm"
+    ):
         registry.facts("methods", "gruopdro", "methods.x")
     with pytest.raises(InputError, match="method"):
         registry.listing("methodz")
@@ -72,8 +76,13 @@ def test_knobs_are_checked_by_type_and_domain() -> None:
 
     knobs = knobs_of(Thing)
     assert resolve(knobs, {"name": "x", "eta": 0}, "m", "thing") == {
-        "eta": 0.0, "steps": 3, "kind": "a", "name": "x", "on": False, "most": None,
-    }  # fmt: skip
+        "eta": 0.0,
+        "steps": 3,
+        "kind": "a",
+        "name": "x",
+        "on": False,
+        "most": None,
+    }
     assert isinstance(resolve(knobs, {"name": "x", "eta": 0}, "m", "thing")["eta"], float)
     for values, words in [
         ({}, "m.name: thing needs 'name'"),

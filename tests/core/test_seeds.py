@@ -10,7 +10,13 @@ from crosswind.core.seeds import hash64, permuted, seed_of, stream, torch_seed
 def test_streams_depend_on_seed_and_every_name() -> None:
     first = stream(1, "a", 2).integers(0, 1 << 30, 4)
     assert (stream(1, "a", 2).integers(0, 1 << 30, 4) == first).all()
-    for other in (stream(2, "a", 2), stream(1, "b", 2), stream(1, "a", 3), stream(1, "a2"), stream(1, "a")):
+    for other in (
+        stream(2, "a", 2),
+        stream(1, "b", 2),
+        stream(1, "a", 3),
+        stream(1, "a2"),
+        stream(1, "a"),
+    ):
         assert not (other.integers(0, 1 << 30, 4) == first).all()
 
 
@@ -39,13 +45,22 @@ def test_permuted_mixes_sizes_in_one_call_and_takes_nothing() -> None:
     sizes = np.array([1, 3, 256, 257, 1000, 2**40])
     keys = np.array([4, 5, 6, 7, 8, 9], dtype=np.uint64)
     together = permuted(np.zeros(6, dtype=np.int64), sizes, keys)
-    alone = [int(permuted(np.zeros(1, dtype=np.int64), sizes[i : i + 1], keys[i : i + 1])[0]) for i in range(6)]
+    alone = [
+        int(permuted(np.zeros(1, dtype=np.int64), sizes[i : i + 1], keys[i : i + 1])[0])
+        for i in range(6)
+    ]
     assert together.tolist() == alone
-    assert permuted(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)).size == 0
+    assert (
+        permuted(
+            np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
+        ).size
+        == 0
+    )
 
 
 def test_permuted_draws_pairs_evenly() -> None:
-    """20,000 keys, the first two of 5: 20 ordered pairs, 1,000 expected each; chi-square(19) is under 43.8 with p = 0.999."""
+    """20,000 keys, the first two of 5: 20 ordered pairs, 1,000 expected each; chi-square(19) is
+    under 43.8 with p = 0.999."""
     keys = np.array([seed_of(j, "pair") for j in range(20_000)], dtype=np.uint64)
     sizes = np.full(keys.size, 5)
     first = permuted(np.zeros(keys.size, dtype=np.int64), sizes, keys)
@@ -57,7 +72,8 @@ def test_permuted_draws_pairs_evenly() -> None:
 
 
 def test_permuted_draws_triples_evenly() -> None:
-    """60,000 keys, the first three of 6: 120 ordered triples, 500 expected each; chi-square(119) is under 172.0 with p = 0.999."""
+    """60,000 keys, the first three of 6: 120 ordered triples, 500 expected each; chi-square(119) is
+    under 172.0 with p = 0.999."""
     keys = hash64(np.arange(60_000), 3)
     sizes = np.full(keys.size, 6)
     images = [permuted(np.full(keys.size, place), sizes, keys) for place in range(3)]

@@ -1,7 +1,8 @@
 """A process that fills a region which it inherited, and may be told to die while it does.
 
-`python -m tests.data.filling HANDLE LOG ROWS SECONDS FALLS GO`: when the file GO is there, holds rows 0 to ROWS - 1 of `dataset()`,
-SECONDS a rendering; at its write number FALLS (0: never) it writes half of it and is killed. Prints a digest of what it read.
+`python -m tests.data.filling HANDLE LOG ROWS SECONDS FALLS GO`: when the file GO is there, holds
+rows 0 to ROWS - 1 of `dataset()`, SECONDS a rendering; at its write number FALLS (0: never) it
+writes half of it and is killed. Prints a digest of what it read.
 """
 
 from __future__ import annotations
@@ -27,17 +28,25 @@ N, SHAPE = 5000, (64, 64, 1)  # a page of memory a row
 def picture(rows: np.ndarray) -> np.ndarray:
     """What each row shows: a function of the row alone."""
     grid = np.arange(np.prod(SHAPE), dtype=np.int64)
-    return ((rows[:, None] * 7919 + grid * (rows[:, None] % 13 + 1)) % 251).astype(np.uint8).reshape(-1, *SHAPE)
+    return (
+        ((rows[:, None] * 7919 + grid * (rows[:, None] % 13 + 1)) % 251)
+        .astype(np.uint8)
+        .reshape(-1, *SHAPE)
+    )
 
 
-def dataset(seen: Callable[[np.ndarray], object] = lambda rows: None, n: int = N) -> AttributedDataset:
+def dataset(
+    seen: Callable[[np.ndarray], object] = lambda rows: None, n: int = N
+) -> AttributedDataset:
     """`n` rows; `seen` is called with those that are rendered."""
 
     def images(rows: np.ndarray) -> np.ndarray:
         seen(rows)
         return picture(rows)
 
-    table = AttributeTable((Attribute("half", ("first", "second")),), (np.arange(n) * 2 // n)[None].astype(np.uint8))
+    table = AttributeTable(
+        (Attribute("half", ("first", "second")),), (np.arange(n) * 2 // n)[None].astype(np.uint8)
+    )
     return AttributedDataset("pictures", table, images, InputSpec.image(*SHAPE))
 
 

@@ -16,25 +16,35 @@ PACS_RENDITIONS = ("photo", "art_painting", "cartoon", "sketch")
 
 def encoded(colour: tuple[int, int, int] | np.ndarray, name: str) -> bytes:
     """A picture of 24 x 20 of one colour, or of an array, in the format that its name asks for."""
-    image = Image.new("RGB", (24, 20), colour) if isinstance(colour, tuple) else Image.fromarray(colour)
+    image = (
+        Image.new("RGB", (24, 20), colour) if isinstance(colour, tuple) else Image.fromarray(colour)
+    )
     out = io.BytesIO()
     image.save(
-        out, "PNG" if name.endswith(".png") else "JPEG", **({} if name.endswith(".png") else {"quality": 95, "subsampling": 0})
+        out,
+        "PNG" if name.endswith(".png") else "JPEG",
+        **({} if name.endswith(".png") else {"quality": 95, "subsampling": 0}),
     )
     return out.getvalue()
 
 
 def pacs_files(each: int = 3) -> dict[str, bytes]:
-    """Name -> bytes of `each` images a class and rendition and of the official lists; in each class the last is for crossval.
+    """Name -> bytes of `each` images a class and rendition and of the official lists; in each class
+    the last is for crossval.
 
-    Image i of class c and rendition r has the colour (60 r, 30 c, 20 i). Sketches are PNG, the others JPEG, as published.
+    Image i of class c and rendition r has the colour (60 r, 30 c, 20 i). Sketches are PNG, the
+    others JPEG, as published.
     """
     files: dict[str, bytes] = {}
     lists: dict[str, list[str]] = {}
     for r, rendition in enumerate(PACS_RENDITIONS):
         for c, label in enumerate(PACS_CLASSES):
             for i in range(each):
-                name = f"{rendition}/{label}/{i + 1}.png" if rendition == "sketch" else f"{rendition}/{label}/pic_{i + 1:03}.jpg"
+                name = (
+                    f"{rendition}/{label}/{i + 1}.png"
+                    if rendition == "sketch"
+                    else f"{rendition}/{label}/pic_{i + 1:03}.jpg"
+                )
                 files[f"kfold/{name}"] = encoded((60 * r, 30 * c, 20 * i), name)
                 part = "crossval" if i == each - 1 else "train"
                 for key in (part, "test"):

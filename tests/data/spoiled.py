@@ -1,4 +1,5 @@
-"""Files cut short and files with damaged bytes: what every reader of foreign files is tried with."""
+"""Files cut short and files with damaged bytes: what every reader of foreign files is tried
+with."""
 
 from __future__ import annotations
 
@@ -12,16 +13,26 @@ from crosswind.core.errors import DataError
 
 
 def spoiled(whole: bytes, count: int = 25, seed: int = 0) -> Iterator[bytes]:
-    """`count` beginnings of a file, down to none, then `count` copies of it with one byte changed."""
+    """`count` beginnings of a file, down to none, then `count` copies of it with one byte
+    changed."""
     draw = np.random.default_rng(seed)
     for cut in sorted({0, 1, 4, len(whole) - 1, *draw.integers(0, len(whole), count).tolist()}):
         yield whole[:cut]
     for place in draw.integers(0, len(whole), count).tolist():
-        yield whole[:place] + bytes([whole[place] ^ int(draw.integers(1, 256))]) + whole[place + 1 :]
+        yield (
+            whole[:place] + bytes([whole[place] ^ int(draw.integers(1, 256))]) + whole[place + 1 :]
+        )
 
 
-def refused_or_the_same(path: Path, read: Callable[[Path], object], same: Callable[[object], bool], least: int, **how: int) -> None:
-    """Every spoiled file ends in one sentence that names it, or is read as it was; at least `least` are refused."""
+def refused_or_the_same(
+    path: Path,
+    read: Callable[[Path], object],
+    same: Callable[[object], bool],
+    least: int,
+    **how: int,
+) -> None:
+    """Every spoiled file ends in one sentence that names it, or is read as it was; at least `least`
+    are refused."""
     whole, refusals = path.read_bytes(), 0
     for data in spoiled(whole, **how):
         path.write_bytes(data)

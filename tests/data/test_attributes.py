@@ -11,11 +11,16 @@ from crosswind.data.attributes import MOST_VALUES, Attribute, AttributeTable, sp
 
 def test_numbers_and_their_texts_are_one_value() -> None:
     scale = Attribute("scale", ("0.5", "1.0", "2"))
-    for code, values in enumerate((["0.5", 0.5, "0.50", np.float32(0.5)], [1, "1", 1.0, "1.00"], [2, "2.0"])):
+    for code, values in enumerate(
+        (["0.5", 0.5, "0.50", np.float32(0.5)], [1, "1", 1.0, "1.00"], [2, "2.0"])
+    ):
         assert {scale.code_of(value) for value in values} == {code}
 
 
-@pytest.mark.parametrize(("names", "true"), [(("no", "yes"), 1), (("False", "True"), 1), (("1", "0"), 0), (("on", "off"), 0)])
+@pytest.mark.parametrize(
+    ("names", "true"),
+    [(("no", "yes"), 1), (("False", "True"), 1), (("1", "0"), 0), (("on", "off"), 0)],
+)
 def test_a_yaml_boolean_means_the_value_named_so(names: tuple[str, str], true: int) -> None:
     attribute = Attribute("smiling", names)
     assert (attribute.code_of(True), attribute.code_of(False)) == (true, 1 - true)
@@ -25,7 +30,12 @@ def test_a_yaml_boolean_means_the_value_named_so(names: tuple[str, str], true: i
 
 def test_names_that_are_one_number_are_told_apart_by_text_only() -> None:
     patient = Attribute("patient", ("007", "7", "8"))
-    assert (patient.code_of("007"), patient.code_of("7"), patient.code_of(7), patient.code_of("8.0")) == (0, 1, 1, 2)
+    assert (
+        patient.code_of("007"),
+        patient.code_of("7"),
+        patient.code_of(7),
+        patient.code_of("8.0"),
+    ) == (0, 1, 1, 2)
     with pytest.raises(InputError, match="unknown value of attribute 'patient': '7.0'"):
         patient.code_of(7.0)
 
@@ -33,8 +43,10 @@ def test_names_that_are_one_number_are_told_apart_by_text_only() -> None:
 def test_an_unknown_value_names_field_nearest_and_choices() -> None:
     with pytest.raises(InputError) as caught:
         Attribute("color", ("red", "yellow", "blue")).code_of("yelow", "shift.low")
-    assert str(caught.value) == (
-        "shift.low: unknown value of attribute 'color': 'yelow', did you mean 'yellow'? (valid: red, yellow, blue)"
+    assert (
+        str(caught.value)
+        == "shift.low: unknown value of attribute 'color': 'yelow', did you mean 'yellow'? (valid:"
+        " red, yellow, blue)"
     )
 
 
@@ -54,14 +66,30 @@ def test_bad_attributes_are_refused(name: str, values: tuple[str, ...], words: s
 
 
 def test_values_are_spelled_as_json_would() -> None:
-    assert [spelled(value) for value in (True, False, 3, 0.1, np.float32(0.1), "x")] == ["true", "false", "3", "0.1", "0.1", "x"]
+    assert [spelled(value) for value in (True, False, 3, 0.1, np.float32(0.1), "x")] == [
+        "true",
+        "false",
+        "3",
+        "0.1",
+        "0.1",
+        "x",
+    ]
 
 
-@pytest.mark.parametrize(("most", "dtype"), [(2, np.uint8), (256, np.uint8), (257, np.uint16), (MOST_VALUES, np.uint16)])
-def test_codes_take_the_smallest_unsigned_type_and_cannot_be_written(most: int, dtype: type) -> None:
+@pytest.mark.parametrize(
+    ("most", "dtype"), [(2, np.uint8), (256, np.uint8), (257, np.uint16), (MOST_VALUES, np.uint16)]
+)
+def test_codes_take_the_smallest_unsigned_type_and_cannot_be_written(
+    most: int, dtype: type
+) -> None:
     codes = np.array([[0, most - 1], [0, 0]])
-    table = AttributeTable((Attribute("a", tuple(map(str, range(most)))), Attribute("b", ("x",))), codes)
-    assert table.codes.dtype == dtype and table.rows(np.array([False, True])).codes.tolist() == [[most - 1], [0]]
+    table = AttributeTable(
+        (Attribute("a", tuple(map(str, range(most)))), Attribute("b", ("x",))), codes
+    )
+    assert table.codes.dtype == dtype and table.rows(np.array([False, True])).codes.tolist() == [
+        [most - 1],
+        [0],
+    ]
     assert table.column("a").flags.c_contiguous
     assert table.column("a").tolist() == [0, most - 1]
     with pytest.raises(ValueError, match="read-only"):
@@ -71,7 +99,9 @@ def test_codes_take_the_smallest_unsigned_type_and_cannot_be_written(most: int, 
 
 @pytest.mark.parametrize("code", [2, -1])
 def test_codes_outside_the_values_name_the_row(code: int) -> None:
-    with pytest.raises(DataError, match=f"row 1 has code {code} of attribute 'a', which has 2 values"):
+    with pytest.raises(
+        DataError, match=f"row 1 has code {code} of attribute 'a', which has 2 values"
+    ):
         AttributeTable((Attribute("a", ("x", "y")),), np.array([[0, code]]))
 
 
@@ -86,15 +116,33 @@ def test_shapes_types_and_repeated_names_are_refused() -> None:
 
 def test_digest_depends_on_every_name_and_code_and_not_on_the_type() -> None:
     def table(
-        name: str = "a", values: tuple[str, ...] = ("x", "y"), codes: tuple[int, ...] = (0, 1), dtype: type = np.int64
+        name: str = "a",
+        values: tuple[str, ...] = ("x", "y"),
+        codes: tuple[int, ...] = (0, 1),
+        dtype: type = np.int64,
     ) -> str:
         return AttributeTable((Attribute(name, values),), np.array([codes], dtype=dtype)).digest()
 
     assert table() == table(dtype=np.uint16)
-    assert len({table(), table(name="b"), table(values=("x", "z")), table(values=("xy", "")), table(codes=(1, 0))}) == 5
+    assert (
+        len(
+            {
+                table(),
+                table(name="b"),
+                table(values=("x", "z")),
+                table(values=("xy", "")),
+                table(codes=(1, 0)),
+            }
+        )
+        == 5
+    )
 
 
 def test_an_unknown_attribute_names_the_nearest() -> None:
-    table = AttributeTable((Attribute("ink", ("x",)), Attribute("size", ("x",))), np.zeros((2, 1), dtype=np.uint8))
-    with pytest.raises(InputError, match="data.label: unknown attribute 'sizes', did you mean 'size'"):
+    table = AttributeTable(
+        (Attribute("ink", ("x",)), Attribute("size", ("x",))), np.zeros((2, 1), dtype=np.uint8)
+    )
+    with pytest.raises(
+        InputError, match="data.label: unknown attribute 'sizes', did you mean 'size'"
+    ):
         table.column("sizes", "data.label")

@@ -1,4 +1,5 @@
-"""Clusters as attributes: what is alike stands together, the same way every time, and nothing unclear is clustered."""
+"""Clusters as attributes: what is alike stands together, the same way every time, and nothing
+unclear is clustered."""
 
 from __future__ import annotations
 
@@ -21,9 +22,12 @@ CENTRES = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0], [10.0, 10.0]])
 
 
 def data(n: int = 400, seed: int = 0) -> tuple[AttributedDataset, np.ndarray, np.ndarray]:
-    """Rows in four heaps of 40, 30, 20 and 10 in a hundred, a label and a split beside: data set, features [n, 2], heap [n]."""
+    """Rows in four heaps of 40, 30, 20 and 10 in a hundred, a label and a split beside: data set,
+    features [n, 2], heap [n]."""
     draw = np.random.default_rng(seed)
-    heap = draw.permutation(np.repeat(np.arange(4), [n * 4 // 10, n * 3 // 10, n * 2 // 10, n // 10]))
+    heap = draw.permutation(
+        np.repeat(np.arange(4), [n * 4 // 10, n * 3 // 10, n * 2 // 10, n // 10])
+    )
     features = CENTRES[heap] + draw.normal(0, 0.5, (n, 2))
     table = AttributeTable(
         (Attribute("label", ("a", "b")), Attribute("split", ("train", "test"))),
@@ -40,10 +44,14 @@ def codes(dataset: AttributedDataset, name: str = "cluster") -> np.ndarray:
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int16"])
 def test_heaps_are_found_and_numbered_by_size(algorithm: str, dtype: str) -> None:
     dataset, features, heap = data()
-    found = with_clusters(dataset, (features * (10 if dtype == "int16" else 1)).astype(dtype), 4, algorithm=algorithm)
+    found = with_clusters(
+        dataset, (features * (10 if dtype == "int16" else 1)).astype(dtype), 4, algorithm=algorithm
+    )
     assert found.attribute("cluster").values == ("0", "1", "2", "3")
     assert np.array_equal(codes(found), heap)
-    assert found.table.names == ("label", "split", "cluster") and np.array_equal(found.table.codes[:2], dataset.table.codes)
+    assert found.table.names == ("label", "split", "cluster") and np.array_equal(
+        found.table.codes[:2], dataset.table.codes
+    )
 
 
 def test_equal_sizes_are_numbered_by_their_first_row() -> None:
@@ -55,8 +63,11 @@ def test_equal_sizes_are_numbered_by_their_first_row() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_the_number_of_threads_changes_nothing(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Noise without heaps, where a sum in another order can move rows from one centre to the next."""
+def test_the_number_of_threads_changes_nothing(
+    algorithm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Noise without heaps, where a sum in another order can move rows from one centre to the
+    next."""
     from sklearn.cluster import KMeans, MiniBatchKMeans
 
     kind = {"kmeans": KMeans, "minibatch": MiniBatchKMeans}[algorithm]
@@ -76,7 +87,10 @@ def test_the_number_of_threads_changes_nothing(algorithm: str, monkeypatch: pyte
     assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])
     assert used == [1, 1, 1]  # results that differ are rare, so the cause is looked at too
     assert not np.array_equal(
-        found[0], Clustering(16, algorithm, starts=1, scale="standard", components=20, seed=1).codes(features)
+        found[0],
+        Clustering(16, algorithm, starts=1, scale="standard", components=20, seed=1).codes(
+            features
+        ),
     )
 
 
@@ -92,14 +106,19 @@ def test_within_a_value_only_its_rows_count() -> None:
     # Other rows of one label leave the clusters of the other as they were.
     moved = np.where(label[:, None] == 1, np.random.default_rng(1).random(features.shape), features)
     again = codes(with_clusters(dataset, moved, 3, within="label"))
-    assert np.array_equal(apart[label == 0], again[label == 0]) and not np.array_equal(apart[label == 1], again[label == 1])
+    assert np.array_equal(apart[label == 0], again[label == 0]) and not np.array_equal(
+        apart[label == 1], again[label == 1]
+    )
 
 
 def test_centres_are_those_of_the_rows_to_fit_on() -> None:
-    """Two heaps in training; a third, in testing alone, makes no cluster of its own but goes to the nearer."""
+    """Two heaps in training; a third, in testing alone, makes no cluster of its own but goes to the
+    nearer."""
     features = np.array([[0.0], [1.0], [10.0], [11.0], [100.0], [101.0], [0.5], [10.5]])
     split = Attribute("split", ("train", "test"))
-    dataset = AttributedDataset("lines", AttributeTable((split,), np.array([[0, 0, 0, 0, 1, 1, 1, 1]])))
+    dataset = AttributedDataset(
+        "lines", AttributeTable((split,), np.array([[0, 0, 0, 0, 1, 1, 1, 1]]))
+    )
     all_rows = codes(with_clusters(dataset, features, 2))
     assert all_rows.tolist() == [0, 0, 0, 0, 1, 1, 0, 0]
     trained = codes(with_clusters(dataset, features, 2, fit={"split": ["train"]}))
@@ -108,27 +127,41 @@ def test_centres_are_those_of_the_rows_to_fit_on() -> None:
 
 @pytest.mark.parametrize("settings", [{"scale": "standard"}, {"components": 1}])
 def test_scale_and_components_are_those_of_the_rows_to_fit_on(settings: dict[str, Any]) -> None:
-    """In training the first feature varies and makes two heaps; in testing the second varies much more."""
+    """In training the first feature varies and makes two heaps; in testing the second varies much
+    more."""
     draw = np.random.default_rng(0)
     heap = np.tile([0, 1, 1], 40)
     test = np.repeat([0, 1], 60)
-    features = np.stack([10 * heap + draw.normal(0, 0.1, 120), 0.1 * draw.normal(0, 1, 120)], axis=1)
+    features = np.stack(
+        [10 * heap + draw.normal(0, 0.1, 120), 0.1 * draw.normal(0, 1, 120)], axis=1
+    )
     features[test == 1, 1] *= 1000
     split = AttributeTable((Attribute("split", ("train", "test")),), test[None])
-    found = codes(with_clusters(AttributedDataset("two", split), features, 2, fit={"split": ["train"]}, **settings))
+    found = codes(
+        with_clusters(
+            AttributedDataset("two", split), features, 2, fit={"split": ["train"]}, **settings
+        )
+    )
     if "components" in settings:  # the first feature, in testing too
         assert np.array_equal(found, 1 - heap)
     else:  # the second feature has the weight that it had in training, so in testing it decides
-        assert np.array_equal(found[:60], 1 - heap[:60]) and not np.array_equal(found[60:], 1 - heap[60:])
+        assert np.array_equal(found[:60], 1 - heap[:60]) and not np.array_equal(
+            found[60:], 1 - heap[60:]
+        )
 
 
 def test_scale_says_what_is_near() -> None:
-    """Heaps in the first feature, noise a thousand times as wide in the second, which counts no more when both have variance 1."""
+    """Heaps in the first feature, noise a thousand times as wide in the second, which counts no
+    more when both have variance 1."""
     draw = np.random.default_rng(0)
     heap = np.repeat([0, 1], [60, 40])
     features = np.stack([heap + draw.normal(0, 0.01, 100), draw.normal(0, 1000, 100)], axis=1)
-    dataset = AttributedDataset("wide", AttributeTable((Attribute("label", ("a",)),), np.zeros((1, 100), np.uint8)))
-    plain, scaled = (codes(with_clusters(dataset, features, 2, scale=scale)) for scale in ("none", "standard"))
+    dataset = AttributedDataset(
+        "wide", AttributeTable((Attribute("label", ("a",)),), np.zeros((1, 100), np.uint8))
+    )
+    plain, scaled = (
+        codes(with_clusters(dataset, features, 2, scale=scale)) for scale in ("none", "standard")
+    )
     assert (plain == heap).mean() < 0.7 and (scaled == heap).mean() > 0.8
     # Rows that point the same way are alike however long they are.
     angles = np.where(heap == 0, 0.1, 1.4)
@@ -143,9 +176,20 @@ def test_fingerprint_tells_clusters_apart_and_not_where_features_lay(tmp_path: P
     for name in ("one.npy", "two.npy"):
         np.save(tmp_path / name, features.astype(np.float32))
     first, second = (with_clusters(dataset, tmp_path / name, 4) for name in ("one.npy", "two.npy"))
-    assert first.fingerprint == second.fingerprint == with_clusters(dataset, features.astype(np.float32), 4).fingerprint
-    prints = {first.fingerprint, dataset.fingerprint, with_clusters(dataset, features, 3).fingerprint}
-    prints |= {with_clusters(dataset, features, 4, name="group").fingerprint, with_clusters(dataset, features[::-1], 4).fingerprint}
+    assert (
+        first.fingerprint
+        == second.fingerprint
+        == with_clusters(dataset, features.astype(np.float32), 4).fingerprint
+    )
+    prints = {
+        first.fingerprint,
+        dataset.fingerprint,
+        with_clusters(dataset, features, 3).fingerprint,
+    }
+    prints |= {
+        with_clusters(dataset, features, 4, name="group").fingerprint,
+        with_clusters(dataset, features[::-1], 4).fingerprint,
+    }
     assert len(prints) == 5
     assert crosswind.with_clusters is with_clusters
 
@@ -154,7 +198,9 @@ def test_a_cluster_is_an_attribute_like_any_other() -> None:
     dataset, features, heap = data()
     found = crosswind.with_clusters(dataset, features, 4, name="group")
     assert found.keep({"group": [3, 0]}).n_base == (heap == 3).sum() + (heap == 0).sum()
-    split = crosswind.split(found, "label", ["group"], crosswind.UnseenData("group", unseen=["3"]), test=2)
+    split = crosswind.split(
+        found, "label", ["group"], crosswind.UnseenData("group", unseen=["3"]), test=2
+    )
     rows = split.train.rows
     assert len(rows) and not (codes(found, "group")[rows] == 3).any()
 
@@ -162,25 +208,58 @@ def test_a_cluster_is_an_attribute_like_any_other() -> None:
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "k of one": ({"k": 1}, r"clusters\.k: must be a whole number of at least 2, not 1"),
     "k above the rows": ({"k": 401}, r"clusters\.k: 401 clusters cannot be found in 400 rows"),
-    "k above all values": ({"k": 70_000}, r"clusters\.k: an attribute has at most 65,535 values, not 70,000"),
-    "k above the rows of a value": ({"k": 250, "within": "label"}, r"clusters\.k: 250 clusters cannot be found in \d+ rows of 'a'"),
+    "k above all values": (
+        {"k": 70_000},
+        r"clusters\.k: an attribute has at most 65,535 values, not 70,000",
+    ),
+    "k above the rows of a value": (
+        {"k": 250, "within": "label"},
+        r"clusters\.k: 250 clusters cannot be found in \d+ rows of 'a'",
+    ),
     "starts": ({"starts": 0}, r"clusters\.starts: must be a whole number of at least 1, not 0"),
-    "components": ({"components": 3}, r"clusters\.components: must be at most 2, the lesser of rows and features, not 3"),
-    "algorithm": ({"algorithm": "kmean"}, r"clusters\.algorithm: unknown algorithm 'kmean', did you mean 'kmeans'\?"),
+    "components": (
+        {"components": 3},
+        r"clusters\.components: must be at most 2, the lesser of rows and features, not 3",
+    ),
+    "algorithm": (
+        {"algorithm": "kmean"},
+        r"clusters\.algorithm: unknown algorithm 'kmean', did you mean 'kmeans'\?",
+    ),
     "scale": ({"scale": "std"}, r"clusters\.scale: unknown scale 'std'.*none, standard, unit"),
-    "name": ({"name": "label"}, r"clusters\.name: data set 'heaps' already has an attribute 'label'"),
-    "within": ({"within": "labl"}, r"clusters\.within: unknown attribute 'labl', did you mean 'label'\?"),
-    "fit": ({"fit": {"splt": ["train"]}}, r"clusters\.fit: unknown attribute 'splt', did you mean 'split'\?"),
-    "fit value": ({"fit": {"split": ["tran"]}}, r"clusters\.fit\.split: unknown value of attribute 'split': 'tran', did you mean"),
+    "name": (
+        {"name": "label"},
+        r"clusters\.name: data set 'heaps' already has an attribute 'label'",
+    ),
+    "within": (
+        {"within": "labl"},
+        r"clusters\.within: unknown attribute 'labl', did you mean 'label'\?",
+    ),
+    "fit": (
+        {"fit": {"splt": ["train"]}},
+        r"clusters\.fit: unknown attribute 'splt', did you mean 'split'\?",
+    ),
+    "fit value": (
+        {"fit": {"split": ["tran"]}},
+        r"clusters\.fit\.split: unknown value of attribute 'split': 'tran', did you mean",
+    ),
     "fit word": (
         {"fit": {"split": "train"}},
         r"clusters\.fit\.split: must be a list of values, not 'train' \(valid: train, test\)",
     ),
-    "nothing to fit on": ({"fit": {"split": []}}, r"clusters\.k: 4 clusters cannot be found in 0 rows"),
+    "nothing to fit on": (
+        {"fit": {"split": []}},
+        r"clusters\.k: 4 clusters cannot be found in 0 rows",
+    ),
     "a missing file": ({"features": "no.npy"}, r"clusters\.features: there is no file 'no\.npy'"),
     "a folder": ({"features": "."}, r"clusters\.features: '\.' is not a file"),
-    "few rows": ({"features": np.zeros((399, 2))}, r"clusters\.features: the array has 399 rows, and data set 'heaps' has 400"),
-    "one dimension": ({"features": np.zeros(400)}, r"the array holds float64 values of shape \(400,\), and numbers of shape"),
+    "few rows": (
+        {"features": np.zeros((399, 2))},
+        r"clusters\.features: the array has 399 rows, and data set 'heaps' has 400",
+    ),
+    "one dimension": (
+        {"features": np.zeros(400)},
+        r"the array holds float64 values of shape \(400,\), and numbers of shape",
+    ),
     "booleans": ({"features": np.zeros((400, 2), bool)}, r"the array holds bool values"),
     "equal rows": (
         {"features": np.repeat([[0.0, 1.0], [-0.0, 1.0], [2.0, 3.0]], [200, 100, 100], axis=0)},
@@ -198,11 +277,16 @@ def test_what_cannot_be_clustered_is_refused_in_one_sentence(name: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("value", "said"), [(np.nan, "nan, which is no number"), (-np.inf, "-inf, which"), (1e16, "too large")])
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(np.nan, "nan, which is no number"), (-np.inf, "-inf, which"), (1e16, "too large")],
+)
 def test_a_number_that_is_none_is_named_by_row_and_feature(value: float, said: str) -> None:
     dataset, features, _ = data(8000)
     features[5432, 1] = value
-    with pytest.raises(InputError, match=r"clusters\.features: the array, row 5433, feature 2 is .*" + said):
+    with pytest.raises(
+        InputError, match=r"clusters\.features: the array, row 5433, feature 2 is .*" + said
+    ):
         with_clusters(dataset, features, 4)
 
 
@@ -219,7 +303,10 @@ def files() -> dict[str, tuple[bytes, str]]:
     missing = np.zeros((400, 2))
     missing[7, 0] = np.nan
     return {
-        "objects": (npy(np.array([[object()] * 2] * 400, dtype=object), allow_pickle=True), "holds objects, which only unpickling"),
+        "objects": (
+            npy(np.array([[object()] * 2] * 400, dtype=object), allow_pickle=True),
+            "holds objects, which only unpickling",
+        ),
         "pickle": (pickle.dumps(np.zeros((400, 2))), "is not an array of NumPy's"),
         "cut": (good[:-9], "is damaged or cut short"),
         "npz": (packed.getvalue(), "is not an array of NumPy's: it is a file of zip"),

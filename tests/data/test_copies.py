@@ -1,4 +1,5 @@
-"""Changed copies of rows: those of a plain loop, the same whatever stands beside them, and texts too."""
+"""Changed copies of rows: those of a plain loop, the same whatever stands beside them, and texts
+too."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def pictures(n: int = 6) -> AttributedDataset:
 
 
 def test_they_are_those_of_a_plain_loop() -> None:
-    """Copy v of row i, one at a time, transform after transform, by keys of the row's id, v and the place in the chain."""
+    """Copy v of row i, one at a time, transform after transform, by keys of the row's id, v and the
+    place in the chain."""
     dataset, rows = pictures(), np.array([4, 1, 3])
     made = copies(dataset, rows, CHANGES)
     found = made.inputs(np.arange(12))
@@ -35,20 +37,34 @@ def test_they_are_those_of_a_plain_loop() -> None:
         for v, chain in enumerate(CHANGES):
             x = torch.from_numpy(dataset.inputs(np.array([row]))).permute(0, 3, 1, 2)
             for step, (name, knobs) in enumerate(chain):
-                key = hash64(hash64(np.array([row]), seed_of(0, "copies")), seed_of(0, "copies", v, step))
+                key = hash64(
+                    hash64(np.array([row]), seed_of(0, "copies")), seed_of(0, "copies", v, step)
+                )
                 x = load("transforms", name)(**knobs)(x, key)
             assert np.array_equal(found[i * 4 + v], x.permute(0, 2, 3, 1).numpy()[0]), (row, v)
     assert not np.array_equal(found[1], found[3]), "the same transform at two places draws twice"
-    assert made.table.column("label").tolist() == np.repeat(dataset.table.column("label")[rows], 4).tolist()
+    assert (
+        made.table.column("label").tolist()
+        == np.repeat(dataset.table.column("label")[rows], 4).tolist()
+    )
     order = np.array([7, 0, 11, 7])
     assert np.array_equal(made.inputs(order), found[order])
     assert np.array_equal(copies(dataset, rows[1:2], CHANGES).inputs(np.arange(4)), found[4:8])
-    assert made.fingerprint != copies(dataset, rows, CHANGES[:2]).fingerprint != copies(dataset, rows[:2], CHANGES[:2]).fingerprint
+    assert (
+        made.fingerprint
+        != copies(dataset, rows, CHANGES[:2]).fingerprint
+        != copies(dataset, rows[:2], CHANGES[:2]).fingerprint
+    )
 
 
 def test_of_rows_that_are_changed_already() -> None:
     """A row with a derived attribute is changed as evaluation shows it."""
-    turned = derive(pictures(), DerivedAttribute("angle", ("0", "90"), "rotate", (None, {"degrees": 90.0, "draw": "fixed"})))
+    turned = derive(
+        pictures(),
+        DerivedAttribute(
+            "angle", ("0", "90"), "rotate", (None, {"degrees": 90.0, "draw": "fixed"})
+        ),
+    )
     rows = np.array([0, 1, 5])
     made = copies(turned, rows, [(), (MOVE,)])
     assert np.array_equal(made.inputs(np.array([0, 2, 4])), evaluation_inputs(turned, rows))
@@ -58,10 +74,26 @@ def test_texts_and_what_cannot_be_changed() -> None:
     words = np.array(["a good film, truly", "dull from start to end"], dtype=object)
     table = AttributeTable((Attribute("label", ("no", "yes")),), np.array([[1, 0]]))
     texts = AttributedDataset("texts", table, lambda rows: words[rows], InputSpec.text())
-    made = copies(texts, np.array([1, 0]), [(), (("random-replacement", {"vocabulary": ["x", "y"], "rate": 0.9}),)])
+    made = copies(
+        texts,
+        np.array([1, 0]),
+        [(), (("random-replacement", {"vocabulary": ["x", "y"], "rate": 0.9}),)],
+    )
     found = made.inputs(np.arange(4))
-    assert found[[0, 2]].tolist() == words[[1, 0]].tolist() and found.dtype == object and found[1] != found[0]
-    numbers = AttributedDataset("numbers", table, lambda rows: np.zeros((len(rows), 3), np.float32), InputSpec.features(3))
-    with pytest.raises(InputError, match="data: features of 3 numbers cannot be changed by a transform; only images and texts can"):
+    assert (
+        found[[0, 2]].tolist() == words[[1, 0]].tolist()
+        and found.dtype == object
+        and found[1] != found[0]
+    )
+    numbers = AttributedDataset(
+        "numbers", table, lambda rows: np.zeros((len(rows), 3), np.float32), InputSpec.features(3)
+    )
+    with pytest.raises(
+        InputError,
+        match=(
+            "data: features of 3 numbers cannot be changed by a transform; only images and"
+            " texts can"
+        ),
+    ):
         copies(numbers, np.array([0]), [(), (NOISE,)])
     assert copies(numbers, np.array([0, 1]), [()]).n_base == 2

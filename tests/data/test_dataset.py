@@ -16,7 +16,9 @@ from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import DerivedAttribute, derive
 
-NOISE = DerivedAttribute("noise", ("clean", "weak", "strong"), "gaussian-noise", (None, {"severity": 1}, {"severity": 5}))
+NOISE = DerivedAttribute(
+    "noise", ("clean", "weak", "strong"), "gaussian-noise", (None, {"severity": 1}, {"severity": 5})
+)
 
 
 def small(**changes: Any) -> AttributedDataset:
@@ -29,17 +31,26 @@ def small(**changes: Any) -> AttributedDataset:
         (Attribute("color", ("red", "green", "blue")), Attribute("toy", ("a", "b", "c"))),
         np.array([[0, 1, 2, 0, 1, 2], [0, 0, 1, 1, 2, 2]]),
     )
-    return dataclasses.replace(AttributedDataset("small", table, images, InputSpec.image(2, 2, 3)), **changes)
+    return dataclasses.replace(
+        AttributedDataset("small", table, images, InputSpec.image(2, 2, 3)), **changes
+    )
 
 
 def test_keep_restricts_rows_and_orders_values() -> None:
-    kept = small(ids=np.array([10, 11, 12, 13, 14, 15])).with_units("toy").keep({"color": ["blue", "red"]})
+    kept = (
+        small(ids=np.array([10, 11, 12, 13, 14, 15]))
+        .with_units("toy")
+        .keep({"color": ["blue", "red"]})
+    )
     assert kept.attribute("color").values == ("blue", "red")
     assert kept.table.column("color").tolist() == [1, 0, 1, 0]
     assert kept.table.column("toy").tolist() == [0, 1, 1, 2]
     assert kept.ids.tolist() == [10, 12, 13, 15]
     assert kept.units is not None and kept.units.tolist() == [0, 1, 1, 2]
-    assert kept.inputs(np.array([1, 3]))[:, 0, 0, 0].tolist() == [2, 5] and kept.cache is not small().cache
+    assert (
+        kept.inputs(np.array([1, 3]))[:, 0, 0, 0].tolist() == [2, 5]
+        and kept.cache is not small().cache
+    )
     twice, once = kept.keep({"toy": ["b"]}), small().keep({"color": ["blue", "red"], "toy": ["b"]})
     assert twice.table.digest() == once.table.digest() and once.ids.tolist() == [2, 3]
     assert np.array_equal(twice.inputs(np.arange(2)), once.inputs(np.arange(2)))
@@ -49,15 +60,24 @@ def test_keep_on_a_derived_attribute_keeps_its_settings() -> None:
     kept = derive(small(), NOISE).keep({"noise": ["strong", "clean"], "color": ["red"]})
     assert kept.derived is not None
     assert kept.derived.values == ("strong", "clean")
-    assert kept.derived.settings == ({"severity": 5, "constants": "auto", "jpeg_quality": None}, None)
+    assert kept.derived.settings == (
+        {"severity": 5, "constants": "auto", "jpeg_quality": None},
+        None,
+    )
     assert (kept.n_base, kept.n_rows) == (2, 4)
 
 
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"colour": ["red"]}, "keep.colour: unknown attribute of small 'colour', did you mean 'color'"),
-        ({"color": ["rod"]}, "keep.color: unknown value of attribute 'color': 'rod', did you mean 'red'"),
+        (
+            {"colour": ["red"]},
+            "keep.colour: unknown attribute of small 'colour', did you mean 'color'",
+        ),
+        (
+            {"color": ["rod"]},
+            "keep.color: unknown value of attribute 'color': 'rod', did you mean 'red'",
+        ),
         ({"color": "red"}, "keep.color: must be a list of values"),
         ({"color": []}, "keep.color: must be a list of values"),
         ({"color": ["red", "red"]}, "keep.color: a value is named twice"),
@@ -73,7 +93,10 @@ def test_with_attribute_adds_codes_at_the_end() -> None:
     more = small().with_attribute("cluster", ["0", "1"], np.array([1, 1, 0, 0, 1, 0]))
     assert more.table.names == ("color", "toy", "cluster")
     assert more.table.column("cluster").tolist() == [1, 1, 0, 0, 1, 0]
-    assert more.fingerprint != small().with_attribute("cluster", ["0", "1"], np.zeros(6, dtype=np.int64)).fingerprint
+    assert (
+        more.fingerprint
+        != small().with_attribute("cluster", ["0", "1"], np.zeros(6, dtype=np.int64)).fingerprint
+    )
     with pytest.raises(InputError, match="already has an attribute of this name"):
         more.with_attribute("toy", ["x"], np.zeros(6, dtype=np.int64))
     with pytest.raises(DataError, match="needs 6 whole numbers"):
@@ -93,7 +116,13 @@ def test_fingerprint_changes_with_whatever_decides_table_or_units() -> None:
         derive(base, NOISE),
         derive(base, dataclasses.replace(NOISE, mode="per-visit")),
         derive(
-            base, DerivedAttribute("noise", ("clean", "strong", "weak"), "gaussian-noise", (None, {"severity": 5}, {"severity": 1}))
+            base,
+            DerivedAttribute(
+                "noise",
+                ("clean", "strong", "weak"),
+                "gaussian-noise",
+                (None, {"severity": 5}, {"severity": 1}),
+            ),
         ),
     ]
     assert len({item.fingerprint for item in made}) == len(made)
@@ -108,7 +137,10 @@ def test_virtual_rows_have_ids_of_their_own_and_the_unit_of_their_base_row() -> 
     assert noisy.row_ids(np.array([0, 1, 2, 3])).tolist() == [15, 16, 17, 18]
     assert len(np.unique(noisy.row_ids(rows))) == 18
     assert noisy.row_units(np.array([0, 1, 2, 3])).tolist() == [5, 5, 5, 6]
-    assert derive(small().with_units("toy"), NOISE).row_units(rows).tolist() == np.repeat([0, 0, 1, 1, 2, 2], 3).tolist()
+    assert (
+        derive(small().with_units("toy"), NOISE).row_units(rows).tolist()
+        == np.repeat([0, 0, 1, 1, 2, 2], 3).tolist()
+    )
 
 
 def test_ids_that_repeat_are_refused_wherever_they_lie() -> None:
@@ -139,5 +171,9 @@ def test_describe_counts_virtual_rows_and_goes_to_json() -> None:
         {"name": "toy", "values": ["a", "b", "c"], "counts": [6, 6, 6]},
         {"name": "noise", "values": ["clean", "weak", "strong"], "counts": [6, 6, 6]},
     ]
-    assert [attribute.name for attribute in derive(small(), NOISE).schema] == ["color", "toy", "noise"]
+    assert [attribute.name for attribute in derive(small(), NOISE).schema] == [
+        "color",
+        "toy",
+        "noise",
+    ]
     assert derive(small(), NOISE).code_of("noise", "strong") == 2

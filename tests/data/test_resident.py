@@ -55,7 +55,9 @@ def test_rows_are_rendered_once_and_read_as_they_are() -> None:
 
 def test_nothing_is_rendered_before_it_is_asked_for() -> None:
     seen: Counter[int] = Counter()
-    held = ResidentRows(dataset(lambda rows: seen.update(rows.tolist())), np.arange(100), evaluation=False)
+    held = ResidentRows(
+        dataset(lambda rows: seen.update(rows.tolist())), np.arange(100), evaluation=False
+    )
     held.bring(np.array([5, 6, 6]))
     assert seen == {5: 1, 6: 1} and not held.held() and held.held(np.array([6, 5]))
     held.bring()
@@ -81,7 +83,9 @@ def test_what_does_not_fit_is_rendered_at_each_reading() -> None:
         assert 360 < rows_of(other, np.arange(1500))._held.sum() <= 400
     with bounded(0):
         none = rows_of(dataset(n=3000), np.arange(40))
-        assert not none._held.any() and np.array_equal(none.take(np.arange(40)), picture(np.arange(40)))
+        assert not none._held.any() and np.array_equal(
+            none.take(np.arange(40)), picture(np.arange(40))
+        )
 
 
 def test_rows_that_lie_apart_keep_to_the_bound_in_whole_pages() -> None:
@@ -98,21 +102,31 @@ def test_rows_that_lie_apart_keep_to_the_bound_in_whole_pages() -> None:
 
 def test_evaluation_images_of_derived_rows_are_held_with_their_noise() -> None:
     settings = (None, {"severity": 1}, {"severity": 5})
-    data = derive(dataset(), DerivedAttribute("noise", ("clean", "some", "much"), "gaussian-noise", settings))
+    data = derive(
+        dataset(), DerivedAttribute("noise", ("clean", "some", "much"), "gaussian-noise", settings)
+    )
     rows = np.arange(40, 400)
     held = rows_of(data, rows, evaluation=True)
     assert np.array_equal(held.take(np.arange(360)), evaluation_inputs(data, rows))
     base = rows_of(data, np.arange(40))
-    assert np.array_equal(base.take(np.arange(40)), picture(np.arange(40))) and base._arena is not held._arena
+    assert (
+        np.array_equal(base.take(np.arange(40)), picture(np.arange(40)))
+        and base._arena is not held._arena
+    )
     # Without a derived attribute both are one.
     plain = dataset()
-    assert rows_of(plain, np.arange(9), evaluation=True)._arena is rows_of(plain, np.arange(9))._arena
+    assert (
+        rows_of(plain, np.arange(9), evaluation=True)._arena is rows_of(plain, np.arange(9))._arena
+    )
 
 
 def test_a_forward_pass_in_half_precision_changes_no_held_image() -> None:
     import torch
 
-    data = derive(dataset(), DerivedAttribute("grain", ("fine", "coarse"), "pixelate", (None, {"severity": 5})))
+    data = derive(
+        dataset(),
+        DerivedAttribute("grain", ("fine", "coarse"), "pixelate", (None, {"severity": 5})),
+    )
     rows = np.arange(1, 64, 2)
     with torch.autocast("cpu", dtype=torch.bfloat16), torch.inference_mode():
         inside = rows_of(data, rows, evaluation=True).take(np.arange(32))
@@ -146,7 +160,11 @@ def test_a_full_memory_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "pwrite", full)
     held = rows_of(dataset(), np.arange(600))
     assert not held.held() and np.array_equal(held.take(np.arange(600)), picture(np.arange(600)))
-    monkeypatch.setattr(resident, "_anonymous_file", lambda: (_ for _ in ()).throw(OSError(errno.EMFILE, "too many")))
+    monkeypatch.setattr(
+        resident,
+        "_anonymous_file",
+        lambda: (_ for _ in ()).throw(OSError(errno.EMFILE, "too many")),
+    )
     none = rows_of(dataset(), np.arange(6))
     assert none.memory is None and np.array_equal(none.take(np.arange(6)), picture(np.arange(6)))
 
@@ -171,7 +189,8 @@ def test_what_a_data_set_held_goes_with_it() -> None:
     assert descriptors() == before
 
 
-# -- several processes -----------------------------------------------------------------------------------------------------
+# -- several processes
+# --------------------------------------------------------------------------------------------------
 
 
 class Fillers:
@@ -195,7 +214,10 @@ class Fillers:
     def ends(self) -> list[tuple[int, list[str]]]:
         """Let them all go; exit status and words of each."""
         self.go.touch()
-        out = [(process.communicate(timeout=60)[0].split(), process.returncode) for process in self.processes]
+        out = [
+            (process.communicate(timeout=60)[0].split(), process.returncode)
+            for process in self.processes
+        ]
         self.processes = []
         return [(status, words) for words, status in out]
 
@@ -209,7 +231,9 @@ def test_two_processes_render_each_row_once_and_share_the_work(tmp_path: Path) -
     for _ in range(2):
         fillers.start(5000, seconds=0.05)
     ends = fillers.ends()
-    assert [(status, *words) for status, words in ends] == [(0, digest_of(picture(np.arange(5000))), "True")] * 2
+    assert [(status, *words) for status, words in ends] == [
+        (0, digest_of(picture(np.arange(5000))), "True")
+    ] * 2
     assert fillers.rendered() == Counter(range(5000))
     assert len({line.split()[0] for line in fillers.log.read_text().splitlines()}) == 2
     assert 5000 * ROW < fillers.region.used() < 5000 * ROW + EXTRA
@@ -261,7 +285,10 @@ def test_arenas_of_one_region_do_not_touch() -> None:
     for turn in range(3):
         for place, arena in enumerate(arenas):
             assert arena is not None
-            arena.fill(np.arange(turn, 3000, 3), lambda asked, place=place: numbered(asked, place, shapes[place]))
+            arena.fill(
+                np.arange(turn, 3000, 3),
+                lambda asked, place=place: numbered(asked, place, shapes[place]),
+            )
     other = Region.attach(os.dup(region.handle))
     for place, shape in enumerate(shapes):
         arena = other.arena(bytes([place]) * 32, 3000, shape)
@@ -275,14 +302,26 @@ def test_more_data_sets_than_there_is_place_for() -> None:
     assert made[254] is not None and made[255] is None
 
 
-# -- how much --------------------------------------------------------------------------------------------------------------
+# -- how much
+# --------------------------------------------------------------------------------------------------
 
 
 def test_amounts_of_memory() -> None:
-    told = {"8GB": 8 << 30, "500M": 500 << 20, "1.5 GiB": 3 << 29, "64k": 65536, "0": 0, 4096: 4096, "2t": 2 << 40, None: None}
+    told = {
+        "8GB": 8 << 30,
+        "500M": 500 << 20,
+        "1.5 GiB": 3 << 29,
+        "64k": 65536,
+        "0": 0,
+        4096: 4096,
+        "2t": 2 << 40,
+        None: None,
+    }
     assert {text: memory_bytes(text, "memory") for text in told} == told
     for text in ("", "much", "-1GB", "8 apples", "GB", "1e9", True, "1" * 40, "8GB 2", [8]):
-        with pytest.raises(InputError, match=r"--memory: .* is no amount of memory such as 500MB or 8GB"):
+        with pytest.raises(
+            InputError, match=r"--memory: .* is no amount of memory such as 500MB or 8GB"
+        ):
             memory_bytes(text, "--memory")
 
 
@@ -299,7 +338,9 @@ def test_limits_of_control_groups(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 def numbered(rows: np.ndarray, place: int, shape: tuple[int, ...]) -> np.ndarray:
-    return np.broadcast_to((rows % 200 + place).astype(np.uint8)[:, None, None, None], (len(rows), *shape))
+    return np.broadcast_to(
+        (rows % 200 + place).astype(np.uint8)[:, None, None, None], (len(rows), *shape)
+    )
 
 
 def descriptors() -> list[str]:

@@ -36,14 +36,21 @@ def values(rule: dict[str, object]) -> list[str]:
 
 def test_length_is_in_words_and_classes_lie_between_the_cuts():
     assert values({"words": [2, 3, 6]}) == ["2", "6+", "3-5", "0-1", "2", "3-5", "3-5"]
-    assert with_rule(texts(), "new", {"words": [2, 3, 6]}).attribute("new").values == ("0-1", "2", "3-5", "6+")
+    assert with_rule(texts(), "new", {"words": [2, 3, 6]}).attribute("new").values == (
+        "0-1",
+        "2",
+        "3-5",
+        "6+",
+    )
     assert values({"words": [1]}) == ["1+", "1+", "1+", "0", "1+", "1+", "1+"]
 
 
 def test_a_word_stands_whole_in_any_case_and_a_phrase_over_white_space_but_not_over_parts():
     assert values({"contains": "but"}) == ["yes", "no", "yes", "no", "no", "yes", "no"]
     assert values({"contains": ["it's", "on the other hand"]}) == ["no"] * 4 + ["yes", "no", "yes"]
-    assert values({"contains": "two three"})[5] == "no" and values({"contains": "one two"})[5] == "yes"
+    assert (
+        values({"contains": "two three"})[5] == "no" and values({"contains": "one two"})[5] == "yes"
+    )
     assert values({"contains": "3"}) == ["no", "yes"] + ["no"] * 5
     assert values({"matches": r"\d|\?$"}) == ["yes", "yes"] + ["no"] * 5
 
@@ -51,7 +58,9 @@ def test_a_word_stands_whole_in_any_case_and_a_phrase_over_white_space_but_not_o
 def test_the_attribute_is_part_of_the_data_set_and_of_its_fingerprint():
     one, other = (with_rule(texts(), "new", {"contains": word}) for word in ("but", "fine"))
     assert len({one.fingerprint, other.fingerprint, texts().fingerprint}) == 3
-    assert one.table.names == ("label", "new") and one.inputs(np.array([4])).tolist() == ["it's fine"]
+    assert one.table.names == ("label", "new") and one.inputs(np.array([4])).tolist() == [
+        "it's fine"
+    ]
     assert with_rule(one, "long", {"words": [3]}).table.names == ("label", "new", "long")
 
 
@@ -60,7 +69,10 @@ def test_the_attribute_is_part_of_the_data_set_and_of_its_fingerprint():
     [
         ({}, "rules.new: needs exactly one rule, not {}"),
         ({"words": [2], "contains": "x"}, "rules.new: needs exactly one rule"),
-        ({"words": []}, "rules.new.words: must be a list of increasing numbers of words from 1 on, not []"),
+        (
+            {"words": []},
+            "rules.new.words: must be a list of increasing numbers of words from 1 on, not []",
+        ),
         ({"words": [3, 3]}, "rules.new.words: must be a list of increasing"),
         ({"words": [0]}, "rules.new.words: must be a list of increasing"),
         ({"words": [True]}, "rules.new.words: must be a list of increasing"),
@@ -77,9 +89,14 @@ def test_what_is_no_rule_is_one_sentence(rule, words):
 
 
 def test_names_are_new_and_inputs_are_texts():
-    with pytest.raises(InputError, match=r"^rules\.label: data set 'reviews' already has an attribute"):
+    with pytest.raises(
+        InputError, match=r"^rules\.label: data set 'reviews' already has an attribute"
+    ):
         with_rule(texts(), "label", {"words": [3]})
-    with pytest.raises(InputError, match="rules.new: reads texts, and the inputs of 'reviews' are features of 3 numbers"):
+    with pytest.raises(
+        InputError,
+        match="rules.new: reads texts, and the inputs of 'reviews' are features of 3 numbers",
+    ):
         with_rule(texts("features"), "new", {"words": [3]})
     with pytest.raises(DataError, match="has attributes but no inputs"):
         with_rule(AttributedDataset("plain", texts().table), "new", {"words": [3]})

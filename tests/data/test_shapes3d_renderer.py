@@ -1,4 +1,5 @@
-"""The rooms: rays against a slow reference, weights that are exact, and pictures that are what they should be."""
+"""The rooms: rays against a slow reference, weights that are exact, and pictures that are what they
+should be."""
 
 from __future__ import annotations
 
@@ -9,7 +10,15 @@ import pytest
 
 from crosswind.core.types import digest_arrays
 from crosswind.data import shapes3d_renderer as rooms
-from crosswind.data.shapes3d_renderer import FLOOR, OBJECT, SCALES, SHAPES, WALLS, drawn_rooms, hue_colors
+from crosswind.data.shapes3d_renderer import (
+    FLOOR,
+    OBJECT,
+    SCALES,
+    SHAPES,
+    WALLS,
+    drawn_rooms,
+    hue_colors,
+)
 
 
 def number(shape: int, scale: int, orientation: int) -> int:
@@ -39,12 +48,16 @@ def outside(shape: str, scale: float, point: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_rays_meet_solids_where_walking_along_them_does(shape: str) -> None:
-    """600 rays from the camera and from the floor: the first point of a walk in steps of 0.01 that lies inside."""
+    """600 rays from the camera and from the floor: the first point of a walk in steps of 0.01 that
+    lies inside."""
     draw = np.random.default_rng(0)
     scale, met = 1.1, 0
     walk = np.arange(0.01, 6, 0.01)
     for start in ((0.6, -3.1, 1.9), (-1.6, 0.4, 0.0)):
-        aims = np.stack([draw.uniform(-1, 1, 300), draw.uniform(-1, 1, 300), draw.uniform(0.05, 2.3, 300)], axis=1)
+        aims = np.stack(
+            [draw.uniform(-1, 1, 300), draw.uniform(-1, 1, 300), draw.uniform(0.05, 2.3, 300)],
+            axis=1,
+        )
         rays = aims - np.array(start)
         rays /= np.linalg.norm(rays, axis=1, keepdims=True)
         rays[::10] *= -1  # what lies behind is not met
@@ -54,20 +67,30 @@ def test_rays_meet_solids_where_walking_along_them_does(shape: str) -> None:
         met += int(hit.sum())
         assert (distance > 0).all()
         assert not inside[~hit].any()
-        assert np.abs(outside(shape, scale, np.array(start) + distance[hit, None] * rays[hit])).max() < 1e-9
+        assert (
+            np.abs(outside(shape, scale, np.array(start) + distance[hit, None] * rays[hit])).max()
+            < 1e-9
+        )
         walked = hit & inside.any(axis=1)  # a ray may graze between two steps
         assert walked.sum() > 0.9 * hit.sum()
         late = walk[inside[walked].argmax(axis=1)] - distance[walked]
         assert late.min() > -1e-9 and late.max() < 0.01 + 1e-9
         towards = normal.T[hit]
-        assert np.abs(np.linalg.norm(towards, axis=1) - 1).max() < 1e-9 and (towards * rays[hit]).sum(axis=1).max() <= 0
+        assert (
+            np.abs(np.linalg.norm(towards, axis=1) - 1).max() < 1e-9
+            and (towards * rays[hit]).sum(axis=1).max() <= 0
+        )
     assert 150 < met < 540
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("orientation", [0, 7, 11])
-def test_only_the_window_of_a_view_has_the_object_or_its_shadow(orientation: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = {(shape, scale): weights(shape, scale, orientation) for shape in range(4) for scale in (0, 7)}
+def test_only_the_window_of_a_view_has_the_object_or_its_shadow(
+    orientation: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {
+        (shape, scale): weights(shape, scale, orientation) for shape in range(4) for scale in (0, 7)
+    }
     windows = [rooms._window(SCALES[scale], orientation, 32) for scale in (0, 7)]
     assert all(part.stop - part.start < 32 for part in windows[0])  # else nothing is tested
     monkeypatch.setattr(rooms, "_window", lambda *_: (slice(0, 32), slice(0, 32)))
@@ -89,12 +112,16 @@ def test_weights_are_whole_4096ths_of_what_is_seen() -> None:
 
 def test_pictures_are_the_exact_products_rounded() -> None:
     draw = np.random.default_rng(1)
-    views = np.array([number(shape, 5, orientation) for shape in range(4) for orientation in (0, 14)])
+    views = np.array(
+        [number(shape, 5, orientation) for shape in range(4) for orientation in (0, 14)]
+    )
     floors, walls, objects = draw.integers(0, 256, (3, len(views), 3), dtype=np.uint8)
     pictures = drawn_rooms(views, floors, walls, objects, 32)
     for i, view in enumerate(views.tolist()):
         whole = np.rint(rooms._views(32)(view) * 4096).astype(np.int64)
-        colors = np.stack([floors[i], walls[i], objects[i], *(np.array(color) for color in rooms.SKY)]).astype(np.int64)
+        colors = np.stack(
+            [floors[i], walls[i], objects[i], *(np.array(color) for color in rooms.SKY)]
+        ).astype(np.int64)
         assert np.array_equal(pictures[i].reshape(-1, 3), (whole[:, :5] @ colors + 2048) // 4096)
 
 
@@ -103,7 +130,9 @@ def test_a_view_is_the_same_alone_and_among_others() -> None:
     views = draw.integers(0, 480, 40)
     colors = draw.integers(0, 256, (3, 40, 3), dtype=np.uint8)
     together = drawn_rooms(views, *colors, 32)
-    alone = [drawn_rooms(views[i : i + 1], *(part[i : i + 1] for part in colors), 32) for i in range(40)]
+    alone = [
+        drawn_rooms(views[i : i + 1], *(part[i : i + 1] for part in colors), 32) for i in range(40)
+    ]
     assert np.array_equal(together, np.concatenate(alone))
     assert drawn_rooms(views[:0], *(part[:0] for part in colors), 32).shape == (0, 32, 32, 3)
 
@@ -115,7 +144,8 @@ def test_views_are_the_same_on_every_machine() -> None:
 
 @pytest.mark.parametrize("shape", range(4))
 def test_turning_one_way_mirrors_turning_the_other(shape: int) -> None:
-    """Room and solids are alike on both sides; the light is not, so only what is seen is compared."""
+    """Room and solids are alike on both sides; the light is not, so only what is seen is
+    compared."""
     for orientation in (0, 3, 7):
         one, other = (weights(shape, 5, turn) > 0 for turn in (orientation, 14 - orientation))
         for part in (FLOOR, WALLS, OBJECT):
@@ -141,7 +171,9 @@ def test_solids_throw_a_shadow_away_from_the_light() -> None:
         dark = (view[..., OBJECT] == 0) & (view[..., FLOOR] < empty[..., FLOOR] - 0.1)
         assert 20 < dark.sum() < 400
         seen = view[..., OBJECT] > 0
-        assert np.nonzero(dark)[1].mean() > np.nonzero(seen)[1].mean() + 5  # the light stands on the left
+        assert (
+            np.nonzero(dark)[1].mean() > np.nonzero(seen)[1].mean() + 5
+        )  # the light stands on the left
 
 
 def test_views_beyond_the_memory_for_them_are_cast_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,5 +190,7 @@ def test_views_beyond_the_memory_for_them_are_cast_again(monkeypatch: pytest.Mon
 
 
 def test_hues_are_those_of_the_circle() -> None:
-    expected = [[round(255 * part) for part in colorsys.hsv_to_rgb(i / 10, 0.7, 0.9)] for i in range(10)]
+    expected = [
+        [round(255 * part) for part in colorsys.hsv_to_rgb(i / 10, 0.7, 0.9)] for i in range(10)
+    ]
     assert hue_colors(0.7, 0.9).tolist() == expected

@@ -1,4 +1,5 @@
-"""Values that are one to a person: surely one and said, or perhaps one and refused until somebody says which; and honest values."""
+"""Values that are one to a person: surely one and said, or perhaps one and refused until somebody
+says which; and honest values."""
 
 from __future__ import annotations
 
@@ -107,7 +108,11 @@ def test_a_value_that_is_written_in_one_way_keeps_it() -> None:
 
 
 def test_what_looks_alike_is_quoted_so_that_it_differs() -> None:
-    assert shown_apart(["cafe\u0301", "caf\u00e9", "gull"]) == ["'cafe\\u0301'", "'caf\\xe9'", "'gull'"]
+    assert shown_apart(["cafe\u0301", "caf\u00e9", "gull"]) == [
+        "'cafe\\u0301'",
+        "'caf\\xe9'",
+        "'gull'",
+    ]
 
 
 @pytest.mark.parametrize("made", ["id{:07}", "{}", "IMG_{:05}.jpg", "{:x}"])
@@ -126,7 +131,10 @@ N = 120
 def frame_of(place: tuple[str, str]) -> dict[str, list[str]]:
     """Rows in which the first place is written in two ways."""
     values = (*place, "land")
-    return {"bird": [BIRDS[i % 2] for i in range(N)], "place": [values[i // 2 % 3] for i in range(N)]}
+    return {
+        "bird": [BIRDS[i % 2] for i in range(N)],
+        "place": [values[i // 2 % 3] for i in range(N)],
+    }
 
 
 def pixels() -> np.ndarray:
@@ -141,13 +149,20 @@ def pictures(folder: Path, names: list[str]) -> list[str]:
 
 
 def of_table(folder: Path, frame: dict[str, list[str]]) -> AttributedDataset:
-    polars.DataFrame({"path": pictures(folder, [f"{i}.png" for i in range(N)]), **frame}).write_csv(folder / "rows.csv")
+    polars.DataFrame({"path": pictures(folder, [f"{i}.png" for i in range(N)]), **frame}).write_csv(
+        folder / "rows.csv"
+    )
     return cw.load("table", path=str(folder / "rows.csv"), images=str(folder), size=6)
 
 
 def of_copy(folder: Path, frame: dict[str, list[str]]) -> AttributedDataset:
     of_table(folder, frame)
-    options: dict[str, Any] = {"path": str(folder / "rows.csv"), "images": str(folder), "size": 6, "root": str(folder / "root")}
+    options: dict[str, Any] = {
+        "path": str(folder / "rows.csv"),
+        "images": str(folder),
+        "size": 6,
+        "root": str(folder / "root"),
+    }
     cw.prepare("table", **options)
     return cw.load("table", **options)
 
@@ -165,7 +180,9 @@ def of_features(folder: Path, frame: dict[str, list[str]]) -> AttributedDataset:
 
 
 def of_texts(folder: Path, frame: dict[str, list[str]]) -> AttributedDataset:
-    polars.DataFrame({"text": [f"number {i} of them" for i in range(N)], **frame}).write_csv(folder / "rows.csv")
+    polars.DataFrame({"text": [f"number {i} of them" for i in range(N)], **frame}).write_csv(
+        folder / "rows.csv"
+    )
     return cw.load("texts", path=str(folder / "rows.csv"))
 
 
@@ -180,10 +197,15 @@ def of_torch(folder: Path, frame: dict[str, list[str]]) -> AttributedDataset:
 def of_hugging_face(folder: Path, frame: dict[str, list[str]]) -> AttributedDataset:
     datasets = pytest.importorskip("datasets")
     names = list(dict.fromkeys(frame["place"]))
-    cells = [{"path": str(folder / name), "bytes": None} for name in pictures(folder, [f"{i}.png" for i in range(N)])]
+    cells = [
+        {"path": str(folder / name), "bytes": None}
+        for name in pictures(folder, [f"{i}.png" for i in range(N)])
+    ]
     kinds = {"bird": datasets.Value("string"), "place": datasets.ClassLabel(names=names)}
     features = datasets.Features({"image": datasets.Image(), **kinds})
-    datasets.Dataset.from_dict({"image": cells, **frame}, features=features).save_to_disk(str(folder / "saved"))
+    datasets.Dataset.from_dict({"image": cells, **frame}, features=features).save_to_disk(
+        str(folder / "saved")
+    )
     return cw.load("huggingface", path=str(folder / "saved"), columns=["bird", "place"], size=6)
 
 
@@ -195,8 +217,16 @@ Made = Callable[[Path, dict[str, list[str]]], AttributedDataset]
 def test_every_source_makes_one_what_is_surely_one(made: Made, tmp_path: Path) -> None:
     dataset = made(tmp_path, frame_of(("cafe\u0301", "caf\u00e9")))
     assert sorted(dataset.attribute("place").values) == ["caf\u00e9", "land"]
-    split = cw.split(dataset, "bird", ["place"], shift=[{"type": "unseen-data", "attribute": "place", "unseen": ["cafe\u0301"]}])
-    assert not any("caf" in name for name in np.array(split.train.group_names)[np.unique(split.train.group)].tolist())
+    split = cw.split(
+        dataset,
+        "bird",
+        ["place"],
+        shift=[{"type": "unseen-data", "attribute": "place", "unseen": ["cafe\u0301"]}],
+    )
+    assert not any(
+        "caf" in name
+        for name in np.array(split.train.group_names)[np.unique(split.train.group)].tolist()
+    )
     if made is not of_copy:  # it was said when the copy was made
         assert any("are one value" in note for note in split.report["notes"])
 
@@ -205,19 +235,34 @@ def test_every_source_makes_one_what_is_surely_one(made: Made, tmp_path: Path) -
 def test_every_source_refuses_what_may_be_one_until_it_is_said(made: Made, tmp_path: Path) -> None:
     dataset = made(tmp_path, frame_of(("Sea", "sea")))
     with pytest.raises(
-        InputError, match=r"'Sea' and 'sea' of 'place' may be one value: say same: \{place: \{\"Sea\": \[\"sea\"\]\}\}"
+        InputError,
+        match=(
+            r"'Sea' and 'sea' of 'place' may be one value: say same: \{place: \{\"Sea\":"
+            r" \[\"sea\"\]\}\}"
+        ),
     ):
         cw.split(dataset, "bird", ["place"])
-    assert len(cw.split(cw.with_distinct(dataset, ["place"]), "bird", ["place"]).train.group_names) == 6
+    assert (
+        len(cw.split(cw.with_distinct(dataset, ["place"]), "bird", ["place"]).train.group_names)
+        == 6
+    )
     one = cw.with_same(dataset, {"place": {"sea": ["Sea"]}})
-    assert sorted(one.attribute("place").values) == ["land", "sea"] and one.fingerprint != dataset.fingerprint
+    assert (
+        sorted(one.attribute("place").values) == ["land", "sea"]
+        and one.fingerprint != dataset.fingerprint
+    )
     assert (one.table.column("place") == 0).sum() in (2 * N // 3, N // 3)
     assert len(cw.split(one, "bird", ["place"]).train.group_names) == 4
 
 
 def study_of(folder: Path, frame: dict[str, list[str]], **data: Any) -> dict[str, Any]:
     of_table(folder, frame)
-    options = {"path": str(folder / "rows.csv"), "images": str(folder), "size": 6, **data.pop("options", {})}
+    options = {
+        "path": str(folder / "rows.csv"),
+        "images": str(folder),
+        "size": 6,
+        **data.pop("options", {}),
+    }
     own = {"source": "table", "options": options, "label": "bird", "attributes": ["place"], **data}
     return {"data": {"own": own}, "shifts": {"none": []}, "models": ["mlp"]}
 
@@ -225,7 +270,11 @@ def study_of(folder: Path, frame: dict[str, list[str]], **data: Any) -> dict[str
 def test_a_study_says_which(tmp_path: Path) -> None:
     study = study_of(tmp_path, frame_of(("Sea", "sea")))
     with pytest.raises(
-        InputError, match=r"^data.own: 'Sea' and 'sea' of 'place' may be one value: say same: .* and distinct: \[place\]"
+        InputError,
+        match=(
+            r"^data.own: 'Sea' and 'sea' of 'place' may be one value: say same: .* and distinct:"
+            r" \[place\]"
+        ),
     ):
         cw.plan(study)
     own = study["data"]["own"]
@@ -238,36 +287,63 @@ def test_a_study_says_which(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "sentence"),
     [
-        ({"same": {"place": {"sea": ["Land"]}}}, r"data.own.same.place: unknown value of attribute 'place': 'Land'"),
-        ({"same": {"plaice": {"sea": ["Sea"]}}}, r"data.own.same: unknown attribute of rows 'plaice'"),
-        ({"same": {"place": {"sea": ["Sea"], "land": ["Sea"]}}}, r"'Sea' is named twice, as 'sea' and as 'land'"),
+        (
+            {"same": {"place": {"sea": ["Land"]}}},
+            r"data.own.same.place: unknown value of attribute 'place': 'Land'",
+        ),
+        (
+            {"same": {"plaice": {"sea": ["Sea"]}}},
+            r"data.own.same: unknown attribute of rows 'plaice'",
+        ),
+        (
+            {"same": {"place": {"sea": ["Sea"], "land": ["Sea"]}}},
+            r"'Sea' is named twice, as 'sea' and as 'land'",
+        ),
         ({"distinct": ["plaice"]}, r"data.own.distinct: unknown attribute"),
-        ({"keep": {"place": ["sea", "land"]}, "attributes": ["photographer"]}, r"'Sea' and 'sea' of 'place' may be one value"),
+        (
+            {"keep": {"place": ["sea", "land"]}, "attributes": ["photographer"]},
+            r"'Sea' and 'sea' of 'place' may be one value",
+        ),
     ],
 )
 def test_what_a_study_cannot_say(entry: dict[str, Any], sentence: str, tmp_path: Path) -> None:
-    frame = {**frame_of(("Sea", "sea")), "photographer": [("Ann", "Bob")[i // 6 % 2] for i in range(N)]}
+    frame = {
+        **frame_of(("Sea", "sea")),
+        "photographer": [("Ann", "Bob")[i // 6 % 2] for i in range(N)],
+    }
     with pytest.raises(InputError, match=sentence):
         cw.plan(study_of(tmp_path, frame, **entry))
 
 
 def test_a_column_that_is_not_used_alarms_nobody(tmp_path: Path) -> None:
-    frame = {**frame_of(("sea", "ice")), "remark": [("ok", "OK", "blurred")[i % 3] for i in range(N)]}
+    frame = {
+        **frame_of(("sea", "ice")),
+        "remark": [("ok", "OK", "blurred")[i % 3] for i in range(N)],
+    }
     assert cw.plan(study_of(tmp_path, frame)).notes == cw.plan(study_of(tmp_path, frame)).notes
     assert not any("ok" in text for text in (*cw.plan(study_of(tmp_path, frame)).notes,))
 
 
-@pytest.mark.parametrize(("one", "other"), [("P7\u00a0", "P7"), ("Zoe\u0308", "Zo\u00eb"), ("P\u200b7", "P7"), ("P 7", "P  7")])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("P7\u00a0", "P7"), ("Zoe\u0308", "Zo\u00eb"), ("P\u200b7", "P7"), ("P 7", "P  7")],
+)
 def test_a_patient_written_in_two_ways_is_one_unit(one: str, other: str) -> None:
     people = [(one, other, "P1", "P2", "P3", "P4")[i % 6] for i in range(N)]
-    dataset = cw.from_frame({**frame_of(("sea", "ice")), "patient": people}, pixels(), unit="patient")
+    dataset = cw.from_frame(
+        {**frame_of(("sea", "ice")), "patient": people}, pixels(), unit="patient"
+    )
     assert dataset.units is not None and len(np.unique(dataset.units)) == 5
 
 
-@pytest.mark.parametrize(("one", "other"), [("P01", "P1"), ("p7", "P7"), ("007", "7"), ("\uff30\uff17", "P7")])
+@pytest.mark.parametrize(
+    ("one", "other"), [("P01", "P1"), ("p7", "P7"), ("007", "7"), ("\uff30\uff17", "P7")]
+)
 def test_a_patient_who_may_be_one_is_refused_until_it_is_said(one: str, other: str) -> None:
     people = [(one, other, "A", "B", "C", "D")[i // 4 % 6] for i in range(N)]
-    dataset = cw.from_frame({**frame_of(("sea", "ice")), "patient": people}, pixels(), unit="patient")
+    dataset = cw.from_frame(
+        {**frame_of(("sea", "ice")), "patient": people}, pixels(), unit="patient"
+    )
     with pytest.raises(InputError, match=r"of 'patient' may be one value"):
         cw.split(dataset, "bird", ["place"])
     joined = cw.with_same(dataset, {"patient": {one: [other]}})
@@ -287,7 +363,9 @@ CASES = [
 
 
 @pytest.mark.parametrize("spelled", CASES)
-def test_a_proposed_study_never_sees_the_unseen_value(spelled: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_proposed_study_never_sees_the_unseen_value(
+    spelled: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     values = [spelled[i // 2 % 2][i // 4 % 2] for i in range(N)]
     of_table(tmp_path, {"bird": [BIRDS[i % 2] for i in range(N)], "place": values})
     assert _status(["init", str(tmp_path / "rows.csv")]) == 0
@@ -295,11 +373,20 @@ def test_a_proposed_study_never_sees_the_unseen_value(spelled: Any, tmp_path: Pa
     assert "are one value" in told or "may be one value: the study takes them as one" in told
     plan = plan_of(str(tmp_path / "rows.yaml"))
     hidden = next(draw for draw in plan.draws if draw.shift == "UDS")
-    assert len(hidden.cells) == 2 and len(next(draw for draw in plan.draws if draw.shift == "none").cells) == 4
+    assert (
+        len(hidden.cells) == 2
+        and len(next(draw for draw in plan.draws if draw.shift == "none").cells) == 4
+    )
 
 
 def test_genotypes_stay_apart_in_a_proposed_study(tmp_path: Path) -> None:
-    of_table(tmp_path, {"bird": [BIRDS[i % 2] for i in range(N)], "gene": [("AA", "Aa", "aa")[i // 2 % 3] for i in range(N)]})
+    of_table(
+        tmp_path,
+        {
+            "bird": [BIRDS[i % 2] for i in range(N)],
+            "gene": [("AA", "Aa", "aa")[i // 2 % 3] for i in range(N)],
+        },
+    )
     assert _status(["init", str(tmp_path / "rows.csv")]) == 0
     assert "distinct: [gene]" in (tmp_path / "rows.yaml").read_text()
 
@@ -311,7 +398,11 @@ AUDITED = {**SURELY, "a number": ("1", "1.0", "1")}
 def test_an_audit_names_one_value_alike_in_both_tables(kind: str) -> None:
     one, other, _ = AUDITED[kind]
     sides = [
-        {"bird": [BIRDS[i % 2] for i in range(N)], "place": [(text, "0")[i // 2 % 2] for i in range(N)]} for text in (one, other)
+        {
+            "bird": [BIRDS[i % 2] for i in range(N)],
+            "place": [(text, "0")[i // 2 % 2] for i in range(N)],
+        }
+        for text in (one, other)
     ]
     found = cw.audit(*sides, "bird")
     assert not found.shifts and len(found.column("place").values) == 2
@@ -319,13 +410,18 @@ def test_an_audit_names_one_value_alike_in_both_tables(kind: str) -> None:
 
 def test_an_audit_leaves_out_what_may_be_one_and_says_so() -> None:
     sides = [
-        {"bird": [BIRDS[i % 2] for i in range(N)], "place": [(text, "ice")[i // 2 % 2] for i in range(N)]}
+        {
+            "bird": [BIRDS[i % 2] for i in range(N)],
+            "place": [(text, "ice")[i // 2 % 2] for i in range(N)],
+        }
         for text in ("Sea", "sea")
     ]
     more = [{**side, "light": [("day", "night")[i // 4 % 2] for i in range(N)]} for side in sides]
     found = cw.audit(*more, "bird")
     assert "place" not in [item.name for item in found.attributes]
-    assert any(name == "place" and "'Sea' and 'sea' may be one value" in why for name, why in found.skipped)
+    assert any(
+        name == "place" and "'Sea' and 'sea' may be one value" in why for name, why in found.skipped
+    )
     assert not cw.audit(*more, "bird", same=["place"]).shifts
     assert cw.audit(*more, "bird", distinct=["place"]).shifts
     with pytest.raises(InputError, match="label: 'bird': 'GULL' and 'gull' may be one value"):
@@ -336,23 +432,31 @@ def test_labels_of_two_sources_that_look_alike_are_one_class(tmp_path: Path) -> 
     from crosswind.shifts.split import SetPlan, SplitPlan, default_sets, plan_counts
 
     frames = [
-        {"bird": [(name, "tern")[i % 2] for i in range(N)], "place": frame_of(("sea", "ice"))["place"]}
+        {
+            "bird": [(name, "tern")[i % 2] for i in range(N)],
+            "place": frame_of(("sea", "ice"))["place"],
+        }
         for name in ("\u00e9", "e\u0301")
     ]
     one, other = (
-        cw.from_frame(frame, pixels()[::-step].copy(), name=str(step)) for frame, step in zip(frames, (1, -1), strict=True)
+        cw.from_frame(frame, pixels()[::-step].copy(), name=str(step))
+        for frame, step in zip(frames, (1, -1), strict=True)
     )
-    plan = SplitPlan("bird", ("place",), sets={**default_sets(), "far": SetPlan("test", source="-1")})
+    plan = SplitPlan(
+        "bird", ("place",), sets={**default_sets(), "far": SetPlan("test", source="-1")}
+    )
     assert plan_counts({"1": one, "-1": other}, "1", plan)["sets"]["test"] > 0
 
 
 def test_an_estimate_refuses_labels_that_may_be_one_class(tmp_path: Path) -> None:
     from crosswind.studies.asked_data import read_rows
 
-    polars.DataFrame({"text": [f"number {i} of them" for i in range(6)], "label": ["Good", "good", "bad"] * 2}).write_csv(
-        tmp_path / "rows.csv"
-    )
-    with pytest.raises(InputError, match=r"source: 'Good' and 'good' of 'label' may be one class: write them alike"):
+    polars.DataFrame(
+        {"text": [f"number {i} of them" for i in range(6)], "label": ["Good", "good", "bad"] * 2}
+    ).write_csv(tmp_path / "rows.csv")
+    with pytest.raises(
+        InputError, match=r"source: 'Good' and 'good' of 'label' may be one class: write them alike"
+    ):
         read_rows(str(tmp_path / "rows.csv"), "source", None, None, "label", None)
     apart = cw.with_distinct(cw.load("texts", path=str(tmp_path / "rows.csv")), ["label"])
     assert read_rows(apart, "source", None, None, "label", None).values == ("Good", "bad", "good")

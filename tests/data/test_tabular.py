@@ -1,4 +1,5 @@
-"""Parquet files that end a reader are refused as other damaged ones are; rows come whole through the process that reads them."""
+"""Parquet files that end a reader are refused as other damaged ones are; rows come whole through
+the process that reads them."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from crosswind.core.errors import DataError
 from crosswind.data import tabular
 from crosswind.data.tabular import read_table
 
-# 24 rows of five columns, one byte changed: a run of 2^61 missing values, at which polars 1.44 aborts.
+# 24 rows of five columns, one byte changed: a run of 2^61 missing values, at which polars 1.44
+# aborts.
 ABORTS = (
     b"c-oy-&2JM&6d!x-jfo5mNoKT*R#Bj2iqt5q*B`N~7BUXuLl|L4r6m#<Cqzz3T3b%Qj(W)nMODQyia2s>%83J~mIG3&s>*=_2h>A_`Ug~q6UV-J^O2+tf^;"
     b">0zu(ULoHsKoSH*OOCg`>Uqe4SU2uZ>(9BX~kkR)SBWJuPKoFREb3WkguQZ%F_i7Nw!mSrr9EX!J!vn+2}!Lo77ik8_Nk<Ag=9FfftVGc^@7#$mhCHGO6x"
@@ -51,25 +53,36 @@ def test_a_file_at_which_the_reader_aborts_is_one_sentence(tmp_path: Path) -> No
     place = tmp_path / "rows.parquet"
     place.write_bytes(zlib.decompress(base64.b85decode(ABORTS)))
     done = subprocess.run(
-        [sys.executable, "-c", "import polars, sys; polars.read_parquet(sys.argv[1])", place], capture_output=True, check=False
+        [sys.executable, "-c", "import polars, sys; polars.read_parquet(sys.argv[1])", place],
+        capture_output=True,
+        check=False,
     )
     if done.returncode == 0:
         pytest.skip("this polars reads the file")
     with pytest.raises(
         DataError,
-        match=r"^\S+rows.parquet (cannot be read as a PARQUET table: parquet: |is damaged: reading it ended a process of)",
+        match=(
+            r"^\S+rows.parquet (cannot be read as a PARQUET table: parquet: |is damaged: reading it"
+            r" ended a process of)"
+        ),
     ):
         read_table(str(place), "path")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux holds a process to its data limit")
-def test_a_small_file_of_many_rows_takes_no_more_memory_than_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_file_of_many_rows_takes_no_more_memory_than_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = tmp_path / "rows.parquet"
-    polars.DataFrame({"y": polars.zeros(10_000_000, dtype=polars.Int64, eager=True)}).write_parquet(place)
+    polars.DataFrame({"y": polars.zeros(10_000_000, dtype=polars.Int64, eager=True)}).write_parquet(
+        place
+    )
     assert place.stat().st_size < 2_000_000
     monkeypatch.setattr(tabular, "MOST_ROWS", 9_999_999)
     with pytest.raises(DataError, match="holds 10,000,000 rows, more than 9,999,999$"):
         read_table(str(place), "path")
     monkeypatch.setattr(tabular, "MOST_MEMORY", 60 << 20)
-    with pytest.raises(DataError, match="is damaged: reading it ended a process of 60 MB of memory"):
+    with pytest.raises(
+        DataError, match="is damaged: reading it ended a process of 60 MB of memory"
+    ):
         read_table(str(place), "path")

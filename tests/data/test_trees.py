@@ -37,12 +37,18 @@ def test_a_folder_and_a_zip_show_the_same_files(tmp_path: Path) -> None:
 
 
 def test_two_trees_have_no_file_in_common(tmp_path: Path) -> None:
-    first, second = (zip_tree(zipped(tmp_path / f"{name}.zip", {"a": b"1", name: b"22"})) for name in "xy")
+    first, second = (
+        zip_tree(zipped(tmp_path / f"{name}.zip", {"a": b"1", name: b"22"})) for name in "xy"
+    )
     with pytest.raises(DataError, match="all holds 'a' twice: in x.zip and in y.zip"):
         joined([first, second], "all")
     third = zip_tree(zipped(tmp_path / "z.zip", {"z": b"333"}))
     tree = joined([third, first], "all")
-    assert dict(tree.sizes) == {"a": 1, "x": 2, "z": 3} and tree.read("z") == b"333" and tree.read("x") == b"22"
+    assert (
+        dict(tree.sizes) == {"a": 1, "x": 2, "z": 3}
+        and tree.read("z") == b"333"
+        and tree.read("x") == b"22"
+    )
 
 
 def test_a_deep_folder_is_no_matter(tmp_path: Path) -> None:
@@ -63,10 +69,14 @@ def test_lists_keep_their_order_and_spaces_in_names(tmp_path: Path) -> None:
     assert listed(tree, "l.txt") == [("b/hot dog.jpg", 12), ("a.jpg", 0)]
 
 
-@pytest.mark.parametrize("line", ["a.jpg", "a.jpg -1", "a.jpg 1.5", "a.jpg x", " 3", "a.jpg ²", "a.jpg 12345678901"])
+@pytest.mark.parametrize(
+    "line", ["a.jpg", "a.jpg -1", "a.jpg 1.5", "a.jpg x", " 3", "a.jpg ²", "a.jpg 12345678901"]
+)
 def test_a_line_that_is_none_is_named(tmp_path: Path, line: str) -> None:
     tree = folder_tree(written(tmp_path, {"l.txt": f"b.jpg 1\n{line}\n".encode()}), "here")
-    with pytest.raises(DataError, match="here: l.txt, line 2 should be a file and the number of its class, not "):
+    with pytest.raises(
+        DataError, match="here: l.txt, line 2 should be a file and the number of its class, not "
+    ):
         listed(tree, "l.txt")
 
 

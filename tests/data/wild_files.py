@@ -1,4 +1,5 @@
-"""Small data sets in the layouts of those in the wild: name -> bytes of a few pictures and all lists, as published."""
+"""Small data sets in the layouts of those in the wild: name -> bytes of a few pictures and all
+lists, as published."""
 
 from __future__ import annotations
 
@@ -38,13 +39,16 @@ def text(*lines: str) -> bytes:
 
 
 def celeba() -> Files:
-    """Six pictures of three people, two of each part; attribute a of picture i is 1 where a + i is a multiple of three."""
+    """Six pictures of three people, two of each part; attribute a of picture i is 1 where a + i is
+    a multiple of three."""
     attributes = [name for name in card_of("celeba").attributes if name != "split"]
     names = [f"{i + 1:06}.jpg" for i in range(6)]
     marks = ["  ".join("1" if (a + i) % 3 == 0 else "-1" for a in range(40)) for i in range(6)]
     return named(*(f"img_align_celeba/{name}" for name in names)) | {
         "list_attr_celeba.txt": text(
-            "6", " ".join(attributes) + " ", *(f"{name} {row}" for name, row in zip(names, marks, strict=True))
+            "6",
+            " ".join(attributes) + " ",
+            *(f"{name} {row}" for name, row in zip(names, marks, strict=True)),
         ),
         "list_eval_partition.txt": text(*(f"{name} {i // 2}" for i, name in enumerate(names))),
         "identity_CelebA.txt": text(*(f"{name} {2880 + i // 2}" for i, name in enumerate(names))),
@@ -52,14 +56,23 @@ def celeba() -> Files:
 
 
 def deepfashion(each: int = 2) -> Files:
-    """`each` pictures of an item in each part, cycling through the 26 attributes; the last of all has no texture marked."""
+    """`each` pictures of an item in each part, cycling through the 26 attributes; the last of all
+    has no texture marked."""
     card = card_of("deepfashion").attributes
-    kinds = [[word for word in values if word != "other"] for name, values in card.items() if name not in ("category", "split")]
+    kinds = [
+        [word for word in values if word != "other"]
+        for name, values in card.items()
+        if name not in ("category", "split")
+    ]
     names = [word for kind in kinds for word in kind]
     categories = [f"Category{i + 1}" for i in range(48)] + ["Dress", "Button-Down"]
     files: Files = {
-        "Anno_fine/list_attr_cloth.txt": text("26", "attribute_name  attribute_type", *(f"{word}    1" for word in names)),
-        "Anno_fine/list_category_cloth.txt": text("50", "category_name  category_type", *(f"{word}    3" for word in categories)),
+        "Anno_fine/list_attr_cloth.txt": text(
+            "26", "attribute_name  attribute_type", *(f"{word}    1" for word in names)
+        ),
+        "Anno_fine/list_category_cloth.txt": text(
+            "50", "category_name  category_type", *(f"{word}    3" for word in categories)
+        ),
     }
     row = 0
     for part in ("train", "val", "test"):
@@ -80,50 +93,76 @@ def deepfashion(each: int = 2) -> Files:
 
 
 def camelyon17(patients: int = 1) -> Files:
-    """Two patches of each patient of five hospitals; hospital 3 has a validation patch of its first patient, who trains too."""
+    """Two patches of each patient of five hospitals; hospital 3 has a validation patch of its first
+    patient, who trains too."""
     rows, files = [",patient,node,x_coord,y_coord,tumor,slide,center,split"], {}
     for center in range(5):
         for i in range(2 * patients):
             patient, node, x, y = f"{20 * center + 4 + i // 2:03}", i % 2, 32 * center, 64 * i
             name = f"patches/patient_{patient}_node_{node}/patch_patient_{patient}_node_{node}_x_{x}_y_{y}.png"
-            rows.append(f"{len(files)},{patient},{node},{x},{y},{i % 2},{10 * center + i},{center},{int(center == 3 and i == 1)}")
+            rows.append(
+                f"{len(files)},{patient},{node},{x},{y},{i % 2},{10 * center + i},{center},{int(center == 3 and i == 1)}"
+            )
             files[name] = picture(name)
     return files | {"metadata.csv": text(*rows)}
 
 
 IWILDCAM = (  # split, camera, species
-    ("train", 0, 0), ("val", 2, 1), ("test", 3, 2), ("id_val", 0, 0), ("id_test", 1, 1), ("train", 1, 1), ("train", 0, 1),
+    ("train", 0, 0),
+    ("val", 2, 1),
+    ("test", 3, 2),
+    ("id_val", 0, 0),
+    ("id_test", 1, 1),
+    ("train", 1, 1),
+    ("train", 0, 1),
     ("train", 1, 0),
-)  # fmt: skip
+)
 
 
 def iwildcam() -> Files:
-    """Four pictures to train on, of two cameras, and one of each other split; two species have one name."""
+    """Four pictures to train on, of two cameras, and one of each other split; two species have one
+    name."""
     header = "split,location_remapped,location,sequence_remapped,seq_id,y,category_id,datetime,filename,image_id"
     rows = [
-        f"{split},{place},{place + 7},{i},s{i},{label},{label},2013-06-05 05:44:19.000,{i}ab.jpg,{i}ab"
+        f"{split},{place},{place + 7},{i},s{i},{label},{label},2013-06-05"
+        f" 05:44:19.000,{i}ab.jpg,{i}ab"
         for i, (split, place, label) in enumerate(IWILDCAM)
     ]
     categories = text(
-        ",category_id,y,name", "0,0,0,empty", "1,380,1,mazama temama", "2,571,2,mazama temama", "3,243,99999,didelphis sp"
+        ",category_id,y,name",
+        "0,0,0,empty",
+        "1,380,1,mazama temama",
+        "2,571,2,mazama temama",
+        "3,243,99999,didelphis sp",
     )
     pictures = named(*(f"train/{i}ab.jpg" for i in range(len(IWILDCAM))))
     return pictures | {"metadata.csv": text(header, *rows), "categories.csv": categories}
 
 
 FMOW = (  # part, year, country, official split
-    ("train", 2010, "ITA", "train"), ("train", 2013, "ITA", ""), ("seq", 2011, "USA", ""), ("val", 2012, "USA", "id_val"),
-    ("val", 2013, "USA", "val"), ("test", 2002, "CHN", "id_test"), ("test", 2016, "XXX", "test"), ("val", 2016, "KEN", ""),
-)  # fmt: skip
+    ("train", 2010, "ITA", "train"),
+    ("train", 2013, "ITA", ""),
+    ("seq", 2011, "USA", ""),
+    ("val", 2012, "USA", "id_val"),
+    ("val", 2013, "USA", "val"),
+    ("test", 2002, "CHN", "id_test"),
+    ("test", 2016, "XXX", "test"),
+    ("val", 2016, "KEN", ""),
+)
 
 
 def fmow() -> Files:
     """A row of every kind of part and year, three of them of no official split."""
-    rows = ["split,img_filename,img_path,spatial_reference,epsg,category,visible,country_code,timestamp"]
+    rows = [
+        "split,img_filename,img_path,spatial_reference,epsg,category,visible,country_code,timestamp"
+    ]
     for i, (part, year, country, _) in enumerate(FMOW):
         name = f"airport_{i // 2}_{i % 2}_rgb.jpg"
         kind, time = "zoo" if i % 2 else "airport", f"{year}-04-08T10:31:46Z"
-        rows.append(f'{part},{name},{part}/airport/{name},"GEOGCS[""WGS 84"", x]",32633,{kind},90,{country},{time}')
+        rows.append(
+            f'{part},{name},{part}/airport/{name},"GEOGCS[""WGS 84"",'
+            f' x]",32633,{kind},90,{country},{time}'
+        )
     countries = (
         "name,alpha-2,alpha-3,region",
         "Italy,IT,ITA,Europe",
@@ -138,7 +177,8 @@ def fmow() -> Files:
 
 
 def imagenet_c(*folders: str) -> Files:
-    """Two validation pictures of two classes under each of the corruptions at severities 1 and 5."""
+    """Two validation pictures of two classes under each of the corruptions at severities 1 and
+    5."""
     names = [(synsets()[3], 2), (synsets()[0], 1)]
     return named(
         *(
@@ -156,23 +196,34 @@ def imagenet_v2(folder: str = "imagenetv2-matched-frequency-format-val") -> File
 
 
 def imagenet_sketch() -> Files:
-    return named(*(f"sketch/{synsets()[place]}/sketch_{i}.JPEG" for place in (5, 1) for i in range(2)))
+    return named(
+        *(f"sketch/{synsets()[place]}/sketch_{i}.JPEG" for place in (5, 1) for i in range(2))
+    )
 
 
 def imagenet_r() -> Files:
     return {"imagenet-r/README.txt": b"Renditions\n"} | named(
-        *(f"imagenet-r/{synsets()[place]}/{word}_{place}.jpg" for place in (2, 1) for word in ("art", "toy"))
+        *(
+            f"imagenet-r/{synsets()[place]}/{word}_{place}.jpg"
+            for place in (2, 1)
+            for word in ("art", "toy")
+        )
     )
 
 
 def imagenet_a() -> Files:
     return {"imagenet-a/README.txt": b"Natural\n"} | named(
-        *(f"imagenet-a/{synsets()[place]}/0.0001{place}_digital clock _ fox squirrel_0.8656{place}.jpg" for place in (987, 15))
+        *(
+            f"imagenet-a/{synsets()[place]}/0.0001{place}_digital clock _ fox"
+            f" squirrel_0.8656{place}.jpg"
+            for place in (987, 15)
+        )
     )
 
 
 def objectnet(each: int = 1) -> Files:
-    """Pictures of two kinds that ImageNet has and one that it has not, in a red border of two pixels."""
+    """Pictures of two kinds that ImageNet has and one that it has not, in a red border of two
+    pixels."""
     files: Files = {"objectnet-1.0/mappings/folder_to_objectnet_label.json": b"{}"}
     for row, kind in enumerate(("chair", "alarm_clock", "air_freshener")):
         for i in range(each):
@@ -188,18 +239,28 @@ VID = "imagenet_vid_ytbb_robust/imagenet-vid-robust/"
 def imagenet_vid() -> Files:
     """Two sets: three frames of a turtle, and two of a cat on a motorcycle."""
     frames = [
-        f"val/ILSVRC2015_val_0000000{video}/{frame:06}.JPEG" for video, frame in ((0, 432), (0, 433), (0, 434), (1, 77), (1, 78))
+        f"val/ILSVRC2015_val_0000000{video}/{frame:06}.JPEG"
+        for video, frame in ((0, 432), (0, 433), (0, 434), (1, 77), (1, 78))
     ]
     sets = {frames[1]: [frames[0], frames[2]], frames[4]: [frames[3]]}
     labels = dict.fromkeys(frames[:3], [26]) | dict.fromkeys(frames[3:], [9, 18])
-    told = {f"{VID}metadata/pmsets.json": json.dumps(sets).encode(), f"{VID}metadata/labels.json": json.dumps(labels).encode()}
+    told = {
+        f"{VID}metadata/pmsets.json": json.dumps(sets).encode(),
+        f"{VID}metadata/labels.json": json.dumps(labels).encode(),
+    }
     return named(*(VID + name for name in frames)) | told
 
 
 def ytbb() -> Files:
-    """A good anchor with a similar and a deformed frame beside it, one that is bad, and one whose pair says so."""
+    """A good anchor with a similar and a deformed frame beside it, one that is bad, and one whose
+    pair says so."""
     words = ["good", "bad", "unsure", "person", "similar", "deformation", "bad-anchor"]
-    anchors = ["a_b-1_1000/frame-15.jpg", "c_2000/frame-30.jpg", "d_3000/frame-45.jpg", "e_4000/frame-60.jpg"]
+    anchors = [
+        "a_b-1_1000/frame-15.jpg",
+        "c_2000/frame-30.jpg",
+        "d_3000/frame-45.jpg",
+        "e_4000/frame-60.jpg",
+    ]
     pairs = [
         (anchors[0], "a_b-1_1000/frame-16.jpg", [4]),
         (anchors[0], "a_b-1_1000/frame-14.jpg", [4, 5]),
@@ -208,19 +269,31 @@ def ytbb() -> Files:
     marks = ([0, 3], [0, 1], [0], [0])
     top = "imagenet_vid_ytbb_robust/ytbb-robust/ytbb_videos/"
     return named(*(top + name for name in (*anchors, *(pair[1] for pair in pairs)))) | {
-        "anchor_labels.json": json.dumps(
-            {
-                "annotations": [{"key": key, "notes": "", "labels": label} for key, label in zip(anchors, marks, strict=True)],
-                "labels": words,
-            }
-        ).encode(),
-        "pmk_labels.json": json.dumps(
-            {
-                "annotations": [{"key": f"{anchor},{frame}", "notes": "", "labels": label} for anchor, frame, label in pairs],
-                "labels": words,
-            }
-        ).encode(),
-        "ytbb_robustness_test_anchors_full.csv": text("ytid,time_ms,label", "a_b-1,1000,22", "c,2000,0", "d,3000,0", "e,4000,23"),
+        "anchor_labels.json": (
+            json.dumps(
+                {
+                    "annotations": [
+                        {"key": key, "notes": "", "labels": label}
+                        for key, label in zip(anchors, marks, strict=True)
+                    ],
+                    "labels": words,
+                }
+            ).encode()
+        ),
+        "pmk_labels.json": (
+            json.dumps(
+                {
+                    "annotations": [
+                        {"key": f"{anchor},{frame}", "notes": "", "labels": label}
+                        for anchor, frame, label in pairs
+                    ],
+                    "labels": words,
+                }
+            ).encode()
+        ),
+        "ytbb_robustness_test_anchors_full.csv": text(
+            "ytid,time_ms,label", "a_b-1,1000,22", "c,2000,0", "d,3000,0", "e,4000,23"
+        ),
     }
 
 

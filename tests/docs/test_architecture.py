@@ -19,9 +19,13 @@ def test_the_files_on_the_ways_are_there() -> None:
     ways = PAGE.partition("## Six ways")[2].partition("## One more")[0]
     files = [name for name in re.findall(r"`([\w/]+\.py)`", ways) if "NAME" not in name]
     assert len(files) >= 25
-    assert [name for name in files if not (PACKAGE / name).is_file() and not (ROOT / name).is_file()] == []
+    assert [
+        name for name in files if not (PACKAGE / name).is_file() and not (ROOT / name).is_file()
+    ] == []
 
 
 def test_each_way_is_short() -> None:
     ways = re.split(r"^\*\*A ", PAGE, flags=re.M)[1:]
-    assert len(ways) == 6 and all(len(set(re.findall(r"`([\w/]+\.py)`", way))) <= 16 for way in ways)
+    assert len(ways) == 6 and all(
+        len(set(re.findall(r"`([\w/]+\.py)`", way))) <= 16 for way in ways
+    )

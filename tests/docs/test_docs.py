@@ -1,4 +1,5 @@
-"""What the documentation shows works: links lead somewhere, and every block of Python, YAML and commands is executed."""
+"""What the documentation shows works: links lead somewhere, and every block of Python, YAML and
+commands is executed."""
 
 from __future__ import annotations
 
@@ -32,8 +33,18 @@ AT_LEAST = {"python": 10, "yaml": 5, "console": 6, "links": 12}
 
 # What a fragment of a study file is put into.
 BASE: dict[str, Any] = {
-    "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink", "size"], "roles": {"test": 2}}},
-    "shifts": {"none": [], "SC": {"type": "spurious-correlation", "attribute": "ink", "counterexamples": 0.2}},
+    "data": {
+        "digits": {
+            "source": "digits",
+            "label": "digit",
+            "attributes": ["ink", "size"],
+            "roles": {"test": 2},
+        }
+    },
+    "shifts": {
+        "none": [],
+        "SC": {"type": "spurious-correlation", "attribute": "ink", "counterexamples": 0.2},
+    },
     "sizes": {"equal": {"total": 100}},
     "models": ["mlp"],
     "training": {"steps": 4, "validate_every": 2},
@@ -60,7 +71,9 @@ def blocks(page: Path) -> list[Block]:
             inside = None
         elif inside is not None:
             inside[2].append(line)
-    assert inside is None, f"{page.name}: the block at line {inside[0] if inside else 0} does not end"
+    assert inside is None, (
+        f"{page.name}: the block at line {inside[0] if inside else 0} does not end"
+    )
     return found
 
 
@@ -97,30 +110,50 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_pictures_are_small_described_and_show_the_algebra() -> None:
     for path in (ROOT / "docs" / "pictures").iterdir():
         assert path.stat().st_size < 100_000, path.name
-    shown = re.findall(r"!\[([^\]]*)\]\(pictures/(\w+).png\)", (ROOT / "docs" / "shifts.md").read_text(encoding="utf-8"))
-    spec = importlib.util.spec_from_file_location("make_pictures", ROOT / "docs" / "make_pictures.py")
+    shown = re.findall(
+        r"!\[([^\]]*)\]\(pictures/(\w+).png\)",
+        (ROOT / "docs" / "shifts.md").read_text(encoding="utf-8"),
+    )
+    spec = importlib.util.spec_from_file_location(
+        "make_pictures", ROOT / "docs" / "make_pictures.py"
+    )
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert {name for _, name in shown} == set(module.PICTURES) == {path.stem for path in (ROOT / "docs" / "pictures").iterdir()}
+    assert (
+        {name for _, name in shown}
+        == set(module.PICTURES)
+        == {path.stem for path in (ROOT / "docs" / "pictures").iterdir()}
+    )
     said = {name: words for words, name in shown}
     for name, panels in module.PICTURES.items():
         for _, shift, attribute in panels:
             table = 100 * module.panel(shift, attribute)
             assert table.sum() == pytest.approx(100)
             for share in {f"{share:.1f}".removesuffix(".0") for share in table.flat}:
-                assert re.search(rf"\b{re.escape(share)}(\.0)?\b", said[name]), f"the words for {name}.png do not say {share}"
+                assert re.search(rf"\b{re.escape(share)}(\.0)?\b", said[name]), (
+                    f"the words for {name}.png do not say {share}"
+                )
 
 
 def test_every_method_can_be_chosen_and_is_told_what_it_needs() -> None:
     text = (ROOT / "docs" / "choosing-a-method.md").read_text(encoding="utf-8")
-    rows = {row[0]: row[1:] for row in re.findall(r"^\| `([\w-]+)` \| (.+?) \| (.+?) \| (.+?) \|$", text, flags=re.M)}
-    known = {item.name: item for item in registry.listing("methods") if item.module.startswith("crosswind.")}
+    rows = {
+        row[0]: row[1:]
+        for row in re.findall(r"^\| `([\w-]+)` \| (.+?) \| (.+?) \| (.+?) \|$", text, flags=re.M)
+    }
+    known = {
+        item.name: item
+        for item in registry.listing("methods")
+        if item.module.startswith("crosswind.")
+    }
     assert list(rows)[0] == "erm" and set(rows) == set(known), set(rows) ^ set(known)
     for name, (told, _, cannot) in rows.items():
         needs = known[name].needs
         assert needs is not None
-        assert ("environment" in told) == (needs.environments or needs.sampler == "per-environment"), name
+        assert ("environment" in told) == (
+            needs.environments or needs.sampler == "per-environment"
+        ), name
         assert ("at least two" in told) == needs.environments, name
         assert ("group" in told) == needs.groups, name
         assert ("unlabelled test inputs" in told) == bool(needs.adapts), name
@@ -130,16 +163,24 @@ def test_every_method_can_be_chosen_and_is_told_what_it_needs() -> None:
 
 def test_every_source_is_named_where_data_are_explained() -> None:
     text = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
-    known = [item.name for item in registry.listing("sources") if item.module.startswith("crosswind.")]
+    known = [
+        item.name for item in registry.listing("sources") if item.module.startswith("crosswind.")
+    ]
     assert len(known) >= 19
     assert [name for name in known if f"`{name}`" not in text] == []
 
 
 def test_how_many_seeds_show_a_difference() -> None:
-    """Half the width of a 95 % interval of n paired differences is t(n - 1) / sqrt(n) of their standard deviation."""
+    """Half the width of a 95 % interval of n paired differences is t(n - 1) / sqrt(n) of their
+    standard deviation."""
     text = (ROOT / "docs" / "choosing-a-method.md").read_text(encoding="utf-8")
-    assert "five seeds show one of about 1.2 standard deviations of the differences, two seeds need nine" in text
-    assert t_quantile(4) / 5**0.5 == pytest.approx(1.2, abs=0.05) and t_quantile(1) / 2**0.5 == pytest.approx(9, abs=0.1)
+    assert (
+        "five seeds show one of about 1.2 standard deviations of the differences, two seeds need"
+        " nine" in text
+    )
+    assert t_quantile(4) / 5**0.5 == pytest.approx(1.2, abs=0.05) and t_quantile(
+        1
+    ) / 2**0.5 == pytest.approx(9, abs=0.1)
 
 
 @pytest.fixture
@@ -166,14 +207,20 @@ SHOWING = [page for page in PAGES if any(block.language in RUN for block in bloc
 
 
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=[pytest.mark.slow] * (page.name in LONG), id=page.name) for page in SHOWING]
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.slow] * (page.name in LONG), id=page.name)
+        for page in SHOWING
+    ],
 )
 def test_what_a_page_shows_works(
     page: Path, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if page.name == "README.md":  # there the photographers are few: an attribute, not a unit
         table = (place / "birds.csv").read_text(encoding="utf-8")
-        (place / "birds.csv").write_text(re.sub(r",p(\d+)$", lambda found: f",p{int(found[1]) % 2}", table, flags=re.M))
+        (place / "birds.csv").write_text(
+            re.sub(r",p(\d+)$", lambda found: f",p{int(found[1]) % 2}", table, flags=re.M)
+        )
     name = f"page_{page.stem.replace('-', '_')}"
     module = types.ModuleType(name)
     monkeypatch.setitem(sys.modules, name, module)
@@ -181,8 +228,15 @@ def test_what_a_page_shows_works(
         where = f"{page.name}, line {block.line}"
         if block.language == "python":
             # As it stands, but for the length of training.
-            text = re.sub(r"\bsteps=\d+", "steps=4", re.sub(r"\bvalidate_every=\d+", "validate_every=2", block.text))
-            exec(compile("\n" * block.line + text, str(page), "exec", dont_inherit=True), module.__dict__)
+            text = re.sub(
+                r"\bsteps=\d+",
+                "steps=4",
+                re.sub(r"\bvalidate_every=\d+", "validate_every=2", block.text),
+            )
+            exec(
+                compile("\n" * block.line + text, str(page), "exec", dont_inherit=True),
+                module.__dict__,
+            )
         elif block.language == "yaml":
             study = planned(parse(block.text, where), where)
             if study.name != "study":
@@ -192,7 +246,10 @@ def test_what_a_page_shows_works(
                 if line.startswith("$ "):
                     command(shlex.split(line[2:], comments=True), where)
     if page.name == "extending.md":
-        planned({"shifts": {"tail": {"type": "long-tail", "attribute": "ink", "factor": 0.5}}}, page.name)
+        planned(
+            {"shifts": {"tail": {"type": "long-tail", "attribute": "ink", "factor": 0.5}}},
+            page.name,
+        )
         data = {"stripes": {"source": "stripes", "label": "direction", "attributes": ["light"]}}
         shifts = {"SC": {"type": "spurious-correlation", "attribute": "light"}}
         planned({"data": data, "shifts": shifts, "sizes": {"equal": "equal"}}, page.name)
@@ -205,8 +262,15 @@ def planned(values: dict[str, Any], where: str) -> Study:
             own = {"attributes": ["ink", values["derive"]["name"]], **values}
             values = {"data": {"digits": {**BASE["data"]["digits"], **own}}}
         if set(values) == {"clusters"}:
-            np.save(values["clusters"]["features"], np.random.default_rng(0).random((1797, 60), dtype=np.float32))
-            values = {"data": {"digits": {**BASE["data"]["digits"], "attributes": ["ink", "cluster"], **values}}}
+            np.save(
+                values["clusters"]["features"],
+                np.random.default_rng(0).random((1797, 60), dtype=np.float32),
+            )
+            values = {
+                "data": {
+                    "digits": {**BASE["data"]["digits"], "attributes": ["ink", "cluster"], **values}
+                }
+            }
         values = {**BASE, **values}
     study = study_from(values, where=where)
     assert make_plan(study, Path.cwd()).runs, where
@@ -214,9 +278,12 @@ def planned(values: dict[str, Any], where: str) -> Study:
 
 
 def command(words: list[str], where: str) -> None:
-    """Check one command: `crosswind` is executed, at a size of seconds; of the others what they name must be there."""
+    """Check one command: `crosswind` is executed, at a size of seconds; of the others what they
+    name must be there."""
     if words[0] == "make":
-        targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.M)
+        targets = re.findall(
+            r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.M
+        )
         assert words[1] in targets, where
     elif words[0] == "source":
         assert words[1] == ".venv/bin/activate", where
@@ -227,6 +294,17 @@ def command(words: list[str], where: str) -> None:
         arguments = words[1:]
         if arguments[0] == "run":
             small = arguments[1].endswith(".yaml")
-            arguments += ["--set", "training.steps=4", "--set", "training.validate_every=2", "--set", "seeds=1"] if small else []
+            arguments += (
+                [
+                    "--set",
+                    "training.steps=4",
+                    "--set",
+                    "training.validate_every=2",
+                    "--set",
+                    "seeds=1",
+                ]
+                if small
+                else []
+            )
             arguments += [] if small or "--scale" in arguments else ["--scale", "tiny"]
         assert _status(arguments) == 0, f"{where}: {' '.join(words)}"

@@ -34,14 +34,18 @@ def test_the_pages_are_those_of_the_files_and_records(script: ModuleType) -> Non
 
 
 def test_links_lead_somewhere(script: ModuleType) -> None:
-    found = [link for text in script.pages().values() for link in re.findall(r"\]\(([^)#\s]+)", text)]
+    found = [
+        link for text in script.pages().values() for link in re.findall(r"\]\(([^)#\s]+)", text)
+    ]
     assert len(found) >= 22 + 16
     assert [link for link in found if "://" not in link and not (FOLDER / link).exists()] == []
 
 
 def test_formulas_stand_apart_and_signs_are_not_set(script: ModuleType) -> None:
     irm = script.pages()["irm.md"]
-    assert "```text\nmin over theta of 1/E sum_e [ R_e(1) + lambda (dR_e/dw at w = 1)^2 ]\n```" in irm
+    assert (
+        "```text\nmin over theta of 1/E sum_e [ R_e(1) + lambda (dR_e/dw at w = 1)^2 ]\n```" in irm
+    )
     assert r"| \[0, inf) |" in irm and "```bibtex\n@article{arjovsky2019invariant" in irm
 
 
@@ -51,5 +55,8 @@ def test_every_measured_claim_is_on_its_page(script: ModuleType) -> None:
         for claim in effects_of(find_method(name)):
             counted += 1
             interval = f"{claim['difference']:+.3f} [{claim['low']:+.3f}, {claim['high']:+.3f}]"
-            assert f"| {interval} | {claim['n']} | {claim['verdict']} |" in made[f"{name}.md"], (name, claim["text"])
+            assert f"| {interval} | {claim['n']} | {claim['verdict']} |" in made[f"{name}.md"], (
+                name,
+                claim["text"],
+            )
     assert counted >= 30

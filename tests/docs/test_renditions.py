@@ -17,7 +17,9 @@ PAGE = (ROOT / "docs" / "renditions.md").read_text(encoding="utf-8")
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_results_picture", ROOT / "docs" / "make_results_picture.py")
+    spec = importlib.util.spec_from_file_location(
+        "make_results_picture", ROOT / "docs" / "make_results_picture.py"
+    )
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -30,9 +32,15 @@ def test_the_picture_shows_every_number(script: ModuleType) -> None:
     rows = script.read()
     assert len(rows) == 4 * 5 * 2 and {row["target"] for row in rows} == set(script.TARGETS)
     marks = re.findall(r'aria-label="accuracy: ([\d.]+); method: ([\w-]+); set: ([\w ]+)"', drawn)
-    assert sorted(marks) == sorted((f"{row['mean']:.12g}", row["method"], row["set"]) for row in rows)
-    ends = re.findall(r'aria-label="accuracy: ([\d.]+); method: ([\w-]+); high: ([\d.]+); set: ([\w ]+)"', drawn)
-    assert sorted(ends) == sorted((f"{row['low']:.12g}", row["method"], f"{row['high']:.12g}", row["set"]) for row in rows)
+    assert sorted(marks) == sorted(
+        (f"{row['mean']:.12g}", row["method"], row["set"]) for row in rows
+    )
+    ends = re.findall(
+        r'aria-label="accuracy: ([\d.]+); method: ([\w-]+); high: ([\d.]+); set: ([\w ]+)"', drawn
+    )
+    assert sorted(ends) == sorted(
+        (f"{row['low']:.12g}", row["method"], f"{row['high']:.12g}", row["set"]) for row in rows
+    )
 
 
 def test_the_table_is_that_of_the_numbers(script: ModuleType) -> None:
@@ -46,4 +54,8 @@ def test_the_lines_of_guessing_are_those_of_the_real_images(script: ModuleType) 
     real = np.load(real_data("pacs64.npz"))
     for code, name in enumerate(real["domain_names"].tolist()):
         counts = np.bincount(real["label"][real["domain"] == code])
-        assert script.COMMONEST[name] == (real["label_names"][counts.argmax()], counts.max(), counts.sum())
+        assert script.COMMONEST[name] == (
+            real["label_names"][counts.argmax()],
+            counts.max(),
+            counts.sum(),
+        )

@@ -15,7 +15,8 @@ def said(logits: np.ndarray | list[list[float]]) -> Answers:
 
 
 def of_probabilities(p: np.ndarray | list[list[float]]) -> Answers:
-    """Answers with these probabilities, rows of k numbers that sum to 1; a 0 is a logit of minus infinity."""
+    """Answers with these probabilities, rows of k numbers that sum to 1; a 0 is a logit of minus
+    infinity."""
     with np.errstate(divide="ignore"):
         return said(np.log(np.asarray(p, dtype=np.float64)))
 
@@ -26,12 +27,17 @@ def of_two(p: np.ndarray | list[float]) -> Answers:
     return of_probabilities(np.stack([column, 1 - column], axis=1))
 
 
-def known(answers: Answers, label: np.ndarray | list[int], name: str = "source", family: str = "") -> Labelled:
+def known(
+    answers: Answers, label: np.ndarray | list[int], name: str = "source", family: str = ""
+) -> Labelled:
     return Labelled(answers, np.asarray(label, dtype=np.int64), name, family)
 
 
-def drawn(seed: int, n: int, k: int = 4, *, strength: float = 2.0, shares: list[float] | None = None) -> Labelled:
-    """Logits of noise, with `strength` more for the label: a classifier that is calibrated for no temperature."""
+def drawn(
+    seed: int, n: int, k: int = 4, *, strength: float = 2.0, shares: list[float] | None = None
+) -> Labelled:
+    """Logits of noise, with `strength` more for the label: a classifier that is calibrated for no
+    temperature."""
     random = np.random.default_rng(seed)
     label = random.choice(k, size=n, p=shares)
     logits = random.normal(size=(n, k)) * 1.5
@@ -39,11 +45,15 @@ def drawn(seed: int, n: int, k: int = 4, *, strength: float = 2.0, shares: list[
     return known(said(logits), label)
 
 
-def rows_by_hand(e: float, variance: float, n: int, right: float = 0.0, m: int = 0) -> tuple[float, float]:
-    """The interval of rows: what m labelled rows, of which a share is right, and n rows of the target leave open. With no m the
-    estimator learned from nothing."""
+def rows_by_hand(
+    e: float, variance: float, n: int, right: float = 0.0, m: int = 0
+) -> tuple[float, float]:
+    """The interval of rows: what m labelled rows, of which a share is right, and n rows of the
+    target leave open. With no m the estimator learned from nothing."""
     learned = m or n
-    moved = float(stats.t.ppf(0.95, learned - 1)) * float(np.sqrt(variance * learned / (learned - 1)))
+    moved = float(stats.t.ppf(0.95, learned - 1)) * float(
+        np.sqrt(variance * learned / (learned - 1))
+    )
 
     def exact(share: float, rows: int) -> tuple[float, float]:
         x = share * rows

@@ -1,4 +1,5 @@
-"""What holds for every registered estimator: order, no label of the target, input that is not usable."""
+"""What holds for every registered estimator: order, no label of the target, input that is not
+usable."""
 
 from __future__ import annotations
 
@@ -18,11 +19,17 @@ from crosswind.estimators.estimating import estimated, estimated_jointly
 
 pytest.importorskip("ot", reason="POT, the extra `transport`, is not installed")
 
-KNOWN = {item.name: registry.load("estimators", item.name) for item in registry.listing("estimators")}
+KNOWN = {
+    item.name: registry.load("estimators", item.name) for item in registry.listing("estimators")
+}
 DIRECT = {name: made() for name, made in KNOWN.items() if issubclass(made, Estimator)}
 JOINT = {name: made() for name, made in KNOWN.items() if issubclass(made, Joint)}
 MEASURES = {name: made for name, made in KNOWN.items() if issubclass(made, Measure)}
-PLAIN = {name: made for name, made in DIRECT.items() if made.access.scores == "probabilities" and not made.access.neighbourhood}
+PLAIN = {
+    name: made
+    for name, made in DIRECT.items()
+    if made.access.scores == "probabilities" and not made.access.neighbourhood
+}
 
 
 @pytest.fixture(autouse=True)
@@ -34,14 +41,28 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def told(estimator: Estimator, source: Labelled, target: Answers) -> float:
     found = estimated(estimator, source, target)
     assert isinstance(found, Estimate), found
-    assert 0 <= found.accuracy <= 1 and (found.low is None or found.high is not None and found.low <= found.accuracy <= found.high)
+    assert 0 <= found.accuracy <= 1 and (
+        found.low is None or found.high is not None and found.low <= found.accuracy <= found.high
+    )
     return found.accuracy
 
 
 def test_how_many_there_are() -> None:
-    assert {"atc-mc", "atc-ne", "average-confidence", "cbpe", "cot", "cott", "difference-of-confidences"} <= set(DIRECT)
+    assert {
+        "atc-mc",
+        "atc-ne",
+        "average-confidence",
+        "cbpe",
+        "cot",
+        "cott",
+        "difference-of-confidences",
+    } <= set(DIRECT)
     assert {"agreement-on-the-line", "disagreement"} <= set(JOINT)
-    assert len(PLAIN) >= 7 and len(JOINT) >= 2 and len(DIRECT) + len(JOINT) + len(MEASURES) == len(KNOWN)
+    assert (
+        len(PLAIN) >= 7
+        and len(JOINT) >= 2
+        and len(DIRECT) + len(JOINT) + len(MEASURES) == len(KNOWN)
+    )
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -58,14 +79,23 @@ def test_the_order_of_rows_is_nothing_to_a_direct_estimator(name: str) -> None:
     for seed in range(4):
         source, target = drawn(seed, 90), drawn(10 + seed, 70, strength=1.0).answers
         if seed > 1:  # ties
-            source, target = known(said(np.round(source.answers.logits)), source.label), said(np.round(target.logits))
+            source, target = (
+                known(said(np.round(source.answers.logits)), source.label),
+                said(np.round(target.logits)),
+            )
         first = told(DIRECT[name], source, target)
         assert told(DIRECT[name], source, target) == first, "equal answers, equal estimates"
         turned = Answers(target.answer, np.asfortranarray(target.logits))
         assert told(DIRECT[name], source, turned) == pytest.approx(first, abs=1e-9)
-        other = told(DIRECT[name], source.take(random.permutation(90)), target.take(random.permutation(70)))
+        other = told(
+            DIRECT[name], source.take(random.permutation(90)), target.take(random.permutation(70))
+        )
         assert other == pytest.approx(first, abs=1e-9)
-        doubled = told(DIRECT[name], source.take(np.repeat(np.arange(90), 2)), target.take(np.repeat(np.arange(70), 2)))
+        doubled = told(
+            DIRECT[name],
+            source.take(np.repeat(np.arange(90), 2)),
+            target.take(np.repeat(np.arange(70), 2)),
+        )
         assert doubled == pytest.approx(first, abs=0.02), "every row twice"
 
 
@@ -77,33 +107,61 @@ def test_the_order_of_rows_and_of_models_is_nothing_to_a_joint_one(name: str) ->
     targets = [drawn(1, 60, strength=0.5 + 0.5 * i).answers for i in range(models)]
     first = JOINT[name].estimate(sources, targets)
     rows, others, order = random.permutation(80), random.permutation(60), random.permutation(models)
-    again = JOINT[name].estimate([sources[i].take(rows) for i in order], [targets[i].take(others) for i in order])
-    assert [item.accuracy for item in again] == pytest.approx([first[i].accuracy for i in order], abs=1e-9)
+    again = JOINT[name].estimate(
+        [sources[i].take(rows) for i in order], [targets[i].take(others) for i in order]
+    )
+    assert [item.accuracy for item in again] == pytest.approx(
+        [first[i].accuracy for i in order], abs=1e-9
+    )
     found = estimated_jointly(JOINT[name], sources, targets)
-    assert isinstance(found, list) and all(0 <= item.low <= item.accuracy <= item.high <= 1 for item in found)  # type: ignore[operator]
+    assert isinstance(found, list) and all(
+        0 <= item.low <= item.accuracy <= item.high <= 1 for item in found
+    )  # type: ignore[operator]
 
 
-# -- no label of the target ---------------------------------------------------------------------------------------------------
+# -- no label of the target
+# --------------------------------------------------------------------------------------------------
 
 
 def test_by_type_no_label_of_the_target_reaches_an_estimator() -> None:
     fields = {field.name for field in dataclasses.fields(Answers)}
-    assert fields == {"answer", "logits", "classes", "neighbours", "entropies", "features", "weights"}
-    assert not {"label", "labels", "right", "accuracy", "group", "y"} & {name for name, _ in inspect.getmembers(Answers)}
+    assert fields == {
+        "answer",
+        "logits",
+        "classes",
+        "neighbours",
+        "entropies",
+        "features",
+        "weights",
+    }
+    assert not {"label", "labels", "right", "accuracy", "group", "y"} & {
+        name for name, _ in inspect.getmembers(Answers)
+    }
     with pytest.raises(TypeError, match="label"):
         Answers(np.zeros(2, np.int64), label=np.zeros(2))  # type: ignore[call-arg]
     with pytest.raises(dataclasses.FrozenInstanceError):
         Answers(np.zeros(2, np.int64)).label = np.zeros(2)  # type: ignore[attr-defined]
     for made in KNOWN.values():
         function = made.measure if issubclass(made, Measure) else made.estimate
-        given = {name: kind for name, kind in get_type_hints(function).items() if name in ("target", "targets")}
+        given = {
+            name: kind
+            for name, kind in get_type_hints(function).items()
+            if name in ("target", "targets")
+        }
         assert str(list(given.values())[0]).endswith(("base.Answers'>", "base.Answers]")), made
-        others = set(inspect.signature(function).parameters) - {"self", "fitted", "target", "sources", "targets"}
+        others = set(inspect.signature(function).parameters) - {
+            "self",
+            "fitted",
+            "target",
+            "sources",
+            "targets",
+        }
         assert not others, made
 
 
 def test_an_estimator_that_looks_for_labels_of_the_target_finds_none() -> None:
-    """It follows every reference from what it is handed, and compares all arrays that it meets with the labels."""
+    """It follows every reference from what it is handed, and compares all arrays that it meets with
+    the labels."""
     source, target = drawn(0, 31), drawn(1, 37)
     met: list[int] = []
 
@@ -125,17 +183,26 @@ def test_an_estimator_that_looks_for_labels_of_the_target_finds_none() -> None:
                     continue
                 seen[id(item)] = item
                 left += gc.get_referents(item)
-                left += [item.base] if isinstance(item, np.ndarray) and item.base is not None else []
+                left += (
+                    [item.base] if isinstance(item, np.ndarray) and item.base is not None else []
+                )
             arrays = [item for item in seen.values() if isinstance(item, np.ndarray)]
             met.append(len(arrays))
-            assert not any(item.shape == labels.shape and np.array_equal(item, labels) for item in arrays)
+            assert not any(
+                item.shape == labels.shape and np.array_equal(item, labels) for item in arrays
+            )
             return 0.5
 
     labels = target.label
     assert not np.array_equal(labels, target.answers.answer)
     assert isinstance(estimated(Spy(), source, target.answers), Estimate)
-    assert len(met) == 4 and min(met) >= 4, "once, twice of other rows, and of the source: its labels, answers and logits of both"
-    for mine in (target, Predictions(np.arange(37), labels, labels, target.answers.answer, target.answers.logits)):
+    assert len(met) == 4 and min(met) >= 4, (
+        "once, twice of other rows, and of the source: its labels, answers and logits of both"
+    )
+    for mine in (
+        target,
+        Predictions(np.arange(37), labels, labels, target.answers.answer, target.answers.logits),
+    ):
         with pytest.raises(TypeError, match="come as Answers, which hold no labels"):
             estimated(Spy(), source, mine)  # type: ignore[arg-type]
     smuggled = dataclasses.replace(target.answers)
@@ -144,7 +211,8 @@ def test_an_estimator_that_looks_for_labels_of_the_target_finds_none() -> None:
         estimated(Spy(), source, smuggled)
 
 
-# -- input that is not usable -------------------------------------------------------------------------------------------------
+# -- input that is not usable
+# -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -156,19 +224,36 @@ def test_bad_input_is_one_sentence_or_a_right_number(name: str) -> None:
         broken = z.copy()
         broken[3, 1] = bad
         sets = [(good, Answers(good.answers.answer, broken))]
-        sets += [(known(Answers(good.answers.answer, broken), good.label), good.answers)] * made.access.source
+        sets += [
+            (known(Answers(good.answers.answer, broken), good.label), good.answers)
+        ] * made.access.source
         for source, target in sets:
-            assert str(estimated(made, source, target)).startswith("the model gave logits that are not finite for the rows of the ")
-    assert estimated(made, good, good.answers.take(np.empty(0, np.int64))) == "there are no rows to estimate"
+            assert str(estimated(made, source, target)).startswith(
+                "the model gave logits that are not finite for the rows of the "
+            )
+    assert (
+        estimated(made, good, good.answers.take(np.empty(0, np.int64)))
+        == "there are no rows to estimate"
+    )
     bare = Answers(good.answers.answer, classes=4)
-    assert estimated(made, good, bare) == "the model gives labels without probabilities for the rows of the set"
+    assert (
+        estimated(made, good, bare)
+        == "the model gives labels without probabilities for the rows of the set"
+    )
     if made.access.source:
         assert estimated(made, good, said(z[:, :3])) == "the source has 4 classes and the set 3"
-        assert estimated(made, good.take(np.empty(0, np.int64)), good.answers) == "there are no labelled rows of the source"
-        assert "none of the model's 4 classes" in str(estimated(made, known(good.answers, good.label + 4), good.answers))
+        assert (
+            estimated(made, good.take(np.empty(0, np.int64)), good.answers)
+            == "there are no labelled rows of the source"
+        )
+        assert "none of the model's 4 classes" in str(
+            estimated(made, known(good.answers, good.label + 4), good.answers)
+        )
     one = known(said(np.zeros((6, 1), dtype=np.float32)), [0] * 6)
     assert told(made, one, one.answers) == 1.0, "one class"
-    always = known(good.answers.take(np.flatnonzero(good.label == 2)), [2] * int((good.label == 2).sum()))
+    always = known(
+        good.answers.take(np.flatnonzero(good.label == 2)), [2] * int((good.label == 2).sum())
+    )
     told(made, always, good.answers)
     told(made, good.take(np.array([0])), good.answers.take(np.array([1])))
     # logits as large as half precision holds: confidence 1 everywhere, 32 of 40 right
@@ -186,7 +271,9 @@ def test_bad_input_is_one_sentence_or_a_right_number(name: str) -> None:
 def test_bad_input_of_several_models(name: str) -> None:
     made, good = JOINT[name], drawn(0, 40)
     three, sources = [good.answers] * 3, [good] * 3
-    assert "there are no rows to estimate" in str(estimated_jointly(made, sources, [good.answers.take(np.empty(0, np.int64))] * 3))
+    assert "there are no rows to estimate" in str(
+        estimated_jointly(made, sources, [good.answers.take(np.empty(0, np.int64))] * 3)
+    )
     assert "classes" in str(estimated_jointly(made, sources, [*three[:2], said(np.zeros((40, 3)))]))
     assert "at least, not of 1" in str(estimated_jointly(made, sources[:1], three[:1]))
     assert isinstance(estimated_jointly(made, sources, three), list)

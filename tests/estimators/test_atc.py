@@ -1,4 +1,5 @@
-"""Average thresholded confidence: by hand, against loops, exact on its own source whatever the ties, and faults of others' code."""
+"""Average thresholded confidence: by hand, against loops, exact on its own source whatever the
+ties, and faults of others' code."""
 
 from __future__ import annotations
 
@@ -19,15 +20,19 @@ BOTH = [AtcMaximumConfidence(), AtcNegativeEntropy()]
 NAMES = ["mc", "ne"]
 
 
-def value(estimator: AtcMaximumConfidence | AtcNegativeEntropy, source: Labelled, target: Answers) -> float:
+def value(
+    estimator: AtcMaximumConfidence | AtcNegativeEntropy, source: Labelled, target: Answers
+) -> float:
     return estimator.estimate(estimator.fit(source), target)
 
 
 def test_values_by_hand() -> None:
-    """Confidences .9 right, .8 wrong, .7 right, .6 wrong: two errors, so (.7 + .8) / 2 = .75. Two of .95 .76 .74 .6 .55 are above.
+    """Confidences .9 right, .8 wrong, .7 right, .6 wrong: two errors, so (.7 + .8) / 2 = .75. Two
+    of .95 .76 .74 .6 .55 are above.
 
-    With three classes: (.6, .2, .2) is wrong and (.5, .5, 0) right. Negative entropies .6 ln .6 + .4 ln .2 = -.950, ln .5 = -.693;
-    the middle is -.822: (.56, .44, 0) with -.686 is above, (.6, .3, .1) with -.898 below. Confidences: .55, and both are above.
+    With three classes: (.6, .2, .2) is wrong and (.5, .5, 0) right. Negative entropies .6 ln .6 +
+    .4 ln .2 = -.950, ln .5 = -.693; the middle is -.822: (.56, .44, 0) with -.686 is above, (.6,
+    .3, .1) with -.898 below. Confidences: .55, and both are above.
     """
     source = known(of_two([0.9, 0.8, 0.7, 0.6]), [0, 1, 0, 1])
     target = of_two([0.95, 0.76, 0.26, 0.4, 0.55])
@@ -62,11 +67,20 @@ def test_equals_an_obvious_reference(which: int) -> None:
 
 def tied_sources() -> list[Labelled]:
     random = np.random.default_rng(0)
-    few = random.choice([1.0, 2.0, 3.0], size=(49, 3))  # most rows share a score, in every order of the classes
+    few = random.choice(
+        [1.0, 2.0, 3.0], size=(49, 3)
+    )  # most rows share a score, in every order of the classes
     flat = np.zeros((11, 3))
     sure = np.eye(3)[random.integers(3, size=50)] * 6e4  # 1 in every precision
     near = np.stack([np.zeros(50), -40 - np.arange(50.0)], axis=1)  # 1 in float64, and yet in order
-    made = [few, flat, sure, sure.astype(np.float16), near, random.normal(size=(37, 5)).astype(np.float16)]
+    made = [
+        few,
+        flat,
+        sure,
+        sure.astype(np.float16),
+        near,
+        random.normal(size=(37, 5)).astype(np.float16),
+    ]
     return [known(said(z), random.integers(z.shape[1], size=len(z))) for z in made]
 
 
@@ -84,11 +98,14 @@ def test_the_estimate_for_the_source_is_its_accuracy_exactly(number: int) -> Non
             assert value(estimator, item, item.answers) == item.accuracy
             assert value(type(estimator)(temperature="fit"), item, item.answers) == item.accuracy
         difference = DifferenceOfConfidences()
-        assert difference.estimate(difference.fit(item), item.answers) == pytest.approx(item.accuracy, abs=1e-12)
+        assert difference.estimate(difference.fit(item), item.answers) == pytest.approx(
+            item.accuracy, abs=1e-12
+        )
 
 
 def test_a_tie_counts_on_the_target_as_on_the_source() -> None:
-    """Confidence 1 in ten rows of the source, 8 right: a target row with it counts .8, one with less nothing."""
+    """Confidence 1 in ten rows of the source, 8 right: a target row with it counts .8, one with
+    less nothing."""
     sure = np.array([[6e4, -6e4]] * 10, dtype=np.float16)
     source = known(said(sure), [0] * 8 + [1] * 2)
     target = said(np.array([[0, 0], [6e4, -6e4], [-6e4, 6e4], [0, 1]], dtype=np.float16))
@@ -100,7 +117,8 @@ def test_a_tie_counts_on_the_target_as_on_the_source() -> None:
 
 
 def test_rows_that_differ_by_rounding_are_tied() -> None:
-    """Logits in another order have the same score; rounding makes several of it. With 9 of 24 right each row counts 9 / 24."""
+    """Logits in another order have the same score; rounding makes several of it. With 9 of 24 right
+    each row counts 9 / 24."""
     random = np.random.default_rng(0)
     orders = said(random.permuted(np.tile(random.normal(size=9), (24, 1)), axis=1))
     assert np.ptp(confidence_score(orders)) > 0 and np.ptp(entropy_score(orders)) > 0
@@ -111,16 +129,23 @@ def test_rows_that_differ_by_rounding_are_tied() -> None:
 
 
 def test_without_an_error_everything_counts_and_without_a_right_answer_nothing() -> None:
-    source, target = drawn(0, 30, strength=9.0), said(np.random.default_rng(0).normal(size=(20, 4)) / 9)
+    source, target = (
+        drawn(0, 30, strength=9.0),
+        said(np.random.default_rng(0).normal(size=(20, 4)) / 9),
+    )
     assert target.confidence.max() < source.answers.confidence.min()
     right = known(source.answers, source.answers.answer)
     wrong = known(target, (target.answer + 1) % 4)
     for estimator in BOTH:
-        assert value(estimator, right, target) == 1.0 and value(estimator, wrong, source.answers) == 0.0
+        assert (
+            value(estimator, right, target) == 1.0
+            and value(estimator, wrong, source.answers) == 0.0
+        )
 
 
 def test_faults_of_the_public_code() -> None:
-    """1: a fitted temperature is applied. 2: no error gives 1, not 0. 3: 13 of 20 right give .65, not .7; p = 0 is no NaN."""
+    """1: a fitted temperature is applied. 2: no error gives 1, not 0. 3: 13 of 20 right give .65,
+    not .7; p = 0 is no NaN."""
     source, target = drawn(1, 400, strength=3.0), drawn(2, 400, strength=1.0).answers
     scaled = Labelled(Answers(source.answers.answer, source.answers.logits * 5), source.label)
     assert fitted_temperature(scaled) == pytest.approx(5 * fitted_temperature(source), rel=1e-6)
@@ -130,7 +155,8 @@ def test_faults_of_the_public_code() -> None:
         for item in BOTH
     )
     plain, fitted = (
-        AtcNegativeEntropy(choice).estimate(AtcNegativeEntropy(choice).fit(scaled), target) for choice in ("none", "fit")
+        AtcNegativeEntropy(choice).estimate(AtcNegativeEntropy(choice).fit(scaled), target)
+        for choice in ("none", "fit")
     )
     assert plain != fitted
     perfect = known(source.answers, source.answers.answer)
@@ -138,19 +164,29 @@ def test_faults_of_the_public_code() -> None:
     twenty = known(of_two(np.linspace(0.55, 0.95, 20)), [1] * 7 + [0] * 13)
     assert all(value(item, twenty, twenty.answers) == 0.65 for item in BOTH)
     zero = known(of_probabilities([[1, 0, 0], [0.6, 0.4, 0], [0.5, 0.3, 0.2]]), [0, 0, 1])
-    assert all(value(type(item)(choice), zero, zero.answers) == 2 / 3 for item in BOTH for choice in ("none", "fit"))
+    assert all(
+        value(type(item)(choice), zero, zero.answers) == 2 / 3
+        for item in BOTH
+        for choice in ("none", "fit")
+    )
 
 
 def test_the_framework_makes_an_interval_around_it() -> None:
     source, target = drawn(3, 150), drawn(4, 150)
     for estimator in BOTH:
         told = estimated(estimator, source, target.answers)
-        assert isinstance(told, Estimate) and told.basis == "rows" and told.low is not None and told.high is not None
+        assert (
+            isinstance(told, Estimate)
+            and told.basis == "rows"
+            and told.low is not None
+            and told.high is not None
+        )
         assert told.low < told.accuracy < told.high and told.low <= target.accuracy <= told.high
 
 
 def test_temperature() -> None:
-    """Logits (1, 0) in four rows, three right: sigmoid(1 / T) = .75, so T = 1 / ln 3. On random rows, as a plain minimiser says."""
+    """Logits (1, 0) in four rows, three right: sigmoid(1 / T) = .75, so T = 1 / ln 3. On random
+    rows, as a plain minimiser says."""
     four = known(said([[1.0, 0.0]] * 4), [0, 0, 0, 1])
     assert fitted_temperature(four) == pytest.approx(1 / np.log(3), abs=1e-9)
     for seed in range(5):
@@ -158,9 +194,18 @@ def test_temperature() -> None:
 
         def loss(log_temperature: float, source: Labelled = source) -> float:
             z = source.answers.logits / np.exp(log_temperature)
-            return float(np.mean([np.log(np.exp(row).sum()) - row[label] for row, label in zip(z, source.label, strict=True)]))
+            return float(
+                np.mean(
+                    [
+                        np.log(np.exp(row).sum()) - row[label]
+                        for row, label in zip(z, source.label, strict=True)
+                    ]
+                )
+            )
 
-        found = minimize_scalar(loss, bounds=np.log(BOUNDS), method="bounded", options={"xatol": 1e-10})
+        found = minimize_scalar(
+            loss, bounds=np.log(BOUNDS), method="bounded", options={"xatol": 1e-10}
+        )
         assert fitted_temperature(source) == pytest.approx(np.exp(found.x), rel=1e-5)
     right = known(source.answers, source.answers.answer)
     wrong = known(source.answers, source.answers.logits.argmin(axis=1))

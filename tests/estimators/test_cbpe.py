@@ -1,4 +1,5 @@
-"""Confidence-based performance estimation: by hand, and against scikit-learn's isotonic regression in a loop."""
+"""Confidence-based performance estimation: by hand, and against scikit-learn's isotonic regression
+in a loop."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ def value(source: Labelled, target: Answers) -> float:
 
 
 def test_values_by_hand() -> None:
-    """Source: .2 and .6 for class 0 are label 1, .8 is label 0. So class 0 is calibrated to 0 at .2 and .6, to 1 at .8; class 1
-    to 0 at .2, to 1 at .4 and .8. Target .7: .5 and, of .3, .5; target .95, beyond: 1 and 0. Mean of .5 and 1. An answer that names
-    no class has 0.
+    """Source: .2 and .6 for class 0 are label 1, .8 is label 0. So class 0 is calibrated to 0 at .2
+    and .6, to 1 at .8; class 1 to 0 at .2, to 1 at .4 and .8. Target .7: .5 and, of .3, .5; target
+    .95, beyond: 1 and 0. Mean of .5 and 1. An answer that names no class has 0.
 
     Where a middle pair is out of order, (.3, label 0), (.4, label 1), it is pooled to a half.
     """
@@ -49,7 +50,8 @@ def test_equals_the_isotonic_regressions_of_scikit_learn(seed: int) -> None:
 
 
 def test_it_corrects_confidences_that_are_too_high() -> None:
-    """Rows that are drawn from the source's own distribution, with logits ten times too large: confidence says .9 and more."""
+    """Rows that are drawn from the source's own distribution, with logits ten times too large:
+    confidence says .9 and more."""
     source, target = drawn(1, 4000), drawn(2, 4000)
     sure = known(said(source.answers.logits * 10), source.label)
     told = said(target.answers.logits * 10)

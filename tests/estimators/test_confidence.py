@@ -15,15 +15,21 @@ BOTH = [AverageConfidence(), DifferenceOfConfidences()]
 
 
 def test_values_by_hand() -> None:
-    """Confidences .9 .6 on the target: mean .75. Source: .8 .7, one of two right: .5 - .75 = -.25, so the difference is .5."""
+    """Confidences .9 .6 on the target: mean .75. Source: .8 .7, one of two right: .5 - .75 = -.25,
+    so the difference is .5."""
     source, target = known(of_two([0.8, 0.7]), [0, 1]), of_two([0.9, 0.4])
     mean, moved = (estimated(item, source, target) for item in BOTH)
-    assert isinstance(mean, Estimate) and mean.accuracy == pytest.approx(0.75, abs=1e-9) and mean.basis == "rows"
+    assert (
+        isinstance(mean, Estimate)
+        and mean.accuracy == pytest.approx(0.75, abs=1e-9)
+        and mean.basis == "rows"
+    )
     assert isinstance(moved, Estimate) and moved.accuracy == pytest.approx(0.5, abs=1e-9)
 
 
 def test_the_interval_of_rows_by_hand() -> None:
-    """Rows that are all alike leave the chance of the answers alone: the exact bounds of 9 of 12."""
+    """Rows that are all alike leave the chance of the answers alone: the exact bounds of 9 of
+    12."""
     source = known(of_two([0.75] * 40), [0, 0, 0, 1] * 10)
     for item in BOTH:
         told = estimated(item, source, of_two([0.75] * 12))
@@ -37,8 +43,16 @@ def test_the_interval_of_rows_by_hand() -> None:
 def test_both_equal_an_obvious_reference() -> None:
     for seed in range(10):
         source, target = drawn(seed, 70), drawn(20 + seed, 40, strength=1.0).answers
-        means = [np.mean([max(np.exp(row) / np.exp(row).sum()) for row in item.logits]) for item in (source.answers, target)]
-        right = np.mean([answer == label for answer, label in zip(source.answers.answer, source.label, strict=True)])
+        means = [
+            np.mean([max(np.exp(row) / np.exp(row).sum()) for row in item.logits])
+            for item in (source.answers, target)
+        ]
+        right = np.mean(
+            [
+                answer == label
+                for answer, label in zip(source.answers.answer, source.label, strict=True)
+            ]
+        )
         assert BOTH[0].estimate(BOTH[0].fit(source), target) == pytest.approx(means[1], abs=1e-6)
         expected = np.clip(right + means[1] - means[0], 0, 1)
         told = estimated(BOTH[1], source, target)
@@ -46,7 +60,13 @@ def test_both_equal_an_obvious_reference() -> None:
 
 
 def test_on_the_source_itself_the_difference_is_the_accuracy() -> None:
-    for p, label in (([0.9, 0.8, 0.6], [0, 1, 0]), ([0.9, 0.9], [1, 1]), ([1 - 1e-7, 0.99], [0, 0])):
+    for p, label in (
+        ([0.9, 0.8, 0.6], [0, 1, 0]),
+        ([0.9, 0.9], [1, 1]),
+        ([1 - 1e-7, 0.99], [0, 0]),
+    ):
         source: Labelled = known(of_two(p), label)
         told = estimated(BOTH[1], source, source.answers)
-        assert isinstance(told, Estimate) and told.accuracy == pytest.approx(source.accuracy, abs=1e-9)
+        assert isinstance(told, Estimate) and told.accuracy == pytest.approx(
+            source.accuracy, abs=1e-9
+        )

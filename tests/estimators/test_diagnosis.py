@@ -1,4 +1,5 @@
-"""Signs against an estimate: numbers by hand, what each warning is for, and that nothing is warned of without cause."""
+"""Signs against an estimate: numbers by hand, what each warning is for, and that nothing is warned
+of without cause."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ from crosswind.estimators.diagnosis import Finding, diagnosed
 
 def told(source: Labelled, target: Answers, **more: Any) -> dict[str, Finding]:
     found = diagnosed(source, target, **more)
-    assert len({item.name for item in found}) == len(found) and all(math.isfinite(item.value) for item in found)
+    assert len({item.name for item in found}) == len(found) and all(
+        math.isfinite(item.value) for item in found
+    )
     return {item.name: item for item in found}
 
 
@@ -29,8 +32,8 @@ def drawn(label: np.ndarray, k: int, seed: int, accuracy: float = 0.8) -> np.nda
 
 
 def test_entropy_of_neighbours_and_the_accuracy_that_they_lose() -> None:
-    """Source: entropies .1 and .3 of two rows, .2 .3 and .4 .5 of their neighbours: .35 - .2 = .15. Right 2 of 2, then 1 of 4: lost
-    .75. Target: .2 and .2, .25 all: .05."""
+    """Source: entropies .1 and .3 of two rows, .2 .3 and .4 .5 of their neighbours: .35 - .2 = .15.
+    Right 2 of 2, then 1 of 4: lost .75. Target: .2 and .2, .25 all: .05."""
     name = "ni-erase"
     source = labelled(
         [0, 1],
@@ -40,17 +43,31 @@ def test_entropy_of_neighbours_and_the_accuracy_that_they_lose() -> None:
         entropies={name: np.array([[0.1, 0.2, 0.3], [0.3, 0.4, 0.5]], dtype=np.float16)},
     )
     near = {name: np.array([[0, 0, 0], [1, 1, 1]])}
-    target = Answers(np.array([0, 1]), classes=2, neighbours=near, entropies={name: np.array([[0.2, 0.25, 0.25]] * 2)})
+    target = Answers(
+        np.array([0, 1]),
+        classes=2,
+        neighbours=near,
+        entropies={name: np.array([[0.2, 0.25, 0.25]] * 2)},
+    )
     found = told(source, target)
     rise = found[f"entropy-rise:{name}:source"]
-    assert rise.value == pytest.approx(0.15, abs=1e-3) and "0.15 nats" in rise.warning and "source" in rise.warning
-    assert found[f"entropy-rise:{name}:target"] == Finding(f"entropy-rise:{name}:target", pytest.approx(0.05))
+    assert (
+        rise.value == pytest.approx(0.15, abs=1e-3)
+        and "0.15 nats" in rise.warning
+        and "source" in rise.warning
+    )
+    assert found[f"entropy-rise:{name}:target"] == Finding(
+        f"entropy-rise:{name}:target", pytest.approx(0.05)
+    )
     lost = found[f"lost-accuracy:{name}"]
     assert lost.value == pytest.approx(0.75) and "from 1.000 to 0.250" in lost.warning
     assert found[f"unsteady:{name}:target"] == Finding(f"unsteady:{name}:target", 0.0)
     # A model in training mode says something else of the same row in another batch.
     moved = Answers(np.array([1, 1]), classes=2, neighbours=near)
-    assert "50.0% of the rows got another answer" in told(source, moved)[f"unsteady:{name}:target"].warning
+    assert (
+        "50.0% of the rows got another answer"
+        in told(source, moved)[f"unsteady:{name}:target"].warning
+    )
 
 
 def test_a_neighbourhood_that_keeps_the_label_is_not_warned_of() -> None:
@@ -61,14 +78,21 @@ def test_a_neighbourhood_that_keeps_the_label_is_not_warned_of() -> None:
     entropies = random.uniform(0.2, 0.3, size=(400, 11))
     label[:2] = 1, 2
     votes[:2, 0] = 2, 1
-    source = labelled(votes[:, 0], label, 5, neighbours={"ni-translate": votes}, entropies={"ni-translate": entropies})
+    source = labelled(
+        votes[:, 0],
+        label,
+        5,
+        neighbours={"ni-translate": votes},
+        entropies={"ni-translate": entropies},
+    )
     found = told(source, source.answers)
     assert [item for item in found.values() if item.warning] == []
     assert 0.04 < found["lost-accuracy:ni-translate"].value < 0.1 and len(found) == 9
 
 
 def test_labels_that_have_shifted() -> None:
-    """Told of with the share that moved where the shares explain the answers, not where there are labels only."""
+    """Told of with the share that moved where the shares explain the answers, not where there are
+    labels only."""
     random = np.random.default_rng(0)
 
     def of(label: np.ndarray) -> Labelled:
@@ -79,18 +103,25 @@ def test_labels_that_have_shifted() -> None:
     source, same = of(np.arange(3000) % 3), of(np.arange(1500) % 3)
     moved = of(random.choice(3, size=1500, p=[0.7, 0.2, 0.1]))
     found = told(source, moved.answers)["label-shift"]
-    assert found.value == pytest.approx(0.7 - 1 / 3, abs=0.03) and "a shift of labels alone" in found.warning
+    assert (
+        found.value == pytest.approx(0.7 - 1 / 3, abs=0.03)
+        and "a shift of labels alone" in found.warning
+    )
     assert told(source, same.answers)["label-shift"].warning == ""
     assert "label-shift" not in told(source, Answers(moved.answers.answer, classes=3))
 
 
 def test_accuracy_near_that_of_guessing() -> None:
-    """Labels 6 of 10 of class 0: guessing is right on .6. The source, at .9, is .3 above; an estimate of .64 is .04 above."""
+    """Labels 6 of 10 of class 0: guessing is right on .6. The source, at .9, is .3 above; an
+    estimate of .64 is .04 above."""
     label = np.array([0] * 6 + [1] * 4)
     source = labelled(np.array([1] + [0] * 5 + [1] * 4), label, 2)
     found = told(source, source.answers, accuracy=0.64)
     assert found["above-chance:source"] == Finding("above-chance:source", pytest.approx(0.3))
-    assert found["above-chance:target"].value == pytest.approx(0.04) and "0.640" in found["above-chance:target"].warning
+    assert (
+        found["above-chance:target"].value == pytest.approx(0.04)
+        and "0.640" in found["above-chance:target"].warning
+    )
     assert told(source, source.answers, accuracy=0.66)["above-chance:target"].warning == ""
     assert "above-chance:target" not in told(source, source.answers)
     guessing = labelled(np.zeros(10, dtype=np.int64), label, 2)
@@ -102,16 +133,25 @@ def test_nearly_constant_answers() -> None:
     label = np.repeat(np.arange(4), 25)
     source = labelled(label, label, 4)
     for others, warns in ((19, False), (18, True)):
-        found = told(source, Answers(np.array([2] * (100 - others) + [0] * others), classes=4))["commonest-answer"]
-        assert found.value == pytest.approx(1 - others / 100) and (f"{found.value:.1%}" in found.warning) == warns
-    # Nothing unusual where the labels of the source are as lopsided; and an answer that names no class is one too.
+        found = told(source, Answers(np.array([2] * (100 - others) + [0] * others), classes=4))[
+            "commonest-answer"
+        ]
+        assert (
+            found.value == pytest.approx(1 - others / 100)
+            and (f"{found.value:.1%}" in found.warning) == warns
+        )
+    # Nothing unusual where the labels of the source are as lopsided; and an answer that names no
+    # class is one too.
     rare = labelled([0] * 95 + [1] * 5, [0] * 95 + [1] * 5, 4)
     assert told(rare, rare.answers)["commonest-answer"].warning == ""
-    assert "no class" in told(source, Answers(np.full(10, -1), classes=4))["commonest-answer"].warning
+    assert (
+        "no class" in told(source, Answers(np.full(10, -1), classes=4))["commonest-answer"].warning
+    )
 
 
 def test_saturated_confidences() -> None:
-    """A gap of 20 between two logits leaves 2e-9 for the other class, which single precision rounds to 0; one of 10 leaves 5e-5."""
+    """A gap of 20 between two logits leaves 2e-9 for the other class, which single precision rounds
+    to 0; one of 10 leaves 5e-5."""
     logits = np.array([[20.0, 0], [0, 20], [10, 0], [0, 20]])
     source = Labelled(Answers(logits.argmax(1), logits), logits.argmax(1))
     assert "75.0% of the confidences are 1" in told(source, source.answers)["saturated"].warning
@@ -122,11 +162,30 @@ def test_saturated_confidences() -> None:
 
 def test_without_a_source_the_target_alone_is_told_of() -> None:
     votes = {"ni-erase": np.array([[0, 0], [1, 1]])}
-    target = Answers(np.array([0, 1]), np.array([[1.0, 0], [0, 1]]), neighbours=votes, entropies={"ni-erase": np.zeros((2, 2))})
+    target = Answers(
+        np.array([0, 1]),
+        np.array([[1.0, 0], [0, 1]]),
+        neighbours=votes,
+        entropies={"ni-erase": np.zeros((2, 2))},
+    )
     alone = Labelled(
-        Answers(target.answer, classes=2, neighbours={"own": votes["ni-erase"][:, :1]}, entropies={"own": np.zeros((2, 1))}),
+        Answers(
+            target.answer,
+            classes=2,
+            neighbours={"own": votes["ni-erase"][:, :1]},
+            entropies={"own": np.zeros((2, 1))},
+        ),
         target.answer,
     )
-    assert not {name for name in told(alone, target) if name.endswith((":own", ":own:source")) and not name.startswith("unsteady")}
+    assert not {
+        name
+        for name in told(alone, target)
+        if name.endswith((":own", ":own:source")) and not name.startswith("unsteady")
+    }
     empty = Labelled(target.take(np.array([], dtype=np.int64)), np.array([], dtype=np.int64))
-    assert set(told(empty, target)) == {"entropy-rise:ni-erase:target", "unsteady:ni-erase:target", "commonest-answer", "saturated"}
+    assert set(told(empty, target)) == {
+        "entropy-rise:ni-erase:target",
+        "unsteady:ni-erase:target",
+        "commonest-answer",
+        "saturated",
+    }

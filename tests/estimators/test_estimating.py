@@ -50,7 +50,8 @@ def shares(zeros: int, right: int, name: str = "set", family: str = "") -> Label
     return known(Answers(answer, classes=2), label, name, family)
 
 
-# -- what is refused ----------------------------------------------------------------------------------------------------------
+# -- what is refused
+# --------------------------------------------------------------------------------------------------
 
 
 def test_every_refusal_is_one_sentence() -> None:
@@ -58,7 +59,9 @@ def test_every_refusal_is_one_sentence() -> None:
     z = good.answers.logits
     assert z is not None
 
-    def why(target: Answers = good.answers, source: Labelled = good, pool: Any = (), **access: Any) -> str:
+    def why(
+        target: Answers = good.answers, source: Labelled = good, pool: Any = (), **access: Any
+    ) -> str:
         found = refusal(Reading(Access(**access)), source, target, pool)
         assert estimated(Reading(Access(**access)), source, target, pool) == found or not found
         return found
@@ -66,13 +69,22 @@ def test_every_refusal_is_one_sentence() -> None:
     def with_logits(rows: Any) -> Answers:
         return Answers(good.answers.answer[: len(rows)], np.asarray(rows))
 
-    nothing, bare = good.answers.take(np.empty(0, np.int64)), Answers(good.answers.answer, classes=4)
+    nothing, bare = (
+        good.answers.take(np.empty(0, np.int64)),
+        Answers(good.answers.answer, classes=4),
+    )
     assert why() == ""
     assert why(nothing) == "there are no rows to estimate"
     assert why(source=known(nothing, [])) == "there are no labelled rows of the source"
     assert why(bare) == "the model gives labels without probabilities for the rows of the set"
-    assert why(source=known(bare, good.label)) == "the model gives labels without probabilities for the rows of the source"
-    assert why(bare, scores="logits") == "the model gives labels without logits for the rows of the set"
+    assert (
+        why(source=known(bare, good.label))
+        == "the model gives labels without probabilities for the rows of the source"
+    )
+    assert (
+        why(bare, scores="logits")
+        == "the model gives labels without logits for the rows of the set"
+    )
     assert why(bare, known(bare, good.label), scores="labels") == ""
     for row in ([np.nan, 0, 1, 2], [np.inf, 0, 1, 2], [-np.inf] * 4):
         told = "the model gave logits that are not finite for the rows of the "
@@ -81,19 +93,35 @@ def test_every_refusal_is_one_sentence() -> None:
         assert why(pool=[known(with_logits([*z[:11], row]), good.label, "fog")]) == told + "fog"
     ruled_out = with_logits([*z[:11], [-np.inf, 0, 1, 2]])
     assert why(ruled_out) == "" and why(with_logits(z.astype(np.float16) * 0 + 60_000)) == ""
-    infinite = "the model gave logits of minus infinity for the rows of the set, as of probabilities that are 0"
+    infinite = (
+        "the model gave logits of minus infinity for the rows of the set, as of probabilities that"
+        " are 0"
+    )
     assert why(ruled_out, scores="logits") == infinite
     assert why(with_logits(z[:, :3])) == "the source has 4 classes and the set 3"
-    assert why(pool=[known(with_logits(z[:, :3]), good.label, "fog")]) == "the fog has 3 classes and the set 4"
+    assert (
+        why(pool=[known(with_logits(z[:, :3]), good.label, "fog")])
+        == "the fog has 3 classes and the set 4"
+    )
     foreign = "the source has labels that are none of the model's 4 classes"
-    assert why(source=known(good.answers, good.label + 4)) == why(source=known(good.answers, good.label * 0 - 1)) == foreign
-    assert why(neighbourhood="near") == "the model was not asked for the neighbours (near) of the rows of the source"
+    assert (
+        why(source=known(good.answers, good.label + 4))
+        == why(source=known(good.answers, good.label * 0 - 1))
+        == foreign
+    )
+    assert (
+        why(neighbourhood="near")
+        == "the model was not asked for the neighbours (near) of the rows of the source"
+    )
     assert why(features=True) == "there are no features for the rows of the source"
     assert why(weights=True, source=good) == "the weights of the network are not at hand"
     two = "it needs a pool of labelled sets of other distributions, of two families at least"
     fog = [known(good.answers, good.label, f"fog {level}", "fog") for level in range(3)]
     assert refusal(ShareOfFirst(), good, good.answers, fog) == two
-    assert refusal(ShareOfFirst(), good, good.answers, [*fog, known(good.answers, good.label, "snow")]) == ""
+    assert (
+        refusal(ShareOfFirst(), good, good.answers, [*fog, known(good.answers, good.label, "snow")])
+        == ""
+    )
 
 
 def test_without_access_to_the_source_its_rows_are_not_asked_for() -> None:
@@ -102,11 +130,13 @@ def test_without_access_to_the_source_its_rows_are_not_asked_for() -> None:
     assert isinstance(told, Estimate) and told.accuracy == pytest.approx(0.8)
 
 
-# -- the map of a measure -----------------------------------------------------------------------------------------------------
+# -- the map of a measure
+# --------------------------------------------------------------------------------------------------
 
 
 def test_map_by_hand() -> None:
-    """Measures .2 .4 .6, accuracies .3 .5 .6: slope (.2 x .1667 + .2 x .1333) / .08 = .75, intercept .4667 - .3 = .1667."""
+    """Measures .2 .4 .6, accuracies .3 .5 .6: slope (.2 x .1667 + .2 x .1333) / .08 = .75,
+    intercept .4667 - .3 = .1667."""
     found = fitted_map(np.array([0.2, 0.4, 0.6]), np.array([0.3, 0.5, 0.6]))
     assert found == pytest.approx((0.75, 1 / 6))
     assert fitted_map(np.array([0.1, 0.1, 0.1]), np.array([0.1, 0.2, 0.3])) is None
@@ -116,7 +146,8 @@ def test_map_by_hand() -> None:
     beyond = estimated(ShareOfFirst(), shares(5, 0), shares(7, 0).answers, pool)
     assert (
         isinstance(beyond, Estimate)
-        and "the measure lies outside those of the pool, so that the line is extrapolated" in beyond.warnings
+        and "the measure lies outside those of the pool, so that the line is extrapolated"
+        in beyond.warnings
     )
     same = [shares(4, right, name) for right, name in ((3, "a"), (5, "b"))]
     assert str(estimated(ShareOfFirst(), shares(5, 0), shares(5, 0).answers, same)).startswith(
@@ -125,25 +156,43 @@ def test_map_by_hand() -> None:
 
 
 def test_a_set_is_not_in_the_line_by_which_it_is_judged() -> None:
-    """Ten families on one line, but for one, whose error is counted from the line of the other nine: on it, and off by .4."""
+    """Ten families on one line, but for one, whose error is counted from the line of the other
+    nine: on it, and off by .4."""
     pool = [shares(i % 10, i % 10, f"set {i}") for i in range(9)] + [shares(5, 9, "odd")]
     told = estimated(ShareOfFirst(), shares(9, 9), shares(4, 0).answers, pool)
     line = fitted_map(np.array([*range(9), 5]) / 10, np.array([*range(9), 9]) / 10)
-    assert isinstance(told, Estimate) and line is not None and told.high is not None and told.low is not None
+    assert (
+        isinstance(told, Estimate)
+        and line is not None
+        and told.high is not None
+        and told.low is not None
+    )
     without = fitted_map(np.arange(9) / 10, np.arange(9) / 10)
     assert without == pytest.approx((1, 0), abs=1e-12)
     held = []
     for i, item in enumerate(pool):
         rest = [other for j, other in enumerate(pool) if j != i]
-        fit = np.polyfit([(other.answers.answer == 0).mean() for other in rest], [other.accuracy for other in rest], 1)
+        fit = np.polyfit(
+            [(other.answers.answer == 0).mean() for other in rest],
+            [other.accuracy for other in rest],
+            1,
+        )
         value = float(np.clip(np.polyval(fit, (item.answers.answer == 0).mean()), 0, 1))
         held.append((value, item.accuracy))
-    assert (told.low, told.high) == pytest.approx(by_hand(held, told.accuracy, shares(9, 9).accuracy, 1 / 10 + 2 / 10 - 1 / 10))
+    assert (told.low, told.high) == pytest.approx(
+        by_hand(held, told.accuracy, shares(9, 9).accuracy, 1 / 10 + 2 / 10 - 1 / 10)
+    )
 
 
-def by_hand(held: list[tuple[float, float]], e: float, anchor: float, excess: float) -> tuple[float, float]:
-    """The interval of fewer than nineteen families of one set each: absolute scores in order, until nine tenths of the mass."""
-    ranked = sorted((abs(a - value) / (0.1 + abs(anchor - value)), math.exp(-abs(value - e) / 0.1)) for value, a in held)
+def by_hand(
+    held: list[tuple[float, float]], e: float, anchor: float, excess: float
+) -> tuple[float, float]:
+    """The interval of fewer than nineteen families of one set each: absolute scores in order, until
+    nine tenths of the mass."""
+    ranked = sorted(
+        (abs(a - value) / (0.1 + abs(anchor - value)), math.exp(-abs(value - e) / 0.1))
+        for value, a in held
+    )
     whole = sum(weight for _, weight in ranked) * (1 + 1 / len(held))
     mass = np.cumsum([weight for _, weight in ranked]) / whole
     score = float(np.interp(0.9, mass, [score for score, _ in ranked]))
@@ -153,15 +202,18 @@ def by_hand(held: list[tuple[float, float]], e: float, anchor: float, excess: fl
     return max(e - half, 0), min(e + half, 1)
 
 
-# -- intervals ----------------------------------------------------------------------------------------------------------------
+# -- intervals
+# --------------------------------------------------------------------------------------------------
 
 
 def test_conformal_quantiles_by_hand() -> None:
-    """Nine families weigh 1/10 each, as does the one to come: the end is the ninth absolute score. Of ten, .9 is 9.9 of 11.
+    """Nine families weigh 1/10 each, as does the one to come: the end is the ninth absolute score.
+    Of ten, .9 is 9.9 of 11.
 
-    Signed scores miss .05 on each side. Nineteen: the first and the last. Twenty-nine: .95 of 30 are 28.5 of them. Where the last
-    of nineteen has two sets, these weigh 1/40 each, and .95 is reached with the second alone. Near sets weigh more: of ten
-    families, one of weight 10 has half of the mass.
+    Signed scores miss .05 on each side. Nineteen: the first and the last. Twenty-nine: .95 of 30
+    are 28.5 of them. Where the last of nineteen has two sets, these weigh 1/40 each, and .95 is
+    reached with the second alone. Near sets weigh more: of ten families, one of weight 10 has half
+    of the mass.
     """
     names = [str(i) for i in range(100)]
     scores = np.array([0.1, -0.9, 0.3, 0.2, 0.5, -0.4, 0.6, 0.7, 0.8])
@@ -170,17 +222,25 @@ def test_conformal_quantiles_by_hand() -> None:
     assert conformal(np.arange(1.0, 11), names[:10]) == pytest.approx((-9.9, 9.9))
     assert conformal(np.arange(1.0, 20), names[:19]) == pytest.approx((1, 19))
     assert conformal(np.arange(1.0, 30), names[:29]) == pytest.approx((1.5, 28.5))
-    assert conformal(np.append(np.arange(1.0, 20), 30.0), [*names[:19], names[18]]) == pytest.approx((1, 30))
+    assert conformal(
+        np.append(np.arange(1.0, 20), 30.0), [*names[:19], names[18]]
+    ) == pytest.approx((1, 30))
     assert conformal(np.arange(1.0, 19), ["fog"] * 9 + ["snow"] * 9) == (-np.inf, np.inf)
     near = np.array([10.0, *[1.0] * 9])
-    assert conformal(np.arange(1.0, 11), names[:10], near) == pytest.approx((-9.81, 9.81)), "of 19, .99 x 19 = 18.81"
+    assert conformal(np.arange(1.0, 11), names[:10], near) == pytest.approx((-9.81, 9.81)), (
+        "of 19, .99 x 19 = 18.81"
+    )
     assert (least_families(), least_families(sides=2), least_families(0.8)) == (9, 19, 4)
 
 
 def test_conformal_intervals_cover_as_often_as_they_say() -> None:
-    """A family that can be exchanged with those of the pool is held 9 times in 10, however many there are: of one set each."""
+    """A family that can be exchanged with those of the pool is held 9 times in 10, however many
+    there are: of one set each."""
     random, held = np.random.default_rng(0), {}
-    for many, draw in ((19, random.standard_cauchy), *((many, random.standard_normal) for many in (19, 23, 29))):
+    for many, draw in (
+        (19, random.standard_cauchy),
+        *((many, random.standard_normal) for many in (19, 23, 29)),
+    ):
         found = []
         for _ in range(4000):
             scores = draw(many + 1)
@@ -190,9 +250,12 @@ def test_conformal_intervals_cover_as_often_as_they_say() -> None:
     assert len(held) == 4 and all(0.885 <= share <= 0.915 for share in held.values()), held
 
 
-@pytest.mark.parametrize(("alike", "least", "most"), [(0.0, 0.935, 0.975), (0.5, 0.91, 0.965), (1.0, 0.885, 0.915)])
+@pytest.mark.parametrize(
+    ("alike", "least", "most"), [(0.0, 0.935, 0.975), (0.5, 0.91, 0.965), (1.0, 0.885, 0.915)]
+)
 def test_conformal_intervals_of_families_of_three(alike: float, least: float, most: float) -> None:
-    """As the pool has them: a family is one observation, so that sets that err alike are not taken for three."""
+    """As the pool has them: a family is one observation, so that sets that err alike are not taken
+    for three."""
     random, names, found = np.random.default_rng(1), [str(i // 3) for i in range(66)], []
     for _ in range(4000):
         own, family = random.standard_normal((23, 3)), random.standard_normal((23, 1))
@@ -203,16 +266,23 @@ def test_conformal_intervals_of_families_of_three(alike: float, least: float, mo
 
 
 def test_intervals_of_small_pools_cover_the_chance_of_rows() -> None:
-    """A model whose estimates are right but for chance: rows of source, pool and target are few, and its interval still holds."""
+    """A model whose estimates are right but for chance: rows of source, pool and target are few,
+    and its interval still holds."""
     random, found = np.random.default_rng(2), []
     for n, n_pool in ((800, 60), (60, 60), (60, 200), (400, 400)) * 150:
         source = random.random(400) < 0.7
         pool = [source[random.permutation(400)[:n_pool]].mean() for _ in range(22)]
-        held = [Held(str(i), float(source.mean()), float(accuracy), n_pool) for i, accuracy in enumerate(pool)]
+        held = [
+            Held(str(i), float(source.mean()), float(accuracy), n_pool)
+            for i, accuracy in enumerate(pool)
+        ]
         told = with_pool(Estimate(float(source.mean())), float(source.mean()), held, n, 400)
         assert told.low is not None and told.high is not None
         found.append((n, n_pool, told.low <= (random.random(n) < 0.7).mean() <= told.high))
-    shares = {key: np.mean([right for *other, right in found if tuple(other) == key]) for key in {item[:2] for item in found}}
+    shares = {
+        key: np.mean([right for *other, right in found if tuple(other) == key])
+        for key in {item[:2] for item in found}
+    }
     assert len(shares) == 4 and all(share >= 0.85 for share in shares.values()), shares
 
 
@@ -223,9 +293,13 @@ def test_without_an_interval_it_says_why(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(DifferenceOfConfidences, "no_pool_interval", "it fails under fog")
     told = estimated(DifferenceOfConfidences(), source, target, pool)
     assert isinstance(plain, Estimate) and plain.low is not None and plain.no_interval == ""
-    assert told == replace(plain, low=None, high=None, basis="", no_interval="it fails under fog", warnings=())
+    assert told == replace(
+        plain, low=None, high=None, basis="", no_interval="it fails under fog", warnings=()
+    )
     bare = estimated(DifferenceOfConfidences(), source, target)
-    assert isinstance(bare, Estimate) and bare.basis == "rows" and bare.no_interval == "", "rows are another matter"
+    assert isinstance(bare, Estimate) and bare.basis == "rows" and bare.no_interval == "", (
+        "rows are another matter"
+    )
     monkeypatch.setattr(DifferenceOfConfidences, "resamples", 0)
     monkeypatch.setattr(DifferenceOfConfidences, "no_rows_interval", "draws take long")
     none = estimated(DifferenceOfConfidences(), source, target)
@@ -237,7 +311,12 @@ def test_every_estimator_without_an_interval_says_why() -> None:
     direct = [item for item in every if issubclass(item, Estimator)]
     assert len(direct) == 8 and all(item.resamples or item.no_rows_interval for item in direct)
     assert sum(not item.no_pool_interval for item in direct) >= 3
-    whys = [why for item in every for key in ("no_pool_interval", "no_rows_interval") if (why := getattr(item, key, ""))]
+    whys = [
+        why
+        for item in every
+        for key in ("no_pool_interval", "no_rows_interval")
+        if (why := getattr(item, key, ""))
+    ]
     assert len(whys) == 11 and not any(why.endswith(".") for why in whys)
 
 
@@ -247,8 +326,12 @@ def test_a_pool_too_small_gives_all_and_says_so() -> None:
     pool = [replace(item, name=f"set {i}") for i, item in enumerate(pool)]
     told = estimated(DifferenceOfConfidences(), source, pool[0].answers, pool)
     assert isinstance(told, Estimate) and (told.low, told.high, told.basis) == (0.0, 1.0, "pool")
-    assert told.warnings[-1] == "a pool of 8 families is too small for a 90% interval, which needs 9"
-    more = estimated(DifferenceOfConfidences(), source, pool[0].answers, [*pool, replace(pool[0], name="set 8")])
+    assert (
+        told.warnings[-1] == "a pool of 8 families is too small for a 90% interval, which needs 9"
+    )
+    more = estimated(
+        DifferenceOfConfidences(), source, pool[0].answers, [*pool, replace(pool[0], name="set 8")]
+    )
     assert isinstance(more, Estimate) and not any("too small" in text for text in more.warnings)
 
 
@@ -258,21 +341,28 @@ def test_interval_of_a_pool_by_hand() -> None:
     target = drawn(30, 45, strength=1.0).answers
     gap = source.accuracy - source.answers.confidence.mean()
     e = float(np.clip(target.confidence.mean() + gap, 0, 1))
-    held = [(float(np.clip(item.answers.confidence.mean() + gap, 0, 1)), item.accuracy) for item in pool]
+    held = [
+        (float(np.clip(item.answers.confidence.mean() + gap, 0, 1)), item.accuracy) for item in pool
+    ]
     told = estimated(DifferenceOfConfidences(), source, target, pool)
     assert isinstance(told, Estimate) and told.accuracy == pytest.approx(e, abs=1e-9)
-    assert (told.low, told.high) == pytest.approx(by_hand(held, e, source.accuracy, 1 / 45 + 2 / 60 - 1 / 50))
+    assert (told.low, told.high) == pytest.approx(
+        by_hand(held, e, source.accuracy, 1 / 45 + 2 / 60 - 1 / 50)
+    )
     assert 0 < told.low < told.high < 1
 
 
 def test_an_interval_leans_where_all_errors_do() -> None:
-    """Nineteen families whose accuracy is .1 below the estimate: the interval lies around .5, as far as chance goes."""
+    """Nineteen families whose accuracy is .1 below the estimate: the interval lies around .5, as
+    far as chance goes."""
     held = [Held(str(i), 0.6, 0.5, 500) for i in range(19)]
     told = with_pool(Estimate(0.6), 0.9, held, 100, 1000)
     chance = 1.644854 * math.sqrt(0.24 * (1 / 100 + 2 / 1000 - 1 / 500))
     middle = (0.6 - math.hypot(0.1, chance) + 0.5 + chance) / 2
     assert middle == pytest.approx(0.526, abs=0.001)
-    assert (told.low, told.high) == pytest.approx(rows_by_hand(middle, 0.0, 100, 0.9, 1000)), "as wide as chance is, at least"
+    assert (told.low, told.high) == pytest.approx(rows_by_hand(middle, 0.0, 100, 0.9, 1000)), (
+        "as wide as chance is, at least"
+    )
 
 
 def test_interval_of_rows_equals_an_obvious_reference() -> None:
@@ -284,14 +374,22 @@ def test_interval_of_rows_equals_an_obvious_reference() -> None:
         c = target.take(random.integers(45, size=45)).confidence.mean()
         values.append(np.clip(again.accuracy - again.answers.confidence.mean() + c, 0, 1))
     assert isinstance(told, Estimate)
-    assert (told.low, told.high) == pytest.approx(rows_by_hand(told.accuracy, float(np.var(values)), 45, source.accuracy, 60))
+    assert (told.low, told.high) == pytest.approx(
+        rows_by_hand(told.accuracy, float(np.var(values)), 45, source.accuracy, 60)
+    )
 
 
-@pytest.mark.parametrize("estimator", [AverageConfidence(), DifferenceOfConfidences()], ids=["average", "difference"])
-def test_the_interval_of_rows_covers_calibrated_answers(estimator: Estimator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """300 times confidences are the chances that the answers are right: of 100 intervals 85 to 97 hold the accuracy.
+@pytest.mark.parametrize(
+    "estimator", [AverageConfidence(), DifferenceOfConfidences()], ids=["average", "difference"]
+)
+def test_the_interval_of_rows_covers_calibrated_answers(
+    estimator: Estimator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """300 times confidences are the chances that the answers are right: of 100 intervals 85 to 97
+    hold the accuracy.
 
-    That of the mean confidence holds more: the source's rows leave open that confidences are wrong by as much as they may be.
+    That of the mean confidence holds more: the source's rows leave open that confidences are wrong
+    by as much as they may be.
     """
     monkeypatch.setattr(type(estimator), "resamples", 20)
     random, held = np.random.default_rng(0), 0

@@ -1,4 +1,5 @@
-"""Intervals where the rows hold no mistake, or few rows: the exact bounds of what they could have held."""
+"""Intervals where the rows hold no mistake, or few rows: the exact bounds of what they could have
+held."""
 
 from __future__ import annotations
 
@@ -26,8 +27,11 @@ BY_ROWS = {
 }
 
 
-def answering(random: np.random.Generator, n: int, accuracy: float, margins: str = "telling") -> Labelled:
-    """Three classes, so many right. `margins` by which answers win: larger for right ones, all equal, all saturated, or tied."""
+def answering(
+    random: np.random.Generator, n: int, accuracy: float, margins: str = "telling"
+) -> Labelled:
+    """Three classes, so many right. `margins` by which answers win: larger for right ones, all
+    equal, all saturated, or tied."""
     label = random.integers(3, size=n)
     right = random.random(n) < accuracy
     answer = np.where(right, label, (label + 1 + random.integers(2, size=n)) % 3)
@@ -42,27 +46,35 @@ def answering(random: np.random.Generator, n: int, accuracy: float, margins: str
     return known(said(logits), label)
 
 
-# -- the bounds ---------------------------------------------------------------------------------------------------------------
+# -- the bounds
+# --------------------------------------------------------------------------------------------------
 
 
 def test_exact_bounds_by_hand() -> None:
-    """Of n right ones the probability is p^n = .05 at the lower end; 1 of 2: 1 - (1 - p)^2 = .05 and p^2 = .95 at the ends."""
+    """Of n right ones the probability is p^n = .05 at the lower end; 1 of 2: 1 - (1 - p)^2 = .05
+    and p^2 = .95 at the ends."""
     assert exact_bounds(1.0, 264) == pytest.approx((0.05 ** (1 / 264), 1.0))
     assert exact_bounds(1.0, 3) == pytest.approx((0.368403, 1.0), abs=1e-6)
     assert exact_bounds(0.0, 3) == pytest.approx((0.0, 0.631597), abs=1e-6)
     assert exact_bounds(0.5, 2) == pytest.approx((1 - 0.95**0.5, 0.95**0.5))
     low, high = exact_bounds(0.95, 10)
-    assert exact_bounds(0.9, 10)[0] < low < exact_bounds(1.0, 10)[0] and exact_bounds(0.9, 10)[1] < high <= 1, "half a row"
+    assert (
+        exact_bounds(0.9, 10)[0] < low < exact_bounds(1.0, 10)[0]
+        and exact_bounds(0.9, 10)[1] < high <= 1
+    ), "half a row"
 
 
 def test_an_interval_of_rows_by_hand() -> None:
-    """No mistake in 264: the source reaches 1 - .05^(1/264), the target of 200 rows 1 - .05^(1/200), in quadrature."""
+    """No mistake in 264: the source reaches 1 - .05^(1/264), the target of 200 rows 1 -
+    .05^(1/200), in quadrature."""
     told = with_rows(Estimate(1.0), 0.0, 200, Drawn(1.0, 264, 1.0))
     assert told.low == pytest.approx(1 - np.hypot(1 - 0.05 ** (1 / 264), 1 - 0.05 ** (1 / 200)))
     assert (told.high, told.basis) == (1.0, "rows")
     off = with_rows(Estimate(1.0), 0.0, 200, Drawn(0.9, 264, 1.0))
     reach = 1 - exact_bounds(0.9, 264)[0]
-    assert off.low == pytest.approx(1 - np.hypot(reach, 1 - 0.05 ** (1 / 200))), "it is .1 too high on the source itself"
+    assert off.low == pytest.approx(1 - np.hypot(reach, 1 - 0.05 ** (1 / 200))), (
+        "it is .1 too high on the source itself"
+    )
     assert off.high == 1.0
     one = with_rows(Estimate(1.0), 0.0, 200, Drawn(1.0, 1, 1.0))
     assert (one.low, one.high) == (0.0, 1.0), "one labelled row"
@@ -71,7 +83,9 @@ def test_an_interval_of_rows_by_hand() -> None:
 @pytest.mark.parametrize("margins", ["telling", "equal", "saturated", "tied"])
 @pytest.mark.parametrize("accuracy", [1.0, 0.0, 0.9])
 @pytest.mark.parametrize("name", BY_ROWS)
-def test_no_interval_of_rows_collapses(name: str, accuracy: float, margins: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_interval_of_rows_collapses(
+    name: str, accuracy: float, margins: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(type(BY_ROWS[name]), "resamples", 3)
     random = np.random.default_rng(0)
     target = answering(random, 50, accuracy, margins).answers
@@ -85,7 +99,10 @@ def test_no_interval_of_rows_collapses(name: str, accuracy: float, margins: str,
 
 
 def test_one_row_to_estimate_may_be_right_or_wrong() -> None:
-    source, target = answering(np.random.default_rng(0), 100, 1.0), answering(np.random.default_rng(1), 1, 1.0)
+    source, target = (
+        answering(np.random.default_rng(0), 100, 1.0),
+        answering(np.random.default_rng(1), 1, 1.0),
+    )
     for estimator in (AtcMaximumConfidence(), AverageConfidence()):
         told = estimated(estimator, source, target.answers)
         assert isinstance(told, Estimate) and told.low is not None and told.low < 0.1
@@ -93,14 +110,19 @@ def test_one_row_to_estimate_may_be_right_or_wrong() -> None:
 
 @pytest.mark.parametrize(("rows", "new"), [(3, 100), (10, 40), (40, 150), (300, 200)])
 @pytest.mark.parametrize("name", BY_ROWS)
-def test_intervals_of_few_rows_hold(name: str, rows: int, new: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 90% at least 85 in 100 hold, without a shift; four kinds of confidences, accuracies of 0.9, 0.97 and 1. Calibration by
-    class that was learned from three rows holds 80."""
+def test_intervals_of_few_rows_hold(
+    name: str, rows: int, new: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 90% at least 85 in 100 hold, without a shift; four kinds of confidences, accuracies of
+    0.9, 0.97 and 1. Calibration by class that was learned from three rows holds 80."""
     estimator = BY_ROWS[name]
     monkeypatch.setattr(type(estimator), "resamples", 12)
     random, held = np.random.default_rng([rows, new]), []
     for place in range(72):
-        accuracy, margins = (0.9, 0.97, 1.0)[place % 3], ("telling", "equal", "saturated", "tied")[place % 4]
+        accuracy, margins = (
+            (0.9, 0.97, 1.0)[place % 3],
+            ("telling", "equal", "saturated", "tied")[place % 4],
+        )
         source, target = (answering(random, n, accuracy, margins) for n in (rows, new))
         told = estimated(estimator, source, target.answers)
         assert isinstance(told, Estimate) and told.low is not None and told.high is not None
@@ -108,34 +130,54 @@ def test_intervals_of_few_rows_hold(name: str, rows: int, new: int, monkeypatch:
     assert np.mean(held) >= (0.85 if rows > 3 else 0.8)
 
 
-# -- with a pool, and of several models ---------------------------------------------------------------------------------------
+# -- with a pool, and of several models
+# ---------------------------------------------------------------------------------------
 
 
 def test_an_interval_of_a_pool_without_a_mistake_does_not_collapse() -> None:
-    """Many rows of the target and none wrong anywhere: nothing is left of the pool, and the rows' own chance stands."""
+    """Many rows of the target and none wrong anywhere: nothing is left of the pool, and the rows'
+    own chance stands."""
     held = [Held(str(i), 1.0, 1.0, 100) for i in range(23)]
     told = with_pool(Estimate(1.0), 1.0, held, 5000, 264)
     assert told.low == pytest.approx(1 - np.hypot(1 - 0.05 ** (1 / 264), 1 - 0.05 ** (1 / 5000)))
     assert told.high == 1.0
-    nothing = with_pool(Estimate(0.0), 0.0, [replace(item, estimate=0.0, accuracy=0.0) for item in held], 5000, 264)
+    nothing = with_pool(
+        Estimate(0.0), 0.0, [replace(item, estimate=0.0, accuracy=0.0) for item in held], 5000, 264
+    )
     assert nothing.low == 0.0 and nothing.high == pytest.approx(1 - told.low)  # type: ignore[operator]
-    leaning = with_pool(Estimate(0.9), 0.9, [replace(item, estimate=0.9) for item in held], 5000, 264)
-    assert leaning.low is not None and leaning.high is not None and leaning.high - leaning.low > 0.01, "all err alike"
+    leaning = with_pool(
+        Estimate(0.9), 0.9, [replace(item, estimate=0.9) for item in held], 5000, 264
+    )
+    assert (
+        leaning.low is not None and leaning.high is not None and leaning.high - leaning.low > 0.01
+    ), "all err alike"
 
 
 @pytest.mark.parametrize("accuracy", [0.0, 1.0])
-@pytest.mark.parametrize("estimator", [Disagreement(), AgreementOnTheLine()], ids=["disagreement", "line"])
-def test_models_that_agree_on_every_row(estimator: Disagreement | AgreementOnTheLine, accuracy: float) -> None:
-    source, target = answering(np.random.default_rng(0), 200, accuracy), answering(np.random.default_rng(1), 90, accuracy)
+@pytest.mark.parametrize(
+    "estimator", [Disagreement(), AgreementOnTheLine()], ids=["disagreement", "line"]
+)
+def test_models_that_agree_on_every_row(
+    estimator: Disagreement | AgreementOnTheLine, accuracy: float
+) -> None:
+    source, target = (
+        answering(np.random.default_rng(0), 200, accuracy),
+        answering(np.random.default_rng(1), 90, accuracy),
+    )
     found = estimated_jointly(estimator, [source] * 3, [target.answers] * 3)
     assert isinstance(found, list)
     for item in found:
         assert item.low is not None and item.high is not None and item.high - item.low > 0.02
-    few = estimated_jointly(AgreementOnTheLine(), [source.take(np.arange(5))] * 3, [target.answers] * 3)
-    assert isinstance(few, list) and few[0].warnings[-1].startswith("the source has 5 labelled rows")
+    few = estimated_jointly(
+        AgreementOnTheLine(), [source.take(np.arange(5))] * 3, [target.answers] * 3
+    )
+    assert isinstance(few, list) and few[0].warnings[-1].startswith(
+        "the source has 5 labelled rows"
+    )
 
 
-# -- what is told -------------------------------------------------------------------------------------------------------------
+# -- what is told
+# --------------------------------------------------------------------------------------------------
 
 
 def test_few_rows_and_no_mistakes_are_told_of() -> None:
@@ -146,21 +188,36 @@ def test_few_rows_and_no_mistakes_are_told_of() -> None:
         told = estimated(DifferenceOfConfidences(), source, target)
         assert isinstance(told, Estimate) and any(word in text for text in told.warnings)
         by_name = {item.name: item for item in diagnosed(source, target)}
-        assert by_name["source-rows"].value == rows and by_name["source-rows"].warning in told.warnings
+        assert (
+            by_name["source-rows"].value == rows and by_name["source-rows"].warning in told.warnings
+        )
     bare = estimated(AverageConfidence(), answering(random, 3, 1.0), target)
-    assert isinstance(bare, Estimate) and not any("labelled row" in text for text in bare.warnings), "it learns nothing from them"
+    assert isinstance(bare, Estimate) and not any(
+        "labelled row" in text for text in bare.warnings
+    ), "it learns nothing from them"
     assert few_rows(30) == few_rows(0) == ()
     right = {item.name: item for item in diagnosed(answering(random, 40, 1.0), target)}
-    assert right["source-mistakes"].value == 0 and "none of the 40 answers on source is wrong" in right["source-mistakes"].warning
+    assert (
+        right["source-mistakes"].value == 0
+        and "none of the 40 answers on source is wrong" in right["source-mistakes"].warning
+    )
     usual = {item.name: item.warning for item in diagnosed(answering(random, 400, 0.9), target)}
     assert usual["source-rows"] == usual["source-mistakes"] == ""
 
 
 def test_confidence_that_is_wrong_on_the_source_reaches_as_far() -> None:
-    """Confidences of 1, of which 80% are right on the source: the interval of the mean confidence reaches down to that."""
+    """Confidences of 1, of which 80% are right on the source: the interval of the mean confidence
+    reaches down to that."""
     sure = of_two(np.full(200, 1.0))
     told = estimated(AverageConfidence(), known(sure, (np.arange(200) < 40).astype(int)), sure)
-    assert isinstance(told, Estimate) and told.low is not None and told.accuracy == 1 and told.low < 0.8
+    assert (
+        isinstance(told, Estimate)
+        and told.low is not None
+        and told.accuracy == 1
+        and told.low < 0.8
+    )
     unusable = known(said(np.full((9, 2), np.nan)), [0] * 9)
     bare = estimated(AverageConfidence(), unusable, sure)
-    assert isinstance(bare, Estimate) and bare.low == pytest.approx(0.05 ** (1 / 200)), "the rows of the target alone"
+    assert isinstance(bare, Estimate) and bare.low == pytest.approx(0.05 ** (1 / 200)), (
+        "the rows of the target alone"
+    )

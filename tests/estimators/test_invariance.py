@@ -1,4 +1,5 @@
-"""Neighbourhood invariance: values by hand, loops, floors of answers at random, answers that name no class, black boxes."""
+"""Neighbourhood invariance: values by hand, loops, floors of answers at random, answers that name
+no class, black boxes."""
 
 from __future__ import annotations
 
@@ -45,16 +46,22 @@ def by_loops(votes: np.ndarray, form: str) -> float:
 
 
 def test_values_by_hand() -> None:
-    """Votes 0 0 0 1: 3/4; 3/4 log 3/4 + 1/4 log 1/4; 3 x 2 / (4 x 3). Votes 2 2 3 3: 1/2; log 1/2; (2 + 2) / 12. Without the first:
-    0 0 1 and 2 3 3, both 2/3, 2/3 log 2/3 + 1/3 log 1/3, 2 / 6."""
+    """Votes 0 0 0 1: 3/4; 3/4 log 3/4 + 1/4 log 1/4; 3 x 2 / (4 x 3). Votes 2 2 3 3: 1/2; log 1/2;
+    (2 + 2) / 12. Without the first: 0 0 1 and 2 3 3, both 2/3, 2/3 log 2/3 + 1/3 log 1/3, 2 / 6."""
     target = black_box(np.array([[0, 0, 0, 1], [2, 2, 3, 3]]))
     said = {form: named("ni-translate", form=form).measure(target) for form in FORMS}
     first = 0.75 * math.log(0.75) + 0.25 * math.log(0.25)
-    assert said == pytest.approx({"largest": 0.625, "entropy": (first - math.log(2)) / 2, "agreement": (1 / 2 + 1 / 3) / 2})
-    said = {form: named("ni-translate", form=form, original=False).measure(target) for form in FORMS}
+    assert said == pytest.approx(
+        {"largest": 0.625, "entropy": (first - math.log(2)) / 2, "agreement": (1 / 2 + 1 / 3) / 2}
+    )
+    said = {
+        form: named("ni-translate", form=form, original=False).measure(target) for form in FORMS
+    }
     third = 2 / 3 * math.log(2 / 3) + 1 / 3 * math.log(1 / 3)
     assert said == pytest.approx({"largest": 2 / 3, "entropy": third, "agreement": 1 / 3})
-    assert named("ni-translate").measure(target) == pytest.approx(0.625), "the paper's form, with the row itself"
+    assert named("ni-translate").measure(target) == pytest.approx(0.625), (
+        "the paper's form, with the row itself"
+    )
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -65,58 +72,107 @@ def test_loops_say_the_same_and_order_does_not_matter(form: str) -> None:
         found = named("ni-translate", form=form).measure(black_box(votes, classes))
         assert found == pytest.approx(by_loops(votes, form), abs=1e-9)
         mixed = random.permuted(votes[random.permutation(40)], axis=1)
-        assert named("ni-translate", form=form).measure(black_box(mixed, classes)) == pytest.approx(found, abs=1e-12)
+        assert named("ni-translate", form=form).measure(black_box(mixed, classes)) == pytest.approx(
+            found, abs=1e-12
+        )
 
 
 def test_an_answer_that_names_no_class_agrees_with_none() -> None:
-    """-1 -1 -1: as three different answers. 4 4 -1: 2/3. As an index -1 would be the last class, here 9."""
-    unreadable, some, last = np.array([[-1, -1, -1]]), np.array([[4, 4, -1]]), np.array([[9, 9, -1]])
-    assert [float(invariances(unreadable, form)[0]) for form in FORMS] == pytest.approx([1 / 3, -math.log(3), 0])
-    assert [float(invariances(some, form)[0]) for form in FORMS] == [float(invariances(last, form)[0]) for form in FORMS]
+    """-1 -1 -1: as three different answers. 4 4 -1: 2/3. As an index -1 would be the last class,
+    here 9."""
+    unreadable, some, last = (
+        np.array([[-1, -1, -1]]),
+        np.array([[4, 4, -1]]),
+        np.array([[9, 9, -1]]),
+    )
+    assert [float(invariances(unreadable, form)[0]) for form in FORMS] == pytest.approx(
+        [1 / 3, -math.log(3), 0]
+    )
+    assert [float(invariances(some, form)[0]) for form in FORMS] == [
+        float(invariances(last, form)[0]) for form in FORMS
+    ]
     assert float(invariances(some, "agreement")[0]) == pytest.approx(1 / 3)
 
 
 def test_floors_of_answers_at_random() -> None:
-    """The largest share falls with the number of votes, the agreement is 1/k for all; the exact largest by counting all 2^5."""
+    """The largest share falls with the number of votes, the agreement is 1/k for all; the exact
+    largest by counting all 2^5."""
     random = np.random.default_rng(1)
-    floors = {(10, 5): 0.36, (10, 10): 0.27, (10, 50): 0.17, (2, 5): 0.69, (2, 10): 0.62, (2, 50): 0.56}
+    floors = {
+        (10, 5): 0.36,
+        (10, 10): 0.27,
+        (10, 50): 0.17,
+        (2, 5): 0.69,
+        (2, 10): 0.62,
+        (2, 50): 0.56,
+    }
     for (classes, count), floor in floors.items():
         votes = random.integers(classes, size=(20_000, count))
-        assert float(invariances(votes, "largest").mean()) == pytest.approx(floor, abs=0.006), (classes, count)
-        assert float(invariances(votes, "agreement").mean()) == pytest.approx(1 / classes, abs=0.006), (classes, count)
+        assert float(invariances(votes, "largest").mean()) == pytest.approx(floor, abs=0.006), (
+            classes,
+            count,
+        )
+        assert float(invariances(votes, "agreement").mean()) == pytest.approx(
+            1 / classes, abs=0.006
+        ), (classes, count)
     every = np.array([[i >> bit & 1 for bit in range(5)] for i in range(32)])
-    assert float(invariances(every, "largest").mean()) == pytest.approx((2 * 5 + 10 * 4 + 20 * 3) / 32 / 5)
+    assert float(invariances(every, "largest").mean()) == pytest.approx(
+        (2 * 5 + 10 * 4 + 20 * 3) / 32 / 5
+    )
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_number_of_rows_does_not_matter(form: str) -> None:
     random = np.random.default_rng(2)
     stays = random.uniform(0.3, 1, size=(50_000, 1))
-    votes = np.where(random.uniform(size=(50_000, 11)) < stays, 0, random.integers(10, size=(50_000, 11)))
+    votes = np.where(
+        random.uniform(size=(50_000, 11)) < stays, 0, random.integers(10, size=(50_000, 11))
+    )
     measure = named("ni-erase", form=form)
     whole = measure.measure(black_box(votes, name="ni-erase"))
     parts = [measure.measure(black_box(part, name="ni-erase")) for part in np.split(votes, 100)]
-    assert np.mean(parts) == pytest.approx(whole, abs=1e-9) and abs(parts[0] - whole) < 4 * np.std(parts)
+    assert np.mean(parts) == pytest.approx(whole, abs=1e-9) and abs(parts[0] - whole) < 4 * np.std(
+        parts
+    )
 
 
 def test_one_is_registered_for_each_neighbourhood_and_reads_labels_only() -> None:
-    known = {item.name: item for item in registry.listing("estimators") if item.name.startswith("ni-")}
+    known = {
+        item.name: item for item in registry.listing("estimators") if item.name.startswith("ni-")
+    }
     assert set(known) == set(NEIGHBOURHOODS)
     for name, item in known.items():
         access = item.access
-        assert access is not None and access.neighbourhood == name and access.pool and not access.weights
+        assert (
+            access is not None
+            and access.neighbourhood == name
+            and access.pool
+            and not access.weights
+        )
         assert access.scores == "labels" and access.passes == NEIGHBOURS + 1
-        assert [knob.name for knob in item.knobs] == ["form", "original", "neighbours", *access.handed]
+        assert [knob.name for knob in item.knobs] == [
+            "form",
+            "original",
+            "neighbours",
+            *access.handed,
+        ]
         room = "text-transforms" if NEIGHBOURHOODS[name].takes == "text" else "transforms"
-        assert set(access.handed) <= {knob.name for knob in registry.facts(room, NEIGHBOURHOODS[name].transform).knobs}
+        assert set(access.handed) <= {
+            knob.name for knob in registry.facts(room, NEIGHBOURHOODS[name].transform).knobs
+        }
         # Only the neighbourhood of its own name is read.
         others = {other: np.zeros((2, 3), dtype=np.int64) for other in NEIGHBOURHOODS}
-        target = Answers(np.zeros(2, dtype=np.int64), classes=4, neighbours={**others, name: np.array([[0, 1, 2], [0, 0, 1]])})
+        target = Answers(
+            np.zeros(2, dtype=np.int64),
+            classes=4,
+            neighbours={**others, name: np.array([[0, 1, 2], [0, 0, 1]])},
+        )
         assert named(name).measure(target) == pytest.approx((1 / 3 + 2 / 3) / 2)
 
 
 def test_a_black_box_gets_an_estimate_from_a_pool() -> None:
-    """Accuracy is the invariance less .1 on every set of the pool, so the line has slope 1; the target's .8 gives .7."""
+    """Accuracy is the invariance less .1 on every set of the pool, so the line has slope 1; the
+    target's .8 gives .7."""
 
     def answers(share: float) -> Answers:
         votes = np.zeros((10, 10), dtype=np.int64)
@@ -140,10 +196,16 @@ def test_a_black_box_gets_an_estimate_from_a_pool() -> None:
         (np.zeros((3, 4), dtype=np.int64), {}, "neighbours of 2 rows have shape"),
         (np.zeros(2, dtype=np.int64), {}, "neighbours of 2 rows have shape"),
         (np.zeros((2, 1), dtype=np.int64), {"original": False}, "needs 1 or more answers"),
-        (np.zeros((2, 2), dtype=np.int64), {"original": False, "form": "agreement"}, "needs 2 or more answers"),
+        (
+            np.zeros((2, 2), dtype=np.int64),
+            {"original": False, "form": "agreement"},
+            "needs 2 or more answers",
+        ),
     ],
 )
-def test_answers_of_another_shape_are_told_of(votes: np.ndarray, knobs: dict[str, Any], words: str) -> None:
+def test_answers_of_another_shape_are_told_of(
+    votes: np.ndarray, knobs: dict[str, Any], words: str
+) -> None:
     target = Answers(np.zeros(2, dtype=np.int64), classes=2, neighbours={"ni-translate": votes})
     with pytest.raises(DataError, match=words):
         named("ni-translate", **knobs).measure(target)

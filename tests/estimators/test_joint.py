@@ -1,4 +1,5 @@
-"""Disagreement and agreement on the line: by hand, against loops and a least-squares solver; what is refused for several models."""
+"""Disagreement and agreement on the line: by hand, against loops and a least-squares solver; what
+is refused for several models."""
 
 from __future__ import annotations
 
@@ -23,19 +24,23 @@ def answers(*codes: int) -> Answers:
 
 
 def pool(seed: int, models: int, n: int, spread: float) -> list[Labelled]:
-    """Models that share their rows; model i is right more often the larger i is, and errs on hard rows as others do."""
+    """Models that share their rows; model i is right more often the larger i is, and errs on hard
+    rows as others do."""
     random = np.random.default_rng(seed)
     label = random.integers(3, size=n)
     hard = random.normal(size=n)
     found = []
     for i in range(models):
         right = hard + random.normal(size=n) * 0.7 < 0.3 + 0.25 * i - spread
-        found.append(known(Answers(np.where(right, label, random.integers(3, size=n)), classes=3), label))
+        found.append(
+            known(Answers(np.where(right, label, random.integers(3, size=n)), classes=3), label)
+        )
     return found
 
 
 def test_disagreement_by_hand() -> None:
-    """0 1 1 2, 0 1 0 2 and 0 0 0 none agree in 3, 1 and 2 of 4 rows: (3 + 1) / 8, (3 + 2) / 8, (1 + 2) / 8. None is no answer."""
+    """0 1 1 2, 0 1 0 2 and 0 0 0 none agree in 3, 1 and 2 of 4 rows: (3 + 1) / 8, (3 + 2) / 8, (1 +
+    2) / 8. None is no answer."""
     three = [answers(0, 1, 1, 2), answers(0, 1, 0, 2), answers(0, 0, 0, -1)]
     found = estimated_jointly(Disagreement(), [], three)
     assert isinstance(found, list) and [item.accuracy for item in found] == [0.5, 0.625, 0.375]
@@ -45,7 +50,8 @@ def test_disagreement_by_hand() -> None:
 
 
 def test_disagreement_is_the_error_of_models_that_err_apart_as_calibrated_votes_do() -> None:
-    """A row with probabilities (.7, .3): each model answers by them, the label is drawn by them; both agree in .49 + .09 = .58."""
+    """A row with probabilities (.7, .3): each model answers by them, the label is drawn by them;
+    both agree in .49 + .09 = .58."""
     random = np.random.default_rng(0)
     votes = (random.uniform(size=(3, 20_000)) > 0.7).astype(np.int64)
     found = estimated_jointly(Disagreement(), [], [Answers(row, classes=2) for row in votes[:2]])
@@ -67,28 +73,40 @@ def by_loops(form: str, sources: list[Labelled], targets: list[Answers]) -> list
     for row, (i, j) in enumerate(pairs):
         design[row, i] = design[row, j] = 0.5
         wanted.append(there[row] + slope * ((accuracy[i] + accuracy[j]) / 2 - here[row]))
-    return [float(value) for value in norm.cdf(np.linalg.lstsq(design, np.array(wanted), rcond=None)[0])]
+    return [
+        float(value) for value in norm.cdf(np.linalg.lstsq(design, np.array(wanted), rcond=None)[0])
+    ]
 
 
 @pytest.mark.parametrize("form", ["D", "S"])
 @pytest.mark.parametrize("models", [3, 4, 9])
 def test_agreement_on_the_line_equals_an_obvious_reference(form: str, models: int) -> None:
     for seed in range(3):
-        sources, targets = pool(seed, models, 150, 0.0), [item.answers for item in pool(50 + seed, models, 170, 0.6)]
+        sources, targets = (
+            pool(seed, models, 150, 0.0),
+            [item.answers for item in pool(50 + seed, models, 170, 0.6)],
+        )
         found = AgreementOnTheLine(form).estimate(sources, targets)
-        assert [item.accuracy for item in found] == pytest.approx(by_loops(form, sources, targets), abs=1e-6)
+        assert [item.accuracy for item in found] == pytest.approx(
+            by_loops(form, sources, targets), abs=1e-6
+        )
 
 
 def test_agreement_on_the_line_by_hand() -> None:
     """Means of pairs 2, 3, 4 of three numbers: x + y = 4, x + z = 6, y + z = 8, so 1, 3, 5.
 
-    On its own source the agreements do not move: slope 1, intercept 0, and form D and S give the accuracies back.
+    On its own source the agreements do not move: slope 1, intercept 0, and form D and S give the
+    accuracies back.
     """
-    assert from_means_of_pairs(np.array([[0.0, 2, 3], [2, 9, 4], [3, 4, 7]])).tolist() == pytest.approx([1, 3, 5])
+    assert from_means_of_pairs(
+        np.array([[0.0, 2, 3], [2, 9, 4], [3, 4, 7]])
+    ).tolist() == pytest.approx([1, 3, 5])
     sources = pool(3, 4, 200, 0.0)
     for form in "DS":
         found = AgreementOnTheLine(form).estimate(sources, [item.answers for item in sources])
-        assert [item.accuracy for item in found] == pytest.approx([item.accuracy for item in sources], abs=1e-9)
+        assert [item.accuracy for item in found] == pytest.approx(
+            [item.accuracy for item in sources], abs=1e-9
+        )
         assert not any(item.warnings for item in found)
 
 
@@ -99,14 +117,20 @@ def test_a_line_that_does_not_fit_is_told_of() -> None:
     mixed = [targets[i] for i in (3, 0, 5, 1, 4, 2)]
     bad = AgreementOnTheLine().estimate(sources, mixed)
     assert all(
-        "an R2 of 0." in item.warnings[0] and item.warnings[0].endswith("below 0.95 the estimates are doubtful") for item in bad
+        "an R2 of 0." in item.warnings[0]
+        and item.warnings[0].endswith("below 0.95 the estimates are doubtful")
+        for item in bad
     )
     alike = AgreementOnTheLine().estimate([sources[0]] * 3, targets[:3])
-    assert alike[0].warnings == ("all pairs of models agree equally often on the source, so that there is no line",)
+    assert alike[0].warnings == (
+        "all pairs of models agree equally often on the source, so that there is no line",
+    )
     assert all(np.isfinite(item.accuracy) for item in alike)
 
 
-@pytest.mark.parametrize("estimator", [Disagreement(), AgreementOnTheLine()], ids=["disagreement", "line"])
+@pytest.mark.parametrize(
+    "estimator", [Disagreement(), AgreementOnTheLine()], ids=["disagreement", "line"]
+)
 def test_rows_are_drawn_for_all_models_at_once(estimator: Joint) -> None:
     sources, targets = pool(4, 5, 90, 0.0), [item.answers for item in pool(5, 5, 80, 0.4)]
     found = estimated_jointly(estimator, sources, targets)
@@ -116,25 +140,46 @@ def test_rows_are_drawn_for_all_models_at_once(estimator: Joint) -> None:
         rows = random.integers(90, size=90) if estimator.access.source else None
         again = sources if rows is None else [item.take(rows) for item in sources]
         rows = random.integers(80, size=80)
-        drawn_values.append([item.accuracy for item in estimator.estimate(again, [item.take(rows) for item in targets])])
+        drawn_values.append(
+            [
+                item.accuracy
+                for item in estimator.estimate(again, [item.take(rows) for item in targets])
+            ]
+        )
     plain = estimator.estimate(sources, targets)
-    for item, bare, column, source in zip(found, plain, np.array(drawn_values).T, sources, strict=True):
-        assert item.basis == "rows" and item.accuracy == pytest.approx(bare.accuracy) and item.warnings == bare.warnings
+    for item, bare, column, source in zip(
+        found, plain, np.array(drawn_values).T, sources, strict=True
+    ):
+        assert (
+            item.basis == "rows"
+            and item.accuracy == pytest.approx(bare.accuracy)
+            and item.warnings == bare.warnings
+        )
         known = (source.accuracy, 90) if estimator.access.source else ()
-        assert (item.low, item.high) == pytest.approx(rows_by_hand(bare.accuracy, float(np.var(column)), 80, *known))
+        assert (item.low, item.high) == pytest.approx(
+            rows_by_hand(bare.accuracy, float(np.var(column)), 80, *known)
+        )
 
 
 def test_what_is_refused() -> None:
     line, sources = AgreementOnTheLine(), pool(0, 3, 30, 0.0)
     targets = [item.answers for item in sources]
 
-    def why(sources: list[Labelled], targets: list[Answers], estimator: Joint = line) -> str | list[Estimate]:
+    def why(
+        sources: list[Labelled], targets: list[Answers], estimator: Joint = line
+    ) -> str | list[Estimate]:
         return estimated_jointly(estimator, sources, targets)
 
     assert why(sources[:2], targets[:2]) == "it needs the answers of 3 models at least, not of 2"
-    assert why([], targets[:1], Disagreement()) == "it needs the answers of 2 models at least, not of 1"
+    assert (
+        why([], targets[:1], Disagreement())
+        == "it needs the answers of 2 models at least, not of 1"
+    )
     assert why([], []) == "it needs the answers of 3 models at least, not of 0"
-    assert why(sources[:2], targets) == "3 models answered for the set, and 2 for the labelled rows of the source"
+    assert (
+        why(sources[:2], targets)
+        == "3 models answered for the set, and 2 for the labelled rows of the source"
+    )
     nothing = [item.take(np.empty(0, np.int64)) for item in targets]
     assert why(sources, nothing) == "model 1 of 3: there are no rows to estimate"
     assert (
@@ -144,15 +189,23 @@ def test_what_is_refused() -> None:
     few = [*targets[:2], targets[2].take(np.arange(7))]
     assert why(sources, few) == "model 3 of 3 answered for 7 rows of the set, and the first for 30"
     wide = replace(targets[1], classes=5)
-    assert why(sources, [targets[0], wide, targets[2]]) == "model 2 of 3: the source has 3 classes and the set 5"
-    assert why([], [targets[0], wide], Disagreement()) == "model 2 of 2 has 5 classes, and the first 3"
+    assert (
+        why(sources, [targets[0], wide, targets[2]])
+        == "model 2 of 3: the source has 3 classes and the set 5"
+    )
+    assert (
+        why([], [targets[0], wide], Disagreement()) == "model 2 of 2 has 5 classes, and the first 3"
+    )
     other = known(sources[1].answers, (sources[1].label + 1) % 3)
     assert (
         why([sources[0], other, sources[2]], targets)
         == "model 2 of 3 answered for other labelled rows of the source than the first"
     )
     one = drawn(0, 30)
-    assert estimated(line, one, one.answers) == "it compares what 3 models or more say of the same rows, and has one"  # type: ignore[arg-type]
+    assert (
+        estimated(line, one, one.answers)
+        == "it compares what 3 models or more say of the same rows, and has one"
+    )  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="come as Answers, which hold no labels"):
         estimated_jointly(line, sources, sources)  # type: ignore[arg-type]
 
@@ -160,6 +213,8 @@ def test_what_is_refused() -> None:
 def test_models_with_scores_are_read_by_their_labels() -> None:
     pair = [drawn(0, 40), drawn(0, 40, strength=1.0)]
     found = estimated_jointly(Disagreement(), [], [item.answers for item in pair])
-    bare = estimated_jointly(Disagreement(), [], [Answers(item.answers.answer, classes=4) for item in pair])
+    bare = estimated_jointly(
+        Disagreement(), [], [Answers(item.answers.answer, classes=4) for item in pair]
+    )
     assert found == bare
     assert isinstance(estimated(AtcMaximumConfidence(), pair[0], pair[1].answers), Estimate)

@@ -1,4 +1,5 @@
-"""Shifts of labels alone: which estimators stay right, which do not, and that such a target is told of."""
+"""Shifts of labels alone: which estimators stay right, which do not, and that such a target is told
+of."""
 
 from __future__ import annotations
 
@@ -22,8 +23,11 @@ TRANSPORTS = [Cot(), Cott()]
 ALIKE, APART = (2.5, 2.5, 2.5), (5.0, 2.5, 1.0)
 
 
-def made(seed: int, n: int, shares: tuple[float, ...], strength: tuple[float, ...], noise: float = 1.5) -> Labelled:
-    """Logits given the label are the same law whatever the shares; `strength` says how easy each class is."""
+def made(
+    seed: int, n: int, shares: tuple[float, ...], strength: tuple[float, ...], noise: float = 1.5
+) -> Labelled:
+    """Logits given the label are the same law whatever the shares; `strength` says how easy each
+    class is."""
     random = np.random.default_rng(seed)
     label = random.choice(3, size=n, p=shares)
     logits = random.normal(size=(n, 3)) * noise
@@ -33,15 +37,22 @@ def made(seed: int, n: int, shares: tuple[float, ...], strength: tuple[float, ..
 
 def errors(estimators: list[Estimator], source: Labelled, target: Labelled) -> list[float]:
     found = [item.estimate(item.fit(source), target.answers) for item in estimators]
-    return [abs((one.accuracy if isinstance(one, Estimate) else one) - target.accuracy) for one in found]
+    return [
+        abs((one.accuracy if isinstance(one, Estimate) else one) - target.accuracy) for one in found
+    ]
 
 
 def test_classes_that_are_alike() -> None:
-    """Every class is as easy as another: confidences and accuracy do not move with the shares, and thresholds stay right.
+    """Every class is as easy as another: confidences and accuracy do not move with the shares, and
+    thresholds stay right.
 
-    Transports assume the shares of the source, and are wrong by what it costs to move mass to labels that are rare now.
+    Transports assume the shares of the source, and are wrong by what it costs to move mass to
+    labels that are rare now.
     """
-    source, target = made(0, 8000, (1 / 3, 1 / 3, 1 / 3), ALIKE), made(1, 8000, (0.8, 0.1, 0.1), ALIKE)
+    source, target = (
+        made(0, 8000, (1 / 3, 1 / 3, 1 / 3), ALIKE),
+        made(1, 8000, (0.8, 0.1, 0.1), ALIKE),
+    )
     assert max(errors(THRESHOLDS, source, target)) < 0.02
     pytest.importorskip("ot", reason="POT, the extra `transport`, is not installed")
     assert min(errors(TRANSPORTS, source, target)) > 0.1
@@ -59,7 +70,9 @@ def test_classes_that_are_not_alike_leave_none_exact_and_every_estimate_says_so(
     except ImportError:
         pass
     assert min(errors(every, source, target)) > 0.02
-    few = known(target.answers.take(np.arange(1500)), target.label[:1500])  # enough to tell, and quick to draw anew
+    few = known(
+        target.answers.take(np.arange(1500)), target.label[:1500]
+    )  # enough to tell, and quick to draw anew
     for item in every:
         type(item).resamples, before = 2, type(item).resamples
         try:
@@ -67,24 +80,41 @@ def test_classes_that_are_not_alike_leave_none_exact_and_every_estimate_says_so(
         finally:
             type(item).resamples = before
         assert isinstance(told, Estimate)
-        assert any(text.startswith("the answers look as under a shift of labels alone") for text in told.warnings)
+        assert any(
+            text.startswith("the answers look as under a shift of labels alone")
+            for text in told.warnings
+        )
 
 
 def test_other_shifts_and_none_are_not_taken_for_one() -> None:
-    """Without a shift at most 1 of 60 sets is told of, and of 30 with noisier inputs none; of 60 with other shares 55."""
+    """Without a shift at most 1 of 60 sets is told of, and of 30 with noisier inputs none; of 60
+    with other shares 55."""
     even = (1 / 3, 1 / 3, 1 / 3)
     source = made(0, 3000, even, APART)
     none = [label_shift(source, made(seed, 1000, even, APART).answers) for seed in range(1, 61)]
-    noise = [label_shift(source, made(seed, 2000, even, APART, noise=3.0).answers) for seed in range(1, 31)]
-    shifted = [label_shift(source, made(seed, 1000, (0.6, 0.2, 0.2), APART).answers) for seed in range(1, 61)]
-    assert sum(map(bool, none)) <= 1 and sum(map(bool, noise)) == 0 and sum(map(bool, shifted)) >= 55
+    noise = [
+        label_shift(source, made(seed, 2000, even, APART, noise=3.0).answers)
+        for seed in range(1, 31)
+    ]
+    shifted = [
+        label_shift(source, made(seed, 1000, (0.6, 0.2, 0.2), APART).answers)
+        for seed in range(1, 61)
+    ]
+    assert (
+        sum(map(bool, none)) <= 1 and sum(map(bool, noise)) == 0 and sum(map(bool, shifted)) >= 55
+    )
 
 
 def test_the_shares_of_the_labels_are_found_again() -> None:
-    """Also of a class that is gone and of one that the source lacks; without a shift p is below .05 in 10 of 100 at most."""
+    """Also of a class that is gone and of one that the source lacks; without a shift p is below .05
+    in 10 of 100 at most."""
     source, shares = made(0, 6000, (0.5, 0.3, 0.2), APART), (0.1, 0.3, 0.6)
     found = fitted_shares(source, made(1, 6000, shares, APART).answers)
-    assert found is not None and found.told and found.shares.tolist() == pytest.approx(shares, abs=0.03)
+    assert (
+        found is not None
+        and found.told
+        and found.shares.tolist() == pytest.approx(shares, abs=0.03)
+    )
     assert found.moved == pytest.approx(0.4, abs=0.03) and found.explained > 0.8
     gone = fitted_shares(source, made(2, 6000, (0.5, 0.5, 0.0), APART).answers)
     assert gone is not None and gone.shares.tolist() == pytest.approx((0.5, 0.5, 0.0), abs=0.03)
@@ -107,6 +137,9 @@ def test_where_it_cannot_be_told_nothing_is_said() -> None:
     assert label_shift(known(broken, source.label), source.answers) == ()
     assert label_shift(known(source.answers, source.label - 1), source.answers) == ()
     one = made(1, 40, (1.0, 0.0, 0.0), (9, 9, 9))
-    assert label_shift(one, one.answers) == () and label_shift(source, source.answers.take(np.arange(1))) == ()
+    assert (
+        label_shift(one, one.answers) == ()
+        and label_shift(source, source.answers.take(np.arange(1))) == ()
+    )
     wide = known(said(np.zeros((5, 101))), [0] * 5)
     assert label_shift(wide, wide.answers) == ()

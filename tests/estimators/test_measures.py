@@ -1,4 +1,5 @@
-"""Measures of logits and features: values by hand, loops, sets of any size, the faults of public code."""
+"""Measures of logits and features: values by hand, loops, sets of any size, the faults of public
+code."""
 
 from __future__ import annotations
 
@@ -47,11 +48,18 @@ def by_loops(name: str, target: Answers) -> float:
     n, k = len(z), len(z[0])
     p = [[math.exp(value) / sum(math.exp(other) for other in row) for value in row] for row in z]
     if name == "nuclear-norm":  # the root of P'P has the singular values as its eigenvalues
-        gram = np.array([[sum(p[i][a] * p[i][b] for i in range(n)) for b in range(k)] for a in range(k)])
-        return float(np.sqrt(np.maximum(np.linalg.eigvalsh(gram), 0)).sum()) / math.sqrt(min(n, k) * n)
+        gram = np.array(
+            [[sum(p[i][a] * p[i][b] for i in range(n)) for b in range(k)] for a in range(k)]
+        )
+        return float(np.sqrt(np.maximum(np.linalg.eigvalsh(gram), 0)).sum()) / math.sqrt(
+            min(n, k) * n
+        )
     if name == "mutual-information":
         mean = [sum(row[j] for row in p) / n for j in range(k)]
-        return sum(-m * math.log(m) for m in mean) - sum(-v * math.log(v) for row in p for v in row) / n
+        return (
+            sum(-m * math.log(m) for m in mean)
+            - sum(-v * math.log(v) for row in p for v in row) / n
+        )
     if name.startswith("energy"):
         t = 2.0 if name.endswith("2") else 1.0
         energies = [-t * math.log(sum(math.exp(value / t) for value in row)) for row in z]
@@ -90,8 +98,9 @@ def test_loops_say_the_same(name: str, scale: int, n: int, k: int) -> None:
 
 
 def test_nuclear_norm_by_hand() -> None:
-    """Certain answers, two of each of two classes: singular values sqrt 2 twice, over sqrt(2 x 4): 1. All uniform: a matrix of
-    rank 1 with sum of squares 4 x 1/2, sqrt 2 over sqrt 8: 1/2. Public code multiplies, or leaves out n: 8, 1.41, 2."""
+    """Certain answers, two of each of two classes: singular values sqrt 2 twice, over sqrt(2 x 4):
+    1. All uniform: a matrix of rank 1 with sum of squares 4 x 1/2, sqrt 2 over sqrt 8: 1/2. Public
+    code multiplies, or leaves out n: 8, 1.41, 2."""
     sure = np.array([[60.0, 0], [60, 0], [0, 60], [0, 60]])
     assert NuclearNorm().measure(answered(sure)) == pytest.approx(1)
     assert NuclearNorm().measure(answered(0 * sure)) == pytest.approx(0.5)
@@ -100,36 +109,45 @@ def test_nuclear_norm_by_hand() -> None:
 
 
 def test_mutual_information_by_hand() -> None:
-    """Certain of both classes alike: log 2; the mean of (.8, .2) and (.2, .8) is (.5, .5): log 2 - .5004. Probabilities of 0 are no
-    fault."""
+    """Certain of both classes alike: log 2; the mean of (.8, .2) and (.2, .8) is (.5, .5): log 2 -
+    .5004. Probabilities of 0 are no fault."""
     ruled_out = np.array([[0, -np.inf], [-np.inf, 0]])
     assert MutualInformation().measure(answered(ruled_out)) == pytest.approx(math.log(2))
     p = np.array([[0.8, 0.2], [0.2, 0.8]])
-    assert MutualInformation().measure(answered(np.log(p))) == pytest.approx(math.log(2) - 0.5004024, abs=1e-6)
+    assert MutualInformation().measure(answered(np.log(p))) == pytest.approx(
+        math.log(2) - 0.5004024, abs=1e-6
+    )
     assert MutualInformation().measure(answered(np.log(p[[0, 0]]))) == pytest.approx(0, abs=1e-12)
 
 
 def test_energy_by_hand() -> None:
-    """Logits (0, 0) and (log 3, log 3): energies -log 2 and -log 6, exp E of 1/2 and 1/6, log of their mean -log 3, mean of E
-    -(log 12) / 2: log(log 12 / 2 - log 3) = log(log(2 / sqrt 3))."""
+    """Logits (0, 0) and (log 3, log 3): energies -log 2 and -log 6, exp E of 1/2 and 1/6, log of
+    their mean -log 3, mean of E -(log 12) / 2: log(log 12 / 2 - log 3) = log(log(2 / sqrt 3))."""
     target = answered(np.log(np.array([[1.0, 1], [3, 3]])))
     assert Energy().measure(target) == pytest.approx(math.log(math.log(2 / 3**0.5)))
     for same in (target.take(np.array([0])), target.take(np.array([1, 1, 1]))):
         assert Energy().measure(same) == -math.inf
     wide = answered(np.array([[60_000.0, 0], [30_000, 0]], dtype=np.float16))
-    assert Energy().measure(wide) == pytest.approx(math.log(15_000), rel=1e-3), "energies that no exponential holds"
+    assert Energy().measure(wide) == pytest.approx(math.log(15_000), rel=1e-3), (
+        "energies that no exponential holds"
+    )
 
 
 def test_mano_by_hand() -> None:
-    """Logits (2, 0, 0), shifted as they are: 1 + z + z^2/2 is 5, 1, 1; less 1 and over the sum: (1, 0, 0). Logits (2, 1, 0): 5,
-    2.5, 1, so (4, 1.5, 0) / 5.5. Mean of fourth powers over 6 numbers."""
+    """Logits (2, 0, 0), shifted as they are: 1 + z + z^2/2 is 5, 1, 1; less 1 and over the sum: (1,
+    0, 0). Logits (2, 1, 0): 5, 2.5, 1, so (4, 1.5, 0) / 5.5. Mean of fourth powers over 6 numbers.
+    """
     target = answered(np.array([[2.0, 0, 0], [2, 1, 0]]))
     expected = ((1 + (4**4 + 1.5**4) / 5.5**4) / 6) ** 0.25
     assert MaNo().measure(target) == pytest.approx(expected)
-    assert MaNo(taylor="published").measure(target) == pytest.approx(expected), "nothing below 0: nothing to shift"
+    assert MaNo(taylor="published").measure(target) == pytest.approx(expected), (
+        "nothing below 0: nothing to shift"
+    )
     assert MaNo(power=1).measure(target) == pytest.approx(1 / 3), "rows that sum to 1"
     flat = answered(np.full((2, 4), 7.0))
-    assert TAYLOR.measure(flat) == SOFT.measure(flat) == pytest.approx(1 / 4), "all logits equal: the uniform row"
+    assert TAYLOR.measure(flat) == SOFT.measure(flat) == pytest.approx(1 / 4), (
+        "all logits equal: the uniform row"
+    )
 
 
 def test_mano_has_its_taylor_map_where_it_rises() -> None:
@@ -149,44 +167,57 @@ def test_mano_has_its_taylor_map_where_it_rises() -> None:
 
 
 def test_mano_decides_by_all_rows_and_anew_for_every_set() -> None:
-    """Phi of (z, 0), z large: z / 2. Rows of 4, 4, 4, 4, 40 have 2, 2, 2, 2, 20, 5.6 in the mean: the softmax, in any order of the
-    rows. Without the last row 2: the Taylor map, also after a set that took the softmax."""
+    """Phi of (z, 0), z large: z / 2. Rows of 4, 4, 4, 4, 40 have 2, 2, 2, 2, 20, 5.6 in the mean:
+    the softmax, in any order of the rows. Without the last row 2: the Taylor map, also after a set
+    that took the softmax."""
     wide = np.array([[4.0, 0], [4, 0], [4, 0], [4, 0], [40, 0]])
     mano, target = MaNo(), answered(wide)
     assert criterion(target) == pytest.approx(5.6, abs=0.1)
     for rows in (np.arange(5), np.arange(5)[::-1], np.array([1, 4, 0, 2, 3])):
-        assert mano.measure(target.take(rows)) == pytest.approx(SOFT.measure(target), abs=1e-12) != TAYLOR.measure(target)
+        assert (
+            mano.measure(target.take(rows))
+            == pytest.approx(SOFT.measure(target), abs=1e-12)
+            != TAYLOR.measure(target)
+        )
     first = target.take(np.arange(4))
     assert mano.measure(first) == TAYLOR.measure(first) != SOFT.measure(first)
 
 
 def test_dispersion_by_hand() -> None:
-    """Features 0, 2 of class 0 and 8 of class 1: means 1, 8 and 10/3; (2 x 49/9 + 196/9) / 3 over 1 is 294/27."""
+    """Features 0, 2 of class 0 and 8 of class 1: means 1, 8 and 10/3; (2 x 49/9 + 196/9) / 3 over 1
+    is 294/27."""
     features = np.array([[0.0], [2], [8]])
     target = Answers(np.array([0, 0, 1]), classes=3, features=features)
     assert Dispersion().measure(target) == pytest.approx(math.log(294 / 27))
-    assert Dispersion().measure(Answers(np.array([0, 0, 2]), classes=3, features=features.astype(np.float16))) == pytest.approx(
-        math.log(294 / 27)
-    ), "classes that are not answered do not count"
+    assert Dispersion().measure(
+        Answers(np.array([0, 0, 2]), classes=3, features=features.astype(np.float16))
+    ) == pytest.approx(math.log(294 / 27)), "classes that are not answered do not count"
     # An answer that names no class is left out, and is no class of its own.
     more = Answers(np.array([0, -1, 0, 1]), classes=3, features=np.array([[0.0], [100], [2], [8]]))
     assert Dispersion().measure(more) == pytest.approx(math.log(294 / 27))
     assert math.isnan(Dispersion().measure(target.take(np.array([0, 1])))), "one class"
-    assert Dispersion().measure(Answers(np.array([0, 1]), classes=2, features=np.ones((2, 3)))) == -math.inf
+    assert (
+        Dispersion().measure(Answers(np.array([0, 1]), classes=2, features=np.ones((2, 3))))
+        == -math.inf
+    )
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_neither_order_nor_repetition_of_rows_matters(name: str) -> None:
-    """Every row twice is the same distribution: public code of energy and dispersion adds log 2, or nearly."""
+    """Every row twice is the same distribution: public code of energy and dispersion adds log 2, or
+    nearly."""
     target, random = drawn(300, 5), np.random.default_rng(0)
     found = ALL[name].measure(target)
     assert ALL[name].measure(target.take(random.permutation(300))) == pytest.approx(found, abs=1e-9)
-    assert ALL[name].measure(target.take(np.repeat(np.arange(300), 2))) == pytest.approx(found, abs=1e-9)
+    assert ALL[name].measure(target.take(np.repeat(np.arange(300), 2))) == pytest.approx(
+        found, abs=1e-9
+    )
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_few_rows_and_many_of_one_distribution_measure_alike(name: str) -> None:
-    """A hundred sets of 500 rows and all 50,000: the bias of the small ones is less than their scatter."""
+    """A hundred sets of 500 rows and all 50,000: the bias of the small ones is less than their
+    scatter."""
     target = drawn(50_000, 6)
     whole = ALL[name].measure(target)
     parts = [ALL[name].measure(target.take(rows)) for rows in np.split(np.arange(50_000), 100)]
@@ -201,9 +232,13 @@ def test_a_constant_added_to_the_logits_changes_nothing(name: str) -> None:
     assert target.logits is not None
     found = ALL[name].measure(target)
     for constant in (-40.0, 3.0):
-        assert ALL[name].measure(answered(target.logits + constant, target.features)) == pytest.approx(found, abs=1e-8)
+        assert ALL[name].measure(
+            answered(target.logits + constant, target.features)
+        ) == pytest.approx(found, abs=1e-8)
     own = answered(target.logits + random.normal(size=(200, 1)), target.features)
-    assert (ALL[name].measure(own) == pytest.approx(found, abs=1e-8)) == (not name.startswith("energy"))
+    assert (ALL[name].measure(own) == pytest.approx(found, abs=1e-8)) == (
+        not name.startswith("energy")
+    )
 
 
 @pytest.mark.parametrize("name", ["nuclear-norm", "mutual-information", "mano", "energy"])
@@ -223,4 +258,6 @@ def test_half_precision_is_read_as_it_is(name: str) -> None:
     target = drawn(100, 9)
     assert target.logits is not None
     half = (20 * target.logits).astype(np.float16)
-    assert ALL[name].measure(answered(half)) == pytest.approx(ALL[name].measure(answered(half.astype(np.float64))), abs=1e-12)
+    assert ALL[name].measure(answered(half)) == pytest.approx(
+        ALL[name].measure(answered(half.astype(np.float64))), abs=1e-12
+    )

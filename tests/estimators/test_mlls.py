@@ -1,4 +1,5 @@
-"""Maximum likelihood label shift: shares and accuracy by hand, calibration, and what it corrects."""
+"""Maximum likelihood label shift: shares and accuracy by hand, calibration, and what it
+corrects."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def classified(seed: int, n: int, shares: list[float], sharp: float = 1.0) -> Labelled:
-    """Three classes at unlike distances: a mixture of normals, answered by its posterior under equal shares."""
+    """Three classes at unlike distances: a mixture of normals, answered by its posterior under
+    equal shares."""
     random = np.random.default_rng(seed)
     label = random.choice(3, size=n, p=shares)
     x = np.array([0.0, 1.2, 4.0])[label] + random.normal(size=n)
@@ -28,16 +30,20 @@ def classified(seed: int, n: int, shares: list[float], sharp: float = 1.0) -> La
 def test_shares_by_hand() -> None:
     """Two classes, equally frequent on the source; 3 rows of (.8, .2), 1 of (.2, .8).
 
-    For a share q of the first the likelihood is (.2 + .6 q)^3 (.8 - .6 q). Its slope, 1.8 (.8 - .6 q) - .6 (.2 + .6 q), is
-    1.32 - 1.44 q but for a factor: 0 at q = 11/12. The first answers then have the probability .8 q / (.2 + .6 q) = 44/45, the
-    last .8 (1 - q) / (.8 - .6 q) = 4/15.
+    For a share q of the first the likelihood is (.2 + .6 q)^3 (.8 - .6 q). Its slope, 1.8 (.8 - .6
+    q) - .6 (.2 + .6 q), is 1.32 - 1.44 q but for a factor: 0 at q = 11/12. The first answers then
+    have the probability .8 q / (.2 + .6 q) = 44/45, the last .8 (1 - q) / (.8 - .6 q) = 4/15.
     """
     p = np.array([[0.8, 0.2]] * 3 + [[0.2, 0.8]])
     shares, weights = fitted_target_shares(p, np.array([0.5, 0.5]))
     assert shares == pytest.approx([11 / 12, 1 / 12], abs=1e-4)
-    assert weights[0, 0] == pytest.approx(44 / 45, abs=1e-4) and weights[3, 1] == pytest.approx(4 / 15, abs=1e-3)
+    assert weights[0, 0] == pytest.approx(44 / 45, abs=1e-4) and weights[3, 1] == pytest.approx(
+        4 / 15, abs=1e-3
+    )
     fitted = Calibration(1.0, np.zeros(2), np.array([0.5, 0.5]))
-    assert Mlls().estimate(fitted, of_probabilities(p)) == pytest.approx((3 * 44 / 45 + 4 / 15) / 4, abs=1e-3)
+    assert Mlls().estimate(fitted, of_probabilities(p)) == pytest.approx(
+        (3 * 44 / 45 + 4 / 15) / 4, abs=1e-3
+    )
 
 
 def test_shares_of_the_source_change_nothing() -> None:
@@ -45,23 +51,36 @@ def test_shares_of_the_source_change_nothing() -> None:
     p = np.array([[0.9, 0.1], [0.6, 0.4], [0.3, 0.7]])
     shares, weights = fitted_target_shares(p, np.array([0.6, 0.4]))
     assert shares == pytest.approx([0.6, 0.4]) and weights == pytest.approx(p)
-    lacking, none = fitted_target_shares(np.array([[0.0, 0.0, 1.0], [0.5, 0.5, 0.0]]), np.array([0.5, 0.5, 0.0]))
-    assert lacking[2] == 0 and none[0].tolist() == [0, 0, 0], "a class that the source lacks explains no row"
+    lacking, none = fitted_target_shares(
+        np.array([[0.0, 0.0, 1.0], [0.5, 0.5, 0.0]]), np.array([0.5, 0.5, 0.0])
+    )
+    assert lacking[2] == 0 and none[0].tolist() == [
+        0,
+        0,
+        0,
+    ], "a class that the source lacks explains no row"
 
 
 def test_calibration_by_hand() -> None:
-    """Rows of (.9, .1) of which three quarters are right, both ways round: log 3 over log 9 is a half, and no class is favoured."""
+    """Rows of (.9, .1) of which three quarters are right, both ways round: log 3 over log 9 is a
+    half, and no class is favoured."""
     p = [0.9] * 4 + [0.1] * 4
     found = fitted_calibration(known(of_two(p), [0, 0, 0, 1, 1, 1, 1, 0]))
-    assert found.sharpness == pytest.approx(0.5, abs=1e-4) and found.bias == pytest.approx([0, 0], abs=1e-4)
+    assert found.sharpness == pytest.approx(0.5, abs=1e-4) and found.bias == pytest.approx(
+        [0, 0], abs=1e-4
+    )
     favoured = known(of_two([0.5] * 10), [0] * 8 + [1] * 2)
-    assert fitted_calibration(favoured).probabilities(favoured.answers)[0] == pytest.approx([0.8, 0.2], abs=0.005)
+    assert fitted_calibration(favoured).probabilities(favoured.answers)[0] == pytest.approx(
+        [0.8, 0.2], abs=0.005
+    )
     bare = fitted_calibration(favoured, bias=False).probabilities(favoured.answers)[0]
     assert bare == pytest.approx([0.5, 0.5])
 
 
 @pytest.mark.parametrize("sharp", [0.5, 1.0, 3.0, 1e4])
-@pytest.mark.parametrize("shares", [[0.8, 0.15, 0.05], [0.05, 0.9, 0.05], [0.0, 0.5, 0.5], [1 / 3, 1 / 3, 1 / 3]])
+@pytest.mark.parametrize(
+    "shares", [[0.8, 0.15, 0.05], [0.05, 0.9, 0.05], [0.0, 0.5, 0.5], [1 / 3, 1 / 3, 1 / 3]]
+)
 def test_it_is_right_under_a_shift_of_labels(shares: list[float], sharp: float) -> None:
     source, target = classified(0, 3000, [1 / 3] * 3, sharp), classified(1, 3000, shares, sharp)
     found = estimated(Mlls(), source, target.answers)

@@ -1,4 +1,5 @@
-"""A pool that shows shifts of labels: what is drawn, which sets a target resembles, and that the choice hears it."""
+"""A pool that shows shifts of labels: what is drawn, which sets a target resembles, and that the
+choice hears it."""
 
 from __future__ import annotations
 
@@ -51,15 +52,22 @@ def test_sets_are_drawn_with_other_shares() -> None:
         after = np.bincount(moved.label, minlength=5) / 400
         assert 0.5 * np.abs(after - before).sum() == pytest.approx(share, abs=0.08)
         assert moved.answers.logits is not None and item.answers.logits is not None
-        rows = {row.tobytes(): code for row, code in zip(item.answers.logits, item.label, strict=True)}
-        assert all(rows[row.tobytes()] == code for row, code in zip(moved.answers.logits, moved.label, strict=True))
+        rows = {
+            row.tobytes(): code for row, code in zip(item.answers.logits, item.label, strict=True)
+        }
+        assert all(
+            rows[row.tobytes()] == code
+            for row, code in zip(moved.answers.logits, moved.label, strict=True)
+        )
 
 
 def test_the_same_sets_whatever_was_asked_before(source: Labelled, pool: list[Labelled]) -> None:
     first, again = shifted_sets(source, pool[:4]), shifted_sets(source, pool[:4])
     assert [id(item) for item in first] == [id(item) for item in again] and len(first) == 8 + 2 * 4
     copied = shifted_sets(replace(source), [replace(item) for item in pool[:4]])
-    assert all(np.array_equal(one.label, other.label) for one, other in zip(first, copied, strict=True))
+    assert all(
+        np.array_equal(one.label, other.label) for one, other in zip(first, copied, strict=True)
+    )
     assert {item.family for item in first} == {FAMILY, "change 0", "change 1"}
 
 
@@ -71,41 +79,61 @@ def test_one_class_alone_cannot_shift() -> None:
 def test_sets_are_like_a_target_by_what_moved(source: Labelled, pool: list[Labelled]) -> None:
     target = digits(5, 500, shares=[0.6, 0.1, 0.1, 0.1, 0.1]).answers
     fitted = fitted_shares(source, target)
-    assert fitted is not None and fitted.told and fitted_shares(source, target) is fitted, "fitted once"
+    assert fitted is not None and fitted.told and fitted_shares(source, target) is fitted, (
+        "fitted once"
+    )
     sets = [*pool, *shifted_sets(source, pool)]
     like = likeness(fitted, source, sets, len(pool))
     assert like[: len(pool)].max() < 0.021 and like[len(pool) :].max() > 0.5
 
 
-def test_a_target_without_a_shift_of_labels_learns_from_the_pool_as_it_is(source: Labelled, pool: list[Labelled]) -> None:
+def test_a_target_without_a_shift_of_labels_learns_from_the_pool_as_it_is(
+    source: Labelled, pool: list[Labelled]
+) -> None:
     target = digits(6, 500, 0.3).answers
     prepared = Prepared(DifferenceOfConfidences(), source, pool)
     found = prepared(target)
-    held = [Held(item.family, prepared._direct(item.answers).accuracy, item.accuracy, 150) for item in pool]
+    held = [
+        Held(item.family, prepared._direct(item.answers).accuracy, item.accuracy, 150)
+        for item in pool
+    ]
     assert isinstance(found, Estimate) and prepared.shifted(target) is None
     plain = with_pool(Estimate(found.accuracy), source.accuracy, held, 500, 800)
     assert (found.low, found.high) == (plain.low, plain.high)
     assert prepared.pool_error(target) == prepared.pool_error() == pytest.approx(mean_error(held))
 
 
-@pytest.mark.parametrize("shares", [[0.6, 0.1, 0.1, 0.1, 0.1], [0.0, 0.1, 0.2, 0.3, 0.4], [0.05, 0.05, 0.1, 0.7, 0.1]])
+@pytest.mark.parametrize(
+    "shares", [[0.6, 0.1, 0.1, 0.1, 0.1], [0.0, 0.1, 0.2, 0.3, 0.4], [0.05, 0.05, 0.1, 0.7, 0.1]]
+)
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 def test_the_choice_hears_that_labels_have_shifted(
     source: Labelled, pool: list[Labelled], shares: list[float], noise: float
 ) -> None:
-    """Transport takes other shares for errors: on a pool of changes it errs least, on one whose labels shift it does not."""
+    """Transport takes other shares for errors: on a pool of changes it errs least, on one whose
+    labels shift it does not."""
     pytest.importorskip("ot", reason="POT, the extra `transport`, is not installed")
     target = digits(7, 600, noise, shares)
-    transport, corrected, by_entropy = (Prepared(made(), source, pool) for made in (Cott, Mlls, MutualInformation))
+    transport, corrected, by_entropy = (
+        Prepared(made(), source, pool) for made in (Cott, Mlls, MutualInformation)
+    )
     found = corrected(target.answers)
     assert isinstance(found, Estimate) and found.low is not None and found.high is not None
-    assert found.low <= target.accuracy <= found.high and abs(found.accuracy - target.accuracy) < 0.06
+    assert (
+        found.low <= target.accuracy <= found.high and abs(found.accuracy - target.accuracy) < 0.06
+    )
     assert TEXT not in found.warnings
     wrong = transport(target.answers)
-    assert isinstance(wrong, Estimate) and TEXT in wrong.warnings and abs(wrong.accuracy - target.accuracy) > 0.1
-    assert wrong.low is not None and wrong.high is not None and wrong.low <= target.accuracy <= wrong.high, (
-        "its interval learned it"
+    assert (
+        isinstance(wrong, Estimate)
+        and TEXT in wrong.warnings
+        and abs(wrong.accuracy - target.accuracy) > 0.1
     )
+    assert (
+        wrong.low is not None
+        and wrong.high is not None
+        and wrong.low <= target.accuracy <= wrong.high
+    ), "its interval learned it"
     errors = [item.pool_error(target.answers) for item in (transport, corrected)]
     assert errors[0] is not None and errors[1] is not None and errors[1] < errors[0] / 2
     by_line = by_entropy(target.answers)
@@ -118,7 +146,11 @@ def test_a_doubt_where_like_estimates_erred() -> None:
     held = [Held(str(i), 0.9, 0.9 - 0.01 * (i % 2), 200) for i in range(10)]
     held += [Held(str(i), 0.6, 0.48, 200) for i in range(10, 20)]
     low = with_pool(Estimate(0.6), 0.92, held, 500, 1000)
-    assert [text for text in low.warnings if text.startswith(DOUBT)] == [f"{DOUBT} 11 points on average"]
+    assert [text for text in low.warnings if text.startswith(DOUBT)] == [
+        f"{DOUBT} 11 points on average"
+    ]
     assert with_pool(Estimate(0.9), 0.92, held, 500, 1000).warnings == ()
     assert mean_error(held) == pytest.approx(0.0625)
-    assert mean_error([replace(held[0], like=3.0), replace(held[10], like=1.0)]) == pytest.approx(0.03)
+    assert mean_error([replace(held[0], like=3.0), replace(held[10], like=1.0)]) == pytest.approx(
+        0.03
+    )

@@ -12,23 +12,33 @@ Codes = NDArray[np.int64]
 NUMBERS = [str(number) for number in range(12)]
 
 
-def confusion(n_classes: int, accuracy: float, rng: np.random.Generator, spread: float = 1.0) -> NDArray[np.float64]:
-    """The probability of each answer for a row of each class; the wrong ones are a draw from a Dirichlet distribution."""
+def confusion(
+    n_classes: int, accuracy: float, rng: np.random.Generator, spread: float = 1.0
+) -> NDArray[np.float64]:
+    """The probability of each answer for a row of each class; the wrong ones are a draw from a
+    Dirichlet distribution."""
     table = np.zeros((n_classes, n_classes))
     for code in range(n_classes):
-        table[code, np.arange(n_classes) != code] = (1 - accuracy) * rng.dirichlet([spread] * (n_classes - 1))
+        table[code, np.arange(n_classes) != code] = (1 - accuracy) * rng.dirichlet(
+            [spread] * (n_classes - 1)
+        )
         table[code, code] = accuracy
     return table
 
 
 def drawn(
-    table: NDArray[np.float64], n: int, rng: np.random.Generator, shares: NDArray[np.float64] | None = None
+    table: NDArray[np.float64],
+    n: int,
+    rng: np.random.Generator,
+    shares: NDArray[np.float64] | None = None,
 ) -> tuple[Codes, Codes]:
     """Answers and labels of n rows; by default every class has as many."""
     n_classes = len(table)
     label = np.arange(n) % n_classes if shares is None else rng.choice(n_classes, n, p=shares)
     rng.shuffle(label)
-    answer = (table.cumsum(axis=1)[label] < rng.random(n)[:, None]).sum(axis=1).clip(0, n_classes - 1)
+    answer = (
+        (table.cumsum(axis=1)[label] < rng.random(n)[:, None]).sum(axis=1).clip(0, n_classes - 1)
+    )
     return answer.astype(np.int64), label.astype(np.int64)
 
 
@@ -44,7 +54,10 @@ ORDERS: dict[str, tuple[list[str], list[str]]] = {
     "all turned round": (list("abcdef"), list("fedcba")),
     "a background class before": (list("abcde"), list("eabcd")),
     "a background class behind": (list("abcde"), list("bcdea")),
-    "capitals first": (["apple", "Bear", "cat", "Dog", "eel"], ["Bear", "Dog", "apple", "cat", "eel"]),
+    "capitals first": (
+        ["apple", "Bear", "cat", "Dog", "eel"],
+        ["Bear", "Dog", "apple", "cat", "eel"],
+    ),
     "accents as their letters": (["a", "e", "z", "É", "à"], ["a", "à", "e", "É", "z"]),
     "punctuation left out": (["a-z", "a_b", "ab", "b"], ["a_b", "ab", "a-z", "b"]),
     "negative numbers": (["-2", "-1", "0", "1", "2"], ["-1", "-2", "0", "1", "2"]),
@@ -63,7 +76,10 @@ def test_another_order_is_found(name: str, accuracy: float) -> None:
     right, label = drawn(confusion(len(names), accuracy, rng), 40 * len(names), rng)
     better = better_order(outputs_of(order, names)[right], label, names)
     assert better is not None and list(better.classes) == order
-    assert better.better == pytest.approx((right == label).mean()) and better.given < better.better - 0.1
+    assert (
+        better.better == pytest.approx((right == label).mean())
+        and better.given < better.better - 0.1
+    )
     assert better.rows == 40 * len(names) and better.unseen == ()
     again = better_order(outputs_of(order, names)[right], outputs_of(order, names)[label], order)
     assert again is None, "in the order that it names there is no better one"
@@ -74,13 +90,21 @@ def test_the_right_order_is_left_alone(name: str) -> None:
     names, _ = ORDERS[name]
     rng = np.random.default_rng(1)
     for accuracy in (1.0, 0.9, max(0.5, 1.2 / len(names))):
-        assert better_order(*drawn(confusion(len(names), accuracy, rng), 40 * len(names), rng), names) is None
+        assert (
+            better_order(*drawn(confusion(len(names), accuracy, rng), 40 * len(names), rng), names)
+            is None
+        )
 
 
 def test_usual_orders_have_names() -> None:
     rng = np.random.default_rng(0)
     found = {}
-    for name in ("numbers sorted as text", "two turned round", "capitals first", "text sorted by numbers"):
+    for name in (
+        "numbers sorted as text",
+        "two turned round",
+        "capitals first",
+        "text sorted by numbers",
+    ):
         names, order = ORDERS[name]
         right, label = drawn(confusion(len(names), 0.9, rng), 300, rng)
         better = better_order(outputs_of(order, names)[right], label, names)
@@ -132,7 +156,13 @@ HONEST: dict[str, tuple[list[list[float]], list[float]]] = {
     "one answer, nearly always": ([[0.02, 0.98], [0.01, 0.99]], [0.95, 0.05]),
     "one answer that no row is of": ([[0, 0, 1], [0, 0, 1], [0, 0, 1]], [0.7, 0.3, 0]),
     "two answers of five": (
-        [[0.1, 0.9, 0, 0, 0], [0.2, 0.8, 0, 0, 0], [0.6, 0.4, 0, 0, 0], [0.5, 0.5, 0, 0, 0], [1, 0, 0, 0, 0]],
+        [
+            [0.1, 0.9, 0, 0, 0],
+            [0.2, 0.8, 0, 0, 0],
+            [0.6, 0.4, 0, 0, 0],
+            [0.5, 0.5, 0, 0, 0],
+            [1, 0, 0, 0, 0],
+        ],
         [0.2] * 5,
     ),
     "guesses": ([[0.25] * 4] * 4, [0.25] * 4),
@@ -142,7 +172,7 @@ HONEST: dict[str, tuple[list[list[float]], list[float]]] = {
         [0.25] * 4,
     ),
     "the right one second": ([[0.35, 0.65, 0], [0, 0.35, 0.65], [0.5, 0.15, 0.35]], [1 / 3] * 3),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("n", [20, 200, 5000])
@@ -152,7 +182,10 @@ def test_confusion_is_no_other_order(name: str, n: int) -> None:
     names = [f"class {code}" for code in range(len(table))]
     for seed in range(3):
         rng = np.random.default_rng(seed)
-        assert better_order(*drawn(np.array(table, dtype=float), n, rng, np.array(shares)), names) is None, seed
+        assert (
+            better_order(*drawn(np.array(table, dtype=float), n, rng, np.array(shares)), names)
+            is None
+        ), seed
 
 
 def test_a_thousand_classes_take_seconds_and_more_than_three_thousand_are_not_looked_at() -> None:
@@ -161,7 +194,9 @@ def test_a_thousand_classes_take_seconds_and_more_than_three_thousand_are_not_lo
     better = better_order(999 - label, label, names)
     assert better is not None and better.name == "turned round"
     many = [f"{code:06}" for code in range(100_000)]
-    assert better_order(label, label[::-1].copy(), many) is None, "a table of their square would take 80 GB"
+    assert better_order(label, label[::-1].copy(), many) is None, (
+        "a table of their square would take 80 GB"
+    )
 
 
 def test_few_rows_show_nothing() -> None:
@@ -171,7 +206,8 @@ def test_few_rows_show_nothing() -> None:
 
 
 def test_honest_weak_networks_are_seldom_taken_for_others() -> None:
-    """600 networks that are right on 20 to 60%, above guessing; `benchmarks/class_orders.py` has more of them."""
+    """600 networks that are right on 20 to 60%, above guessing; `benchmarks/class_orders.py` has
+    more of them."""
     rng, alarms, tried = np.random.default_rng(11), 0, 0
     for n_classes in (2, 3, 5, 10, 30):
         for accuracy in (0.2, 0.3, 0.45, 0.6):
@@ -179,7 +215,10 @@ def test_honest_weak_networks_are_seldom_taken_for_others() -> None:
                 for _ in range(10):
                     at_least = max(accuracy, 1.1 / n_classes)
                     answer, label = drawn(confusion(n_classes, at_least, rng), n, rng)
-                    alarms += better_order(answer, label, [str(code) for code in range(n_classes)]) is not None
+                    alarms += (
+                        better_order(answer, label, [str(code) for code in range(n_classes)])
+                        is not None
+                    )
                     tried += 1
     assert tried == 600 and alarms <= 6, alarms
 

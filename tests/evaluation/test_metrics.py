@@ -17,7 +17,9 @@ GROUPS = ["0|red", "0|blue", "1|red", "1|blue"]
 CLASSES = ["0", "1"]
 
 
-def _predictions(label: list[int], answer: list[int], group: list[int], logits: object = None) -> Predictions:
+def _predictions(
+    label: list[int], answer: list[int], group: list[int], logits: object = None
+) -> Predictions:
     arrays = [np.array(values, dtype=np.int64) for values in (label, group, answer)]
     table = None if logits is None else np.array(logits, dtype=np.float32)
     return Predictions(np.arange(100, 100 + len(label), dtype=np.int64), *arrays, table)
@@ -29,7 +31,11 @@ def test_accuracy_groups_and_balance_by_hand() -> None:
     0|red rows 0-3: 3/4. 0|blue rows 4, 5: 1/2. 1|red row 6: 0/1. 1|blue row 7: 1/1.
     Recall of class 0 = 4/6, of class 1 = 1/2: balanced (4/6 + 1/2) / 2 = 7/12.
     """
-    found = scores(_predictions([0, 0, 0, 0, 0, 0, 1, 1], [0, 0, 1, 0, 0, 1, 0, 1], [0, 0, 0, 0, 1, 1, 2, 3]), GROUPS, CLASSES)
+    found = scores(
+        _predictions([0, 0, 0, 0, 0, 0, 1, 1], [0, 0, 1, 0, 0, 1, 0, 1], [0, 0, 0, 0, 1, 1, 2, 3]),
+        GROUPS,
+        CLASSES,
+    )
     assert found["n"] == 8
     assert found["accuracy"] == 5 / 8
     assert found["balanced_accuracy"] == pytest.approx(7 / 12, abs=1e-15)
@@ -39,19 +45,33 @@ def test_accuracy_groups_and_balance_by_hand() -> None:
         "1|red": {"n": 1, "accuracy": 0.0},
         "1|blue": {"n": 1, "accuracy": 1.0},
     }
-    assert (found["worst_group"], found["worst_group_name"], found["worst_group_n"]) == (0.0, "1|red", 1)
+    assert (found["worst_group"], found["worst_group_name"], found["worst_group_n"]) == (
+        0.0,
+        "1|red",
+        1,
+    )
     assert found["groups_skipped"] == 0
 
 
 def test_worst_group_skips_small_groups_and_says_so() -> None:
     """As above, groups of one row skipped: the worst of 3/4 and 1/2 is 0|blue."""
-    data = _predictions([0, 0, 0, 0, 0, 0, 1, 1], [0, 0, 1, 0, 0, 1, 0, 1], [0, 0, 0, 0, 1, 1, 2, 3])
+    data = _predictions(
+        [0, 0, 0, 0, 0, 0, 1, 1], [0, 0, 1, 0, 0, 1, 0, 1], [0, 0, 0, 0, 1, 1, 2, 3]
+    )
     found = scores(data, GROUPS, CLASSES, min_rows=2)
-    assert (found["worst_group"], found["worst_group_name"], found["worst_group_n"]) == (0.5, "0|blue", 2)
+    assert (found["worst_group"], found["worst_group_name"], found["worst_group_n"]) == (
+        0.5,
+        "0|blue",
+        2,
+    )
     assert found["groups_skipped"] == 2
     assert len(found["groups"]) == 4
     none = scores(data, GROUPS, CLASSES, min_rows=5)
-    assert (none["worst_group"], none["worst_group_name"], none["worst_group_n"]) == (None, None, None)
+    assert (none["worst_group"], none["worst_group_name"], none["worst_group_n"]) == (
+        None,
+        None,
+        None,
+    )
 
 
 def test_equal_worst_groups_give_the_first() -> None:
@@ -76,23 +96,32 @@ def test_without_logits_there_is_no_likelihood_and_no_calibration() -> None:
 
 
 def test_likelihood_and_calibration_by_hand() -> None:
-    """Probabilities by logits log p: rows (0.9, 0.1), (0.79, 0.21), (0.35, 0.65), labels 0, 1, 1; answers 0, 0, 1.
+    """Probabilities by logits log p: rows (0.9, 0.1), (0.79, 0.21), (0.35, 0.65), labels 0, 1, 1;
+    answers 0, 0, 1.
 
-    nll = -(ln 0.9 + ln 0.21 + ln 0.65) / 3. Confidences 0.9, 0.79, 0.65 lie in the bins (13/15, 14/15], (11/15, 12/15] and
-    (9/15, 10/15]: ece = (|1 - 0.9| + |0 - 0.79| + |1 - 0.65|) / 3 = 1.24 / 3.
+    nll = -(ln 0.9 + ln 0.21 + ln 0.65) / 3. Confidences 0.9, 0.79, 0.65 lie in the bins (13/15,
+    14/15], (11/15, 12/15] and (9/15, 10/15]: ece = (|1 - 0.9| + |0 - 0.79| + |1 - 0.65|) / 3 = 1.24
+    / 3.
     """
     probabilities = np.array([[0.9, 0.1], [0.79, 0.21], [0.35, 0.65]])
-    found = scores(_predictions([0, 1, 1], [0, 0, 1], [0, 2, 2], np.log(probabilities)), GROUPS, CLASSES)
-    assert found["nll"] == pytest.approx(-(math.log(0.9) + math.log(0.21) + math.log(0.65)) / 3, abs=1e-6)
+    found = scores(
+        _predictions([0, 1, 1], [0, 0, 1], [0, 2, 2], np.log(probabilities)), GROUPS, CLASSES
+    )
+    assert found["nll"] == pytest.approx(
+        -(math.log(0.9) + math.log(0.21) + math.log(0.65)) / 3, abs=1e-6
+    )
     assert found["ece"] == pytest.approx((0.1 + 0.79 + 0.35) / 3, abs=1e-6)
     assert found["non_finite"] == 0
 
 
 def test_calibration_error_pools_rows_of_a_bin() -> None:
-    """Two bins of width 1/2. Confidences 0.6 (right), 0.8 (wrong), 1.0 (right) share bin (0.5, 1]: |2/3 - 0.8| * 3/4;
+    """Two bins of width 1/2. Confidences 0.6 (right), 0.8 (wrong), 1.0 (right) share bin (0.5, 1]:
+    |2/3 - 0.8| * 3/4;
     0.5 (wrong) belongs to (0, 0.5]: |0 - 0.5| * 1/4. Sum 0.1 + 0.125 = 0.225.
     """
-    found = calibration_error(np.array([0.6, 0.8, 1.0, 0.5]), np.array([True, False, True, False]), bins=2)
+    found = calibration_error(
+        np.array([0.6, 0.8, 1.0, 0.5]), np.array([True, False, True, False]), bins=2
+    )
     assert found == pytest.approx(0.225, abs=1e-15)
 
 
@@ -103,7 +132,10 @@ def test_calibration_error_equals_the_loop(rows: list[tuple[float, bool]]) -> No
     for m in range(1, 16):
         inside = [(c, r) for c, r in rows if (math.ceil(c * 15) or 1) == m]
         if inside:
-            accuracy, mean = sum(r for _, r in inside) / len(inside), sum(c for c, _ in inside) / len(inside)
+            accuracy, mean = (
+                sum(r for _, r in inside) / len(inside),
+                sum(c for c, _ in inside) / len(inside),
+            )
             total += len(inside) / len(rows) * abs(accuracy - mean)
     assert calibration_error(confidence, right) == pytest.approx(total, abs=1e-12)
 
@@ -115,9 +147,18 @@ def test_log_likelihoods_are_stable() -> None:
 
 
 def test_a_diverged_model_has_scores_that_json_can_hold() -> None:
-    found = scores(_predictions([0, 1], [0, 0], [0, 2], [[math.nan, 1.0], [2.0, 1.0]]), GROUPS, CLASSES)
-    assert (found["accuracy"], found["non_finite"], found["nll"], found["ece"]) == (0.5, 1, None, None)
-    masked = scores(_predictions([0, 1], [0, 0], [0, 2], [[1.0, 0.0], [2.0, -math.inf]]), GROUPS, CLASSES)
+    found = scores(
+        _predictions([0, 1], [0, 0], [0, 2], [[math.nan, 1.0], [2.0, 1.0]]), GROUPS, CLASSES
+    )
+    assert (found["accuracy"], found["non_finite"], found["nll"], found["ece"]) == (
+        0.5,
+        1,
+        None,
+        None,
+    )
+    masked = scores(
+        _predictions([0, 1], [0, 0], [0, 2], [[1.0, 0.0], [2.0, -math.inf]]), GROUPS, CLASSES
+    )
     assert masked["nll"] is None and masked["ece"] is not None
     for item in (found, masked):
         canonical(item)

@@ -1,4 +1,5 @@
-"""Families of tests: the level whose intervals agree with the verdicts, seeds that tell a difference in a study, likely spreads."""
+"""Families of tests: the level whose intervals agree with the verdicts, seeds that tell a
+difference in a study, likely spreads."""
 
 from __future__ import annotations
 
@@ -8,19 +9,46 @@ from scipy import stats
 from scipy.special import stdtr
 
 from crosswind.evaluation.compare import benjamini_hochberg, holm, paired, sd_bounds, seeds_to_tell
-from crosswind.evaluation.multiplicity import ALPHA, at_level, effects_told, hardest_level, judged_together, percent, seeds_needed
+from crosswind.evaluation.multiplicity import (
+    ALPHA,
+    at_level,
+    effects_told,
+    hardest_level,
+    judged_together,
+    percent,
+    seeds_needed,
+)
 
 
 def test_the_thresholds_by_hand() -> None:
-    """Of 0.001, 0.02, 0.03 and 0.9 Holm tells the first, 0.004, and stops at 0.06: two steps of 4 and 3. FDR tells three, 0.04."""
+    """Of 0.001, 0.02, 0.03 and 0.9 Holm tells the first, 0.004, and stops at 0.06: two steps of 4
+    and 3. FDR tells three, 0.04."""
     p = dict(enumerate([0.001, 0.02, 0.03, 0.9]))
     found = judged_together(p, "holm")
-    assert [found.tells(i) for i in p] == [True, False, False, False] and found.threshold == pytest.approx(0.05 / 4)
+    assert [found.tells(i) for i in p] == [
+        True,
+        False,
+        False,
+        False,
+    ] and found.threshold == pytest.approx(0.05 / 4)
     found = judged_together(p, "fdr")
-    assert [found.tells(i) for i in p] == [True, True, True, False] and found.threshold == pytest.approx(0.05 * 3 / 4)
+    assert [found.tells(i) for i in p] == [
+        True,
+        True,
+        True,
+        False,
+    ] and found.threshold == pytest.approx(0.05 * 3 / 4)
     found = judged_together(p, "none")
-    assert [found.tells(i) for i in p] == [True, True, True, False] and found.threshold == 0.05 and found.level == 0.95
-    assert judged_together({0: 0.2, 1: 0.9}, "holm").threshold == judged_together({0: 0.2, 1: 0.9}, "fdr").threshold == 0.025
+    assert (
+        [found.tells(i) for i in p] == [True, True, True, False]
+        and found.threshold == 0.05
+        and found.level == 0.95
+    )
+    assert (
+        judged_together({0: 0.2, 1: 0.9}, "holm").threshold
+        == judged_together({0: 0.2, 1: 0.9}, "fdr").threshold
+        == 0.025
+    )
     assert judged_together({}, "holm").level == 0.95 and not judged_together({}, "holm").tells(0)
     with pytest.raises(ValueError, match="not in"):
         judged_together({0: 1.5}, "holm")
@@ -28,34 +56,50 @@ def test_the_thresholds_by_hand() -> None:
 
 @pytest.mark.parametrize("multiplicity", ["holm", "fdr", "none"])
 @pytest.mark.parametrize("many", [1, 2, 3, 14, 60])
-def test_an_interval_at_the_level_excludes_zero_exactly_where_a_difference_is_told(multiplicity: str, many: int) -> None:
+def test_an_interval_at_the_level_excludes_zero_exactly_where_a_difference_is_told(
+    multiplicity: str, many: int
+) -> None:
     draw = np.random.default_rng(many)
     told = 0
     for study in range(12):
         n, runs = int(draw.integers(2, 9)), int(draw.integers(1, 4))
         effects = draw.choice([0.0, 0.02, 0.2], many)
-        values = {i: dict(enumerate(effects[i] + 0.03 * draw.normal(size=n * runs))) for i in range(many)}
+        values = {
+            i: dict(enumerate(effects[i] + 0.03 * draw.normal(size=n * runs))) for i in range(many)
+        }
         zero = dict.fromkeys(range(n * runs), 0.0)
         alone = {i: paired(zero, own) for i, own in values.items()}
-        family = judged_together({i: item.p for i, item in alone.items() if item is not None and item.p is not None}, multiplicity)
+        family = judged_together(
+            {i: item.p for i, item in alone.items() if item is not None and item.p is not None},
+            multiplicity,
+        )
         adjusted = {"holm": holm, "fdr": benjamini_hochberg, "none": dict}[multiplicity]
-        assert family.adjusted == adjusted({i: item.p for i, item in alone.items() if item is not None and item.p is not None})
+        assert family.adjusted == adjusted(
+            {i: item.p for i, item in alone.items() if item is not None and item.p is not None}
+        )
         for i, own in values.items():
             wide, again = paired(zero, own, family.level), at_level(alone[i], family.level)
-            assert wide is not None and again is not None and wide.excludes_zero == family.tells(i) == (family.adjusted[i] < ALPHA)
+            assert (
+                wide is not None
+                and again is not None
+                and wide.excludes_zero == family.tells(i) == (family.adjusted[i] < ALPHA)
+            )
             assert (wide.low, wide.high) == pytest.approx((again.low, again.high)), f"study {study}"
             told += family.tells(i)
     assert told, "some are told"
 
 
 def test_of_the_intervals_of_told_differences_few_miss() -> None:
-    """False coverage: over 300 studies of 20 differences of all sizes, at most 5% of the intervals of told ones miss the truth."""
+    """False coverage: over 300 studies of 20 differences of all sizes, at most 5% of the intervals
+    of told ones miss the truth."""
     draw, missed, told = np.random.default_rng(5), 0, 0
     for _ in range(300):
         true = draw.exponential(0.03, 20) * draw.choice([-1, 0, 1], 20)
         values = true + 0.03 * draw.normal(size=(6, 20))
         error, t = values.std(axis=0, ddof=1) / 6**0.5, 5
-        family = judged_together(dict(enumerate(2 * stats.t.sf(np.abs(values.mean(axis=0)) / error, t))), "holm")
+        family = judged_together(
+            dict(enumerate(2 * stats.t.sf(np.abs(values.mean(axis=0)) / error, t))), "holm"
+        )
         half = stats.t.ppf(1 - family.threshold / 2, t) * error
         outside = np.abs(values.mean(axis=0) - true) > half
         differs = np.array([family.tells(i) for i in range(20)])
@@ -65,13 +109,21 @@ def test_of_the_intervals_of_told_differences_few_miss() -> None:
 
 @pytest.mark.parametrize(
     ("level", "words"),
-    [(0.95, "95%"), (0.9, "90%"), (0.975, "97.5%"), (1 - 0.05 / 3, "98.3%"), (1 - 0.05 / 7, "99.3%"), (1 - 0.05 / 672, "99.993%")],
+    [
+        (0.95, "95%"),
+        (0.9, "90%"),
+        (0.975, "97.5%"),
+        (1 - 0.05 / 3, "98.3%"),
+        (1 - 0.05 / 7, "99.3%"),
+        (1 - 0.05 / 672, "99.993%"),
+    ],
 )
 def test_a_level_in_words(level: float, words: str) -> None:
     assert percent(level) == words
 
 
-# -- seeds that are needed ----------------------------------------------------------------------------------------------------
+# -- seeds that are needed
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 16])
@@ -87,10 +139,20 @@ def test_the_interval_of_a_spread_holds_it(n: int) -> None:
 
 @pytest.mark.parametrize(
     ("multiplicity", "many", "others"),
-    [("none", 14, 0.0), ("holm", 1, 0.0), ("holm", 3, 0.2), ("holm", 14, 0.0), ("holm", 60, 0.01), ("fdr", 14, 0.01)],
+    [
+        ("none", 14, 0.0),
+        ("holm", 1, 0.0),
+        ("holm", 3, 0.2),
+        ("holm", 14, 0.0),
+        ("holm", 60, 0.01),
+        ("fdr", 14, 0.01),
+    ],
 )
-def test_the_seeds_told_have_the_power_in_the_study(multiplicity: str, many: int, others: float) -> None:
-    """With a known spread: a difference of 5 points is told in 80% of studies, whatever the other comparisons are about."""
+def test_the_seeds_told_have_the_power_in_the_study(
+    multiplicity: str, many: int, others: float
+) -> None:
+    """With a known spread: a difference of 5 points is told in 80% of studies, whatever the other
+    comparisons are about."""
     sd, studies = 0.04, 400
     n = seeds_to_tell(sd, 0.05, hardest_level(multiplicity, many))
     assert n is not None
@@ -98,19 +160,25 @@ def test_the_seeds_told_have_the_power_in_the_study(multiplicity: str, many: int
     for _ in range(studies):
         values = np.append(0.05, np.full(many - 1, others)) + sd * draw.normal(size=(n, many))
         t = np.abs(values.mean(axis=0)) / (values.std(axis=0, ddof=1) / n**0.5)
-        told += judged_together(dict(enumerate((2 * stdtr(n - 1, -t)).tolist())), multiplicity).tells(0)
+        told += judged_together(
+            dict(enumerate((2 * stdtr(n - 1, -t)).tolist())), multiplicity
+        ).tells(0)
     assert told / studies > 0.8 - 2.6 * (0.8 * 0.2 / studies) ** 0.5
 
 
 @pytest.mark.parametrize("pilot", [3, 5, 16])
 @pytest.mark.parametrize("many", [1, 14])
 def test_the_range_of_seeds_allows_for_the_spread_of_few(pilot: int, many: int) -> None:
-    """From the spread that a few seeds show: the range holds the number that is needed, and its end has 80% power on average."""
+    """From the spread that a few seeds show: the range holds the number that is needed, and its end
+    has 80% power on average."""
     sd, level = 0.03, hardest_level("holm", many)
     needed = seeds_to_tell(sd, 0.05, level)
     assert needed is not None
     draw = np.random.default_rng(pilot)
-    ranges = [seeds_needed(float(some), pilot, 0.05, level) for some in sd * draw.normal(size=(120, pilot)).std(axis=1, ddof=1)]
+    ranges = [
+        seeds_needed(float(some), pilot, 0.05, level)
+        for some in sd * draw.normal(size=(120, pilot)).std(axis=1, ddof=1)
+    ]
     held = [(least or 10_000) <= needed <= (most or 10_000) for least, most in ranges]
     assert np.mean(held) > 0.9
     powers = []

@@ -1,4 +1,5 @@
-"""The claims of Ng et al. 2022 on pools of networks: differences by hand, verdicts both ways, and what cannot be told."""
+"""The claims of Ng et al. 2022 on pools of networks: differences by hand, verdicts both ways, and
+what cannot be told."""
 
 from __future__ import annotations
 
@@ -8,7 +9,15 @@ import pytest
 from crosswind.evaluation.compare import holm
 from crosswind.evaluation.multiplicity import at_level
 from crosswind.evaluation.points import Point
-from crosswind.evaluation.pool_claims import CANNOT_TELL, HOLDS, OPPOSITE, decide, falls, farthest, lost
+from crosswind.evaluation.pool_claims import (
+    CANNOT_TELL,
+    HOLDS,
+    OPPOSITE,
+    decide,
+    falls,
+    farthest,
+    lost,
+)
 from crosswind.evaluation.pools import by_domain, comparison
 
 RISING = (1, 2, 3, 4, 5)
@@ -16,11 +25,16 @@ TWO, FOUR = (2, 1, 4, 3, 5), (3, 2, 4, 5, 1)
 """Orders with 2 of 10 pairs the wrong way round, tau .6, and with 5 of 10, tau 0."""
 
 
-def networks(orders: dict[str, tuple[int, ...]], drops: dict[str, float], noise: float = 0.0, seed: int = 0) -> list[Point]:
-    """Networks trained on S, on each domain: accuracies .8 less its drop and .01 apart, values in its order."""
+def networks(
+    orders: dict[str, tuple[int, ...]], drops: dict[str, float], noise: float = 0.0, seed: int = 0
+) -> list[Point]:
+    """Networks trained on S, on each domain: accuracies .8 less its drop and .01 apart, values in
+    its order."""
     random = np.random.default_rng(seed)
     return [
-        Point(f"n{i}", "S", test, value + noise * random.normal(), 0.8 - drops[test] + 0.01 * i, "cnn")
+        Point(
+            f"n{i}", "S", test, value + noise * random.normal(), 0.8 - drops[test] + 0.01 * i, "cnn"
+        )
         for test, order in orders.items()
         for i, value in enumerate(order)
     ]
@@ -30,21 +44,27 @@ DROPS = {"S": 0.0, "near": 0.1, "far": 0.2}
 
 
 def test_numbers_by_domain_by_hand() -> None:
-    """Tau 1, .6 and 0. Of near, values 2 1 4 3 5 against 1 2 3 4 5: sum of products of centred numbers 8, of squares 10 and 10."""
+    """Tau 1, .6 and 0. Of near, values 2 1 4 3 5 against 1 2 3 4 5: sum of products of centred
+    numbers 8, of squares 10 and 10."""
     points = networks({"S": RISING, "near": TWO, "far": FOUR}, DROPS)
     found = by_domain(points)
     assert list(found) == ["S", "near", "far"]
     assert [item.tau.value for item in found.values()] == pytest.approx([1, 0.6, 0])
     assert found["near"].r2.value == pytest.approx(0.64) and found["S"].r2.value == pytest.approx(1)
-    assert found["near"].micro.value is None and found["near"].micro.why == "the networks have one training domain"
-    # Of far, 3 2 4 5 1: products -2x0 - 1x-1 + 0 + 1x2 + 2x-2 = -1, so that the squared correlation is .01.
+    assert (
+        found["near"].micro.value is None
+        and found["near"].micro.why == "the networks have one training domain"
+    )
+    # Of far, 3 2 4 5 1: products -2x0 - 1x-1 + 0 + 1x2 + 2x-2 = -1, so that the squared correlation
+    # is .01.
     assert found["far"].r2.value == pytest.approx(0.01)
 
 
 def test_on_a_domain_where_some_train_the_others_are_judged_by_hand() -> None:
-    """On A the networks of B, values 1 2 3 against .2 .6 .4, have tau 1/3 and squared correlation .25; those of A are in domain,
-    and would have -1. On C, those of A have 1/3 and those of B 1, mean 2/3; micro, of 15 pairs of which 2 are tied in value: inside
-    A 1, inside B 3, between them six up and one down.
+    """On A the networks of B, values 1 2 3 against .2 .6 .4, have tau 1/3 and squared correlation
+    .25; those of A are in domain, and would have -1. On C, those of A have 1/3 and those of B 1,
+    mean 2/3; micro, of 15 pairs of which 2 are tied in value: inside A 1, inside B 3, between them
+    six up and one down.
     """
     tables = {
         ("A", "A"): [(1, 0.9), (2, 0.8), (3, 0.7)],
@@ -52,21 +72,38 @@ def test_on_a_domain_where_some_train_the_others_are_judged_by_hand() -> None:
         ("B", "A"): [(1, 0.2), (2, 0.6), (3, 0.4)],
         ("B", "C"): [(0, 0.1), (1, 0.3), (2, 0.5)],
     }
-    points = [Point(f"{i}{n}", i, o, *pair) for (i, o), table in tables.items() for n, pair in enumerate(table)]
+    points = [
+        Point(f"{i}{n}", i, o, *pair)
+        for (i, o), table in tables.items()
+        for n, pair in enumerate(table)
+    ]
     found = by_domain(points)
-    assert [found["A"].tau.value, found["A"].r2.value, found["A"].micro.value] == pytest.approx([1 / 3, 0.25, 1 / 3])
-    assert [found["C"].tau.value, found["C"].micro.value] == pytest.approx([2 / 3, 9 / np.sqrt(13 * 15)])
+    assert [found["A"].tau.value, found["A"].r2.value, found["A"].micro.value] == pytest.approx(
+        [1 / 3, 0.25, 1 / 3]
+    )
+    assert [found["C"].tau.value, found["C"].micro.value] == pytest.approx(
+        [2 / 3, 9 / np.sqrt(13 * 15)]
+    )
     assert (found["C"].tau.cells, found["A"].micro.cells) == (2, 1)
 
 
 def test_how_far_a_domain_is_and_how_tau_falls_by_hand() -> None:
-    """Accuracies fall by 0, 10 and 20 points, tau goes 1, .6, 0: the slope over x = 0, 1, 2 is (0 - 1) / 2, a fall of .5."""
+    """Accuracies fall by 0, 10 and 20 points, tau goes 1, .6, 0: the slope over x = 0, 1, 2 is (0 -
+    1) / 2, a fall of .5."""
     points = networks({"S": RISING, "near": TWO, "far": FOUR}, DROPS)
     assert lost(points) == pytest.approx({"near": 0.1, "far": 0.2}) and farthest(points) == "far"
     told = falls("ni", points)
-    assert told.found is not None and told.found.mean == pytest.approx(0.5) and "over 3 domains" in told.what
+    assert (
+        told.found is not None
+        and told.found.mean == pytest.approx(0.5)
+        and "over 3 domains" in told.what
+    )
     two = falls("ni", networks({"S": RISING, "far": FOUR}, DROPS))
-    assert two.found is None and two.why == "fewer than 3 domains with a tau" and two.verdict == CANNOT_TELL
+    assert (
+        two.found is None
+        and two.why == "fewer than 3 domains with a tau"
+        and two.verdict == CANNOT_TELL
+    )
 
 
 def many(sign: float, seed: int, networks: int = 14) -> list[Point]:
@@ -76,7 +113,16 @@ def many(sign: float, seed: int, networks: int = 14) -> list[Point]:
         for test, drop in DROPS.items():
             accuracy = 0.4 + 0.03 * i - drop
             noise = np.random.default_rng([seed, i, len(test)]).normal()
-            points.append(Point(f"n{i}", "S", test, sign * accuracy + (0.02 if sign else 1) * noise, accuracy, "cnn"))
+            points.append(
+                Point(
+                    f"n{i}",
+                    "S",
+                    test,
+                    sign * accuracy + (0.02 if sign else 1) * noise,
+                    accuracy,
+                    "cnn",
+                )
+            )
     return points
 
 
@@ -92,28 +138,47 @@ def test_verdicts_both_ways_and_p_values_adjusted_together() -> None:
     (last,) = (item for item in found if item.claim == 4)
     assert last.verdict == HOLDS and "good, which stay below, less that of bad" in last.what
     assert len(found) == 2 + 2 + 2 + 1, "claims 1, 2 and 3 for both, and the fourth"
-    p = {i: 1.0 if item.found is None or item.found.p is None else item.found.p for i, item in enumerate(found)}
-    assert [item.adjusted for item in found] == [holm(p)[i] for i in range(len(found))] and max(p.values()) > min(p.values())
+    p = {
+        i: 1.0 if item.found is None or item.found.p is None else item.found.p
+        for i, item in enumerate(found)
+    }
+    assert [item.adjusted for item in found] == [holm(p)[i] for i in range(len(found))] and max(
+        p.values()
+    ) > min(p.values())
     one = comparison(none, good, held="in-sample").macro_tau
-    assert found[0].found == at_level(one, found[0].level), "the difference of macro tau, good less atc"
+    assert found[0].found == at_level(one, found[0].level), (
+        "the difference of macro tau, good less atc"
+    )
     hard = [[item for item in side if item.test == "far"] for side in (none, good)]
     assert found[4].found == at_level(comparison(*hard, held="in-sample").macro_tau, found[0].level)
     assert found[4].what.startswith("on far, ")
-    assert all(item.found is None or item.found.excludes_zero == (item.verdict != CANNOT_TELL) for item in found)
+    assert all(
+        item.found is None or item.found.excludes_zero == (item.verdict != CANNOT_TELL)
+        for item in found
+    )
 
 
 def test_the_fourth_claim_by_hand() -> None:
-    """Low: tau .6 and 0 on the shifted domains, mean .3. High: 0 and -1, mean -.5. The difference is .8; ID has no part."""
+    """Low: tau .6 and 0 on the shifted domains, mean .3. High: 0 and -1, mean -.5. The difference
+    is .8; ID has no part."""
     low = networks({"S": RISING, "near": TWO, "far": FOUR}, DROPS)
     high = networks({"S": RISING, "near": FOUR, "far": RISING[::-1]}, DROPS)
-    (told,) = (item for item in decide({"low": low, "high": high}, {}, {"low": 0.1, "high": 0.11}) if item.claim == 4)
+    (told,) = (
+        item
+        for item in decide({"low": low, "high": high}, {}, {"low": 0.1, "high": 0.11})
+        if item.claim == 4
+    )
     assert told.found is not None and told.found.mean == pytest.approx(0.8)
-    (none,) = (item for item in decide({"low": low, "high": high}, {}, {"low": 0.0, "high": 0.1}) if item.claim == 4)
+    (none,) = (
+        item
+        for item in decide({"low": low, "high": high}, {}, {"low": 0.0, "high": 0.1})
+        if item.claim == 4
+    )
     assert none.found is None and none.why == "no neighbourhood above 0.1 nats has a tau"
     assert none.verdict == CANNOT_TELL and none.adjusted == 1.0
 
 
 def test_tables_of_other_networks_are_not_compared() -> None:
     good = many(1, 1)
-    (first, *_) = decide({"ni": good[3:]}, {"atc": good}, {"ni": 0.0})
+    first, *_ = decide({"ni": good[3:]}, {"atc": good}, {"ni": 0.0})
     assert first.found is None and "points that are not the same" in first.why

@@ -1,4 +1,5 @@
-"""Estimators judged on pools of networks: every number by hand and by loops, what is held out, clusters, and what is undefined."""
+"""Estimators judged on pools of networks: every number by hand and by loops, what is held out,
+clusters, and what is undefined."""
 
 from __future__ import annotations
 
@@ -12,8 +13,26 @@ import pytest
 from scipy import stats
 
 from crosswind.evaluation.compare import holm
-from crosswind.evaluation.points import HELD, LEVEL, Number, cell_tau, errors, predicted, read, standard_error
-from crosswind.evaluation.pools import Covered, Point, comparison, comparisons, coverage, judge, micro_difference, predictions
+from crosswind.evaluation.points import (
+    HELD,
+    LEVEL,
+    Number,
+    cell_tau,
+    errors,
+    predicted,
+    read,
+    standard_error,
+)
+from crosswind.evaluation.pools import (
+    Covered,
+    Point,
+    comparison,
+    comparisons,
+    coverage,
+    judge,
+    micro_difference,
+    predictions,
+)
 
 Rule = Callable[[Point, Point], bool]
 
@@ -26,7 +45,8 @@ def made(
     seed: int = 0,
     noise: float = 0.1,
 ) -> list[Point]:
-    """So many networks for each architecture and training domain, on every test domain; accuracies rounded, so that some tie."""
+    """So many networks for each architecture and training domain, on every test domain; accuracies
+    rounded, so that some tie."""
     random, points = np.random.default_rng(seed), []
     for kind, domain, number in itertools.product(kinds, training, range(networks)):
         skill = random.normal(0, 0.15)
@@ -41,20 +61,31 @@ def as_number(value: float) -> object:
     return pytest.approx(value, abs=1e-6)
 
 
-# -- by hand ------------------------------------------------------------------------------------------------------------------
+# -- by hand
+# --------------------------------------------------------------------------------------------------
 
-A_ON_C = [Point(f"a{i}", "A", "C", value, accuracy) for i, (value, accuracy) in enumerate([(1, 0.2), (2, 0.6), (3, 0.4)])]
-B_ON_C = [Point(f"b{i}", "B", "C", value, accuracy) for i, (value, accuracy) in enumerate([(0, 0.1), (1, 0.3), (2, 0.5)])]
+A_ON_C = [
+    Point(f"a{i}", "A", "C", value, accuracy)
+    for i, (value, accuracy) in enumerate([(1, 0.2), (2, 0.6), (3, 0.4)])
+]
+B_ON_C = [
+    Point(f"b{i}", "B", "C", value, accuracy)
+    for i, (value, accuracy) in enumerate([(0, 0.1), (1, 0.3), (2, 0.5)])
+]
 
 
 def test_every_number_by_hand() -> None:
-    """Trained on A, values 1 2 3 and accuracies .2 .6 .4: tau (2 - 1) / 3; squared correlation .2^2 / (2 x .08) = .25.
-    Trained on B, values 0 1 2 and accuracies .1 .3 .5: tau 1, squared correlation 1. Macro tau is 2/3, R2 .625.
+    """Trained on A, values 1 2 3 and accuracies .2 .6 .4: tau (2 - 1) / 3; squared correlation .2^2
+    / (2 x .08) = .25. Trained on B, values 0 1 2 and accuracies .1 .3 .5: tau 1, squared
+    correlation 1. Macro tau is 2/3, R2 .625.
 
-    The line of B is .2 v + .1: it predicts .3 .5 .7 for A. Errors .1 -.1 .3: MAE 16.667, bias 10, 1 - .11 / .08 = -.375.
-    The line of A is .1 v + .2: it predicts .2 .3 .4 for B. Errors .1 0 -.1: MAE 6.667, bias 0, 1 - .02 / .08 = .75.
+    The line of B is .2 v + .1: it predicts .3 .5 .7 for A. Errors .1 -.1 .3: MAE 16.667, bias 10, 1
+    - .11 / .08 = -.375.
+    The line of A is .1 v + .2: it predicts .2 .3 .4 for B. Errors .1 0 -.1: MAE 6.667, bias 0, 1 -
+    .02 / .08 = .75.
 
-    Micro: of 15 pairs 2 are tied in value. Inside A 1, inside B 3, between them six up and one down: 9 / sqrt(13 x 15).
+    Micro: of 15 pairs 2 are tied in value. Inside A 1, inside B 3, between them six up and one
+    down: 9 / sqrt(13 x 15).
     """
     found = judge([*A_ON_C, *B_ON_C])
     assert (found.networks, found.points) == (6, 6)
@@ -68,28 +99,43 @@ def test_every_number_by_hand() -> None:
         as_number((50 / 3 + 20 / 3) / 2),
         as_number(5.0),
     ]
-    # In sample the residuals of A are -.1 .2 -.1, those of B 0: MAE half of 13.333, and 1 - SSE/SST is the squared correlation.
+    # In sample the residuals of A are -.1 .2 -.1, those of B 0: MAE half of 13.333, and 1 - SSE/SST
+    # is the squared correlation.
     own = found.fits["in-sample"]
-    assert own.uses_target_labels and own.mae.value == as_number(20 / 3) and own.explained.value == as_number(0.625)
+    assert (
+        own.uses_target_labels
+        and own.mae.value == as_number(20 / 3)
+        and own.explained.value == as_number(0.625)
+    )
     assert own.bias.value == as_number(0)
 
 
 def test_an_estimate_is_judged_as_it_is() -> None:
-    """Estimates .3 .5 .7 of .2 .6 .4: errors .1 -.1 .3, MAE 16.667, bias 10, 1 - .11 / .08; tau 1/3 as a score."""
-    points = [replace(item, value=value) for item, value in zip(A_ON_C, (0.3, 0.5, 0.7), strict=True)]
+    """Estimates .3 .5 .7 of .2 .6 .4: errors .1 -.1 .3, MAE 16.667, bias 10, 1 - .11 / .08; tau 1/3
+    as a score."""
+    points = [
+        replace(item, value=value) for item, value in zip(A_ON_C, (0.3, 0.5, 0.7), strict=True)
+    ]
     found = judge(points, estimates=True)
     own = found.fits["estimate"]
     assert not own.uses_target_labels and "estimate" not in judge(points).fits
-    assert [item.value for item in (own.mae, own.bias, own.explained)] == [as_number(50 / 3), as_number(10), as_number(-0.375)]
+    assert [item.value for item in (own.mae, own.bias, own.explained)] == [
+        as_number(50 / 3),
+        as_number(10),
+        as_number(-0.375),
+    ]
     assert found.macro_tau.value == as_number(1 / 3)
     with pytest.raises(ValueError, match="not an accuracy"):
         judge(A_ON_C, estimates=True)
 
 
 def test_micro_and_macro_disagree_where_domains_differ_more_than_networks() -> None:
-    """Inside each training domain the larger value has the lower accuracy; the domain with the larger values is the better one."""
+    """Inside each training domain the larger value has the lower accuracy; the domain with the
+    larger values is the better one."""
     points = [
-        Point(f"{domain}{i}", domain, "C", base + i, (base - i) / 100) for domain, base in (("A", 20), ("B", 60)) for i in range(5)
+        Point(f"{domain}{i}", domain, "C", base + i, (base - i) / 100)
+        for domain, base in (("A", 20), ("B", 60))
+        for i in range(5)
     ]
     found = judge(points)
     assert found.macro_tau.value == as_number(-1)
@@ -98,11 +144,14 @@ def test_micro_and_macro_disagree_where_domains_differ_more_than_networks() -> N
 
 
 def test_two_micro_taus_are_compared_by_hand() -> None:
-    """9 / sqrt(13 x 15) as above; accuracies as values, on other rows, have 1. Over the same draws equal ones differ by 0."""
+    """9 / sqrt(13 x 15) as above; accuracies as values, on other rows, have 1. Over the same draws
+    equal ones differ by 0."""
     points = [*A_ON_C, *B_ON_C]
     exact = [replace(item, value=item.accuracy, test="D") for item in points]
     found = micro_difference(points, exact)
-    assert found is not None and found.mean == as_number(1 - 9 / math.sqrt(13 * 15)) and found.n == 6
+    assert (
+        found is not None and found.mean == as_number(1 - 9 / math.sqrt(13 * 15)) and found.n == 6
+    )
     assert found.low is not None and found.low < found.mean
     same = micro_difference(points, [replace(item, value=2 * item.value) for item in points])
     assert same is not None and (same.mean, same.low, same.high) == (0, 0, 0)
@@ -112,20 +161,34 @@ def test_two_micro_taus_are_compared_by_hand() -> None:
 
 
 def test_one_network_over_domains_by_hand() -> None:
-    """Values 1 2 3 on three domains: accuracies .1 .2 .3 have tau 1, .3 .2 .1 tau -1, .1 .3 .2 tau 1/3. The mean is 1/9."""
+    """Values 1 2 3 on three domains: accuracies .1 .2 .3 have tau 1, .3 .2 .1 tau -1, .1 .3 .2 tau
+    1/3. The mean is 1/9."""
     table = {"a": (0.1, 0.2, 0.3), "b": (0.3, 0.2, 0.1), "c": (0.1, 0.3, 0.2)}
-    points = [Point(name, "S", f"t{i}", i, a) for name, row in table.items() for i, a in enumerate(row, 1)]
+    points = [
+        Point(name, "S", f"t{i}", i, a) for name, row in table.items() for i, a in enumerate(row, 1)
+    ]
     assert judge(points).across_tau.value == as_number(1 / 9)
     assert judge([item for item in points if item.test != "t3"]).across_tau.value is None
 
 
-# -- by loops -----------------------------------------------------------------------------------------------------------------
+# -- by loops
+# --------------------------------------------------------------------------------------------------
 
 RULES: dict[str, Rule] = {
-    "training": lambda p, q: q.test == p.test and q.training not in (p.training, p.test) and q.architecture == p.architecture,
-    "test": lambda p, q: q.training == p.training and q.test != p.test and q.architecture == p.architecture,
-    "in-sample": lambda p, q: (q.training, q.test, q.architecture) == (p.training, p.test, p.architecture),
-    "architecture": lambda p, q: q.architecture != p.architecture and q.test == p.test and q.training != p.test,
+    "training": lambda p, q: (
+        q.test == p.test
+        and q.training not in (p.training, p.test)
+        and q.architecture == p.architecture
+    ),
+    "test": lambda p, q: (
+        q.training == p.training and q.test != p.test and q.architecture == p.architecture
+    ),
+    "in-sample": lambda p, q: (
+        (q.training, q.test, q.architecture) == (p.training, p.test, p.architecture)
+    ),
+    "architecture": lambda p, q: (
+        q.architecture != p.architecture and q.test == p.test and q.training != p.test
+    ),
     "architecture and test": lambda p, q: q.architecture != p.architecture and q.test != p.test,
 }
 
@@ -136,37 +199,62 @@ def line(points: Sequence[Point]) -> tuple[float, float]:
 
 
 def tau(points: Sequence[Point]) -> float:
-    return float(stats.kendalltau([p.value for p in points], [p.accuracy for p in points]).statistic)
+    return float(
+        stats.kendalltau([p.value for p in points], [p.accuracy for p in points]).statistic
+    )
 
 
 def test_taus_equal_loops_over_the_definitions() -> None:
     points = made()
     found = judge(points, resamples=10)
-    kinds, training, tests = (sorted({getattr(p, name) for p in points}) for name in ("architecture", "training", "test"))
+    kinds, training, tests = (
+        sorted({getattr(p, name) for p in points}) for name in ("architecture", "training", "test")
+    )
     macro, micro, own, arch = [], [], [], []
     for kind in kinds:
         inside = [p for p in points if p.architecture == kind]
         cells = [(i, o) for i in training for o in tests if i != o]
-        macro.append(np.mean([tau([p for p in inside if (p.training, p.test) == cell]) for cell in cells]))
-        micro.append(np.mean([tau([p for p in inside if p.test == o and p.training != o]) for o in tests]))
-        own.append(np.mean([tau([p for p in inside if p.test == i == p.training]) for i in training]))
+        macro.append(
+            np.mean([tau([p for p in inside if (p.training, p.test) == cell]) for cell in cells])
+        )
+        micro.append(
+            np.mean([tau([p for p in inside if p.test == o and p.training != o]) for o in tests])
+        )
+        own.append(
+            np.mean([tau([p for p in inside if p.test == i == p.training]) for i in training])
+        )
     arch = [tau([p for p in points if p.test == o and p.training != o]) for o in tests]
     assert found.macro_tau.value == as_number(np.mean(macro)) and found.macro_tau.cells == 18
     assert found.micro_tau.value == as_number(np.mean(micro)) and found.micro_tau.cells == 8
     assert found.id_tau.value == as_number(np.mean(own)) and found.id_tau.cells == 6
     assert found.arch_tau.value == as_number(np.mean(arch)) and found.arch_tau.cells == 4
     names = sorted({p.network for p in points})
-    each = {name: [p for p in points if p.network == name and p.test != p.training] for name in names}
+    each = {
+        name: [p for p in points if p.network == name and p.test != p.training] for name in names
+    }
     assert found.across_tau.value == as_number(np.mean([tau(rows) for rows in each.values()]))
     # All networks as one pool: each cell has both architectures.
     one = judge(points, by_architecture=False, resamples=10)
-    whole = [tau([p for p in points if (p.training, p.test) == (i, o)]) for i in training for o in tests if i != o]
-    assert one.macro_tau.value == as_number(np.mean(whole)) and one.arch_tau.value == found.arch_tau.value
+    whole = [
+        tau([p for p in points if (p.training, p.test) == (i, o)])
+        for i in training
+        for o in tests
+        if i != o
+    ]
+    assert (
+        one.macro_tau.value == as_number(np.mean(whole))
+        and one.arch_tau.value == found.arch_tau.value
+    )
 
 
 def test_a_pool_counts_once_however_many_cells_it_has() -> None:
     points = [p for p in made() if p.architecture == "x" or (p.training, p.test) == ("A", "B")]
-    one = [tau([p for p in points if (p.architecture, p.training, p.test) == ("x", i, o)]) for i in "ABC" for o in "ABCD" if i != o]
+    one = [
+        tau([p for p in points if (p.architecture, p.training, p.test) == ("x", i, o)])
+        for i in "ABC"
+        for o in "ABCD"
+        if i != o
+    ]
     other = tau([p for p in points if p.architecture == "y"])
     found = judge(points, resamples=10).macro_tau
     assert found.value == as_number((np.mean(one) + other) / 2) and found.cells == 10
@@ -185,13 +273,21 @@ def test_lines_equal_loops_over_the_definitions(held: str) -> None:
     assert told == [item if item is None else as_number(item) for item in expected]
     columns: list[list[float]] = [[], [], [], []]
     for _, rows in itertools.groupby(
-        sorted(range(len(points)), key=lambda i: (points[i].architecture, points[i].training, points[i].test)),
+        sorted(
+            range(len(points)),
+            key=lambda i: (points[i].architecture, points[i].training, points[i].test),
+        ),
         key=lambda i: (points[i].architecture, points[i].training, points[i].test),
     ):
         cell = list(rows)
         if points[cell[0]].training == points[cell[0]].test:
             continue
-        x, y, z = (np.array(side) for side in zip(*((points[i].value, points[i].accuracy, expected[i]) for i in cell), strict=True))
+        x, y, z = (
+            np.array(side)
+            for side in zip(
+                *((points[i].value, points[i].accuracy, expected[i]) for i in cell), strict=True
+            )
+        )
         columns[0].append(np.corrcoef(x, y)[0, 1] ** 2)
         columns[1].append(1 - ((z - y) ** 2).sum() / ((y - y.mean()) ** 2).sum())
         columns[2].append(100 * np.abs(z - y).mean())
@@ -204,7 +300,8 @@ def test_lines_equal_loops_over_the_definitions(held: str) -> None:
 
 
 def test_a_draw_is_the_table_with_its_networks_repeated() -> None:
-    """Each draw of networks as a table in which rows stand as often as the draw takes their network: scipy and polyfit on that."""
+    """Each draw of networks as a table in which rows stand as often as the draw takes their
+    network: scipy and polyfit on that."""
     points = made(6, seed=3)
     at = read(points, 40, True)
     names = sorted({p.network for p in points})
@@ -216,21 +313,34 @@ def test_a_draw_is_the_table_with_its_networks_repeated() -> None:
     for draw, weights in enumerate(at.weights):
         times = dict(zip(names, weights.astype(int), strict=True))
         mine = [p for p in inside for _ in range(times[p.network])]
-        others = [q for q in points if RULES["training"](inside[0], q) for _ in range(times[q.network])]
-        if len({p.value for p in mine}) < 2 or len({p.accuracy for p in mine}) < 2 or len({q.value for q in others}) < 2:
+        others = [
+            q for q in points if RULES["training"](inside[0], q) for _ in range(times[q.network])
+        ]
+        if (
+            len({p.value for p in mine}) < 2
+            or len({p.accuracy for p in mine}) < 2
+            or len({q.value for q in others}) < 2
+        ):
             continue
         slope, intercept = line(others)
         y = np.array([p.accuracy for p in mine])
         error = np.array([slope * p.value + intercept for p in mine]) - y
         assert taus[draw] == as_number(tau(mine))
-        assert mae[draw] == as_number(100 * np.abs(error).mean()) and bias[draw] == as_number(100 * error.mean())
+        assert mae[draw] == as_number(100 * np.abs(error).mean()) and bias[draw] == as_number(
+            100 * error.mean()
+        )
         assert explained[draw] == as_number(1 - (error**2).sum() / ((y - y.mean()) ** 2).sum())
         assert r2[draw] == as_number(np.corrcoef([p.value for p in mine], y)[0, 1] ** 2)
         compared += 1
-    assert compared >= 30 and at.weights[0].tolist() == [1] * len(names) and (at.weights.sum(axis=1) == len(names)).all()
+    assert (
+        compared >= 30
+        and at.weights[0].tolist() == [1] * len(names)
+        and (at.weights.sum(axis=1) == len(names)).all()
+    )
 
 
-# -- what is held out -----------------------------------------------------------------------------------------------------------
+# -- what is held out
+# --------------------------------------------------------------------------------------------------
 
 # What may not be read for the prediction of p: accuracies of these points.
 FORBIDDEN: dict[str, Rule] = {
@@ -248,16 +358,21 @@ def test_no_accuracy_of_what_is_held_out_changes_a_prediction(held: str) -> None
     before = predictions(points, held)[chosen]
 
     def moved(rule: Rule) -> float | None:
-        changed = [replace(q, accuracy=1 - q.accuracy**2) if rule(points[chosen], q) else q for q in points]
+        changed = [
+            replace(q, accuracy=1 - q.accuracy**2) if rule(points[chosen], q) else q for q in points
+        ]
         return predictions(changed, held)[chosen]
 
     assert before is not None and moved(FORBIDDEN[held]) == before
     assert moved(lambda p, q: not FORBIDDEN[held](p, q)) != as_number(before)
     reads_target = moved(lambda p, q: q.test == p.test) != as_number(before)
-    assert reads_target == HELD[held].uses_target_labels, "what a result says of the labels that its line used"
+    assert reads_target == HELD[held].uses_target_labels, (
+        "what a result says of the labels that its line used"
+    )
 
 
-# -- intervals ------------------------------------------------------------------------------------------------------------------
+# -- intervals
+# --------------------------------------------------------------------------------------------------
 
 
 def width(number: Number) -> float:
@@ -272,7 +387,11 @@ def test_rows_of_one_network_are_one_observation() -> None:
     as_others = [*points, *(replace(p, network=f"{p.network} again") for p in points)]
     one, rows, clusters = (judge(table, estimates=True) for table in (points, twice, as_others))
     assert rows.macro_tau == one.macro_tau and (rows.networks, rows.points) == (12, 72)
-    for pick in (lambda f: f.macro_tau, lambda f: f.fits["estimate"].mae, lambda f: f.fits["estimate"].bias):
+    for pick in (
+        lambda f: f.macro_tau,
+        lambda f: f.fits["estimate"].mae,
+        lambda f: f.fits["estimate"].bias,
+    ):
         assert width(pick(rows)) == as_number(width(pick(one)))
         # Twice the networks: about the width over the root of two, and a smaller t.
         assert 0.5 * width(pick(one)) < width(pick(clusters)) < 0.85 * width(pick(one))
@@ -283,21 +402,25 @@ def test_every_number_has_an_interval_that_holds_it() -> None:
     numbers = [found.id_tau, found.macro_tau, found.micro_tau, found.arch_tau, found.across_tau]
     for fit in found.fits.values():
         numbers += [fit.r2, fit.explained, fit.mae, fit.bias]
-    assert len(numbers) == 29 and all(width(item) > 0 for item in numbers if item is not found.fits["in-sample"].bias)
+    assert len(numbers) == 29 and all(
+        width(item) > 0 for item in numbers if item is not found.fits["in-sample"].bias
+    )
     assert all(item.high <= 1 for item in numbers[:5] if item.high is not None)
     again = judge(made(8), estimates=True)
     assert again == found
 
 
 def test_the_standard_error_by_hand() -> None:
-    """Draws 0, 1, ..., 100: quantiles 5 and 95, so that one standard error is 90 / (2 x 1.644854), times sqrt(5 / 4) for 5."""
+    """Draws 0, 1, ..., 100: quantiles 5 and 95, so that one standard error is 90 / (2 x 1.644854),
+    times sqrt(5 / 4) for 5."""
     draws = np.concatenate([[7.0], np.arange(101.0), np.full(101, np.nan)])
     assert standard_error(draws, 5) == as_number(90 / 3.289708 * math.sqrt(1.25))
     assert standard_error(draws, 4) is None and standard_error(np.append(draws, np.nan), 5) is None
 
 
 def test_the_interval_of_a_mean_error_is_about_that_of_students_t() -> None:
-    """One cell: the mean signed error is a mean over networks, and the bootstrap has the interval of Student's t within a tenth."""
+    """One cell: the mean signed error is a mean over networks, and the bootstrap has the interval
+    of Student's t within a tenth."""
     points = made(20, ("A",), ("B",), ("x",), noise=0.1)
     error = np.array([100 * (p.value - p.accuracy) for p in points])
     exact = stats.t.interval(LEVEL, 19, error.mean(), error.std(ddof=1) / math.sqrt(20))
@@ -306,29 +429,44 @@ def test_the_interval_of_a_mean_error_is_about_that_of_students_t() -> None:
     assert width(found) == pytest.approx(exact[1] - exact[0], rel=0.1)
 
 
-# -- undefined ------------------------------------------------------------------------------------------------------------------
+# -- undefined
+# --------------------------------------------------------------------------------------------------
 
 
 def test_what_is_undefined_has_a_reason_and_no_number() -> None:
     one = judge(made(5, ("A",), ("B", "C"), ("x",)), resamples=50)
-    assert (one.micro_tau.value, one.micro_tau.why) == (None, "the networks have one training domain")
+    assert (one.micro_tau.value, one.micro_tau.why) == (
+        None,
+        "the networks have one training domain",
+    )
     assert (one.arch_tau.value, one.arch_tau.why) == (None, "the networks have one architecture")
     assert (one.id_tau.value, one.id_tau.why) == (None, "there are no points of this kind")
-    assert one.fits["training"].mae == Number(None, left_out=2, why="there is nothing to fit the line on")
+    assert one.fits["training"].mae == Number(
+        None, left_out=2, why="there is nothing to fit the line on"
+    )
     assert one.fits["architecture"].r2.value is None and one.across_tau.value is None
     assert one.fits["test"].mae.value is not None
     few = judge(made(2, ("A",), ("B", "C"), ("x",)))
     assert few.macro_tau == Number(None, left_out=2, why="fewer than 3 networks")
     three = judge(made(3, ("A",), ("B", "C"), ("x",)))
     assert (
-        three.macro_tau.value is not None and three.macro_tau.low is None and three.macro_tau.why == "no interval from 3 networks"
+        three.macro_tau.value is not None
+        and three.macro_tau.low is None
+        and three.macro_tau.why == "no interval from 3 networks"
     )
 
     points = made(6, ("A",), ("B", "C"), ("x",))
     flat = judge([replace(p, value=0.5) if p.test == "B" else p for p in points], resamples=50)
-    assert (flat.macro_tau.cells, flat.macro_tau.left_out, flat.macro_tau.why) == (1, 1, "all networks have the same value")
+    assert (flat.macro_tau.cells, flat.macro_tau.left_out, flat.macro_tau.why) == (
+        1,
+        1,
+        "all networks have the same value",
+    )
     assert flat.macro_tau.value == as_number(tau([p for p in points if p.test == "C"]))
-    assert flat.fits["in-sample"].mae.left_out == 1 and flat.fits["test"].mae.why == "there is nothing to fit the line on"
+    assert (
+        flat.fits["in-sample"].mae.left_out == 1
+        and flat.fits["test"].mae.why == "there is nothing to fit the line on"
+    )
     equal = judge([replace(p, accuracy=0.5) for p in points], resamples=50)
     assert equal.macro_tau == Number(None, left_out=2, why="all networks have the same accuracy")
     assert equal.fits["test"].r2.value is None and equal.fits["test"].explained.value is None
@@ -355,12 +493,15 @@ def test_bad_tables_are_refused(change: dict[str, float], message: str) -> None:
         predictions(points, "domain")
 
 
-# -- comparisons ----------------------------------------------------------------------------------------------------------------
+# -- comparisons
+# --------------------------------------------------------------------------------------------------
 
 
 def noisier(points: Sequence[Point], noise: float, seed: int) -> list[Point]:
     random = np.random.default_rng(seed)
-    return [replace(p, value=float(np.clip(p.accuracy + random.normal(0, noise), 0, 1))) for p in points]
+    return [
+        replace(p, value=float(np.clip(p.accuracy + random.normal(0, noise), 0, 1))) for p in points
+    ]
 
 
 def test_two_estimators_are_compared_by_network() -> None:
@@ -369,10 +510,21 @@ def test_two_estimators_are_compared_by_network() -> None:
     found, back = comparison(bad, good[::-1]), comparison(good, bad)
     one, other = judge(bad, estimates=True), judge(good, estimates=True)
     assert found.mae is not None and found.macro_tau is not None and back.mae is not None
-    assert other.fits["estimate"].mae.value is not None and one.fits["estimate"].mae.value is not None
-    assert found.mae.mean == as_number(other.fits["estimate"].mae.value - one.fits["estimate"].mae.value)
-    assert found.macro_tau.mean == as_number((other.macro_tau.value or 0) - (one.macro_tau.value or 0))
-    assert found.mae.n == 20 and found.mae.p is not None and found.mae.p < 1e-4 and found.mae.excludes_zero
+    assert (
+        other.fits["estimate"].mae.value is not None and one.fits["estimate"].mae.value is not None
+    )
+    assert found.mae.mean == as_number(
+        other.fits["estimate"].mae.value - one.fits["estimate"].mae.value
+    )
+    assert found.macro_tau.mean == as_number(
+        (other.macro_tau.value or 0) - (one.macro_tau.value or 0)
+    )
+    assert (
+        found.mae.n == 20
+        and found.mae.p is not None
+        and found.mae.p < 1e-4
+        and found.mae.excludes_zero
+    )
     assert (back.mae.mean, back.mae.p) == (as_number(-found.mae.mean), as_number(found.mae.p))
     assert found.macro_tau.low is not None and 0 < found.macro_tau.low < found.macro_tau.mean
     # A held-out line of a measure instead of the values themselves.
@@ -385,11 +537,23 @@ def test_two_estimators_are_compared_by_network() -> None:
 def test_equal_estimators_have_no_p_and_few_networks_no_interval() -> None:
     base = made(10, ("A",), ("B", "C"), ("x",))
     same = comparison(base, base)
-    assert same.mae is not None and (same.mae.mean, same.mae.p, same.mae.excludes_zero) == (0, None, False)
+    assert same.mae is not None and (same.mae.mean, same.mae.p, same.mae.excludes_zero) == (
+        0,
+        None,
+        False,
+    )
     few = comparison(base[:8], noisier(base[:8], 0.1, 1))
-    assert few.mae is not None and few.mae.low is None and few.why[0] == "MAE: fewer than 5 networks for an interval"
+    assert (
+        few.mae is not None
+        and few.mae.low is None
+        and few.why[0] == "MAE: fewer than 5 networks for an interval"
+    )
     flat = comparison(base, [replace(p, value=0.5) for p in base])
-    assert flat.macro_tau is None and flat.why == ("macro tau: all networks have the same value",) and flat.mae is not None
+    assert (
+        flat.macro_tau is None
+        and flat.why == ("macro tau: all networks have the same value",)
+        and flat.mae is not None
+    )
     with pytest.raises(ValueError, match="not the same"):
         comparison(base, base[1:])
     with pytest.raises(ValueError, match="not the same"):
@@ -403,41 +567,71 @@ def test_several_comparisons_are_adjusted_by_holm() -> None:
     reference = noisier(base, 0.1, 0)
     others = {f"e{i}": noisier(base, 0.1 - 0.02 * i, i + 1) for i in range(4)} | {"same": reference}
     found = comparisons(reference, others, resamples=300)
-    plain = {name: item.mae.p for name, item in found.items() if item.mae is not None and item.mae.p is not None}
+    plain = {
+        name: item.mae.p
+        for name, item in found.items()
+        if item.mae is not None and item.mae.p is not None
+    }
     assert len(plain) == 4 and {name: found[name].mae_holm for name in plain} == holm(plain)
     assert found["same"].mae_holm is None and found["e3"].macro_tau_holm is not None
     one, other = found["e3"].mae, comparison(reference, others["e3"], resamples=300).mae
-    assert one is not None and other is not None and (one.mean, one.sd, one.p) == (other.mean, other.sd, other.p)
+    assert (
+        one is not None
+        and other is not None
+        and (one.mean, one.sd, one.p) == (other.mean, other.sd, other.p)
+    )
     for item in (found[name] for name in plain):
         mae, tau = item.mae, item.macro_tau
-        assert mae is not None and mae.excludes_zero == (item.mae_holm is not None and item.mae_holm < 0.05)
-        assert tau is not None and tau.excludes_zero == (item.macro_tau_holm is not None and item.macro_tau_holm < 0.05)
+        assert mae is not None and mae.excludes_zero == (
+            item.mae_holm is not None and item.mae_holm < 0.05
+        )
+        assert tau is not None and tau.excludes_zero == (
+            item.macro_tau_holm is not None and item.macro_tau_holm < 0.05
+        )
 
 
 def test_equally_good_estimators_are_rarely_told_apart() -> None:
-    """Of 120 pairs of equal estimators at 15 networks, 12 are expected below .1; 22 is three standard deviations above."""
+    """Of 120 pairs of equal estimators at 15 networks, 12 are expected below .1; 22 is three
+    standard deviations above."""
     told = [0, 0]
     for seed in range(120):
         base = made(15, ("A",), ("B", "C"), ("x",), seed=seed)
-        found = comparison(noisier(base, 0.1, 2 * seed), noisier(base, 0.1, 2 * seed + 1), resamples=200)
+        found = comparison(
+            noisier(base, 0.1, 2 * seed), noisier(base, 0.1, 2 * seed + 1), resamples=200
+        )
         for i, item in enumerate((found.mae, found.macro_tau)):
-            assert item is not None and item.p is not None and item.low is not None and item.high is not None
+            assert (
+                item is not None
+                and item.p is not None
+                and item.low is not None
+                and item.high is not None
+            )
             assert (item.p < 1 - LEVEL) == (item.low > 0 or item.high < 0)
             told[i] += item.p < 0.1
     assert max(told) <= 22 and min(told) >= 2
 
 
-# -- coverage -------------------------------------------------------------------------------------------------------------------
+# -- coverage
+# --------------------------------------------------------------------------------------------------
 
 
 def with_intervals(networks: int = 6, seed: int = 0) -> list[Point]:
     random, points = np.random.default_rng(seed), []
     for i in range(networks):
         for j in range(6):
-            accuracy, middle = 0.9 - 0.1 * j + random.normal(0, 0.01), 0.9 - 0.1 * j + random.normal(0, 0.05)
-            low, high = (None, None) if (i, j) == (0, 5) else (middle - 0.06, middle + 0.06 + 0.01 * j)
+            accuracy, middle = (
+                0.9 - 0.1 * j + random.normal(0, 0.01),
+                0.9 - 0.1 * j + random.normal(0, 0.05),
+            )
+            low, high = (
+                (None, None) if (i, j) == (0, 5) else (middle - 0.06, middle + 0.06 + 0.01 * j)
+            )
             more = {"severity": float(j), "synthetic": j < 4}
-            points.append(Point(f"n{i}", "S", f"t{j}", middle, accuracy, low=low, high=high, source=0.95, **more))  # type: ignore[arg-type]
+            points.append(
+                Point(
+                    f"n{i}", "S", f"t{j}", middle, accuracy, low=low, high=high, source=0.95, **more
+                )
+            )  # type: ignore[arg-type]
     return points
 
 
@@ -452,12 +646,17 @@ def test_coverage_equals_loops() -> None:
         mine = []
         for p, drop in zip(points, drops, strict=True):
             level = "weak" if drop <= first else "middle" if drop <= second else "strong"
-            if strength in ("all", level) and kind in ("all", "synthetic" if p.synthetic else "natural"):
+            if strength in ("all", level) and kind in (
+                "all",
+                "synthetic" if p.synthetic else "natural",
+            ):
                 mine.append(p)
         ends = [p for p in mine if p.low is not None]
         assert (item.pairs, item.without) == (len(ends), len(mine) - len(ends))
         if ends:
-            assert item.share.value == as_number(sum(p.low <= p.accuracy <= p.high for p in ends) / len(ends))  # type: ignore[operator]
+            assert item.share.value == as_number(
+                sum(p.low <= p.accuracy <= p.high for p in ends) / len(ends)
+            )  # type: ignore[operator]
             assert item.width == as_number(float(np.median([p.high - p.low for p in ends])))  # type: ignore[operator]
             assert item.networks == len({p.network for p in ends})
         else:
@@ -468,11 +667,16 @@ def test_coverage_equals_loops() -> None:
     # Without a source the network's own point in domain is the source; that point is no shift.
     inside = [Point(f"n{i}", "S", "S", 0.5, 0.95) for i in range(6)]
     assert coverage([*(replace(p, source=None) for p in points), *inside]) == list(found.values())
-    assert [item.strength for item in coverage([replace(p, source=None) for p in points])][:2] == ["all", "unknown"]
+    assert [item.strength for item in coverage([replace(p, source=None) for p in points])][:2] == [
+        "all",
+        "unknown",
+    ]
 
 
 def pair(network: int, test: int, held: bool) -> Point:
-    return Point(f"n{network}", "S", f"t{test}", 0.5, 0.5, low=0.4 if held else 0.6, high=0.7, source=0.6)
+    return Point(
+        f"n{network}", "S", f"t{test}", 0.5, 0.5, low=0.4 if held else 0.6, high=0.7, source=0.6
+    )
 
 
 def whole(points: Sequence[Point]) -> Covered:
@@ -480,11 +684,21 @@ def whole(points: Sequence[Point]) -> Covered:
 
 
 def test_the_interval_of_a_share_by_hand() -> None:
-    """Three networks cover 2, 1 and 1 of 2: share 2/3. Sums of covered less share are 2/3, -1/3, -1/3; variance 1.5 x (2/3) / 36.
-    Independent pairs: (2/9) x 36 = 8, of which there are 6 at most. t for 2 degrees of freedom is 2.919986, so that they count as
-    6 (1.644854 / 2.919986)^2 = 1.903901 pairs, 1.269267 of them covered. All covered: three, counting as 0.951951 pairs.
+    """Three networks cover 2, 1 and 1 of 2: share 2/3. Sums of covered less share are 2/3, -1/3,
+    -1/3; variance 1.5 x (2/3) / 36. Independent pairs: (2/9) x 36 = 8, of which there are 6 at
+    most. t for 2 degrees of freedom is 2.919986, so that they count as 6 (1.644854 / 2.919986)^2 =
+    1.903901 pairs, 1.269267 of them covered. All covered: three, counting as 0.951951 pairs.
     """
-    found = whole([pair(0, 0, True), pair(0, 1, True), pair(1, 0, True), pair(1, 1, False), pair(2, 0, False), pair(2, 1, True)])
+    found = whole(
+        [
+            pair(0, 0, True),
+            pair(0, 1, True),
+            pair(1, 0, True),
+            pair(1, 1, False),
+            pair(2, 0, False),
+            pair(2, 1, True),
+        ]
+    )
     count = 6 * (1.644854 / 2.919986) ** 2
     right = count * 2 / 3
     assert count == pytest.approx(1.903901, abs=1e-6)
@@ -493,8 +707,12 @@ def test_the_interval_of_a_share_by_hand() -> None:
     every = whole([pair(i, j, True) for i in range(3) for j in range(2)]).share
     assert (every.value, every.high) == (1, 1) and every.low == as_number(0.05 ** (1 / (count / 2)))
     none = whole([pair(i, j, False) for i in range(3) for j in range(2)]).share
-    assert (none.value, none.low) == (0, 0) and none.high == as_number(1 - 0.05 ** (1 / (count / 2)))
-    assert whole([pair(i, 0, True) for i in range(2)]).share == Number(1.0, why="no interval from 2 networks")
+    assert (none.value, none.low) == (0, 0) and none.high == as_number(
+        1 - 0.05 ** (1 / (count / 2))
+    )
+    assert whole([pair(i, 0, True) for i in range(2)]).share == Number(
+        1.0, why="no interval from 2 networks"
+    )
 
 
 def test_a_share_is_as_sure_as_its_networks_are_many() -> None:

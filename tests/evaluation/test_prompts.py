@@ -1,10 +1,18 @@
-"""The best prompt of each model: table 3 of Jeon et al. 2025 follows from their table 5; a fixed prompt; one chosen elsewhere."""
+"""The best prompt of each model: table 3 of Jeon et al. 2025 follows from their table 5; a fixed
+prompt; one chosen elsewhere."""
 
 from __future__ import annotations
 
 import pytest
 
-from crosswind.evaluation.prompts import Chosen, best_prompt, fixed_prompt, of_rows, over_data, spread
+from crosswind.evaluation.prompts import (
+    Chosen,
+    best_prompt,
+    fixed_prompt,
+    of_rows,
+    over_data,
+    spread,
+)
 
 CONTROLLED = ("dsprites", "shapes3d", "smallnorb", "celeba", "deepfashion")
 REAL = ("iwildcam", "fmow", "camelyon17")
@@ -46,24 +54,29 @@ TABLE_3 = {
 
 
 def test_table_3_follows_from_the_best_prompts_of_table_5() -> None:
-    """To the last digit, on the five controlled sets and the three real ones; and the averages below it, 82.31 and 32.18."""
+    """To the last digit, on the five controlled sets and the three real ones; and the averages
+    below it, 82.31 and 32.18."""
     assert len(SCORES) == 17 * 8
     chosen = best_prompt(SCORES)
     for place, (data, average) in enumerate(((CONTROLLED, 82.31), (REAL, 32.18))):
         means = over_data(chosen, data)
-        assert {model: round(value, 2) for model, value in means.items()} == {name: row[place] for name, row in TABLE_3.items()}
+        assert {model: round(value, 2) for model, value in means.items()} == {
+            name: row[place] for name, row in TABLE_3.items()
+        }
         assert sum(means.values()) / len(means) == pytest.approx(average, abs=0.006)
 
 
 def test_a_fixed_prompt_is_worth_less_and_a_model_with_one_prompt_has_that() -> None:
-    """LLaVA-1.5 with General-1: (49.01 + 52.89 + 90.05 + 98.50 + 70.00) / 5 = 72.09, where the best prompts have 88.24."""
+    """LLaVA-1.5 with General-1: (49.01 + 52.89 + 90.05 + 98.50 + 70.00) / 5 = 72.09, where the best
+    prompts have 88.24."""
     means = over_data(fixed_prompt(SCORES, "General-1"), CONTROLLED)
     assert means["LLaVA-1.5"] == pytest.approx(72.09)
     assert means["CLIP-base"] == pytest.approx(78.924) and len(means) == 7
 
 
 def test_the_largest_drops_of_table_5() -> None:
-    """The paper tells of a drop of 37%: that of LLaVA-1.5 on dSprites, 37.41. InstructBLIP's on DeepFashion is larger."""
+    """The paper tells of a drop of 37%: that of LLaVA-1.5 on dSprites, 37.41. InstructBLIP's on
+    DeepFashion is larger."""
     found = spread(SCORES)
     assert found["LLaVA-1.5", "dsprites"] == pytest.approx(37.41)
     assert max(found, key=found.__getitem__) == ("InstructBLIP", "deepfashion")
@@ -72,16 +85,26 @@ def test_the_largest_drops_of_table_5() -> None:
 
 
 def test_a_prompt_may_be_chosen_by_other_scores_and_only_among_all() -> None:
-    scores = {("m", "a", "x"): 0.5, ("m", "b", "x"): 0.7, ("m", "a", "y"): 0.6, ("m", "b", "y"): 0.4}
+    scores = {
+        ("m", "a", "x"): 0.5,
+        ("m", "b", "x"): 0.7,
+        ("m", "a", "y"): 0.6,
+        ("m", "b", "y"): 0.4,
+    }
     by = {("m", "a", "x"): 0.9, ("m", "b", "x"): 0.8, ("m", "a", "y"): 0.3}
     assert best_prompt(scores, by) == {("m", "x"): Chosen("a", 0.5)}  # of y, b was not validated
     assert best_prompt(scores) == {("m", "x"): Chosen("b", 0.7), ("m", "y"): Chosen("a", 0.6)}
-    assert best_prompt({("m", "a", "x"): 0.5, ("m", "b", "x"): 0.5}) == {("m", "x"): Chosen("a", 0.5)}
-    assert over_data(best_prompt(scores, by), ["x", "y"]) == {}  # a mean over fewer sets is another mean
+    assert best_prompt({("m", "a", "x"): 0.5, ("m", "b", "x"): 0.5}) == {
+        ("m", "x"): Chosen("a", 0.5)
+    }
+    assert (
+        over_data(best_prompt(scores, by), ["x", "y"]) == {}
+    )  # a mean over fewer sets is another mean
 
 
 def test_the_interval_over_rows_by_hand() -> None:
-    """9 of 10 rows: (0.9 + 0.19207) / 1.38415 = 0.78899, half sqrt(0.034573 + 0.036893) / 1.38415 = 0.19314 (z^2 = 3.84146)."""
+    """9 of 10 rows: (0.9 + 0.19207) / 1.38415 = 0.78899, half sqrt(0.034573 + 0.036893) / 1.38415 =
+    0.19314 (z^2 = 3.84146)."""
     assert of_rows(0.9, 10) == pytest.approx((0.59585, 0.98213), abs=1e-5)
     assert of_rows(1.0, 10)[1] == 1.0 and of_rows(0.0, 10)[0] == 0.0
     with pytest.raises(ValueError, match="no rows"):

@@ -1,4 +1,5 @@
-"""rho by hand, in the tables of the paper, and by bootstrap; effective robustness on a real table of 338 networks."""
+"""rho by hand, in the tables of the paper, and by bootstrap; effective robustness on a real table
+of 338 networks."""
 
 from __future__ import annotations
 
@@ -13,7 +14,13 @@ from scipy.stats import linregress
 
 from crosswind.core.types import Predictions
 from crosswind.evaluation.metrics import METRICS, scores
-from crosswind.evaluation.systematic import by_environment, effective_robustness, rho, systematic, systematic_scores
+from crosswind.evaluation.systematic import (
+    by_environment,
+    effective_robustness,
+    rho,
+    systematic,
+    systematic_scores,
+)
 
 DATA = Path(os.environ.get("CROSSWIND_TEST_DATA", "../shared/data"))
 _POINT = 0.005  # printed accuracies are whole points: each may be half a point off
@@ -24,7 +31,9 @@ def test_equation_1_by_hand() -> None:
     assert rho(0.8, 0.6, 0.4) == pytest.approx(0.5)
     assert rho(0.8, 0.3, 0.4) == 0.0  # below the reference
     assert rho(0.5, 0.9, 0.4) == 1.0
-    assert rho(0.4, 0.6, 0.4) is None and rho(0.3, 0.6, 0.4) is None  # nothing was learned: undefined
+    assert (
+        rho(0.4, 0.6, 0.4) is None and rho(0.3, 0.6, 0.4) is None
+    )  # nothing was learned: undefined
     assert rho(0.0, 0.0) is None
 
 
@@ -37,7 +46,8 @@ TABLE_2 = {  # reference (T_N x C of the first row), seen, unseen, printed rho
     "1000cls 0.5 all superclasses": (32, 68, 52, 0.56),
     "1000cls 0.5 no superclasses": (32, 57, 63, 0.81),
 }
-# Noise, blur, digital, weather: the pretrained network on C1, a quarter of the classes as in table 1, and on C2, the others.
+# Noise, blur, digital, weather: the pretrained network on C1, a quarter of the classes as in table
+# 1, and on C2, the others.
 REFERENCE_3 = ((29, 26), (43, 44), (32, 25), (32, 31))
 TABLE_3 = {
     "none": ((72, 42, 0.34), (68, 45, 0.05), (76, 32, 0.10), (75, 48, 0.37)),
@@ -52,11 +62,13 @@ TABLE_3 = {
     "B W D": ((68, 25, 0.00), (64, 56, 0.59), (74, 52, 0.54), (72, 65, 0.82)),
 }
 SWAPPED = {"W, third", "D, fourth"}
-"""Their numbers fit equation 1, but they align weather and digital images and are printed as if they had aligned the other."""
+"""Their numbers fit equation 1, but they align weather and digital images and are printed as if
+they had aligned the other."""
 
 
 def agrees(reference: float, seen: float, unseen: float, printed: float, slack: float) -> bool:
-    """Whether accuracies within `slack` of those printed give the printed rho, which is rounded to 0.01."""
+    """Whether accuracies within `slack` of those printed give the printed rho, which is rounded to
+    0.01."""
     seen, unseen, reference = seen / 100, unseen / 100, reference / 100
     low = rho(seen + slack, unseen - slack, reference + slack) or 0.0
     high = rho(seen - slack, unseen + slack, reference - slack)
@@ -83,15 +95,23 @@ def test_rows_of_table_3_follow_from_equation_1() -> None:
 
 
 def test_the_interval_covers_over_rows_and_seeds() -> None:
-    """Runs whose true accuracies vary; 95% intervals hold the true rho, 0.5 / 0.8, in 90% of 200 trials or more."""
+    """Runs whose true accuracies vary; 95% intervals hold the true rho, 0.5 / 0.8, in 90% of 200
+    trials or more."""
     generator = np.random.default_rng(0)
     seen = np.arange(400) < 100
     covered = 0
     for trial in range(200):
         chance = np.where(seen, 0.8, 0.5)
-        right = generator.random((8, 400)) < np.clip(chance + 0.05 * generator.standard_normal((8, 1)), 0, 1)
+        right = generator.random((8, 400)) < np.clip(
+            chance + 0.05 * generator.standard_normal((8, 1)), 0, 1
+        )
         told = systematic(right, seen, replicates=300, seed=trial)
-        assert told.low is not None and told.high is not None and told.rho is not None and told.low <= told.rho <= told.high
+        assert (
+            told.low is not None
+            and told.high is not None
+            and told.rho is not None
+            and told.low <= told.rho <= told.high
+        )
         covered += told.low <= 0.5 / 0.8 <= told.high
     assert covered >= 180, covered
 
@@ -104,7 +124,12 @@ def test_an_interval_repeats_is_wider_over_seeds_and_is_none_where_rho_is_often_
     spread = np.stack([generator.random(300) < np.where(seen, 0.9, p) for p in (0.2, 0.5, 0.8)])
     same = np.repeat(spread[1:2], 3, axis=0)
     wide, narrow = systematic(spread, seen), systematic(same, seen)
-    assert wide.low is not None and wide.high is not None and narrow.low is not None and narrow.high is not None
+    assert (
+        wide.low is not None
+        and wide.high is not None
+        and narrow.low is not None
+        and narrow.high is not None
+    )
     assert wide.high - wide.low > 2 * (narrow.high - narrow.low)
     near = systematic(one, seen, one)
     assert near.low is None and near.undefined > 0.05
@@ -114,7 +139,8 @@ def test_an_interval_repeats_is_wider_over_seeds_and_is_none_where_rho_is_often_
 
 
 def test_scores_tell_seen_and_unseen_pairs_of_every_environment_that_has_both() -> None:
-    """Two classes, clean and noise; noise is seen of class a alone: 3 of 4 right there, 1 of 2 of class b. Clean is of both."""
+    """Two classes, clean and noise; noise is seen of class a alone: 3 of 4 right there, 1 of 2 of
+    class b. Clean is of both."""
     names = ["y=a, e=clean", "y=a, e=noise", "y=b, e=clean", "y=b, e=noise"]
     group = np.array([0, 1, 1, 1, 1, 2, 3, 3])
     label = group // 2
@@ -123,13 +149,27 @@ def test_scores_tell_seen_and_unseen_pairs_of_every_environment_that_has_both() 
     told = scores(made, names, ["a", "b"], seen=[True, True, True, False])
     assert (told["seen_accuracy"], told["unseen_accuracy"]) == (0.75, 0.5)
     assert told["rho"] == pytest.approx(2 / 3)
-    assert set(told["environments"]) == {"e=noise"} and told["environments"]["e=noise"]["n_unseen"] == 2
+    assert (
+        set(told["environments"]) == {"e=noise"}
+        and told["environments"]["e=noise"]["n_unseen"] == 2
+    )
     assert scores(made, names, ["a", "b"])["rho"] is None
     assert all(name in METRICS for name in ("seen_accuracy", "unseen_accuracy", "rho"))
-    nothing = by_environment((answer == label)[None], group, [True] * 4, names, ["a", "b"], replicates=0)
-    assert systematic_scores(nothing) == {"seen_accuracy": None, "unseen_accuracy": None, "rho": None, "environments": {}}
+    nothing = by_environment(
+        (answer == label)[None], group, [True] * 4, names, ["a", "b"], replicates=0
+    )
+    assert systematic_scores(nothing) == {
+        "seen_accuracy": None,
+        "unseen_accuracy": None,
+        "rho": None,
+        "environments": {},
+    }
     assert (
-        systematic_scores(by_environment(np.zeros((1, 8), bool), group, [True, True, True, False], names, ["a", "b"]))["rho"]
+        systematic_scores(
+            by_environment(
+                np.zeros((1, 8), bool), group, [True, True, True, False], names, ["a", "b"]
+            )
+        )["rho"]
         is None
     )
 
@@ -137,31 +177,49 @@ def test_scores_tell_seen_and_unseen_pairs_of_every_environment_that_has_both() 
 def test_effective_robustness_by_hand() -> None:
     """Three baseline models on logit(y) = 2 logit(x) - 1, and one that is 0.1 above the line."""
     x = np.array([0.5, 0.6, 0.8, 0.7, np.nan, 1.0])
-    y = expit(2 * logit(np.where(np.isfinite(x) & (x < 1), x, 0.5)) - 1) + np.array([0, 0, 0, 0.1, 0, 0])
+    y = expit(2 * logit(np.where(np.isfinite(x) & (x < 1), x, 0.5)) - 1) + np.array(
+        [0, 0, 0, 0.1, 0, 0]
+    )
     gap, line = effective_robustness(x, y, np.array([True, True, True, False, True, True]))
-    assert line.slope == pytest.approx(2) and line.intercept == pytest.approx(-1) and line.r2 == pytest.approx(1) and line.n == 3
+    assert (
+        line.slope == pytest.approx(2)
+        and line.intercept == pytest.approx(-1)
+        and line.r2 == pytest.approx(1)
+        and line.n == 3
+    )
     assert np.allclose(gap[:4], [0, 0, 0, 0.1]) and np.isnan(gap[4:]).all()
     with pytest.raises(ValueError, match="at least two different accuracies"):
         effective_robustness(np.array([0.5, 0.5]), np.array([0.3, 0.4]))
 
 
 @pytest.mark.skipif(
-    not (DATA / "imagenet_testbed_top1.csv").exists(), reason="CROSSWIND_TEST_DATA has no imagenet_testbed_top1.csv"
+    not (DATA / "imagenet_testbed_top1.csv").exists(),
+    reason="CROSSWIND_TEST_DATA has no imagenet_testbed_top1.csv",
 )
 def test_effective_robustness_of_338_published_networks() -> None:
-    """As another least squares has it; V2 is on a line, and two networks that ImageNet did not train lie above every other line."""
+    """As another least squares has it; V2 is on a line, and two networks that ImageNet did not
+    train lie above every other line."""
     table = pl.read_csv(DATA / "imagenet_testbed_top1.csv")
     assert table.shape == (338, 214)
     names = np.array(table["model"].to_list())
     top = {name: table[name].to_numpy() / 100 for name in table.columns if name != "model"}
     found = {}
-    for shifted in ("imagenetv2-matched-frequency", "imagenet-sketch", "imagenet-r", "objectnet-1.0-beta"):
+    for shifted in (
+        "imagenetv2-matched-frequency",
+        "imagenet-sketch",
+        "imagenet-r",
+        "objectnet-1.0-beta",
+    ):
         gap, line = effective_robustness(top["val"], top[shifted])
         usable = np.isfinite(gap)
         other = linregress(logit(top["val"][usable]), logit(top[shifted][usable]))
-        assert np.allclose((line.slope, line.intercept, line.r2), (other.slope, other.intercept, other.rvalue**2))
+        assert np.allclose(
+            (line.slope, line.intercept, line.r2), (other.slope, other.intercept, other.rvalue**2)
+        )
         found[shifted] = (gap, line)
-    assert found["imagenetv2-matched-frequency"][1].r2 > 0.999 > 0.98 > found["imagenet-sketch"][1].r2
+    assert (
+        found["imagenetv2-matched-frequency"][1].r2 > 0.999 > 0.98 > found["imagenet-sketch"][1].r2
+    )
     for gap, _ in found.values():
         assert set(names[np.argsort(-np.where(np.isfinite(gap), gap, -1))[:2]]) == {
             "vit_b_32_clip_zeroshot",

@@ -46,7 +46,9 @@ def test_every_example_says_what_it_shows_and_how_long_it_takes() -> None:
     assert len(EXAMPLES) == 5
     for path in EXAMPLES:
         said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-        assert re.search(r"Takes\s+about", said) and f"python examples/{path.name}" in said, path.name
+        assert re.search(r"Takes\s+about", said) and f"python examples/{path.name}" in said, (
+            path.name
+        )
 
 
 @of("from_python")
@@ -64,7 +66,11 @@ def test_own_data(example: ModuleType, tmp_path: Path, capsys: pytest.CaptureFix
     assert "Findings of birds (2 seeds" in capsys.readouterr().out
     found = {(row["shift"], row["method"]) for row in results.rows if row["set"] == "test"}
     assert found == {(shift, method) for shift in ("none", "SC") for method in ("erm", "groupdro")}
-    plain = [row["metrics"]["accuracy"] for row in results.rows if row["shift"] == "none" and row["set"] == "test"]
+    plain = [
+        row["metrics"]["accuracy"]
+        for row in results.rows
+        if row["shift"] == "none" and row["set"] == "test"
+    ]
     assert min(plain) > 0.7, "its pictures can be learnt"
 
 
@@ -79,9 +85,15 @@ def test_own_method(example: ModuleType, tmp_path: Path) -> None:
     assert (results.summary.finished, results.summary.failed) == (8, 0)
     assert "top-loss" in str(results)
     assert example.main(tmp_path).summary.executed == 0  # what is finished is not done again
-    # Losses -log softmax of rows with logit differences 0 and log 3 are log 2 and log 4/3; half of two rows is the first.
+    # Losses -log softmax of rows with logit differences 0 and log 3 are log 2 and log 4/3; half of
+    # two rows is the first.
     logits = torch.tensor([[0.0, 0.0], [torch.log(torch.tensor(3.0)), 0.0]])
-    batch = Batch(x=logits, y=torch.zeros(2, dtype=torch.int64), ids=torch.arange(2), group=torch.zeros(2, dtype=torch.int64))
+    batch = Batch(
+        x=logits,
+        y=torch.zeros(2, dtype=torch.int64),
+        ids=torch.arange(2),
+        group=torch.zeros(2, dtype=torch.int64),
+    )
     total = example.TopLoss(share=0.5).loss({"model": torch.nn.Identity()}, batch, {}).total
     assert float(total) == pytest.approx(0.6931, abs=1e-4)
     own = (FOLDER / "own_method.py").read_text(encoding="utf-8")
@@ -93,16 +105,31 @@ def test_own_method(example: ModuleType, tmp_path: Path) -> None:
 def test_own_shift(example: ModuleType) -> None:
     found = example.main()
     assert found["long tail of ink"] == {
-        "ink=red": 160, "ink=green": 80, "ink=blue": 40, "size=small": 93, "size=medium": 93, "size=large": 94,
-    }  # fmt: skip
+        "ink=red": 160,
+        "ink=green": 80,
+        "ink=blue": 40,
+        "size=small": 93,
+        "size=medium": 93,
+        "size=large": 94,
+    }
     assert found["long tail of ink, large digits unseen"]["size=large"] == 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_is_a_program(path: Path, tmp_path: Path) -> None:
-    words = ["out", "2"] if path.stem == "own_method" else []  # workers find the class in the program's own file
+    words = (
+        ["out", "2"] if path.stem == "own_method" else []
+    )  # workers find the class in the program's own file
     command = [sys.executable, str(path), *words]
-    done = subprocess.run(command, cwd=tmp_path, env=environment(None), capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=environment(None),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert done.stdout.strip()

@@ -1,4 +1,5 @@
-"""A study of real digits that runs in a second: the way from a study file's words to scores, for one method at a time."""
+"""A study of real digits that runs in a second: the way from a study file's words to scores, for
+one method at a time."""
 
 from __future__ import annotations
 
@@ -30,8 +31,11 @@ STUDY: dict[str, Any] = {
 
 
 def finished(out: Path, methods: dict[str, Any], **changes: Any) -> list[dict[str, Any]]:
-    """The store's rows of ERM and these methods, one a run, rule and set; every run has finished."""
-    plan = make_plan(study_from({**STUDY, "methods": {"erm": {}, **methods}, **changes}, name="digits"))
+    """The store's rows of ERM and these methods, one a run, rule and set; every run has
+    finished."""
+    plan = make_plan(
+        study_from({**STUDY, "methods": {"erm": {}, **methods}, **changes}, name="digits")
+    )
     with Store.open(out, create=True) as store, Inline("crosswind.studies.jobs:execute") as engine:
         store.add_plan(plan.study.name, {}, plan.study.model_dump(), plan.jobs)
         drive(store, plan.jobs, engine)

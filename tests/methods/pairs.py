@@ -1,4 +1,5 @@
-"""What the tests of methods that align pairs share: features that are the inputs, and rows that are seen clean and with noise."""
+"""What the tests of methods that align pairs share: features that are the inputs, and rows that are
+seen clean and with noise."""
 
 from __future__ import annotations
 
@@ -35,8 +36,12 @@ def info(counts: tuple[int, ...] = (9, 9, 9)) -> Info:
 
 
 def given(first: Any, second: Any, environment: list[int], others: list[int]) -> Batch:
-    """A batch of rows with the features `first` and of their partners with `second`, float64 [n, d]."""
-    x, partner = (torch.as_tensor(np.asarray(rows, dtype=np.float64)).requires_grad_() for rows in (first, second))
+    """A batch of rows with the features `first` and of their partners with `second`, float64 [n,
+    d]."""
+    x, partner = (
+        torch.as_tensor(np.asarray(rows, dtype=np.float64)).requires_grad_()
+        for rows in (first, second)
+    )
     zeros = torch.zeros(len(x), dtype=torch.int64)
     pair = Pair(partner, torch.arange(len(x)), torch.tensor(others))
     return Batch(x, zeros, torch.arange(len(x)), zeros, torch.tensor(environment), pair)
@@ -44,7 +49,9 @@ def given(first: Any, second: Any, environment: list[int], others: list[int]) ->
 
 def found(method: Method, batch: Batch, modules: dict[str, nn.Module] | None = None) -> Loss:
     """The loss, whose total is that of its terms and has finite slopes."""
-    loss = method.loss({"model": Plain()} if modules is None else modules, batch, method.state(info()))
+    loss = method.loss(
+        {"model": Plain()} if modules is None else modules, batch, method.state(info())
+    )
     total = loss.terms["classification"] + method.weight * loss.terms["alignment"]  # type: ignore[attr-defined]
     assert abs(loss.total.item() - float(total)) <= 1e-9 * abs(float(total))
     assert batch.pair is not None
@@ -54,11 +61,19 @@ def found(method: Method, batch: Batch, modules: dict[str, nn.Module] | None = N
 
 
 def kept_apart() -> Sets:
-    """Dark rows are seen clean and under two noises, bright ones clean alone; tested with much noise."""
+    """Dark rows are seen clean and under two noises, bright ones clean alone; tested with much
+    noise."""
     sets = split()
-    made = with_train(sets, **{key: value for key, value in vars(visited()).items() if key.startswith(("visit", "env"))})
+    made = with_train(
+        sets,
+        **{
+            key: value for key, value in vars(visited()).items() if key.startswith(("visit", "env"))
+        },
+    )
     test = sets.evaluation["test"]
-    shown = {name: vars(rows) | {"rows": rows.rows * 3 + 1} for name, rows in made.validation.items()}
+    shown = {
+        name: vars(rows) | {"rows": rows.rows * 3 + 1} for name, rows in made.validation.items()
+    }
     validation = {name: type(test)(**values) for name, values in shown.items()}
     noisy = type(test)(**(vars(test) | {"rows": test.rows * 3}))
     return type(sets)(made.train, validation, {"test": noisy})

@@ -20,7 +20,19 @@ from crosswind.methods.erm import ERM
 from crosswind.methods.me_ada import MEADA
 from crosswind.models.build import build_model, unnamed
 
-INFO = Info(InputSpec.image(8, 8, 3), 2, 10, GROUPS, (3, 3, 2, 2), ("red", "blue"), (5, 5), (5, 5), (), 100, 4)
+INFO = Info(
+    InputSpec.image(8, 8, 3),
+    2,
+    10,
+    GROUPS,
+    (3, 3, 2, 2),
+    ("red", "blue"),
+    (5, 5),
+    (5, 5),
+    (),
+    100,
+    4,
+)
 
 
 class Line(nn.Module):
@@ -45,7 +57,12 @@ class Asked:
     """What `stage` needs of the loop, on ten pictures whose classes take turns."""
 
     def __init__(self, info: Info = INFO) -> None:
-        self.info, self.y, self.modules, self.last = info, torch.arange(info.n_rows) % 2, {"model": network()}, None
+        self.info, self.y, self.modules, self.last = (
+            info,
+            torch.arange(info.n_rows) % 2,
+            {"model": network()},
+            None,
+        )
         self.state = ADA().state(info)
         self.x = pictures(info.n_rows)
 
@@ -55,8 +72,13 @@ class Asked:
 
 @pytest.mark.parametrize("eta", [0.0, 0.5])
 def test_two_steps_by_hand(eta: float) -> None:
-    """x = 0.2 of class 0: p = sigmoid(2 x); the slopes are -2 (1 - p), -4 x p (1 - p) of the entropy, and 8 (x - 0.2)."""
-    method = MEADA(ascent_steps=2, rate=3.0, gamma=0.7, eta=eta) if eta else ADA(ascent_steps=2, rate=3.0, gamma=0.7)
+    """x = 0.2 of class 0: p = sigmoid(2 x); the slopes are -2 (1 - p), -4 x p (1 - p) of the
+    entropy, and 8 (x - 0.2)."""
+    method = (
+        MEADA(ascent_steps=2, rate=3.0, gamma=0.7, eta=eta)
+        if eta
+        else ADA(ascent_steps=2, rate=3.0, gamma=0.7)
+    )
     found = method._ascended(Line(), torch.tensor([[0.2]]), torch.tensor([0]), 10)  # type: ignore[arg-type]
     x = 0.2
     for _ in range(2):
@@ -68,7 +90,8 @@ def test_two_steps_by_hand(eta: float) -> None:
 
 @pytest.mark.parametrize("method", [ADA(gamma=3.0), MEADA(gamma=3.0, eta=2.0)])
 def test_it_is_plain_descent_of_a_batchs_mean_loss(method: Any) -> None:
-    """The form of the authors' code: SGD at `rate` on minus the mean of a batch, here written with torch's own optimiser."""
+    """The form of the authors' code: SGD at `rate` on minus the mean of a batch, here written with
+    torch's own optimiser."""
     model, x, y = network(), pictures(6), torch.arange(6) % 2
     held = model.features(x).detach()
     moved = x.clone().requires_grad_(True)
@@ -97,38 +120,64 @@ def test_copies_are_harder_and_those_of_me_ada_less_sure() -> None:
         told = [model(one).softmax(1) for one in (plain, more)]
         unsure = [float(-(p * p.log()).sum(1).mean()) for p in told]
     assert losses[1] > losses[0] + 0.02 and unsure[1] > unsure[0]
-    assert plain.min() >= -1 and plain.max() <= 1 and (ADA(rate=1e6)._ascended(model, x, y, 4).abs() == 1).any()
+    assert (
+        plain.min() >= -1
+        and plain.max() <= 1
+        and (ADA(rate=1e6)._ascended(model, x, y, 4).abs() == 1).any()
+    )
     assert all(p.grad is None for p in model.parameters()), "the networks get no gradient"
 
 
 def test_rows_become_twice_and_four_times_as_many() -> None:
-    """Of 10 rows in batches of 4: phase 2 trains on 20, the rest on 40, and the second copies are those of all 20, in order."""
+    """Of 10 rows in batches of 4: phase 2 trains on 20, the rest on 40, and the second copies are
+    those of all 20, in order."""
     context = Asked()
     method = ADA()
     first = method.stage(0, context)  # type: ignore[arg-type]
     assert first == Stage("phase 1", steps=10, stop=False)
     context.last = first  # type: ignore[assignment]
     second = method.stage(1, context)  # type: ignore[arg-type]
-    assert second is not None and (second.name, second.steps, second.start, second.stop) == ("phase 2", 10, "last", False)
+    assert second is not None and (second.name, second.steps, second.start, second.stop) == (
+        "phase 2",
+        10,
+        "last",
+        False,
+    )
     one = second.extra
-    assert isinstance(one, Examples) and one.parents.tolist() == list(range(10)) and one.y.tolist() == context.y.tolist()
-    assert torch.allclose(one.x, method._ascended(context.modules["model"], context.x, context.y, 4), atol=1e-5)
-    context.last, context.modules = second, {"model": build_model("small-cnn", {}, INFO.input, unnamed(2), 1).eval()}  # type: ignore[assignment]
+    assert (
+        isinstance(one, Examples)
+        and one.parents.tolist() == list(range(10))
+        and one.y.tolist() == context.y.tolist()
+    )
+    assert torch.allclose(
+        one.x, method._ascended(context.modules["model"], context.x, context.y, 4), atol=1e-5
+    )
+    context.last, context.modules = (
+        second,
+        {"model": build_model("small-cnn", {}, INFO.input, unnamed(2), 1).eval()},
+    )  # type: ignore[assignment]
     third = method.stage(2, context)  # type: ignore[arg-type]
     assert third is not None and (third.name, third.steps, third.stop) == ("main", 80, True)
     two = third.extra
     assert two is not None and len(two.y) == 30 and two.parents.tolist() == list(range(10)) * 3
     assert torch.equal(two.x[:10], one.x) and two.y.tolist() == context.y.tolist() * 3
     both = torch.cat([context.x, one.x])
-    expected = method._ascended(context.modules["model"], both, torch.cat([context.y, context.y]), 4)
+    expected = method._ascended(
+        context.modules["model"], both, torch.cat([context.y, context.y]), 4
+    )
     assert torch.allclose(two.x[10:], expected, atol=1e-5)
     assert method.stage(3, context) is None  # type: ignore[arg-type]
     moved = (expected - both).abs().mean()
     assert float(context.state["moved"]) == pytest.approx(float(moved), rel=1e-4)
 
 
-@pytest.mark.parametrize(("share", "steps", "lengths"), [(0.1, 200, [20, 20, 160]), (0.9, 90, [30, 30, 30]), (0.1, 2, [0, 0, 2])])
-def test_the_phases_and_the_rest_are_the_runs_steps(share: float, steps: int, lengths: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("share", "steps", "lengths"),
+    [(0.1, 200, [20, 20, 160]), (0.9, 90, [30, 30, 30]), (0.1, 2, [0, 0, 2])],
+)
+def test_the_phases_and_the_rest_are_the_runs_steps(
+    share: float, steps: int, lengths: list[int]
+) -> None:
     context = Asked(replace(INFO, steps=steps))
     found = []
     for index in range(3):
@@ -144,14 +193,16 @@ def test_without_entropy_it_is_ada_and_without_phases_both_are_erm() -> None:
     assert same_weights(one, two) and not same_weights(one, three)
     plain = run(ERM(), steps=20)
     said = [
-        item.predictions["last"]["test"].logits for item in (plain, run(ADA(phases=0), steps=20), run(MEADA(phases=0), steps=20))
+        item.predictions["last"]["test"].logits
+        for item in (plain, run(ADA(phases=0), steps=20), run(MEADA(phases=0), steps=20))
     ]
     assert np.array_equal(said[0], said[1]) and np.array_equal(said[0], said[2])  # type: ignore[arg-type]
     assert abs(said[0] - one.predictions["last"]["test"].logits).max() > 1e-3  # type: ignore[operator]
 
 
 def test_the_loop_trains_on_the_rows_and_the_copies() -> None:
-    """Stages and lengths in the history; the labels that copies carry are those that training sees, noise included."""
+    """Stages and lengths in the history; the labels that copies carry are those that training sees,
+    noise included."""
     found = run(ADA(), steps=20)
     assert [item["stage"] for item in found.history] == ["phase 1", "phase 2", *["main"] * 4]
     sets = split()
@@ -175,8 +226,16 @@ def test_the_loop_trains_on_the_rows_and_the_copies() -> None:
 
 
 def test_copies_that_are_the_rows_again_are_doubted() -> None:
-    still, moved, none = run(ADA(rate=1e-6), steps=20), run(ADA(), steps=20), run(ADA(phases=0), steps=20)
-    assert [text for text in still.warnings if "the ascent moved pictures by" in text and "raise `rate`" in text]
+    still, moved, none = (
+        run(ADA(rate=1e-6), steps=20),
+        run(ADA(), steps=20),
+        run(ADA(phases=0), steps=20),
+    )
+    assert [
+        text
+        for text in still.warnings
+        if "the ascent moved pictures by" in text and "raise `rate`" in text
+    ]
     assert not [text for text in (*moved.warnings, *none.warnings) if "ascent" in text]
 
 
@@ -185,7 +244,10 @@ def test_pictures_and_their_copies_are_shown(name: str) -> None:
     found = run(load("methods", name)(), model="small-cnn", steps=20)
     (sheet,) = found.exhibits.values()
     assert isinstance(sheet, Picture) and list(found.exhibits) == ["adversarial copies"]
-    assert list(sheet.columns) == ["picture", "copy 1", "copy 2", "change x 8"] and "grey levels" in sheet.caption
+    assert (
+        list(sheet.columns) == ["picture", "copy 1", "copy 2", "change x 8"]
+        and "grey levels" in sheet.caption
+    )
     shown = found.weights("last")["state.shown"] if "state.shown" in found.weights("last") else None
     assert run(load("methods", name)(phases=0), steps=4).exhibits == {}
     if shown is not None:
@@ -207,5 +269,7 @@ def test_features_are_moved_too_and_are_not_bounded() -> None:
     x = torch.full((2, 1), 3.0)
     found = ADA(rate=0.2)._ascended(Line(), x, torch.tensor([1, 1]), 1)  # type: ignore[arg-type]
     assert (found > 3.0).all()
-    assert torch.equal(ADA(rate=1e6)._ascended(Line(), x, torch.tensor([1, 1]), 1), x), "beyond numbers"  # type: ignore[arg-type]
+    assert torch.equal(ADA(rate=1e6)._ascended(Line(), x, torch.tensor([1, 1]), 1), x), (
+        "beyond numbers"
+    )  # type: ignore[arg-type]
     assert "shown" not in ADA().state(replace(INFO, input=InputSpec.features(4)))

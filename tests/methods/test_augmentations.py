@@ -1,4 +1,5 @@
-"""What the methods that train on augmented pictures have in common. The transforms themselves are tested with the transforms."""
+"""What the methods that train on augmented pictures have in common. The transforms themselves are
+tested with the transforms."""
 
 from __future__ import annotations
 
@@ -41,18 +42,25 @@ KNOBS: list[tuple[Method, Transform]] = [
     (AugMix(severity=7, width=5), augmix.AugMix(severity=7, width=5)),
     (RandAugment(), randaugment.RandAugment(count=3, magnitude=5)),
     (RandAugment(count=2, magnitude=9), randaugment.RandAugment()),
-    (RandAugment(count=1, operations="shear-x"), randaugment.RandAugment(count=1, magnitude=5, operations="shear-x")),
+    (
+        RandAugment(count=1, operations="shear-x"),
+        randaugment.RandAugment(count=1, magnitude=5, operations="shear-x"),
+    ),
     (AutoAugment(), autoaugment.AutoAugment()),
     (AutoAugment(policy="cifar10"), autoaugment.AutoAugment(policy="cifar10")),
 ]
 
 
 def pictures(n: int = 40, side: int = 16) -> torch.Tensor:
-    return torch.randint(0, 256, (n, 3, side, side), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    return torch.randint(
+        0, 256, (n, 3, side, side), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
+    )
 
 
 @pytest.mark.parametrize(("method", "transform"), KNOBS)
-def test_what_is_trained_on_is_the_transform_with_the_methods_knobs(method: Method, transform: Transform) -> None:
+def test_what_is_trained_on_is_the_transform_with_the_methods_knobs(
+    method: Method, transform: Transform
+) -> None:
     (view,) = method.views()
     assert view == transform and view is not None
     assert not torch.equal(view(pictures(), KEYS), pictures())
@@ -72,7 +80,8 @@ def test_every_row_is_changed_anew_at_every_visit(name: str) -> None:
 
 @BOTH
 def test_only_training_batches_are_augmented(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """12 steps, 12 calls with a training batch; what validation and test sets are predicted with is the model alone."""
+    """12 steps, 12 calls with a training batch; what validation and test sets are predicted with is
+    the model alone."""
     method, transform = METHODS[name]
     calls: list[int] = []
     plain = transform.apply
@@ -86,14 +95,18 @@ def test_only_training_batches_are_augmented(name: str, monkeypatch: pytest.Monk
     # After a run its augmentation is tried on noise, which is no batch.
     monkeypatch.setattr("crosswind.training.requirements.changes_nothing", lambda *given: False)
     found = run(method, model="small-cnn", steps=12)
-    assert calls == [16] * 12 + [60], "and once all 60 training pictures, to tell how far they were moved"
+    assert calls == [16] * 12 + [60], (
+        "and once all 60 training pictures, to tell how far they were moved"
+    )
     still = run(ERM(), model="small-cnn", steps=0).predictions["last"]
     untouched = run(method, model="small-cnn", steps=0).predictions["last"]
     for part in ("validation", "test"):
         assert np.array_equal(still[part].logits, untouched[part].logits)  # type: ignore[arg-type]
     model = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 0)
     kept = found.weights("last").items()
-    model.load_state_dict({key.removeprefix("model."): value for key, value in kept if key.startswith("model.")})
+    model.load_state_dict(
+        {key.removeprefix("model."): value for key, value in kept if key.startswith("model.")}
+    )
     x = torch.from_numpy(DATA.inputs(np.arange(90, 120))).permute(0, 3, 1, 2).float() / 127.5 - 1
     with torch.inference_mode():
         expected = model.eval()(x).numpy()
@@ -102,8 +115,12 @@ def test_only_training_batches_are_augmented(name: str, monkeypatch: pytest.Monk
 
 @BOTH
 def test_training_differs_from_erms(name: str) -> None:
-    """Also where there is no limit whose twin would show it: first losses are of the same network on other pictures."""
-    one, two = (run(method, steps=1, validate_every=1).history[0]["train"]["loss"] for method in (METHODS[name][0], ERM()))
+    """Also where there is no limit whose twin would show it: first losses are of the same network
+    on other pictures."""
+    one, two = (
+        run(method, steps=1, validate_every=1).history[0]["train"]["loss"]
+        for method in (METHODS[name][0], ERM())
+    )
     assert abs(one - two) > 1e-4
 
 
@@ -115,7 +132,10 @@ def test_inputs_that_are_no_pictures_are_refused(name: str) -> None:
         read=lambda rows: np.concatenate([data.inputs(rows), data.inputs(rows)[..., :1]], axis=3),
         input=InputSpec.image(8, 8, 4),
     )
-    with pytest.raises(NeedsError, match=rf"method '{name}' needs images of 1 or 3 channels, and is given images of 8 x 8 x 4"):
+    with pytest.raises(
+        NeedsError,
+        match=rf"method '{name}' needs images of 1 or 3 channels, and is given images of 8 x 8 x 4",
+    ):
         run(METHODS[name][0], split(), data=four)
 
 
@@ -135,5 +155,12 @@ def test_each_is_a_row_of_a_study_and_so_is_an_operation_alone(tmp_path: Path) -
             "invert": {**alone, "operations": "solarize"},
         },
     )
-    nll = {row["method"]: row["metrics"]["nll"] for row in rows if (row["rule"], row["set"]) == ("last", "test")}
-    assert set(nll) == {"erm", "augmix", "autoaugment", "shear", "invert"} and len(set(nll.values())) == 5
+    nll = {
+        row["method"]: row["metrics"]["nll"]
+        for row in rows
+        if (row["rule"], row["set"]) == ("last", "test")
+    }
+    assert (
+        set(nll) == {"erm", "augmix", "autoaugment", "shear", "invert"}
+        and len(set(nll.values())) == 5
+    )

@@ -10,7 +10,9 @@ from crosswind.methods.augmix import AugMix
 
 
 def test_more_severity_and_chains_change_more() -> None:
-    x = torch.randint(64, 192, (200, 3, 16, 16), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    x = torch.randint(
+        64, 192, (200, 3, 16, 16), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
+    )
     keys = training_keys(np.arange(200), 0, 0)
 
     def changed(method: AugMix) -> float:

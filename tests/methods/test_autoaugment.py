@@ -1,4 +1,5 @@
-"""AutoAugment as a method; what it shares with the other augmentations is in `test_augmentations`."""
+"""AutoAugment as a method; what it shares with the other augmentations is in
+`test_augmentations`."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ from crosswind.methods.autoaugment import AutoAugment
 
 
 def test_policies_differ() -> None:
-    x = torch.randint(0, 256, (100, 3, 16, 16), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    x = torch.randint(
+        0, 256, (100, 3, 16, 16), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
+    )
     keys = training_keys(np.arange(100), 0, 0)
     made = []
     for policy in ("cifar10", "imagenet", "svhn"):

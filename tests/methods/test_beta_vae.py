@@ -17,7 +17,19 @@ from crosswind.methods.base import Batch, Info, Stage
 from crosswind.methods.beta_vae import BetaVAE, divergence
 from crosswind.methods.erm import ERM
 
-INFO = Info(InputSpec.image(8, 8, 3), 2, 12, GROUPS, (3, 3, 3, 3), ("red", "blue"), (6, 6), (6, 6), (), 100, 6)
+INFO = Info(
+    InputSpec.image(8, 8, 3),
+    2,
+    12,
+    GROUPS,
+    (3, 3, 3, 3),
+    ("red", "blue"),
+    (6, 6),
+    (6, 6),
+    (),
+    100,
+    6,
+)
 SMALL = BetaVAE(latents=5, channels=4)
 
 
@@ -33,7 +45,9 @@ def given(n: int = 12, stage: str = "encoder") -> Batch:
 
 def test_divergence_is_torchs_own() -> None:
     mean, spread = torch.randn(2, 6, generator=torch.Generator().manual_seed(1))
-    expected = kl_divergence(Normal(mean, (spread / 2).exp()), Normal(torch.zeros(6), torch.ones(6)))
+    expected = kl_divergence(
+        Normal(mean, (spread / 2).exp()), Normal(torch.zeros(6), torch.ones(6))
+    )
     assert torch.allclose(divergence(mean, spread), expected, atol=1e-6)
     assert float(divergence(torch.tensor(2.0), torch.tensor(0.0))) == 2.0
 
@@ -55,7 +69,9 @@ def test_the_autoencoders_loss_is_that_of_a_loop() -> None:
             error = float(((rebuilt - batch.x[i]) ** 2).sum())
             rows.append(error + 0.7 * float(divergence(mean, spread).sum()))
     assert float(found.total) == pytest.approx(np.mean(rows), rel=1e-5)
-    assert float(found.terms["reconstruction"]) + 0.7 * float(found.terms["divergence"]) == pytest.approx(np.mean(rows), rel=1e-5)
+    assert float(found.terms["reconstruction"]) + 0.7 * float(
+        found.terms["divergence"]
+    ) == pytest.approx(np.mean(rows), rel=1e-5)
 
 
 def test_the_classifier_learns_from_mean_codes_and_moves_no_encoder() -> None:
@@ -73,7 +89,10 @@ def test_the_classifier_learns_from_mean_codes_and_moves_no_encoder() -> None:
 
 def test_every_parameter_learns_in_one_stage() -> None:
     modules, _ = made(SMALL)
-    parts = [{id(p) for p in SMALL.optimisers(INFO, modules, stage)["main"].parameters} for stage in ("encoder", "main")]
+    parts = [
+        {id(p) for p in SMALL.optimisers(INFO, modules, stage)["main"].parameters}
+        for stage in ("encoder", "main")
+    ]
     every = {id(p) for module in modules.values() for p in module.parameters()}
     assert not parts[0] & parts[1] and parts[0] | parts[1] == every
     assert len(parts[1]) == 2 * 5, "four hidden layers and the last"
@@ -91,20 +110,30 @@ def test_a_batch_in_another_order_is_the_same_batch() -> None:
 
 
 @pytest.mark.parametrize(("share", "steps", "length"), [(1.0, 12, 12), (0.5, 12, 6), (2.0, 12, 24)])
-def test_stages_are_the_autoencoder_and_the_classifier(share: float, steps: int, length: int) -> None:
+def test_stages_are_the_autoencoder_and_the_classifier(
+    share: float, steps: int, length: int
+) -> None:
     method = replace(SMALL, share=share)
     modules, state = made(method)
     x = given().x
     context: Any = SimpleNamespace(
-        info=replace(INFO, steps=steps), modules=modules, state=state, y=given().y, inputs=lambda rows: x[rows]
+        info=replace(INFO, steps=steps),
+        modules=modules,
+        state=state,
+        y=given().y,
+        inputs=lambda rows: x[rows],
     )
     assert method.stage(0, context) == Stage("encoder", steps=length, stop=False, validate=False)
     assert method.stage(1, context) == Stage() and method.stage(2, context) is None
     with torch.no_grad():
         deepest = modules["model"].until(x, "encoder").flatten(1)
-        expected = divergence(modules["model"].mean(deepest), modules["decoder"].spread(deepest)).mean(0)
+        expected = divergence(
+            modules["model"].mean(deepest), modules["decoder"].spread(deepest)
+        ).mean(0)
     assert torch.allclose(context.state["divergence"], expected, atol=1e-6)
-    assert torch.equal(context.state["rebuilt"][:, 0], ((x[:6] + 1) * 127.5).round().to(torch.uint8))
+    assert torch.equal(
+        context.state["rebuilt"][:, 0], ((x[:6] + 1) * 127.5).round().to(torch.uint8)
+    )
 
 
 def test_labels_have_no_part_in_codes() -> None:
@@ -112,7 +141,9 @@ def test_labels_have_no_part_in_codes() -> None:
     other = replace(sets, train=replace(sets.train, label=1 - sets.train.label))
     one, two = (run(SMALL, each, steps=8).weights("last") for each in (sets, other))
     same = [key for key in one if torch.equal(one[key], two[key])]
-    assert set(same) >= {key for key in one if "encoder" in key or key.startswith(("model.mean", "decoder"))}
+    assert set(same) >= {
+        key for key in one if "encoder" in key or key.startswith(("model.mean", "decoder"))
+    }
     assert not any(key.startswith("model.classifier") for key in same)
 
 
@@ -123,10 +154,14 @@ def test_training_rebuilds_pictures_and_says_what_codes_hold() -> None:
         modules, _ = made(BetaVAE())
         for name, module in modules.items():
             kept = found.weights("last").items()
-            module.load_state_dict({k.removeprefix(f"{name}."): v for k, v in kept if k.startswith(f"{name}.")})
+            module.load_state_dict(
+                {k.removeprefix(f"{name}."): v for k, v in kept if k.startswith(f"{name}.")}
+            )
         x = torch.from_numpy(DATA.inputs(np.arange(60))).permute(0, 3, 1, 2).float() / 127.5 - 1
         with torch.inference_mode():
-            errors.append(float((modules["decoder"](modules["model"].features(x)) - x).square().mean()))
+            errors.append(
+                float((modules["decoder"](modules["model"].features(x)) - x).square().mean())
+            )
     assert errors[1] < 0.5 * errors[0]
     (told,) = long.warnings
     assert told.startswith("beta-vae has 150 steps, and below 1000 ")
@@ -144,9 +179,17 @@ def test_predictions_are_of_mean_codes() -> None:
     one, two = (run(SMALL, steps=8) for _ in range(2))
     modules, _ = made(SMALL)
     modules["model"].load_state_dict(
-        {k.removeprefix("model."): v for k, v in one.weights("last").items() if k.startswith("model.")}
+        {
+            k.removeprefix("model."): v
+            for k, v in one.weights("last").items()
+            if k.startswith("model.")
+        }
     )
-    x = torch.from_numpy(DATA.inputs(split().evaluation["test"].rows)).permute(0, 3, 1, 2).float() / 127.5 - 1
+    x = (
+        torch.from_numpy(DATA.inputs(split().evaluation["test"].rows)).permute(0, 3, 1, 2).float()
+        / 127.5
+        - 1
+    )
     with torch.inference_mode():
         expected = modules["model"](x).numpy()
     assert np.allclose(one.predictions["last"]["test"].logits, expected, atol=1e-5)  # type: ignore[arg-type]
@@ -161,7 +204,16 @@ def test_reconstructions_and_traversals_are_shown() -> None:
     for sheet in found.exhibits.values():
         assert isinstance(sheet, Picture) and "latents" in sheet.caption
     told = found.exhibits["traversals"]
-    assert isinstance(told, Picture) and list(told.columns) == ["-3", "-2", "-1", "+0", "+1", "+2", "+3", "diff."]
+    assert isinstance(told, Picture) and list(told.columns) == [
+        "-3",
+        "-2",
+        "-1",
+        "+0",
+        "+1",
+        "+2",
+        "+3",
+        "diff.",
+    ]
     nats = [float(name.removesuffix(" nats")) for name in told.rows]
     assert nats == sorted(nats, reverse=True) and len(nats) == 5
     assert SMALL.exhibits(INFO, SMALL.state(INFO)) == {}
@@ -173,7 +225,11 @@ def test_networks_fit_the_pictures(side: int, layers: int) -> None:
     modules, _ = made(BetaVAE(), info)
     x = torch.zeros(2, 1, side, side)
     codes = modules["model"].features(x)
-    assert codes.shape == (2, 256) and modules["decoder"](codes).shape == x.shape and modules["model"](x).shape == (2, 2)
+    assert (
+        codes.shape == (2, 256)
+        and modules["decoder"](codes).shape == x.shape
+        and modules["model"](x).shape == (2, 2)
+    )
     assert sum(isinstance(part, nn.Conv2d) for part in modules["model"].modules()) == layers
     hidden = [part.out_features for part in modules["model"].head if isinstance(part, nn.Linear)]
     assert hidden == [256] * 4 + [2]

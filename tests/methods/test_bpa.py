@@ -33,7 +33,16 @@ def logits_of(losses: list[float]) -> Tensor:
 
 
 def info(n: int, k: int = 2) -> Info:
-    return Info(InputSpec.image(8, 8, 3), 2, n, ("a", "b"), (n - 1, 1), class_names=("dark", "bright"), steps=20, batch=4)
+    return Info(
+        InputSpec.image(8, 8, 3),
+        2,
+        n,
+        ("a", "b"),
+        (n - 1, 1),
+        class_names=("dark", "bright"),
+        steps=20,
+        batch=4,
+    )
 
 
 def state(method: BPA, cluster: list[int], losses: list[float] | None = None) -> State:
@@ -43,7 +52,11 @@ def state(method: BPA, cluster: list[int], losses: list[float] | None = None) ->
     if losses is not None:
         made["loss"] = torch.tensor(losses)
         for code in range(len(made["level"])):
-            inside = [loss for loss, own in zip(losses, cluster, strict=True) if own == code and loss != UNSEEN]
+            inside = [
+                loss
+                for loss, own in zip(losses, cluster, strict=True)
+                if own == code and loss != UNSEEN
+            ]
             made["level"][code] = sum(inside) / len(inside) if inside else 0.0
     return made
 
@@ -57,7 +70,8 @@ MODULES = {"model": Given()}
 
 
 def test_before_every_row_was_drawn_weights_go_by_sizes_alone() -> None:
-    """Clusters of 3 rows and of 1: N / N_c is 4/3 and 4. Rows 0 and 3: mean 8/3, so raw 0.5 and 1.5; of momentum 0.3 0.85, 1.15."""
+    """Clusters of 3 rows and of 1: N / N_c is 4/3 and 4. Rows 0 and 3: mean 8/3, so raw 0.5 and
+    1.5; of momentum 0.3 0.85, 1.15."""
     method = BPA(k=2)
     found = method.loss(MODULES, batch([1.0, 2.0], [0, 3]), state(method, [0, 0, 0, 1]))
     assert found.state["weight"].tolist() == pytest.approx([0.85, 1.0, 1.0, 1.15])
@@ -67,12 +81,15 @@ def test_before_every_row_was_drawn_weights_go_by_sizes_alone() -> None:
 
 
 def test_then_they_go_by_the_clusters_losses_too() -> None:
-    """Levels 0.5 and 1.5 of 2: raw 4/3 x 1/4 = 1/3 and 4 x 3/4 = 3, over their mean 5/3 0.2 and 1.8; of momentum 0.5 0.6, 1.4."""
+    """Levels 0.5 and 1.5 of 2: raw 4/3 x 1/4 = 1/3 and 4 x 3/4 = 3, over their mean 5/3 0.2 and
+    1.8; of momentum 0.5 0.6, 1.4."""
     method = BPA(k=2, momentum=0.5)
     held = state(method, [0, 0, 0, 1], [0.25, 0.5, 0.75, 1.5])
     found = method.loss(MODULES, batch([1.0, 2.0], [0, 3], step=9), held)
     assert found.state["weight"].tolist() == pytest.approx([0.6, 1.0, 1.0, 1.4])
-    assert found.state["level"].tolist() == pytest.approx([(1.0 + 0.5 + 0.75) / 3, 2.0, 0, 0]), "the tenth step looks anew"
+    assert found.state["level"].tolist() == pytest.approx([(1.0 + 0.5 + 0.75) / 3, 2.0, 0, 0]), (
+        "the tenth step looks anew"
+    )
     other = replace(method, average="exponential").loss(MODULES, batch([1.0, 2.0], [0, 3]), held)
     grown = np.exp([0.5 * 0.2, 0.5 * 1.8])
     assert other.state["weight"][[0, 3]].tolist() == pytest.approx((grown / grown.mean()).tolist())
@@ -83,13 +100,23 @@ def plain(method: BPA, held: State, losses: list[float], ids: list[int]) -> list
     cluster, n = held["cluster"].tolist(), len(held["cluster"])
     level = {}
     for code in set(cluster):
-        seen = [float(held["loss"][row]) for row in range(n) if cluster[row] == code and float(held["loss"][row]) != UNSEEN]
+        seen = [
+            float(held["loss"][row])
+            for row in range(n)
+            if cluster[row] == code and float(held["loss"][row]) != UNSEEN
+        ]
         level[code] = sum(seen) / len(seen) if seen else 0.0
     whole = all(float(loss) != UNSEEN for loss in held["loss"])
-    raw = [n / cluster.count(cluster[row]) * (level[cluster[row]] / sum(level.values()) if whole else 1.0) for row in ids]
+    raw = [
+        n
+        / cluster.count(cluster[row])
+        * (level[cluster[row]] / sum(level.values()) if whole else 1.0)
+        for row in ids
+    ]
     raw = [value / (sum(raw) / len(raw)) for value in raw]
     new = [
-        (1 - method.momentum) * float(held["weight"][row]) + method.momentum * value for row, value in zip(ids, raw, strict=True)
+        (1 - method.momentum) * float(held["weight"][row]) + method.momentum * value
+        for row, value in zip(ids, raw, strict=True)
     ]
     return [value / (sum(new) / len(new)) for value in new]
 
@@ -117,7 +144,8 @@ def test_random_clusters_as_a_plain_loop_over_rows(seen: bool) -> None:
 @pytest.mark.parametrize("step", [0.05, 0.01, 0.3])
 @pytest.mark.parametrize("seen", [True, False])
 def test_as_released_a_rows_weight_holds_nothing_of_its_past(step: float, seen: bool) -> None:
-    """Raw 1/3 and 3, over their mean 0.2 and 1.8, or 0.5 and 1.5 by sizes alone; then r exp(step r), over its mean."""
+    """Raw 1/3 and 3, over their mean 0.2 and 1.8, or 0.5 and 1.5 by sizes alone; then r exp(step
+    r), over its mean."""
     method = BPA(k=2, momentum=step, average="released")
     held = state(method, [0, 0, 0, 1], [0.25, 0.5, 0.75, 1.5] if seen else None)
     raw = np.array([0.2, 1.8] if seen else [0.5, 1.5])
@@ -133,10 +161,16 @@ def test_as_released_a_rows_weight_holds_nothing_of_its_past(step: float, seen: 
 def test_as_released_no_step_is_its_limit() -> None:
     found, plainly = run(BPA(momentum=0.0, average="released"), steps=6), run(ERM(), steps=6)
     assert not any(" is erm at " in text for text in found.warnings)
-    assert any(not torch.equal(value, found.weights("last")[key]) for key, value in plainly.weights("last").items())
+    assert any(
+        not torch.equal(value, found.weights("last")[key])
+        for key, value in plainly.weights("last").items()
+    )
     assert found.action["share_of_gradient"] > 0.01
     for average in ("mean", "exponential"):
-        assert any(" is erm at " in text for text in run(BPA(momentum=0.0, average=average), steps=6).warnings)
+        assert any(
+            " is erm at " in text
+            for text in run(BPA(momentum=0.0, average=average), steps=6).warnings
+        )
 
 
 def test_a_row_that_stands_twice_counts_with_its_mean_loss() -> None:
@@ -146,8 +180,11 @@ def test_a_row_that_stands_twice_counts_with_its_mean_loss() -> None:
 
 
 def test_clusters_are_within_classes_by_the_cosine_and_none_is_invented() -> None:
-    """Class 0: two directions of any length. Class 1: three equal rows, so one cluster, though k is 2."""
-    features = np.array([[1, 0], [9, 0], [0, 2], [0, 0.1], [5, 5], [5, 5], [5, 5]], dtype=np.float32)
+    """Class 0: two directions of any length. Class 1: three equal rows, so one cluster, though k is
+    2."""
+    features = np.array(
+        [[1, 0], [9, 0], [0, 2], [0, 0.1], [5, 5], [5, 5], [5, 5]], dtype=np.float32
+    )
     found = clusters(features, np.array([0, 0, 0, 0, 1, 1, 1]), 2, 7)
     assert found[0] == found[1] != found[2] == found[3] and set(found[:4].tolist()) == {0, 1}
     assert set(found[4:].tolist()) == {2}
@@ -172,7 +209,10 @@ def test_the_first_network_is_erm_of_its_own_length_and_the_second_starts_fresh(
 def test_defaults_differ_from_erm_in_30_steps_and_without_momentum_it_is_erm() -> None:
     plainly = run(ERM(), steps=30)
     apart = run(BPA(), steps=30).weights("last")
-    assert any(not torch.allclose(value, apart[key], atol=1e-3) for key, value in plainly.weights("last").items())
+    assert any(
+        not torch.allclose(value, apart[key], atol=1e-3)
+        for key, value in plainly.weights("last").items()
+    )
     for method in (BPA(momentum=0.0), BPA(momentum=0.0, average="exponential")):
         found = run(method, steps=30).weights("last")
         assert all(torch.equal(value, found[key]) for key, value in plainly.weights("last").items())
@@ -195,7 +235,9 @@ def test_weights_and_clusters_are_shown_beside_the_true_groups() -> None:
 def test_what_it_cannot_do_is_said() -> None:
     assert any("follow the clusters' sizes alone" in text for text in run(BPA(), steps=2).warnings)
     assert not run(BPA(), steps=12).warnings
-    assert any("the first network diverged" in text for text in run(BPA(), steps=6, lr=1e30).warnings)
+    assert any(
+        "the first network diverged" in text for text in run(BPA(), steps=6, lr=1e30).warnings
+    )
 
 
 def test_the_first_network_is_one_job_for_all_points_and_for_ubnet(tmp_path: Path) -> None:
@@ -209,5 +251,12 @@ def test_the_first_network_is_one_job_for_all_points_and_for_ubnet(tmp_path: Pat
 @pytest.mark.slow
 def test_a_study_of_points_runs_through(tmp_path: Path) -> None:
     rows = finished(tmp_path, {"bpa": {"k": [2, 4]}, "ubnet": {}})
-    scored = {(row["method"], row["point"]): row["metrics"]["nll"] for row in rows if (row["rule"], row["set"]) == ("last", "test")}
-    assert set(scored) == {("erm", ""), ("bpa", "k=2"), ("bpa", "k=4"), ("ubnet", "")} and len(set(scored.values())) == 4
+    scored = {
+        (row["method"], row["point"]): row["metrics"]["nll"]
+        for row in rows
+        if (row["rule"], row["set"]) == ("last", "test")
+    }
+    assert (
+        set(scored) == {("erm", ""), ("bpa", "k=2"), ("bpa", "k=4"), ("ubnet", "")}
+        and len(set(scored.values())) == 4
+    )

@@ -17,8 +17,13 @@ from crosswind.methods.causirl_coral import CausIRLCORAL
 from crosswind.methods.causirl_mmd import CausIRLMMD
 
 BOTH = [CausIRLMMD, CausIRLCORAL]
-HALVING = 1 / math.sqrt(2 * math.log(2))  # the width at which exp(-|a - b|^2 / (2 w^2)) is 2^(-|a - b|^2)
-NOBODY_KNOWS = "all training rows are of one environment, so the mixtures were random halves of it and no invariance was asked for"
+HALVING = 1 / math.sqrt(
+    2 * math.log(2)
+)  # the width at which exp(-|a - b|^2 / (2 w^2)) is 2^(-|a - b|^2)
+NOBODY_KNOWS = (
+    "all training rows are of one environment, so the mixtures were random halves of it and no"
+    " invariance was asked for"
+)
 
 
 class Plain(nn.Module):
@@ -35,11 +40,19 @@ class Plain(nn.Module):
 def batch(x: Any, environment: list[int] | None) -> Batch:
     rows = torch.as_tensor(np.asarray(x), dtype=torch.float64).requires_grad_()
     zeros = torch.zeros(len(rows), dtype=torch.int64)
-    return Batch(rows, zeros, torch.arange(len(rows)), zeros, None if environment is None else torch.tensor(environment))
+    return Batch(
+        rows,
+        zeros,
+        torch.arange(len(rows)),
+        zeros,
+        None if environment is None else torch.tensor(environment),
+    )
 
 
 def found(method: Any, given: Batch, counts: tuple[int, ...] = (20, 20)) -> Loss:
-    state = method.state(Info(InputSpec.image(8, 8, 3), 2, sum(counts) or 40, environment_counts=counts))
+    state = method.state(
+        Info(InputSpec.image(8, 8, 3), 2, sum(counts) or 40, environment_counts=counts)
+    )
     return method.loss({"model": Plain()}, given, state)  # type: ignore[no-any-return]
 
 
@@ -60,11 +73,14 @@ def put(monkeypatch: pytest.MonkeyPatch, drawn: list[int]) -> None:
     ],
 )
 def test_loss_by_hand(monkeypatch: pytest.MonkeyPatch, method: Any, expected: float) -> None:
-    """The rows (0, 0) and (1, 0) are in one mixture, (0, 0) and (2, 0) in the other, whatever their environments.
+    """The rows (0, 0) and (1, 0) are in one mixture, (0, 0) and (2, 0) in the other, whatever their
+    environments.
 
-    With the kernel 2^(-d^2): 3/4 + 17/32 - 2 x 33/64 = 1/4; without pairs with themselves 1/2 + 1/16 - 33/32 = -15/32. The median
-    distance is 1, which gives (1 - exp(-1/2)) / 2. Means 1/2 and 1, squared distance 1/4, over d = 2 1/8; covariances 1/2 and 2,
-    squared distance 9/4, over d^2 9/16, over 4 d^2 9/64. The cross-entropies of label 0 are ln 2, ln(1 + 1/e), ln 2, ln(1 + 1/e^2).
+    With the kernel 2^(-d^2): 3/4 + 17/32 - 2 x 33/64 = 1/4; without pairs with themselves 1/2 +
+    1/16 - 33/32 = -15/32. The median distance is 1, which gives (1 - exp(-1/2)) / 2. Means 1/2 and
+    1, squared distance 1/4, over d = 2 1/8; covariances 1/2 and 2, squared distance 9/4, over d^2
+    9/16, over 4 d^2 9/64. The cross-entropies of label 0 are ln 2, ln(1 + 1/e), ln 2, ln(1 +
+    1/e^2).
     """
     put(monkeypatch, [0, 1, 0, 1])
     loss = found(method, batch([[0, 0], [0, 0], [1, 0], [2, 0]], [0, 0, 1, 1]))
@@ -75,9 +91,19 @@ def test_loss_by_hand(monkeypatch: pytest.MonkeyPatch, method: Any, expected: fl
     assert loss.total.item() == pytest.approx(classed + 2 * expected)
 
 
-@pytest.mark.parametrize("method", [CausIRLMMD(), CausIRLMMD(estimate="unbiased"), CausIRLCORAL(), CausIRLCORAL(form="covariance")])
+@pytest.mark.parametrize(
+    "method",
+    [
+        CausIRLMMD(),
+        CausIRLMMD(estimate="unbiased"),
+        CausIRLCORAL(),
+        CausIRLCORAL(form="covariance"),
+    ],
+)
 @pytest.mark.parametrize("drawn", [[0], [1, 1, 1], [0, 1], [1, 0, 0], [1, 0, 0, 1]])
-def test_small_and_empty_mixtures_give_numbers(monkeypatch: pytest.MonkeyPatch, method: Any, drawn: list[int]) -> None:
+def test_small_and_empty_mixtures_give_numbers(
+    monkeypatch: pytest.MonkeyPatch, method: Any, drawn: list[int]
+) -> None:
     put(monkeypatch, drawn)
     given = batch(np.random.default_rng(0).normal(size=(len(drawn), 3)), [0] * len(drawn))
     loss = found(method, given)
@@ -91,13 +117,17 @@ def test_small_and_empty_mixtures_give_numbers(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.slow
 @pytest.mark.parametrize("cls", BOTH)
 def test_mixtures_differ_where_environments_do(cls: Any) -> None:
-    """Averaged over draws: environments 3 apart cost several times what two halves of the same rows cost as one environment."""
+    """Averaged over draws: environments 3 apart cost several times what two halves of the same rows
+    cost as one environment."""
     random = np.random.default_rng(0)
     x = random.normal(size=(32, 2)) + np.repeat([[0.0, 0.0], [3.0, 0.0]], 16, axis=0)
     torch.manual_seed(0)
 
     def mean(environment: list[int] | None, counts: tuple[int, ...]) -> float:
-        draws = [float(found(cls(), batch(x, environment), counts).terms["alignment"]) for _ in range(100)]
+        draws = [
+            float(found(cls(), batch(x, environment), counts).terms["alignment"])
+            for _ in range(100)
+        ]
         assert len(set(draws)) > 90
         return float(np.mean(draws))
 
@@ -117,13 +147,20 @@ def test_draws_go_with_the_seed_and_the_step(cls: Any) -> None:
 def test_one_environment_is_trained_on_halves_and_told_of(cls: Any, environment: Any) -> None:
     one = with_train(split(), environment=environment)
     single = run(cls(), one)
-    assert single.status == "finished" and single.warnings == [f"{cls.registered_name}: {NOBODY_KNOWS}"]
+    assert single.status == "finished" and single.warnings == [
+        f"{cls.registered_name}: {NOBODY_KNOWS}"
+    ]
     assert not same_weights(single, run(cls(weight=0.0), one))
     assert run(cls()).warnings == []
 
 
 def test_every_knob_changes_the_run() -> None:
-    ended = [CausIRLMMD(), CausIRLMMD(estimate="unbiased"), CausIRLMMD(widths=[1.0, 0.1]), CausIRLMMD(weight=0.5)]
+    ended = [
+        CausIRLMMD(),
+        CausIRLMMD(estimate="unbiased"),
+        CausIRLMMD(widths=[1.0, 0.1]),
+        CausIRLMMD(weight=0.5),
+    ]
     first = run(ended[0])
     assert all(not same_weights(first, run(method)) for method in ended[1:])
     plain = run(CausIRLCORAL())
@@ -133,10 +170,13 @@ def test_every_knob_changes_the_run() -> None:
 
 @pytest.mark.parametrize("cls", BOTH)
 def test_distance_is_brought_down(cls: Any) -> None:
-    """A strong tint shifts the features of a plain run; with weight 1 the mixtures' distance ends at less than 0.6 of that."""
+    """A strong tint shifts the features of a plain run; with weight 1 the mixtures' distance ends
+    at less than 0.6 of that."""
     ended = {}
     for weight in (0.0, 1.0):
-        history = run(cls(weight=weight), steps=100, batch=48, patience=None, data=dataset(tint=100)).history
+        history = run(
+            cls(weight=weight), steps=100, batch=48, patience=None, data=dataset(tint=100)
+        ).history
         ended[weight] = np.mean([entry["train"]["alignment"] for entry in history[-10:]])
         assert history[-1]["validation"]["validation"]["accuracy"] > 0.9
     assert ended[1.0] < 0.6 * ended[0.0]

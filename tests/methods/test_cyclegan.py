@@ -19,13 +19,28 @@ from crosswind.methods.erm import ERM
 from crosswind.methods.translation import Discriminator, Generator, pooled
 from crosswind.models.build import build_model, unnamed
 
-INFO = Info(InputSpec.image(8, 8, 3), 2, 12, GROUPS, (3, 3, 3, 3), ("red", "blue"), (6, 6), (6, 6), (), 100, 6)
+INFO = Info(
+    InputSpec.image(8, 8, 3),
+    2,
+    12,
+    GROUPS,
+    (3, 3, 3, 3),
+    ("red", "blue"),
+    (6, 6),
+    (6, 6),
+    (),
+    100,
+    6,
+)
 SMALL = CycleGAN(width=4, blocks=1)
 
 
 def made(method: CycleGAN, info: Info = INFO) -> tuple[Any, Any]:
     torch.manual_seed(0)
-    modules = method.modules(info, lambda **changes: build_model("mlp", {"hidden": 8, "layers": 1}, info.input, unnamed(2), 0))
+    modules = method.modules(
+        info,
+        lambda **changes: build_model("mlp", {"hidden": 8, "layers": 1}, info.input, unnamed(2), 0),
+    )
     state = method.state(info)
     state["cells"] = torch.full((2, 2), 3)
     return modules, state
@@ -33,7 +48,14 @@ def made(method: CycleGAN, info: Info = INFO) -> tuple[Any, Any]:
 
 def given(n: int = 12) -> Batch:
     x = torch.rand(n, 3, 8, 8, generator=torch.Generator().manual_seed(3)) * 1.6 - 0.8
-    return Batch(x, torch.arange(n) % 2, torch.arange(n), torch.arange(n) % 4, torch.arange(n) // 2 % 2, stage="translator")
+    return Batch(
+        x,
+        torch.arange(n) % 2,
+        torch.arange(n),
+        torch.arange(n) % 4,
+        torch.arange(n) // 2 % 2,
+        stage="translator",
+    )
 
 
 def told(y: int, value: int) -> Tensor:
@@ -65,12 +87,15 @@ def test_both_losses_are_those_of_a_loop() -> None:
             real = float((tell(one, torch.tensor([2 * c + a])) - 1).square().mean())
             judged.append((real + float(tell(out, torch.tensor([2 * c + b])).square().mean())) / 2)
     assert float(found.total) == pytest.approx(np.mean(parts), rel=1e-4)
-    assert float(other.total) == pytest.approx(np.mean(judged), rel=1e-4), "the pool was empty, so this step's are shown"
+    assert float(other.total) == pytest.approx(np.mean(judged), rel=1e-4), (
+        "the pool was empty, so this step's are shown"
+    )
     assert (other.state["pool_cell"] >= 0).sum() == 12
 
 
 def test_targets_are_values_that_the_class_is_seen_with() -> None:
-    """Class 0 with both values and class 1 with blue alone: the latter's pictures stay blue, unless classes are not told apart."""
+    """Class 0 with both values and class 1 with blue alone: the latter's pictures stay blue, unless
+    classes are not told apart."""
     for by_class, expected in ((True, {1}), (False, {0, 1})):
         method = replace(SMALL, by_class=by_class)
         modules, state = made(method)
@@ -86,20 +111,29 @@ def test_targets_are_values_that_the_class_is_seen_with() -> None:
 
 
 def test_the_pool_shows_half_of_what_it_holds() -> None:
-    state = {"pool": torch.zeros(50, 1, 2, 2, dtype=torch.uint8), "pool_cell": torch.full((50,), -1)}
+    state = {
+        "pool": torch.zeros(50, 1, 2, 2, dtype=torch.uint8),
+        "pool_cell": torch.full((50,), -1),
+    }
     torch.manual_seed(0)
     first = torch.full((50, 1, 2, 2), 1.0)
     shown, cells, changes = pooled(first, torch.arange(50), state)
     assert (
-        torch.equal(shown, first) and cells.tolist() == list(range(50)) and sorted(changes["pool_cell"].tolist()) == list(range(50))
+        torch.equal(shown, first)
+        and cells.tolist() == list(range(50))
+        and sorted(changes["pool_cell"].tolist()) == list(range(50))
     )
     assert (changes["pool"] == 255).all()
     shares = []
     for _ in range(40):
         shown, cells, after = pooled(-first, torch.full((50,), 99), changes)
         old = (shown == 1).flatten(1).all(1)
-        assert torch.equal(old, cells != 99) and len(set(cells[old].tolist())) == int(old.sum()), "each at most once"
-        assert int((after["pool_cell"] == 99).sum()) == int(old.sum()), "what is shown again is replaced"
+        assert torch.equal(old, cells != 99) and len(set(cells[old].tolist())) == int(old.sum()), (
+            "each at most once"
+        )
+        assert int((after["pool_cell"] == 99).sum()) == int(old.sum()), (
+            "what is shown again is replaced"
+        )
         shares.append(float(old.float().mean()))
     assert np.mean(shares) == pytest.approx(0.5, abs=0.05)
     shown, cells, after = pooled(-first.repeat(2, 1, 1, 1), torch.full((100,), 99), changes)
@@ -107,12 +141,19 @@ def test_the_pool_shows_half_of_what_it_holds() -> None:
 
 
 def test_networks_are_the_published_ones() -> None:
-    """Parameters of the ResNet generator of 9 blocks and of the 70 x 70 PatchGAN: their code prints 11.378 M and 2.765 M."""
+    """Parameters of the ResNet generator of 9 blocks and of the 70 x 70 PatchGAN: their code prints
+    11.378 M and 2.765 M."""
     assert sum(p.numel() for p in Generator(3, 0, 64, 9).parameters()) == 11_378_179
     assert sum(p.numel() for p in Discriminator((3, 256, 256), 1, 64).parameters()) == 2_764_737
-    found = CycleGAN().modules(replace(INFO, input=InputSpec.image(256, 256, 3)), lambda **changes: nn.Linear(1, 1))  # type: ignore[arg-type, return-value]
+    found = CycleGAN().modules(
+        replace(INFO, input=InputSpec.image(256, 256, 3)), lambda **changes: nn.Linear(1, 1)
+    )  # type: ignore[arg-type, return-value]
     assert sum(type(part).__name__ == "_Block" for part in found["generator"].modules()) == 9
-    assert found["discriminator"](torch.zeros(1, 3, 256, 256), torch.tensor([0])).shape == (1, 30, 30)
+    assert found["discriminator"](torch.zeros(1, 3, 256, 256), torch.tensor([0])).shape == (
+        1,
+        30,
+        30,
+    )
 
 
 @pytest.mark.parametrize(("side", "channels"), [(8, 3), (16, 1), (28, 1), (30, 3), (64, 3)])
@@ -140,7 +181,11 @@ def test_smaller_pictures_are_refused() -> None:
 
 def test_each_stage_trains_its_own_networks_and_nothing_else() -> None:
     fresh, found = (run(SMALL, steps=steps).weights("last") for steps in (0, 6))
-    moved = {key.split(".")[0] for key in fresh if not key.startswith("state") and not torch.equal(fresh[key], found[key])}
+    moved = {
+        key.split(".")[0]
+        for key in fresh
+        if not key.startswith("state") and not torch.equal(fresh[key], found[key])
+    }
     assert moved == {"model", "generator", "discriminator"}
     modules, _ = made(SMALL)
     names = {stage: set(SMALL.optimisers(INFO, modules, stage)) for stage in ("translator", "main")}
@@ -151,7 +196,8 @@ def test_each_stage_trains_its_own_networks_and_nothing_else() -> None:
 
 
 def test_rows_are_joined_by_their_translations() -> None:
-    """60 rows of two values: 60 translations, each with its row's label; a share of them; of a class with one value none."""
+    """60 rows of two values: 60 translations, each with its row's label; a share of them; of a
+    class with one value none."""
     kept: list[Any] = []
 
     class Seen(CycleGAN):
@@ -169,7 +215,9 @@ def test_rows_are_joined_by_their_translations() -> None:
     assert extra.y.tolist() == sets.train.label[extra.parents.numpy()].tolist()
     weights = kept[0].weights
     group = torch.from_numpy(sets.train.group)
-    assert [float(weights[group == code].sum()) for code in range(4)] == pytest.approx([1.0] * 4), "cells come equally often"
+    assert [float(weights[group == code].sum()) for code in range(4)] == pytest.approx([1.0] * 4), (
+        "cells come equally often"
+    )
     kept.clear()
     run(Seen(width=4, blocks=1, share=0.5), sets, steps=4)
     assert 15 <= len(kept[1].extra.y) <= 45
@@ -196,35 +244,55 @@ def test_classes_with_one_environment_each_are_doubted() -> None:
 
 
 def test_a_translator_learns_to_change_the_tint_and_keeps_the_class() -> None:
-    """Tints 80 grey levels apart: red pictures told to be blue have more blue than red, and the other way round."""
+    """Tints 80 grey levels apart: red pictures told to be blue have more blue than red, and the
+    other way round."""
     data = dataset(tint=80)
-    found = run(replace(SMALL, width=8, translator_lr=2e-3), split(60, data), data=data, steps=200, validate_every=100, lr=1e-3)
+    found = run(
+        replace(SMALL, width=8, translator_lr=2e-3),
+        split(60, data),
+        data=data,
+        steps=200,
+        validate_every=100,
+        lr=1e-3,
+    )
     modules, _ = made(replace(SMALL, width=8))
     kept = found.weights("last").items()
     make = modules["generator"]
-    make.load_state_dict({k.removeprefix("generator."): v for k, v in kept if k.startswith("generator.")})
+    make.load_state_dict(
+        {k.removeprefix("generator."): v for k, v in kept if k.startswith("generator.")}
+    )
     rows = np.arange(60)
     x = torch.from_numpy(data.inputs(rows)).permute(0, 3, 1, 2).float() / 127.5 - 1
     tint, y = torch.from_numpy(rows // 2 % 2), torch.from_numpy(rows % 2)
     with torch.no_grad():
-        out = [make(x, torch.cat([torch.eye(2)[value].expand(60, 2), torch.eye(2)[y]], 1)) for value in (0, 1)]
+        out = [
+            make(x, torch.cat([torch.eye(2)[value].expand(60, 2), torch.eye(2)[y]], 1))
+            for value in (0, 1)
+        ]
     bluer = [float((one[:, 2] - one[:, 0]).mean()) for one in (*out, x[tint == 0], x[tint == 1])]
     assert bluer[1] - bluer[0] > 0.5 * (bluer[3] - bluer[2]) > 0.3
     grid = found.exhibits["taken for"]
     assert isinstance(grid, Grid) and grid.columns == ["what", "pictures", "translations"]
     assert grid.rows[0][2] > 0.7  # type: ignore[operator]
     (told,) = [text for text in found.warnings if "translat" in text]
-    assert told.startswith("cyclegan has 200 steps, and below 1000 "), "and no doubt of what it learned"
+    assert told.startswith("cyclegan has 200 steps, and below 1000 "), (
+        "and no doubt of what it learned"
+    )
 
 
 def test_as_many_of_every_cell_are_taken_spread_over_its_rows() -> None:
     cell = torch.tensor([1, 0, 0, 1, 0, 0, 3, 0, 0])
     assert _evenly(cell, 2).tolist() == [1, 5, 0, 3, 6]
-    assert sorted(_evenly(cell, 9).tolist()) == list(range(9)) and _evenly(cell, 1).tolist() == [1, 0, 6]
+    assert sorted(_evenly(cell, 9).tolist()) == list(range(9)) and _evenly(cell, 1).tolist() == [
+        1,
+        0,
+        6,
+    ]
 
 
 def test_quality_is_that_of_a_loop_and_the_same_for_a_large_cell_and_a_small_one() -> None:
-    """40 rows, most of two cells. Perfect translations of the rarer kind are taken for what they are, however few such rows are."""
+    """40 rows, most of two cells. Perfect translations of the rarer kind are taken for what they
+    are, however few such rows are."""
     y = torch.tensor([0] * 17 + [1] * 17 + [0] * 3 + [1] * 3)
     s = torch.tensor([0] * 17 + [1] * 17 + [1] * 3 + [0] * 3)
     generator = torch.Generator().manual_seed(4)
@@ -237,7 +305,10 @@ def test_quality_is_that_of_a_loop_and_the_same_for_a_large_cell_and_a_small_one
     made[::5] = x[::5]  # some are not changed
     extra = Examples(((made + 1) * 127.5).round().to(torch.uint8), y, torch.arange(40))
     context: Any = SimpleNamespace(
-        y=y, environment=s, state={"cells": torch.tensor([[17, 3], [3, 17]])}, inputs=lambda rows: x[rows]
+        y=y,
+        environment=s,
+        state={"cells": torch.tensor([[17, 3], [3, 17]])},
+        inputs=lambda rows: x[rows],
     )
     found = SMALL._quality(context, extra, 1 - s)
     near = _evenly(2 * y + s, 8).tolist()
@@ -246,15 +317,31 @@ def test_quality_is_that_of_a_loop_and_the_same_for_a_large_cell_and_a_small_one
     hits: dict[tuple[str, int], list[tuple[bool, bool]]] = {}
     for what, rows in (("real", near), ("made", range(40))):
         for row in rows:
-            one, value = (pixels[row], int(s[row])) if what == "real" else (extra.x[row].double(), 1 - int(s[row]))
-            best = min((j for j in near if j != row), key=lambda j: float((pixels[j] - one).square().sum()))
-            hits.setdefault((what, 2 * int(y[row]) + value), []).append((int(s[best]) == value, int(y[best]) == int(y[row])))
+            one, value = (
+                (pixels[row], int(s[row]))
+                if what == "real"
+                else (extra.x[row].double(), 1 - int(s[row]))
+            )
+            best = min(
+                (j for j in near if j != row), key=lambda j: float((pixels[j] - one).square().sum())
+            )
+            hits.setdefault((what, 2 * int(y[row]) + value), []).append(
+                (int(s[best]) == value, int(y[best]) == int(y[row]))
+            )
     expected = [
-        np.mean([np.mean([hit[part] for hit in cells]) for (kind, _), cells in hits.items() if kind == what])
+        np.mean(
+            [
+                np.mean([hit[part] for hit in cells])
+                for (kind, _), cells in hits.items()
+                if kind == what
+            ]
+        )
         for part in (0, 1)
         for what in ("real", "made")
     ]
-    assert found.tolist() == pytest.approx(expected) and 0.6 < expected[1] < 0.9 and expected[0] > 0.95
+    assert (
+        found.tolist() == pytest.approx(expected) and 0.6 < expected[1] < 0.9 and expected[0] > 0.95
+    )
 
 
 def test_a_translator_that_changes_nothing_is_doubted() -> None:
@@ -263,7 +350,11 @@ def test_a_translator_that_changes_nothing_is_doubted() -> None:
     assert isinstance(found.exhibits["taken for"], Grid)
     state = {"cells": torch.full((2, 2), 3), "quality": torch.tensor([0.9, 0.2, 0.5, 0.5])}
     (text,) = SMALL.doubts(state)
-    assert "in 20% of them" in text and "in 90%" in text and SMALL.doubts({**state, "quality": torch.full((4,), 0.9)}) == []
+    assert (
+        "in 20% of them" in text
+        and "in 90%" in text
+        and SMALL.doubts({**state, "quality": torch.full((4,), 0.9)}) == []
+    )
 
 
 def test_pictures_are_shown_under_every_value() -> None:
@@ -272,7 +363,10 @@ def test_pictures_are_shown_under_every_value() -> None:
     assert isinstance(sheet, Picture) and list(sheet.columns) == ["picture", "as red", "as blue"]
     # Six pictures, of every class and environment one at least, with what each is.
     assert len(sheet.rows) == 6 and set(sheet.rows) == set(GROUPS)
-    assert CycleGAN(share=0.0).exhibits(INFO, {}) == {} and SMALL.exhibits(INFO, SMALL.state(INFO)) == {}
+    assert (
+        CycleGAN(share=0.0).exhibits(INFO, {}) == {}
+        and SMALL.exhibits(INFO, SMALL.state(INFO)) == {}
+    )
 
 
 def test_without_translations_it_is_erm_and_with_them_it_is_not() -> None:

@@ -35,15 +35,18 @@ def batch(z: list[float], environment: list[int], progress: float = 0.0) -> Batc
     """Features (z, 0), every label 0."""
     x = torch.tensor([[value, 0.0] for value in z], dtype=torch.float64)
     zeros = torch.zeros(len(z), dtype=torch.int64)
-    return Batch(x, zeros, torch.arange(len(z)), zeros, torch.tensor(environment), progress=progress)
+    return Batch(
+        x, zeros, torch.arange(len(z)), zeros, torch.tensor(environment), progress=progress
+    )
 
 
 def test_loss_by_hand() -> None:
-    """Features (ln 3, 0) are logits of both label and environment: probabilities 3/4 and 1/4. Label 0 costs ln(4/3); of two rows
-    with environments 0 and 1 the discriminator's mean loss is (ln(4/3) + ln 4) / 2 = ln 4 - ln3/2.
+    """Features (ln 3, 0) are logits of both label and environment: probabilities 3/4 and 1/4. Label
+    0 costs ln(4/3); of two rows with environments 0 and 1 the discriminator's mean loss is (ln(4/3)
+    + ln 4) / 2 = ln 4 - ln3/2.
 
-    Constant weight 1/2: ln(4/3) - (ln 4 - ln3/2) / 2. On the ramp the weight is 0 at the start, times tanh(1/2) = 2/(1 + 1/e) - 1 a
-    tenth of the way on, as good as 1 near the end.
+    Constant weight 1/2: ln(4/3) - (ln 4 - ln3/2) / 2. On the ramp the weight is 0 at the start,
+    times tanh(1/2) = 2/(1 + 1/e) - 1 a tenth of the way on, as good as 1 near the end.
     """
     modules = {"model": Plain(), "discriminator": nn.Identity()}
     label, told = math.log(4 / 3), math.log(4) - LOG3 / 2
@@ -71,10 +74,11 @@ class Spy:
 
 
 def test_gradient_penalty_by_hand() -> None:
-    """Discriminator logits (f1, 0): the loss of environment 0 has the slope p - 1 in f1, that of environment 1 has p = 3/4.
+    """Discriminator logits (f1, 0): the loss of environment 0 has the slope p - 1 in f1, that of
+    environment 1 has p = 3/4.
 
-    Squared norms 1/16 and 9/16, mean 5/16. With weight 2 the discriminator descends ln 4 - ln3/2 + 5/8; the model's objective does
-    not hold the penalty.
+    Squared norms 1/16 and 9/16, mean 5/16. With weight 2 the discriminator descends ln 4 - ln3/2 +
+    5/8; the model's objective does not hold the penalty.
     """
     linear = nn.Linear(2, 2, bias=False).double()
     with torch.no_grad():
@@ -102,7 +106,8 @@ class Reverse(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class Reversal(Method):
-    """The paper's own construction: one loss, one optimiser, a layer that turns the gradient round."""
+    """The paper's own construction: one loss, one optimiser, a layer that turns the gradient
+    round."""
 
     registered_name = "reversal"
     limit = Limit.none("a reference")
@@ -116,7 +121,9 @@ class Reversal(Method):
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
         model: Any = modules["model"]
         features = model.features(batch.x)
-        told = row_losses(modules["discriminator"](Reverse.apply(features, self.weight)), batch.environment)  # type: ignore[arg-type]
+        told = row_losses(
+            modules["discriminator"](Reverse.apply(features, self.weight)), batch.environment
+        )  # type: ignore[arg-type]
         return Loss(row_losses(model.head(features), batch.y).mean() + told.mean())
 
 
@@ -125,7 +132,9 @@ def test_two_optimisers_are_a_gradient_reversal_layer(optimiser: str) -> None:
     settings: dict[str, Any] = {"precision": "fp64", "optimiser": optimiser, "lr": 0.02}
     method = DANN(weight=0.5, schedule="constant", width=8)
     assert same_weights(run(method, **settings), run(Reversal(), **settings), tolerance=1e-12)
-    assert not same_weights(run(method, **settings), run(Reversal(weight=0.4), **settings), tolerance=1e-6)
+    assert not same_weights(
+        run(method, **settings), run(Reversal(weight=0.4), **settings), tolerance=1e-6
+    )
 
 
 SEEN: dict[str, list[Any]] = {}
@@ -149,7 +158,9 @@ class Watched(Reversal):
     def update(self, context: RunContext, batch: Batch) -> Loss:
         found = self.inner.update(context, batch)
         for name in ("model", "discriminator"):
-            flat = torch.cat([p.detach().flatten().clone() for p in context.modules[name].parameters()])
+            flat = torch.cat(
+                [p.detach().flatten().clone() for p in context.modules[name].parameters()]
+            )
             SEEN.setdefault(name, []).append(flat)
         model: Any = context.modules["model"]
         SEEN.setdefault("head", []).append(model.head.weight.detach().clone())
@@ -157,20 +168,27 @@ class Watched(Reversal):
 
 
 def test_classifier_and_discriminator_train_on_every_step() -> None:
-    """In DomainBed's code the classifier stands still on discriminator_steps of every 1 + discriminator_steps."""
+    """In DomainBed's code the classifier stands still on discriminator_steps of every 1 +
+    discriminator_steps."""
     SEEN.clear()
     run(Watched())
     for name in ("model", "head", "discriminator"):
         kept = SEEN[name]
         assert len(kept) == 12
-        assert all(not torch.equal(one, two) for one, two in zip(kept, kept[1:], strict=False)), name
+        assert all(not torch.equal(one, two) for one, two in zip(kept, kept[1:], strict=False)), (
+            name
+        )
 
 
 def test_discriminator_takes_its_steps_at_its_own_rate() -> None:
-    """SGD on the same features at a tiny rate: three steps move it three times as far as one, a tenth of the rate a tenth."""
+    """SGD on the same features at a tiny rate: three steps move it three times as far as one, a
+    tenth of the rate a tenth."""
     moved = {}
     for steps, lr in ((1, None), (3, None), (1, 1e-5)):
-        found = [run(Watched(steps=steps, lr=lr), steps=n, optimiser="sgd", lr=1e-4, precision="fp64") for n in (0, 1)]
+        found = [
+            run(Watched(steps=steps, lr=lr), steps=n, optimiser="sgd", lr=1e-4, precision="fp64")
+            for n in (0, 1)
+        ]
         one, two = (trained.weights("last")["discriminator.0.weight"] for trained in found)
         moved[steps, lr] = float((two - one).norm())
     assert moved[3, None] == pytest.approx(3 * moved[1, None], rel=1e-3)
@@ -178,11 +196,15 @@ def test_discriminator_takes_its_steps_at_its_own_rate() -> None:
 
 
 def test_neither_descent_moves_the_other() -> None:
-    """At weight 0 the model is ERM's whatever the discriminator does; and the discriminator learns though the model is not told."""
+    """At weight 0 the model is ERM's whatever the discriminator does; and the discriminator learns
+    though the model is not told."""
     reference = type("Reference", (ERM,), {"needs": DANN.needs, "__doc__": "A reference."})()
     still = run(DANN(weight=0.0, discriminator_steps=3, gradient_penalty=1.0), precision="fp64")
     plain = run(reference, precision="fp64").weights("last")
-    assert plain and all(torch.allclose(value, still.weights("last")[key], atol=1e-12) for key, value in plain.items())
+    assert plain and all(
+        torch.allclose(value, still.weights("last")[key], atol=1e-12)
+        for key, value in plain.items()
+    )
 
 
 def test_batch_statistics_move_once_a_step() -> None:
@@ -193,17 +215,26 @@ def test_batch_statistics_move_once_a_step() -> None:
 
 def test_discriminator_reads_features_and_knows_all_environments() -> None:
     found = run(DANN(width=32, layers=3), steps=1).weights("last")
-    shapes = [tuple(value.shape) for key, value in found.items() if key.startswith("discriminator") and value.ndim == 2]
+    shapes = [
+        tuple(value.shape)
+        for key, value in found.items()
+        if key.startswith("discriminator") and value.ndim == 2
+    ]
     assert shapes == [(32, 16), (32, 32), (32, 32), (2, 32)]
     flat = run(DANN(layers=0), steps=1).weights("last")
-    assert [tuple(value.shape) for key, value in flat.items() if key == "discriminator.0.weight"] == [(2, 16)]
+    assert [
+        tuple(value.shape) for key, value in flat.items() if key == "discriminator.0.weight"
+    ] == [(2, 16)]
 
 
 def test_model_hides_the_environment() -> None:
-    """Looking on (weight 0) the discriminator tells the tint better than by chance, a loss of ln 2; with weight 0.3 it cannot."""
+    """Looking on (weight 0) the discriminator tells the tint better than by chance, a loss of ln 2;
+    with weight 0.3 it cannot."""
     ended = {}
     for weight in (0.0, 0.3):
-        history = run(DANN(weight=weight, schedule="constant", width=32), steps=400, patience=None).history
+        history = run(
+            DANN(weight=weight, schedule="constant", width=32), steps=400, patience=None
+        ).history
         ended[weight] = np.mean([entry["train"]["discriminator"] for entry in history[-10:]])
         assert history[-1]["validation"]["validation"]["accuracy"] > 0.9
     assert ended[0.0] < 0.7 * math.log(2)
@@ -212,12 +243,20 @@ def test_model_hides_the_environment() -> None:
 
 def test_one_environment_is_refused() -> None:
     one = with_train(split(), environment=np.zeros(60, dtype=np.int64))
-    with pytest.raises(NeedsError, match="'dann' needs at least two environments with training rows, and there is 1"):
+    with pytest.raises(
+        NeedsError,
+        match="'dann' needs at least two environments with training rows, and there is 1",
+    ):
         run(DANN(), one)
 
 
 def test_a_ramp_of_one_step_says_that_it_asked_nothing() -> None:
     why, looked = run(DANN(), steps=1).warnings
-    assert why == "dann: the run has one step, at which the ramp is 0, so nothing was asked of the features"
-    assert looked.startswith("dann: its own term stayed below 1%") and looked.endswith("this run is as it would be at weight = 0")
+    assert (
+        why == "dann: the run has one step, at which the ramp is 0, so nothing was asked of the"
+        " features"
+    )
+    assert looked.startswith("dann: its own term stayed below 1%") and looked.endswith(
+        "this run is as it would be at weight = 0"
+    )
     assert run(DANN(schedule="constant"), steps=1).warnings == run(DANN(), steps=2).warnings == []

@@ -34,13 +34,27 @@ def batch(x: Any, environment: Any) -> Batch:
 
 
 def alignment(
-    form: str, given: Batch, many: int = 4, head: nn.Module | None = None, counts: tuple[int, ...] | None = None
+    form: str,
+    given: Batch,
+    many: int = 4,
+    head: nn.Module | None = None,
+    counts: tuple[int, ...] | None = None,
 ) -> float:
     method = DeepCORAL(form=form)
     counts = counts or (9,) * many
-    state = method.state(Info(InputSpec.image(8, 8, 3), 2, many, environment_names=("e",) * many, environment_counts=counts))
+    state = method.state(
+        Info(
+            InputSpec.image(8, 8, 3),
+            2,
+            many,
+            environment_names=("e",) * many,
+            environment_counts=counts,
+        )
+    )
     found = method.loss({"model": Plain(head)}, given, state)
-    assert found.total.item() == pytest.approx(float(found.terms["classification"] + found.terms["alignment"]))
+    assert found.total.item() == pytest.approx(
+        float(found.terms["classification"] + found.terms["alignment"])
+    )
     return float(found.terms["alignment"])
 
 
@@ -48,7 +62,8 @@ TWO = [[0, 0], [2, 0], [0, 0], [0, 4]]
 
 
 def test_alignment_by_hand() -> None:
-    """Environment 0: (0, 0), (2, 0): mean (1, 0), covariance diag(2, 0). Environment 1: (0, 0), (0, 4): (0, 2), diag(0, 8).
+    """Environment 0: (0, 0), (2, 0): mean (1, 0), covariance diag(2, 0). Environment 1: (0, 0), (0,
+    4): (0, 2), diag(0, 8).
 
     |C0 - C1|^2 = 4 + 64 = 68 and |m0 - m1|^2 = 1 + 4 = 5; d = 2. Paper: 68 / 16 = 4.25. With means: 68 / 4 + 5 / 2 = 19.5.
     """
@@ -58,8 +73,9 @@ def test_alignment_by_hand() -> None:
 
 
 def test_environment_of_one_row_compares_means_only() -> None:
-    """A third environment with the row (3, 0): |m0 - m2|^2 = 4, |m1 - m2|^2 = 9 + 4 = 13, so the means' part is (5 + 4 + 13)/3/2 =
-    11/3. Only the pair (0, 1) has covariances: 68 / 4 = 17 and 68 / 16 as before. Were a row's covariance 0, they would change.
+    """A third environment with the row (3, 0): |m0 - m2|^2 = 4, |m1 - m2|^2 = 9 + 4 = 13, so the
+    means' part is (5 + 4 + 13)/3/2 = 11/3. Only the pair (0, 1) has covariances: 68 / 4 = 17 and 68
+    / 16 as before. Were a row's covariance 0, they would change.
     """
     given = batch([*TWO, [3, 0]], [0, 0, 1, 1, 3])
     assert alignment("covariance", given) == pytest.approx(4.25)
@@ -67,17 +83,25 @@ def test_environment_of_one_row_compares_means_only() -> None:
 
 
 def test_one_training_row_that_a_batch_repeats_is_an_environment_of_one_row() -> None:
-    """The third environment of the test above, whose row the sampler has drawn three times: still it has no covariance.
+    """The third environment of the test above, whose row the sampler has drawn three times: still
+    it has no covariance.
 
-    Taken as three rows it would have one of zeros, and the others would be drawn towards it: (68 + 4 + 64) / 3 / 4 and not 17.
+    Taken as three rows it would have one of zeros, and the others would be drawn towards it: (68 +
+    4 + 64) / 3 / 4 and not 17.
     """
     given = batch([*TWO, [3, 0], [3, 0], [3, 0]], [0, 0, 1, 1, 3, 3, 3])
-    assert alignment("mean-and-covariance", given, counts=(9, 9, 9, 1)) == pytest.approx(17 + 11 / 3)
-    assert alignment("mean-and-covariance", given, counts=(9, 9, 9, 2)) == pytest.approx(136 / 12 + 11 / 3)
+    assert alignment("mean-and-covariance", given, counts=(9, 9, 9, 1)) == pytest.approx(
+        17 + 11 / 3
+    )
+    assert alignment("mean-and-covariance", given, counts=(9, 9, 9, 2)) == pytest.approx(
+        136 / 12 + 11 / 3
+    )
 
 
 @pytest.mark.parametrize("form", ["covariance", "mean-and-covariance"])
-@pytest.mark.parametrize("environment", [[0], [1, 1], [0, 1], [0, 1, 2, 3], [0, 0, 1], [2, 2, 2, 2]])
+@pytest.mark.parametrize(
+    "environment", [[0], [1, 1], [0, 1], [0, 1, 2, 3], [0, 0, 1], [2, 2, 2, 2]]
+)
 def test_small_and_absent_environments_give_numbers(form: str, environment: list[int]) -> None:
     given = batch(np.random.default_rng(0).normal(size=(len(environment), 3)), environment)
     found = alignment(form, given)
@@ -108,7 +132,9 @@ def test_products_of_rows_give_numpys_covariances(form: str) -> None:
         random = np.random.default_rng(seed)
         x, environment = random.normal(3, 2, (30, 7)), random.integers(0, 9, 30)
         environment[environment == 4] = 5  # a code in the middle that no row has
-        assert alignment(form, batch(x, environment), 12) == pytest.approx(slow(x, environment, form), rel=1e-10)
+        assert alignment(form, batch(x, environment), 12) == pytest.approx(
+            slow(x, environment, form), rel=1e-10
+        )
 
 
 def test_gradient_is_that_of_the_definition() -> None:
@@ -118,7 +144,9 @@ def test_gradient_is_that_of_the_definition() -> None:
     method = DeepCORAL(form="covariance")
     state = method.state(Info(InputSpec.image(8, 8, 3), 3, 3, environment_counts=(4, 4, 4)))
     found = method.loss({"model": Plain()}, given, state)
-    ours = torch.autograd.grad(found.total - nn.functional.cross_entropy(given.x, given.y), given.x)[0]
+    ours = torch.autograd.grad(
+        found.total - nn.functional.cross_entropy(given.x, given.y), given.x
+    )[0]
     whole = [torch.cov(given.x[environment == code].T) for code in range(3)]
     pairs = torch.stack([(a - b).square().sum() for a, b in itertools.combinations(whole, 2)])
     assert torch.allclose(ours, torch.autograd.grad(pairs.mean() / 36, given.x)[0], atol=1e-14)
@@ -128,12 +156,17 @@ def test_features_are_aligned_and_not_logits() -> None:
     head = nn.Linear(2, 2).double()
     with torch.no_grad():
         head.weight.mul_(100.0)
-    assert alignment("mean-and-covariance", batch(TWO, [0, 0, 1, 1]), head=head) == pytest.approx(19.5)
+    assert alignment("mean-and-covariance", batch(TWO, [0, 0, 1, 1]), head=head) == pytest.approx(
+        19.5
+    )
 
 
 def test_same_features_in_both_environments_cost_nothing() -> None:
     x = np.random.default_rng(0).normal(size=(16, 5))
-    assert abs(alignment("mean-and-covariance", batch(np.concatenate([x, x]), [0] * 16 + [1] * 16))) < 1e-12
+    assert (
+        abs(alignment("mean-and-covariance", batch(np.concatenate([x, x]), [0] * 16 + [1] * 16)))
+        < 1e-12
+    )
 
 
 def test_bf16_features_are_compared_in_float32() -> None:
@@ -150,16 +183,27 @@ def test_bf16_features_are_compared_in_float32() -> None:
 
 def test_one_environment_is_refused() -> None:
     one = with_train(split(), environment=np.ones(60, dtype=np.int64))
-    with pytest.raises(NeedsError, match="'deepcoral' needs at least two environments with training rows, and there is 1"):
+    with pytest.raises(
+        NeedsError,
+        match="'deepcoral' needs at least two environments with training rows, and there is 1",
+    ):
         run(DeepCORAL(), one)
 
 
 def test_both_forms_train_apart_from_each_other() -> None:
-    assert not same_weights(run(DeepCORAL(form="covariance", weight=10.0)), run(DeepCORAL(weight=10.0)))
-    assert not same_weights(run(DeepCORAL(form="covariance", weight=10.0)), run(DeepCORAL(weight=0.0)))
+    assert not same_weights(
+        run(DeepCORAL(form="covariance", weight=10.0)), run(DeepCORAL(weight=10.0))
+    )
+    assert not same_weights(
+        run(DeepCORAL(form="covariance", weight=10.0)), run(DeepCORAL(weight=0.0))
+    )
 
 
 def test_distance_is_brought_down() -> None:
-    """The tint shifts the features of a plain run; aligned with weight 10 their distance ends at less than half of that."""
-    ended = {weight: run(DeepCORAL(weight=weight), steps=100).history[-1]["train"]["alignment"] for weight in (0.0, 10.0)}
+    """The tint shifts the features of a plain run; aligned with weight 10 their distance ends at
+    less than half of that."""
+    ended = {
+        weight: run(DeepCORAL(weight=weight), steps=100).history[-1]["train"]["alignment"]
+        for weight in (0.0, 10.0)
+    }
     assert ended[10.0] < ended[0.0] / 2

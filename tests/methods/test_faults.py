@@ -1,8 +1,9 @@
 """Faults that implementations of such methods have had, each looked for in every registered method.
 
-One short run of each method on noisy labels is recorded, and looked at from all sides. Where a fault concerns one method alone its
-test is in that method's file; what must be refused or told of is in `tests/contract/test_pairings.py`, resumption and limits in
-`tests/contract/test_methods.py`, rows of sets and noise in `tests/shifts`.
+One short run of each method on noisy labels is recorded, and looked at from all sides. Where a
+fault concerns one method alone its test is in that method's file; what must be refused or told of
+is in `tests/contract/test_pairings.py`, resumption and limits in `tests/contract/test_methods.py`,
+rows of sets and noise in `tests/shifts`.
 """
 
 from __future__ import annotations
@@ -30,29 +31,49 @@ from crosswind.training.loop import Trajectory
 
 FACTS = {item.name: item for item in listing("methods") if item.module.startswith("crosswind.")}
 EVERY = pytest.mark.parametrize("name", [name for name in FACTS if name != "lora"])
-"""All but the one that these tests' network has no layer for: `tests/contract` and its own tests try it."""
+"""All but the one that these tests' network has no layer for: `tests/contract` and its own tests
+try it."""
 ADAPTING = [name for name, item in FACTS.items() if item.needs and item.needs.adapts]
 BASED = [name for name, item in FACTS.items() if item.needs and item.needs.base]
-BY_ENVIRONMENT = [name for name, item in FACTS.items() if item.needs and item.needs.sampler == "per-environment"]
+BY_ENVIRONMENT = [
+    name for name, item in FACTS.items() if item.needs and item.needs.sampler == "per-environment"
+]
 BY_GROUP = [name for name, item in FACTS.items() if item.needs and item.needs.groups]
 OWN = [name for name, item in FACTS.items() if "predict" in item.defines]
-"""Methods that answer by more than the model's forward pass: their own tests look at what they predict."""
+"""Methods that answer by more than the model's forward pass: their own tests look at what they
+predict."""
 OWN_NETWORK = ["beta-vae"]
 """Methods whose networks are not of the study's model."""
 APPENDING = {"ada": 2, "cyclegan": 0, "me-ada": 2}
-"""Methods whose last stage has copies among its rows, and by how many steps it is shorter than the run."""
-PAIRED = {name: {item.needs.pairs: "class"} for name, item in FACTS.items() if item.needs and item.needs.pairs}
+"""Methods whose last stage has copies among its rows, and by how many steps it is shorter than the
+run."""
+PAIRED = {
+    name: {item.needs.pairs: "class"}
+    for name, item in FACTS.items()
+    if item.needs and item.needs.pairs
+}
 """Methods that pair rows, here of a class, since these rows show no image in two environments."""
 STEPS = 8
 
 
 def test_the_sweeps_find_the_methods() -> None:
     assert (
-        len(FACTS) >= 18 and ADAPTING == ["bn-adapt"] and BASED == ["bpa", "jtt", "ubnet", "wise-ft"] and BY_GROUP == ["groupdro"]
+        len(FACTS) >= 18
+        and ADAPTING == ["bn-adapt"]
+        and BASED == ["bpa", "jtt", "ubnet", "wise-ft"]
+        and BY_GROUP == ["groupdro"]
     )
     assert list(PAIRED) == ["cos", "mmd-align", "vicreg"]
     assert OWN == ["l2d", "occamnets", "pnd", "ubnet"]
-    assert set(BY_ENVIRONMENT) >= {"causirl-coral", "causirl-mmd", "dann", "deepcoral", "irm", "mixup", "mmd"}
+    assert set(BY_ENVIRONMENT) >= {
+        "causirl-coral",
+        "causirl-mmd",
+        "dann",
+        "deepcoral",
+        "irm",
+        "mixup",
+        "mmd",
+    }
 
 
 def method_of(name: str) -> Method:
@@ -63,13 +84,16 @@ def method_of(name: str) -> Method:
 
 
 def noisy() -> Sets:
-    """Every fifth training label is the other class; beside the test set some of its rows alone, backwards."""
+    """Every fifth training label is the other class; beside the test set some of its rows alone,
+    backwards."""
     sets = split()
     flipped = np.arange(60) % 5 == 0
     some = rows_of(DATA, np.arange(189, 152, -3))
     label = np.where(flipped, 1 - sets.train.label, sets.train.label)
     held = {"validation": sets.validation["validation"]}
-    return replace(with_train(sets, label=label), validation=held, evaluation={**sets.evaluation, "part": some})
+    return replace(
+        with_train(sets, label=label), validation=held, evaluation={**sets.evaluation, "part": some}
+    )
 
 
 @dataclass
@@ -94,7 +118,10 @@ def recorded(name: str) -> Recorded:
 
     TrainingRows.batch = spied  # type: ignore[method-assign]
     try:
-        return Recorded(run(method_of(name), noisy(), model="small-cnn", steps=STEPS, validate_every=STEPS), seen)
+        return Recorded(
+            run(method_of(name), noisy(), model="small-cnn", steps=STEPS, validate_every=STEPS),
+            seen,
+        )
     finally:
         TrainingRows.batch = plain  # type: ignore[method-assign]
 
@@ -107,22 +134,31 @@ def network(name: str) -> Model:
     """The classifier with the weights of the end, in training mode."""
     model = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 0)
     kept = recorded(name).found.weights("last").items()
-    model.load_state_dict({key.removeprefix("model."): value for key, value in kept if key.startswith("model.")})
+    model.load_state_dict(
+        {key.removeprefix("model."): value for key, value in kept if key.startswith("model.")}
+    )
     return model
 
 
-# -- evaluation -------------------------------------------------------------------------------------------------------------
+# -- evaluation
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 @EVERY
 def test_predictions_are_of_running_statistics_and_of_pictures_as_they_are(name: str) -> None:
-    """Faults 1, 2 and 12: no batch statistics, no random style, no augmentation, and no row left out.
+    """Faults 1, 2 and 12: no batch statistics, no random style, no augmentation, and no row left
+    out.
 
-    45 rows are one evaluation batch of 32 and 13 of another. A method that adapts does so to test sets, and validation is plain.
+    45 rows are one evaluation batch of 32 and 13 of another. A method that adapts does so to test
+    sets, and validation is plain.
     """
     said = recorded(name).found.predictions["last"]
-    assert {key: len(item) for key, item in said.items()} == {"validation": 30, "test": 45, "part": 13}
+    assert {key: len(item) for key, item in said.items()} == {
+        "validation": 30,
+        "test": 45,
+        "part": 13,
+    }
     assert said["part"].ids.tolist() == list(range(189, 152, -3))
     for key, rows in {"validation": np.arange(90, 120), "test": np.arange(150, 195)}.items():
         if key == "test" and name in ADAPTING:
@@ -134,28 +170,37 @@ def test_predictions_are_of_running_statistics_and_of_pictures_as_they_are(name:
             expected = network(name).eval()(pictures(rows)).numpy()
             trained = network(name).train()(pictures(rows)).numpy()
         assert np.allclose(said[key].logits, expected, atol=1e-5)  # type: ignore[arg-type]
-        assert not np.allclose(trained, expected, atol=1e-3), "the statistics of these rows would give other numbers"
+        assert not np.allclose(trained, expected, atol=1e-3), (
+            "the statistics of these rows would give other numbers"
+        )
 
 
 @pytest.mark.slow
 @EVERY
 def test_predictions_of_a_row_do_not_depend_on_the_rows_beside_it(name: str) -> None:
-    """13 of the test rows alone, backwards, have the bits that they have among all. What adapts sees another lot, and says so."""
+    """13 of the test rows alone, backwards, have the bits that they have among all. What adapts
+    sees another lot, and says so."""
     said = recorded(name).found.predictions["last"]
     same = np.array_equal(said["test"].logits[said["part"].ids - 150], said["part"].logits)  # type: ignore[index, arg-type]
     assert same == (name not in ADAPTING)
 
 
-# -- training rows ----------------------------------------------------------------------------------------------------------
+# -- training rows
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 @EVERY
 def test_labels_and_rows_are_the_same_at_every_visit(name: str) -> None:
-    """Faults 3, 4 and 7: noise is fixed by row, ids are places in the training set, and no validation row is among them."""
+    """Faults 3, 4 and 7: noise is fixed by row, ids are places in the training set, and no
+    validation row is among them."""
     train, batches = noisy().train, recorded(name).batches
     ids = torch.cat([batch.ids for batch in batches])
-    assert len(ids) == (STEPS - APPENDING.get(name, 0)) * 16 and int(ids.min()) >= 0 and int(ids.max()) < 60
+    assert (
+        len(ids) == (STEPS - APPENDING.get(name, 0)) * 16
+        and int(ids.min()) >= 0
+        and int(ids.max()) < 60
+    )
     assert torch.bincount(ids).max() > 1
     for what in ("label", "group", "environment"):
         given = torch.cat([getattr(batch, "y" if what == "label" else what) for batch in batches])
@@ -169,8 +214,8 @@ def test_labels_and_rows_are_the_same_at_every_visit(name: str) -> None:
 @pytest.mark.slow
 @EVERY
 def test_no_row_comes_twice_in_an_epoch_unless_the_method_draws_so(name: str) -> None:
-    """Fault 3. JTT's rows stand once or `up` times, as it says, and a copy carries the id of its row; every environment has epochs
-    of its own. Groups are even here.
+    """Fault 3. JTT's rows stand once or `up` times, as it says, and a copy carries the id of its
+    row; every environment has epochs of its own. Groups are even here.
     """
     ids = torch.cat([batch.ids for batch in recorded(name).batches])
     environment = torch.from_numpy(noisy().train.environment)
@@ -183,21 +228,37 @@ def test_no_row_comes_twice_in_an_epoch_unless_the_method_draws_so(name: str) ->
         assert once == (name not in ("jtt", *APPENDING))
 
 
-# -- stages -----------------------------------------------------------------------------------------------------------------
+# -- stages
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 @EVERY
 @pytest.mark.parametrize("seed", [0, 3])
 def test_training_starts_from_the_seeds_own_weights(name: str, seed: int) -> None:
-    """Fault 6: with no step done the network is the seed's, whatever network the method was given to start with."""
+    """Fault 6: with no step done the network is the seed's, whatever network the method was given
+    to start with."""
     sets = replace(split(), evaluation={})
-    base = run(ERM(), sets, model="small-cnn", steps=1, seed=5).weights("last") if name in BASED else None
-    found = run(method_of(name), sets, model="small-cnn", steps=0, seed=seed, base=base).weights("last")
+    base = (
+        run(ERM(), sets, model="small-cnn", steps=1, seed=5).weights("last")
+        if name in BASED
+        else None
+    )
+    found = run(method_of(name), sets, model="small-cnn", steps=0, seed=seed, base=base).weights(
+        "last"
+    )
     fresh = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), seed).state_dict()
-    other = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 3 - seed).state_dict()
-    if name in ["ubnet", "wise-ft", *OWN_NETWORK]:  # its model is the first network, or what it trains is its own
-        again = run(method_of(name), sets, model="small-cnn", steps=0, seed=3 - seed, base=base).weights("last")
+    other = build_model(
+        "small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 3 - seed
+    ).state_dict()
+    if name in [
+        "ubnet",
+        "wise-ft",
+        *OWN_NETWORK,
+    ]:  # its model is the first network, or what it trains is its own
+        again = run(
+            method_of(name), sets, model="small-cnn", steps=0, seed=3 - seed, base=base
+        ).weights("last")
         assert any(not torch.equal(value, again[key]) for key, value in found.items())
         return
     assert all(torch.equal(value, found[f"model.{key}"]) for key, value in fresh.items())
@@ -216,7 +277,8 @@ def test_a_run_that_diverges_is_scored_and_does_not_fail(name: str) -> None:
         assert any("the first network diverged" in text for text in found.warnings)
 
 
-# -- small groups -----------------------------------------------------------------------------------------------------------
+# -- small groups
+# --------------------------------------------------------------------------------------------------
 
 PATTERNS = {
     "one row": [0],
@@ -231,36 +293,65 @@ PATTERNS = {
 def _loss(name: str, codes: list[int]) -> tuple[torch.Tensor, list[torch.Tensor]]:
     method, n = method_of(name), len(codes)
     info = Info(
-        InputSpec.image(8, 8, 3), 2, 30, ("a",) * 4, (9, 1, 20, 0), ("e",) * 4, (9, 1, 20, 0), ("dark", "bright"), (15, 15), 12, 16
+        InputSpec.image(8, 8, 3),
+        2,
+        30,
+        ("a",) * 4,
+        (9, 1, 20, 0),
+        ("e",) * 4,
+        (9, 1, 20, 0),
+        ("dark", "bright"),
+        (15, 15),
+        12,
+        16,
     )
 
     def make_model(**changes: Any) -> Model:
-        return build_model("mlp", {"hidden": 16, "layers": 2}, InputSpec.image(8, 8, 3), unnamed(2), 0)
+        return build_model(
+            "mlp", {"hidden": 16, "layers": 2}, InputSpec.image(8, 8, 3), unnamed(2), 0
+        )
 
     torch.manual_seed(0)
     modules, state = method.modules(info, make_model), method.state(info)
     code, ids = torch.tensor(codes), torch.arange(n)
-    loss = method.loss(modules, Batch(pictures(np.arange(n)), ids % 2, ids, code, code, step=5, progress=0.5), state)
+    loss = method.loss(
+        modules,
+        Batch(pictures(np.arange(n)), ids % 2, ids, code, code, step=5, progress=0.5),
+        state,
+    )
     loss.total.backward()
     assert all(torch.isfinite(value).all() or name in BY_GROUP for value in loss.state.values())
-    return loss.total, [p.grad for module in modules.values() for p in module.parameters() if p.grad is not None]
+    return loss.total, [
+        p.grad for module in modules.values() for p in module.parameters() if p.grad is not None
+    ]
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize("name", [*BY_ENVIRONMENT, *BY_GROUP])
 def test_environments_and_groups_of_none_or_one_row_give_numbers(name: str, pattern: str) -> None:
-    """Fault 11, for whoever divides by the rows of a group or an environment. The gradient is not nothing: the rows still count."""
+    """Fault 11, for whoever divides by the rows of a group or an environment. The gradient is not
+    nothing: the rows still count."""
     total, slopes = _loss(name, PATTERNS[pattern])
     assert torch.isfinite(total) and len(slopes) > 3
     assert all(torch.isfinite(slope).all() for slope in slopes)
-    if pattern != "all of one" or name not in BY_GROUP:  # its group 3 has no training row, and so no weight
+    if (
+        pattern != "all of one" or name not in BY_GROUP
+    ):  # its group 3 has no training row, and so no weight
         assert sum(float(slope.abs().sum()) for slope in slopes) > 0
 
 
-# -- studies ----------------------------------------------------------------------------------------------------------------
+# -- studies
+# --------------------------------------------------------------------------------------------------
 
 STUDY: dict[str, Any] = {
-    "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink", "size"], "roles": {"test": 2}}},
+    "data": {
+        "digits": {
+            "source": "digits",
+            "label": "digit",
+            "attributes": ["ink", "size"],
+            "roles": {"test": 2},
+        }
+    },
     "shifts": {
         "none": [],
         "SC": {"type": "spurious-correlation", "attribute": "ink"},
@@ -274,27 +365,40 @@ STUDY: dict[str, Any] = {
 
 
 def test_every_setting_is_stored_with_the_run_and_shifts_have_equal_sizes(tmp_path: Path) -> None:
-    """Faults 8 and 9: a default that changes later does not change what a stored run says of itself; and the kind of shift is not
-    mixed up with the number of rows unless that is asked for."""
+    """Faults 8 and 9: a default that changes later does not change what a stored run says of
+    itself; and the kind of shift is not mixed up with the number of rows unless that is asked for.
+    """
     from crosswind.core.knobs import knobs_of
     from crosswind.training.settings import TrainingSettings
 
-    methods = {name: {**PAIRED.get(name, {}), "models": ["mlp" if name == "lora" else "small-cnn"]} for name in FACTS}
-    plan = make_plan(study_from({**STUDY, "models": ["small-cnn", "mlp"], "methods": methods}, name="faults"))
+    methods = {
+        name: {**PAIRED.get(name, {}), "models": ["mlp" if name == "lora" else "small-cnn"]}
+        for name in FACTS
+    }
+    plan = make_plan(
+        study_from({**STUDY, "models": ["small-cnn", "mlp"], "methods": methods}, name="faults")
+    )
     with Store.open(tmp_path, create=True) as store:
         store.add_plan("faults", {}, plan.study.model_dump(), plan.jobs)
         rows = [row for row in store.runs("faults") if row["labels"]["shift"] == "none"]
-        found = {row["labels"]["method"]: store.run(store.run(row["key"])["needs"][0])["spec"] for row in rows}
+        found = {
+            row["labels"]["method"]: store.run(store.run(row["key"])["needs"][0])["spec"]
+            for row in rows
+        }
     assert set(found) == set(FACTS)
     for name, spec in found.items():
         knobs = {item.name: item.default for item in FACTS[name].knobs} | PAIRED.get(name, {})
         assert spec["method"] == {"name": name, "version": FACTS[name].version, "knobs": knobs}
         assert set(spec["training"]) == {item.name for item in knobs_of(TrainingSettings)}
-        assert spec["model"]["name"] == ("mlp" if name == "lora" else "small-cnn") and spec["split"]["environments"] == [
+        assert spec["model"]["name"] == ("mlp" if name == "lora" else "small-cnn") and spec[
+            "split"
+        ]["environments"] == [
             "ink",
             "size",
         ]
     sizes = {draw.shift: draw.train_rows for draw in plan.draws}
     assert set(sizes) == {"none", "SC", "UDS", "both"} and len(set(sizes.values())) == 1
-    own = make_plan(study_from({**STUDY, "sizes": {"all": "all"}, "methods": ["erm"]}, name="faults"))
+    own = make_plan(
+        study_from({**STUDY, "sizes": {"all": "all"}, "methods": ["erm"]}, name="faults")
+    )
     assert len({draw.train_rows for draw in own.draws}) == 4

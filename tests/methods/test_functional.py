@@ -49,27 +49,35 @@ def test_frozen_stays_in_evaluation_mode_inside_a_training_parent() -> None:
     assert not any(p.requires_grad for p in parent[1].parameters())
 
 
-# -- distances of groups; mmd and deepcoral test them through their losses -------------------------------------------------------
+# -- distances of groups; mmd and deepcoral test them through their losses
+# -------------------------------------------------------
 
 
 def test_distances_of_one_row_and_of_no_pair_are_zero() -> None:
     one = torch.ones(1, 3, requires_grad=True)
-    total = kernel_distance(one, torch.tensor([1]), 3) + moment_distance(one, torch.tensor([1]), 3, 1.0, 1.0)
+    total = kernel_distance(one, torch.tensor([1]), 3) + moment_distance(
+        one, torch.tensor([1]), 3, 1.0, 1.0
+    )
     total.backward()
     assert total.item() == 0.0 and one.grad is not None and one.grad.tolist() == [[0.0, 0.0, 0.0]]
 
 
 @pytest.mark.parametrize("kind", ["moments", "median", "widths", "unbiased", "unbiased median"])
 def test_slopes_of_distances_are_those_of_their_values(kind: str) -> None:
-    """By differences: the formulas of the gradients are written beside those of the values. Groups of 4, 3, 1, 0 and 2 rows."""
+    """By differences: the formulas of the gradients are written beside those of the values. Groups
+    of 4, 3, 1, 0 and 2 rows."""
     group = torch.tensor([0, 1, 0, 4, 2, 0, 1, 4, 1, 0])
 
     def distance(x: torch.Tensor) -> torch.Tensor:
         if kind == "moments":
             return moment_distance(x, group, 5, 0.7, 0.3)
-        return kernel_distance(x, group, 5, None if "median" in kind else [0.5, 2.0], unbiased="unbiased" in kind)
+        return kernel_distance(
+            x, group, 5, None if "median" in kind else [0.5, 2.0], unbiased="unbiased" in kind
+        )
 
-    x = torch.randn(10, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2), requires_grad=True)
+    x = torch.randn(
+        10, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2), requires_grad=True
+    )
     assert torch.autograd.gradcheck(distance, (x,))
     several = torch.stack([x.detach(), x.detach() + 1, 2 * x.detach()]).requires_grad_()
     found = torch.func.vmap(distance)(several)
@@ -81,13 +89,16 @@ def test_slopes_of_distances_are_those_of_their_values(kind: str) -> None:
 
 def test_a_value_with_slopes_is_itself_and_has_them() -> None:
     a, b = torch.tensor([1.0, 2.0], requires_grad=True), torch.tensor([[3.0]], requires_grad=True)
-    found = with_slopes(torch.tensor(0.1), [a, b], [torch.tensor([4.0, 5.0]), torch.tensor([[6.0]])])
+    found = with_slopes(
+        torch.tensor(0.1), [a, b], [torch.tensor([4.0, 5.0]), torch.tensor([[6.0]])]
+    )
     assert found.item() == torch.tensor(0.1).item()
     one, two = torch.autograd.grad(2.0 * found, [a, b])
     assert one.tolist() == [8.0, 10.0] and two.tolist() == [[12.0]]
 
 
-# -- random numbers of rows ------------------------------------------------------------------------------------------------------
+# -- random numbers of rows
+# --------------------------------------------------------------------------------------------------
 
 
 def test_row_keys_go_with_ids_and_not_with_places() -> None:
@@ -101,7 +112,8 @@ def test_row_keys_go_with_ids_and_not_with_places() -> None:
 
 
 def test_row_keys_are_even_and_tell_nothing_of_neighbours() -> None:
-    """Ids in a row: shares of 16 bins within 5 standard deviations, keys and next keys, and next draws, uncorrelated."""
+    """Ids in a row: shares of 16 bins within 5 standard deviations, keys and next keys, and next
+    draws, uncorrelated."""
     torch.manual_seed(1)
     keys, others = (row_keys(torch.arange(40000)).double() / 2.0**63 for _ in range(2))
     counts = torch.bincount((keys * 16).long(), minlength=16)
@@ -110,11 +122,13 @@ def test_row_keys_are_even_and_tell_nothing_of_neighbours() -> None:
         assert abs(torch.corrcoef(torch.stack([one, two]))[0, 1]) < 5 / 200
 
 
-# -- mixtures --------------------------------------------------------------------------------------------------------------------
+# -- mixtures
+# --------------------------------------------------------------------------------------------------
 
 
 def test_any_number_of_an_environments_rows_is_as_likely_in_a_mixture() -> None:
-    """Four rows of one environment and three of another: 5 x 4 pairs of numbers, each of chance 1/20, in 4000 draws 200 +- 14."""
+    """Four rows of one environment and three of another: 5 x 4 pairs of numbers, each of chance
+    1/20, in 4000 draws 200 +- 14."""
     torch.manual_seed(0)
     ids, environment = torch.arange(7) * 3, torch.tensor([0, 2, 0, 2, 0, 2, 0])
     counts = torch.zeros(5, 4)
@@ -126,10 +140,13 @@ def test_any_number_of_an_environments_rows_is_as_likely_in_a_mixture() -> None:
 
 @pytest.mark.parametrize("rows", [[0, 9], [9]])
 def test_one_environment_is_cut_into_random_halves(rows: list[int]) -> None:
-    """Every row goes to either mixture with chance 1/2, each for itself: of 64 rows 32 +- 4, two rows alike half the time."""
+    """Every row goes to either mixture with chance 1/2, each for itself: of 64 rows 32 +- 4, two
+    rows alike half the time."""
     torch.manual_seed(0)
     environment = None if len(rows) == 1 else torch.ones(64, dtype=torch.int64)
-    drawn = torch.stack([mixtures(torch.arange(64), environment, torch.tensor(rows)) for _ in range(400)]).double()
+    drawn = torch.stack(
+        [mixtures(torch.arange(64), environment, torch.tensor(rows)) for _ in range(400)]
+    ).double()
     assert abs(drawn.sum(1).mean() - 32) < 5 * 4 / 20 and drawn.sum(1).std() < 5
     assert (drawn.mean(0) - 0.5).abs().max() < 5 * 0.5 / 20
     alike = (drawn[:, :-1] == drawn[:, 1:]).double().mean(0)

@@ -19,19 +19,27 @@ LOGIT = {loss: -math.log(math.expm1(loss)) for loss in (1.0, 2.0, 4.0)}
 
 
 def info(counts: tuple[int, ...]) -> Info:
-    return Info(InputSpec.image(8, 8, 3), 2, sum(counts), tuple(str(g) for g in range(len(counts))), counts)
+    return Info(
+        InputSpec.image(8, 8, 3), 2, sum(counts), tuple(str(g) for g in range(len(counts))), counts
+    )
 
 
 def batch(losses: list[float], groups: list[int]) -> Batch:
     x = torch.tensor([[LOGIT[loss], 0.0] for loss in losses], dtype=torch.float64)
-    return Batch(x, torch.zeros(len(losses), dtype=torch.int64), torch.arange(len(losses)), torch.tensor(groups))
+    return Batch(
+        x,
+        torch.zeros(len(losses), dtype=torch.int64),
+        torch.arange(len(losses)),
+        torch.tensor(groups),
+    )
 
 
 def test_weights_and_loss_by_hand() -> None:
     """Groups 0 and 1 in the batch, 2 absent, 3 never trained; eta = ln 2.
 
-    Means: group 0 (1 + 1) / 2 = 1, group 1 = 2. q starts (1/3, 1/3, 1/3, 0); times 2^1, 2^2, 1 it is (2, 4, 1) / 3, normalised
-    (2, 4, 1) / 7. The loss is (2 x 1 + 4 x 2 + 1 x 0) / 7 = 10/7. Again with losses 1 for group 2 alone: (2, 4, 2) / 8, loss 1/4.
+    Means: group 0 (1 + 1) / 2 = 1, group 1 = 2. q starts (1/3, 1/3, 1/3, 0); times 2^1, 2^2, 1 it
+    is (2, 4, 1) / 3, normalised (2, 4, 1) / 7. The loss is (2 x 1 + 4 x 2 + 1 x 0) / 7 = 10/7.
+    Again with losses 1 for group 2 alone: (2, 4, 2) / 8, loss 1/4.
     """
     method = GroupDRO(eta=math.log(2))
     state = method.state(info((5, 3, 9, 0)))
@@ -44,29 +52,41 @@ def test_weights_and_loss_by_hand() -> None:
     again = method.loss(modules, batch([1], [2]), {**state, **found.state})
     assert again.state["log_q"].exp().tolist() == pytest.approx([1 / 4, 1 / 2, 1 / 4, 0])
     assert float(again.total) == pytest.approx(1 / 4)
-    assert state["log_q"].exp().tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0])  # the state given is left as it was
+    assert state["log_q"].exp().tolist() == pytest.approx(
+        [1 / 3, 1 / 3, 1 / 3, 0]
+    )  # the state given is left as it was
 
 
 def test_adjustment_by_hand() -> None:
-    """C = 2, n = (4, 16, 1), eta = ln 2, losses 1 and 1, group 2 absent: exponents 1 + 2/2 = 2, 1 + 2/4 = 1.5 and 0.
+    """C = 2, n = (4, 16, 1), eta = ln 2, losses 1 and 1, group 2 absent: exponents 1 + 2/2 = 2, 1 +
+    2/4 = 1.5 and 0.
 
-    q = (4, 2^1.5, 1) / (5 + 2^1.5); the loss is q_0 + q_1: the adjustment moves q and is no part of the loss.
+    q = (4, 2^1.5, 1) / (5 + 2^1.5); the loss is q_0 + q_1: the adjustment moves q and is no part of
+    the loss.
     """
     method = GroupDRO(eta=math.log(2), adjustment=2.0)
-    found = method.loss({"model": nn.Identity()}, batch([1, 1], [0, 1]), method.state(info((4, 16, 1))))
+    found = method.loss(
+        {"model": nn.Identity()}, batch([1, 1], [0, 1]), method.state(info((4, 16, 1)))
+    )
     whole = 5 + 2**1.5
-    assert found.state["log_q"].exp().tolist() == pytest.approx([4 / whole, 2**1.5 / whole, 1 / whole])
+    assert found.state["log_q"].exp().tolist() == pytest.approx(
+        [4 / whole, 2**1.5 / whole, 1 / whole]
+    )
     assert float(found.total) == pytest.approx((4 + 2**1.5) / whole)
 
 
 def test_no_gradient_flows_through_the_weights() -> None:
-    x = torch.tensor([[LOGIT[1.0], 0.0], [LOGIT[2.0], 0.0]], dtype=torch.float64, requires_grad=True)
+    x = torch.tensor(
+        [[LOGIT[1.0], 0.0], [LOGIT[2.0], 0.0]], dtype=torch.float64, requires_grad=True
+    )
     method = GroupDRO(eta=3.0)
     given = Batch(x, torch.zeros(2, dtype=torch.int64), torch.arange(2), torch.tensor([0, 1]))
     found = method.loss({"model": nn.Identity()}, given, method.state(info((1, 1))))
     q = found.state["log_q"].exp()
     found.total.backward()
-    slope = torch.tensor([-(1 - math.exp(-1.0)), -(1 - math.exp(-2.0))], dtype=torch.float64)  # d ln(1 + e^-z)/dz = -(1 - e^-loss)
+    slope = torch.tensor(
+        [-(1 - math.exp(-1.0)), -(1 - math.exp(-2.0))], dtype=torch.float64
+    )  # d ln(1 + e^-z)/dz = -(1 - e^-loss)
     assert x.grad is not None and torch.allclose(x.grad[:, 0], q * slope)
 
 
@@ -81,10 +101,15 @@ def test_weights_survive_losses_that_would_overflow() -> None:
 
 
 def test_groups_are_drawn_evenly() -> None:
-    """Sagawa et al.'s --reweight_groups: 48 rows of group 0 and 4 of each other one come equally often."""
+    """Sagawa et al.'s --reweight_groups: 48 rows of group 0 and 4 of each other one come equally
+    often."""
     group = DATA.table.column("light").astype(int) * 2 + DATA.table.column("tint")
-    rows = np.concatenate([np.flatnonzero(group[:200] == code)[: 48 if code == 0 else 4] for code in range(4)])
-    loader = TrainingRows(rows_of(DATA, rows), DATA, TrainingSettings(batch=4000), 0, GroupDRO.needs.sampler)  # type: ignore[arg-type]
+    rows = np.concatenate(
+        [np.flatnonzero(group[:200] == code)[: 48 if code == 0 else 4] for code in range(4)]
+    )
+    loader = TrainingRows(
+        rows_of(DATA, rows), DATA, TrainingSettings(batch=4000), 0, GroupDRO.needs.sampler
+    )  # type: ignore[arg-type]
     share = torch.bincount(loader.batch(0, 1).group).double() / 4000
     assert (share - 0.25).abs().max() < 0.03
 

@@ -1,4 +1,5 @@
-"""ImageNet augmentation as a method: what is trained on. The transform itself is tested with the transforms."""
+"""ImageNet augmentation as a method: what is trained on. The transform itself is tested with the
+transforms."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ KEYS = training_keys(np.arange(40), 0, 0)
 
 
 def pictures(n: int = 40, side: int = 16) -> torch.Tensor:
-    return torch.randint(0, 256, (n, 3, side, side), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    return torch.randint(
+        0, 256, (n, 3, side, side), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
+    )
 
 
 def test_what_is_trained_on_is_the_transform_with_the_methods_knobs() -> None:
@@ -47,9 +50,15 @@ def test_each_part_can_be_alone() -> None:
 
 
 def test_hue_is_left_as_it_is_where_colours_are_changed() -> None:
-    """Hue is an attribute here, and not jittered. Even pictures of 40 hues of middle brightness, so that no level is cut."""
+    """Hue is an attribute here, and not jittered. Even pictures of 40 hues of middle brightness, so
+    that no level is cut."""
     colours = [colorsys.hsv_to_rgb(place / 40, 0.4, 0.5) for place in range(40)]
-    x = (torch.tensor(colours) * 255).round().to(torch.uint8)[:, :, None, None].expand(40, 3, 16, 16)
+    x = (
+        (torch.tensor(colours) * 255)
+        .round()
+        .to(torch.uint8)[:, :, None, None]
+        .expand(40, 3, 16, 16)
+    )
     (view,) = ImageNet().views()
     assert view is not None
     seen = view(x.contiguous(), KEYS)[:, :, 8, 8].double() / 255
@@ -71,7 +80,8 @@ def test_every_row_is_changed_anew_at_every_visit() -> None:
 
 
 def test_only_training_batches_are_augmented(monkeypatch: pytest.MonkeyPatch) -> None:
-    """12 steps, 12 calls with a training batch; what validation and test sets are predicted with is the model alone."""
+    """12 steps, 12 calls with a training batch; what validation and test sets are predicted with is
+    the model alone."""
     calls: list[int] = []
     plain = cropping.ImageNet.apply
 
@@ -83,7 +93,9 @@ def test_only_training_batches_are_augmented(monkeypatch: pytest.MonkeyPatch) ->
     # After a run its augmentation is tried on noise, which is no batch.
     monkeypatch.setattr("crosswind.training.requirements.changes_nothing", lambda *given: False)
     found = run(ImageNet(), model="small-cnn", steps=12)
-    assert calls == [16] * 12 + [60], "and once all 60 training pictures, to tell how far they were moved"
+    assert calls == [16] * 12 + [60], (
+        "and once all 60 training pictures, to tell how far they were moved"
+    )
     still = run(ERM(), model="small-cnn", steps=0).predictions["last"]
     untouched = run(ImageNet(), model="small-cnn", steps=0).predictions["last"]
     for name in ("validation", "test"):
@@ -107,7 +119,12 @@ def test_inputs_that_are_no_pictures_are_refused() -> None:
         input=InputSpec.image(8, 8, 4),
     )
     sets: Sets = split()
-    with pytest.raises(NeedsError, match=r"method 'imagenet' needs images of 1 or 3 channels, and is given images of 8 x 8 x 4"):
+    with pytest.raises(
+        NeedsError,
+        match=(
+            r"method 'imagenet' needs images of 1 or 3 channels, and is given images of 8 x 8 x 4"
+        ),
+    ):
         run(ImageNet(), sets, data=four)
     (view,) = ImageNet().views()
     assert view is not None and view(pictures()[:, :1], KEYS).shape == (40, 1, 16, 16)
@@ -119,5 +136,9 @@ def test_it_is_listed_as_an_augmentation() -> None:
 
 def test_end_to_end_on_digits(tmp_path: Path) -> None:
     rows = finished(tmp_path, {"imagenet": {"scale": 0.3, "flip": 0.0}})
-    metrics = {row["method"]: row["metrics"]["nll"] for row in rows if (row["rule"], row["set"]) == ("last", "test")}
+    metrics = {
+        row["method"]: row["metrics"]["nll"]
+        for row in rows
+        if (row["rule"], row["set"]) == ("last", "test")
+    }
     assert set(metrics) == {"erm", "imagenet"} and metrics["erm"] != metrics["imagenet"]

@@ -20,7 +20,13 @@ LOG3 = math.log(3.0)
 
 
 def info(*rows: int) -> Info:
-    return Info(InputSpec.image(8, 8, 3), 2, sum(rows), environment_names=tuple("abcd"[: len(rows)]), environment_counts=rows)
+    return Info(
+        InputSpec.image(8, 8, 3),
+        2,
+        sum(rows),
+        environment_names=tuple("abcd"[: len(rows)]),
+        environment_counts=rows,
+    )
 
 
 def batch(z: list[float], environment: list[int], step: int = 500) -> Batch:
@@ -41,12 +47,14 @@ def loss(method: IRM, given: Batch, many: int = 3) -> dict[str, Any]:
 
 
 def test_loss_by_hand() -> None:
-    """p(label 0) is 3/4 at z = ln 3 and 1/4 at -ln 3, so the losses are ln(4/3) and ln 4; a row's slope is (p - 1) z.
+    """p(label 0) is 3/4 at z = ln 3 and 1/4 at -ln 3, so the losses are ln(4/3) and ln 4; a row's
+    slope is (p - 1) z.
 
-    Slopes: -ln3/4 and 3 ln3/4. Environment 0 has both: R = (ln(4/3) + ln 4) / 2 = ln 4 - ln3/2, slope ln3/4. Environment 1 has the
-    second row alone: R = ln 4, slope 3 ln3/4. Environment 2 is absent. Means over two: risk ln 4 - ln3/4 and penalty
-    (1/16 + 9/16)/2 ln^2 3 = 5/16 ln^2 3. With weight 8 the total is ln 4 - ln3/4 + 5/2 ln^2 3, a step earlier with weight 1 it is
-    ln 4 - ln3/4 + 5/16 ln^2 3.
+    Slopes: -ln3/4 and 3 ln3/4. Environment 0 has both: R = (ln(4/3) + ln 4) / 2 = ln 4 - ln3/2,
+    slope ln3/4. Environment 1 has the second row alone: R = ln 4, slope 3 ln3/4. Environment 2 is
+    absent. Means over two: risk ln 4 - ln3/4 and penalty
+    (1/16 + 9/16)/2 ln^2 3 = 5/16 ln^2 3. With weight 8 the total is ln 4 - ln3/4 + 5/2 ln^2 3, a
+    step earlier with weight 1 it is ln 4 - ln3/4 + 5/16 ln^2 3.
     """
     given = batch([LOG3, -LOG3, -LOG3], [0, 0, 1])
     found = loss(squared(penalty_weight=8.0), given)
@@ -55,29 +63,42 @@ def test_loss_by_hand() -> None:
     assert found["total"].item() == pytest.approx(math.log(4) - LOG3 / 4 + 5 / 2 * LOG3**2)
     earlier = loss(squared(penalty_weight=8.0), replace(given, step=499))
     assert earlier["total"].item() == pytest.approx(math.log(4) - LOG3 / 4 + 5 / 16 * LOG3**2)
-    assert loss(squared(penalty_weight=8.0, rescale=True), given)["total"].item() == pytest.approx(found["total"].item() / 8)
+    assert loss(squared(penalty_weight=8.0, rescale=True), given)["total"].item() == pytest.approx(
+        found["total"].item() / 8
+    )
     assert loss(squared(penalty_weight=0.5, rescale=True), given)["total"].item() == pytest.approx(
         math.log(4) - LOG3 / 4 + 5 / 32 * LOG3**2  # a weight below 1 divides nothing
     )
 
 
 def test_product_of_halves_by_hand() -> None:
-    """Environment 0 has the slopes -ln3/4 | 3 ln3/4: the product is -3/16 ln^2 3, negative. Environment 1 has one row and no
-    second half: the mean is over environment 0 alone. With a third row of slope -ln3/4, which joins the first half, it is the same.
+    """Environment 0 has the slopes -ln3/4 | 3 ln3/4: the product is -3/16 ln^2 3, negative.
+    Environment 1 has one row and no second half: the mean is over environment 0 alone. With a third
+    row of slope -ln3/4, which joins the first half, it is the same.
     """
     method = IRM(estimate="halves")
-    assert loss(method, batch([LOG3, -LOG3, -LOG3], [0, 0, 1]))["penalty"] == pytest.approx(-3 / 16 * LOG3**2)
-    assert loss(method, batch([LOG3, -LOG3, -LOG3, LOG3], [0, 1, 0, 0]))["penalty"] == pytest.approx(-3 / 16 * LOG3**2)
+    assert loss(method, batch([LOG3, -LOG3, -LOG3], [0, 0, 1]))["penalty"] == pytest.approx(
+        -3 / 16 * LOG3**2
+    )
+    assert loss(method, batch([LOG3, -LOG3, -LOG3, LOG3], [0, 1, 0, 0]))[
+        "penalty"
+    ] == pytest.approx(-3 / 16 * LOG3**2)
 
 
 def test_halves_are_right_on_average_and_the_square_is_not() -> None:
-    """Slopes s of four rows, over all 24 orders: the product of two halves' means has the mean of s_i s_j over all i != j."""
+    """Slopes s of four rows, over all 24 orders: the product of two halves' means has the mean of
+    s_i s_j over all i != j."""
     z = [LOG3, -LOG3, 2.0, 0.3]
     slopes = [(1 / (1 + math.exp(-value)) - 1) * value for value in z]
     unequal = np.mean([a * b for a, b in itertools.permutations(slopes, 2)])
     orders = list(itertools.permutations(z))
     found = {
-        estimate: np.mean([loss(IRM(estimate=estimate), batch(list(order), [0] * 4))["penalty"] for order in orders])
+        estimate: np.mean(
+            [
+                loss(IRM(estimate=estimate), batch(list(order), [0] * 4))["penalty"]
+                for order in orders
+            ]
+        )
         for estimate in ("halves", "squared")
     }
     assert found["halves"] == pytest.approx(unequal)
@@ -108,17 +129,25 @@ def test_closed_form_is_the_scale_differentiated() -> None:
         fast, reference = loss(squared(penalty_weight=7.0), given, 4)["total"], slow(x, given, 7.0)
         assert fast.item() == pytest.approx(reference.item(), rel=1e-12)
         gradients = [torch.autograd.grad(total, x)[0] for total in (fast, reference)]
-        assert gradients[0].abs().max() > 1e-3 and torch.allclose(*gradients, rtol=1e-10, atol=1e-14)
+        assert gradients[0].abs().max() > 1e-3 and torch.allclose(
+            *gradients, rtol=1e-10, atol=1e-14
+        )
 
 
 @pytest.mark.parametrize("estimate", ["squared", "halves"])
 @pytest.mark.parametrize("environment", [[0], [0, 1], [0, 1, 2], [0, 0, 1], [2, 2, 2]])
-def test_environments_of_one_row_and_absent_ones_give_numbers(estimate: str, environment: list[int]) -> None:
+def test_environments_of_one_row_and_absent_ones_give_numbers(
+    estimate: str, environment: list[int]
+) -> None:
     given = batch([LOG3, -LOG3, 1.0][: len(environment)], environment)
     found = loss(IRM(estimate=estimate), given)
     assert math.isfinite(found["total"].item())
     found["total"].backward()
-    assert given.x.grad is not None and torch.isfinite(given.x.grad).all() and given.x.grad.abs().sum() > 0
+    assert (
+        given.x.grad is not None
+        and torch.isfinite(given.x.grad).all()
+        and given.x.grad.abs().sum() > 0
+    )
     if estimate == "halves" and len(set(environment)) == len(environment):
         assert found["penalty"] == 0.0
 
@@ -133,16 +162,22 @@ def test_huge_and_half_precision_logits_give_numbers() -> None:
     assert found.dtype == torch.float32 and found.item() == pytest.approx(exact.item(), rel=1e-5)
 
 
-# -- the switch ---------------------------------------------------------------------------------------------------------------
+# -- the switch
+# --------------------------------------------------------------------------------------------------
 
 SGD: dict[str, Any] = {"optimiser": "sgd", "lr": 0.1, "precision": "fp64"}
 
 
 def test_weight_is_one_up_to_the_switch() -> None:
-    late, never = (run(IRM(penalty_weight=weight, anneal_steps=6), steps=7, **SGD) for weight in (50.0, 1.0))
+    late, never = (
+        run(IRM(penalty_weight=weight, anneal_steps=6), steps=7, **SGD) for weight in (50.0, 1.0)
+    )
     assert not same_weights(late, never)
     assert same_weights(late, never, tolerance=1.0)  # one step apart
-    ended = [run(IRM(penalty_weight=weight, anneal_steps=5), steps=6, validate_every=5, **SGD) for weight in (50.0, 1.0)]
+    ended = [
+        run(IRM(penalty_weight=weight, anneal_steps=5), steps=6, validate_every=5, **SGD)
+        for weight in (50.0, 1.0)
+    ]
     first = [found.history[0]["train"] for found in ended]
     assert first[0] == first[1] and ended[0].history[1]["train"] != ended[1].history[1]["train"]
 
@@ -152,8 +187,15 @@ def test_optimiser_begins_anew_at_the_switch_and_only_there() -> None:
     there = run(IRM(penalty_weight=1.0, anneal_steps=6))
     assert not same_weights(there, run(IRM(penalty_weight=1.0, anneal_steps=6, reset=False)))
     plain = run(IRM(penalty_weight=1.0, anneal_steps=6, reset=False))
-    assert same_weights(plain, run(IRM(penalty_weight=1.0, anneal_steps=0)))  # nothing gathered yet, nothing forgotten
-    assert same_weights(*(run(IRM(penalty_weight=1.0, anneal_steps=6, reset=reset), **SGD) for reset in (True, False)))
+    assert same_weights(
+        plain, run(IRM(penalty_weight=1.0, anneal_steps=0))
+    )  # nothing gathered yet, nothing forgotten
+    assert same_weights(
+        *(
+            run(IRM(penalty_weight=1.0, anneal_steps=6, reset=reset), **SGD)
+            for reset in (True, False)
+        )
+    )
 
 
 @pytest.mark.parametrize("at", [3, 4, 5])
@@ -171,27 +213,38 @@ def test_run_stopped_about_the_switch_goes_on_with_equal_bits(at: int, tmp_path:
 
 
 def test_a_switch_that_is_a_share_lies_there_in_a_run_of_any_length() -> None:
-    """A tenth of 20 steps is step 2, of 30 step 3; a run of one step is over before any switch of it but one at 0."""
+    """A tenth of 20 steps is step 2, of 30 step 3; a run of one step is over before any switch of
+    it but one at 0."""
     for steps, at in ((20, 2), (30, 3), (40, 4)):
         settings = {"steps": steps, "validate_every": steps, "patience": None}
         assert same_weights(*(run(IRM(anneal_steps=switch), **settings) for switch in (0.1, at)))
-        assert not same_weights(*(run(IRM(anneal_steps=switch), **settings) for switch in (0.1, at + 1)))
+        assert not same_weights(
+            *(run(IRM(anneal_steps=switch), **settings) for switch in (0.1, at + 1))
+        )
 
 
 def test_defaults_are_reached_in_short_runs_and_a_step_beyond_the_end_is_refused() -> None:
-    """The switch of DomainBed, at step 500, would never come in a shorter run: it would end with weight 1 and be called IRM."""
+    """The switch of DomainBed, at step 500, would never come in a shorter run: it would end with
+    weight 1 and be called IRM."""
     assert run(IRM(), steps=12).warnings == []
     for steps in (12, 500):
         with pytest.raises(
-            InputError, match=f"method.anneal_steps: the switch at step 500 lies beyond the run's last step, {steps - 1}"
+            InputError,
+            match=(
+                "method.anneal_steps: the switch at step 500 lies beyond the run's last step,"
+                f" {steps - 1}"
+            ),
         ):
             run(IRM(anneal_steps=500), steps=steps)
     assert run(IRM(anneal_steps=500), steps=501, validate_every=100, patience=None).warnings == []
 
 
 def test_defaults_are_domainbeds() -> None:
-    """Of its 5,001 steps the switch is at 500; the penalty is the product of halves, and Adam begins anew."""
-    assert IRM() == IRM(penalty_weight=100.0, anneal_steps=0.1, estimate="halves", reset=True, rescale=False)
+    """Of its 5,001 steps the switch is at 500; the penalty is the product of halves, and Adam
+    begins anew."""
+    assert IRM() == IRM(
+        penalty_weight=100.0, anneal_steps=0.1, estimate="halves", reset=True, rescale=False
+    )
     assert IRM().switch_steps(5001) == (500,)
 
 
@@ -206,17 +259,24 @@ def test_no_stop_rule_makes_it_erm_in_silence() -> None:
 
 def test_one_environment_is_refused() -> None:
     one = with_train(split(), environment=np.zeros(60, dtype=np.int64))
-    with pytest.raises(NeedsError, match="'irm' needs at least two environments with training rows, and there is 1"):
+    with pytest.raises(
+        NeedsError, match="'irm' needs at least two environments with training rows, and there is 1"
+    ):
         run(IRM(anneal_steps=2), one)
 
 
 def test_penalty_is_brought_down() -> None:
-    """Half of the rows of one environment are told the other class, so no scale suits both: less than 1/50 of ERM's is left."""
+    """Half of the rows of one environment are told the other class, so no scale suits both: less
+    than 1/50 of ERM's is left."""
     sets = split()
     wrong = (sets.train.environment == 0) & (np.arange(60) % 8 < 4)
     noisy = with_train(sets, label=np.where(wrong, 1 - sets.train.label, sets.train.label))
     ended = {
-        weight: run(squared(penalty_weight=weight, anneal_steps=0), noisy, steps=200, patience=None).history[-1]["train"]["penalty"]
+        weight: (
+            run(
+                squared(penalty_weight=weight, anneal_steps=0), noisy, steps=200, patience=None
+            ).history[-1]["train"]["penalty"]
+        )
         for weight in (0.0, 100.0)
     }
     assert ended[100.0] < ended[0.0] / 50

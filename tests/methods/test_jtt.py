@@ -30,7 +30,11 @@ class Asked:
     """What `stage` needs of the loop: labels, and logits that the base network gives."""
 
     def __init__(self, answers: list[int], y: list[int]) -> None:
-        self.y, self.state, self.said = torch.tensor(y), {}, torch.nn.functional.one_hot(torch.tensor(answers), 3).float()
+        self.y, self.state, self.said = (
+            torch.tensor(y),
+            {},
+            torch.nn.functional.one_hot(torch.tensor(answers), 3).float(),
+        )
         self.asked: list[bool] = []
 
     def predict(self, rows: Tensor | None = None, *, base: bool = False) -> Output:
@@ -40,22 +44,32 @@ class Asked:
 
 
 def noisy(n: int = 60) -> Sets:
-    """Every fifth label is the other class: rows that a network which learnt brightness gets wrong."""
+    """Every fifth label is the other class: rows that a network which learnt brightness gets
+    wrong."""
     sets = split(n)
     flipped = np.arange(n) % 5 == 0
     return with_train(sets, label=np.where(flipped, 1 - sets.train.label, sets.train.label))
 
 
 def test_wrong_rows_and_not_right_rows_stand_up_times_in_an_epoch() -> None:
-    """Answers (0, 1, 2, 2, 0) to labels (0, 1, 1, 2, 2): rows 2 and 4 are wrong and stand 3 times, the others once."""
+    """Answers (0, 1, 2, 2, 0) to labels (0, 1, 1, 2, 2): rows 2 and 4 are wrong and stand 3 times,
+    the others once."""
     context = Asked([0, 1, 2, 2, 0], [0, 1, 1, 2, 2])
     stage = JTT(up=3).stage(0, context)  # type: ignore[arg-type]
     assert isinstance(stage, Stage) and stage.copies is not None
     assert stage.copies.tolist() == [1, 1, 3, 1, 3]
-    assert context.state["wrong"].tolist() == [False, False, True, False, True] and context.asked == [True]
+    assert context.state["wrong"].tolist() == [
+        False,
+        False,
+        True,
+        False,
+        True,
+    ] and context.asked == [True]
     assert JTT().stage(1, context) is None  # type: ignore[arg-type]
     # An epoch of 5 rows of which one is wrong: 20 + 4 = 24 rows.
-    loader = TrainingRows(replace(split().train, **first(5)), DATA, TrainingSettings(batch=24), 0, "epoch")  # type: ignore[arg-type]
+    loader = TrainingRows(
+        replace(split().train, **first(5)), DATA, TrainingSettings(batch=24), 0, "epoch"
+    )  # type: ignore[arg-type]
     stage = JTT(up=20).stage(0, Asked([0, 0, 0, 0, 1], [0, 0, 0, 0, 0]))  # type: ignore[arg-type]
     assert stage is not None
     loader.begin(stage)
@@ -65,21 +79,29 @@ def test_wrong_rows_and_not_right_rows_stand_up_times_in_an_epoch() -> None:
 
 def first(n: int) -> dict[str, Any]:
     train = split().train
-    return {name: getattr(train, name)[:n] for name in ("rows", "label", "true_label", "group", "environment", "weight", "origin")}
+    return {
+        name: getattr(train, name)[:n]
+        for name in ("rows", "label", "true_label", "group", "environment", "weight", "origin")
+    }
 
 
 def test_error_set_is_the_base_networks_by_the_labels_that_training_sees() -> None:
-    """The base network's own answers, by a plain loop in evaluation mode, against noisy labels and not the true ones."""
+    """The base network's own answers, by a plain loop in evaluation mode, against noisy labels and
+    not the true ones."""
     from crosswind.models.build import build_model, unnamed
     from crosswind.training.loop import fit
 
     sets = noisy()
-    chosen = TrainingSettings.of({"steps": 12, "batch": 16, "validate_every": 4, "evaluation_batch": 32})
+    chosen = TrainingSettings.of(
+        {"steps": 12, "batch": 16, "validate_every": 4, "evaluation_batch": 32}
+    )
     model = ModelSpec("small-cnn", {})
     base = fit(ERM(), sets, {"tiny": DATA}, model, base_settings(chosen, JTT.needs, vars(WILES)), 0)  # type: ignore[arg-type]
     assert base.history[-1]["step"] == 6
     net = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 0)
-    net.load_state_dict({key.removeprefix("model."): value for key, value in base.weights("last").items()})
+    net.load_state_dict(
+        {key.removeprefix("model."): value for key, value in base.weights("last").items()}
+    )
     net.eval()
     wrong = []
     for row in range(60):
@@ -89,14 +111,25 @@ def test_error_set_is_the_base_networks_by_the_labels_that_training_sees() -> No
     found = fit(WILES, sets, {"tiny": DATA}, model, chosen, 0)  # type: ignore[arg-type]
     assert found.weights("last")["state/wrong"].tolist() == wrong
     assert 5 <= sum(wrong) <= 40
-    true = [left != (right != truth) for left, right, truth in zip(wrong, sets.train.label, sets.train.true_label, strict=True)]
+    true = [
+        left != (right != truth)
+        for left, right, truth in zip(wrong, sets.train.label, sets.train.true_label, strict=True)
+    ]
     assert wrong != true  # by the true labels it would be another set
 
 
 def test_first_training_is_half_the_steps_is_not_stopped_and_hands_on_its_last_weights() -> None:
-    given = TrainingSettings.of({"steps": 101, "epochs": 7.0, "patience": 3, "stop_at": 0.5, "lr": 0.01})
+    given = TrainingSettings.of(
+        {"steps": 101, "epochs": 7.0, "patience": 3, "stop_at": 0.5, "lr": 0.01}
+    )
     first = base_settings(given, JTT.needs, vars(WILES))
-    assert (first.steps, first.epochs, first.patience, first.stop_at, first.lr) == (51, 3.5, None, None, 0.01)
+    assert (first.steps, first.epochs, first.patience, first.stop_at, first.lr) == (
+        51,
+        3.5,
+        None,
+        None,
+        0.01,
+    )
     assert first.fit_at is None and base_settings(given, JTT.needs, vars(JTT())).fit_at == 0.9
     assert base_settings(replace(given, epochs=None), JTT.needs, vars(WILES)).epochs is None
     # The weights of the base run's best step are others, and give another error set.
@@ -108,12 +141,20 @@ def test_first_training_is_half_the_steps_is_not_stopped_and_hands_on_its_last_w
     assert not same_weights(alone, run(WILES, noisy(), base=base.weights("best-id"), **settings))
 
 
-@pytest.mark.parametrize(("method", "equal"), [(JTT(up=1), True), (JTT(up=2), False)], ids=["limit", "twice"])
-def test_its_limit_is_erm_where_values_are_drawn_at_every_visit_too(method: JTT, equal: bool) -> None:
-    noise = DerivedAttribute("noise", ("clean", "noisy"), "gaussian-noise", (None, {"severity": 5}), "per-visit")
+@pytest.mark.parametrize(
+    ("method", "equal"), [(JTT(up=1), True), (JTT(up=2), False)], ids=["limit", "twice"]
+)
+def test_its_limit_is_erm_where_values_are_drawn_at_every_visit_too(
+    method: JTT, equal: bool
+) -> None:
+    noise = DerivedAttribute(
+        "noise", ("clean", "noisy"), "gaussian-noise", (None, {"severity": 5}), "per-visit"
+    )
     sets, law = noisy(), np.full((60, 2), 0.5)
     names = tuple(f"{name}, {value}" for name in sets.train.group_names for value in noise.values)
-    sets = with_train(sets, visit_law=law, visit_step=(1, 0), group=sets.train.group * 2, group_names=names)
+    sets = with_train(
+        sets, visit_law=law, visit_step=(1, 0), group=sets.train.group * 2, group_names=names
+    )
     sets = replace(sets, validation={}, evaluation={})
     data = derive(DATA, noise)
     left, right = (run(each, sets, data=data, steps=12).weights("last") for each in (ERM(), method))
@@ -136,7 +177,12 @@ class Watched(Method):
 
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
         if batch.step == 0:
-            BEGUN.update({key: value.detach().clone() for key, value in modules["model"].state_dict().items()})
+            BEGUN.update(
+                {
+                    key: value.detach().clone()
+                    for key, value in modules["model"].state_dict().items()
+                }
+            )
         return super().loss(modules, batch, state)
 
 
@@ -152,27 +198,38 @@ def test_second_training_starts_fresh_from_the_weights_and_batches_of_erm(seed: 
 
 
 def test_half_of_a_run_on_few_rows_leaves_no_error_set_and_the_default_does() -> None:
-    """Where no row is left wrong the run is ERM and says so; the default's first training ends while some are."""
+    """Where no row is left wrong the run is ERM and says so; the default's first training ends
+    while some are."""
     few, settings = noisy(), {"steps": 600, "lr": 2e-2, "patience": None, "validate_every": 600}
     found = run(WILES, few, **settings)
     assert int(found.weights("last")["state/wrong"].sum()) == 0
-    assert found.warnings == ["jtt: the first network got no training row wrong, so this run is ERM; lower `fit_at` or `first`"]
+    assert found.warnings == [
+        "jtt: the first network got no training row wrong, so this run is ERM; lower `fit_at` or"
+        " `first`"
+    ]
     found = run(JTT(), few, **settings)
     assert 0 < int(found.weights("last")["state/wrong"].sum()) <= 6 and found.warnings == []
 
 
 def test_an_error_set_of_all_rows_is_told_of() -> None:
     state = {"wrong": torch.tensor([True, True]), "answered": torch.tensor(True)}
-    assert JTT().doubts(state) == ["the first network got every training row wrong, so this run is ERM; raise `fit_at` or `first`"]
+    assert JTT().doubts(state) == [
+        "the first network got every training row wrong, so this run is ERM; raise `fit_at` or"
+        " `first`"
+    ]
 
 
 def test_a_first_network_that_diverged_is_told_of() -> None:
-    """Its answers are not numbers, and a largest one of them is always the first class: half of the rows would seem right."""
-    diverged = {key: value * float("nan") for key, value in run(ERM(), steps=2).weights("last").items()}
+    """Its answers are not numbers, and a largest one of them is always the first class: half of the
+    rows would seem right."""
+    diverged = {
+        key: value * float("nan") for key, value in run(ERM(), steps=2).weights("last").items()
+    }
     found = run(JTT(), base=diverged)
     assert 0 < int(found.weights("last")["state/wrong"].sum()) < 60
     assert found.warnings == [
-        "jtt: the first network diverged, so the rows that it got wrong are no error set; lower the learning rate"
+        "jtt: the first network diverged, so the rows that it got wrong are no error set; lower the"
+        " learning rate"
     ]
 
 
@@ -192,8 +249,13 @@ def test_a_study_hands_on_the_last_weights_too(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_end_to_end_on_digits(tmp_path: Path) -> None:
-    """One base run of 10 of the 20 steps serves both values of `up`; at 1 the numbers are ERM's, at 20 others."""
+    """One base run of 10 of the 20 steps serves both values of `up`; at 1 the numbers are ERM's, at
+    20 others."""
     rows = finished(tmp_path, {"jtt": {"up": [1, 20]}})
-    scored = {(row["method"], row["point"]): row["metrics"]["nll"] for row in rows if (row["rule"], row["set"]) == ("last", "test")}
+    scored = {
+        (row["method"], row["point"]): row["metrics"]["nll"]
+        for row in rows
+        if (row["rule"], row["set"]) == ("last", "test")
+    }
     assert set(scored) == {("erm", ""), ("jtt", "up=1"), ("jtt", "up=20")}
     assert scored["jtt", "up=1"] == scored["erm", ""] != scored["jtt", "up=20"]

@@ -14,15 +14,37 @@ from crosswind.core.exhibits import Picture
 from crosswind.core.types import InputSpec
 from crosswind.methods.base import Batch, Info
 from crosswind.methods.erm import ERM
-from crosswind.methods.l2d import L2D, Augmenter, class_distance, contrast, convolved, information, spread_out
+from crosswind.methods.l2d import (
+    L2D,
+    Augmenter,
+    class_distance,
+    contrast,
+    convolved,
+    information,
+    spread_out,
+)
 from crosswind.models.build import build_model, unnamed
 
-INFO = Info(InputSpec.image(8, 8, 3), 2, 12, GROUPS, (3, 3, 3, 3), ("red", "blue"), (6, 6), (6, 6), (), 100, 6)
+INFO = Info(
+    InputSpec.image(8, 8, 3),
+    2,
+    12,
+    GROUPS,
+    (3, 3, 3, 3),
+    ("red", "blue"),
+    (6, 6),
+    (6, 6),
+    (),
+    100,
+    6,
+)
 
 
 def made(method: L2D) -> tuple[Any, Any]:
     torch.manual_seed(0)
-    modules = method.modules(INFO, lambda **changes: build_model("small-cnn", {}, INFO.input, unnamed(2), 0))
+    modules = method.modules(
+        INFO, lambda **changes: build_model("small-cnn", {}, INFO.input, unnamed(2), 0)
+    )
     return modules, method.state(INFO)
 
 
@@ -32,13 +54,17 @@ def given(n: int = 12) -> Batch:
 
 
 def test_contrast_by_hand() -> None:
-    """Directions (1, 0), (1, 0), (0, 1) of labels 0, 0, 1 at temperature 1/2: of rows 1 and 2 it is log(e^2 + 1) - 2."""
+    """Directions (1, 0), (1, 0), (0, 1) of labels 0, 0, 1 at temperature 1/2: of rows 1 and 2 it is
+    log(e^2 + 1) - 2."""
     codes, y = torch.tensor([[2.0, 0.0], [5.0, 0.0], [0.0, 3.0]]), torch.tensor([0, 0, 1])
     assert float(contrast(codes, y, 0.5)) == pytest.approx(math.log(math.exp(2) + 1) - 2, rel=1e-5)
 
 
 def test_contrast_is_that_of_a_loop() -> None:
-    codes, y = torch.randn(8, 5, generator=torch.Generator().manual_seed(1)), torch.tensor([0, 1, 2, 0, 1, 2, 0, 3])
+    codes, y = (
+        torch.randn(8, 5, generator=torch.Generator().manual_seed(1)),
+        torch.tensor([0, 1, 2, 0, 1, 2, 0, 3]),
+    )
     unit = (codes / codes.norm(dim=1, keepdim=True)).double().numpy()
     rows = []
     for i in range(8):
@@ -69,9 +95,13 @@ def test_the_distance_is_that_of_a_loop_over_classes() -> None:
 
 
 def test_information_by_hand() -> None:
-    """Codes 1 and 3 of means 0 and 1 and variances 1 and e: (9 - 1) and (0 - 4) / e, and half their mean is 2 - 1 / e."""
+    """Codes 1 and 3 of means 0 and 1 and variances 1 and e: (9 - 1) and (0 - 4) / e, and half their
+    mean is 2 - 1 / e."""
     found = information(
-        torch.tensor([[0.0], [1.0]]), torch.tensor([[0.0], [1.0]]), torch.tensor([[1.0], [3.0]]), torch.tensor([1, 0])
+        torch.tensor([[0.0], [1.0]]),
+        torch.tensor([[0.0], [1.0]]),
+        torch.tensor([[1.0], [3.0]]),
+        torch.tensor([1, 0]),
     )
     assert float(found) == pytest.approx(2 - 1 / math.e, rel=1e-6)
 
@@ -84,7 +114,10 @@ def test_the_augmenter_is_made_of_torchs_own_layers() -> None:
     branches = [torch.tanh(nn.functional.conv2d(x, parts[0], parts[1]))]
     for place, size in enumerate(made.kernels):
         down, up = nn.Conv2d(3, 3, size), nn.ConvTranspose2d(3, 3, size)
-        for layer, (weight, bias) in ((down, parts[2 + 4 * place : 4 + 4 * place]), (up, parts[4 + 4 * place : 6 + 4 * place])):
+        for layer, (weight, bias) in (
+            (down, parts[2 + 4 * place : 4 + 4 * place]),
+            (up, parts[4 + 4 * place : 6 + 4 * place]),
+        ):
             layer.weight.data.copy_(weight)
             layer.bias.data.copy_(bias)  # type: ignore[union-attr]
         maps = nn.InstanceNorm2d(3)(down(x))
@@ -93,24 +126,40 @@ def test_the_augmenter_is_made_of_torchs_own_layers() -> None:
     assert torch.allclose(found, plain, atol=1e-5) and found.shape == x.shape
     trained = [*made.scale, *made.shift]
     ours, theirs = (torch.autograd.grad(one.square().sum(), trained) for one in (found, plain))
-    assert all(torch.allclose(one, other, rtol=1e-3, atol=1e-4) and one.any() for one, other in zip(ours, theirs, strict=True))
+    assert all(
+        torch.allclose(one, other, rtol=1e-3, atol=1e-4) and one.any()
+        for one, other in zip(ours, theirs, strict=True)
+    )
     with torch.no_grad():
         assert torch.equal(found, made(x, False)), "its own convolutions stay"
         one, two = made(x, True), made(x, True)
         assert not torch.allclose(one, two) and not torch.allclose(one, found)
-    assert (made.scale[0].mean() - 1).abs() < 0.05 and made.shift[0].mean().abs() < 0.05 and not made.noise.any()
+    assert (
+        (made.scale[0].mean() - 1).abs() < 0.05
+        and made.shift[0].mean().abs() < 0.05
+        and not made.noise.any()
+    )
 
 
-@pytest.mark.parametrize(("sides", "size"), [((20, 20), 9), ((16, 16), 7), ((13, 18), 3), ((8, 8), 1)])
+@pytest.mark.parametrize(
+    ("sides", "size"), [((20, 20), 9), ((16, 16), 7), ((13, 18), 3), ((8, 8), 1)]
+)
 def test_convolutions_by_transforms_are_torchs(sides: tuple[int, int], size: int) -> None:
     """There and back, in 64 bits: what they give, and the slopes by what goes in."""
     generator = torch.Generator().manual_seed(9)
-    x, kernel = (torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in ((4, 3, *sides), (3, 3, size, size)))
+    x, kernel = (
+        torch.randn(*shape, generator=generator, dtype=torch.float64)
+        for shape in ((4, 3, *sides), (3, 3, size, size))
+    )
     offset, found = torch.randn(3, generator=generator, dtype=torch.float64), []
     for by_transforms in (False, True):
         one = x.clone().requires_grad_(True)
         maps = convolved(one, [kernel])[0] if by_transforms else nn.functional.conv2d(one, kernel)
-        back = spread_out(maps, kernel, offset) if by_transforms else nn.functional.conv_transpose2d(maps, kernel, offset)
+        back = (
+            spread_out(maps, kernel, offset)
+            if by_transforms
+            else nn.functional.conv_transpose2d(maps, kernel, offset)
+        )
         (slope,) = torch.autograd.grad(back.square().sum(), one)
         found.append((maps.detach(), back.detach(), slope))
     for ours, theirs in zip(*found, strict=True):
@@ -118,7 +167,8 @@ def test_convolutions_by_transforms_are_torchs(sides: tuple[int, int], size: int
 
 
 def test_a_fifth_of_the_colours_is_left_out_of_a_random_pass() -> None:
-    """A picture of one colour, and only the colour branch: zeros are a fifth, and the others are a quarter larger."""
+    """A picture of one colour, and only the colour branch: zeros are a fifth, and the others are a
+    quarter larger."""
     torch.manual_seed(3)
     made, x = Augmenter((3, 32, 32)), torch.full((8, 3, 32, 32), 0.3)
     made.kernels = ()
@@ -132,24 +182,46 @@ def test_a_fifth_of_the_colours_is_left_out_of_a_random_pass() -> None:
 
 
 @pytest.mark.parametrize(
-    ("side", "kernels"), [(224, (9, 13, 17, 5)), (64, (9, 13, 17, 5)), (32, (9, 13, 15, 5)), (16, (7, 7, 7, 5)), (8, (3, 3, 3, 3))]
+    ("side", "kernels"),
+    [
+        (224, (9, 13, 17, 5)),
+        (64, (9, 13, 17, 5)),
+        (32, (9, 13, 15, 5)),
+        (16, (7, 7, 7, 5)),
+        (8, (3, 3, 3, 3)),
+    ],
 )
-def test_kernels_are_the_published_ones_where_half_a_picture_holds_them(side: int, kernels: tuple[int, ...]) -> None:
+def test_kernels_are_the_published_ones_where_half_a_picture_holds_them(
+    side: int, kernels: tuple[int, ...]
+) -> None:
     assert Augmenter((3, side, side)).kernels == kernels
-    assert Augmenter((1, side, side))(torch.zeros(2, 1, side, side), True).shape == (2, 1, side, side)
+    assert Augmenter((1, side, side))(torch.zeros(2, 1, side, side), True).shape == (
+        2,
+        1,
+        side,
+        side,
+    )
 
 
 def test_convolutions_are_drawn_by_torchs_own_law() -> None:
     torch.manual_seed(5)
     made = Augmenter((3, 40, 40))
     drawn = [made._drawn(torch.zeros(())) for _ in range(20)]
-    for place, (size, layer) in {0: (1, nn.Conv2d), 2: (9, nn.Conv2d), 8: (13, nn.ConvTranspose2d)}.items():
+    for place, (size, layer) in {
+        0: (1, nn.Conv2d),
+        2: (9, nn.Conv2d),
+        8: (13, nn.ConvTranspose2d),
+    }.items():
         layers = [layer(3, 3, size) for _ in range(20)]
         for offset, name in enumerate(("weight", "bias")):
             ours = torch.cat([item[place + offset].flatten() for item in drawn])
             theirs = torch.cat([getattr(item, name).detach().flatten() for item in layers])
             bound = 1 / math.sqrt(3 * size * size)
-            assert ours.shape == theirs.shape and ours.abs().max() <= bound and theirs.abs().max() <= bound
+            assert (
+                ours.shape == theirs.shape
+                and ours.abs().max() <= bound
+                and theirs.abs().max() <= bound
+            )
             assert ours.abs().max() > 0.9 * bound and abs(float(ours.mean())) < 0.2 * bound
 
 
@@ -174,13 +246,17 @@ def test_the_classifiers_loss_is_that_of_a_loop() -> None:
     x, mean, spread, codes = (item.detach() for item in kept)
     assert torch.equal(x[12:], batch.x) and not torch.allclose(x[:12], batch.x, atol=0.1)
     mixed = (x[:12] - 0.4 * batch.x) / 0.6
-    assert mixed.abs().max() <= 1 + 1e-5, "what the augmenter gives is in the range of inputs, and is 0.6 of a copy"
+    assert mixed.abs().max() <= 1 + 1e-5, (
+        "what the augmenter gives is in the range of inputs, and is 0.6 of a copy"
+    )
     logits = modules["model"].head(codes)
     both = torch.cat([batch.y, batch.y])
     classed = nn.functional.cross_entropy(logits, both).detach()
     unlike = np.mean(
         [
-            float((codes[i, j] - mean[12 + i, j]) ** 2 / spread[12 + i, j].exp() + spread[12 + i, j])
+            float(
+                (codes[i, j] - mean[12 + i, j]) ** 2 / spread[12 + i, j].exp() + spread[12 + i, j]
+            )
             for i in range(12)
             for j in range(codes.shape[1])
         ]
@@ -204,7 +280,10 @@ def test_the_augmenter_lowers_distance_and_information() -> None:
 
     found = objective()
     expected = float(found.terms["distance"]) + 5.0 * float(found.terms["information"])
-    assert float(found.total.detach()) == pytest.approx(expected, rel=1e-5) and float(found.terms["distance"]) > 0
+    assert (
+        float(found.total.detach()) == pytest.approx(expected, rel=1e-5)
+        and float(found.terms["distance"]) > 0
+    )
     parameters = list(modules["augmenter"].parameters())
     slopes = torch.autograd.grad(found.total, parameters)
     assert len(parameters) == 9 and all(bool(slope.any()) for slope in slopes)
@@ -216,10 +295,19 @@ def test_the_augmenter_lowers_distance_and_information() -> None:
 
 def test_each_optimiser_moves_its_own_networks() -> None:
     sets = split()
-    one, two, still = (run(L2D(augmenter_lr=lr), sets, model="small-cnn", steps=4).weights("last") for lr in (0.005, 0.5, 0.0))
+    one, two, still = (
+        run(L2D(augmenter_lr=lr), sets, model="small-cnn", steps=4).weights("last")
+        for lr in (0.005, 0.5, 0.0)
+    )
     fresh = run(L2D(), sets, model="small-cnn", steps=0).weights("last")
-    moved = [key for key in fresh if key.startswith("augmenter.") and not torch.equal(one[key], fresh[key])]
-    assert sorted(moved) == sorted(key for key in fresh if key.startswith("augmenter.") and "fixed" not in key)
+    moved = [
+        key
+        for key in fresh
+        if key.startswith("augmenter.") and not torch.equal(one[key], fresh[key])
+    ]
+    assert sorted(moved) == sorted(
+        key for key in fresh if key.startswith("augmenter.") and "fixed" not in key
+    )
     assert all(torch.equal(still[key], fresh[key]) for key in fresh if key.startswith("augmenter."))
     assert any(not torch.equal(one[key], two[key]) for key in fresh if key.startswith("model."))
     assert all(not torch.equal(one[key], fresh[key]) for key in fresh if key.startswith("code."))
@@ -230,9 +318,19 @@ def test_predictions_are_of_the_mean_code() -> None:
     modules, _ = made(L2D())
     for name, module in modules.items():
         prefix = f"{name}."
-        module.load_state_dict({k.removeprefix(prefix): v for k, v in found.weights("last").items() if k.startswith(prefix)})
+        module.load_state_dict(
+            {
+                k.removeprefix(prefix): v
+                for k, v in found.weights("last").items()
+                if k.startswith(prefix)
+            }
+        )
         module.eval()
-    x = torch.from_numpy(DATA.inputs(split().evaluation["test"].rows)).permute(0, 3, 1, 2).float() / 127.5 - 1
+    x = (
+        torch.from_numpy(DATA.inputs(split().evaluation["test"].rows)).permute(0, 3, 1, 2).float()
+        / 127.5
+        - 1
+    )
     with torch.inference_mode():
         mean = nn.functional.leaky_relu(modules["code"].mean(modules["model"].features(x)))
         expected = modules["model"].head(mean).numpy()
@@ -242,7 +340,9 @@ def test_predictions_are_of_the_mean_code() -> None:
 def test_a_batch_in_another_order_is_the_same_batch() -> None:
     modules, state = made(L2D())
     batch, order = given(), torch.randperm(12)
-    other = replace(batch, x=batch.x[order], y=batch.y[order], ids=batch.ids[order], group=batch.group[order])
+    other = replace(
+        batch, x=batch.x[order], y=batch.y[order], ids=batch.ids[order], group=batch.group[order]
+    )
     found = []
     for one in (batch, other):
         torch.manual_seed(8)

@@ -39,7 +39,7 @@ def adapted(name: str, input: InputSpec = IMAGE, method: LoRA | None = None, **k
 def test_an_adapted_layer_by_hand() -> None:
     """W x + b + (alpha / rank) B A x, whatever A and B are."""
     model = adapted("mlp", method=LoRA(rank=3, alpha=6.0))
-    (layer, *_) = [part for part in model.modules() if hasattr(part, "lora_A")]
+    layer, *_ = [part for part in model.modules() if hasattr(part, "lora_A")]
     a, b = layer.lora_A["default"].weight, layer.lora_B["default"].weight
     assert a.shape[0] == b.shape[1] == 3 and not b.any()
     with torch.no_grad():
@@ -58,13 +58,17 @@ def test_an_adapted_layer_by_hand() -> None:
         ("transformer", InputSpec.tokens(6, 19), {"path": encoder_folder, "tokens": 16}),
     ],
 )
-def test_it_begins_as_the_model_does_and_trains_adapters_and_head_alone(name: str, input: InputSpec, knobs: Any) -> None:
+def test_it_begins_as_the_model_does_and_trains_adapters_and_head_alone(
+    name: str, input: InputSpec, knobs: Any
+) -> None:
     given = {key: value() if callable(value) else value for key, value in knobs.items()}
     plain, model = model_of(name, input, **given).eval(), adapted(name, input, **given)
     x = torch.randint(1, 19, (3, 6)) if name == "transformer" else torch.rand(3, 3, 8, 8) * 2 - 1
     assert torch.allclose(plain(x), model(x), atol=1e-5)
     head = {id(parameter) for parameter in model.head.parameters()}
-    trained = {key: p for key, p in model.named_parameters() if p.requires_grad and id(p) not in head}
+    trained = {
+        key: p for key, p in model.named_parameters() if p.requires_grad and id(p) not in head
+    }
     assert trained and all(".lora_" in key for key in trained)
     assert all(p.requires_grad for p in model.head.parameters())
     model(x).square().sum().backward()
@@ -73,10 +77,17 @@ def test_it_begins_as_the_model_does_and_trains_adapters_and_head_alone(name: st
 
 
 def test_what_is_frozen_stays_and_adapters_learn() -> None:
-    weights, plain = run(LoRA(rank=2), steps=6).weights("last"), run(LoRA(rank=2), steps=0).weights("last")
+    weights, plain = (
+        run(LoRA(rank=2), steps=6).weights("last"),
+        run(LoRA(rank=2), steps=0).weights("last"),
+    )
     changed = {key for key, value in weights.items() if not torch.equal(value, plain[key])}
-    assert any(".lora_B." in key for key in changed) and not any("base_layer" in key for key in changed)
-    assert sum(".lora_A." in key for key in weights) == sum(".lora_B." in key for key in weights) >= 1
+    assert any(".lora_B." in key for key in changed) and not any(
+        "base_layer" in key for key in changed
+    )
+    assert (
+        sum(".lora_A." in key for key in weights) == sum(".lora_B." in key for key in weights) >= 1
+    )
 
 
 def test_the_head_stays_where_it_is_told_to() -> None:
@@ -87,13 +98,23 @@ def test_the_head_stays_where_it_is_told_to() -> None:
 def test_targets_are_chosen_by_the_names_of_layers_and_of_what_holds_them() -> None:
     knobs: dict[str, Any] = {"path": clip_folder(), "tuned": True}
     model = adapted("clip", method=LoRA(targets=["q_proj", "v_proj"]), **knobs)
-    names = {key.partition(".lora_")[0].rpartition(".")[2] for key, _ in model.named_parameters() if ".lora_" in key}
+    names = {
+        key.partition(".lora_")[0].rpartition(".")[2]
+        for key, _ in model.named_parameters()
+        if ".lora_" in key
+    }
     assert names == {"q_proj", "v_proj"}
     inside = adapted("clip", method=LoRA(targets=["mlp"]), **knobs)
-    assert {key.split(".")[-4] for key, _ in inside.named_parameters() if ".lora_" in key} == {"fc1", "fc2"}
+    assert {key.split(".")[-4] for key, _ in inside.named_parameters() if ".lora_" in key} == {
+        "fc1",
+        "fc2",
+    }
     with pytest.raises(
         InputError,
-        match=r"method.targets: the model has no linear layer, and no part with one, called 'w_proj'.*q_proj.*vision_model",
+        match=(
+            r"method.targets: the model has no linear layer, and no part with one, called"
+            r" 'w_proj'.*q_proj.*vision_model"
+        ),
     ):
         adapted("clip", method=LoRA(targets=["q_proj", "w_proj"]), **knobs)
 
@@ -104,15 +125,25 @@ def test_a_model_without_linear_layers_is_refused() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # of peft and transformers between them
+@pytest.mark.filterwarnings(
+    "ignore:`is_gradient_checkpointing`:FutureWarning"
+)  # of peft and transformers between them
 def test_peft_reads_what_a_run_keeps(tmp_path: Path) -> None:
-    """Into CLIP of the library transformers itself: its image features are then those of the run's network."""
+    """Into CLIP of the library transformers itself: its image features are then those of the run's
+    network."""
     from peft import PeftModel
     from transformers import CLIPModel
 
     study: dict[str, Any] = {
         "name": "adapted",
-        "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink"], "roles": {"test": 4}}},
+        "data": {
+            "digits": {
+                "source": "digits",
+                "label": "digit",
+                "attributes": ["ink"],
+                "roles": {"test": 4},
+            }
+        },
         "shifts": {"none": []},
         "models": {"clip": {"path": clip_folder(), "tuned": True}},
         "methods": {"erm": {}, "lora": {"rank": 2}},
@@ -132,16 +163,26 @@ def test_peft_reads_what_a_run_keeps(tmp_path: Path) -> None:
     told = read_predictions(folder.parent / "predictions.npz")["last"][name].logits
     assert told is not None and np.array_equal(again["last"][name].logits, told)
     kept = load_file(str(folder.parent / "weights-last.safetensors"))
-    assert not any("base_layer" in key for key in kept) and sum(value.numel() for value in kept.values()) < 6_000
+    assert (
+        not any("base_layer" in key for key in kept)
+        and sum(value.numel() for value in kept.values()) < 6_000
+    )
     network = adapted("clip", method=LoRA(rank=2), path=clip_folder(), tuned=True)
     network.load_state_dict(
-        {key.removeprefix("model."): value for key, value in kept.items() if "classes" not in key}, strict=False
+        {key.removeprefix("model."): value for key, value in kept.items() if "classes" not in key},
+        strict=False,
     )
-    theirs: Any = PeftModel.from_pretrained(CLIPModel.from_pretrained(clip_folder()), str(folder)).eval()
+    theirs: Any = PeftModel.from_pretrained(
+        CLIPModel.from_pretrained(clip_folder()), str(folder)
+    ).eval()
     x = torch.rand(3, 3, 32, 32) * 2 - 1
     with torch.inference_mode():
         found = theirs.get_image_features(pixel_values=network.preprocess(x)).pooler_output
-        plain = model_of("clip", InputSpec.image(32, 32, 3), path=clip_folder(), tuned=True).eval().features(x)
+        plain = (
+            model_of("clip", InputSpec.image(32, 32, 3), path=clip_folder(), tuned=True)
+            .eval()
+            .features(x)
+        )
         ours = network.features(x)
     assert torch.allclose(torch.nn.functional.normalize(found, dim=1), ours, atol=1e-5)
     assert (ours - plain).abs().max() > 1e-4

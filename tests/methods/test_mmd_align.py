@@ -12,9 +12,11 @@ from crosswind.methods.mmd_align import MMDAlign
 
 
 def test_alignment_by_hand() -> None:
-    """Two pairs: clean (0, 0) and (2, 0), noise (0, 1) and (2, 1). Squared distances: 4 within, 1 to the partner, 5 to the other.
+    """Two pairs: clean (0, 0) and (2, 0), noise (0, 1) and (2, 1). Squared distances: 4 within, 1
+    to the partner, 5 to the other.
 
-    Of six pairs of rows 1, 1, 4, 4, 5, 5 the lower median is 4: 2 w^2 = 8. With itself a row's kernel is 1, so
+    Of six pairs of rows 1, 1, 4, 4, 5, 5 the lower median is 4: 2 w^2 = 8. With itself a row's
+    kernel is 1, so
     MMD^2 = 2 (1 + e^(-4/8)) / 2 - 2 (e^(-1/8) + e^(-5/8)) / 2.
     """
     loss = found(MMDAlign(), given([[0, 0], [2, 1]], [[0, 1], [2, 0]], [0, 1], [1, 0]))
@@ -30,12 +32,19 @@ def slow(x: np.ndarray, group: np.ndarray, centre: int) -> float:
     def mean(a: int, b: int) -> float:
         return float(
             np.mean(
-                [[math.exp(-squared[i, j] / (2 * median)) for j in np.flatnonzero(group == b)] for i in np.flatnonzero(group == a)]
+                [
+                    [math.exp(-squared[i, j] / (2 * median)) for j in np.flatnonzero(group == b)]
+                    for i in np.flatnonzero(group == a)
+                ]
             )
         )
 
     others = [code for code in sorted(set(group.tolist())) if code not in (-1, centre)]
-    return float(np.mean([mean(centre, centre) + mean(code, code) - 2 * mean(centre, code) for code in others]))
+    return float(
+        np.mean(
+            [mean(centre, centre) + mean(code, code) - 2 * mean(centre, code) for code in others]
+        )
+    )
 
 
 @pytest.mark.parametrize("centre", [0, 2])
@@ -59,22 +68,36 @@ def test_environments_are_compared_with_the_clean_one_and_not_with_each_other(ce
 def test_with_two_groups_the_centre_changes_nothing() -> None:
     x, group = torch.randn(12, 3, generator=torch.Generator().manual_seed(0)), torch.arange(12) % 2
     for unbiased in (False, True):
-        both = [kernel_distance(x, group, 2, unbiased=unbiased, centre=centre) for centre in (None, 0, 1)]
+        both = [
+            kernel_distance(x, group, 2, unbiased=unbiased, centre=centre)
+            for centre in (None, 0, 1)
+        ]
         assert torch.allclose(both[0], both[1]) and torch.allclose(both[0], both[2])
 
 
 def test_rows_of_pairs_that_are_not_aligned_are_in_the_width_alone() -> None:
-    """The third pair, of blur, moves nothing but the median: with fixed widths the two values would be one."""
+    """The third pair, of blur, moves nothing but the median: with fixed widths the two values would
+    be one."""
     pairs = [[0, 0], [2, 1], [5, 5]], [[0, 1], [2, 0], [6, 5]], [0, 1, 0], [1, 0, 2]
     some = float(found(MMDAlign(aligned=["noise"]), given(*pairs)).terms["alignment"])
-    squared = [4.0, 4, 1, 1, 5, 5, *(((a - 5) ** 2 + (b - 5) ** 2) for a, b in ((0, 0), (2, 1), (0, 1), (2, 0))), 1.0]
+    squared = [
+        4.0,
+        4,
+        1,
+        1,
+        5,
+        5,
+        *(((a - 5) ** 2 + (b - 5) ** 2) for a, b in ((0, 0), (2, 1), (0, 1), (2, 0))),
+        1.0,
+    ]
     squared += [(a - 6) ** 2 + (b - 5) ** 2 for a, b in ((0, 0), (2, 1), (0, 1), (2, 0))]
     w = 2 * sorted(squared)[7]  # fifteen pairs of six rows
     assert some == pytest.approx(1 + math.exp(-4 / w) - math.exp(-1 / w) - math.exp(-5 / w))
 
 
 def test_each_environment_is_compared_with_the_clean_one() -> None:
-    """Noise and blur are aligned to clean, each by its own mean, and not to each other: a loop over the members of the pairs."""
+    """Noise and blur are aligned to clean, each by its own mean, and not to each other: a loop over
+    the members of the pairs."""
     random = np.random.default_rng(3)
     first, second = random.normal(size=(9, 4)), random.normal(size=(9, 4))
     here, there = [0, 0, 0, 0, 1, 1, 2, 2, 0], [1, 1, 2, 2, 0, 0, 0, 0, 0]

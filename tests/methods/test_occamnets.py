@@ -18,18 +18,38 @@ from crosswind.methods.erm import ERM
 from crosswind.methods.occamnets import Exit, OccamNets, _answers, _left, gate_losses, suppression
 from crosswind.models.build import build_model, unnamed
 
-INFO = Info(InputSpec.image(8, 8, 3), 2, 12, GROUPS, (3, 3, 3, 3), ("red", "blue"), (6, 6), (6, 6), (), 100, 6)
+INFO = Info(
+    InputSpec.image(8, 8, 3),
+    2,
+    12,
+    GROUPS,
+    (3, 3, 3, 3),
+    ("red", "blue"),
+    (6, 6),
+    (6, 6),
+    (),
+    100,
+    6,
+)
 
 
 def made(method: OccamNets) -> tuple[Any, Any]:
     torch.manual_seed(0)
-    modules = method.modules(INFO, lambda **changes: build_model("small-cnn", {}, INFO.input, unnamed(2), 0))
+    modules = method.modules(
+        INFO, lambda **changes: build_model("small-cnn", {}, INFO.input, unnamed(2), 0)
+    )
     return modules, method.state(INFO)
 
 
 def given(n: int = 12, **changes: Any) -> Batch:
     x = torch.rand(n, 3, 8, 8, generator=torch.Generator().manual_seed(3)) * 1.6 - 0.8
-    return Batch(x, torch.arange(n) % 2, torch.arange(n), torch.arange(n) % 4, **{"step": 1, "steps": 100, **changes})
+    return Batch(
+        x,
+        torch.arange(n) % 2,
+        torch.arange(n),
+        torch.arange(n) % 4,
+        **{"step": 1, "steps": 100, **changes},
+    )
 
 
 def sums(method: OccamNets, modules: Any, batch: Batch, state: Any) -> Any:
@@ -38,7 +58,8 @@ def sums(method: OccamNets, modules: Any, batch: Batch, state: Any) -> Any:
 
 
 def test_places_where_the_class_is_below_its_mean_are_pulled_to_even() -> None:
-    """Of the class map (0, 3) of the row's class and (0, 1) of the other only the first place counts, and it is even: 0.
+    """Of the class map (0, 3) of the row's class and (0, 1) of the other only the first place
+    counts, and it is even: 0.
 
     With (0, 3) and (2, 1) it is KL(even || softmax(0, 2)) = log cosh 1, over two places.
     """
@@ -47,22 +68,30 @@ def test_places_where_the_class_is_below_its_mean_are_pulled_to_even() -> None:
     assert float(suppression(maps, y)) == pytest.approx(0.0, abs=1e-7)
     maps = torch.tensor([[[[0.0, 3.0]], [[2.0, 1.0]]]])
     assert float(suppression(maps, y)) == pytest.approx(math.log(math.cosh(1.0)) / 2, rel=1e-5)
-    assert float(suppression(maps, 1 - y)) > 0, "of the other class the second place is below the mean"
+    assert float(suppression(maps, 1 - y)) > 0, (
+        "of the other class the second place is below the mean"
+    )
     assert float(suppression(maps[..., :1], y)) == 0.0, "one place is not below its own mean"
 
 
 def test_gates_are_weighed_by_how_rare_their_target_is() -> None:
-    """Three of four leave: the one that stays weighs (1/3)^-0.5, and the cross-entropy of a gate of 1/2 is log 2."""
+    """Three of four leave: the one that stays weighs (1/3)^-0.5, and the cross-entropy of a gate of
+    1/2 is log 2."""
     found = gate_losses(torch.zeros(4), torch.tensor([1.0, 1.0, 1.0, 0.0]), 0.5)
     expected = [math.log(2)] * 3 + [math.log(2) * math.sqrt(1 / (1 / 3 + 1e-5))]
     assert found.tolist() == pytest.approx(expected, rel=1e-4)
     alone = gate_losses(torch.tensor([2.0, -1.0]), torch.tensor([1.0, 1.0]), 0.5)
-    assert alone.tolist() == pytest.approx([math.log1p(math.exp(-2)), math.log1p(math.exp(1))], rel=1e-4)
+    assert alone.tolist() == pytest.approx(
+        [math.log1p(math.exp(-2)), math.log1p(math.exp(1))], rel=1e-4
+    )
 
 
 def test_a_row_leaves_at_the_first_sure_exit_past_the_first() -> None:
     """Gates of four exits, of which the first never answers and the last needs no gate."""
-    gates = [torch.tensor(one) for one in ([9.0, 9.0, 9.0, -9.0], [0.0, -1.0, -1.0, 1.0], [-1.0, 2.0, -0.1, 1.0])]
+    gates = [
+        torch.tensor(one)
+        for one in ([9.0, 9.0, 9.0, -9.0], [0.0, -1.0, -1.0, 1.0], [-1.0, 2.0, -0.1, 1.0])
+    ]
     assert _left(gates, 4).tolist() == [1, 2, 3, 1]
     assert _left(gates[:1], 4).tolist() == [1, 1, 1, 1]
 
@@ -78,15 +107,31 @@ def test_the_loss_is_that_of_a_loop() -> None:
     total, largest = 0.0, []
     for j in range(3):
         p = logits[j].softmax(1)
-        weights = [float(p[i, batch.y[i]]) ** 2 if j == 0 else (1 - float(gates[j - 1][i].sigmoid())) ** 1.5 for i in range(12)]
+        weights = [
+            (
+                float(p[i, batch.y[i]]) ** 2
+                if j == 0
+                else (1 - float(gates[j - 1][i].sigmoid())) ** 1.5
+            )
+            for i in range(12)
+        ]
         largest.append(max(weights))
-        total += np.mean([(w / (max(weights) + 1e-5) + 0.2) * -math.log(p[i, batch.y[i]]) for i, w in enumerate(weights)])
+        total += np.mean(
+            [
+                (w / (max(weights) + 1e-5) + 0.2) * -math.log(p[i, batch.y[i]])
+                for i, w in enumerate(weights)
+            ]
+        )
         told = []
         for i in range(12):
             own = maps[j][i, batch.y[i]].flatten()
             for place in range(len(own)):
                 q = maps[j][i].flatten(1)[:, place].softmax(0)
-                told.append(float(-(q * 2).log().mean()) if len(own) > 1 and own[place] < own.mean() else 0.0)
+                told.append(
+                    float(-(q * 2).log().mean())
+                    if len(own) > 1 and own[place] < own.mean()
+                    else 0.0
+                )
         total += 0.3 * np.mean(told)
         if j < 2:
             right = (logits[j].argmax(1) == batch.y).float()
@@ -95,27 +140,41 @@ def test_the_loss_is_that_of_a_loop() -> None:
     assert float(found.total) == pytest.approx(total, rel=1e-4)
     assert found.state["largest"][:3].tolist() == pytest.approx(largest, rel=1e-5)
     assert found.state["seen"].tolist() == [6, 6] and int(found.state["epoch"]) == 0
-    assert found.state["hits"].sum() == sum(float((one.argmax(1) == batch.y).sum()) for one in logits)
+    assert found.state["hits"].sum() == sum(
+        float((one.argmax(1) == batch.y).sum()) for one in logits
+    )
 
 
 def test_largest_weights_and_accuracies_are_those_of_an_epoch() -> None:
-    """The second batch of an epoch is over the largest weight of both, and counts with it; the next epoch begins anew."""
+    """The second batch of an epoch is over the largest weight of both, and counts with it; the next
+    epoch begins anew."""
     method = OccamNets()
     modules, state = made(method)
     first = sums(method, modules, given(), state)
     state = {**state, **first.state, "largest": torch.tensor([2.0, 0.5, 3.0, 0.0])}
     again = sums(method, modules, given(step=2), state)
-    assert again.state["largest"][0] == 2.0 and again.state["largest"][1] > 0.5 and again.state["seen"].tolist() == [12, 12]
+    assert (
+        again.state["largest"][0] == 2.0
+        and again.state["largest"][1] > 0.5
+        and again.state["seen"].tolist() == [12, 12]
+    )
     anew = sums(method, modules, given(epoch=1), state)
-    assert anew.state["largest"].tolist() == pytest.approx(first.state["largest"].tolist()) and anew.state["seen"].tolist() == [
+    assert anew.state["largest"].tolist() == pytest.approx(
+        first.state["largest"].tolist()
+    ) and anew.state["seen"].tolist() == [
         6,
         6,
     ]
 
 
-@pytest.mark.parametrize(("threshold", "epoch", "learns"), [(0.9, 1, True), (0.0, 0, True), (0.0, 1, False)])
-def test_what_is_remembered_changes_below_the_threshold_and_in_the_first_epoch(threshold: float, epoch: int, learns: bool) -> None:
-    """A gate's targets: answers of now, or those last remembered; a row that was never remembered has those of now."""
+@pytest.mark.parametrize(
+    ("threshold", "epoch", "learns"), [(0.9, 1, True), (0.0, 0, True), (0.0, 1, False)]
+)
+def test_what_is_remembered_changes_below_the_threshold_and_in_the_first_epoch(
+    threshold: float, epoch: int, learns: bool
+) -> None:
+    """A gate's targets: answers of now, or those last remembered; a row that was never remembered
+    has those of now."""
     method = OccamNets(threshold=threshold)
     modules, state = made(method)
     modules["model"].train(False)
@@ -133,10 +192,23 @@ def test_gradients_reach_what_they_should() -> None:
     modules, _ = made(OccamNets())
     maps, logits, gates = _answers(modules, given().x)
     trunk = [p for name, p in modules["model"].named_parameters() if not name.startswith("fc")]
-    assert all(one is None for one in torch.autograd.grad(logits[0].sum(), trunk, retain_graph=True, allow_unused=True))
-    assert all(one is not None for one in torch.autograd.grad(logits[2].sum(), trunk, retain_graph=True, allow_unused=True))
-    convolutions = list(modules["exits"][0].read.parameters()) + list(modules["exits"][0].classes.parameters())
-    assert all(one is None for one in torch.autograd.grad(gates[0].sum(), convolutions, retain_graph=True, allow_unused=True))
+    assert all(
+        one is None
+        for one in torch.autograd.grad(logits[0].sum(), trunk, retain_graph=True, allow_unused=True)
+    )
+    assert all(
+        one is not None
+        for one in torch.autograd.grad(logits[2].sum(), trunk, retain_graph=True, allow_unused=True)
+    )
+    convolutions = list(modules["exits"][0].read.parameters()) + list(
+        modules["exits"][0].classes.parameters()
+    )
+    assert all(
+        one is None
+        for one in torch.autograd.grad(
+            gates[0].sum(), convolutions, retain_graph=True, allow_unused=True
+        )
+    )
     total = OccamNets(gate_weight=0.0).loss(modules, given(), made(OccamNets())[1]).total
     total.backward()  # type: ignore[no-untyped-call]
     assert all(p.grad is None or not p.grad.any() for p in modules["exits"][0].gate.parameters())
@@ -149,20 +221,33 @@ def test_predictions_are_the_exits_in_evaluation_mode(answer: str) -> None:
     modules, _ = made(OccamNets())
     for name, module in modules.items():
         prefix = f"{name}."
-        module.load_state_dict({k.removeprefix(prefix): v for k, v in found.weights("last").items() if k.startswith(prefix)})
+        module.load_state_dict(
+            {
+                k.removeprefix(prefix): v
+                for k, v in found.weights("last").items()
+                if k.startswith(prefix)
+            }
+        )
         module.eval()
-    x = torch.from_numpy(DATA.inputs(split().evaluation["test"].rows)).permute(0, 3, 1, 2).float() / 127.5 - 1
+    x = (
+        torch.from_numpy(DATA.inputs(split().evaluation["test"].rows)).permute(0, 3, 1, 2).float()
+        / 127.5
+        - 1
+    )
     with torch.inference_mode():
         _, logits, gates = _answers(modules, x)
         sure = gates[1].sigmoid() >= 0.5
-        expected = torch.where(sure[:, None], logits[1], logits[2]) if answer == "sure" else logits[2]
+        expected = (
+            torch.where(sure[:, None], logits[1], logits[2]) if answer == "sure" else logits[2]
+        )
     assert bool(sure.any()) or answer == "last"
     assert np.allclose(found.predictions["last"]["test"].logits, expected.numpy(), atol=1e-5)  # type: ignore[arg-type]
 
 
 def test_30_steps_at_defaults_are_not_erm_and_runs_repeat() -> None:
     plainly, one, two, last = (
-        run(each, model="small-cnn", steps=30) for each in (ERM(), OccamNets(), OccamNets(), OccamNets(answer="last"))
+        run(each, model="small-cnn", steps=30)
+        for each in (ERM(), OccamNets(), OccamNets(), OccamNets(answer="last"))
     )
     said = [item.predictions["last"]["test"].logits for item in (plainly, one)]
     assert abs(said[0] - said[1]).max() > 1e-2 and same_weights(one, two)  # type: ignore[operator]
@@ -171,19 +256,42 @@ def test_30_steps_at_defaults_are_not_erm_and_runs_repeat() -> None:
 
 def test_exits_are_told_by_true_group_and_where_they_looked() -> None:
     found = run(OccamNets(), model="small-cnn", steps=12)
-    grid, sheet, bars = (found.exhibits[name] for name in ("exits by group", "where exits looked", "exits that answered"))
-    assert isinstance(bars, Bars) and isinstance(grid, Grid) and list(bars.values) == ["exit 1", "exit 2", "exit 3"]
+    grid, sheet, bars = (
+        found.exhibits[name]
+        for name in ("exits by group", "where exits looked", "exits that answered")
+    )
+    assert (
+        isinstance(bars, Bars)
+        and isinstance(grid, Grid)
+        and list(bars.values) == ["exit 1", "exit 2", "exit 3"]
+    )
     shares = [sum(float(row[column]) * int(row[1]) for row in grid.rows) for column in (2, 3)]  # type: ignore[arg-type]
-    assert bars.values["exit 1"] == 0 and list(bars.values.values())[1:] == pytest.approx(shares, abs=0.01)
-    assert isinstance(grid, Grid) and list(grid.columns) == ["group", "training rows", "exit 2", "exit 3"]
+    assert bars.values["exit 1"] == 0 and list(bars.values.values())[1:] == pytest.approx(
+        shares, abs=0.01
+    )
+    assert isinstance(grid, Grid) and list(grid.columns) == [
+        "group",
+        "training rows",
+        "exit 2",
+        "exit 3",
+    ]
     assert {row[0] for row in grid.rows} == set(GROUPS) and sum(row[1] for row in grid.rows) == 60  # type: ignore[misc]
     for row in grid.rows:
         assert sum(row[2:]) == pytest.approx(1.0, abs=1e-3)  # type: ignore[arg-type]
-    assert isinstance(sheet, Picture) and list(sheet.columns) == ["picture", "exit 1", "exit 2", "exit 3"]
+    assert isinstance(sheet, Picture) and list(sheet.columns) == [
+        "picture",
+        "exit 1",
+        "exit 2",
+        "exit 3",
+    ]
     modules, state = made(OccamNets())
     shown = sums(OccamNets(), modules, given(step=99), state).state["shown"]
     assert torch.equal(shown[:, 0], ((given().x[:6] + 1) * 127.5).round().to(torch.uint8))
-    assert (shown[:, 1].flatten(1).amax(1) == 255).all() and (shown[:, 1].flatten(1).amin(1) == 0).all() and not shown[:, 4].any()
+    assert (
+        (shown[:, 1].flatten(1).amax(1) == 255).all()
+        and (shown[:, 1].flatten(1).amin(1) == 0).all()
+        and not shown[:, 4].any()
+    )
     assert "shown" not in sums(OccamNets(), modules, given(step=3), state).state
     assert OccamNets().exhibits(INFO, state) == {}
 
@@ -192,15 +300,25 @@ def test_exits_are_told_by_true_group_and_where_they_looked() -> None:
 def test_a_network_without_maps_is_refused(name: str) -> None:
     spec = InputSpec.image(32, 32, 3)
     with pytest.raises(NeedsError, match="method 'occamnets' needs maps"):
-        OccamNets().modules(replace(INFO, input=spec), lambda **changes: build_model(name, {}, spec, unnamed(2), 0))
+        OccamNets().modules(
+            replace(INFO, input=spec), lambda **changes: build_model(name, {}, spec, unnamed(2), 0)
+        )
 
 
 def test_a_residual_network_has_exits_of_the_published_sizes() -> None:
     spec = InputSpec.image(32, 32, 3)
-    found = OccamNets().modules(replace(INFO, input=spec), lambda **changes: build_model("resnet18", {}, spec, unnamed(2), 0))
+    found = OccamNets().modules(
+        replace(INFO, input=spec),
+        lambda **changes: build_model("resnet18", {}, spec, unnamed(2), 0),
+    )
     exits = [one for one in found["exits"].children() if isinstance(one, Exit)]
-    shapes = [[tuple(part.weight.shape) for part in one.modules() if isinstance(part, nn.Conv2d)] for one in exits]
-    assert shapes == [[(w // 4, w, 3, 3), (w, w // 4, 3, 3), (2, w, 1, 1)] for w in (64, 128, 256, 512)]
+    shapes = [
+        [tuple(part.weight.shape) for part in one.modules() if isinstance(part, nn.Conv2d)]
+        for one in exits
+    ]
+    assert shapes == [
+        [(w // 4, w, 3, 3), (w, w // 4, 3, 3), (2, w, 1, 1)] for w in (64, 128, 256, 512)
+    ]
     assert [one.gated for one in exits] == [True, True, True, False]
     first: Tensor = exits[0].gate[0].weight  # type: ignore[assignment]
     assert tuple(first.shape) == (16, 64)

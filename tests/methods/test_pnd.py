@@ -18,7 +18,17 @@ from crosswind.methods.pnd import DEPTHS, WARM_UP, Expert, PnD, _drawn, _gated, 
 from crosswind.models.build import Model, build_model, unnamed
 
 SPEC = InputSpec.image(8, 8, 3)
-INFO = Info(SPEC, 2, 12, GROUPS, (3, 3, 3, 3), class_names=("dark", "bright"), class_counts=(6, 6), steps=100, batch=6)
+INFO = Info(
+    SPEC,
+    2,
+    12,
+    GROUPS,
+    (3, 3, 3, 3),
+    class_names=("dark", "bright"),
+    class_counts=(6, 6),
+    steps=100,
+    batch=6,
+)
 
 
 def make_model() -> Any:
@@ -41,7 +51,8 @@ def given(ids: list[int], stage: str = WARM_UP) -> Batch:
 
 
 def test_generalised_cross_entropy_by_hand() -> None:
-    """p = 1/2: (1 - 2^-0.7) / 0.7; p = 1: nothing. Towards q = 0 it is the cross-entropy, at q = 1 1 - p."""
+    """p = 1/2: (1 - 2^-0.7) / 0.7; p = 1: nothing. Towards q = 0 it is the cross-entropy, at q = 1
+    1 - p."""
     losses = -torch.tensor([0.5, 1.0]).log()
     assert generalised(losses, 0.7).tolist() == pytest.approx([(1 - 2**-0.7) / 0.7, 0.0])
     assert generalised(losses, 1.0).tolist() == pytest.approx([0.5, 0.0])
@@ -57,11 +68,15 @@ def test_neighbours_that_answer_alike_cost_one_and_unlike_ones_less() -> None:
 
 
 def test_the_gate_mixes_answers_and_teaches_them_nothing() -> None:
-    """A gate of zeros gives equal shares; with a bias of log 3 the second expert has three quarters."""
+    """A gate of zeros gives equal shares; with a bias of log 3 the second expert has three
+    quarters."""
     gate = nn.Linear(4, 2)
     nn.init.zeros_(gate.weight)
     nn.init.zeros_(gate.bias)
-    answers = [torch.tensor([[1.0, 0.0]], requires_grad=True), torch.tensor([[5.0, 2.0]], requires_grad=True)]
+    answers = [
+        torch.tensor([[1.0, 0.0]], requires_grad=True),
+        torch.tensor([[5.0, 2.0]], requires_grad=True),
+    ]
     assert _gated({"gate": gate}, answers).tolist() == [[3.0, 1.0]]
     with torch.no_grad():
         gate.bias.copy_(torch.tensor([0.0, np.log(3.0)]))
@@ -71,7 +86,9 @@ def test_the_gate_mixes_answers_and_teaches_them_nothing() -> None:
     assert answers[0].grad is None and gate.bias.grad is not None
 
 
-def plain(method: PnD, modules: Any, state: dict[str, Tensor], batch: Batch) -> tuple[float, dict[str, list[list[float]]]]:
+def plain(
+    method: PnD, modules: Any, state: dict[str, Tensor], batch: Batch
+) -> tuple[float, dict[str, list[list[float]]]]:
     """The warm-up's objective by loops over experts and rows, and the running losses after it."""
     model, biased = modules["model"], modules["biased"]
     names = [name for name in model.stages if name != "stem"]
@@ -88,17 +105,28 @@ def plain(method: PnD, modules: Any, state: dict[str, Tensor], batch: Batch) -> 
             for half, losses in (("intrinsic", right), ("biased", wrong)):
                 old = running[half][row]
                 running[half][row] = (
-                    method.ema * old + (1 - method.ema) * float(losses[i]) if state["seen"][row] else float(losses[i])
+                    method.ema * old + (1 - method.ema) * float(losses[i])
+                    if state["seen"][row]
+                    else float(losses[i])
                 )
         for half in kept:
             kept[half].append(running[half])
         weights = []
         for row, label in zip(batch.ids.tolist(), batch.y.tolist(), strict=True):
             same = [other for other in range(12) if int(state["label"][other]) == label]
-            shares = {half: running[half][row] / max(running[half][other] for other in same) for half in kept}
+            shares = {
+                half: running[half][row] / max(running[half][other] for other in same)
+                for half in kept
+            }
             weights.append(shares["biased"] / (shares["biased"] + shares["intrinsic"]))
-        total += method.alpha1 * sum(w * float(loss) for w, loss in zip(weights, right, strict=True)) / len(weights)
-        total += sum((1 - np.exp(-float(loss)) ** method.q) / method.q for loss in wrong) / len(weights)
+        total += (
+            method.alpha1
+            * sum(w * float(loss) for w, loss in zip(weights, right, strict=True))
+            / len(weights)
+        )
+        total += sum((1 - np.exp(-float(loss)) ** method.q) / method.q for loss in wrong) / len(
+            weights
+        )
         if before is not None:
             p, r = before.softmax(1), b.softmax(1)
             total += float(torch.exp(-p * (p / r).log()).mean())
@@ -119,10 +147,14 @@ def test_warm_up_as_loops_over_experts_and_rows() -> None:
             found = method.loss(modules, given(ids), state)
             assert float(found.total) == pytest.approx(expected, rel=1e-5)
             for half, values in kept.items():
-                assert found.state[half][:3].tolist() == [pytest.approx(one, abs=1e-6) for one in values]
+                assert found.state[half][:3].tolist() == [
+                    pytest.approx(one, abs=1e-6) for one in values
+                ]
             state = {**state, **found.state}
     assert state["seen"].all()
-    assert torch.equal(state["intrinsic"][3:], torch.zeros(DEPTHS - 3, 12)), "small-cnn has three depths"
+    assert torch.equal(state["intrinsic"][3:], torch.zeros(DEPTHS - 3, 12)), (
+        "small-cnn has three depths"
+    )
 
 
 def test_the_main_stage_adds_the_contrast_of_drawn_anchors() -> None:
@@ -146,7 +178,10 @@ def test_the_main_stage_adds_the_contrast_of_drawn_anchors() -> None:
             for place, (i, j) in enumerate(zip(anchors.tolist(), others.tolist(), strict=True)):
                 own = expert.intrinsic(torch.cat([u[i], v[i]])[None])[0]
                 offered = [expert.intrinsic(torch.cat([u[i], v[j]])[None])[0]]
-                offered += [expert.biased(torch.cat([u[int(k)], v[i]])[None])[0] for k in rows[3 * place : 3 * place + 3]]
+                offered += [
+                    expert.biased(torch.cat([u[int(k)], v[i]])[None])[0]
+                    for k in rows[3 * place : 3 * place + 3]
+                ]
                 logits = torch.stack([-0.1 * (own - one).square().mean() for one in offered])
                 expected.append(float(-logits.log_softmax(0)[0]))
     assert float(found.terms["contrast"]) == pytest.approx(np.mean(expected), rel=1e-5)
@@ -155,7 +190,8 @@ def test_the_main_stage_adds_the_contrast_of_drawn_anchors() -> None:
 
 
 def test_each_half_learns_from_its_own_loss_alone() -> None:
-    """The biased halves' gradients do not depend on alpha, nor the intrinsic ones' on the biased loss's exponent."""
+    """The biased halves' gradients do not depend on alpha, nor the intrinsic ones' on the biased
+    loss's exponent."""
 
     def slopes(**knobs: float) -> dict[str, Tensor]:
         method = PnD(beta=0.0, **knobs)  # type: ignore[arg-type]
@@ -169,10 +205,16 @@ def test_each_half_learns_from_its_own_loss_alone() -> None:
         }
 
     one, two, three = slopes(), slopes(alpha1=0.7), slopes(q=0.3)
-    ours = [key for key in one if key.startswith("model.") or ".ours." in key or ".intrinsic." in key]
-    theirs = [key for key in one if key.startswith("biased.") or ".theirs." in key or ".biased." in key]
+    ours = [
+        key for key in one if key.startswith("model.") or ".ours." in key or ".intrinsic." in key
+    ]
+    theirs = [
+        key for key in one if key.startswith("biased.") or ".theirs." in key or ".biased." in key
+    ]
     assert len(ours) > 10 and len(theirs) > 10 and not set(ours) & set(theirs)
-    assert all(torch.allclose(one[key], two[key]) for key in theirs) and any(not torch.allclose(one[key], two[key]) for key in ours)
+    assert all(torch.allclose(one[key], two[key]) for key in theirs) and any(
+        not torch.allclose(one[key], two[key]) for key in ours
+    )
     assert all(torch.allclose(one[key], three[key]) for key in ours) and any(
         not torch.allclose(one[key], three[key]) for key in theirs
     )
@@ -191,7 +233,9 @@ def test_stages_are_a_warm_up_and_then_its_best_networks() -> None:
 
 
 def test_30_steps_at_defaults_are_not_erm_and_the_sigmoid_is_another_method() -> None:
-    plainly, found, squashed = (run(each, model="small-cnn", steps=30) for each in (ERM(), PnD(), PnD(probabilities=True)))
+    plainly, found, squashed = (
+        run(each, model="small-cnn", steps=30) for each in (ERM(), PnD(), PnD(probabilities=True))
+    )
     said = [item.predictions["last"]["test"].logits for item in (plainly, found, squashed)]
     assert abs(said[0] - said[1]).max() > 1e-2 and abs(said[1] - said[2]).max() > 1e-2  # type: ignore[operator]
     assert said[2].min() >= 0 and said[2].max() <= 1  # type: ignore[union-attr]
@@ -202,13 +246,21 @@ def test_predictions_are_the_gates_in_evaluation_mode() -> None:
     modules, _ = made(PnD())
     for name, module in modules.items():
         prefix = f"{name}."
-        module.load_state_dict({k.removeprefix(prefix): v for k, v in found.weights("last").items() if k.startswith(prefix)})
+        module.load_state_dict(
+            {
+                k.removeprefix(prefix): v
+                for k, v in found.weights("last").items()
+                if k.startswith(prefix)
+            }
+        )
         module.eval()
     rows = split().evaluation["test"].rows
     x = torch.from_numpy(DATA.inputs(rows)).permute(0, 3, 1, 2).float() / 127.5 - 1
     with torch.inference_mode():
         said = PnD().predict(modules, x, {}).logits
-    assert said is not None and torch.allclose(said, torch.from_numpy(found.predictions["last"]["test"].logits), atol=1e-5)
+    assert said is not None and torch.allclose(
+        said, torch.from_numpy(found.predictions["last"]["test"].logits), atol=1e-5
+    )
 
 
 def test_runs_repeat_and_seeds_differ() -> None:
@@ -222,7 +274,14 @@ def test_weights_are_shown_by_true_group() -> None:
     assert isinstance(grid, Grid) and isinstance(bars, Bars)
     assert [round(value, 4) for value in bars.values.values()] == [row[2] for row in grid.rows]
     assert list(bars.values) == [f"{row[0]} ({row[1]})" for row in grid.rows]
-    assert list(grid.columns) == ["group", "training rows", "mean weight", "expert 1", "expert 2", "expert 3"]
+    assert list(grid.columns) == [
+        "group",
+        "training rows",
+        "mean weight",
+        "expert 1",
+        "expert 2",
+        "expert 3",
+    ]
     assert {row[0] for row in grid.rows} == set(GROUPS) and sum(row[1] for row in grid.rows) == 60  # type: ignore[misc]
     for row in grid.rows:
         assert 0 < row[2] < 1 and row[2] == pytest.approx(np.mean(row[3:]), abs=1e-3)  # type: ignore[arg-type, operator]
@@ -232,13 +291,21 @@ def test_weights_are_shown_by_true_group() -> None:
 def test_a_network_without_maps_is_refused(name: str) -> None:
     spec = InputSpec.image(32, 32, 3)
     with pytest.raises(NeedsError, match="method 'pnd' needs maps"):
-        PnD().modules(replace(INFO, input=spec), lambda **changes: build_model(name, {}, spec, unnamed(2), 0))
+        PnD().modules(
+            replace(INFO, input=spec), lambda **changes: build_model(name, {}, spec, unnamed(2), 0)
+        )
 
 
 def test_a_residual_network_has_an_expert_at_four_stages_of_the_published_sizes() -> None:
     spec = InputSpec.image(32, 32, 3)
-    found = PnD().modules(replace(INFO, input=spec), lambda **changes: build_model("resnet18", {}, spec, unnamed(2), 0))
+    found = PnD().modules(
+        replace(INFO, input=spec),
+        lambda **changes: build_model("resnet18", {}, spec, unnamed(2), 0),
+    )
     experts = [one for one in found["experts"].children() if isinstance(one, Expert)]
-    shapes = [[tuple(part.weight.shape[:2]) for part in one.ours if isinstance(part, nn.Conv2d)] for one in experts]
+    shapes = [
+        [tuple(part.weight.shape[:2]) for part in one.ours if isinstance(part, nn.Conv2d)]
+        for one in experts
+    ]
     assert shapes == [[(128, width), (512, 128)] for width in (64, 128, 256, 512)]
     assert isinstance(found["model"], Model) and tuple(found["gate"].weight.shape) == (4, 8)  # type: ignore[union-attr, arg-type]

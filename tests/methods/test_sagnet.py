@@ -34,14 +34,20 @@ def maker(name: str = "small-cnn", **knobs: Any) -> Any:
 
     def make_model(**changes: Any) -> Any:
         calls.append(0)
-        return build_model(name, knobs, INFO.input, unnamed(INFO.n_classes), 0, copy=len(calls) - 1).double()
+        return build_model(
+            name, knobs, INFO.input, unnamed(INFO.n_classes), 0, copy=len(calls) - 1
+        ).double()
 
     return make_model
 
 
 def batch(n: int = 7) -> Batch:
-    """Rows in the order of their ids reversed, with gaps between them, and labels that no order explains."""
-    x = torch.rand(n, 3, 8, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 2 - 1
+    """Rows in the order of their ids reversed, with gaps between them, and labels that no order
+    explains."""
+    x = (
+        torch.rand(n, 3, 8, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * 2
+        - 1
+    )
     y = torch.tensor([0, 1, 1, 0, 1, 0, 0, 1, 1])[:n]
     return Batch(x, y, torch.arange(n).flip(0) * 3, torch.zeros_like(y))
 
@@ -63,31 +69,56 @@ class Spy:
         return found
 
 
-# -- styles by hand -------------------------------------------------------------------------------------------------------------
+# -- styles by hand
+# --------------------------------------------------------------------------------------------------
 
 
 def test_restyling_by_hand() -> None:
-    """A channel of (1, 3) has mean 2 and variance ((1 - 2)^2 + (3 - 2)^2) / 2 = 1. With mean 10 and deviation 4 it is
+    """A channel of (1, 3) has mean 2 and variance ((1 - 2)^2 + (3 - 2)^2) / 2 = 1. With mean 10 and
+    deviation 4 it is
     10 + 4 (1 - 2), 10 + 4 (3 - 2) = (6, 14). A constant channel (5, 5) becomes the new mean."""
     x = torch.tensor([1.0, 3.0, 5.0, 5.0], dtype=torch.float64).view(1, 2, 1, 2)
     contents, mean, sd = styles(x)
-    assert mean.flatten().tolist() == [2.0, 5.0] and contents.flatten().tolist() == [-1.0, 1.0, 0.0, 0.0]
+    assert mean.flatten().tolist() == [2.0, 5.0] and contents.flatten().tolist() == [
+        -1.0,
+        1.0,
+        0.0,
+        0.0,
+    ]
     assert sd.flatten().tolist() == pytest.approx([math.sqrt(1 + EPS), math.sqrt(EPS)])
-    new = (torch.tensor([10.0, 7.0]).double().view(1, 2, 1, 1), torch.tensor([4.0, 4.0]).double().view(1, 2, 1, 1))
-    assert restyled(contents, sd, *new).flatten().tolist() == pytest.approx([6.0, 14.0, 7.0, 7.0], abs=1e-4)
+    new = (
+        torch.tensor([10.0, 7.0]).double().view(1, 2, 1, 1),
+        torch.tensor([4.0, 4.0]).double().view(1, 2, 1, 1),
+    )
+    assert restyled(contents, sd, *new).flatten().tolist() == pytest.approx(
+        [6.0, 14.0, 7.0, 7.0], abs=1e-4
+    )
     assert torch.allclose(restyled(contents, sd, mean, sd), x, atol=1e-12)
 
 
 def test_gradients_of_styles_are_those_of_their_definition() -> None:
-    """Which are written by hand: of contents, means and deviations together, and of any one alone."""
-    x = torch.rand(2, 3, 2, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(4), requires_grad=True)
+    """Which are written by hand: of contents, means and deviations together, and of any one
+    alone."""
+    x = torch.rand(
+        2,
+        3,
+        2,
+        3,
+        dtype=torch.float64,
+        generator=torch.Generator().manual_seed(4),
+        requires_grad=True,
+    )
     assert torch.autograd.gradcheck(styles, (x,))
     for asked in range(3):
         assert torch.autograd.gradcheck(lambda given, asked=asked: styles(given)[asked], (x,))
 
 
 def test_styles_of_half_precision_are_measured_in_single() -> None:
-    x = (1000 + torch.rand(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))).to(torch.bfloat16).requires_grad_()
+    x = (
+        (1000 + torch.rand(2, 3, 8, 8, generator=torch.Generator().manual_seed(0)))
+        .to(torch.bfloat16)
+        .requires_grad_()
+    )
     contents, mean, sd = styles(x)
     assert contents.dtype == mean.dtype == sd.dtype == torch.float32
     assert torch.allclose(mean, x.double().mean((2, 3), keepdim=True).float(), atol=1e-3)
@@ -95,7 +126,8 @@ def test_styles_of_half_precision_are_measured_in_single() -> None:
     assert slope.dtype == torch.bfloat16
 
 
-# -- the three losses by plain loops --------------------------------------------------------------------------------------------
+# -- the three losses by plain loops
+# --------------------------------------------------------------------------------------------
 
 
 def style_of(maps: Tensor) -> tuple[float, float]:
@@ -119,7 +151,8 @@ def log_probabilities(logits: Tensor) -> list[float]:
 
 
 def slow(modules: Modules, given: Batch, mixing: float, seed: int) -> tuple[float, float, float]:
-    """Loss of the classifier, of the style network, and of the adversary, row by row and channel by channel."""
+    """Loss of the classifier, of the style network, and of the adversary, row by row and channel by
+    channel."""
     model: Any = modules["model"]
     net: Any = modules["style"].net
     with torch.no_grad():
@@ -127,15 +160,26 @@ def slow(modules: Modules, given: Batch, mixing: float, seed: int) -> tuple[floa
         n, channels = hidden.shape[:2]
         torch.manual_seed(seed)
         drawn = torch.rand(3, n)
-        by_id = sorted(range(n), key=lambda row: int(given.ids[row]))  # the row with the k-th smallest id
-        partner, owner = ([by_id[k] for k in sorted(range(n), key=lambda k: float(keys[k]))] for keys in drawn[1:])
-        mixed, pure, told_of = torch.empty_like(hidden), torch.empty_like(hidden), torch.empty_like(given.y)
+        by_id = sorted(
+            range(n), key=lambda row: int(given.ids[row])
+        )  # the row with the k-th smallest id
+        partner, owner = (
+            [by_id[k] for k in sorted(range(n), key=lambda k: float(keys[k]))] for keys in drawn[1:]
+        )
+        mixed, pure, told_of = (
+            torch.empty_like(hidden),
+            torch.empty_like(hidden),
+            torch.empty_like(given.y),
+        )
         for k, row in enumerate(by_id):
             share = mixing * float(drawn[0, k])
             told_of[row] = given.y[owner[k]]
             for c in range(channels):
                 own, other = style_of(hidden[row, c]), style_of(hidden[partner[k], c])
-                new = tuple((1 - share) * mine + share * theirs for mine, theirs in zip(own, other, strict=True))
+                new = tuple(
+                    (1 - share) * mine + share * theirs
+                    for mine, theirs in zip(own, other, strict=True)
+                )
                 mixed[row, c] = put(hidden[row, c], own, new)  # type: ignore[arg-type]
                 pure[row, c] = put(hidden[row, c], own, style_of(hidden[owner[k], c]))
         classed = [log_probabilities(row) for row in model.head(model.after(mixed, "block2"))]
@@ -158,14 +202,19 @@ def test_losses_are_those_of_plain_loops(mixing: float) -> None:
         spy = Spy(modules, method)
         found = method.update(spy, batch())  # type: ignore[arg-type]
         terms = {name: float(value) for name, value in found.terms.items()}
-        assert terms == pytest.approx(dict(zip(("classification", "style", "even"), expected, strict=True)), rel=1e-9)
-        assert found.total.item() == pytest.approx(expected[0]) and spy.asked["style"][0].total.item() == pytest.approx(expected[1])
+        assert terms == pytest.approx(
+            dict(zip(("classification", "style", "even"), expected, strict=True)), rel=1e-9
+        )
+        assert found.total.item() == pytest.approx(expected[0]) and spy.asked["style"][
+            0
+        ].total.item() == pytest.approx(expected[1])
         torch.manual_seed(seed)
         assert method.loss(modules, batch(), {}).total.item() == pytest.approx(expected[0])
 
 
 def test_even_answers_by_hand() -> None:
-    """Logits (ln 3, 0) are probabilities 3/4 and 1/4: -(ln 3/4 + ln 1/4) / 2 = ln 4 - ln 3 / 2, least (ln 2) where both are 1/2."""
+    """Logits (ln 3, 0) are probabilities 3/4 and 1/4: -(ln 3/4 + ln 1/4) / 2 = ln 4 - ln 3 / 2,
+    least (ln 2) where both are 1/2."""
     method = SagNet()
     modules = method.modules(INFO, maker())
     head: Any = modules["style"].net.head  # type: ignore[union-attr]
@@ -177,14 +226,18 @@ def test_even_answers_by_hand() -> None:
         assert float(found.terms["even"]) == pytest.approx(expected)
 
 
-# -- who moves what -------------------------------------------------------------------------------------------------------------
+# -- who moves what
+# --------------------------------------------------------------------------------------------------
 
 
 def anew(modules: Modules, given: Batch, weight: float, seed: int) -> dict[str, list[Tensor]]:
-    """The gradients of each loss from a pass of its own, straight from its definition; ids are 0, 1, 2 and so on."""
+    """The gradients of each loss from a pass of its own, straight from its definition; ids are 0,
+    1, 2 and so on."""
     model: Any = modules["model"]
     style: Any = modules["style"]
-    affine = [model.get_parameter(f"block{i}.1.{key}") for i in (1, 2) for key in ("weight", "bias")]
+    affine = [
+        model.get_parameter(f"block{i}.1.{key}") for i in (1, 2) for key in ("weight", "bias")
+    ]
     late = [p for name, p in style.net.named_parameters() if name.startswith(("block3", "fc"))]
     torch.manual_seed(seed)
     share, one, two = torch.rand(3, len(given.y))
@@ -192,25 +245,36 @@ def anew(modules: Modules, given: Batch, weight: float, seed: int) -> dict[str, 
 
     def passed() -> tuple[Tensor, Tensor, Tensor]:
         hidden = model.until(given.x, "block2")
-        mean, sd = hidden.mean((2, 3), keepdim=True), (hidden.var((2, 3), correction=0, keepdim=True) + EPS).sqrt()
+        mean, sd = (
+            hidden.mean((2, 3), keepdim=True),
+            (hidden.var((2, 3), correction=0, keepdim=True) + EPS).sqrt(),
+        )
         return (hidden - mean) / sd, mean, sd
 
     bare, mean, sd = passed()
     mixed = bare * ((1 - a) * sd + a * sd[partner]) + (1 - a) * mean + a * mean[partner]
     found = {
         "main": list(
-            torch.autograd.grad(cross_entropy(model.head(model.after(mixed, "block2")), given.y), list(model.parameters()))
+            torch.autograd.grad(
+                cross_entropy(model.head(model.after(mixed, "block2")), given.y),
+                list(model.parameters()),
+            )
         )
     }
     bare, mean, sd = passed()
     pure = bare.detach() * sd[owner] + mean[owner]
-    found["style"] = list(torch.autograd.grad(cross_entropy(style(pure.detach()), given.y[owner]), late))
-    found["adversary"] = list(torch.autograd.grad(-weight * style(pure).log_softmax(1).mean(), affine))
+    found["style"] = list(
+        torch.autograd.grad(cross_entropy(style(pure.detach()), given.y[owner]), late)
+    )
+    found["adversary"] = list(
+        torch.autograd.grad(-weight * style(pure).log_softmax(1).mean(), affine)
+    )
     return found
 
 
 def test_each_optimiser_gets_the_gradients_of_its_own_loss() -> None:
-    """Of the definition, though the method makes one pass and each descent moves parameters before the next."""
+    """Of the definition, though the method makes one pass and each descent moves parameters before
+    the next."""
     method = SagNet(weight=0.7)
     modules = method.modules(INFO, maker())
     given = replace(batch(), ids=torch.arange(7))
@@ -221,7 +285,9 @@ def test_each_optimiser_gets_the_gradients_of_its_own_loss() -> None:
     for name, slopes in anew(modules, given, 0.7, 3).items():
         own = spy.asked[name][1]
         assert len(own) == len(slopes) > 0 and sum(float(one.abs().sum()) for one in own) > 0
-        assert all(torch.allclose(one, two, atol=1e-10) for one, two in zip(own, slopes, strict=True)), name
+        assert all(
+            torch.allclose(one, two, atol=1e-10) for one, two in zip(own, slopes, strict=True)
+        ), name
 
 
 def moved(method: SagNet, **settings: Any) -> dict[str, Tensor]:
@@ -238,10 +304,16 @@ def test_adversary_moves_the_affine_parameters_up_to_the_stage_and_no_others() -
     """At a rate of 1e-30 the others stand still."""
     found = moved(SagNet(weight=1e3, adversary_lr=1.0), lr=1e-30)
     assert {
-        name for name, value in found.items() if value.abs().max() > 1e-20 and "running" not in name and "num" not in name
+        name
+        for name, value in found.items()
+        if value.abs().max() > 1e-20 and "running" not in name and "num" not in name
     } == AFFINE
     deeper = moved(SagNet(weight=1e3, adversary_lr=1.0, after="block1"), lr=1e-30)
-    assert {name for name, value in deeper.items() if value.abs().max() > 1e-20 and "block" in name and "running" not in name} == {
+    assert {
+        name
+        for name, value in deeper.items()
+        if value.abs().max() > 1e-20 and "block" in name and "running" not in name
+    } == {
         *(name for name in AFFINE if "block1" in name),
         *(name for name in deeper if name.endswith("num_batches_tracked") and deeper[name] > 0),
     }
@@ -266,16 +338,24 @@ def test_weight_is_a_strength_under_sgd_and_next_to_none_under_adam() -> None:
     """As the knobs say: Adam divides the gradient by its own size."""
     for optimiser, alike in (("sgd", False), ("adam", True)):
         small, large = (
-            moved(SagNet(weight=weight, clip=None, adversary_lr=1e-3), lr=1e-30, optimiser=optimiser) for weight in (0.1, 1.0)
+            moved(
+                SagNet(weight=weight, clip=None, adversary_lr=1e-3), lr=1e-30, optimiser=optimiser
+            )
+            for weight in (0.1, 1.0)
         )
-        lengths = [math.sqrt(sum(float(found[name].square().sum()) for name in AFFINE)) for found in (small, large)]
+        lengths = [
+            math.sqrt(sum(float(found[name].square().sum()) for name in AFFINE))
+            for found in (small, large)
+        ]
         assert lengths[1] / lengths[0] == pytest.approx(1.0 if alike else 10.0, rel=0.02)
 
 
 def test_a_step_adds_up_what_was_found_before_anything_moved() -> None:
-    """What the adversary adds to a step is the same whether the model moves in it by much or by nothing."""
+    """What the adversary adds to a step is the same whether the model moves in it by much or by
+    nothing."""
     both, alone, still = (
-        moved(SagNet(weight=weight, adversary_lr=1.0), lr=lr) for weight, lr in ((1e3, 0.5), (0.0, 0.5), (1e3, 1e-30))
+        moved(SagNet(weight=weight, adversary_lr=1.0), lr=lr)
+        for weight, lr in ((1e3, 0.5), (0.0, 0.5), (1e3, 1e-30))
     )
     for name in AFFINE:
         assert float(alone[name].abs().max()) > 1e-4 and float(still[name].abs().max()) > 1e-4
@@ -286,7 +366,9 @@ def test_a_step_adds_up_what_was_found_before_anything_moved() -> None:
 
 def test_batch_statistics_move_once_a_step() -> None:
     found = run(SagNet(), model="small-cnn", steps=5).weights("last")
-    tracked = {name: int(value) for name, value in found.items() if name.endswith("num_batches_tracked")}
+    tracked = {
+        name: int(value) for name, value in found.items() if name.endswith("num_batches_tracked")
+    }
     unused = {name for name in tracked if name.startswith(("style.net.block1", "style.net.block2"))}
     assert len(tracked) == 6 and len(unused) == 2
     assert all(value == (0 if name in unused else 5) for name, value in tracked.items())
@@ -297,15 +379,18 @@ def test_style_network_begins_and_stays_another_one() -> None:
     assert not torch.equal(found["model.block3.0.weight"], found["style.net.block3.0.weight"])
     ended = run(SagNet(), model="small-cnn", steps=3).weights("last")
     assert not torch.equal(found["style.net.block3.0.weight"], ended["style.net.block3.0.weight"])
-    assert torch.equal(found["style.net.block1.0.weight"], ended["style.net.block1.0.weight"])  # never used
+    assert torch.equal(
+        found["style.net.block1.0.weight"], ended["style.net.block1.0.weight"]
+    )  # never used
 
 
-# -- evaluation -----------------------------------------------------------------------------------------------------------------
+# -- evaluation
+# --------------------------------------------------------------------------------------------------
 
 
 def test_styles_are_exchanged_in_training_steps_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """4 steps restyle twice each, and looks at their gradients as often with and without the term; what validation and test sets
-    are predicted with is the model alone, a row at a time as well."""
+    """4 steps restyle twice each, and looks at their gradients as often with and without the term;
+    what validation and test sets are predicted with is the model alone, a row at a time as well."""
     calls: list[int] = []
     plain = restyled
 
@@ -322,27 +407,45 @@ def test_styles_are_exchanged_in_training_steps_only(monkeypatch: pytest.MonkeyP
     assert calls == [16] * 2 * 4
     model = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 0)
     kept = found.weights("last").items()
-    model.load_state_dict({key.removeprefix("model."): value for key, value in kept if key.startswith("model.")})
+    model.load_state_dict(
+        {key.removeprefix("model."): value for key, value in kept if key.startswith("model.")}
+    )
     x = torch.from_numpy(DATA.inputs(np.arange(150, 195))).permute(0, 3, 1, 2).float() / 127.5 - 1
     with torch.inference_mode():
         together, apart = model.eval()(x), torch.cat([model(x[i : i + 1]) for i in range(len(x))])
     logits = found.predictions["last"]["test"].logits
-    assert logits is not None and np.allclose(logits, together, atol=1e-5) and np.allclose(logits, apart, atol=1e-5)
+    assert (
+        logits is not None
+        and np.allclose(logits, together, atol=1e-5)
+        and np.allclose(logits, apart, atol=1e-5)
+    )
 
 
 SIDE = 16
 
 
 def halves() -> tuple[AttributedDataset, Sets]:
-    """The class is which half of a picture is lighter; in 95 % of the training rows it is the brightness of the whole as well."""
+    """The class is which half of a picture is lighter; in 95 % of the training rows it is the
+    brightness of the whole as well."""
     draw, n, n_train = np.random.default_rng(3), 600, 300
     label = np.arange(n) % 2
-    light = np.where((np.arange(n) < n_train) & (draw.random(n) < 0.95), label, draw.integers(0, 2, n))
-    sides = np.where(np.arange(SIDE) < SIDE // 2, 12, -12)[None, None, :, None] * (2 * label - 1)[:, None, None, None]
-    pixels = 110 + draw.normal(0, 40, (n, SIDE, SIDE, 3)) + sides + 15 * (2 * light - 1)[:, None, None, None]
+    light = np.where(
+        (np.arange(n) < n_train) & (draw.random(n) < 0.95), label, draw.integers(0, 2, n)
+    )
+    sides = (
+        np.where(np.arange(SIDE) < SIDE // 2, 12, -12)[None, None, :, None]
+        * (2 * label - 1)[:, None, None, None]
+    )
+    pixels = (
+        110
+        + draw.normal(0, 40, (n, SIDE, SIDE, 3))
+        + sides
+        + 15 * (2 * light - 1)[:, None, None, None]
+    )
     kept = pixels.clip(0, 255).astype(np.uint8)
     table = AttributeTable(
-        (Attribute("light", ("left", "right")), Attribute("tint", ("dark", "bright"))), np.stack([label, light]).astype(np.uint8)
+        (Attribute("light", ("left", "right")), Attribute("tint", ("dark", "bright"))),
+        np.stack([label, light]).astype(np.uint8),
     )
     data = AttributedDataset("tiny", table, lambda rows: kept[rows], InputSpec.image(SIDE, SIDE, 3))
     return data, Sets(
@@ -358,23 +461,50 @@ def test_it_does_not_follow_a_brightness_that_goes_with_the_class() -> None:
     ended: dict[str, list[float]] = {}
     for method in (ERM(), SagNet()):
         for seed in range(2):
-            found = run(method, sets, model="small-cnn", data=data, seed=seed, steps=40, batch=32, validate_every=40)
+            found = run(
+                method,
+                sets,
+                model="small-cnn",
+                data=data,
+                seed=seed,
+                steps=40,
+                batch=32,
+                validate_every=40,
+            )
             said = found.predictions["last"]["test"]
             assert said.logits is not None
-            ended.setdefault(type(method).__name__, []).append(float((said.logits.argmax(1) == said.label).mean()))
+            ended.setdefault(type(method).__name__, []).append(
+                float((said.logits.argmax(1) == said.label).mean())
+            )
     assert max(ended["ERM"]) < 0.9 and min(ended["SagNet"]) > 0.95, ended
 
 
-# -- who is refused -------------------------------------------------------------------------------------------------------------
+# -- who is refused
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("model", "method", "sides", "words"),
     [
         ("mlp", SagNet(), {}, "needs a model with batch norm, and 'mlp' has none"),
-        ("small-cnn", SagNet(after="block3"), {}, "needs maps of more than one place after stage 'block3', .* is 128x1x1"),
-        ("small-cnn", SagNet(after="layer2"), {}, "reads the stage 'layer2', the model has block1, block2, block3"),
-        ("small-cnn", SagNet(), {"batch": 1}, "needs batches of at least 2 rows, and training.batch is 1"),
+        (
+            "small-cnn",
+            SagNet(after="block3"),
+            {},
+            "needs maps of more than one place after stage 'block3', .* is 128x1x1",
+        ),
+        (
+            "small-cnn",
+            SagNet(after="layer2"),
+            {},
+            "reads the stage 'layer2', the model has block1, block2, block3",
+        ),
+        (
+            "small-cnn",
+            SagNet(),
+            {"batch": 1},
+            "needs batches of at least 2 rows, and training.batch is 1",
+        ),
     ],
 )
 def test_models_and_batches_that_it_would_do_nothing_to_are_refused(
@@ -385,7 +515,10 @@ def test_models_and_batches_that_it_would_do_nothing_to_are_refused(
 
 
 def test_a_model_of_tokens_is_refused() -> None:
-    with pytest.raises(NeedsError, match="needs maps of more than one place after stage 'block1', .* output there is 5x192"):
+    with pytest.raises(
+        NeedsError,
+        match="needs maps of more than one place after stage 'block1', .* output there is 5x192",
+    ):
         SagNet().modules(INFO, maker("vit-tiny", depth=1))
 
 
@@ -396,34 +529,65 @@ def test_a_model_without_batch_norm_there_is_refused() -> None:
             model.get_submodule(name)[1] = nn.Identity()  # type: ignore[operator]
         return model
 
-    with pytest.raises(NeedsError, match="needs a model with batch norm up to stage 'block2', whose weights its adversary moves"):
+    with pytest.raises(
+        NeedsError,
+        match=(
+            "needs a model with batch norm up to stage 'block2', whose weights its adversary moves"
+        ),
+    ):
         SagNet().modules(INFO, bare)
-    with pytest.raises(NeedsError, match="up to stage 'block2'"):  # held still, there is nothing to move
+    with pytest.raises(
+        NeedsError, match="up to stage 'block2'"
+    ):  # held still, there is nothing to move
         SagNet().modules(
-            INFO, lambda **changes: build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 0).requires_grad_(False)
+            INFO,
+            lambda **changes: build_model(
+                "small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 0
+            ).requires_grad_(False),
         )
 
 
 def test_inputs_without_maps_are_refused() -> None:
-    with pytest.raises(NeedsError, match=r"'sagnet' needs images, whose maps have styles, not inputs of shape \(12,\)"):
+    with pytest.raises(
+        NeedsError,
+        match=r"'sagnet' needs images, whose maps have styles, not inputs of shape \(12,\)",
+    ):
         SagNet().modules(replace(INFO, input=InputSpec.features(12)), maker())
 
 
 def test_a_plan_with_a_model_of_another_norm_is_refused() -> None:
     study = {**STUDY, "models": ["mlp", "small-cnn"]}
-    with pytest.raises(NeedsError, match=r"methods.sagnet \(digits, .*: needs a model with batch norm, and 'mlp' has none"):
+    with pytest.raises(
+        NeedsError,
+        match=r"methods.sagnet \(digits, .*: needs a model with batch norm, and 'mlp' has none",
+    ):
         make_plan(study_from({**study, "methods": {"erm": {}, "sagnet": {}}}, name="digits"))
-    make_plan(study_from({**study, "methods": {"erm": {}, "sagnet": {"models": ["small-cnn"]}}}, name="digits"))
+    make_plan(
+        study_from(
+            {**study, "methods": {"erm": {}, "sagnet": {"models": ["small-cnn"]}}}, name="digits"
+        )
+    )
 
 
-@pytest.mark.parametrize(("model", "shape", "stage"), [("small-cnn", (3, 8, 8), "block2"), ("resnet18", (3, 32, 32), "layer2")])
-def test_stage_is_the_second_past_the_stem(model: str, shape: tuple[int, int, int], stage: str) -> None:
+@pytest.mark.parametrize(
+    ("model", "shape", "stage"),
+    [("small-cnn", (3, 8, 8), "block2"), ("resnet18", (3, 32, 32), "layer2")],
+)
+def test_stage_is_the_second_past_the_stem(
+    model: str, shape: tuple[int, int, int], stage: str
+) -> None:
     given = InputSpec.image(*shape[1:], shape[0])
-    made = SagNet().modules(replace(INFO, input=given), lambda **changes: build_model(model, {}, given, unnamed(2), 0))
+    made = SagNet().modules(
+        replace(INFO, input=given), lambda **changes: build_model(model, {}, given, unnamed(2), 0)
+    )
     style: Any = made["style"]
     assert isinstance(style, StyleNetwork) and style.tap == stage
     assert (
-        made["model"].training and int(made["model"].state_dict()[f"{style.affine[0].rsplit('.', 1)[0]}.num_batches_tracked"]) == 0
+        made["model"].training
+        and int(
+            made["model"].state_dict()[f"{style.affine[0].rsplit('.', 1)[0]}.num_batches_tracked"]
+        )
+        == 0
     )
     if model == "resnet18":  # the stem's, four of layer1, four of layer2 and that of its shortcut
         assert len(style.affine) == 2 * 10 and style.affine[:2] == ("bn1.weight", "bn1.bias")

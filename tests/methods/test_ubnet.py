@@ -25,7 +25,8 @@ def make_model(**changes: Any) -> Model:
 
 
 def test_likeness_of_weights_by_hand() -> None:
-    """Cosines 0.6 of one and two, 0 and 0.8 with the third: twice (0.36 + 0 + 0.64) over 9 pairs. Lengths do not matter."""
+    """Cosines 0.6 of one and two, 0 and 0.8 with the third: twice (0.36 + 0 + 0.64) over 9 pairs.
+    Lengths do not matter."""
     weights = torch.tensor([[2.0, 0.0], [3.0, 4.0], [0.0, 7.0]])
     assert float(likeness(weights)) == pytest.approx(2.0 / 9.0)
     assert float(likeness(torch.eye(4))) == 0.0
@@ -33,7 +34,8 @@ def test_likeness_of_weights_by_hand() -> None:
 
 
 def test_answer_of_one_channel_and_one_place_by_hand() -> None:
-    """Two depths of one channel: pooled to a place, times 2 and leaky, times a kernel's middle 3, a weight, a head of 1 and -1."""
+    """Two depths of one channel: pooled to a place, times 2 and leaky, times a kernel's middle 3, a
+    weight, a head of 1 and -1."""
     net = Combined([1, 1], 2, 1, 1)
     with torch.no_grad():
         for part in net.reduce:
@@ -64,7 +66,9 @@ class Plainly(nn.Module):
             reduced = nn.LeakyReLU(0.1)(self.given.reduce[place](pooled))
             mine = slice(place * self.channels, (place + 1) * self.channels)
             conv = nn.Conv2d(self.channels, self.channels, 3, padding=1)
-            conv.load_state_dict({"weight": self.given.mix.weight[mine], "bias": self.given.mix.bias[mine]})
+            conv.load_state_dict(
+                {"weight": self.given.mix.weight[mine], "bias": self.given.mix.bias[mine]}
+            )
             weighed = conv(reduced) * self.given.place[mine]
             found.append(self.given.heads[place](weighed.mean(-1).mean(-1)))
         return sum(found[1:], found[0]) / len(found)
@@ -91,10 +95,14 @@ def test_objective_is_the_cross_entropy_and_the_likeness_of_both_weights() -> No
     maps = list(model.taps(x, model.stages).values())[: len(model.stages)]
     logits = net(maps)
     plain = nn.functional.cross_entropy(logits, y)
-    alike = likeness(net.mix.weight.flatten().view(3, -1)) + likeness(net.place.flatten().view(3, -1))
+    alike = likeness(net.mix.weight.flatten().view(3, -1)) + likeness(
+        net.place.flatten().view(3, -1)
+    )
     assert float(found.total) == pytest.approx(float(plain + 0.7 * alike), rel=1e-5)
     twice = losses(UBNet(weight=0.7, probabilities=True))[3]
-    assert float(twice.terms["classification"]) == pytest.approx(float(nn.functional.cross_entropy(logits.softmax(1), y)), rel=1e-5)
+    assert float(twice.terms["classification"]) == pytest.approx(
+        float(nn.functional.cross_entropy(logits.softmax(1), y)), rel=1e-5
+    )
 
 
 def test_the_first_network_is_erms_is_frozen_and_never_in_training_mode() -> None:
@@ -107,13 +115,18 @@ def test_the_first_network_is_erms_is_frozen_and_never_in_training_mode() -> Non
     class Watched(UBNet):
         def loss(self, modules: Any, batch: Batch, state: Any) -> Any:
             seen.append(modules["model"])
-            assert not any(part.training for part in modules["model"].modules()) and modules["combined"].training
+            assert (
+                not any(part.training for part in modules["model"].modules())
+                and modules["combined"].training
+            )
             return super().loss(modules, batch, state)
 
     found = run(Watched(), model="small-cnn", steps=6, base=base)
     assert len(seen) == 6 + 2 * found.action["looks"], "in steps, and twice at each look at them"
     kept = {f"model.{key}": value for key, value in seen[-1].state_dict().items()}
-    assert all(torch.equal(value, kept[key]) for key, value in base.items()), "statistics of batch norms too"
+    assert all(torch.equal(value, kept[key]) for key, value in base.items()), (
+        "statistics of batch norms too"
+    )
 
 
 def test_predictions_are_of_the_combination_in_evaluation_mode() -> None:
@@ -125,7 +138,13 @@ def test_predictions_are_of_the_combination_in_evaluation_mode() -> None:
     model, kept = make_model(), found.weights("last")
     model.load_state_dict({key.removeprefix("model."): value for key, value in base.items()})
     net = Combined([32, 64, 128], 2, 64, 7)
-    net.load_state_dict({key.removeprefix("combined."): value for key, value in kept.items() if key.startswith("combined.")})
+    net.load_state_dict(
+        {
+            key.removeprefix("combined."): value
+            for key, value in kept.items()
+            if key.startswith("combined.")
+        }
+    )
     rows = split().evaluation["test"].rows
     x = torch.from_numpy(DATA.inputs(rows)).permute(0, 3, 1, 2).float() / 127.5 - 1
     model.eval()
@@ -135,7 +154,9 @@ def test_predictions_are_of_the_combination_in_evaluation_mode() -> None:
 
 
 def test_other_base_networks_give_other_answers_and_the_same_the_same() -> None:
-    base, other = (run(ERM(), model="small-cnn", steps=6, seed=seed).weights("last") for seed in (0, 1))
+    base, other = (
+        run(ERM(), model="small-cnn", steps=6, seed=seed).weights("last") for seed in (0, 1)
+    )
     one, two, three = (run(UBNet(), model="small-cnn", base=given) for given in (base, base, other))
     assert same_weights(one, two) and not same_weights(one, three)
 
@@ -144,4 +165,6 @@ def test_other_base_networks_give_other_answers_and_the_same_the_same() -> None:
 def test_a_network_without_maps_is_refused(name: str) -> None:
     spec = InputSpec.image(32, 32, 3)
     with pytest.raises(NeedsError, match="method 'ubnet' needs maps .* gives none"):
-        UBNet().modules(replace(INFO, input=spec), lambda **changes: build_model(name, {}, spec, unnamed(2), 0))
+        UBNet().modules(
+            replace(INFO, input=spec), lambda **changes: build_model(name, {}, spec, unnamed(2), 0)
+        )

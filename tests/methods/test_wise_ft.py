@@ -25,7 +25,10 @@ from crosswind.training.settings import ModelSpec, TrainingSettings
 
 @pytest.mark.parametrize("model", ["mlp", "small-cnn"])  # the second with running statistics
 def test_weights_are_a_mean_of_those_at_the_start_and_those_of_erm(model: str) -> None:
-    found, tuned, start = (run(method, model=model, steps=6) for method in (WiseFT(alpha=0.25), ERM(), WiseFT(alpha=0.0)))
+    found, tuned, start = (
+        run(method, model=model, steps=6)
+        for method in (WiseFT(alpha=0.25), ERM(), WiseFT(alpha=0.0))
+    )
     weights, theirs, first = found.weights("last"), tuned.weights("best-id"), start.weights("last")
     names = [key for key in theirs if key.startswith("model.") and theirs[key].is_floating_point()]
     assert len(names) >= 4 and any((theirs[key] - first[key]).abs().max() > 1e-4 for key in names)
@@ -50,8 +53,12 @@ def test_alpha_1_is_what_validation_chose_of_erm_and_alpha_0_the_model_as_it_beg
         trained(ERM(), 6),
     )
     assert not any("random" in text or "no step" in text for text in found.warnings)
-    one, two, three, four = (item.predictions["best-id"]["test"].logits for item in (found, untrained, whole, erm))
-    assert np.array_equal(one, two) and np.abs(three - four).max() < 1e-6 < np.abs(three - one).max()
+    one, two, three, four = (
+        item.predictions["best-id"]["test"].logits for item in (found, untrained, whole, erm)
+    )
+    assert (
+        np.array_equal(one, two) and np.abs(three - four).max() < 1e-6 < np.abs(three - one).max()
+    )
 
 
 def test_weights_that_a_network_has_twice_are_moved_once(tmp_path: Path) -> None:
@@ -60,12 +67,17 @@ def test_weights_that_a_network_has_twice_are_moved_once(tmp_path: Path) -> None
     knobs = {"path": str(folder), "tuned": True, "by": "score", "prompt": "Is it"}
 
     def make(*, base: bool = False, **_: Any) -> Any:
-        model: Any = build_model("vision-language", knobs, InputSpec.image(16, 16, 3), ("zero", "one"), 0)
+        model: Any = build_model(
+            "vision-language", knobs, InputSpec.image(16, 16, 3), ("zero", "one"), 0
+        )
         if base:
             model.network.lm_head.weight.data.add_(1.0)
         return model
 
-    plain, mixed = make(), WiseFT(alpha=0.5).modules(Info(InputSpec.image(16, 16, 3), 2, 9), make)["model"]
+    plain, mixed = (
+        make(),
+        WiseFT(alpha=0.5).modules(Info(InputSpec.image(16, 16, 3), 2, 9), make)["model"],
+    )
     apart = mixed.network.lm_head.weight - plain.network.lm_head.weight  # type: ignore[union-attr,operator]
     assert torch.allclose(apart, torch.full_like(apart, 0.5), atol=1e-6)  # type: ignore[arg-type]
 
@@ -73,7 +85,14 @@ def test_weights_that_a_network_has_twice_are_moved_once(tmp_path: Path) -> None
 def test_a_curve_of_alphas_is_one_training_which_is_that_of_erm() -> None:
     study: dict[str, Any] = {
         "name": "curve",
-        "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink"], "roles": {"test": 2, "validation": 0.1}}},
+        "data": {
+            "digits": {
+                "source": "digits",
+                "label": "digit",
+                "attributes": ["ink"],
+                "roles": {"test": 2, "validation": 0.1},
+            }
+        },
         "shifts": {"none": []},
         "sizes": {"small": {"total": 40}},
         "models": {"clip": {"path": clip_folder(), "tuned": True}},
@@ -91,6 +110,10 @@ def test_a_curve_of_alphas_is_one_training_which_is_that_of_erm() -> None:
 def test_random_initial_weights_are_warned_of() -> None:
     assert any("those of 'mlp' are random" in text for text in run(WiseFT(), steps=4).warnings)
     form = Form(folders={"path": "clip"})
-    assert form.is_given({"path": "x"}) and not Form().is_given({}) and not Form().is_given({"weights": None})
+    assert (
+        form.is_given({"path": "x"})
+        and not Form().is_given({})
+        and not Form().is_given({"weights": None})
+    )
     probe = facts("models", "linear-probe").built
     assert probe is not None and not probe.is_given({"of": "clip", "weights": None})

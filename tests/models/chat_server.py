@@ -1,4 +1,5 @@
-"""A server on loopback that speaks OpenAI's protocol for chats, counts what it is asked, and misbehaves as it is told."""
+"""A server on loopback that speaks OpenAI's protocol for chats, counts what it is asked, and
+misbehaves as it is told."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ MODEL = "gpt-local"
 
 
 class ChatServer(ThreadingHTTPServer):
-    """`script`: what the first requests get, one each; all others are answered `says(content)`. `asked`: the body of every one."""
+    """`script`: what the first requests get, one each; all others are answered `says(content)`.
+    `asked`: the body of every one."""
 
     daemon_threads = True
     block_on_close = False
@@ -32,7 +34,9 @@ class ChatServer(ThreadingHTTPServer):
         self.lock = threading.Lock()
         self.hold_from: int | None = None
         self.together = self.most_together = 0
-        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        threading.Thread(
+            target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        ).start()
 
     @property
     def url(self) -> str:
@@ -54,7 +58,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.lists += 1
         good = self.headers["Authorization"] == f"Bearer {SECRET}"
         self.send(
-            200 if good else 401, {"data": []} if good else {"error": {"message": f"no such key: {self.headers['Authorization']}"}}
+            200 if good else 401,
+            (
+                {"data": []}
+                if good
+                else {"error": {"message": f"no such key: {self.headers['Authorization']}"}}
+            ),
         )
 
     def do_POST(self) -> None:
@@ -84,11 +93,17 @@ class _Handler(BaseHTTPRequestHandler):
     def content(self) -> Any:
         return self.body["messages"][0]["content"]
 
-    def send(self, status: int, body: Any, headers: dict[str, str] | None = None, cut: int = 0) -> None:
+    def send(
+        self, status: int, body: Any, headers: dict[str, str] | None = None, cut: int = 0
+    ) -> None:
         """`cut`: bytes that are promised and not sent."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(status)
-        for name, value in {"Content-Type": "application/json", "Content-Length": str(len(data) + cut), **(headers or {})}.items():
+        for name, value in {
+            "Content-Type": "application/json",
+            "Content-Length": str(len(data) + cut),
+            **(headers or {}),
+        }.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(data)
@@ -97,7 +112,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
 
-def reply(content: Any, *, model: str | None = MODEL, usage: dict[str, int] | None = None, **message: Any) -> dict[str, Any]:
+def reply(
+    content: Any, *, model: str | None = MODEL, usage: dict[str, int] | None = None, **message: Any
+) -> dict[str, Any]:
     """The body of an answer."""
     said = {"role": "assistant", "content": content, **message}
     body: dict[str, Any] = {"id": "1", "object": "chat.completion", "created": 0, "model": model}
@@ -105,13 +122,18 @@ def reply(content: Any, *, model: str | None = MODEL, usage: dict[str, int] | No
     return body if usage is None else {**body, "usage": usage}
 
 
-def gives(status: int, body: Any, headers: dict[str, str] | None = None, cut: int = 0) -> Callable[[Any], None]:
+def gives(
+    status: int, body: Any, headers: dict[str, str] | None = None, cut: int = 0
+) -> Callable[[Any], None]:
     """A step of a script: this answer."""
     return lambda handler: handler.send(status, body, headers, cut)
 
 
-def error(status: int, message: str = "no", code: str | None = None, **headers: str) -> Callable[[Any], None]:
-    """A step of a script: an error with the key in its text and in a header, as a careless server has."""
+def error(
+    status: int, message: str = "no", code: str | None = None, **headers: str
+) -> Callable[[Any], None]:
+    """A step of a script: an error with the key in its text and in a header, as a careless server
+    has."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     body = {"error": {"message": f"{message} {SECRET}", "code": code, "type": None, "param": None}}
     return gives(status, body, {**named, "X-Asked-With": SECRET})

@@ -1,4 +1,5 @@
-"""Answers as vision-language models give them, and what each is read as: the right label, or none."""
+"""Answers as vision-language models give them, and what each is read as: the right label, or
+none."""
 
 import pytest
 
@@ -13,8 +14,25 @@ YES_NO = ("yes", "no")
 DRESS = ("mini dress", "no dress")
 CLOTHES = ("dress", "sundress", "mini dress", "shirt", "t-shirt", "shorts")
 ANIMALS = ("dog", "cat", "horse", "bear", "zebra", "empty")
-SPECIES = ("panthera leo", "panthera pardus", "equus quagga", "homo sapiens", "empty", "unknown bird")
-SITES = ("airport", "airport hangar", "car dealership", "crop field", "dam", "burial site", "park", "race track", "helipad")
+SPECIES = (
+    "panthera leo",
+    "panthera pardus",
+    "equus quagga",
+    "homo sapiens",
+    "empty",
+    "unknown bird",
+)
+SITES = (
+    "airport",
+    "airport hangar",
+    "car dealership",
+    "crop field",
+    "dam",
+    "burial site",
+    "park",
+    "race track",
+    "helipad",
+)
 DIGITS = ("0", "1", "2", "3", "10")
 TISSUE = ("normal", "tumor")
 
@@ -539,10 +557,17 @@ def read(words: tuple[str, ...], text: str) -> str | None:
 
 
 def test_every_answer_of_the_table_is_read_right_or_not_at_all() -> None:
-    wrong = [(text, right, found) for words, text, right in CASES if (found := read(words, text)) != right]
+    wrong = [
+        (text, right, found)
+        for words, text, right in CASES
+        if (found := read(words, text)) != right
+    ]
     assert not wrong, wrong
     assert len(CASES) >= 480 and len({(words, text) for words, text, _ in CASES}) == len(CASES)
-    assert sum(right is None for _, _, right in CASES) >= 295 and sum(right is not None for _, _, right in CASES) >= 120
+    assert (
+        sum(right is None for _, _, right in CASES) >= 295
+        and sum(right is not None for _, _, right in CASES) >= 120
+    )
 
 
 NOTHING: frozenset[str] = frozenset()
@@ -561,18 +586,27 @@ NOTHING: frozenset[str] = frozenset()
         ("_denied", lambda tokens: False, 2),
     ],
 )
-def test_a_weaker_rule_reads_the_table_wrong(name: str, weaker: object, least: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_weaker_rule_reads_the_table_wrong(
+    name: str, weaker: object, least: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(answers, name, weaker)
     assert sum(read(words, text) != right for words, text, right in CASES) >= least
 
 
-def test_without_a_look_at_what_is_beside_it_a_heart_attack_is_a_heart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_look_at_what_is_beside_it_a_heart_attack_is_a_heart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(Parser, "_stands", staticmethod(lambda *told: True))
-    wrong = [text for words, text, right in CASES if right is None and read(words, text) is not None]
+    wrong = [
+        text for words, text, right in CASES if right is None and read(words, text) is not None
+    ]
     assert len(wrong) >= 35 and "heart attack" in wrong
 
 
-@pytest.mark.parametrize("words", [("dress", "Dress"), ("a dress", "dress"), ("mini_dress", "mini dress"), ("dress", "...")])
+@pytest.mark.parametrize(
+    "words",
+    [("dress", "Dress"), ("a dress", "dress"), ("mini_dress", "mini dress"), ("dress", "...")],
+)
 def test_words_that_are_read_alike_are_refused(words: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match="is read as another one, or as nothing"):
         Parser(words)

@@ -1,4 +1,5 @@
-"""Answers of hostile length are read in time that grows with their length, as short ones were always read."""
+"""Answers of hostile length are read in time that grows with their length, as short ones were
+always read."""
 
 from __future__ import annotations
 
@@ -63,15 +64,20 @@ def test_twice_the_length_takes_about_twice_the_time() -> None:
     assert seconds(80_000) < 40 * max(seconds(8_000), 0.01)  # the square is a hundred
 
 
-# -- the rule as it is defined: pass after pass over the whole text ----------------------------------------------------------------
+# -- the rule as it is defined: pass after pass over the whole text
+# ----------------------------------------------------------------
 
 _LEAD = re.compile(rf"^{answers._LEAD_WORDS.pattern}{answers._LEAD_NOUN.pattern}")
-_EDGES = re.compile(rf"^(?:[{answers._SIDE}]|[-–—<>~](?!\w))+|(?:[{answers._SIDE}]|(?<!\w)[-–—<>~])+$")
+_EDGES = re.compile(
+    rf"^(?:[{answers._SIDE}]|[-–—<>~](?!\w))+|(?:[{answers._SIDE}]|(?<!\w)[-–—<>~])+$"
+)
 
 
 def defined_low(text: str) -> str:
     low = unicodedata.normalize("NFKC", text).casefold().replace("’", "'").replace("\r", "\n")
-    return re.sub(r"\s*\n\s*", "\n", low.replace("**", "").replace("__", "").replace("_", " ")).strip()
+    return re.sub(
+        r"\s*\n\s*", "\n", low.replace("**", "").replace("__", "").replace("_", " ")
+    ).strip()
 
 
 def defined_plain(text: str) -> str:
@@ -90,9 +96,58 @@ def defined_bare(low: str) -> str:
 
 
 PIECES = [
-    *("the", "a", "an", "The", "answer", "is", "label", "name of the label", "best", "most likely", "final", "would be"),
-    *("yes", "no", "dog", "cat", "mini dress", "x", "-a", "1.", "a)", "not", "é", "e\u0301", "\u202e", "\x00"),
-    *(" ", "  ", "\n", " \n ", "\t", "\r", "\u2028", "\x1c", ".", "..", "-", "–", "—", "<", ">", "~", "_", "__", "**", "*"),
+    *(
+        "the",
+        "a",
+        "an",
+        "The",
+        "answer",
+        "is",
+        "label",
+        "name of the label",
+        "best",
+        "most likely",
+        "final",
+        "would be",
+    ),
+    *(
+        "yes",
+        "no",
+        "dog",
+        "cat",
+        "mini dress",
+        "x",
+        "-a",
+        "1.",
+        "a)",
+        "not",
+        "é",
+        "e\u0301",
+        "\u202e",
+        "\x00",
+    ),
+    *(
+        " ",
+        "  ",
+        "\n",
+        " \n ",
+        "\t",
+        "\r",
+        "\u2028",
+        "\x1c",
+        ".",
+        "..",
+        "-",
+        "–",
+        "—",
+        "<",
+        ">",
+        "~",
+        "_",
+        "__",
+        "**",
+        "*",
+    ),
     *("'", "’", '"', "(", ")", "[", "]", ":", "：", "=", "!", "?", "#", "`", "·", "、"),
 ]
 
@@ -100,7 +155,9 @@ PIECES = [
 def test_short_answers_are_read_as_the_rule_is_defined() -> None:
     draw = random.Random(7)
     for _ in range(3_000):
-        text = "".join(draw.choice(PIECES) + draw.choice(["", "", " "]) for _ in range(draw.randint(1, 12)))
+        text = "".join(
+            draw.choice(PIECES) + draw.choice(["", "", " "]) for _ in range(draw.randint(1, 12))
+        )
         low = answers._lowered(text)
         assert low == defined_low(text), repr(text)
         assert answers._plain(text) == defined_plain(text), repr(text)

@@ -67,7 +67,9 @@ def test_parts_agree_with_the_whole(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in CASES if name not in ("clip", "vision-language")])  # with weights of a folder
+@pytest.mark.parametrize(
+    "name", [name for name in CASES if name not in ("clip", "vision-language")]
+)  # with weights of a folder
 def test_weights_are_the_seeds(name: str) -> None:
     torch.manual_seed(1)
     before = torch.default_generator.get_state()
@@ -83,7 +85,11 @@ def test_weights_are_the_seeds(name: str) -> None:
 
 def _drawn(weights: dict[str, torch.Tensor]) -> torch.Tensor:
     """A matrix that is drawn at random in every model; a transformer's head begins at 0."""
-    return next(weights[name] for name in ("fc.weight", "encoder.pos_embedding", "net.classifier.weight") if name in weights)
+    return next(
+        weights[name]
+        for name in ("fc.weight", "encoder.pos_embedding", "net.classifier.weight")
+        if name in weights
+    )
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -104,38 +110,57 @@ def test_memory_layout_does_not_change_what_is_computed(name: str) -> None:
         pytest.param("vit-b-16", "vit_b_16", 224, 85.8, marks=pytest.mark.slow),
     ],
 )
-def test_published_networks_are_torchvisions(name: str, theirs: str, side: int, millions: float) -> None:
+def test_published_networks_are_torchvisions(
+    name: str, theirs: str, side: int, millions: float
+) -> None:
     from torchvision.models import get_model
 
     their = get_model(theirs, num_classes=7).eval()
     ours = build_model(name, {}, InputSpec.image(side, side, 3), unnamed(7), 0).eval()
     assert ours.state_dict().keys() == their.state_dict().keys()
     assert sum(p.numel() for p in ours.parameters()) / 1e6 == pytest.approx(millions, abs=0.06)
-    for key, value in their.state_dict().items():  # a transformer's head begins at 0, where nothing would be compared
+    for (
+        key,
+        value,
+    ) in (
+        their.state_dict().items()
+    ):  # a transformer's head begins at 0, where nothing would be compared
         if key.startswith("heads."):
             value.copy_(torch.linspace(-1, 1, value.numel()).view_as(value))
     ours.load_state_dict(their.state_dict())
     x = torch.rand(2, 3, side, side)
     with torch.inference_mode():
         # The same sums, where a map is small in another order.
-        assert torch.allclose(ours(x), their(x), rtol=0, atol=1e-4) and float(ours(x).abs().max()) > 0.1
+        assert (
+            torch.allclose(ours(x), their(x), rtol=0, atol=1e-4)
+            and float(ours(x).abs().max()) > 0.1
+        )
 
 
 @pytest.mark.parametrize(
-    ("name", "count"), [("resnet18", 11_689_512), ("resnet50", 25_557_032), ("resnet101", 44_549_160), ("vit-b-16", 86_567_656)]
+    ("name", "count"),
+    [
+        ("resnet18", 11_689_512),
+        ("resnet50", 25_557_032),
+        ("resnet101", 44_549_160),
+        ("vit-b-16", 86_567_656),
+    ],
 )
 def test_parameters_are_as_many_as_published(name: str, count: int) -> None:
-    """With 1000 classes and 3 channels; a batch norm of c channels has 2c, a layer of n inputs and k outputs n k + k.
+    """With 1000 classes and 3 channels; a batch norm of c channels has 2c, a layer of n inputs and
+    k outputs n k + k.
 
-    resnet18: stem 64 x 3 x 49 + 128 = 9,536; layer1 of four 3x3 convolutions, 4 (64 x 64 x 9 + 128) = 147,968; layer2, the first of
-    stride 2 beside a 1x1 shortcut, 64 x 128 x 9 + 3 x 128 x 128 x 9 + 64 x 128 + 5 x 256 = 525,568; layer3 2,099,712 and layer4
-    8,393,728 alike; head 512 x 1000 + 1000 = 513,000.
-    resnet50: a bottleneck of width w on c channels has c w + 9 w w + 4 w w + 2 (w + w + 4 w), so that layer3's later ones have
-    262,144 + 589,824 + 262,144 + 3,072 = 1,117,184 each; 9,536 + 215,808 + 1,219,584 + 7,098,368 + 14,964,736 + 2,049,000.
-    resnet101: 17 more of those of layer3, 25,557,032 + 17 x 1,117,184.
-    vit-b-16: patches 16 x 16 x 3 x 768 + 768 = 590,592; class token 768; positions 197 x 768 = 151,296; 12 blocks of 7,087,872:
-    two norms of 1,536, query, key and value 768 x 2304 + 2304, output 768 x 768 + 768, and 2 x 768 x 3072 + 3072 + 768; a norm
-    of 1,536; head 769,000.
+    resnet18: stem 64 x 3 x 49 + 128 = 9,536; layer1 of four 3x3 convolutions, 4 (64 x 64 x 9 + 128)
+    = 147,968; layer2, the first of stride 2 beside a 1x1 shortcut, 64 x 128 x 9 + 3 x 128 x 128 x 9
+    + 64 x 128 + 5 x 256 = 525,568; layer3 2,099,712 and layer4 8,393,728 alike; head 512 x 1000 +
+    1000 = 513,000.
+    resnet50: a bottleneck of width w on c channels has c w + 9 w w + 4 w w + 2 (w + w + 4 w), so
+    that layer3's later ones have 262,144 + 589,824 + 262,144 + 3,072 = 1,117,184 each; 9,536 +
+    215,808 + 1,219,584 + 7,098,368 + 14,964,736 + 2,049,000. resnet101: 17 more of those of layer3,
+    25,557,032 + 17 x 1,117,184.
+    vit-b-16: patches 16 x 16 x 3 x 768 + 768 = 590,592; class token 768; positions 197 x 768 =
+    151,296; 12 blocks of 7,087,872: two norms of 1,536, query, key and value 768 x 2304 + 2304,
+    output 768 x 768 + 768, and 2 x 768 x 3072 + 3072 + 768; a norm of 1,536; head 769,000.
     """
     with torch.device("meta"):
         model = build_model(name, {}, InputSpec.image(224, 224, 3), unnamed(1000), 0)
@@ -143,19 +168,30 @@ def test_parameters_are_as_many_as_published(name: str, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "depth"), [("resnet18", 18), ("resnet50", 50), pytest.param("resnet101", 101, marks=pytest.mark.slow)]
+    ("name", "depth"),
+    [("resnet18", 18), ("resnet50", 50), pytest.param("resnet101", 101, marks=pytest.mark.slow)],
 )
 def test_depths_and_maps_are_those_of_the_paper(name: str, depth: int) -> None:
-    """He et al. 2016, table 1: layers with weights but for shortcuts; maps of 56, 28, 14 and 7 from pictures of 224."""
+    """He et al. 2016, table 1: layers with weights but for shortcuts; maps of 56, 28, 14 and 7 from
+    pictures of 224."""
     with torch.device("meta"):
         model = build_model(name, {}, InputSpec.image(224, 224, 3), unnamed(10), 0)
-        layers = [part for part, module in model.named_modules() if isinstance(module, torch.nn.Conv2d | torch.nn.Linear)]
+        layers = [
+            part
+            for part, module in model.named_modules()
+            if isinstance(module, torch.nn.Conv2d | torch.nn.Linear)
+        ]
         assert sum("downsample" not in layer for layer in layers) == depth
         taps = model.eval().taps(torch.zeros(1, 3, 224, 224), model.stages)
     stem = model.conv1
     assert (stem.out_channels, stem.kernel_size, stem.stride) == (64, (7, 7), (2, 2))
     assert [taps[f"layer{i}"].shape[2] for i in range(1, 5)] == [56, 28, 14, 7]
-    assert [taps[f"layer{i}"].shape[1] for i in range(1, 5)] == [model.width // 8, model.width // 4, model.width // 2, model.width]
+    assert [taps[f"layer{i}"].shape[1] for i in range(1, 5)] == [
+        model.width // 8,
+        model.width // 4,
+        model.width // 2,
+        model.width,
+    ]
 
 
 @pytest.mark.slow
@@ -172,12 +208,22 @@ def test_vit_b_16_sees_inputs_resized_to_224() -> None:
 def test_vit_tiny_reads_patches_of_4_and_learns() -> None:
     model = build_model("vit-tiny", {"depth": 2}, InputSpec.image(32, 32, 3), unnamed(2), 0)
     y = torch.tensor([0, 1, 0, 1])
-    x = torch.rand(4, 3, 32, 32, generator=torch.Generator().manual_seed(0)) + y.view(-1, 1, 1, 1) - 1
-    assert model.stages == ("patches", "block1", "block2") and model.until(x, "patches").shape == (4, 65, 192)
+    x = (
+        torch.rand(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+        + y.view(-1, 1, 1, 1)
+        - 1
+    )
+    assert model.stages == ("patches", "block1", "block2") and model.until(x, "patches").shape == (
+        4,
+        65,
+        192,
+    )
     grey = build_model("vit-tiny", {"depth": 1}, InputSpec.image(64, 64, 1), unnamed(2), 0)
     assert grey.until(x[:, :1].repeat(1, 1, 2, 2), "block1").shape == (4, 257, 192)
     whole = build_model("vit-tiny", {}, InputSpec.image(32, 32, 3), unnamed(2), 0)
-    assert len(whole.stages) == 13 and sum(p.numel() for p in whole.parameters()) / 1e6 == pytest.approx(5.4, abs=0.05)
+    assert len(whole.stages) == 13 and sum(
+        p.numel() for p in whole.parameters()
+    ) / 1e6 == pytest.approx(5.4, abs=0.05)
     optimiser = torch.optim.Adam(model.parameters(), 1e-3)
     for step in range(20):
         loss = torch.nn.functional.cross_entropy(model(x), y)
@@ -193,15 +239,21 @@ def test_small_stem_keeps_the_resolution() -> None:
     x = torch.rand(1, 3, 32, 32)
     small = build_model("resnet18", {"stem": "small"}, InputSpec.image(32, 32, 3), unnamed(2), 0)
     assert small.until(x, "stem").shape == (1, 64, 32, 32)
-    assert build_model("resnet18", {}, InputSpec.image(32, 32, 3), unnamed(2), 0).until(x, "stem").shape == (1, 64, 8, 8)
-    assert build_model("resnet18", {}, InputSpec.image(32, 32, 1), unnamed(2), 0).eval()(x[:, :1]).shape == (1, 2)
+    assert build_model("resnet18", {}, InputSpec.image(32, 32, 3), unnamed(2), 0).until(
+        x, "stem"
+    ).shape == (1, 64, 8, 8)
+    assert build_model("resnet18", {}, InputSpec.image(32, 32, 1), unnamed(2), 0).eval()(
+        x[:, :1]
+    ).shape == (1, 2)
 
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_narrow_resnet_has_its_widths_and_torchvisions_names(stride: int) -> None:
     from torchvision.models import resnet18
 
-    model = build_model("resnet-w16", {"stride": stride}, InputSpec.image(32, 32, 3), unnamed(1000), 0)
+    model = build_model(
+        "resnet-w16", {"stride": stride}, InputSpec.image(32, 32, 3), unnamed(1000), 0
+    )
     taps = model.taps(torch.rand(1, 3, 32, 32), model.stages)
     sides = [side // stride for side in (32, 32, 16, 8, 4)]
     shapes = [(width, side, side) for width, side in zip((16, 16, 32, 64, 128), sides, strict=True)]
@@ -220,16 +272,43 @@ def test_perceptron_is_four_times_256() -> None:
 def test_bad_input_is_one_sentence() -> None:
     for name, knobs, shape, message in [
         ("resnet19", {}, (3, 8, 8), "model: unknown model 'resnet19', did you mean 'resnet18'"),
-        ("resnet18", {"stems": "small"}, (3, 8, 8), "model.stems: unknown setting of model 'resnet18'"),
+        (
+            "resnet18",
+            {"stems": "small"},
+            (3, 8, 8),
+            "model.stems: unknown setting of model 'resnet18'",
+        ),
         ("resnet18", {"stem": "tiny"}, (3, 8, 8), "model.stem: unknown value 'tiny'"),
         ("mlp", {"layers": 0}, (3, 8, 8), r"model.layers: must be in \[1, inf\), not 0"),
-        ("vit-tiny", {}, (3, 30, 32), "vit-tiny needs square images of a multiple of 4 pixels a side, these have 30 x 32"),
-        ("vit-tiny", {"patch": 5}, (3, 32, 32), "a multiple of 5 pixels a side, these have 32 x 32"),
+        (
+            "vit-tiny",
+            {},
+            (3, 30, 32),
+            "vit-tiny needs square images of a multiple of 4 pixels a side, these have 30 x 32",
+        ),
+        (
+            "vit-tiny",
+            {"patch": 5},
+            (3, 32, 32),
+            "a multiple of 5 pixels a side, these have 32 x 32",
+        ),
         ("small-cnn", {}, (3, 4, 4), "at least 8 pixels a side, these have 4 x 4"),
-        ("small-cnn", {}, None, "model: small-cnn takes images, and these are features of 5 numbers .valid: linear-probe, mlp"),
+        (
+            "small-cnn",
+            {},
+            None,
+            (
+                "model: small-cnn takes images, and these are features of 5 numbers .valid:"
+                " linear-probe, mlp"
+            ),
+        ),
     ]:
         with pytest.raises(InputError, match=message):
-            given = InputSpec.features(5) if shape is None else InputSpec.image(*shape[1:], shape[0])
+            given = (
+                InputSpec.features(5) if shape is None else InputSpec.image(*shape[1:], shape[0])
+            )
             build_model(name, knobs, given, unnamed(2), 0)
     with pytest.raises(InputError, match="no stage 'layer9'"):
-        build_model("mlp", {}, InputSpec.image(8, 8, 3), unnamed(2), 0).taps(torch.rand(1, 3, 8, 8), ["layer9"])
+        build_model("mlp", {}, InputSpec.image(8, 8, 3), unnamed(2), 0).taps(
+            torch.rand(1, 3, 8, 8), ["layer9"]
+        )

@@ -20,7 +20,14 @@ def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> dict:
 
 
 def made(seed: int = 0, **more: object) -> nn.Module:
-    return build_model(more.pop("name", "small-cnn"), more.pop("knobs", {}), InputSpec.image(16, 16, 3), unnamed(4), seed, **more)  # type: ignore[arg-type]
+    return build_model(
+        more.pop("name", "small-cnn"),
+        more.pop("knobs", {}),
+        InputSpec.image(16, 16, 3),
+        unnamed(4),
+        seed,
+        **more,
+    )  # type: ignore[arg-type]
 
 
 def test_a_copy_is_the_model_and_its_own(nothing_kept: dict) -> None:
@@ -35,14 +42,25 @@ def test_a_copy_is_the_model_and_its_own(nothing_kept: dict) -> None:
         second = made(channels_last=True)
     assert len(nothing_kept) == 1
     for key, value in second.state_dict().items():
-        assert torch.equal(value, before[key]) and value.stride() == first.state_dict()[key].stride()
+        assert (
+            torch.equal(value, before[key]) and value.stride() == first.state_dict()[key].stride()
+        )
     assert second.get_submodule("block2.0").weight.is_contiguous(memory_format=torch.channels_last)
-    assert not made().get_submodule("block2.0").weight.is_contiguous(memory_format=torch.channels_last)
+    assert (
+        not made().get_submodule("block2.0").weight.is_contiguous(memory_format=torch.channels_last)
+    )
 
 
 def test_what_decides_a_model_tells_them_apart(nothing_kept: dict) -> None:
     """Seed, copy, knobs, classes: none is given another's weights, and two at most are kept."""
-    models = [made(), made(1), made(copy=1), made(name="mlp"), made(name="mlp", knobs={"hidden": 32}), made(channels_last=True)]
+    models = [
+        made(),
+        made(1),
+        made(copy=1),
+        made(name="mlp"),
+        made(name="mlp", knobs={"hidden": 32}),
+        made(channels_last=True),
+    ]
     assert len(nothing_kept) == build.KEPT
     heads = [next(iter(model.parameters())) for model in models[:3]]
     assert not torch.equal(heads[0], heads[1]) and not torch.equal(heads[0], heads[2])
@@ -72,9 +90,15 @@ def test_weights_of_a_file_are_read_each_time(tmp_path: Path, nothing_kept: dict
     for value in (1.0, 2.0):
         state = {
             key: torch.full_like(item, value)
-            for key, item in build_model("resnet18", {}, InputSpec.image(32, 32, 3), unnamed(4), 0).state_dict().items()
+            for key, item in (
+                build_model("resnet18", {}, InputSpec.image(32, 32, 3), unnamed(4), 0)
+                .state_dict()
+                .items()
+            )
         }
         save_file(state, str(path))
-        found = build_model("resnet18", {"weights": str(path)}, InputSpec.image(32, 32, 3), unnamed(4), 0)
+        found = build_model(
+            "resnet18", {"weights": str(path)}, InputSpec.image(32, 32, 3), unnamed(4), 0
+        )
         assert float(next(iter(found.layer1.parameters())).detach().mean()) == value
     assert len(nothing_kept) == 1

@@ -1,4 +1,5 @@
-"""The model `chat-api` asks a server that misbehaves in every way, pays once, keeps to its limit, and tells nobody its key."""
+"""The model `chat-api` asks a server that misbehaves in every way, pays once, keeps to its limit,
+and tells nobody its key."""
 
 from __future__ import annotations
 
@@ -48,16 +49,24 @@ def texts(said: list[str]) -> Any:
     from crosswind.core.types import InputSpec
     from crosswind.data.attributes import Attribute, AttributeTable
 
-    table = AttributeTable((Attribute("label", CLASSES),), np.arange(len(said), dtype=np.uint8)[None] % 2)
+    table = AttributeTable(
+        (Attribute("label", CLASSES),), np.arange(len(said), dtype=np.uint8)[None] % 2
+    )
     return cw.AttributedDataset(
-        "said", table, lambda rows: np.array(said, dtype=object)[rows], InputSpec.text(), fingerprint="said"
+        "said",
+        table,
+        lambda rows: np.array(said, dtype=object)[rows],
+        InputSpec.text(),
+        fingerprint="said",
     )
 
 
 def said(dataset: Any, n: int | None = None, **knobs: Any) -> list[str]:
     rows: Any = SimpleNamespace(rows=np.arange(dataset.n_base if n is None else n))
     codes, logits, texts = ChatApi(name=MODEL, **knobs).answer(rows, dataset, CLASSES)
-    assert logits is None and [int(code) for code in codes] == [CLASSES.index(text) if text in CLASSES else -1 for text in texts]
+    assert logits is None and [int(code) for code in codes] == [
+        CLASSES.index(text) if text in CLASSES else -1 for text in texts
+    ]
     return list(texts)
 
 
@@ -66,17 +75,24 @@ def spent(budget: str = MODEL) -> int:
         return cache.spent(budget)
 
 
-def test_an_image_arrives_without_loss_beside_the_prompt_and_the_settings_of_table_9(server: ChatServer) -> None:
+def test_an_image_arrives_without_loss_beside_the_prompt_and_the_settings_of_table_9(
+    server: ChatServer,
+) -> None:
     data = pictures(3)
     assert said(data, prompt="One of {labels}?", detail="low", max_tokens=7) == ["yes"] * 3
     assert len(server.asked) == 3 and server.keys == {f"Bearer {SECRET}"}
     seen = []
     for body in server.asked:
         (message,) = body.pop("messages")
-        assert message["role"] == "user" and message["content"][0] == {"type": "text", "text": "One of no or yes?"}
+        assert message["role"] == "user" and message["content"][0] == {
+            "type": "text",
+            "text": "One of no or yes?",
+        }
         image = message["content"][1]["image_url"]
         assert image["detail"] == "low" and image["url"].startswith("data:image/png;base64,")
-        seen.append(np.asarray(Image.open(io.BytesIO(base64.b64decode(image["url"].partition(",")[2])))))
+        seen.append(
+            np.asarray(Image.open(io.BytesIO(base64.b64decode(image["url"].partition(",")[2]))))
+        )
         assert isinstance(body.pop("seed"), int)
         assert body == {"model": MODEL, "temperature": 1.0, "top_p": 1.0, "max_tokens": 7}
     given = data.inputs(np.arange(3))
@@ -84,7 +100,13 @@ def test_an_image_arrives_without_loss_beside_the_prompt_and_the_settings_of_tab
 
 
 def test_settings_that_an_endpoint_refuses_can_be_left_out(server: ChatServer) -> None:
-    said(pictures(1), temperature=None, top_p=None, seed=None, max_tokens_field="max_completion_tokens")
+    said(
+        pictures(1),
+        temperature=None,
+        top_p=None,
+        seed=None,
+        max_tokens_field="max_completion_tokens",
+    )
     (body,) = server.asked
     assert set(body) == {"model", "messages", "max_completion_tokens"}
 
@@ -92,16 +114,25 @@ def test_settings_that_an_endpoint_refuses_can_be_left_out(server: ChatServer) -
 def test_texts_stand_in_the_prompt_and_parts_on_lines_of_their_own(server: ChatServer) -> None:
     said(texts(["a fine day", "rain {labels}", "one\x1ftwo"]), prompt="{list}: {text}", parallel=1)
     said(texts(["a fine day"]), prompt="Is it {labels}?")
-    asked = ["no, yes: a fine day", "no, yes: rain {labels}", "no, yes: one\ntwo", "Is it no or yes?\n\na fine day"]
+    asked = [
+        "no, yes: a fine day",
+        "no, yes: rain {labels}",
+        "no, yes: one\ntwo",
+        "Is it no or yes?\n\na fine day",
+    ]
     assert [body["messages"][0]["content"] for body in server.asked] == asked
 
 
-def test_equal_questions_are_asked_once_and_answers_are_kept_for_all_that_ask_alike(server: ChatServer) -> None:
+def test_equal_questions_are_asked_once_and_answers_are_kept_for_all_that_ask_alike(
+    server: ChatServer,
+) -> None:
     assert said(pictures(6, equal=True)) == ["yes"] * 6 and len(server.asked) == 1
     many = pictures(40)
     server.says = lambda content: time.sleep(0.02) or "yes"  # type: ignore[func-returns-value]
     said(many, 30, parallel=4)
-    assert len(server.asked) == 30 and 1 < server.most_together <= 4  # the first picture is that of before
+    assert (
+        len(server.asked) == 30 and 1 < server.most_together <= 4
+    )  # the first picture is that of before
     said(many)
     assert len(server.asked) == 40 and spent() == 40 * 42
     said(many, parallel=1, tries=1, serving="")
@@ -120,12 +151,19 @@ def test_equal_questions_are_asked_once_and_answers_are_kept_for_all_that_ask_al
         assert len(server.asked) == 41 + number, change
 
 
-def test_what_is_all_kept_needs_neither_key_nor_server(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_all_kept_needs_neither_key_nor_server(
+    server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said(pictures(2))
     monkeypatch.delenv("OPENAI_API_KEY")
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")  # the same model served elsewhere is the same model
+    monkeypatch.setenv(
+        "OPENAI_BASE_URL", "http://127.0.0.1:9/v1"
+    )  # the same model served elsewhere is the same model
     assert said(pictures(2)) == ["yes"] * 2
-    with pytest.raises(InputError, match=r"^OPENAI_API_KEY: is not set: set it to the key .*OPENAI_BASE_URL is its address$"):
+    with pytest.raises(
+        InputError,
+        match=r"^OPENAI_API_KEY: is not set: set it to the key .*OPENAI_BASE_URL is its address$",
+    ):
         said(pictures(3))
 
 
@@ -159,14 +197,38 @@ def test_all_ways_were_tried() -> None:
 
 
 FAILING: dict[str, tuple[Callable[[Any], None], str]] = {
-    "wrong key": (error(401, "Incorrect API key"), r"refuses the key or its rights \(401: .*\); set OPENAI_API_KEY"),
+    "wrong key": (
+        error(401, "Incorrect API key"),
+        r"refuses the key or its rights \(401: .*\); set OPENAI_API_KEY",
+    ),
     "no rights": (error(403), r"refuses the key or its rights \(403: .*\); set OPENAI_API_KEY"),
-    "wrong model": (error(404), r"has no model 'gpt-local' at this address \(404: .*\); set the knob `name`, or OPENAI_BASE_URL"),
-    "bad request": (error(400, "seed is not supported"), r"refuses the request \(400: .*seed is not supported"),
-    "no quota": (error(429, code="insufficient_quota"), r"the account has no tokens left .*--retry-failed"),
-    "next day": (error(429, Retry_After="86400"), r"asks to wait 86,400 seconds before the next request; do so"),
-    "other model": (gives(200, reply("yes", model="gpt-other")), r"asked for the model 'gpt-local', .* answered as 'gpt-other'"),
-    "near model": (gives(200, reply("yes", model="gpt-local-mini")), r"answered as 'gpt-local-mini'.*`served_name`"),
+    "wrong model": (
+        error(404),
+        (
+            r"has no model 'gpt-local' at this address \(404: .*\); set the knob `name`, or"
+            r" OPENAI_BASE_URL"
+        ),
+    ),
+    "bad request": (
+        error(400, "seed is not supported"),
+        r"refuses the request \(400: .*seed is not supported",
+    ),
+    "no quota": (
+        error(429, code="insufficient_quota"),
+        r"the account has no tokens left .*--retry-failed",
+    ),
+    "next day": (
+        error(429, Retry_After="86400"),
+        r"asks to wait 86,400 seconds before the next request; do so",
+    ),
+    "other model": (
+        gives(200, reply("yes", model="gpt-other")),
+        r"asked for the model 'gpt-local', .* answered as 'gpt-other'",
+    ),
+    "near model": (
+        gives(200, reply("yes", model="gpt-local-mini")),
+        r"answered as 'gpt-local-mini'.*`served_name`",
+    ),
 }
 
 
@@ -176,18 +238,30 @@ def test_what_does_not_pass_fails_at_once_in_one_sentence(server: ChatServer, wa
     server.script = [step]
     with pytest.raises(DataError, match=rf"^0 of 1 rows are answered: .*{sentence}") as found:
         said(pictures(1))
-    assert len(server.asked) == 1 and SECRET not in str(found.value) and "\n" not in str(found.value)
+    assert (
+        len(server.asked) == 1 and SECRET not in str(found.value) and "\n" not in str(found.value)
+    )
 
 
-@pytest.mark.parametrize("name", [MODEL, f"{MODEL}-2024-08-06", f"{MODEL}-0125", "", None, "ours/local"])
-def test_a_dated_version_and_a_name_that_is_given_are_the_model(server: ChatServer, name: str | None) -> None:
+@pytest.mark.parametrize(
+    "name", [MODEL, f"{MODEL}-2024-08-06", f"{MODEL}-0125", "", None, "ours/local"]
+)
+def test_a_dated_version_and_a_name_that_is_given_are_the_model(
+    server: ChatServer, name: str | None
+) -> None:
     server.script = [gives(200, reply("yes", model=name))]
     assert said(pictures(1), served_name="ours/local") == ["yes"]
 
 
 def test_answers_of_several_forms_are_read(server: ChatServer) -> None:
     parts = [{"type": "text", "text": "ye"}, {"type": "text", "text": "s"}]
-    forms = [reply(parts), reply(None, refusal="I cannot help with that."), reply(None), reply(""), reply([])]
+    forms = [
+        reply(parts),
+        reply(None, refusal="I cannot help with that."),
+        reply(None),
+        reply(""),
+        reply([]),
+    ]
     server.script = [gives(200, form) for form in forms]
     assert said(pictures(5), parallel=1) == ["yes", "I cannot help with that.", "", "", ""]
     assert said(pictures(5)) and len(server.asked) == 5  # a refusal is an answer, and is kept
@@ -195,16 +269,23 @@ def test_answers_of_several_forms_are_read(server: ChatServer) -> None:
 
 def test_what_a_filter_stops_is_a_refusal_of_that_row(server: ChatServer) -> None:
     server.script = [error(400, code="content_filter"), error(400, code="content_policy_violation")]
-    assert said(pictures(3), parallel=1) == ["[content_filter]", "[content_policy_violation]", "yes"] and spent() == 42
+    assert (
+        said(pictures(3), parallel=1) == ["[content_filter]", "[content_policy_violation]", "yes"]
+        and spent() == 42
+    )
 
 
-def test_a_word_in_the_place_of_a_key_is_left_in_answers(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_word_in_the_place_of_a_key_is_left_in_answers(
+    server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "yes")
     assert said(pictures(1)) == ["yes"]
 
 
 @pytest.mark.parametrize("knob", ["key_variable", "url_variable"])
-def test_a_key_in_the_place_of_its_variable_is_refused_without_being_shown(server: ChatServer, knob: str) -> None:
+def test_a_key_in_the_place_of_its_variable_is_refused_without_being_shown(
+    server: ChatServer, knob: str
+) -> None:
     with pytest.raises(InputError, match=f"^{knob}: must be the name of a variable") as found:
         ChatApi(name=MODEL, **{knob: SECRET}).ready()
     assert SECRET not in str(found.value)
@@ -212,7 +293,11 @@ def test_a_key_in_the_place_of_its_variable_is_refused_without_being_shown(serve
 
 @pytest.mark.parametrize("form", ["seconds", "date"])
 def test_a_server_that_says_when_is_waited_for(server: ChatServer, form: str) -> None:
-    server.script = [error(429, Retry_After="1" if form == "seconds" else formatdate(time.time() + 2, usegmt=True))]
+    server.script = [
+        error(
+            429, Retry_After="1" if form == "seconds" else formatdate(time.time() + 2, usegmt=True)
+        )
+    ]
     start = time.monotonic()
     assert said(pictures(1)) == ["yes"]
     assert time.monotonic() - start >= 0.9 and len(server.asked) == 2
@@ -222,15 +307,21 @@ def test_waits_grow_and_differ(server: ChatServer, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(chat_client, "FIRST_WAIT", 1.0)
     asker = chat_client.Asker(chat_client.Endpoint(server.url, SECRET), None, None, MODEL)  # type: ignore[arg-type]
     bounds = [(asker._seconds(attempt, None), 2.0**attempt) for attempt in range(6)]
-    assert all(high / 2 <= seconds <= high for seconds, high in bounds) and asker._seconds(20, None) <= 60.0
-    assert len({asker._seconds(3, None) for _ in range(5)}) == 5 and 3.0 < asker._seconds(0, 3.0) < 3.2
+    assert (
+        all(high / 2 <= seconds <= high for seconds, high in bounds)
+        and asker._seconds(20, None) <= 60.0
+    )
+    assert (
+        len({asker._seconds(3, None) for _ in range(5)}) == 5 and 3.0 < asker._seconds(0, 3.0) < 3.2
+    )
 
 
 def test_when_tries_end_what_was_answered_is_kept(server: ChatServer) -> None:
     data = pictures(8)
     server.script = [gives(200, reply("yes"))] * 3 + [error(500)] * 4
     with pytest.raises(
-        DataError, match=r"^3 of 8 rows are answered: 127.0.0.1:\d+ did not answer in 4 tries, .*status 500"
+        DataError,
+        match=r"^3 of 8 rows are answered: 127.0.0.1:\d+ did not answer in 4 tries, .*status 500",
     ) as found:
         said(data, parallel=1, tries=4)
     assert len(server.asked) == 7 and SECRET not in str(found.value)
@@ -238,20 +329,33 @@ def test_when_tries_end_what_was_answered_is_kept(server: ChatServer) -> None:
 
 
 def test_a_limit_of_tokens_stops_before_it_is_passed_and_loses_nothing(server: ChatServer) -> None:
-    data, knobs = pictures(10), {"parallel": 1, "max_tokens": 10, "image_tokens": 40, "prompt": "a yes or no"}
+    data, knobs = (
+        pictures(10),
+        {"parallel": 1, "max_tokens": 10, "image_tokens": 40, "prompt": "a yes or no"},
+    )
     with pytest.raises(
-        DataError, match=r"^4 of 10 rows are answered: the limit of 200 tokens is reached: budget 'gpt-local' has spent 168 "
+        DataError,
+        match=(
+            r"^4 of 10 rows are answered: the limit of 200 tokens is reached: budget 'gpt-local'"
+            r" has spent 168 "
+        ),
     ) as found:
         said(data, most_tokens=200, **knobs)
     assert "raise most_tokens" in str(found.value) and len(server.asked) == 4 and spent() == 168
     with pytest.raises(DataError, match=r"^4 of 10 rows"):
         said(data, most_tokens=200, **knobs)
     assert len(server.asked) == 4
-    assert said(data, most_tokens=1000, **knobs) == ["yes"] * 10 and len(server.asked) == 10 and spent() == 420
+    assert (
+        said(data, most_tokens=1000, **knobs) == ["yes"] * 10
+        and len(server.asked) == 10
+        and spent() == 420
+    )
     assert said(pictures(12), budget="new", most_tokens=2 * 53, **knobs) and spent("new") == 84
 
 
-def test_failed_requests_are_not_charged_and_those_that_may_have_been_answered_are(server: ChatServer) -> None:
+def test_failed_requests_are_not_charged_and_those_that_may_have_been_answered_are(
+    server: ChatServer,
+) -> None:
     server.script = [error(500), error(429)]
     said(pictures(1))
     assert spent() == 42
@@ -268,52 +372,76 @@ def test_a_server_that_does_not_tell_tokens_is_charged_as_estimated(server: Chat
 
 def test_several_processes_share_the_file(server: ChatServer) -> None:
     with AnswerCache(cache_file()) as one, AnswerCache(cache_file()) as two:
-        assert one.reserve("b", 60, 100) and not two.reserve("b", 50, 100) and two.reserve("b", 40, 100) and one.spent("b") == 100
+        assert (
+            one.reserve("b", 60, 100)
+            and not two.reserve("b", 50, 100)
+            and two.reserve("b", 40, 100)
+            and one.spent("b") == 100
+        )
 
 
-def test_processes_that_come_to_one_row_together_ask_once(server: ChatServer, tmp_path: Path) -> None:
+def test_processes_that_come_to_one_row_together_ask_once(
+    server: ChatServer, tmp_path: Path
+) -> None:
     server.says = lambda content: time.sleep(0.3) or "yes"  # type: ignore[func-returns-value]
     code = (
-        "from types import SimpleNamespace; import numpy as np; import crosswind as cw\n"
-        "from crosswind.models.chat_api import ChatApi\n"
-        "import openai, sys, pathlib, time\n"
-        "images = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)\n"
-        "data = cw.from_frame({'label': ['no', 'yes'] * 3}, images)\n"
-        "pathlib.Path(sys.argv[1]).touch()\n"
-        "while not all(pathlib.Path(name).exists() for name in sys.argv[2:]): time.sleep(0.01)\n"
-        f"ChatApi(name={MODEL!r}, parallel=2).answer(SimpleNamespace(rows=np.arange(6)), data, ('no', 'yes'))\n"
+        "from types import SimpleNamespace; import numpy as np; import crosswind as cw\nfrom"
+        " crosswind.models.chat_api import ChatApi\nimport openai, sys, pathlib, time\nimages ="
+        " np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)\ndata ="
+        " cw.from_frame({'label': ['no', 'yes'] * 3},"
+        " images)\npathlib.Path(sys.argv[1]).touch()\nwhile not all(pathlib.Path(name).exists()"
+        f" for name in sys.argv[2:]): time.sleep(0.01)\nChatApi(name={MODEL!r},"
+        " parallel=2).answer(SimpleNamespace(rows=np.arange(6)), data, ('no', 'yes'))\n"
     )
     flags = [str(tmp_path / name) for name in ("a", "b")]
-    both = [subprocess.Popen([sys.executable, "-c", code, flag, *flags], cwd=tmp_path) for flag in flags]
+    both = [
+        subprocess.Popen([sys.executable, "-c", code, flag, *flags], cwd=tmp_path) for flag in flags
+    ]
     assert [process.wait(60) for process in both] == [0, 0]
     assert len(server.asked) == 6
 
 
 def test_a_file_of_answers_that_cannot_be_used_is_said(server: ChatServer, tmp_path: Path) -> None:
     (tmp_path / "answers").write_text("no folder")
-    with pytest.raises(DataError, match="^the file of answers .* cannot be used .*CROSSWIND_ANSWERS names its folder$"):
+    with pytest.raises(
+        DataError,
+        match="^the file of answers .* cannot be used .*CROSSWIND_ANSWERS names its folder$",
+    ):
         said(pictures(1))
 
 
-BAD_ADDRESSES = ["ftp://host/v1", "host", "http://", "http://me:word@host/v1", "http://host:99999/v1", "http://[::1/v1"]
+BAD_ADDRESSES = [
+    "ftp://host/v1",
+    "host",
+    "http://",
+    "http://me:word@host/v1",
+    "http://host:99999/v1",
+    "http://[::1/v1",
+]
 
 
 @pytest.mark.parametrize("url", BAD_ADDRESSES)
-def test_a_bad_address_is_refused_without_being_shown(server: ChatServer, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+def test_a_bad_address_is_refused_without_being_shown(
+    server: ChatServer, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", url)
     with pytest.raises(InputError, match="^OPENAI_BASE_URL: must be an address such as"):
         said(pictures(1))
 
 
 @pytest.mark.parametrize("key", ["", "  ", "a b", "a\nb", "schlüssel"])
-def test_a_key_that_is_none_is_refused_without_being_shown(server: ChatServer, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+def test_a_key_that_is_none_is_refused_without_being_shown(
+    server: ChatServer, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", key)
     with pytest.raises(InputError, match="^OPENAI_API_KEY: (is not set|holds characters)") as found:
         said(pictures(1))
     assert not key.strip() or key not in str(found.value)
 
 
-def test_variables_may_have_other_names(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_may_have_other_names(
+    server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OURS_URL", server.url)
     monkeypatch.setenv("OURS_KEY", SECRET)
     monkeypatch.delenv("OPENAI_API_KEY")
@@ -321,11 +449,15 @@ def test_variables_may_have_other_names(server: ChatServer, monkeypatch: pytest.
     assert said(pictures(1), url_variable="OURS_URL", key_variable="OURS_KEY") == ["yes"]
 
 
-def test_readiness_is_told_before_anything_is_asked(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readiness_is_told_before_anything_is_asked(
+    server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ChatApi(name=MODEL).ready()
     assert server.lists == 1 and not server.asked
     monkeypatch.setenv("OPENAI_API_KEY", "sk-wrong-1234")
-    with pytest.raises(InputError, match=r"^OPENAI_API_KEY: 127.0.0.1:\d+ refuses the key") as found:
+    with pytest.raises(
+        InputError, match=r"^OPENAI_API_KEY: 127.0.0.1:\d+ refuses the key"
+    ) as found:
         ChatApi(name=MODEL).ready()
     assert "sk-wrong" not in str(found.value)
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
@@ -339,15 +471,25 @@ def test_features_are_refused(server: ChatServer) -> None:
 
     table = pictures(2).table
     data = cw.AttributedDataset(
-        "f", table, lambda rows: np.zeros((len(rows), 3), np.float32), InputSpec.features(3), fingerprint="f"
+        "f",
+        table,
+        lambda rows: np.zeros((len(rows), 3), np.float32),
+        InputSpec.features(3),
+        fingerprint="f",
     )
-    with pytest.raises(DataError, match="^chat-api takes images or texts, and the inputs of 'f' are features of 3 numbers$"):
+    with pytest.raises(
+        DataError,
+        match="^chat-api takes images or texts, and the inputs of 'f' are features of 3 numbers$",
+    ):
         said(data)
     assert not server.asked
 
 
-def test_the_command_tells_how_many_rows_are_answered(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """About a set that takes hours; where there is no terminal by a line at most every half minute."""
+def test_the_command_tells_how_many_rows_are_answered(
+    capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """About a set that takes hours; where there is no terminal by a line at most every half
+    minute."""
     from crosswind.cli import run as command
     from crosswind.studies.scheduler import Progress
 
@@ -357,5 +499,6 @@ def test_the_command_tells_how_many_rows_are_answered(capsys: Any, monkeypatch: 
     for done in (1000, 2000, 3000, 4000):
         tell(Progress(0, 1, 0, 2, None, "runs", "key", {"rows": done, "of": 42_791}))
     assert capsys.readouterr().err.splitlines() == [
-        f"study: 0 of 2 runs done, 1 running, 0 failed; {rows} of 42,791 rows are answered" for rows in ("2,000", "4,000")
+        f"study: 0 of 2 runs done, 1 running, 0 failed; {rows} of 42,791 rows are answered"
+        for rows in ("2,000", "4,000")
     ]

@@ -1,4 +1,5 @@
-"""CLIP asked with prompts and fine-tuned from there, on a tiny random one in a folder as published ones are."""
+"""CLIP asked with prompts and fine-tuned from there, on a tiny random one in a folder as published
+ones are."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     real = clip._Network.image_features
 
     def features(self: Any, images: Any) -> Any:
-        hook = self.model.vision_model.register_forward_pre_hook(lambda _, __: seen.append(min(self.batch, len(images))))
+        hook = self.model.vision_model.register_forward_pre_hook(
+            lambda _, __: seen.append(min(self.batch, len(images)))
+        )
         try:
             return real(self, images)
         finally:
@@ -60,13 +63,17 @@ class Rows:
 
 
 def pictures(n: int, height: int = 32, width: int = 32, channels: int = 3, seed: int = 0) -> Any:
-    return np.random.default_rng(seed).integers(0, 256, (n, height, width, channels), dtype=np.uint8)
+    return np.random.default_rng(seed).integers(
+        0, 256, (n, height, width, channels), dtype=np.uint8
+    )
 
 
 def held(images: Any, name: str = "held") -> AttributedDataset:
     codes = np.zeros((1, len(images)), dtype=np.uint8)
     table = AttributeTable((Attribute("digit", NAMES),), codes)
-    return AttributedDataset(name, table, lambda rows: images[rows], InputSpec.image(*images.shape[1:]))
+    return AttributedDataset(
+        name, table, lambda rows: images[rows], InputSpec.image(*images.shape[1:])
+    )
 
 
 def asked(model: Clip, given: Any, rows: Any = None, names: Any = NAMES) -> Any:
@@ -86,10 +93,14 @@ def by_the_library(images: Any, texts: list[str]) -> tuple[Any, Any]:
 
     loaded: Any = CLIPModel.from_pretrained(clip_folder())
     model = loaded.eval()
-    pixels = CLIPImageProcessor.from_pretrained(clip_folder())(list(images), return_tensors="pt", input_data_format="channels_last")
+    pixels = CLIPImageProcessor.from_pretrained(clip_folder())(
+        list(images), return_tensors="pt", input_data_format="channels_last"
+    )
     tokens = AutoTokenizer.from_pretrained(clip_folder())(texts, padding=True, return_tensors="pt")
     with torch.inference_mode():
-        out = model(input_ids=tokens["input_ids"], attention_mask=tokens["attention_mask"], **pixels)
+        out = model(
+            input_ids=tokens["input_ids"], attention_mask=tokens["attention_mask"], **pixels
+        )
     return out.logits_per_image.numpy(), out.image_embeds.numpy()
 
 
@@ -108,18 +119,28 @@ def test_logits_are_those_of_the_library(shape: tuple[int, int]) -> None:
 def test_pixels_are_those_of_the_processor(shape: tuple[int, int]) -> None:
     from transformers import CLIPImageProcessor
 
-    processor = CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32})
+    processor = CLIPImageProcessor(
+        size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}
+    )
     images = pictures(4, *shape)
-    theirs = processor(list(images), return_tensors="pt", input_data_format="channels_last")["pixel_values"]
+    theirs = processor(list(images), return_tensors="pt", input_data_format="channels_last")[
+        "pixel_values"
+    ]
     x = normalised(torch.from_numpy(images).permute(0, 3, 1, 2), torch.float32, False)
     ours = Preprocess.of(processor.to_dict())(x)
     assert ours.shape == theirs.shape
-    assert float(((ours - theirs).abs() * torch.tensor(processor.image_std).view(1, 3, 1, 1)).max()) < 1e-2
+    assert (
+        float(((ours - theirs).abs() * torch.tensor(processor.image_std).view(1, 3, 1, 1)).max())
+        < 1e-2
+    )
 
 
 def test_prompts_are_a_mean_of_directions_and_names_are_spoken() -> None:
     net = Clip(clip_folder())._network()
-    one, two = net.text_features(("a {label}",), ("one", "two")), net.text_features(("the digit {label} .",), ("one", "two"))
+    one, two = (
+        net.text_features(("a {label}",), ("one", "two")),
+        net.text_features(("the digit {label} .",), ("one", "two")),
+    )
     both = one + two
     together = net.text_features(("a {label}", "the digit {label} ."), ("one", "two"))
     assert np.allclose(together, both / np.linalg.norm(both, axis=1, keepdims=True), atol=1e-6)
@@ -134,14 +155,19 @@ def test_images_of_one_channel_are_grey() -> None:
     assert np.allclose(said(grey)[1], said(np.repeat(grey, 3, axis=3))[1], atol=1e-5)
 
 
-def test_ten_thousand_images_pass_once_for_any_number_of_prompts_and_shifts(counted: list[int]) -> None:
-    """Of 10,000 images the features are computed once: for prompts, for sets of other shifts, and in a cache opened anew."""
+def test_ten_thousand_images_pass_once_for_any_number_of_prompts_and_shifts(
+    counted: list[int],
+) -> None:
+    """Of 10,000 images the features are computed once: for prompts, for sets of other shifts, and
+    in a cache opened anew."""
     images = pictures(10_000, 4, 4)
     dataset, everything = held(images), np.arange(10_000)
     for prompts in (["a {label}"], ["the {label}", "a photo of {label}"], ["digit {label}"]):
         for rows in (everything, everything[::-1], everything[5_000:], np.array([7, 7, 3])):
             asked(Clip(clip_folder(), prompts=prompts, batch=500), dataset, rows)
-    assert sum(counted) >= 10_000 and len(counted) <= 10_000 // 500 + 10  # each portion of 1,024 is filled up
+    assert (
+        sum(counted) >= 10_000 and len(counted) <= 10_000 // 500 + 10
+    )  # each portion of 1,024 is filled up
     before = len(counted)
     from crosswind.models import feature_cache
 
@@ -172,7 +198,10 @@ def computing(root: str, log: str) -> None:
 
 def test_processes_share_what_one_of_them_computed(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
-    workers = [context.Process(target=computing, args=(str(tmp_path), str(tmp_path / "log"))) for _ in range(3)]
+    workers = [
+        context.Process(target=computing, args=(str(tmp_path), str(tmp_path / "log")))
+        for _ in range(3)
+    ]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -181,7 +210,9 @@ def test_processes_share_what_one_of_them_computed(tmp_path: Path) -> None:
     assert sum(int(line) for line in (tmp_path / "log").read_text().split()) == 3000
 
 
-def test_what_is_kept_is_bounded_and_a_damaged_file_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_kept_is_bounded_and_a_damaged_file_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls: list[int] = []
 
     def compute(images: Any) -> Any:
@@ -189,7 +220,9 @@ def test_what_is_kept_is_bounded_and_a_damaged_file_is_made_anew(tmp_path: Path,
         return np.full((len(images), 1024), images[0, 0, 0, 0], dtype=np.float32)
 
     first, second = pictures(20, seed=1), pictures(20, seed=2)
-    monkeypatch.setenv("CROSSWIND_FEATURES_GIB", str(100_000 / 2**30))  # one file of 20 x 4 kB, not two
+    monkeypatch.setenv(
+        "CROSSWIND_FEATURES_GIB", str(100_000 / 2**30)
+    )  # one file of 20 x 4 kB, not two
     FeatureCache(tmp_path, "a").of_images(first, compute)
     FeatureCache(tmp_path, "b").of_images(second, compute)
     assert [path.parent.name for path in tmp_path.glob("*/*.npy")] == ["b"] and calls == [20, 20]
@@ -202,7 +235,9 @@ def test_what_is_kept_is_bounded_and_a_damaged_file_is_made_anew(tmp_path: Path,
         FeatureCache(tmp_path, "c").of_images(first, compute)
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CROSSWIND_FEATURES", str(tmp_path / "file"))
     with pytest.raises(DataError, match="name a folder that can be written in CROSSWIND_FEATURES"):
@@ -215,7 +250,8 @@ def test_keys_tell_pixels_and_shapes_apart() -> None:
     assert len(set(keys)) == 4 and image_keys(images[:1]) == keys[:1]
 
 
-# -- what is refused -----------------------------------------------------------------------------------------------------------
+# -- what is refused
+# --------------------------------------------------------------------------------------------------
 
 
 def planned(tmp_path: Path | None = None, **knobs: Any) -> dict[str, Any]:
@@ -231,12 +267,19 @@ def planned(tmp_path: Path | None = None, **knobs: Any) -> dict[str, Any]:
 
 def test_a_folder_counts_by_its_files_and_not_by_its_place(tmp_path: Path) -> None:
     found = planned(tmp_path)
-    assert found["files"] == {} and "path" not in found["keyed"] and len(found["keyed"]["path_sha256"]) == 64
-    copy = write_clip(tmp_path / "copy")
-    assert planned(tmp_path, path="copy")["keyed"] == found["keyed"] and planned(tmp_path, path="copy")["knobs"]["path"] == str(
-        copy
+    assert (
+        found["files"] == {}
+        and "path" not in found["keyed"]
+        and len(found["keyed"]["path_sha256"]) == 64
     )
-    assert planned(tmp_path, path=str(write_clip(tmp_path / "other", seed=1)))["keyed"] != found["keyed"]
+    copy = write_clip(tmp_path / "copy")
+    assert planned(tmp_path, path="copy")["keyed"] == found["keyed"] and planned(
+        tmp_path, path="copy"
+    )["knobs"]["path"] == str(copy)
+    assert (
+        planned(tmp_path, path=str(write_clip(tmp_path / "other", seed=1)))["keyed"]
+        != found["keyed"]
+    )
     assert "files" not in planned(tuned=True)
 
 
@@ -252,7 +295,9 @@ def test_a_folder_counts_by_its_files_and_not_by_its_place(tmp_path: Path) -> No
         ({"path_sha256": "0"}, "path_sha256", "the sha256 of"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_when_it_is_planned(knobs: dict[str, Any], field: str, words: str) -> None:
+def test_what_cannot_be_asked_is_refused_when_it_is_planned(
+    knobs: dict[str, Any], field: str, words: str
+) -> None:
     with pytest.raises(InputError) as error:
         planned(**knobs)
     assert f"models.clip.{field}" in str(error.value) and words in str(error.value)
@@ -260,7 +305,11 @@ def test_what_cannot_be_asked_is_refused_when_it_is_planned(knobs: dict[str, Any
 
 @pytest.mark.parametrize(
     ("gone", "words"),
-    [("*.safetensors", "weights in safetensors"), ("tokenizer.json", "become tokens"), ("p*.json", "are resized")],
+    [
+        ("*.safetensors", "weights in safetensors"),
+        ("tokenizer.json", "become tokens"),
+        ("p*.json", "are resized"),
+    ],
 )
 def test_a_folder_that_lacks_a_part_is_refused(tmp_path: Path, gone: str, words: str) -> None:
     for path in write_clip(tmp_path).glob(gone):
@@ -290,13 +339,24 @@ def test_what_is_seen_when_it_is_asked_is_one_sentence(tmp_path: Path) -> None:
         asked(Clip(str(tmp_path)), images)
 
 
-# -- in studies and in training ------------------------------------------------------------------------------------------------
+# -- in studies and in training
+# ------------------------------------------------------------------------------------------------
 
 
 STUDY: dict[str, Any] = {
     "name": "asked",
-    "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink"], "roles": {"test": 4}}},
-    "shifts": {"none": [], "sc": {"type": "spurious-correlation", "attribute": "ink", "counterexamples": 0.2}},
+    "data": {
+        "digits": {
+            "source": "digits",
+            "label": "digit",
+            "attributes": ["ink"],
+            "roles": {"test": 4},
+        }
+    },
+    "shifts": {
+        "none": [],
+        "sc": {"type": "spurious-correlation", "attribute": "ink", "counterexamples": 0.2},
+    },
     "models": {},
     "methods": ["erm"],
     "training": {"steps": 2, "validate_every": 2, "batch": 16},
@@ -305,29 +365,41 @@ STUDY: dict[str, Any] = {
 
 
 @pytest.mark.slow
-def test_a_study_asks_with_prompts_fine_tunes_and_probes(tmp_path: Path, counted: list[int]) -> None:
+def test_a_study_asks_with_prompts_fine_tunes_and_probes(
+    tmp_path: Path, counted: list[int]
+) -> None:
     own = {"model": "clip", "path": clip_folder()}
     models: dict[str, Any] = {
         "general": own,
-        "tailored": {**own, "prompts": ["the digit {label} .", "a photo of the number {label} ."], "names": {"0": "zero"}},
+        "tailored": {
+            **own,
+            "prompts": ["the digit {label} .", "a photo of the number {label} ."],
+            "names": {"0": "zero"},
+        },
         "tuned": {**own, "tuned": True},
         "probe": {"model": "linear-probe", "of": "clip", "settings": {"path": clip_folder()}},
     }
     results = cw.run_study({**STUDY, "models": models}, tmp_path / "out", workers=1)
     rows = [row for row in results.rows if row["set"] == "test"]
     assert {row["status"] for row in rows} == {"finished"}
-    assert {row["model"] for row in rows} >= {"tuned", "probe"} and len({json.dumps(row["metrics"]["nll"]) for row in rows}) >= 4
+    assert {row["model"] for row in rows} >= {"tuned", "probe"} and len(
+        {json.dumps(row["metrics"]["nll"]) for row in rows}
+    ) >= 4
 
 
 def test_fine_tuning_begins_as_the_prompts_answer() -> None:
     images = pictures(6, 40, 36)
-    model: Any = build_model("clip", {"path": clip_folder(), "tuned": True}, InputSpec.image(40, 36, 3), NAMES, 0).eval()
+    model: Any = build_model(
+        "clip", {"path": clip_folder(), "tuned": True}, InputSpec.image(40, 36, 3), NAMES, 0
+    ).eval()
     x = normalised(torch.from_numpy(images).permute(0, 3, 1, 2), torch.float32, False)
     with torch.inference_mode():
         logits, taps = model(x), model.taps(x, ["block1"])
     assert np.allclose(logits.numpy(), said(images)[1], atol=1e-4)
     assert model.stages == ("patches", "block1", "block2") and taps["block1"].shape == (6, 17, 32)
-    assert torch.equal(taps["logits"], logits) and torch.allclose(taps["features"].norm(dim=1), torch.ones(6))
+    assert torch.equal(taps["logits"], logits) and torch.allclose(
+        taps["features"].norm(dim=1), torch.ones(6)
+    )
     assert all(parameter.requires_grad for parameter in model.parameters())
     model(x).sum().backward()
     assert all(parameter.grad is not None for parameter in model.parameters())

@@ -1,4 +1,5 @@
-"""Convolutions by products equal torch's own, forwards, backwards and twice backwards, and are taken where they are said to be."""
+"""Convolutions by products equal torch's own, forwards, backwards and twice backwards, and are
+taken where they are said to be."""
 
 import copy
 import itertools
@@ -16,7 +17,14 @@ from torch import nn
 from crosswind.core.types import InputSpec
 from crosswind.models import convolution
 from crosswind.models.build import build_model, unnamed
-from crosswind.models.convolution import Shape, SmallMapConv2d, overruns, products, with_small_map_convolutions, without_overruns
+from crosswind.models.convolution import (
+    Shape,
+    SmallMapConv2d,
+    overruns,
+    products,
+    with_small_map_convolutions,
+    without_overruns,
+)
 
 # in, out, side, kernel, stride, padding
 CASES = [
@@ -37,10 +45,16 @@ def pair_of(case: tuple, bias: bool = False) -> tuple[nn.Conv2d, SmallMapConv2d,
     """torch's convolution, ours with the same weights, and an input."""
     before, after, side, kernel, stride, padding = case
     torch.manual_seed(0)
-    theirs = nn.Conv2d(before, after, kernel, stride, padding, bias=bias).to(memory_format=torch.channels_last)
+    theirs = nn.Conv2d(before, after, kernel, stride, padding, bias=bias).to(
+        memory_format=torch.channels_last
+    )
     ours = with_small_map_convolutions(copy.deepcopy(theirs))
     assert type(ours) is SmallMapConv2d and type(theirs) is nn.Conv2d
-    return theirs, ours, torch.randn(6, before, side, side + (before < 64)).to(memory_format=torch.channels_last)
+    return (
+        theirs,
+        ours,
+        torch.randn(6, before, side, side + (before < 64)).to(memory_format=torch.channels_last),
+    )
 
 
 def passed(model: nn.Module, x: torch.Tensor, bf16: bool) -> list[torch.Tensor]:
@@ -62,7 +76,8 @@ def taken(model: nn.Module, x: torch.Tensor) -> bool:
 @pytest.mark.parametrize("bf16", [False, True])
 @pytest.mark.parametrize("case", CASES)
 def test_products_give_what_torch_gives(case, bf16, bias) -> None:
-    """Up to rounding: 1e-5 of the largest value in float32, a hundredth in bfloat16 (eight bits, two or three sums)."""
+    """Up to rounding: 1e-5 of the largest value in float32, a hundredth in bfloat16 (eight bits,
+    two or three sums)."""
     theirs, ours, x = pair_of(case, bias)
     assert taken(ours, x)
     for a, b in zip(passed(theirs, x, bf16), passed(ours, x, bf16), strict=True):
@@ -71,7 +86,8 @@ def test_products_give_what_torch_gives(case, bf16, bias) -> None:
 
 
 def test_an_activation_may_write_into_what_is_made() -> None:
-    """A convolution with no norm after it, as in VGG and squeeze-and-excitation, is followed by an activation in place."""
+    """A convolution with no norm after it, as in VGG and squeeze-and-excitation, is followed by an
+    activation in place."""
     theirs, ours, x = pair_of(CASES[0], bias=True)
     made = [passed(nn.Sequential(part, nn.ReLU(inplace=True)), x, False) for part in (theirs, ours)]
     for a, b in zip(*made, strict=True):
@@ -79,18 +95,23 @@ def test_an_activation_may_write_into_what_is_made() -> None:
 
 
 def test_products_leave_out_the_padding() -> None:
-    """A 3 x 3 kernel on a 2 x 2 map with a border of one: each of four pixels sees four, two rows of two: 8 products of 36 taps."""
+    """A 3 x 3 kernel on a 2 x 2 map with a border of one: each of four pixels sees four, two rows
+    of two: 8 products of 36 taps."""
     found = products(Shape(2, 2, 2, 2, (3, 3), (1, 1), (1, 1)))
     assert len(found) == 8 and sum(item.end - item.start for item in found) == 16
-    # Output pixel (1, 1) sees input rows 0 and 1 by kernel rows 0 and 1, columns 0 to 2 from kernel column 0 on.
-    assert [(p.of, p.tap, p.start, p.end, p.left) for p in found if (p.row, p.column) == (1, 1)] == [
+    # Output pixel (1, 1) sees input rows 0 and 1 by kernel rows 0 and 1, columns 0 to 2 from kernel
+    # column 0 on.
+    assert [
+        (p.of, p.tap, p.start, p.end, p.left) for p in found if (p.row, p.column) == (1, 1)
+    ] == [
         (0, 0, 0, 2, 0),
         (1, 1, 0, 2, 0),
     ]
 
 
 def test_a_large_map_and_other_kinds_stay_with_torch() -> None:
-    """Bit-equal, since it is torch's own call: large maps, groups, dilation, other layouts, float64, padding by reflection."""
+    """Bit-equal, since it is torch's own call: large maps, groups, dilation, other layouts,
+    float64, padding by reflection."""
     odd = [
         (nn.Conv2d(64, 64, 3, padding=1), torch.randn(2, 64, 8, 8)),
         (nn.Conv2d(128, 128, 3, padding=1), torch.randn(2, 128, 4, 4)),  # few channels
@@ -99,10 +120,16 @@ def test_a_large_map_and_other_kinds_stay_with_torch() -> None:
         (nn.Conv2d(8, 8, 3, padding="same"), torch.randn(2, 8, 2, 2)),
         (nn.Conv2d(8, 8, 3, padding=1, padding_mode="reflect"), torch.randn(2, 8, 2, 2)),
         (nn.Conv2d(8, 8, 3, padding=1).double(), torch.randn(2, 8, 2, 2).double()),
-        (nn.Conv2d(8, 8, 1, padding=2), torch.randn(2, 8, 1, 1)),  # pixels of the output that see nothing
+        (
+            nn.Conv2d(8, 8, 1, padding=2),
+            torch.randn(2, 8, 1, 1),
+        ),  # pixels of the output that see nothing
     ]
     for theirs, x in odd:
-        ours, x = with_small_map_convolutions(copy.deepcopy(theirs)), x.to(memory_format=torch.channels_last)
+        ours, x = (
+            with_small_map_convolutions(copy.deepcopy(theirs)),
+            x.to(memory_format=torch.channels_last),
+        )
         assert not taken(ours, x), theirs
         assert torch.equal(theirs(x), ours(x))
     theirs, ours, x = pair_of(CASES[0])
@@ -115,8 +142,15 @@ def test_the_second_derivative_is_torch_s() -> None:
     """A penalty on the gradient of the input goes through as it does with torch's convolution."""
     made = []
     for model in pair_of((6, 5, 1, 3, 1, 1))[:2]:
-        given = torch.linspace(-1, 1, 24).view(2, 6, 1, 2).to(memory_format=torch.channels_last).requires_grad_()
-        assert (type(model(given).grad_fn).__name__ == "_ConvolutionBackward") == isinstance(model, SmallMapConv2d)
+        given = (
+            torch.linspace(-1, 1, 24)
+            .view(2, 6, 1, 2)
+            .to(memory_format=torch.channels_last)
+            .requires_grad_()
+        )
+        assert (type(model(given).grad_fn).__name__ == "_ConvolutionBackward") == isinstance(
+            model, SmallMapConv2d
+        )
         (slope,) = torch.autograd.grad(model(given).square().sum(), given, create_graph=True)
         made.append(torch.autograd.grad(slope.square().sum(), [model.weight, given]))
     for a, b in zip(*made, strict=True):
@@ -130,7 +164,10 @@ def test_transforms_of_functions_get_torch_s_convolution() -> None:
     def loss(part: nn.Module, image: torch.Tensor) -> torch.Tensor:
         return part(image[None]).square().sum()
 
-    made = [torch.func.vmap(torch.func.grad(lambda image, part=part: loss(part, image)))(x) for part in (theirs, ours)]
+    made = [
+        torch.func.vmap(torch.func.grad(lambda image, part=part: loss(part, image)))(x)
+        for part in (theirs, ours)
+    ]
     assert torch.allclose(*made, atol=1e-5)
 
 
@@ -155,11 +192,16 @@ def test_no_gradient_is_made_that_nobody_wants() -> None:
 
 @pytest.mark.parametrize("case", [CASES[0], CASES[1], CASES[5]])
 def test_no_gradient_is_made_that_a_descent_does_not_ask_for(case, monkeypatch) -> None:
-    """Of input, weight and bias that all want one, any choice by `backward(inputs)` or `grad`: all one's bits, no other work."""
+    """Of input, weight and bias that all want one, any choice by `backward(inputs)` or `grad`: all
+    one's bits, no other work."""
     made: list[str] = []
     for name in ("_input_gradient", "_weight_gradient"):
         plain = getattr(convolution, name)
-        monkeypatch.setattr(convolution, name, lambda *given, plain=plain, name=name: made.append(name) or plain(*given))
+        monkeypatch.setattr(
+            convolution,
+            name,
+            lambda *given, plain=plain, name=name: made.append(name) or plain(*given),
+        )
     _, ours, x = pair_of(case, bias=True)
     given = x.clone().requires_grad_()
     leaves = [given * 1.0, ours.weight, ours.bias]
@@ -172,7 +214,9 @@ def test_no_gradient_is_made_that_a_descent_does_not_ask_for(case, monkeypatch) 
         made.clear()
         found = torch.autograd.grad(total, [leaves[place] for place in some], retain_graph=True)
         assert all(torch.equal(one, whole[place]) for one, place in zip(found, some, strict=True))
-        assert ("_weight_gradient" in made) == chosen[1] and ("_input_gradient" in made) == chosen[0]
+        assert ("_weight_gradient" in made) == chosen[1] and ("_input_gradient" in made) == chosen[
+            0
+        ]
         made.clear()
         parts = [given, ours.weight, ours.bias]
         for part in parts:
@@ -180,7 +224,9 @@ def test_no_gradient_is_made_that_a_descent_does_not_ask_for(case, monkeypatch) 
         total.backward(inputs=[parts[place] for place in some], retain_graph=True)
         assert [part.grad is not None for part in parts] == list(chosen)
         assert all(torch.equal(parts[place].grad, whole[place]) for place in some)
-        assert ("_weight_gradient" in made) == chosen[1] and ("_input_gradient" in made) == chosen[0]
+        assert ("_weight_gradient" in made) == chosen[1] and ("_input_gradient" in made) == chosen[
+            0
+        ]
 
 
 @pytest.mark.parametrize(("name", "many"), [("resnet-w16", 20), ("small-cnn", 3), ("vit-tiny", 1)])
@@ -192,17 +238,24 @@ def test_models_are_built_with_it_under_the_same_names(name, many) -> None:
     torch.manual_seed(0)
     x = torch.randn(4, 3, 32, 32)
     plain = model.eval()(x)
-    assert torch.allclose(model.to(memory_format=torch.channels_last)(x.to(memory_format=torch.channels_last)), plain, atol=1e-4)
+    assert torch.allclose(
+        model.to(memory_format=torch.channels_last)(x.to(memory_format=torch.channels_last)),
+        plain,
+        atol=1e-4,
+    )
 
 
 class ScaledConv2d(nn.Conv2d):
     """A convolution with a forward pass of its own, as libraries of networks have them."""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return nn.functional.conv2d(input, 2 * self.weight, self.bias, self.stride, self.padding, groups=self.groups)
+        return nn.functional.conv2d(
+            input, 2 * self.weight, self.bias, self.stride, self.padding, groups=self.groups
+        )
 
 
-# in, out, side, kernel, stride, padding: whether the gradient of its weights is computed out of bounds on some processor
+# in, out, side, kernel, stride, padding: whether the gradient of its weights is computed out of
+# bounds on some processor
 BOUNDS = [
     ((4, 8, 8, 1, 2, 0), True),
     ((2, 4, 16, 1, 2, 0), True),
@@ -226,11 +279,17 @@ def test_a_convolution_that_overruns_picks_its_pixels_first(case, unsafe, kind) 
     theirs = kind(before, after, kernel, stride, padding)
     assert overruns(theirs) == unsafe
     ours = nn.Sequential(copy.deepcopy(theirs))
-    assert without_overruns(without_overruns(ours)) is ours and copy.deepcopy(ours).state_dict().keys() == ours.state_dict().keys()
+    assert (
+        without_overruns(without_overruns(ours)) is ours
+        and copy.deepcopy(ours).state_dict().keys() == ours.state_dict().keys()
+    )
     assert (type(ours[0]) is kind) != unsafe
     x = torch.randn(3, before, side, side)
     # By contiguous memory, in which no kernel is known to be wrong, and in float64.
-    plain, exact = passed(theirs, x, False), passed(copy.deepcopy(theirs).double(), x.double(), False)
+    plain, exact = (
+        passed(theirs, x, False),
+        passed(copy.deepcopy(theirs).double(), x.double(), False),
+    )
     for made in (plain, passed(ours, x, False)):
         for ours_value, exact_value in zip(made, exact, strict=True):
             assert torch.allclose(ours_value.double(), exact_value, rtol=1e-4, atol=1e-4)
@@ -261,11 +320,19 @@ print("trained")
 
 
 def trained_in_a_child(whose: str) -> subprocess.CompletedProcess[str]:
-    """Narrow strided convolutions, taught by the kernels of AVX2, with the C library's watch over its heap where it has one."""
-    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2", "LD_PRELOAD": "libc_malloc_debug.so.0", "MALLOC_CHECK_": "3"}
+    """Narrow strided convolutions, taught by the kernels of AVX2, with the C library's watch over
+    its heap where it has one."""
+    environment = {
+        **os.environ,
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+        "LD_PRELOAD": "libc_malloc_debug.so.0",
+        "MALLOC_CHECK_": "3",
+    }
     root = Path(__file__).parents[2]
     command = [sys.executable, "-c", CHILD, whose]
-    return subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(
+        command, cwd=root, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
 
 
 def test_a_narrow_strided_convolution_is_taught_without_harm_to_the_heap() -> None:
@@ -275,7 +342,10 @@ def test_a_narrow_strided_convolution_is_taught_without_harm_to_the_heap() -> No
 
 
 @pytest.mark.verify
-@pytest.mark.skipif(platform.machine() != "x86_64" or platform.libc_ver()[0] != "glibc", reason="a fault of kernels for x86")
+@pytest.mark.skipif(
+    platform.machine() != "x86_64" or platform.libc_ver()[0] != "glibc",
+    reason="a fault of kernels for x86",
+)
 def test_torch_s_own_still_harms_it() -> None:
     """When this fails, the locked torch has been mended, and `overruns` can go."""
     assert trained_in_a_child("torch").returncode < 0

@@ -33,7 +33,9 @@ def test_the_same_tensors_come_out_under_their_names_or_those_of_a_network(tmp_p
         source, digest = pickled(tmp_path / "w.pth", content)
         assert convert_weights(source, into, sha256=digest) == file_hash(into)
         found = load_file(into)
-        assert found.keys() == theirs.keys() and all(torch.equal(found[key], value) for key, value in theirs.items())
+        assert found.keys() == theirs.keys() and all(
+            torch.equal(found[key], value) for key, value in theirs.items()
+        )
     convert_weights(source, into, sha256=digest, like=net)
     assert all(torch.equal(value, theirs[f"_{key}"]) for key, value in load_file(into).items())
     assert load_file(into).keys() == net.state_dict().keys()
@@ -50,7 +52,9 @@ class Rude:
 
 
 def test_a_file_that_would_run_something_is_refused_and_runs_nothing(tmp_path: Path) -> None:
-    source, digest = pickled(tmp_path / "w.pth", {"a": torch.zeros(1), "b": Rude(tmp_path / "mark")})
+    source, digest = pickled(
+        tmp_path / "w.pth", {"a": torch.zeros(1), "b": Rude(tmp_path / "mark")}
+    )
     with pytest.raises(InputError, match="^source: .*w.pth' is no file of tensors alone"):
         convert_weights(source, tmp_path / "w.safetensors", sha256=digest)
     assert not (tmp_path / "mark").exists() and not (tmp_path / "w.safetensors").exists()
@@ -66,7 +70,10 @@ def test_what_cannot_be_converted_is_one_sentence(tmp_path: Path) -> None:
     for given, message in [
         ((source, into, "0" * 64), f"sha256: that of .* is {digest}, not 0000"),
         ((tmp_path / "none.pth", into, digest), "source: there is no file"),
-        ((source, tmp_path / "w.pth", digest), "into: must end in .safetensors, which 'w.pth' does not"),
+        (
+            (source, tmp_path / "w.pth", digest),
+            "into: must end in .safetensors, which 'w.pth' does not",
+        ),
         ((number, into, counted), "source: .*n.pth' holds 'epoch', which is no tensor"),
         ((bare, into, single), "source: .*b.pth' holds no weights by name"),
         ((cut, into, file_hash(cut)), "source: .*cut.pth' is no file of tensors alone"),
@@ -74,7 +81,10 @@ def test_what_cannot_be_converted_is_one_sentence(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=f"^{message}"):
             convert_weights(given[0], given[1], sha256=given[2])
     for like, message in [
-        (nn.Conv2d(3, 5, 1), r"'0.weight' of shape \(4, 3, 1, 1\) where 'weight' of shape \(5, 3, 1, 1\) stands"),
+        (
+            nn.Conv2d(3, 5, 1),
+            r"'0.weight' of shape \(4, 3, 1, 1\) where 'weight' of shape \(5, 3, 1, 1\) stands",
+        ),
         (nn.Conv2d(3, 4, 1), "like: has 2 tensors, and 'w.pth' has 7"),
     ]:
         with pytest.raises(InputError, match=message):

@@ -1,4 +1,5 @@
-"""Batch norms that keep the statistics of given weights: in training too, through copies, and never those of random weights."""
+"""Batch norms that keep the statistics of given weights: in training too, through copies, and never
+those of random weights."""
 
 from __future__ import annotations
 
@@ -33,7 +34,10 @@ def weights(tmp_path: Path) -> str:
     draw = torch.Generator().manual_seed(0)
     middles = {"running_mean": -0.5, "running_var": 0.5}
     worn = {key: middles.get(key.split(".")[-1]) for key in state}
-    worn = {k: state[k].clone() if m is None else m + torch.rand(state[k].shape, generator=draw) for k, m in worn.items()}
+    worn = {
+        k: state[k].clone() if m is None else m + torch.rand(state[k].shape, generator=draw)
+        for k, m in worn.items()
+    }
     save_file(worn, str(tmp_path / "w.safetensors"))
     return str(tmp_path / "w.safetensors")
 
@@ -49,18 +53,27 @@ def stepped(model: Model) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("frozen", [True, False])
-def test_statistics_stay_where_they_are_frozen_and_move_where_not(weights: str, frozen: bool) -> None:
-    model = build_model("resnet18", {"weights": weights, "freeze_batch_norm": frozen}, SHAPE, unnamed(3), 0)
+def test_statistics_stay_where_they_are_frozen_and_move_where_not(
+    weights: str, frozen: bool
+) -> None:
+    model = build_model(
+        "resnet18", {"weights": weights, "freeze_batch_norm": frozen}, SHAPE, unnamed(3), 0
+    )
     before = {key: value.clone() for key, value in model.state_dict().items()}
     after = stepped(copy.deepcopy(model))  # a copy too: methods and the loop take some
     for key in (key for key in before if "running" in key or "num_batches" in key):
         assert torch.equal(before[key], after[key]) == frozen, key
     # Scales, shifts and all other weights learn either way.
-    assert not any(torch.equal(before[key], after[key]) for key in ("bn1.weight", "bn1.bias", "conv1.weight", "fc.weight"))
+    assert not any(
+        torch.equal(before[key], after[key])
+        for key in ("bn1.weight", "bn1.bias", "conv1.weight", "fc.weight")
+    )
 
 
 def test_training_then_normalises_as_evaluation_does(weights: str) -> None:
-    model = build_model("resnet18", {"weights": weights, "freeze_batch_norm": True}, SHAPE, unnamed(3), 0)
+    model = build_model(
+        "resnet18", {"weights": weights, "freeze_batch_norm": True}, SHAPE, unnamed(3), 0
+    )
     x = torch.rand(4, 3, 32, 32)
     with torch.no_grad():
         trained = model.train()(x)
@@ -72,9 +85,12 @@ def test_training_then_normalises_as_evaluation_does(weights: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", [ERM(), SagNet(), GroupDRO()], ids=lambda method: method.registered_name)
+@pytest.mark.parametrize(
+    "method", [ERM(), SagNet(), GroupDRO()], ids=lambda method: method.registered_name
+)
 def test_the_loop_trains_around_frozen_statistics(weights: str, method: Any) -> None:
-    """What a run keeps has the statistics of the file in every network that began from it, and other weights."""
+    """What a run keeps has the statistics of the file in every network that began from it, and
+    other weights."""
     spec = ModelSpec("resnet18", {"weights": weights, "stem": "small", "freeze_batch_norm": True})
     theirs = load_file(weights)
     theirs["conv1.weight"] = torch.zeros(64, 3, 3, 3)
@@ -82,24 +98,49 @@ def test_the_loop_trains_around_frozen_statistics(weights: str, method: Any) -> 
     settings = TrainingSettings(steps=2, batch=16, validate_every=1, evaluation_batch=32)
     kept = fit(method, split(), {"tiny": DATA}, spec, settings, 0).weights("last")  # type: ignore[arg-type]
     found = [key for key in kept if key.startswith("model.") and "running" in key]
-    assert len(found) == 40 and all(torch.equal(kept[key], theirs[key.removeprefix("model.")]) for key in found)
+    assert len(found) == 40 and all(
+        torch.equal(kept[key], theirs[key.removeprefix("model.")]) for key in found
+    )
     assert not torch.equal(kept["model.bn1.bias"], theirs["bn1.bias"])
 
 
 def test_random_weights_are_never_frozen(weights: str) -> None:
-    with pytest.raises(InputError, match=r"^model\.freeze_batch_norm: keeps the statistics .* and these are random; name weights"):
+    with pytest.raises(
+        InputError,
+        match=(
+            r"^model\.freeze_batch_norm: keeps the statistics .* and these are random; name weights"
+        ),
+    ):
         build_model("resnet18", {"freeze_batch_norm": True}, SHAPE, unnamed(3), 0)
     with pytest.raises(InputError, match=r"^model\.freeze_batch_norm: the model has no batch norm"):
         build_model("mlp", {}, SHAPE, unnamed(3), 0).keep_statistics()
-    with pytest.raises(InputError, match=r"^m\.freeze_batch_norm: unknown setting of model 'vit-b-16'"):
-        build_model("vit-b-16", {"weights": weights, "freeze_batch_norm": True}, SHAPE, unnamed(3), 0, field="m")
+    with pytest.raises(
+        InputError, match=r"^m\.freeze_batch_norm: unknown setting of model 'vit-b-16'"
+    ):
+        build_model(
+            "vit-b-16",
+            {"weights": weights, "freeze_batch_norm": True},
+            SHAPE,
+            unnamed(3),
+            0,
+            field="m",
+        )
 
 
 def test_a_study_refuses_it_before_any_run() -> None:
     content: dict[str, Any] = {
-        "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink"], "roles": {"test": 2}}},
+        "data": {
+            "digits": {
+                "source": "digits",
+                "label": "digit",
+                "attributes": ["ink"],
+                "roles": {"test": 2},
+            }
+        },
         "shifts": {"none": []},
         "models": {"start": {"model": "resnet18", "freeze_batch_norm": True}},
     }
-    with pytest.raises(InputError, match=r"^models\.start\.freeze_batch_norm: keeps the statistics"):
+    with pytest.raises(
+        InputError, match=r"^models\.start\.freeze_batch_norm: keeps the statistics"
+    ):
         make_plan(study_from(content, name="frozen"))

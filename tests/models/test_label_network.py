@@ -1,4 +1,5 @@
-"""A vision-language model that is trained: its logits are the likelihoods of the labels, all of them in one pass."""
+"""A vision-language model that is trained: its logits are the likelihoods of the labels, all of
+them in one pass."""
 
 import json
 from pathlib import Path
@@ -23,7 +24,13 @@ from crosswind.studies.spec import study_from
 
 NAMES = ["zero", "one", "many"]
 NATIVE = InputSpec.image(16, 16, 3)
-ANSWERS = {"zero": "zero", "one": "one", "not one": "many", "two three four": "many", "nine": "many"}
+ANSWERS = {
+    "zero": "zero",
+    "one": "one",
+    "not one": "many",
+    "two three four": "many",
+    "nine": "many",
+}
 KNOBS: dict[str, Any] = {"prompt": "Which digit is it , {labels}", "by": "score", "tuned": True}
 
 
@@ -39,7 +46,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def network(folder: Path, input: InputSpec = NATIVE, **knobs: Any) -> Any:
-    return build_model("vision-language", {**KNOBS, "path": str(folder), **knobs}, input, NAMES, 0).eval()
+    return build_model(
+        "vision-language", {**KNOBS, "path": str(folder), **knobs}, input, NAMES, 0
+    ).eval()
 
 
 def pictures(n: int, side: int = 16, seed: int = 0) -> Any:
@@ -55,16 +64,27 @@ def asked(folder: Path, images: Any, **knobs: Any) -> Any:
     model = VisionLanguage(**{**KNOBS, "path": str(folder), **knobs, "tuned": False})
     loaded, question = model._loaded(), model.question(NAMES)
     text, shown = loaded.said(question.text, None), _pictures(images)
-    said = model._alone(loaded, text, question.words, loaded.shared(text, question.words, shown), shown)
+    said = model._alone(
+        loaded, text, question.words, loaded.shared(text, question.words, shown), shown
+    )
     return of_classes(said, torch.from_numpy(question.classes), len(NAMES)).numpy()
 
 
 @pytest.mark.parametrize("kind", ["llava", "instructblip"])
 @pytest.mark.parametrize(
-    "knobs", [{}, {"score": "mean", "answers": ANSWERS}, {"answers": ANSWERS}, {"names": {"one": "not two one"}}]
+    "knobs",
+    [
+        {},
+        {"score": "mean", "answers": ANSWERS},
+        {"answers": ANSWERS},
+        {"names": {"one": "not two one"}},
+    ],
 )
-def test_it_begins_as_it_is_asked(kind: str, knobs: dict[str, Any], folders: dict[str, Path]) -> None:
-    """One pass with all words side by side gives what one pass a word does, however many tokens each has."""
+def test_it_begins_as_it_is_asked(
+    kind: str, knobs: dict[str, Any], folders: dict[str, Path]
+) -> None:
+    """One pass with all words side by side gives what one pass a word does, however many tokens
+    each has."""
     images = pictures(5)
     model = network(folders[kind], **knobs)
     with torch.inference_mode():
@@ -76,16 +96,21 @@ def test_it_begins_as_it_is_asked(kind: str, knobs: dict[str, Any], folders: dic
     assert np.ptp(logits.numpy(), axis=0).max() > 1e-2, "the image matters"
 
 
-def test_images_of_another_size_and_of_one_channel_are_read_as_the_processor_reads_them(folders: dict[str, Path]) -> None:
+def test_images_of_another_size_and_of_one_channel_are_read_as_the_processor_reads_them(
+    folders: dict[str, Path],
+) -> None:
     digits = cw.load("digits").inputs(np.arange(4))
     model = network(folders["llava"], InputSpec.image(8, 8, 1))
     with torch.inference_mode():
         logits = model(read(digits)).numpy()
-    assert np.abs(logits - asked(folders["llava"], digits)).max() < 0.05, "a level of a pixel apart at most"
+    assert np.abs(logits - asked(folders["llava"], digits)).max() < 0.05, (
+        "a level of a pixel apart at most"
+    )
 
 
 def passes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[int]]:
-    """The logits of four rows of digits by `by: score`, and the rows of each pass of the network."""
+    """The logits of four rows of digits by `by: score`, and the rows of each pass of the
+    network."""
     from types import SimpleNamespace
 
     loaded = image_text.load(str(folder), None, None, False, "auto", False, "auto")
@@ -98,7 +123,9 @@ def passes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[int
 
     monkeypatch.setattr(type(loaded.model), "forward", counted)
     names = {"0": "zero one", "1": "one not two", "2": "two"}
-    model = VisionLanguage(path=str(folder), prompt="Which digit is it", by="score", names=names, batch=4)
+    model = VisionLanguage(
+        path=str(folder), prompt="Which digit is it", by="score", names=names, batch=4
+    )
     rows: Any = SimpleNamespace(rows=np.arange(4))
     return model.answer(rows, cw.load("digits"), [str(digit) for digit in range(10)])[1], [*many]
 
@@ -111,7 +138,9 @@ def test_all_labels_are_scored_in_one_pass(
     logits, together = passes(folder, monkeypatch)
     monkeypatch.setattr(VisionLanguage, "_sheet", lambda *_: None)
     alone, one_by_one = passes(folder, monkeypatch)
-    assert together == [1, 1, 1, 1, 4] and one_by_one == [4] * 10, "tried on noise: three times together, and a word alone"
+    assert together == [1, 1, 1, 1, 4] and one_by_one == [4] * 10, (
+        "tried on noise: three times together, and a word alone"
+    )
     np.testing.assert_allclose(logits, alone, rtol=1e-4, atol=1e-4)
 
 
@@ -122,7 +151,11 @@ def test_a_network_that_confuses_labels_is_asked_for_one_at_a_time(
 
     wanted, _ = passes(folders["llava"], monkeypatch)
     plain = LlamaModel.forward
-    monkeypatch.setattr(LlamaModel, "forward", lambda self, *given, position_ids=None, **told: plain(self, *given, **told))
+    monkeypatch.setattr(
+        LlamaModel,
+        "forward",
+        lambda self, *given, position_ids=None, **told: plain(self, *given, **told),
+    )
     logits, many = passes(folders["llava"], monkeypatch)
     assert many == [1, 1, 1, 1] + [4] * 10
     np.testing.assert_allclose(logits, wanted, rtol=1e-4, atol=1e-4)
@@ -132,19 +165,30 @@ def test_a_network_that_confuses_labels_is_asked_for_one_at_a_time(
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize(
     ("broken", "rounded"),
-    [*((how, False) for how in ("", "places", "mask", "packing")), *((how, True) for how in ("", "places", "mask"))],
+    [
+        *((how, False) for how in ("", "places", "mask", "packing")),
+        *((how, True) for how in ("", "places", "mask")),
+    ],
 )
 def test_confused_labels_are_seen_in_every_precision(
-    kind: str, dtype: str, broken: str, rounded: bool, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    kind: str,
+    dtype: str,
+    broken: str,
+    rounded: bool,
+    folders: dict[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By what is said of a word alone; and where rounding hides that, by what may not change and what must."""
+    """By what is said of a word alone; and where rounding hides that, by what may not change and
+    what must."""
     from transformers import LlamaModel
 
     def forward(self: Any, *given: Any, **told: Any) -> Any:
         mask = told.get("attention_mask")
         if broken == "places":
             told["position_ids"] = None
-        if broken == "mask" and mask is not None and mask.ndim == 4:  # each token sees all before it
+        if (
+            broken == "mask" and mask is not None and mask.ndim == 4
+        ):  # each token sees all before it
             told["attention_mask"] = torch.full_like(mask, torch.finfo(mask.dtype).min).triu(1)
         if broken == "packing":  # the library takes places that begin anew for several texts
             told["attention_mask"] = None
@@ -152,7 +196,9 @@ def test_confused_labels_are_seen_in_every_precision(
 
     plain = LlamaModel.forward
     monkeypatch.setattr(LlamaModel, "forward", forward)
-    model = VisionLanguage(path=str(folders[kind]), prompt="Which is it", by="score", dtype=dtype, device="cpu")
+    model = VisionLanguage(
+        path=str(folders[kind]), prompt="Which is it", by="score", dtype=dtype, device="cpu"
+    )
     loaded, words = model._loaded(), ["zero", "four three", "not two one"]
     text, noise = loaded.said("Which is it", None), vision_language._noise(NATIVE)
     if rounded:
@@ -165,23 +211,39 @@ def test_confused_labels_are_seen_in_every_precision(
 @pytest.mark.parametrize("kind", ["llava", "instructblip"])
 def test_what_its_answer_depends_on_is_trained(kind: str, folders: dict[str, Path]) -> None:
     model = network(folders[kind]).train()
-    torch.nn.functional.cross_entropy(model(read(pictures(4))), torch.tensor([0, 1, 2, 0])).backward()
+    torch.nn.functional.cross_entropy(
+        model(read(pictures(4))), torch.tensor([0, 1, 2, 0])
+    ).backward()
     still = {name for name, parameter in model.named_parameters() if parameter.grad is None}
     last = "network.model.vision_tower.encoder.layers.1."  # LLaVA reads the last layer but one
-    assert all(name.startswith((last, "network.model.vision_tower.post_layernorm")) for name in still)
+    assert all(
+        name.startswith((last, "network.model.vision_tower.post_layernorm")) for name in still
+    )
     assert bool(still) == (kind == "llava") and len(still) < len(list(model.parameters())) / 3
 
 
 def adapted(folder: Path, **knobs: Any) -> Any:
-    return LoRA(rank=2, **knobs).modules(Info(NATIVE, 3, 60), lambda *_, **__: network(folder))["model"].eval()
+    return (
+        LoRA(rank=2, **knobs)
+        .modules(Info(NATIVE, 3, 60), lambda *_, **__: network(folder))["model"]
+        .eval()
+    )
 
 
 @pytest.mark.parametrize("tied", [False, True])
-def test_adapters_leave_what_tells_tokens_alone(tied: bool, folders: dict[str, Path], tmp_path: Path) -> None:
+def test_adapters_leave_what_tells_tokens_alone(
+    tied: bool, folders: dict[str, Path], tmp_path: Path
+) -> None:
     folder = write_llava(tmp_path / "tied", tie_word_embeddings=True) if tied else folders["llava"]
     model = adapted(folder)
-    names = {name.partition(".lora_")[0] for name, parameter in model.named_parameters() if parameter.requires_grad}
-    assert any("language_model" in name for name in names) and any("vision_tower" in name for name in names)
+    names = {
+        name.partition(".lora_")[0]
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad
+    }
+    assert any("language_model" in name for name in names) and any(
+        "vision_tower" in name for name in names
+    )
     assert not any("lm_head" in name or "embed" in name for name in names)
     part = adapted(folder, targets=["vision_tower"])
     inside = {name for name, parameter in part.named_parameters() if parameter.requires_grad}
@@ -198,10 +260,24 @@ def test_adapters_leave_what_tells_tokens_alone(tied: bool, folders: dict[str, P
         ({"answers": {"yes": "0"}}, "models.m.answers: no answer stands for the class '1'"),
     ],
 )
-def test_what_cannot_be_trained_is_refused_when_it_is_planned(knobs: dict[str, Any], told: str, folders: dict[str, Path]) -> None:
+def test_what_cannot_be_trained_is_refused_when_it_is_planned(
+    knobs: dict[str, Any], told: str, folders: dict[str, Path]
+) -> None:
     with pytest.raises(InputError) as caught:
         make_plan(
-            study_from({**STUDY, "models": {"m": {"model": "vision-language", "path": str(folders["llava"]), **KNOBS, **knobs}}})
+            study_from(
+                {
+                    **STUDY,
+                    "models": {
+                        "m": {
+                            "model": "vision-language",
+                            "path": str(folders["llava"]),
+                            **KNOBS,
+                            **knobs,
+                        }
+                    },
+                }
+            )
         )
     assert told in str(caught.value)
 
@@ -209,10 +285,17 @@ def test_what_cannot_be_trained_is_refused_when_it_is_planned(knobs: dict[str, A
 def test_what_cannot_be_trained_is_one_sentence_when_it_is_built(
     folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(InputError, match=r"model.tuned: .* holds a 'phi4_multimodal', whose processor does not make one picture"):
+    with pytest.raises(
+        InputError,
+        match=(
+            r"model.tuned: .* holds a 'phi4_multimodal', whose processor does not make one picture"
+        ),
+    ):
         network(write_phi(tmp_path / "phi"))
     short = write_llava(tmp_path / "short", max_position_embeddings=12)
-    with pytest.raises(DataError, match=r"^short: the prompt has \d+ tokens .* takes 12; ask a shorter prompt$"):
+    with pytest.raises(
+        DataError, match=r"^short: the prompt has \d+ tokens .* takes 12; ask a shorter prompt$"
+    ):
         network(short)
     odd = write_llava(tmp_path / "odd")
     told = json.loads((odd / "processor_config.json").read_text())
@@ -228,14 +311,28 @@ def test_what_cannot_be_trained_is_one_sentence_when_it_is_built(
     from transformers import LlamaModel
 
     plain = LlamaModel.forward
-    monkeypatch.setattr(LlamaModel, "forward", lambda self, *given, position_ids=None, **told: plain(self, *given, **told))
-    with pytest.raises(InputError, match=r"model.tuned: .* holds a 'llava', which does not read labels side by side"):
+    monkeypatch.setattr(
+        LlamaModel,
+        "forward",
+        lambda self, *given, position_ids=None, **told: plain(self, *given, **told),
+    )
+    with pytest.raises(
+        InputError,
+        match=r"model.tuned: .* holds a 'llava', which does not read labels side by side",
+    ):
         network(folders["llava"], score="mean", names={"zero": "four three", "one": "not two one"})
 
 
 STUDY: dict[str, Any] = {
     "name": "spoken",
-    "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink"], "roles": {"test": 2, "validation": 0.1}}},
+    "data": {
+        "digits": {
+            "source": "digits",
+            "label": "digit",
+            "attributes": ["ink"],
+            "roles": {"test": 2, "validation": 0.1},
+        }
+    },
     "shifts": {"none": []},
     "sizes": {"small": {"total": 40}},
     "methods": ["erm"],
@@ -245,28 +342,46 @@ STUDY: dict[str, Any] = {
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # of peft and transformers between them
+@pytest.mark.filterwarnings(
+    "ignore:`is_gradient_checkpointing`:FutureWarning"
+)  # of peft and transformers between them
 @pytest.mark.parametrize("kind", ["llava", "instructblip"])
-def test_a_study_trains_it_and_peft_reads_what_is_kept(kind: str, folders: dict[str, Path], tmp_path: Path) -> None:
-    """Whole, interpolated and by adapters; the library's own model with these adapters answers alike."""
+def test_a_study_trains_it_and_peft_reads_what_is_kept(
+    kind: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    """Whole, interpolated and by adapters; the library's own model with these adapters answers
+    alike."""
     from peft import PeftModel
     from transformers import AutoModelForImageTextToText
 
-    told = {"model": "vision-language", "path": str(folders[kind]), "prompt": "Which digit is it", "by": "score"}
+    told = {
+        "model": "vision-language",
+        "path": str(folders[kind]),
+        "prompt": "Which digit is it",
+        "by": "score",
+    }
     study = {**STUDY, "models": {"asked": told, "tuned": {**told, "tuned": True}}, "keep": "all"}
     study["methods"] = {"erm": {}, "wise-ft": {"alpha": 0.5}, "lora": {"rank": 2}, "deepcoral": {}}
     results = cw.run_study({**study, "environments": ["ink"]}, tmp_path / "out", workers=1)
     rows = [row for row in results.rows if row["set"] == "test"]
-    assert {row["status"] for row in rows} == {"finished"} and {row["method"] for row in rows} >= {"asked", "lora", "deepcoral"}
+    assert {row["status"] for row in rows} == {"finished"} and {row["method"] for row in rows} >= {
+        "asked",
+        "lora",
+        "deepcoral",
+    }
     assert len({json.dumps(row["metrics"]["nll"]) for row in rows}) >= 4
     (folder,) = (tmp_path / "out").glob("**/exports-last")
-    theirs: Any = PeftModel.from_pretrained(AutoModelForImageTextToText.from_pretrained(folders[kind]), str(folder)).eval()
+    theirs: Any = PeftModel.from_pretrained(
+        AutoModelForImageTextToText.from_pretrained(folders[kind]), str(folder)
+    ).eval()
     from safetensors.torch import load_file
 
     kept = load_file(str(folder.parent / "weights-last.safetensors"))
     assert kept and not any("base_layer" in key or "lm_head" in key for key in kept)
     ours = adapted(folders[kind])
-    ours.load_state_dict({key.removeprefix("model."): value for key, value in kept.items()}, strict=False)
+    ours.load_state_dict(
+        {key.removeprefix("model."): value for key, value in kept.items()}, strict=False
+    )
     x = read(pictures(2))
     plain, learnt = network(folders[kind]), ours.by_word(ours.preprocess(x))
     assert (learnt - plain.by_word(plain.preprocess(x))).abs().max() > 1e-4

@@ -1,4 +1,5 @@
-"""Networks as they are exported: kinds of numbers, batches of a fixed size, outputs of many forms."""
+"""Networks as they are exported: kinds of numbers, batches of a fixed size, outputs of many
+forms."""
 
 from __future__ import annotations
 
@@ -20,23 +21,33 @@ LEVELS = (40, 200)
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Dark and bright pictures of 4 x 4 pixels, of which one in ten is in the wrong folder; 21 without labels."""
+    """Dark and bright pictures of 4 x 4 pixels, of which one in ten is in the wrong folder; 21
+    without labels."""
     place = tmp_path_factory.mktemp("levels")
     for code, name in enumerate(("dark", "light")):
         (place / "known" / name).mkdir(parents=True)
         for row in range(20):
             level = LEVELS[code if row % 10 else 1 - code] + row
-            Image.fromarray(np.full((4, 4), level, dtype=np.uint8)).save(place / "known" / name / f"{row}.png")
+            Image.fromarray(np.full((4, 4), level, dtype=np.uint8)).save(
+                place / "known" / name / f"{row}.png"
+            )
     (place / "new").mkdir()
     for row in range(21):
-        Image.fromarray(np.full((4, 4), LEVELS[row % 2], dtype=np.uint8)).save(place / "new" / f"{row}.png")
+        Image.fromarray(np.full((4, 4), LEVELS[row % 2], dtype=np.uint8)).save(
+            place / "new" / f"{row}.png"
+        )
     return place
 
 
 def network(
-    path: Path, kind: int = TensorProto.FLOAT, rows: Any = "n", outputs: tuple[str, ...] = ("logits",), by: float = 1
+    path: Path,
+    kind: int = TensorProto.FLOAT,
+    rows: Any = "n",
+    outputs: tuple[str, ...] = ("logits",),
+    by: float = 1,
 ) -> str:
-    """A network that calls a picture light where its mean, times `by`, is above 120; `outputs` in their order."""
+    """A network that calls a picture light where its mean, times `by`, is above 120; `outputs` in
+    their order."""
     made = {
         "logits": (TensorProto.FLOAT, [rows, 2]),
         "probabilities": (TensorProto.FLOAT, [rows, 2]),
@@ -45,9 +56,15 @@ def network(
         "more": (TensorProto.FLOAT, [rows, 2]),
     }
     constants = [
-        helper.make_node("Constant", [], ["by"], value=helper.make_tensor("", TensorProto.FLOAT, [1], [by])),
-        helper.make_node("Constant", [], ["middle"], value=helper.make_tensor("", TensorProto.FLOAT, [1], [120])),
-        helper.make_node("Constant", [], ["to"], value=helper.make_tensor("", TensorProto.INT64, [2], [-1, 1])),
+        helper.make_node(
+            "Constant", [], ["by"], value=helper.make_tensor("", TensorProto.FLOAT, [1], [by])
+        ),
+        helper.make_node(
+            "Constant", [], ["middle"], value=helper.make_tensor("", TensorProto.FLOAT, [1], [120])
+        ),
+        helper.make_node(
+            "Constant", [], ["to"], value=helper.make_tensor("", TensorProto.INT64, [2], [-1, 1])
+        ),
     ]
     nodes = [
         *constants,
@@ -66,32 +83,61 @@ def network(
     first = helper.make_tensor_value_info("x", kind, [rows, 3, 4, 4])
     last = [helper.make_tensor_value_info(name, *made[name]) for name in outputs]
     graph = helper.make_graph(nodes, "levels", [first], last)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path
+    )
     return str(path)
 
 
 def accuracy(model: str, world: Path, **settings: Any) -> float:
-    given = {"size": 4, "pool_rows": 0, "near_rows": 0, "estimators": ["atc-mc"], "settings": {"scale": "bytes", **settings}}
+    given = {
+        "size": 4,
+        "pool_rows": 0,
+        "near_rows": 0,
+        "estimators": ["atc-mc"],
+        "settings": {"scale": "bytes", **settings},
+    }
     found = cw.estimate(model, world / "new", world / "known", **given)
     assert found.n == 21 and found.source_n == 40
     return float(found.source_accuracy or 0)
 
 
-@pytest.mark.parametrize(("kind", "scale", "by"), [
-    (TensorProto.FLOAT, "bytes", 1), (TensorProto.FLOAT16, "bytes", 1), (TensorProto.FLOAT16, "unit", 255),
-    (TensorProto.DOUBLE, "unit", 255), (TensorProto.UINT8, "bytes", 1), (TensorProto.INT32, "bytes", 1),
-    (TensorProto.INT64, "bytes", 1),
-])  # fmt: skip
-def test_inputs_are_of_the_kind_that_the_network_takes(tmp_path: Path, world: Path, kind: int, scale: str, by: float) -> None:
+@pytest.mark.parametrize(
+    ("kind", "scale", "by"),
+    [
+        (TensorProto.FLOAT, "bytes", 1),
+        (TensorProto.FLOAT16, "bytes", 1),
+        (TensorProto.FLOAT16, "unit", 255),
+        (TensorProto.DOUBLE, "unit", 255),
+        (TensorProto.UINT8, "bytes", 1),
+        (TensorProto.INT32, "bytes", 1),
+        (TensorProto.INT64, "bytes", 1),
+    ],
+)
+def test_inputs_are_of_the_kind_that_the_network_takes(
+    tmp_path: Path, world: Path, kind: int, scale: str, by: float
+) -> None:
     assert accuracy(network(tmp_path / "net.onnx", kind, by=by), world, scale=scale) == 0.9
 
 
-@pytest.mark.parametrize(("kind", "scale", "words"), [
-    (TensorProto.UINT8, "unit", r"net\.onnx takes whole numbers \(tensor\(uint8\)\), and scale 'unit' gives fractions; set its"),
-    (TensorProto.INT64, "imagenet", "set its scale to bytes"),
-    (TensorProto.INT8, "bytes", "takes numbers of -128 to 127"),
-])  # fmt: skip
-def test_numbers_that_it_cannot_take_are_refused(tmp_path: Path, world: Path, kind: int, scale: str, words: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "scale", "words"),
+    [
+        (
+            TensorProto.UINT8,
+            "unit",
+            (
+                r"net\.onnx takes whole numbers \(tensor\(uint8\)\), and scale 'unit' gives"
+                r" fractions; set its"
+            ),
+        ),
+        (TensorProto.INT64, "imagenet", "set its scale to bytes"),
+        (TensorProto.INT8, "bytes", "takes numbers of -128 to 127"),
+    ],
+)
+def test_numbers_that_it_cannot_take_are_refused(
+    tmp_path: Path, world: Path, kind: int, scale: str, words: str
+) -> None:
     with pytest.raises(CrosswindError, match=words):
         accuracy(network(tmp_path / "net.onnx", kind), world, scale=scale)
 
@@ -102,12 +148,22 @@ def test_a_batch_of_a_fixed_size_is_filled(tmp_path: Path, world: Path, rows: in
     assert accuracy(model, world) == 0.9 and accuracy(model, world, batch=5) == 0.9
 
 
-@pytest.mark.parametrize("outputs", [
-    ("label", "probabilities"), ("probabilities", "label"), ("features", "logits"), ("logits", "features"),
-    ("logits", "probabilities"),
-    ("label",), ("features", "label", "probabilities"), ("probabilities", "logits", "more"),
-])  # fmt: skip
-def test_of_several_outputs_the_scores_are_read(tmp_path: Path, world: Path, outputs: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        ("label", "probabilities"),
+        ("probabilities", "label"),
+        ("features", "logits"),
+        ("logits", "features"),
+        ("logits", "probabilities"),
+        ("label",),
+        ("features", "label", "probabilities"),
+        ("probabilities", "logits", "more"),
+    ],
+)
+def test_of_several_outputs_the_scores_are_read(
+    tmp_path: Path, world: Path, outputs: tuple[str, ...]
+) -> None:
     model = network(tmp_path / "net.onnx", outputs=outputs)
     if outputs == ("label",):
         near = {"size": 4, "pool_rows": 0, "settings": {"scale": "bytes"}, "estimators": ["atc-mc"]}
@@ -116,23 +172,35 @@ def test_of_several_outputs_the_scores_are_read(tmp_path: Path, world: Path, out
         assert accuracy(model, world) == 0.9
 
 
-def test_outputs_that_cannot_be_told_apart_are_refused_until_one_is_named(tmp_path: Path, world: Path) -> None:
+def test_outputs_that_cannot_be_told_apart_are_refused_until_one_is_named(
+    tmp_path: Path, world: Path
+) -> None:
     model = network(tmp_path / "net.onnx", outputs=("features", "more", "label"))
     assert accuracy(model, world, output="label") == 0.9
     values = {"a": np.eye(2, dtype=np.float32), "b": np.eye(2, dtype=np.float32)[::-1]}
     with pytest.raises(
-        DataError, match="several outputs of n may hold the scores of the classes; set its output to one of them: a, b"
+        DataError,
+        match=(
+            "several outputs of n may hold the scores of the classes; set its output to one of"
+            " them: a, b"
+        ),
     ):
         read_outputs(values, 2, ["x", "y"], None, "n")
     assert read_outputs(values, 2, ["x", "y"], "b", "n").tolist() == values["b"].tolist()
-    with pytest.raises(DataError, match=r"net\.onnx has no output 'logits' \(valid: features, more, label\)"):
+    with pytest.raises(
+        DataError, match=r"net\.onnx has no output 'logits' \(valid: features, more, label\)"
+    ):
         accuracy(model, world, output="logits")
 
 
 def test_mappings_of_scikit_learn_are_read_by_name() -> None:
-    """A classifier that was converted without `zipmap: false` gives a mapping from class to probability for each row."""
+    """A classifier that was converted without `zipmap: false` gives a mapping from class to
+    probability for each row."""
     labels = np.array(["dog", "cat"], dtype=object)
-    by_name = {"label": labels, "probabilities": [{"dog": 0.9, "cat": 0.1}, {"dog": 0.2, "cat": 0.8}]}
+    by_name = {
+        "label": labels,
+        "probabilities": [{"dog": 0.9, "cat": 0.1}, {"dog": 0.2, "cat": 0.8}],
+    }
     assert read_outputs(by_name, 2, ["cat", "dog"], None, "n").round(2).tolist() == pytest.approx(
         np.array([[0.1, 0.9], [0.8, 0.2]])
     )
@@ -144,7 +212,12 @@ def test_mappings_of_scikit_learn_are_read_by_name() -> None:
 def test_small_parts() -> None:
     x = np.arange(6, dtype=np.uint8).reshape(3, 2)
     assert filled(x, 5)[:, 0].tolist() == [0, 2, 4, 4, 4] and filled(x, 3) is x
-    assert fixed_rows([32, 3]) == 32 and fixed_rows(["n", 3]) is None and fixed_rows([None, 3]) is None and fixed_rows([4]) is None
+    assert (
+        fixed_rows([32, 3]) == 32
+        and fixed_rows(["n", 3]) is None
+        and fixed_rows([None, 3]) is None
+        and fixed_rows([4]) is None
+    )
     words = np.array(["a", "b"], dtype=object)
     assert as_input(words, "tensor(string)", "bytes", "n") is words
     assert as_input(x, "tensor(float16)", "bytes", "n").dtype == np.float16

@@ -1,4 +1,5 @@
-"""A network that never ends is left when its time is over, and at a signal; one that ends answers as it did."""
+"""A network that never ends is left when its time is over, and at a signal; one that ends answers
+as it did."""
 
 from __future__ import annotations
 
@@ -44,11 +45,15 @@ def loop(name: str, before: str, after: str, times: int, condition: str = "true"
     )
     count = numpy_helper.from_array(np.array(times, np.int64), f"{name}_times")
     constant = helper.make_node("Constant", [], [f"{name}_times"], value=count)
-    return [constant, helper.make_node("Loop", [f"{name}_times", "true", before], [after], body=body)]
+    return [
+        constant,
+        helper.make_node("Loop", [f"{name}_times", "true", before], [after], body=body),
+    ]
 
 
 def saved(path: Path, nodes: list[Any], rows: Any = "n") -> str:
-    """A network of two outputs, the sums of the red and of the green of a picture, behind `nodes` from `mean` to `last`."""
+    """A network of two outputs, the sums of the red and of the green of a picture, behind `nodes`
+    from `mean` to `last`."""
     graph = helper.make_graph(
         [
             helper.make_node("ReduceSum", ["x", "axes"], ["sums"], keepdims=0),
@@ -69,15 +74,21 @@ def saved(path: Path, nodes: list[Any], rows: Any = "n") -> str:
             numpy_helper.from_array(np.array(1, np.int64), "single"),
         ],
     )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path
+    )
     return str(path)
 
 
 def branch(nodes: list[Any]) -> list[Any]:
     """The nodes within one branch of a condition on the input."""
-    inside = helper.make_graph(nodes, "then", [], [helper.make_tensor_value_info("looped", TensorProto.FLOAT, None)])
+    inside = helper.make_graph(
+        nodes, "then", [], [helper.make_tensor_value_info("looped", TensorProto.FLOAT, None)]
+    )
     plain = helper.make_node("Identity", ["mean"], ["plain"])
-    beside = helper.make_graph([plain], "else", [], [helper.make_tensor_value_info("plain", TensorProto.FLOAT, None)])
+    beside = helper.make_graph(
+        [plain], "else", [], [helper.make_tensor_value_info("plain", TensorProto.FLOAT, None)]
+    )
     return [
         helper.make_node("ReduceMax", ["mean"], ["most"], keepdims=0),
         helper.make_node("Greater", ["most", "one"], ["bright"]),
@@ -94,11 +105,20 @@ def while_many() -> list[Any]:
 
 NETWORKS: dict[str, list[Any]] = {
     "a loop": loop("a", "mean", "last", ENDLESS),
-    "a loop behind one that ends": [*loop("a", "mean", "then", 3), *loop("b", "then", "last", ENDLESS)],
-    "a loop before one that ends": [*loop("a", "mean", "then", ENDLESS), *loop("b", "then", "last", 3)],
+    "a loop behind one that ends": [
+        *loop("a", "mean", "then", 3),
+        *loop("b", "then", "last", ENDLESS),
+    ],
+    "a loop before one that ends": [
+        *loop("a", "mean", "then", ENDLESS),
+        *loop("b", "then", "last", 3),
+    ],
     "a loop in a branch": branch(loop("a", "mean", "looped", ENDLESS)),
     "many times": loop("a", "mean", "last", 10**12),
-    "for several rows alone": [*while_many(), *loop("a", "mean", "last", ENDLESS, condition="many")],
+    "for several rows alone": [
+        *while_many(),
+        *loop("a", "mean", "last", ENDLESS, condition="many"),
+    ],
 }
 
 
@@ -110,7 +130,11 @@ def pictures(rows: int) -> Any:
 
 def answered(path: str, rows: int = 6, **knobs: Any) -> list[int]:
     some: Any = SimpleNamespace(rows=np.arange(rows))
-    return list(Onnx(path=path, scale="unit", **knobs).answer(some, pictures(rows), ("no", "yes"))[0].tolist())
+    return list(
+        Onnx(path=path, scale="unit", **knobs)
+        .answer(some, pictures(rows), ("no", "yes"))[0]
+        .tolist()
+    )
 
 
 @pytest.mark.parametrize("network", NETWORKS)
@@ -119,17 +143,32 @@ def test_a_network_that_never_ends_has_its_time(tmp_path: Path, network: str, ro
     path = saved(tmp_path / "net.onnx", NETWORKS[network], rows)
     began = time.monotonic()
     with pytest.raises(
-        DataError, match=r"^net.onnx did not end within [0-9.]+ seconds for .* raise its setting timeout, which is 0.3$"
+        DataError,
+        match=(
+            r"^net.onnx did not end within [0-9.]+ seconds for .* raise its setting timeout, which"
+            r" is 0.3$"
+        ),
     ):
         answered(path, timeout=0.3)
     assert time.monotonic() - began < 20
-    assert not [thread for thread in threading.enumerate() if thread.name == "patience"]  # it did end
+    assert not [
+        thread for thread in threading.enumerate() if thread.name == "patience"
+    ]  # it did end
 
 
 def test_a_network_that_ends_answers_as_it_did(tmp_path: Path) -> None:
     path = saved(tmp_path / "net.onnx", loop("a", "mean", "last", 5))
-    assert answered(path) == [1, 0, 1, 0, 1, 0] == answered(path, batch=4) == answered(path, batch=1)
-    assert answered(saved(tmp_path / "four.onnx", loop("a", "mean", "last", 5), 2), batch=2) == [1, 0, 1, 0, 1, 0]
+    assert (
+        answered(path) == [1, 0, 1, 0, 1, 0] == answered(path, batch=4) == answered(path, batch=1)
+    )
+    assert answered(saved(tmp_path / "four.onnx", loop("a", "mean", "last", 5), 2), batch=2) == [
+        1,
+        0,
+        1,
+        0,
+        1,
+        0,
+    ]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -156,7 +195,14 @@ def test_a_study_tells_that_its_network_never_ends(tmp_path: Path) -> None:
     path = saved(tmp_path / "net.onnx", NETWORKS["a loop"])
     study = {
         "name": "endless",
-        "data": {"pictures": {"source": "digits", "label": "digit", "attributes": ["ink"], "roles": {"test": 1}}},
+        "data": {
+            "pictures": {
+                "source": "digits",
+                "label": "digit",
+                "attributes": ["ink"],
+                "roles": {"test": 1},
+            }
+        },
         "shifts": {"none": []},
         "sets": {"test": {"role": "test"}},
         "selection": ["last"],
@@ -165,7 +211,9 @@ def test_a_study_tells_that_its_network_never_ends(tmp_path: Path) -> None:
     cw.run_study(study, tmp_path / "out")
     with Store.open(tmp_path / "out") as store:
         asked_for = next(
-            word for word in str(store.runs("endless")[0]["reason"]).replace(",", " ").split() if word.isalnum() and len(word) == 12
+            word
+            for word in str(store.runs("endless")[0]["reason"]).replace(",", " ").split()
+            if word.isalnum() and len(word) == 12
         )
         reason = store.run(asked_for)["reason"]
     assert "net.onnx did not end within 0.3 seconds for one row" in reason

@@ -20,7 +20,9 @@ def built(name: str, side: int = 32, channels: int = 3, classes: int = 10, **kno
 def kernels(model: nn.Module) -> list[tuple[int, int, int, int]]:
     """Output channels, input channels, side and stride of every convolution."""
     found = [part for part in model.modules() if isinstance(part, nn.Conv2d)]
-    return [(part.out_channels, part.in_channels, part.kernel_size[0], part.stride[0]) for part in found]
+    return [
+        (part.out_channels, part.in_channels, part.kernel_size[0], part.stride[0]) for part in found
+    ]
 
 
 def count(model: nn.Module) -> int:
@@ -35,8 +37,8 @@ def sides(model: Model, x: torch.Tensor) -> list[tuple[int, int]]:
 
 
 def test_nin_is_blocks_of_one_convolution_and_two_perceptrons_at_every_pixel() -> None:
-    """Three blocks of width 8: 8 x 3 x 25 + 8, twice 8 x 8 + 8; 8 x 8 x 25 + 8, twice 72; 8 x 8 x 9 + 8, once 72; head 90:
-    608 + 144 + 1,608 + 144 + 584 + 72 + 90 = 3,250."""
+    """Three blocks of width 8: 8 x 3 x 25 + 8, twice 8 x 8 + 8; 8 x 8 x 25 + 8, twice 72; 8 x 8 x 9
+    + 8, once 72; head 90: 608 + 144 + 1,608 + 144 + 584 + 72 + 90 = 3,250."""
     model = built("nin", width=8)
     one = (8, 8, 1, 1)
     assert kernels(model) == [(8, 3, 5, 1), one, one, (8, 8, 5, 1), one, one, (8, 8, 3, 1), one]
@@ -45,15 +47,22 @@ def test_nin_is_blocks_of_one_convolution_and_two_perceptrons_at_every_pixel() -
     assert sides(model, x) == [(8, 16), (8, 8), (8, 8)] and model.width == 8
     # Averaging after the last layer, as in the paper, gives the same logits.
     with torch.no_grad():
-        maps = nn.functional.conv2d(model.until(x, "block3"), model.fc.weight[:, :, None, None], model.fc.bias)  # type: ignore[union-attr,index,arg-type]
+        maps = nn.functional.conv2d(
+            model.until(x, "block3"), model.fc.weight[:, :, None, None], model.fc.bias
+        )  # type: ignore[union-attr,index,arg-type]
         assert torch.allclose(model(x), maps.mean((2, 3)), atol=1e-5)
     assert sides(built("nin", width=8, halving="stride"), x) == [(8, 16), (8, 8), (8, 4)]
     assert sides(built("nin", width=4, depth=8), x)[-1] == (4, 1)
-    assert [side for *_, side, _ in kernels(built("nin", width=4, kernel=3)) if side > 1] == [3, 3, 3]
+    assert [side for *_, side, _ in kernels(built("nin", width=4, kernel=3)) if side > 1] == [
+        3,
+        3,
+        3,
+    ]
 
 
 def test_vgg_doubles_its_channels_and_has_hidden_layers() -> None:
-    """Width 4 on 32 pixels: convolutions 112, 148; 296, 584; 1,168, 2,320; 16 x 4 x 4 x 6 + 6 = 1,542; 42; head 70."""
+    """Width 4 on 32 pixels: convolutions 112, 148; 296, 584; 1,168, 2,320; 16 x 4 x 4 x 6 + 6 =
+    1,542; 42; head 70."""
     model = built("vgg", width=4, hidden=6)
     channels = [(4, 3), (4, 4), (8, 4), (8, 8), (16, 8), (16, 16)]
     assert kernels(model) == [(*pair, 3, 1) for pair in channels]
@@ -62,7 +71,9 @@ def test_vgg_doubles_its_channels_and_has_hidden_layers() -> None:
     assert len(kernels(built("vgg", width=4, depth=3))) == 9
     # 28 pixels become 3: 8 channels of 3 x 3.
     assert built("vgg", side=28, width=2, layers=1).hidden[0].in_features == 72  # type: ignore[index]
-    with pytest.raises(InputError, match="vgg needs images of at least 8 pixels a side, these have 7 x 7"):
+    with pytest.raises(
+        InputError, match="vgg needs images of at least 8 pixels a side, these have 7 x 7"
+    ):
         built("vgg", side=7)
 
 
@@ -74,17 +85,28 @@ def test_cnn_at_its_defaults_is_small_cnn() -> None:
     x = torch.rand(2, 3, 32, 32)
     with torch.no_grad():
         assert torch.equal(ours(x), theirs(x))
-    assert sides(built("cnn", side=28, width=4, depth=4), torch.rand(1, 3, 28, 28)) == [(4, 14), (8, 7), (16, 4), (32, 2)]
+    assert sides(built("cnn", side=28, width=4, depth=4), torch.rand(1, 3, 28, 28)) == [
+        (4, 14),
+        (8, 7),
+        (16, 4),
+        (32, 2),
+    ]
 
 
 @pytest.mark.parametrize(("depth", "millions"), [(3, 0.27), (9, 0.85)])
 def test_cifar_resnet_is_as_large_as_published(depth: int, millions: float) -> None:
-    """He et al. 2016, table 6: ResNet-20 and ResNet-56. Beside 6 depth + 1 convolutions two of 1x1, where theirs pads."""
+    """He et al. 2016, table 6: ResNet-20 and ResNet-56. Beside 6 depth + 1 convolutions two of 1x1,
+    where theirs pads."""
     model = built("cifar-resnet", depth=depth)
     assert count(model) / 1e6 == pytest.approx(millions, abs=0.01)
     assert len(kernels(model)) == 6 * depth + 1 + 2
     assert sides(model, torch.rand(1, 3, 32, 32)) == [(16, 32), (16, 32), (32, 16), (64, 8)]
-    assert sides(built("cifar-resnet", depth=1, width=4, stride=2), torch.rand(1, 3, 28, 28)) == [(4, 14), (4, 14), (8, 7), (16, 4)]
+    assert sides(built("cifar-resnet", depth=1, width=4, stride=2), torch.rand(1, 3, 28, 28)) == [
+        (4, 14),
+        (4, 14),
+        (8, 7),
+        (16, 4),
+    ]
 
 
 def test_a_block_without_norm_begins_as_what_is_beside_it() -> None:
@@ -105,12 +127,18 @@ def test_a_block_without_norm_begins_as_what_is_beside_it() -> None:
         ("cifar-resnet", {"width": 4, "depth": 4, "stride": 2}),
     ],
 )
-def test_deep_ones_learn_with_and_without_norm_and_dropout_is_for_training(name: str, knobs: dict[str, Any], norm: str) -> None:
+def test_deep_ones_learn_with_and_without_norm_and_dropout_is_for_training(
+    name: str, knobs: dict[str, Any], norm: str
+) -> None:
     model = built(name, 16, 1, 2, **knobs, norm=norm, dropout=0.1)
     assert any(isinstance(part, nn.BatchNorm2d) for part in model.modules()) == (norm == "batch")
     assert {part.p for part in model.modules() if isinstance(part, nn.Dropout)} == {0.1}
     y = torch.arange(16) % 2
-    x = torch.rand(16, 1, 16, 16, generator=torch.Generator().manual_seed(0)) + 0.6 * y.view(-1, 1, 1, 1) - 0.8
+    x = (
+        torch.rand(16, 1, 16, 16, generator=torch.Generator().manual_seed(0))
+        + 0.6 * y.view(-1, 1, 1, 1)
+        - 0.8
+    )
     optimiser = torch.optim.Adam(model.parameters(), 5e-3)
     torch.manual_seed(0)
     for _ in range(30):

@@ -1,4 +1,5 @@
-"""Predictions of others in files: no more of them is read than an answer needs, and names are what was written."""
+"""Predictions of others in files: no more of them is read than an answer needs, and names are what
+was written."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ def asked(path: Path, class_names: tuple[str, ...] = ("no", "yes")) -> list[int]
 
 def header(descr: str, shape: tuple[int, ...]) -> bytes:
     head = io.BytesIO()
-    np.lib.format.write_array_header_1_0(head, {"descr": descr, "fortran_order": False, "shape": shape})
+    np.lib.format.write_array_header_1_0(
+        head, {"descr": descr, "fortran_order": False, "shape": shape}
+    )
     return head.getvalue()
 
 
@@ -80,7 +83,10 @@ REFUSED: dict[str, dict[str, bytes]] = {
     "logits of many bytes": {"id": member(IDS), "logits": BOMB},
     "ids beyond memory": {"id": header("<i8", (2**61,)), "logits": member(LOGITS)},
     "ids of two axes": {"id": header("<i8", (2**20, 2**20)), "logits": member(LOGITS)},
-    "labels of long words": {"id": member(IDS), "label": header("<U50000000", (ROWS,)) + bytes(4096)},
+    "labels of long words": {
+        "id": member(IDS),
+        "label": header("<U50000000", (ROWS,)) + bytes(4096),
+    },
     "ids that are text": {"id": member(IDS.astype(str)), "logits": member(LOGITS)},
     "ids that are objects": {"id": header("|O", (ROWS,)) + bytes(64), "logits": member(LOGITS)},
     "a negative length": {"id": header("<i8", (-4,)), "logits": member(LOGITS)},
@@ -93,7 +99,9 @@ REFUSED: dict[str, dict[str, bytes]] = {
 
 
 @pytest.mark.parametrize("way", REFUSED)
-def test_what_cannot_be_the_predictions_is_refused_before_memory_is_taken(tmp_path: Path, way: str) -> None:
+def test_what_cannot_be_the_predictions_is_refused_before_memory_is_taken(
+    tmp_path: Path, way: str
+) -> None:
     path = archive(tmp_path / "p.npz", REFUSED[way])
     tracemalloc.start()
     try:
@@ -134,7 +142,9 @@ NAMES = [
 
 
 @pytest.mark.parametrize("names", NAMES, ids=ascii)
-def test_a_doubled_quote_is_one_in_the_first_line_as_in_cells(tmp_path: Path, names: tuple[str, str]) -> None:
+def test_a_doubled_quote_is_one_in_the_first_line_as_in_cells(
+    tmp_path: Path, names: tuple[str, str]
+) -> None:
     frame = polars.DataFrame({"id": IDS, names[0]: LOGITS[:, 0], names[1]: LOGITS[:, 1]})
     frame.write_csv(tmp_path / "p.csv")
     assert '""' in (tmp_path / "p.csv").read_text()

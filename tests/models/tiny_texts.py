@@ -1,4 +1,5 @@
-"""Tiny random encoders of texts and their tokenizers, in folders as the library transformers keeps them."""
+"""Tiny random encoders of texts and their tokenizers, in folders as the library transformers keeps
+them."""
 
 from __future__ import annotations
 
@@ -11,7 +12,22 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-WORDS = ("the", "a", "film", "book", "plot", "was", "is", "good", "great", "fine", "bad", "poor", "dull", "it")
+WORDS = (
+    "the",
+    "a",
+    "film",
+    "book",
+    "plot",
+    "was",
+    "is",
+    "good",
+    "great",
+    "fine",
+    "bad",
+    "poor",
+    "dull",
+    "it",
+)
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 
 
@@ -30,16 +46,29 @@ def write_tokenizer(folder: Path, words: Sequence[str] = WORDS) -> int:
 
 
 def write_folder(folder: Path, words: Sequence[str] = WORDS, **changes: Any) -> dict[str, Any]:
-    """A tokenizer, config.json of RoBERTa with two layers of 32 numbers and 32 positions, and an empty file of weights."""
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 48}
-    told = {"vocab_size": write_tokenizer(folder, words), "max_position_embeddings": 34, "type_vocab_size": 1, "pad_token_id": 1}
+    """A tokenizer, config.json of RoBERTa with two layers of 32 numbers and 32 positions, and an
+    empty file of weights."""
+    sizes = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 48,
+    }
+    told = {
+        "vocab_size": write_tokenizer(folder, words),
+        "max_position_embeddings": 34,
+        "type_vocab_size": 1,
+        "pad_token_id": 1,
+    }
     told = {**sizes, **told, **changes}
     (folder / "config.json").write_text(json.dumps({"model_type": "roberta", **told}))
     (folder / "model.safetensors").touch()
     return told
 
 
-def write_encoder(folder: Path, words: Sequence[str] = WORDS, *, seed: int = 0, **changes: Any) -> Path:
+def write_encoder(
+    folder: Path, words: Sequence[str] = WORDS, *, seed: int = 0, **changes: Any
+) -> Path:
     """The same with random weights, as the library writes it."""
     import torch
     from transformers import RobertaConfig, RobertaModel
@@ -48,7 +77,9 @@ def write_encoder(folder: Path, words: Sequence[str] = WORDS, *, seed: int = 0, 
     logging.disable_progress_bar()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        RobertaModel(RobertaConfig(**write_folder(folder, words, **changes)), add_pooling_layer=False).save_pretrained(folder)
+        RobertaModel(
+            RobertaConfig(**write_folder(folder, words, **changes)), add_pooling_layer=False
+        ).save_pretrained(folder)
     return folder
 
 

@@ -1,4 +1,5 @@
-"""Tiny random vision-language models with their processors, in folders as the library transformers keeps them."""
+"""Tiny random vision-language models with their processors, in folders as the library transformers
+keeps them."""
 
 from __future__ import annotations
 
@@ -11,10 +12,21 @@ from typing import Any
 
 SAID = """USER : ASSISTANT Classify the image into or Please provide only name of label . , Is it a yes no not zero one two three
 four five six seven eight nine 0 1 2 3 4 5 6 7 8 9 digit Which"""
-SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<image>", "<|user|>", "<|end|>", "<|assistant|>", "<|audio|>")
+SPECIAL = (
+    "<s>",
+    "<pad>",
+    "</s>",
+    "<unk>",
+    "<image>",
+    "<|user|>",
+    "<|end|>",
+    "<|assistant|>",
+    "<|audio|>",
+)
 TEMPLATE = (
-    "{% for m in messages %}<|user|>{% for c in m['content'] %}{% if c['type'] == 'image' %}<image>"
-    "{% else %} {{ c['text'] }}{% endif %}{% endfor %}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+    "{% for m in messages %}<|user|>{% for c in m['content'] %}{% if c['type'] == 'image'"
+    " %}<image>{% else %} {{ c['text'] }}{% endif %}{% endfor %}<|end|>{% endfor %}{% if"
+    " add_generation_prompt %}<|assistant|>{% endif %}"
 )
 LANGUAGE = {
     "vocab_size": 64,
@@ -48,9 +60,16 @@ def tokenizer(**told: Any) -> Any:
     made = Tokenizer(models.WordLevel(numbers, unk_token="<unk>"))
     made.add_special_tokens(list(SPECIAL))
     made.pre_tokenizer = pre_tokenizers.Whitespace()
-    made.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    made.post_processor = processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 0)]
+    )
     return PreTrainedTokenizerFast(
-        tokenizer_object=made, bos_token="<s>", pad_token="<pad>", eos_token="</s>", unk_token="<unk>", **told
+        tokenizer_object=made,
+        bos_token="<s>",
+        pad_token="<pad>",
+        eos_token="</s>",
+        unk_token="<unk>",
+        **told,
     )
 
 
@@ -81,7 +100,9 @@ def write_llava(folder: Path, *, template: bool = True, side: int = 16, **langua
         image_token_index=4,
         image_seq_length=(side // 8) ** 2,
     )
-    images = CLIPImageProcessor(size={"shortest_edge": side}, crop_size={"height": side, "width": side})
+    images = CLIPImageProcessor(
+        size={"shortest_edge": side}, crop_size={"height": side, "width": side}
+    )
     made = LlavaProcessor(
         images,
         tokenizer(),
@@ -135,7 +156,8 @@ def write_instructblip(folder: Path) -> Path:
 
 
 def write_phi(folder: Path) -> Path:
-    """Phi-4-multimodal, the class that followed Phi-3.5-vision; 545 tokens an image, which its code fixes."""
+    """Phi-4-multimodal, the class that followed Phi-3.5-vision; 545 tokens an image, which its code
+    fixes."""
     import torch
     from transformers import (
         Phi4MultimodalAudioConfig,
@@ -148,16 +170,28 @@ def write_phi(folder: Path) -> Path:
     )
 
     audio = Phi4MultimodalAudioConfig(
-        hidden_size=16, intermediate_size=16, num_blocks=1, num_attention_heads=2, ext_pw_out_channel=16,
-        depthwise_separable_out_channel=16, nemo_conv_channels=16, audio_token_id=8,
-    )  # fmt: skip
-    vision = Phi4MultimodalVisionConfig(
-        **{**VISION, "image_size": 448, "patch_size": 14, "num_hidden_layers": 3}, crop_size=448, image_token_id=4
+        hidden_size=16,
+        intermediate_size=16,
+        num_blocks=1,
+        num_attention_heads=2,
+        ext_pw_out_channel=16,
+        depthwise_separable_out_channel=16,
+        nemo_conv_channels=16,
+        audio_token_id=8,
     )
-    config = Phi4MultimodalConfig(**{**LANGUAGE, "max_position_embeddings": 1024}, vision_config=vision, audio_config=audio)
+    vision = Phi4MultimodalVisionConfig(
+        **{**VISION, "image_size": 448, "patch_size": 14, "num_hidden_layers": 3},
+        crop_size=448,
+        image_token_id=4,
+    )
+    config = Phi4MultimodalConfig(
+        **{**LANGUAGE, "max_position_embeddings": 1024}, vision_config=vision, audio_config=audio
+    )
     words = tokenizer(extra_special_tokens={"image_token": "<image>", "audio_token": "<|audio|>"})
     images = Phi4MultimodalImageProcessor(patch_size=14, dynamic_hd=1)
-    made = Phi4MultimodalProcessor(images, Phi4MultimodalFeatureExtractor(), words, chat_template=TEMPLATE)
+    made = Phi4MultimodalProcessor(
+        images, Phi4MultimodalFeatureExtractor(), words, chat_template=TEMPLATE
+    )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = Phi4MultimodalForCausalLM(config)

@@ -1,7 +1,8 @@
 """The page, the printed text and the store agree, number by number.
 
-Every table of the page is read from its HTML and every cell of it is worked out again, by plain loops over what `sqlite3` reads of
-the store and over the files of its runs. The text is cut into its columns and compared with the page cell by cell.
+Every table of the page is read from its HTML and every cell of it is worked out again, by plain
+loops over what `sqlite3` reads of the store and over the files of its runs. The text is cut into
+its columns and compared with the page cell by cell.
 """
 
 from __future__ import annotations
@@ -25,12 +26,23 @@ from tests.cli.test_fuzz_stores import whole_store
 from crosswind.cli.main import _status
 from crosswind.reports import page as page_module
 
-T95 = {1: 12.7062047362, 2: 4.3026527300, 3: 3.1824463053, 4: 2.7764451052}  # two-sided, by degrees of freedom (any table of t)
+T95 = {
+    1: 12.7062047362,
+    2: 4.3026527300,
+    3: 3.1824463053,
+    4: 2.7764451052,
+}  # two-sided, by degrees of freedom (any table of t)
 ORACLE = "best-target"
-CHOOSING = {"best-id": "validation", "last": "validation", "best-ood": "ood-validation", "best-target": "target-validation"}
+CHOOSING = {
+    "best-id": "validation",
+    "last": "validation",
+    "best-ood": "ood-validation",
+    "best-target": "target-validation",
+}
 Rows = list[list[str]]
 
-# -- reading ------------------------------------------------------------------------------------------------------------------
+# -- reading
+# --------------------------------------------------------------------------------------------------
 
 
 class Tables(HTMLParser):
@@ -95,22 +107,39 @@ class Raw:
             ((self.name, resolved),) = connection.execute("SELECT name, resolved FROM studies")
             self.resolved = json.loads(resolved)
             self.runs = [
-                {"key": key, **json.loads(labels), "status": status, "reason": reason, "seconds": seconds}
+                {
+                    "key": key,
+                    **json.loads(labels),
+                    "status": status,
+                    "reason": reason,
+                    "seconds": seconds,
+                }
                 | {"cost": json.loads(cost or "{}"), "warnings": json.loads(warnings or "[]")}
                 for key, labels, status, reason, seconds, cost, warnings in connection.execute(
-                    "SELECT s.key, s.labels, r.status, r.reason, r.seconds, r.cost, r.warnings FROM study_runs s "
-                    "JOIN runs r ON r.key = s.key WHERE r.kind = 'score' ORDER BY s.position"
+                    "SELECT s.key, s.labels, r.status, r.reason, r.seconds, r.cost, r.warnings FROM"
+                    " study_runs s JOIN runs r ON r.key = s.key WHERE r.kind = 'score' ORDER BY"
+                    " s.position"
                 )
             ]
             self.scores = {
                 (key, rule, name): json.loads(metrics)
-                for key, rule, name, metrics in connection.execute('SELECT key, rule, "set", metrics FROM scores')
+                for key, rule, name, metrics in connection.execute(
+                    'SELECT key, rule, "set", metrics FROM scores'
+                )
             }
             fits = connection.execute(
-                "SELECT s.key, s.labels FROM study_runs s JOIN runs r ON r.key = s.key WHERE r.kind = 'fit' ORDER BY s.position"
+                "SELECT s.key, s.labels FROM study_runs s JOIN runs r ON r.key = s.key WHERE r.kind"
+                " = 'fit' ORDER BY s.position"
             )
-            left = [(json.loads(labels), out / "artifacts" / key[:2] / key / "exhibits.json") for key, labels in fits]
-            self.exhibits = [(labels, path) for labels, path in left if labels["seed"] == left[0][0]["seed"] and path.exists()]
+            left = [
+                (json.loads(labels), out / "artifacts" / key[:2] / key / "exhibits.json")
+                for key, labels in fits
+            ]
+            self.exhibits = [
+                (labels, path)
+                for labels, path in left
+                if labels["seed"] == left[0][0]["seed"] and path.exists()
+            ]
         # A run that was begun by nobody who lives is one that waits.
         for run in self.runs:
             run["status"] = {"running": "pending"}.get(run["status"], run["status"])
@@ -120,24 +149,46 @@ class Raw:
         self.methods = [self.reference, *(name for name in methods if name != self.reference)]
 
     def chosen(self, shift: str, method: str, rule: str, name: str) -> dict[int, dict[str, Any]]:
-        """By seed, the scores of the point with the highest accuracy on the rule's validation set; of equal ones the first."""
+        """By seed, the scores of the point with the highest accuracy on the rule's validation set;
+        of equal ones the first."""
         best: dict[int, tuple[float, dict[str, Any]]] = {}
         for run in self.runs:
-            if (run["shift"], run["method"]) == (shift, method) and (run["key"], rule, name) in self.scores:
-                points = {other["point"] for other in self.runs if (other["shift"], other["method"]) == (shift, method)}
+            if (run["shift"], run["method"]) == (shift, method) and (
+                run["key"],
+                rule,
+                name,
+            ) in self.scores:
+                points = {
+                    other["point"]
+                    for other in self.runs
+                    if (other["shift"], other["method"]) == (shift, method)
+                }
                 key = (run["key"], rule, CHOOSING[rule])
                 worth = self.scores[key]["accuracy"] if len(points) > 1 else 0.0
                 if run["seed"] not in best or worth > best[run["seed"]][0]:
                     best[run["seed"]] = (worth, self.scores[run["key"], rule, name])
         return {seed: metrics for seed, (_, metrics) in best.items()}
 
-    def values(self, shift: str, method: str, rule: str, name: str, metric: str) -> dict[int, float]:
+    def values(
+        self, shift: str, method: str, rule: str, name: str, metric: str
+    ) -> dict[int, float]:
         """One metric by seed."""
-        return {seed: metrics[metric] for seed, metrics in self.chosen(shift, method, rule, name).items() if metric in metrics}
+        return {
+            seed: metrics[metric]
+            for seed, metrics in self.chosen(shift, method, rule, name).items()
+            if metric in metrics
+        }
 
     def mark(self, shift: str, method: str, rule: str) -> str:
         """What stands behind a number of which a run told its reader to doubt it."""
-        return " †" if any(metrics.get("doubts") for metrics in self.chosen(shift, method, rule, "test").values()) else ""
+        return (
+            " †"
+            if any(
+                metrics.get("doubts")
+                for metrics in self.chosen(shift, method, rule, "test").values()
+            )
+            else ""
+        )
 
     def rules(self) -> list[str]:
         """The rules that there are scores of, the oracle last."""
@@ -145,7 +196,8 @@ class Raw:
         return [rule for rule in ("best-id", "best-ood", "last", "best-target") if rule in found]
 
 
-# -- every cell again ---------------------------------------------------------------------------------------------------------
+# -- every cell again
+# --------------------------------------------------------------------------------------------------
 
 
 def mean_and_half(values: list[float], sign: str = "", level: float = 0.95) -> str:
@@ -154,21 +206,38 @@ def mean_and_half(values: list[float], sign: str = "", level: float = 0.95) -> s
     text = f"{fmean(values):{sign}.3f}"
     if len(values) == 1:
         return text
-    t = T95[len(values) - 1] if level == 0.95 else float(stats.t.ppf((1 + level) / 2, len(values) - 1))
+    t = (
+        T95[len(values) - 1]
+        if level == 0.95
+        else float(stats.t.ppf((1 + level) / 2, len(values) - 1))
+    )
     return f"{text} ± {t * stdev(values) / math.sqrt(len(values)):.3f}"
 
 
 def threshold(raw: Raw, rule: str) -> float:
-    """The unadjusted p below which Holm's correction tells a comparison of this rule: each cost and effect, on both scores."""
+    """The unadjusted p below which Holm's correction tells a comparison of this rule: each cost and
+    effect, on both scores."""
     plain = next((name for name, parts in raw.resolved["shifts"].items() if parts == []), None)
     plain = plain if raw.resolved["sets"]["test"]["law"] == "uniform" else None
-    pairs = [((shift, method), (shift, raw.reference)) for shift in raw.shifts for method in raw.methods[1:]]
-    pairs += [((shift, raw.reference), (plain, raw.reference)) for shift in raw.shifts if plain and shift != plain]
+    pairs = [
+        ((shift, method), (shift, raw.reference))
+        for shift in raw.shifts
+        for method in raw.methods[1:]
+    ]
+    pairs += [
+        ((shift, raw.reference), (plain, raw.reference))
+        for shift in raw.shifts
+        if plain and shift != plain
+    ]
     found = []
     for one, other in pairs:
         for metric in ("accuracy", "worst_group"):
             own, base = (raw.values(*side, rule, "test", metric) for side in (one, other))
-            values = [own[seed] - base[seed] for seed in own if seed in base and None not in (own[seed], base[seed])]
+            values = [
+                own[seed] - base[seed]
+                for seed in own
+                if seed in base and None not in (own[seed], base[seed])
+            ]
             if len(values) > 1 and stdev(values) > 1e-12:
                 found.append(float(stats.ttest_1samp(values, 0).pvalue))
     told = 0
@@ -188,7 +257,11 @@ def by_shift(raw: Raw, rule: str, metric: str) -> Rows:
             [
                 m,
                 *([str(points[m])] if grid else []),
-                *(mean_and_half([*raw.values(s, m, rule, "test", metric).values()]) + raw.mark(s, m, rule) for s in raw.shifts),
+                *(
+                    mean_and_half([*raw.values(s, m, rule, "test", metric).values()])
+                    + raw.mark(s, m, rule)
+                    for s in raw.shifts
+                ),
             ]
             for m in raw.methods
         ),
@@ -201,12 +274,19 @@ def differences(raw: Raw, rule: str) -> Rows:
     for method in raw.methods[1:]:
         row = [method]
         for shift in raw.shifts:
-            own, base = (raw.values(shift, name, rule, "test", "accuracy") for name in (method, raw.reference))
+            own, base = (
+                raw.values(shift, name, rule, "test", "accuracy")
+                for name in (method, raw.reference)
+            )
             values = [own[seed] - base[seed] for seed in own if seed in base]
             marked = False
             if len(values) > 1 and stdev(values) > 1e-12:
                 marked = float(stats.ttest_1samp(values, 0).pvalue) < most
-            row.append(mean_and_half(values, "+", 1 - most) + (" *" if marked else "") + raw.mark(shift, method, rule))
+            row.append(
+                mean_and_half(values, "+", 1 - most)
+                + (" *" if marked else "")
+                + raw.mark(shift, method, rule)
+            )
         rows.append(row)
     return rows
 
@@ -221,19 +301,31 @@ def worst_groups(raw: Raw, rule: str) -> Rows:
                 continue
             names = [metrics["worst_group_name"] for metrics in found.values()]
             usual = max(dict.fromkeys(names), key=names.count)
-            size = min(metrics["worst_group_n"] for metrics in found.values() if metrics["worst_group_name"] == usual)
-            value = mean_and_half([metrics["worst_group"] for metrics in found.values()]) + raw.mark(shift, method, rule)
-            rows.append([shift, method, value, usual, f"{names.count(usual)} of {len(names)}", str(size)])
+            size = min(
+                metrics["worst_group_n"]
+                for metrics in found.values()
+                if metrics["worst_group_name"] == usual
+            )
+            value = mean_and_half(
+                [metrics["worst_group"] for metrics in found.values()]
+            ) + raw.mark(shift, method, rule)
+            rows.append(
+                [shift, method, value, usual, f"{names.count(usual)} of {len(names)}", str(size)]
+            )
     return rows
 
 
 def every_seed(raw: Raw, rule: str) -> Rows:
-    found = {(s, m): raw.values(s, m, rule, "test", "accuracy") for s in raw.shifts for m in raw.methods}
+    found = {
+        (s, m): raw.values(s, m, rule, "test", "accuracy") for s in raw.shifts for m in raw.methods
+    }
     seeds = sorted({seed for values in found.values() for seed in values})
     rows = [["shift", "method", *(f"seed {seed}" for seed in seeds)]]
     for (shift, method), values in found.items():
         name = method + raw.mark(shift, method, rule)
-        rows.append([shift, name, *(f"{values[seed]:.3f}" if seed in values else "-" for seed in seeds)])
+        rows.append(
+            [shift, name, *(f"{values[seed]:.3f}" if seed in values else "-" for seed in seeds)]
+        )
     return rows
 
 
@@ -248,67 +340,145 @@ def ranks(raw: Raw, rule: str) -> Rows:
     for block in full:
         order = sorted(block.values(), reverse=True)
         for method, value in block.items():
-            got[method].append(fmean([place + 1 for place, other in enumerate(order) if other == value]))
+            got[method].append(
+                fmean([place + 1 for place, other in enumerate(order) if other == value])
+            )
     last = len(raw.methods)
     doubted = {m: max(raw.mark(shift, m, rule) for shift in raw.shifts) for m in raw.methods}
     rows = [
-        [m + doubted[m], f"{fmean(all_):.3f}", str(all_.count(1)), str(all_.count(last)), str(len(full))]
+        [
+            m + doubted[m],
+            f"{fmean(all_):.3f}",
+            str(all_.count(1)),
+            str(all_.count(last)),
+            str(len(full)),
+        ]
         for m, all_ in sorted(got.items(), key=lambda pair: fmean(pair[1]))
     ]
     return [["method", "mean rank", "alone first", "alone last", "blocks"], *rows]
 
 
 def by_rule(raw: Raw) -> Rows:
-    rows = [["shift", "method", *(f"{rule} (ORACLE)" if rule == ORACLE else rule for rule in raw.rules())]]
+    rows = [
+        [
+            "shift",
+            "method",
+            *(f"{rule} (ORACLE)" if rule == ORACLE else rule for rule in raw.rules()),
+        ]
+    ]
     for shift in raw.shifts:
         for method in raw.methods:
-            found = {rule: mean_and_half([*raw.values(shift, method, rule, "test", "accuracy").values()]) for rule in raw.rules()}
-            rows.append([shift, method, *(cell + raw.mark(shift, method, rule) for rule, cell in found.items())])
+            found = {
+                rule: mean_and_half([*raw.values(shift, method, rule, "test", "accuracy").values()])
+                for rule in raw.rules()
+            }
+            rows.append(
+                [
+                    shift,
+                    method,
+                    *(cell + raw.mark(shift, method, rule) for rule, cell in found.items()),
+                ]
+            )
     return rows
 
 
-PARTS = {"data": "data", "step": "step", "evaluation": "evaluation", "waiting": "waiting", "prepare": "start-up", "other": "other"}
+PARTS = {
+    "data": "data",
+    "step": "step",
+    "evaluation": "evaluation",
+    "waiting": "waiting",
+    "prepare": "start-up",
+    "other": "other",
+}
 
 
 def times(raw: Raw) -> Rows:
     columns = ["data", "model", "method", "runs", "mean s", "least s", "most s", "sum h"]
     rows = [[*columns, *(f"{word} %" for word in PARTS.values()), "rows/s", "peak MiB"]]
     done = [run for run in raw.runs if run["status"] in ("finished", "diverged")]
-    for data, model, method in dict.fromkeys((run["data"], run["model"], run["method"]) for run in done):
-        some = [run for run in done if (run["data"], run["model"], run["method"]) == (data, model, method)]
+    for data, model, method in dict.fromkeys(
+        (run["data"], run["model"], run["method"]) for run in done
+    ):
+        some = [
+            run
+            for run in done
+            if (run["data"], run["model"], run["method"]) == (data, model, method)
+        ]
         took = [run["cost"].get("total_seconds", run["seconds"]) for run in some]
-        speed = [run["cost"]["images_per_second"] for run in some if run["cost"].get("images_per_second") is not None]
-        memory = [run["cost"]["peak_memory_bytes"] for run in some if run["cost"].get("peak_memory_bytes") is not None]
-        row = [data, model, method, str(len(some)), f"{fmean(took):.2f}", f"{min(took):.2f}", f"{max(took):.2f}"]
+        speed = [
+            run["cost"]["images_per_second"]
+            for run in some
+            if run["cost"].get("images_per_second") is not None
+        ]
+        memory = [
+            run["cost"]["peak_memory_bytes"]
+            for run in some
+            if run["cost"].get("peak_memory_bytes") is not None
+        ]
+        row = [
+            data,
+            model,
+            method,
+            str(len(some)),
+            f"{fmean(took):.2f}",
+            f"{min(took):.2f}",
+            f"{max(took):.2f}",
+        ]
         row.append(f"{sum(took) / 3600:.3f}")
         for part in PARTS:
-            spent = [run["cost"][f"{part}_seconds"] for run in some if f"{part}_seconds" in run["cost"]]
+            spent = [
+                run["cost"][f"{part}_seconds"] for run in some if f"{part}_seconds" in run["cost"]
+            ]
             row.append(f"{100 * sum(spent) / sum(took):.1f}" if spent else "-")
-        row += [f"{fmean(speed):.0f}" if speed else "-", f"{max(memory) / 2**20:.0f}" if memory else "-"]
+        row += [
+            f"{fmean(speed):.0f}" if speed else "-",
+            f"{max(memory) / 2**20:.0f}" if memory else "-",
+        ]
         rows.append(row)
     return rows
 
 
 def states(raw: Raw) -> Rows:
     names = ["finished", "diverged", "failed"]
-    names += [name for name in dict.fromkeys(run["status"] for run in raw.runs) if name not in names]
+    names += [
+        name for name in dict.fromkeys(run["status"] for run in raw.runs) if name not in names
+    ]
     rows = [["data", "model", "method", "runs", *names]]
     for key in dict.fromkeys((run["data"], run["model"], run["method"]) for run in raw.runs):
-        count = Counter(run["status"] for run in raw.runs if (run["data"], run["model"], run["method"]) == key)
+        count = Counter(
+            run["status"] for run in raw.runs if (run["data"], run["model"], run["method"]) == key
+        )
         rows.append([*key, str(sum(count.values())), *(str(count[name]) for name in names)])
     return rows
 
 
 def trouble(raw: Raw) -> Rows:
-    rows = [["status", "data", "shift", "size", "model", "method", "point", "seeds", "reason", "key of the first"]]
+    rows = [
+        [
+            "status",
+            "data",
+            "shift",
+            "size",
+            "model",
+            "method",
+            "point",
+            "seeds",
+            "reason",
+            "key of the first",
+        ]
+    ]
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for run in raw.runs:
         if run["status"] in ("failed", "diverged"):
             reason = run["reason"] or (run["warnings"] or ["no reason recorded"])[0]
-            names = (run[name] or "-" for name in ("data", "shift", "size", "model", "method", "point"))
+            names = (
+                run[name] or "-" for name in ("data", "shift", "size", "model", "method", "point")
+            )
             groups.setdefault((run["status"], *names, reason), []).append(run)
     for key, some in groups.items():
-        rows.append([*key[:-1], ", ".join(str(run["seed"]) for run in some), key[-1], some[0]["key"][:10]])
+        rows.append(
+            [*key[:-1], ", ".join(str(run["seed"]) for run in some), key[-1], some[0]["key"][:10]]
+        )
     return rows
 
 
@@ -323,7 +493,11 @@ def cells(raw: Raw) -> list[tuple[str, Rows]]:
     label, attributes = entry["label"], list(entry["attributes"])
     sets = []
     for shift in raw.shifts:
-        done = [run for run in raw.runs if run["shift"] == shift and run["status"] in ("finished", "diverged")]
+        done = [
+            run
+            for run in raw.runs
+            if run["shift"] == shift and run["status"] in ("finished", "diverged")
+        ]
         place = raw.out / "artifacts" / done[0]["key"][:2] / done[0]["key"] / "split.json"
         sets.append(json.loads(place.read_text(encoding="utf-8"))["sets"])
     out: list[tuple[str, Rows]] = []
@@ -338,7 +512,15 @@ def cells(raw: Raw) -> list[tuple[str, Rows]]:
             values = list(dict.fromkeys(value for row in sums.values() for value in row))
             rows = [[label, *(f"{attribute}={value}" for value in values)]]
             for name, row in sums.items():
-                rows.append([name, *(f"{round(row[v][0], 3):g} / {row[v][1]}" if v in row else "0 / 0" for v in values)])
+                rows.append(
+                    [
+                        name,
+                        *(
+                            f"{round(row[v][0], 3):g} / {row[v][1]}" if v in row else "0 / 0"
+                            for v in values
+                        ),
+                    ]
+                )
             out.append((f"cells-{attribute}", rows))
     return out
 
@@ -348,7 +530,10 @@ def expected(raw: Raw) -> list[tuple[str, Rows]]:
     out = cells(raw)
     for rule in raw.resolved["selection"]:
         out.append(("difference", differences(raw, rule)))
-        out += [("accuracy", by_shift(raw, rule, "accuracy")), ("seeds-accuracy", every_seed(raw, rule))]
+        out += [
+            ("accuracy", by_shift(raw, rule, "accuracy")),
+            ("seeds-accuracy", every_seed(raw, rule)),
+        ]
         out += [("worst-group", worst_groups(raw, rule)), ("ece", by_shift(raw, rule, "ece"))]
     out += exhibits(raw)
     out += [("ranks", ranks(raw, rule)) for rule in raw.resolved["selection"]]
@@ -369,7 +554,9 @@ def exhibits(raw: Raw) -> list[tuple[str, Rows]]:
 
 
 def numbers_in(tables: list[tuple[str, Rows]]) -> int:
-    return sum(bool(re.search(r"\d", cell)) for _, rows in tables for row in rows[1:] for cell in row)
+    return sum(
+        bool(re.search(r"\d", cell)) for _, rows in tables for row in rows[1:] for cell in row
+    )
 
 
 def check(out: Path, printed: str) -> int:
@@ -378,11 +565,19 @@ def check(out: Path, printed: str) -> int:
     reader.feed((out / "report.html").read_text(encoding="utf-8"))
     raw = Raw(out)
     wanted = expected(raw)
-    # Tables of single rows' answers and of learning curves are recomputed in test_rows.py, that of actions in test_idle_methods.py.
+    # Tables of single rows' answers and of learning curves are recomputed in test_rows.py, that of
+    # actions in test_idle_methods.py.
     of_rows = ("confusion-", "curves-", "actions", f"cells-{next(iter(raw.resolved['data']))}-")
     reader.found = [(name, rows) for name, rows in reader.found if not name.startswith(of_rows)]
     assert [name for name, _ in wanted] == [
-        next((short for short, _ in wanted if name == short or name.startswith(f"{short}-{raw.name}-")), name)
+        next(
+            (
+                short
+                for short, _ in wanted
+                if name == short or name.startswith(f"{short}-{raw.name}-")
+            ),
+            name,
+        )
         for name, _ in reader.found
     ]
     for (name, rows), (_, found) in zip(wanted, reader.found, strict=True):
@@ -402,7 +597,9 @@ def check(out: Path, printed: str) -> int:
 
 
 @pytest.fixture
-def reported(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], str]:
+def reported(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Path], str]:
     monkeypatch.setattr(page_module, "runtime", lambda: "var vegaEmbed;")
 
     def report(out: Path) -> str:
@@ -421,10 +618,23 @@ def test_every_number_of_a_small_store(tmp_path: Path, reported: Callable[[Path]
 def test_every_second_of_a_small_store(tmp_path: Path, reported: Callable[[Path], str]) -> None:
     out = whole_store(tmp_path / "out")
     with closing(sqlite3.connect(out / "store.sqlite")) as connection, connection:
-        for place, (key,) in enumerate(connection.execute("SELECT key FROM runs ORDER BY key").fetchall()):
-            parts = {f"{part}_seconds": (1 + number) * (0.1 + 0.01 * place) for number, part in enumerate(PARTS)}
-            told = {**parts, "total_seconds": sum(parts.values()), "images_per_second": 100.5 + place}
-            told |= {"validation_seconds": 0.05, "peak_memory_bytes": 3e8 + 1e7 * place, "peak_memory_of_run": 1.0}
+        for place, (key,) in enumerate(
+            connection.execute("SELECT key FROM runs ORDER BY key").fetchall()
+        ):
+            parts = {
+                f"{part}_seconds": (1 + number) * (0.1 + 0.01 * place)
+                for number, part in enumerate(PARTS)
+            }
+            told = {
+                **parts,
+                "total_seconds": sum(parts.values()),
+                "images_per_second": 100.5 + place,
+            }
+            told |= {
+                "validation_seconds": 0.05,
+                "peak_memory_bytes": 3e8 + 1e7 * place,
+                "peak_memory_of_run": 1.0,
+            }
             connection.execute("UPDATE runs SET cost = ? WHERE key = ?", (json.dumps(told), key))
     shares = check(out, reported(out)) - 173
     assert shares == 2 * len(PARTS)  # two methods
@@ -436,5 +646,6 @@ def test_every_number_of_the_demo(tmp_path: Path, reported: Callable[[Path], str
     settings = ["--scale", "tiny", "--set", "seeds=2", "--set", "claims=[]"]
     assert _status(["run", "demo", "--workers", "2", "--out", str(out), *settings]) == 0
     # GroupDRO's twelve groups of two shifts, each named by numbers and with its weight.
-    # Two of the 198 are the runs that say of themselves, under two shifts, that four steps moved nothing.
+    # Two of the 198 are the runs that say of themselves, under two shifts, that four steps moved
+    # nothing.
     assert check(out, reported(out)) == 198 + 2 * len(PARTS) + 2 * 12

@@ -1,4 +1,5 @@
-"""The picture of an audit: valid Vega-Lite that shows every verdict with its numbers, and a page that escapes what it is given."""
+"""The picture of an audit: valid Vega-Lite that shows every verdict with its numbers, and a page
+that escapes what it is given."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ def made(columns: int = 3, names: str = "a", last: bool = False) -> Audit:
         generator = np.random.default_rng(seed)
         y = generator.integers(0, 2, 300)
         rest = {f"{names}{place}": generator.integers(0, 2, 300) for place in range(1, columns)}
-        tied = {f"{names}0": np.where(generator.random(300) < tie, y, generator.integers(0, 2, 300))}
+        tied = {
+            f"{names}0": np.where(generator.random(300) < tie, y, generator.integers(0, 2, 300))
+        }
         return {"y": y, **rest, **tied} if last else {"y": y, **tied, **rest}
 
     return audit(table(0, 0.9), table(1, 0.0), "y")
@@ -37,7 +40,11 @@ def test_the_picture_holds_every_verdict() -> None:
     tied = data["d0"][0]
     verdict = found.column("a0").verdict("spurious correlation")
     assert verdict.effect is not None and found.column("a0").v_difference is not None
-    assert (tied["c"], tied["s"], tied["e"]) == ("a0", "shift", pytest.approx(verdict.effect.value, rel=1e-5))
+    assert (tied["c"], tied["s"], tied["e"]) == (
+        "a0",
+        "shift",
+        pytest.approx(verdict.effect.value, rel=1e-5),
+    )
     assert tied["r"] == pytest.approx(found.column("a0").v_difference.value, rel=1e-5)
     assert data["d1"][-1]["c"] == "y (label)"
     sizes = {item["name"]: item["value"] for item in figure.spec["params"]}
@@ -58,6 +65,8 @@ def test_the_page_escapes_names() -> None:
 
 
 def test_a_picture_with_another_name_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"is no picture by its name \(valid: .svg, .pdf, .png, .html\)"):
+    with pytest.raises(
+        InputError, match=r"is no picture by its name \(valid: .svg, .pdf, .png, .html\)"
+    ):
         write_audit(made(2), tmp_path / "a.txt")
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,5 @@
-"""Specifications that are valid Vega-Lite by Altair's copy of its schema, and the script of a page, kept between reports."""
+"""Specifications that are valid Vega-Lite by Altair's copy of its schema, and the script of a page,
+kept between reports."""
 
 from __future__ import annotations
 
@@ -25,11 +26,15 @@ PLACES = FOUND.shown()
 
 def _drawn(most: float, *values: int) -> Any:
     tables = {
-        f"attribute {count}": {(str(label), f"value {i}"): (most / 2, i) for label in range(3) for i in range(count)}
+        f"attribute {count}": {
+            (str(label), f"value {i}"): (most / 2, i) for label in range(3) for i in range(count)
+        }
         for count in values
     }
     shown = SetDraw(9, 2, 1, tables)
-    return figures.draw_map(ShiftDraw("d", "SC", "few", 0, "digit", shown, None, (), ()), shown, most)
+    return figures.draw_map(
+        ShiftDraw("d", "SC", "few", 0, "digit", shown, None, (), ()), shown, most
+    )
 
 
 FIGURES = {
@@ -47,7 +52,9 @@ FIGURES = {
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure_is_valid_vega_lite(name: str) -> None:
     figure = FIGURES[name]
-    assert figure is not None and altair.Chart.from_dict(dict(figure.spec), validate=True) is not None
+    assert (
+        figure is not None and altair.Chart.from_dict(dict(figure.spec), validate=True) is not None
+    )
     assert figure.spec["$schema"].endswith(f"/v{charts.VEGA_LITE.partition('.')[0]}.json")
 
 
@@ -61,7 +68,8 @@ def test_figures_are_of_a_version_that_can_be_drawn() -> None:
     assert charts.VEGA_LITE in vl_convert.get_vegalite_versions()
 
 
-# -- the script ---------------------------------------------------------------------------------------------------------------
+# -- the script
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -85,7 +93,9 @@ def again() -> str:
     return charts.runtime()
 
 
-def test_it_is_made_once_a_version(made: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_made_once_a_version(
+    made: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import importlib.metadata
 
     assert again() == again() == "var vegaEmbed = 1; // é\n" * 100
@@ -109,7 +119,9 @@ def test_a_file_that_cannot_be_read_is_made_anew(made: list[str], damage: str) -
     assert again() == good and len(made) == (3 if damage == "folder" else 2)
 
 
-def test_a_place_that_cannot_be_written_costs_time_only(made: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_costs_time_only(
+    made: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("not a folder")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert again() == again()

@@ -32,15 +32,18 @@ def compared(a: Any, b: Any, capsys: Any, *more: str) -> dict[str, Any]:
     assert _status(["compare", str(a), str(b), "--json", *more]) == 0
     table = json.loads(capsys.readouterr().out)
     return {
-        tuple(row[i] for i, name in enumerate(table["columns"]) if name in ("selection", "rule", "shift", "method")): dict(
-            zip(table["columns"], row, strict=True)
-        )
+        tuple(
+            row[i]
+            for i, name in enumerate(table["columns"])
+            if name in ("selection", "rule", "shift", "method")
+        ): dict(zip(table["columns"], row, strict=True))
         for row in table["rows"]
     } | {"notes": table["notes"]}
 
 
 def changed(out: Path, by: float, split_seed: int | None = None) -> None:
-    """Every score of a store raised, by another amount for each seed; its study dealt by another split seed."""
+    """Every score of a store raised, by another amount for each seed; its study dealt by another
+    split seed."""
     from crosswind.studies.database import scores, studies
 
     with Store.open(out, create=True) as store:
@@ -49,12 +52,21 @@ def changed(out: Path, by: float, split_seed: int | None = None) -> None:
             for key, rule, name, text in connection.execute(
                 sa.select(scores.c.key, scores.c.rule, scores.c.set, scores.c.metrics)
             ).fetchall():
-                metrics = {**json.loads(text), "accuracy": json.loads(text)["accuracy"] + by + 0.001 * seeds[key]}
+                metrics = {
+                    **json.loads(text),
+                    "accuracy": json.loads(text)["accuracy"] + by + 0.001 * seeds[key],
+                }
                 where = (scores.c.key == key) & (scores.c.rule == rule) & (scores.c.set == name)
                 connection.execute(scores.update().where(where).values(metrics=json.dumps(metrics)))
             if split_seed is not None:
-                resolved = json.loads(connection.execute(sa.select(studies.c.resolved)).scalar_one())
-                connection.execute(studies.update().values(resolved=json.dumps({**resolved, "split_seed": split_seed})))
+                resolved = json.loads(
+                    connection.execute(sa.select(studies.c.resolved)).scalar_one()
+                )
+                connection.execute(
+                    studies.update().values(
+                        resolved=json.dumps({**resolved, "split_seed": split_seed})
+                    )
+                )
 
 
 def test_two_stores(tmp_path: Path, capsys: Any) -> None:
@@ -65,16 +77,32 @@ def test_two_stores(tmp_path: Path, capsys: Any) -> None:
     notes = found.pop("notes")
     assert len(found) == 8, "two shifts, two methods, two rules"
     for row in found.values():
-        assert row["runs"] == "3 pairs" and row["B - A"]["mean"] == pytest.approx(0.101) and row["B - A"]["excludes_zero"]
+        assert (
+            row["runs"] == "3 pairs"
+            and row["B - A"]["mean"] == pytest.approx(0.101)
+            and row["B - A"]["excludes_zero"]
+        )
         assert row["B - A"]["half_width"] == pytest.approx(4.302653 * 0.001 / 3**0.5, rel=1e-6)
-        assert row["B alpha"]["mean"] - row["A alpha"]["mean"] == pytest.approx(0.101) and row["p, Holm"] == "<0.001"
+        assert (
+            row["B alpha"]["mean"] - row["A alpha"]["mean"] == pytest.approx(0.101)
+            and row["p, Holm"] == "<0.001"
+        )
     # All eight differ, so that the last step of Holm's correction is that of one row alone.
-    assert notes[0].startswith("* B differs from A: p < 0.05 by Holm over 8 rows, so that the 95% interval of B - A excludes 0.")
+    assert notes[0].startswith(
+        "* B differs from A: p < 0.05 by Holm over 8 rows, so that the 95% interval of B - A"
+        " excludes 0."
+    )
     same = compared(one, one, capsys)
-    assert not any(row["B - A"]["excludes_zero"] or row["B - A"]["mean"] for name, row in same.items() if name != "notes")
+    assert not any(
+        row["B - A"]["excludes_zero"] or row["B - A"]["mean"]
+        for name, row in same.items()
+        if name != "notes"
+    )
     changed(other, 0.0, split_seed=1)
     found = compared(one, other, capsys)
-    assert "no runs are paired" in found.pop("notes")[-1] and {row["runs"] for row in found.values()} == {"3 and 3"}
+    assert "no runs are paired" in found.pop("notes")[-1] and {
+        row["runs"] for row in found.values()
+    } == {"3 and 3"}
     assert _status(["compare", str(one), str(other)]) == 0
     assert "B - A" in capsys.readouterr().out
 
@@ -84,7 +112,10 @@ def test_what_cannot_be_compared_is_one_sentence(tmp_path: Path, capsys: Any) ->
     for words, says in (
         (
             ["compare", str(one), str(other)],
-            "error: B: has no data set, shift, size, model, method, set and rule that A has with accuracy",
+            (
+                "error: B: has no data set, shift, size, model, method, set and rule that A has"
+                " with accuracy"
+            ),
         ),
         (
             ["compare", str(one), str(one), "--metric", "acuracy"],

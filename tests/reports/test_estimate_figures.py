@@ -1,4 +1,5 @@
-"""Estimated against true accuracy and the tables beside it: the numbers drawn are those listed, and those judged."""
+"""Estimated against true accuracy and the tables beside it: the numbers drawn are those listed, and
+those judged."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ from crosswind.reports import estimate_figures as shown
 from crosswind.reports.charts import save
 
 
-def pool(shifts: int = 3, networks: int = 6, seed: int = 0, noise: float = 0.05, kinds: int = 1) -> list[Point]:
+def pool(
+    shifts: int = 3, networks: int = 6, seed: int = 0, noise: float = 0.05, kinds: int = 1
+) -> list[Point]:
     random, points = np.random.default_rng(seed), []
     for i in range(networks):
         for j in range(shifts + 1):
@@ -24,7 +27,20 @@ def pool(shifts: int = 3, networks: int = 6, seed: int = 0, noise: float = 0.05,
             value = float(np.clip(accuracy + random.normal(0, noise), 0, 1))
             low, high = (None, None) if j == 1 else (value - 0.1, value + 0.1)
             test = f"t{j}" if j else "S"
-            points.append(Point(f"n{i}", "S", test, value, accuracy, f"a{i % kinds}", low, high, 0.9, synthetic=j > 1))
+            points.append(
+                Point(
+                    f"n{i}",
+                    "S",
+                    test,
+                    value,
+                    accuracy,
+                    f"a{i % kinds}",
+                    low,
+                    high,
+                    0.9,
+                    synthetic=j > 1,
+                )
+            )
     return points
 
 
@@ -33,7 +49,9 @@ ESTIMATES = {"one": pool(), "other": pool(seed=1)}
 
 @pytest.mark.parametrize("shifts", [3, 5, 9, 24])
 def test_a_figure_is_valid_and_can_be_drawn(shifts: int, tmp_path: Path) -> None:
-    figure, _ = shown.scatter("Pool of digits", {"one": pool(shifts), "other": pool(shifts, seed=1)})
+    figure, _ = shown.scatter(
+        "Pool of digits", {"one": pool(shifts), "other": pool(shifts, seed=1)}
+    )
     assert altair.Chart.from_dict(dict(figure.spec), validate=True) is not None
     drawn = save(figure, tmp_path, ("png", "svg"))
     assert [path.name for path in drawn] == ["pool-of-digits.png", "pool-of-digits.svg"]
@@ -47,29 +65,52 @@ def test_numbers_in_the_chart_are_those_in_the_table() -> None:
     figure, table = shown.scatter("pool", ESTIMATES)
     drawn = [row for row in figure.spec["datasets"]["rows"] if "d" not in row]
     diagonal = [row for row in figure.spec["datasets"]["rows"] if "d" in row]
-    assert diagonal == [{"m": panel, "a": end, "e": end, "d": 1} for panel in ESTIMATES for end in (0, 1)]
-    assert [tuple(row.get(key) for key in ("m", "k", "t", "s", "a", "e", "l", "h")) for row in drawn] == list(table.rows)
+    assert diagonal == [
+        {"m": panel, "a": end, "e": end, "d": 1} for panel in ESTIMATES for end in (0, 1)
+    ]
+    assert [
+        tuple(row.get(key) for key in ("m", "k", "t", "s", "a", "e", "l", "h")) for row in drawn
+    ] == list(table.rows)
     given = {(name, p.network, p.test): p for name, points in ESTIMATES.items() for p in points}
     assert len(table.rows) == len(given) == 48
     for name, network, training, test, accuracy, estimate, low, high in table.rows:
         point = given[name, network, test]  # type: ignore[index]
         assert training == "S"
-        for cell, value in ((accuracy, point.accuracy), (estimate, point.value), (low, point.low), (high, point.high)):
+        for cell, value in (
+            (accuracy, point.accuracy),
+            (estimate, point.value),
+            (low, point.low),
+            (high, point.high),
+        ):
             assert cell == (None if value is None else pytest.approx(value, abs=1e-6))
     mean = 100 * np.mean([abs(p.value - p.accuracy) for p in ESTIMATES["one"]])
-    assert f"one {mean:.1f}, other" in figure.description and "6 networks on 4 test domains" in figure.description
+    assert (
+        f"one {mean:.1f}, other" in figure.description
+        and "6 networks on 4 test domains" in figure.description
+    )
     # What is drawn as a vertical line is the interval, and only where there is one.
     line, rule, points = figure.spec["spec"]["layer"]
     assert (rule["encoding"]["y"]["field"], rule["encoding"]["y2"]["field"]) == ("l", "h")
-    assert rule["transform"] == [{"filter": "isValid(datum.l)"}] and line["transform"] == [{"filter": "isValid(datum.d)"}]
-    assert points["encoding"]["x"]["scale"]["domain"] == points["encoding"]["y"]["scale"]["domain"] == [0, 1]
+    assert rule["transform"] == [{"filter": "isValid(datum.l)"}] and line["transform"] == [
+        {"filter": "isValid(datum.d)"}
+    ]
+    assert (
+        points["encoding"]["x"]["scale"]["domain"]
+        == points["encoding"]["y"]["scale"]["domain"]
+        == [0, 1]
+    )
 
 
 def test_a_large_pool_is_thinned_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shown, "MOST_POINTS", 10)
     figure, table = shown.scatter("pool", {"one": pool(), "few": pool(networks=2)})
-    assert sum(row[0] == "one" for row in table.rows) == 8 and sum(row[0] == "few" for row in table.rows) == 8
-    assert "Of each 3 points of one one is drawn" in figure.caption and "of few" not in figure.caption
+    assert (
+        sum(row[0] == "one" for row in table.rows) == 8
+        and sum(row[0] == "few" for row in table.rows) == 8
+    )
+    assert (
+        "Of each 3 points of one one is drawn" in figure.caption and "of few" not in figure.caption
+    )
 
 
 def test_what_is_no_estimate_is_refused() -> None:
@@ -80,9 +121,15 @@ def test_what_is_no_estimate_is_refused() -> None:
 
 
 def test_tables_have_the_shapes_of_the_paper_and_the_numbers_of_the_judgement() -> None:
-    judged = {name: judge(points, estimates=True, resamples=200) for name, points in ESTIMATES.items()}
+    judged = {
+        name: judge(points, estimates=True, resamples=200) for name, points in ESTIMATES.items()
+    }
     table = shown.measure_table("b", "Table 2b", judged, ("test", "in-sample", "estimate"))
-    labels = [f"{what}, {held}" for held in ("test", "in-sample", "estimate") for what in ("1 - SSE/SST", "MAE")]
+    labels = [
+        f"{what}, {held}"
+        for held in ("test", "in-sample", "estimate")
+        for what in ("1 - SSE/SST", "MAE")
+    ]
     assert table.columns == ("measure", "R2", *labels, "macro tau", "ID tau")
     one = judged["one"]
     mae, macro = one.fits["test"].mae, one.macro_tau
@@ -91,27 +138,46 @@ def test_tables_have_the_shapes_of_the_paper_and_the_numbers_of_the_judgement() 
     assert str(table.rows[0][7]).startswith(f"{one.fits['estimate'].mae.value:.2f} [")
     assert table.rows[0][8] == f"{macro.value:.3f} [{macro.low:.3f}, {macro.high:.3f}]"
     notes = " ".join(table.notes)
-    assert "No micro tau: the networks have one training domain." in notes and "No arch tau: the networks have one arch" in notes
+    assert (
+        "No micro tau: the networks have one training domain." in notes
+        and "No arch tau: the networks have one arch" in notes
+    )
     told = {note.split('"')[1]: note for note in table.notes if note.startswith('"')}
     assert "nobody has of a new domain" in told["in-sample"] and "It uses none on o" in told["test"]
 
-    parts = shown.part_table("4", "Table 4", "training regime", {"plain": judged, "augmented": judged})
+    parts = shown.part_table(
+        "4", "Table 4", "training regime", {"plain": judged, "augmented": judged}
+    )
     assert parts.columns[:2] == ("training regime", "measure") and parts.keys == 2
-    assert [row[:2] for row in parts.rows] == [(part, name) for part in ("plain", "augmented") for name in judged]
+    assert [row[:2] for row in parts.rows] == [
+        (part, name) for part in ("plain", "augmented") for name in judged
+    ]
     # A number that is undefined is a dash with the reason below.
     gap = shown.part_table("8", "Table 8", "architecture", {"CNN": {"one": one}}, ("training",))
     assert gap.rows[0][2] is None and "R2: there is nothing to fit the line on." in gap.notes
     assert "networks trained on domains other than i and o" in gap.notes[0]
     lines = shown.line_table("l", "Lines", judged)
-    assert [row[:3] for row in lines.rows[:3]] == [("one", "test", "no"), ("one", "in-sample", "yes"), ("one", "estimate", "no")]
+    assert [row[:3] for row in lines.rows[:3]] == [
+        ("one", "test", "no"),
+        ("one", "in-sample", "yes"),
+        ("one", "estimate", "no"),
+    ]
     assert str(lines.rows[0][5]) == table.rows[0][3] and len(lines.rows) == 6
     across = shown.across_table("7", "Table 7", judged)
-    assert str(across.rows[0][1]).startswith(f"{one.across_tau.value:.3f} [") and across.rows[0][2] == 6
+    assert (
+        str(across.rows[0][1]).startswith(f"{one.across_tau.value:.3f} [")
+        and across.rows[0][2] == 6
+    )
     parted = shown.across_table("7", "Table 7", judged, {"cnn": judged})
     assert parted.columns[2] == "of cnn" and parted.rows[0][1] == parted.rows[0][2]
-    found = {name: {domain: item.tau for domain, item in by_domain(points).items()} for name, points in ESTIMATES.items()}
+    found = {
+        name: {domain: item.tau for domain, item in by_domain(points).items()}
+        for name, points in ESTIMATES.items()
+    }
     domains = shown.domain_table("17", "Table 17", found)
-    assert domains.columns == ("measure", "S", "t1", "t2", "t3") and str(domains.rows[0][1]).startswith(f"{one.id_tau.value:.3f} [")
+    assert domains.columns == ("measure", "S", "t1", "t2", "t3") and str(
+        domains.rows[0][1]
+    ).startswith(f"{one.id_tau.value:.3f} [")
     for item in (table, parts, gap, lines, across, domains):
         assert item.to_text() and item.to_latex() and item.to_csv() and json.dumps(item.to_json())
 
@@ -133,7 +199,14 @@ def test_the_tidy_table_has_every_number() -> None:
     for label in ("one", "one, cnn"):
         assert rows[label, "MAE", None, "test"][4:] == (0, fit.value, fit.low, fit.high, 3, 0, None)
         assert rows[label, "MAE", None, "in-sample"][4] == 1
-    assert rows["one", "micro tau", None, ""][5:] == (None, None, None, 0, 0, "the networks have one training domain")
+    assert rows["one", "micro tau", None, ""][5:] == (
+        None,
+        None,
+        None,
+        0,
+        0,
+        "the networks have one training domain",
+    )
     tau = on["t1"].tau
     assert rows["one", "macro tau", "t1", ""][4:] == (0, tau.value, tau.low, tau.high, 1, 0, None)
 
@@ -145,9 +218,17 @@ def test_tables_of_comparisons_and_of_coverage() -> None:
     table = shown.comparison_table("c", "Compared", "one", found)
     mae = found["worse"].mae
     assert mae is not None and mae.low is not None and mae.high is not None
-    assert table.rows[0][:4] == ("worse", f"{mae.mean:+.2f} [{mae.low:+.2f}, {mae.high:+.2f}]", mae.p, found["worse"].mae_holm)
+    assert table.rows[0][:4] == (
+        "worse",
+        f"{mae.mean:+.2f} [{mae.low:+.2f}, {mae.high:+.2f}]",
+        mae.p,
+        found["worse"].mae_holm,
+    )
     assert table.rows[1][2:4] == (None, None) and "Differences to one" in table.notes[0]
     covered = coverage(base)
     cover = shown.coverage_table("v", "Coverage", {"one": covered})
     assert len(cover.rows) == len(covered) and cover.rows[0][:6] == ("one", "all", "all", 12, 6, 6)
-    assert str(cover.rows[0][6]).startswith(f"{covered[0].share.value:.3f} [") and cover.rows[0][7] == covered[0].width
+    assert (
+        str(cover.rows[0][6]).startswith(f"{covered[0].share.value:.3f} [")
+        and cover.rows[0][7] == covered[0].width
+    )

@@ -1,4 +1,5 @@
-"""Export to tables and to TensorBoard, MLflow and W&B: what their own readers find there is what the store holds."""
+"""Export to tables and to TensorBoard, MLflow and W&B: what their own readers find there is what
+the store holds."""
 
 from __future__ import annotations
 
@@ -21,8 +22,18 @@ from crosswind.studies.store import Store
 pytestmark = pytest.mark.slow
 STUDY = {
     "name": "exported",
-    "data": {"digits": {"source": "digits", "options": {"size": 8}, "label": "half", "attributes": ["ink"]}},
-    "shifts": {"none": [], "SC": {"type": "spurious-correlation", "attribute": "ink", "counterexamples": 0.1}},
+    "data": {
+        "digits": {
+            "source": "digits",
+            "options": {"size": 8},
+            "label": "half",
+            "attributes": ["ink"],
+        }
+    },
+    "shifts": {
+        "none": [],
+        "SC": {"type": "spurious-correlation", "attribute": "ink", "counterexamples": 0.1},
+    },
     "sizes": {"small": {"total": 60}},
     "models": {"mlp": {"layers": 1}},
     "methods": ["erm", "groupdro"],
@@ -43,18 +54,34 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def accuracy(out: Path) -> dict[str, float]:
     """Of every run, by its key, the accuracy on the test set by the rule best-id."""
     with Store.open(out) as store:
-        rows = [row for row in store.results("exported") if (row["rule"], row["set"]) == ("best-id", "test")]
+        rows = [
+            row
+            for row in store.results("exported")
+            if (row["rule"], row["set"]) == ("best-id", "test")
+        ]
     return {row["key"]: row["metrics"]["accuracy"] for row in rows}
 
 
 def clean(command: list[str], folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
     """A process of its own: the clients start threads and warn of what is theirs."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **more}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
 
 
 def crosswind(folder: Path, *words: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
-    return clean([sys.executable, "-c", "from crosswind.cli.main import main; main()", *map(str, words)], folder, **more)
+    return clean(
+        [sys.executable, "-c", "from crosswind.cli.main import main; main()", *map(str, words)],
+        folder,
+        **more,
+    )
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
@@ -86,7 +113,11 @@ print(json.dumps(found))
     for name, scalars in found.items():
         key = next(key for key in accuracy if key.startswith(name[-8:]))
         assert scalars["best-id/test/accuracy"][0][1] == pytest.approx(accuracy[key])
-        assert [step for step, _ in scalars["validation/accuracy"]] == [4, 8] == [step for step, _ in scalars["train/loss"]]
+        assert (
+            [step for step, _ in scalars["validation/accuracy"]]
+            == [4, 8]
+            == [step for step, _ in scalars["train/loss"]]
+        )
     again = crosswind(tmp_path, "export", out, "events", "--to", "tensorboard")
     assert "0 runs written" in again.stdout
 
@@ -102,18 +133,39 @@ runs = client.search_runs([client.get_experiment_by_name("exported").experiment_
 curve = [(item.step, item.value) for item in client.get_metric_history(runs[0].info.run_id, "validation/accuracy")]
 print(json.dumps([[[run.data.tags, run.data.metrics, run.data.params, run.info.status] for run in runs], curve]))
 """
-    runs, curve = json.loads(clean([sys.executable, "-c", reader], tmp_path).stdout.strip().splitlines()[-1])
-    assert {tags["crosswind.key"]: metrics["best-id/test/accuracy"] for tags, metrics, _, _ in runs} == pytest.approx(accuracy)
-    assert all(params["training.steps"] == "8" and state == "FINISHED" for _, _, params, state in runs)
-    assert {params["method"] for _, _, params, _ in runs} == {"erm", "groupdro"} and [step for step, _ in curve] == [4, 8]
+    runs, curve = json.loads(
+        clean([sys.executable, "-c", reader], tmp_path).stdout.strip().splitlines()[-1]
+    )
+    assert {
+        tags["crosswind.key"]: metrics["best-id/test/accuracy"] for tags, metrics, _, _ in runs
+    } == pytest.approx(accuracy)
+    assert all(
+        params["training.steps"] == "8" and state == "FINISHED" for _, _, params, state in runs
+    )
+    assert {params["method"] for _, _, params, _ in runs} == {"erm", "groupdro"} and [
+        step for step, _ in curve
+    ] == [4, 8]
     again = crosswind(tmp_path, "export", out, "sqlite:///runs.db", "--to", "mlflow")
     assert "0 runs written" in again.stdout
     wrong = crosswind(tmp_path, "export", out, "nonsense://x", "--to", "mlflow")
-    assert wrong.returncode == 2 and len(wrong.stderr.strip().splitlines()) == 1 and "PLACE: mlflow does not take" in wrong.stderr
+    assert (
+        wrong.returncode == 2
+        and len(wrong.stderr.strip().splitlines()) == 1
+        and "PLACE: mlflow does not take" in wrong.stderr
+    )
 
 
 def test_wandb_offline(out: Path, tmp_path: Path, accuracy: dict[str, float]) -> None:
-    done = crosswind(tmp_path, "export", out, "project", "--to", "wandb", WANDB_MODE="offline", WANDB_SILENT="true")
+    done = crosswind(
+        tmp_path,
+        "export",
+        out,
+        "project",
+        "--to",
+        "wandb",
+        WANDB_MODE="offline",
+        WANDB_SILENT="true",
+    )
     assert done.returncode == 0 and f"{RUNS} runs written" in done.stdout, done.stderr
     folders = sorted((tmp_path / "wandb").glob("offline-run-*"))
     assert sorted(folder.name.rsplit("-", 1)[1] for folder in folders) == sorted(accuracy)
@@ -125,9 +177,13 @@ def test_wandb_offline(out: Path, tmp_path: Path, accuracy: dict[str, float]) ->
         assert json.dumps(accuracy[key]).encode() in content
 
 
-def test_what_does_not_fit_is_one_sentence(out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_what_does_not_fit_is_one_sentence(
+    out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
     with Store.open(out) as store:
-        with pytest.raises(InputError, match="unknown target 'exel'.*csv, parquet, tensorboard, mlflow, wandb"):
+        with pytest.raises(
+            InputError, match="unknown target 'exel'.*csv, parquet, tensorboard, mlflow, wandb"
+        ):
             exports.export(store, "exported", "exel", "x")
         with pytest.raises(InputError, match="'rows.txt' is no FILE.csv"):
             exports.export(store, "exported", "csv", "rows.txt")
@@ -150,4 +206,6 @@ def test_a_run_whose_files_are_gone_still_has_its_scores(out: Path, tmp_path: Pa
         path.unlink()
     with Store.open(copy) as store:
         runs = list(exports.exported_runs(store, "exported"))
-    assert len(runs) == RUNS and all(run.curve == [] and run.settings and run.scores for run in runs)
+    assert len(runs) == RUNS and all(
+        run.curve == [] and run.settings and run.scores for run in runs
+    )

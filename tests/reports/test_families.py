@@ -1,4 +1,5 @@
-"""Methods and architectures side by side by family: the rows, changes worked by hand, ranks, and whether shifts agree."""
+"""Methods and architectures side by side by family: the rows, changes worked by hand, ranks, and
+whether shifts agree."""
 
 from __future__ import annotations
 
@@ -20,7 +21,13 @@ from crosswind.reports.tables import Score
 
 RESOLVED: dict[str, Any] = {
     "shifts": {"none": [], "SC": [{"type": "spurious-correlation"}]},
-    "methods": {"erm": {}, "irm": {}, "groupdro": {}, "drawn": {"method": "randaugment"}, "ours": {"method": "not-a-method"}},
+    "methods": {
+        "erm": {},
+        "irm": {},
+        "groupdro": {},
+        "drawn": {"method": "randaugment"},
+        "ours": {"method": "not-a-method"},
+    },
 }
 # Accuracy of seeds 0 and 1 under none and under SC; erm has 0.5, 0.4 and 0.4, 0.2.
 ACCURACIES = {
@@ -64,26 +71,40 @@ def test_rows_are_methods_on_the_main_model_and_the_reference_on_others() -> Non
 
 
 def test_changes_are_percentages_of_the_baseline_at_the_same_seed() -> None:
-    """resnet18 under none: 0.6 / 0.5 and 0.4 / 0.4, so +20 and 0; irm under SC: 0.2 / 0.4 and 0.3 / 0.2, so -50 and +50."""
+    """resnet18 under none: 0.6 / 0.5 and 0.4 / 0.4, so +20 and 0; irm under SC: 0.2 / 0.4 and 0.3 /
+    0.2, so -50 and +50."""
     table = change_table(view())
     cells = {row[1]: row[2:] for row in table.rows}
     assert list(cells) == ["resnet18", "irm", "groupdro", "randaugment", "not-a-method"]
-    assert [cell.mean for cell in cells["resnet18"] if isinstance(cell, Score)] == pytest.approx([10, 25])
-    assert [cell.mean for cell in cells["irm"] if isinstance(cell, Score)] == pytest.approx([12.5, 0])
+    assert [cell.mean for cell in cells["resnet18"] if isinstance(cell, Score)] == pytest.approx(
+        [10, 25]
+    )
+    assert [cell.mean for cell in cells["irm"] if isinstance(cell, Score)] == pytest.approx(
+        [12.5, 0]
+    )
 
 
 def test_data_sets_are_averaged_before_seeds() -> None:
-    """A second data set 0.1 lower: resnet18 under none 0.5 / 0.4 and 0.3 / 0.3, +25 and 0; with the first +22.5 and 0 by seed."""
+    """A second data set 0.1 lower: resnet18 under none 0.5 / 0.4 and 0.3 / 0.3, +25 and 0; with the
+    first +22.5 and 0 by seed."""
     item = view(rows("letters", less=0.1))
     found = item.change(["resnet18"], ["none"])
     assert found is not None
     assert (found.mean, found.n) == (pytest.approx(11.25), 2)
-    assert item.accuracy(["irm", "groupdro"], ["none", "SC"])[0] == pytest.approx((0.5 + 0.2 + 0.4 + 0.5) / 4 - 0.05)
+    assert item.accuracy(["irm", "groupdro"], ["none", "SC"])[0] == pytest.approx(
+        (0.5 + 0.2 + 0.4 + 0.5) / 4 - 0.05
+    )
 
 
 def test_a_label_is_called_as_its_method_unless_both_run_on_one_data_set() -> None:
-    resolved = {**RESOLVED, "methods": {**RESOLVED["methods"], "drawn-2": {"method": "randaugment"}}}
-    other = [{**row, "method": "drawn-2" if row["method"] == "drawn" else row["method"]} for row in rows("letters")]
+    resolved = {
+        **RESOLVED,
+        "methods": {**RESOLVED["methods"], "drawn-2": {"method": "randaugment"}},
+    }
+    other = [
+        {**row, "method": "drawn-2" if row["method"] == "drawn" else row["method"]}
+        for row in rows("letters")
+    ]
     (item,) = families(arrange([*rows(), *other]).shown(), resolved)
     assert "randaugment" in item.family and len(item.entries("SC", "randaugment")) == 2
     both = [{**row, "method": "drawn-2"} for row in rows() if row["method"] == "drawn"]
@@ -92,7 +113,8 @@ def test_a_label_is_called_as_its_method_unless_both_run_on_one_data_set() -> No
 
 
 def test_ranks_are_means_over_shifts_by_data_set_and_seed() -> None:
-    """Seed 0: under none mlp is third of six, tied with irm (3.5); under SC third and tied with resnet18 (3.5)."""
+    """Seed 0: under none mlp is third of six, tied with irm (3.5); under SC third and tied with
+    resnet18 (3.5)."""
     table = rank_by_seed_table(view())
     assert table is not None and table.columns[2:] == ("digits seed 0", "digits seed 1")
     ranks = {row[1]: row[2] for row in table.rows}
@@ -100,7 +122,8 @@ def test_ranks_are_means_over_shifts_by_data_set_and_seed() -> None:
 
 
 def test_agreement_is_the_rank_correlation_of_methods_without_architectures() -> None:
-    """Means of irm, groupdro, randaugment, ours: 0.5 0.4 0.7 0.3 under none, 0.25 0.4 0.6 0.3 under SC: ranks 2 3 1 4, 4 2 1 3."""
+    """Means of irm, groupdro, randaugment, ours: 0.5 0.4 0.7 0.3 under none, 0.25 0.4 0.6 0.3 under
+    SC: ranks 2 3 1 4, 4 2 1 3."""
     table = agreement_table(view())
     assert table is not None and list(table.rows) == [("none", "+0.40")]
     rho = rank_correlation([1, 2, 3, 4, 5], [2, 1, 4, 3, 5])

@@ -1,4 +1,5 @@
-"""Findings: every sentence computed again from the scores, by other code; what is compared and what is not."""
+"""Findings: every sentence computed again from the scores, by other code; what is compared and what
+is not."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ LEVELS = {
 ORDER = (("accuracy", "accuracy"), ("worst_group", "the worst group"))
 
 
-def scores(n: int = 6, spread: float = 0.02, seed: int = 0) -> dict[tuple[str, str, str], list[float]]:
+def scores(
+    n: int = 6, spread: float = 0.02, seed: int = 0
+) -> dict[tuple[str, str, str], list[float]]:
     """By shift, method and metric, the values of `n` seeds."""
     draw = np.random.default_rng(seed)
     return {
@@ -45,14 +48,45 @@ def scores(n: int = 6, spread: float = 0.02, seed: int = 0) -> dict[tuple[str, s
 def rows(values: dict[tuple[str, str, str], list[float]], **more: Any) -> Iterator[dict[str, Any]]:
     for shift, method in dict.fromkeys((shift, method) for shift, method, _ in values):
         for seed in range(len(values[shift, method, "accuracy"])):
-            metrics = {metric: values[shift, method, metric][seed] for metric in ("accuracy", "worst_group")}
-            names = {"study": "s", "data": "d", "shift": shift, "size": "", "model": "mlp", "method": method, "seed": seed}
-            told = {"worst_group_name": "y=0, ink=red", "classes": 2, "majority": 0.5, "role": "test", "n": 100}
-            yield {**names, "status": "finished", "rule": "last", "set": "test", "metrics": {**told, **metrics, **more}}
+            metrics = {
+                metric: values[shift, method, metric][seed]
+                for metric in ("accuracy", "worst_group")
+            }
+            names = {
+                "study": "s",
+                "data": "d",
+                "shift": shift,
+                "size": "",
+                "model": "mlp",
+                "method": method,
+                "seed": seed,
+            }
+            told = {
+                "worst_group_name": "y=0, ink=red",
+                "classes": 2,
+                "majority": 0.5,
+                "role": "test",
+                "n": 100,
+            }
+            yield {
+                **names,
+                "status": "finished",
+                "rule": "last",
+                "set": "test",
+                "metrics": {**told, **metrics, **more},
+            }
 
 
-def found(given: Any, shifts: Any = SHIFTS, law: str = "uniform", **resolved: Any) -> Findings | None:
-    about = {"reference": "erm", "selection": ["last"], "shifts": shifts, "sets": {"test": {"law": law}}, "claims": []}
+def found(
+    given: Any, shifts: Any = SHIFTS, law: str = "uniform", **resolved: Any
+) -> Findings | None:
+    about = {
+        "reference": "erm",
+        "selection": ["last"],
+        "shifts": shifts,
+        "sets": {"test": {"law": law}},
+        "claims": [],
+    }
     return find(arrange(given).shown(["last"]), {**about, **resolved}, [], [])
 
 
@@ -60,7 +94,8 @@ def sentences(item: Findings) -> str:
     return "\n".join(line for _, lines in item.parts for line in lines)
 
 
-# -- every sentence again -----------------------------------------------------------------------------------------------------
+# -- every sentence again
+# --------------------------------------------------------------------------------------------------
 
 
 class Again(NamedTuple):
@@ -91,17 +126,27 @@ def holm_again(p_values: dict[Any, float]) -> tuple[dict[Any, float], float]:
     return adjusted, 0.05 / (len(ranked) - max(told, 1) + 1)
 
 
-def again(values: dict[tuple[str, str, str], list[float]]) -> dict[tuple[str, str, str, str], Again]:
+def again(
+    values: dict[tuple[str, str, str], list[float]],
+) -> dict[tuple[str, str, str, str], Again]:
     """(kind, shift, method, metric) -> the comparison and its verdicts."""
     pairs, different, equal = {}, {}, {}
     for shift, method, metric in values:
         kind, base = ("effect", (shift, "erm")) if method != "erm" else ("cost", ("none", "erm"))
         if (shift, method) != base:
             key = kind, shift, method, metric
-            some = [100 * (one - other) for one, other in zip(values[shift, method, metric], values[*base, metric], strict=True)]
+            some = [
+                100 * (one - other)
+                for one, other in zip(
+                    values[shift, method, metric], values[*base, metric], strict=True
+                )
+            ]
             pairs[key], different[key] = some, stats.ttest_1samp(some, 0).pvalue
             if kind == "effect" and metric == "accuracy":
-                sides = stats.ttest_1samp(some, 3, alternative="less"), stats.ttest_1samp(some, -3, alternative="greater")
+                sides = (
+                    stats.ttest_1samp(some, 3, alternative="less"),
+                    stats.ttest_1samp(some, -3, alternative="greater"),
+                )
                 equal[key] = max(side.pvalue for side in sides)
     (p, threshold), (p_equal, threshold_equal) = holm_again(different), holm_again(equal)
     found = {}
@@ -118,7 +163,8 @@ def again(values: dict[tuple[str, str, str], list[float]]) -> dict[tuple[str, st
     return found
 
 
-# In 13, 2 and 32 a method is told to lose less than 3 points; in 2 and 32 a difference is told by a later step of Holm's.
+# In 13, 2 and 32 a method is told to lose less than 3 points; in 2 and 32 a difference is told by a
+# later step of Holm's.
 STUDIES = [(0, 6, 0.02), (2, 5, 0.02), (13, 12, 0.01), (2, 16, 0.01), (32, 16, 0.015)]
 
 
@@ -135,18 +181,24 @@ def test_every_sentence_of_the_findings(seed: int, n: int, spread: float) -> Non
         told = [(words, one) for words, one in both if one.p < 0.05]
         said = ""
         for number, (words, one) in enumerate(told):
-            verb = {("cost", True): "costs", ("cost", False): "gives", ("effect", True): "loses", ("effect", False): "wins"}[
-                kind, one.mean < 0
-            ]
+            verb = {
+                ("cost", True): "costs",
+                ("cost", False): "gives",
+                ("effect", True): "loses",
+                ("effect", False): "wins",
+            }[kind, one.mean < 0]
             sizes = sorted((abs(one.low), abs(one.high)))
             verb = "" if f"{verb} " in said else f"{verb} "
             of = f"{'points ' if not number else ''}{'of' if words == 'accuracy' else 'in'} {words}"
             said += (
-                f"{' and ' if number else ''}{verb}{abs(one.mean):.1f} {of} [{', '.join(end(value, one.near) for value in sizes)}]"
+                f"{' and ' if number else ''}{verb}{abs(one.mean):.1f} {of}"
+                f" [{', '.join(end(value, one.near) for value in sizes)}]"
             )
             said += f", less than 3{',' if number + 1 < len(told) else ''}" if one.near else ""
         if told:
-            wanted[kind].append(f"{shift} {said}." if kind == "cost" else f"Under {shift} {method} {said}.")
+            wanted[kind].append(
+                f"{shift} {said}." if kind == "cost" else f"Under {shift} {method} {said}."
+            )
     for (kind, shift, method, metric), one in expected.items():
         ends = ", ".join(end(value, one.near, "+") for value in (one.low, one.high))
         if one.near and one.p >= 0.05:
@@ -156,15 +208,29 @@ def test_every_sentence_of_the_findings(seed: int, n: int, spread: float) -> Non
             wanted["open"].append(f"{what}, {metric.replace('_', ' ')}: {one.mean:+.1f} [{ends}]")
     parts = [lines for _, lines in item.parts]
     headings = [heading for heading, _ in item.parts]
-    assert headings[0] == f"What each shift costs erm (right on {fmean(values['none', 'erm', 'accuracy']):.1%} without a shift)"
-    assert sorted(parts[0]) == sorted(wanted["cost"]) and sorted(parts[1]) == sorted(wanted["effect"])
+    assert (
+        headings[0]
+        == f"What each shift costs erm (right on {fmean(values['none', 'erm', 'accuracy']):.1%}"
+        " without a shift)"
+    )
+    assert sorted(parts[0]) == sorted(wanted["cost"]) and sorted(parts[1]) == sorted(
+        wanted["effect"]
+    )
     rest = {heading.split()[0]: lines for heading, lines in item.parts[2:]}
     assert rest.get("About", []) == wanted["near"]
-    assert sorted(line.partition(";")[0].rstrip(".") for line in rest.get("What", [])) == sorted(wanted["open"])
-    sizes = [max(float(number) for number in re.findall(r"([\d.]+) (?:points|in the)", line)) for line in parts[0]]
+    assert sorted(line.partition(";")[0].rstrip(".") for line in rest.get("What", [])) == sorted(
+        wanted["open"]
+    )
+    sizes = [
+        max(float(number) for number in re.findall(r"([\d.]+) (?:points|in the)", line))
+        for line in parts[0]
+    ]
     assert sizes == sorted(sizes, reverse=True) and len(sizes) >= 2, "the largest first"
     assert len(item.items) == 14 and all(
-        math.isclose(one.adjusted or 0, expected[one.kind, one.shift, one.method, one.metric].p, rel_tol=1e-9) for one in item.items
+        math.isclose(
+            one.adjusted or 0, expected[one.kind, one.shift, one.method, one.metric].p, rel_tol=1e-9
+        )
+        for one in item.items
     )
 
 
@@ -181,23 +247,38 @@ def test_nothing_is_told_of_noise() -> None:
         ["No cost could be told."],
         ["No difference could be told."],
     ]
-    assert not any(one.told for one in item.items) and "What could not be told (14 of 14)" in item.to_text()
+    assert (
+        not any(one.told for one in item.items)
+        and "What could not be told (14 of 14)" in item.to_text()
+    )
 
 
-# -- what is compared ---------------------------------------------------------------------------------------------------------
+# -- what is compared
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_cost_needs_a_shift_without_parts_and_equal_test_rows() -> None:
     values = scores()
-    for item in (found(rows(values), {**SHIFTS, "none": {"type": "x"}}), found(rows(values), law="unseen")):
-        assert item is not None and {one.kind for one in item.items} == {"effect"} and "costs" not in sentences(item)
+    for item in (
+        found(rows(values), {**SHIFTS, "none": {"type": "x"}}),
+        found(rows(values), law="unseen"),
+    ):
+        assert (
+            item is not None
+            and {one.kind for one in item.items} == {"effect"}
+            and "costs" not in sentences(item)
+        )
     assert found([]) is None
 
 
 def test_worst_groups_of_other_attributes_are_not_compared() -> None:
     values = scores()
     given = [
-        {**row, "metrics": {**row["metrics"], "worst_group_name": "y=0, size=small"}} if row["shift"] == "none" else row
+        (
+            {**row, "metrics": {**row["metrics"], "worst_group_name": "y=0, size=small"}}
+            if row["shift"] == "none"
+            else row
+        )
         for row in rows(values)
     ]
     item = found(given)
@@ -211,14 +292,22 @@ def test_doubts_and_guessing_are_told() -> None:
     values["SC", "erm", "accuracy"] = [0.5 + 0.01 * i for i in (-1, 1, -2, 2, 0, 1)]
     item = found(
         [
-            {**row, "metrics": {**row["metrics"], "doubts": ["it did nothing"]}} if row["method"] == "jtt" else row
+            (
+                {**row, "metrics": {**row["metrics"], "doubts": ["it did nothing"]}}
+                if row["method"] == "jtt"
+                else row
+            )
             for row in rows(values)
         ]
     )
     assert item is not None
     text = sentences(item)
     assert "erm is then no better than guessing." in text and "† jtt" in text
-    assert re.search(r"Under SC jtt wins .* †$", text, re.M) and "groupdro wins" in text and "groupdro wins 0 †" not in text
+    assert (
+        re.search(r"Under SC jtt wins .* †$", text, re.M)
+        and "groupdro wins" in text
+        and "groupdro wins 0 †" not in text
+    )
 
 
 def test_one_seed_tells_nothing() -> None:
@@ -236,12 +325,21 @@ def test_a_terminal_shows_few_lines_of_80_columns() -> None:
     item = found(rows(many))
     assert item is not None
     lines = item.to_text().splitlines()
-    assert max(map(len, lines)) <= 80 and any(re.fullmatch(r"  and \d+ more on the page", line) for line in lines)
-    assert all(len(part) <= LISTED or any("more on the page" in line for line in lines) for _, part in item.parts)
+    assert max(map(len, lines)) <= 80 and any(
+        re.fullmatch(r"  and \d+ more on the page", line) for line in lines
+    )
+    assert all(
+        len(part) <= LISTED or any("more on the page" in line for line in lines)
+        for _, part in item.parts
+    )
     told = item.to_json()
-    assert len(told["comparisons"]) == len(item.items) and told["sentences"].keys() == {heading for heading, _ in item.parts}
+    assert len(told["comparisons"]) == len(item.items) and told["sentences"].keys() == {
+        heading for heading, _ in item.parts
+    }
     one = told["comparisons"][0]
-    assert one["n"] == 6 and one["unit"] == "fraction" and one["low"] < one["difference"] < one["high"]
+    assert (
+        one["n"] == 6 and one["unit"] == "fraction" and one["low"] < one["difference"] < one["high"]
+    )
 
 
 @pytest.mark.parametrize("sd", [0.001, 0.01, 0.05, 0.2])
@@ -251,7 +349,12 @@ def test_the_number_of_seeds_has_the_power(sd: float) -> None:
         return float(stats.nct.sf(t, n - 1, shift) + stats.nct.cdf(-t, n - 1, shift))
 
     n = seeds_to_tell(sd, 0.05)
-    assert n is not None and n >= 2 and (n == 2 or power(n - 1) < 0.8) and (shift_is_large(sd, n) or power(n) >= 0.8)
+    assert (
+        n is not None
+        and n >= 2
+        and (n == 2 or power(n - 1) < 0.8)
+        and (shift_is_large(sd, n) or power(n) >= 0.8)
+    )
 
 
 def shift_is_large(sd: float, n: int) -> bool:

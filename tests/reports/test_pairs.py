@@ -1,4 +1,5 @@
-"""Classes by environments on the page: accuracies of the predictions, frames of what training showed, rho of every environment."""
+"""Classes by environments on the page: accuracies of the predictions, frames of what training
+showed, rho of every environment."""
 
 from __future__ import annotations
 
@@ -40,7 +41,11 @@ STUDY: dict[str, Any] = {
         }
     },
     "shifts": {
-        "N": {"type": "systematic", "environment": "environment", "classes": {"clean": "all", "noise": ["3..6"]}},
+        "N": {
+            "type": "systematic",
+            "environment": "environment",
+            "classes": {"clean": "all", "noise": ["3..6"]},
+        },
         "none": {"type": "systematic", "environment": "environment", "classes": {"clean": "all"}},
     },
     "sizes": {"small": {"total": 300}},
@@ -73,12 +78,16 @@ def test_the_picture_holds_the_accuracies_of_the_predictions_and_frames_what_tra
     assert item.shift == "N" and item.apart is not None
     assert (item.apart.label, item.apart.environment) == ("digit", "environment")
     names = [str(digit) for digit in range(10)]
-    assert item.apart.seen == {(name, "clean") for name in names} | {(str(digit), "noise") for digit in range(3, 7)}
+    assert item.apart.seen == {(name, "clean") for name in names} | {
+        (str(digit), "noise") for digit in range(3, 7)
+    }
     with Store.open(out) as store:
         keys = [run["key"] for run in store.runs("apart") if run["labels"]["shift"] == "N"]
         said = [run_predictions(store, key)["last"]["test"] for key in keys]
         results = [
-            row["metrics"] for row in store.results("apart") if (row["shift"], row["set"], row["rule"]) == ("N", "test", "last")
+            row["metrics"]
+            for row in store.results("apart")
+            if (row["shift"], row["set"], row["rule"]) == ("N", "test", "last")
         ]
     assert len(said) == len(results) == 2
     right = np.stack([one.answer == one.label for one in said])
@@ -86,12 +95,19 @@ def test_the_picture_holds_the_accuracies_of_the_predictions_and_frames_what_tra
     for digit in range(10):
         for code, value in enumerate(("clean", "noise", "dark")):
             inside = (said[0].label == digit) & (place == code)
-            assert item.apart.cells[str(digit), value] == (pytest.approx(right[:, inside].mean()), 10)
+            assert item.apart.cells[str(digit), value] == (
+                pytest.approx(right[:, inside].mean()),
+                10,
+            )
     (measure,) = item.apart.measures.values()
     shown = np.isin(said[0].label, range(3, 7))
     seen, unseen = (float(right[:, (place == 1) & side].mean()) for side in (shown, ~shown))
     assert (measure.seen, measure.unseen) == (pytest.approx(seen), pytest.approx(unseen))
-    assert measure.rho == pytest.approx(rho(seen, unseen)) and measure.low is not None and measure.low <= measure.rho
+    assert (
+        measure.rho == pytest.approx(rho(seen, unseen))
+        and measure.low is not None
+        and measure.low <= measure.rho
+    )
     assert np.mean([metrics["seen_accuracy"] for metrics in results]) == pytest.approx(seen)
     assert np.mean([metrics["unseen_accuracy"] for metrics in results]) == pytest.approx(unseen)
     assert all(metrics["environments"]["environment=noise"]["n_seen"] == 40 for metrics in results)
@@ -105,10 +121,17 @@ def test_the_page_shows_the_gap_and_its_table(record: StudyRecord) -> None:
     figure, table = made
     rows = figure.spec["datasets"]["rows"]
     assert len(rows) == 30 and sum(row["s"] for row in rows) == 14
-    assert [row["y"] for row in rows][::3][:4] == ["3", "4", "5", "6"]  # what is seen together stands together
+    assert [row["y"] for row in rows][::3][:4] == [
+        "3",
+        "4",
+        "5",
+        "6",
+    ]  # what is seen together stands together
     assert table.columns[-1] == "seen in training" and len(table.rows) == 30
     page = study_page([record], "store")
-    assert "Systematic robustness under N" in page and "Systematic robustness under none" not in page
+    assert (
+        "Systematic robustness under N" in page and "Systematic robustness under none" not in page
+    )
     assert [row[1] for row in row_figures.rhos(items).rows] == ["environment=noise"]
     titles = [table.title for table in record.text_tables()]
     for word in ("Accuracy on seen pairs", "Accuracy on unseen pairs", "Systematic robustness rho"):
@@ -116,7 +139,8 @@ def test_the_page_shows_the_gap_and_its_table(record: StudyRecord) -> None:
 
 
 def test_rho_of_several_methods_by_environment(record: StudyRecord) -> None:
-    """A row a method, a column an environment; a mean that lacks one is undefined, and so is the row of the network before."""
+    """A row a method, a column an environment; a mean that lacks one is undefined, and so is the
+    row of the network before."""
     (item,) = (item for item in record.behind.answers if item.apart is not None)
     assert item.apart is not None and row_figures.rho_by_environment([item]) == []
     (measure,) = item.apart.measures.values()
@@ -124,7 +148,10 @@ def test_rho_of_several_methods_by_environment(record: StudyRecord) -> None:
         "a": {"environment=noise": replace(measure, rho=0.25), "dark": replace(measure, rho=0.75)},
         "b": {"environment=noise": replace(measure, rho=0.5), "dark": replace(measure, rho=None)},
     }
-    items = [item._replace(method=name, pairs=item.apart._replace(measures=measures)) for name, measures in told.items()]
+    items = [
+        item._replace(method=name, pairs=item.apart._replace(measures=measures))
+        for name, measures in told.items()
+    ]
     (table,) = row_figures.rho_by_environment(items)
     assert table.columns == ("method", "noise", "dark", "mean")
     assert list(table.rows) == [("a", 0.25, 0.75, 0.5), ("b", 0.5, None, None)]
@@ -135,23 +162,50 @@ def test_many_classes_stand_together_by_where_they_are_seen() -> None:
     from tests.shifts.worlds import world
 
     data = world((40, 3), 20)
-    spec = {"type": "systematic", "environment": "a", "classes": {"a0": "all"}, "shares": {"a1": 0.25, "a2": 0.5}}
-    split = make_split({"d": data}, "d", SplitPlan("y", ("a",), cw.Systematic(**{k: v for k, v in spec.items() if k != "type"})), 0)
+    spec = {
+        "type": "systematic",
+        "environment": "a",
+        "classes": {"a0": "all"},
+        "shares": {"a1": 0.25, "a2": 0.5},
+    }
+    split = make_split(
+        {"d": data},
+        "d",
+        SplitPlan("y", ("a",), cw.Systematic(**{k: v for k, v in spec.items() if k != "type"})),
+        0,
+    )
     test = split.evaluation["test"]
     order = np.arange(len(test.rows))
     columns = {
-        name: (data.table.column(name)[test.rows].astype(np.int64), data.table.attribute(name).values) for name in ("y", "a")
+        name: (
+            data.table.column(name)[test.rows].astype(np.int64),
+            data.table.attribute(name).values,
+        )
+        for name in ("y", "a")
     }
     made = apart(("y", "a"), columns, np.ones((1, len(order)), bool), test, order, split)
     assert made is not None
-    # A reference that is right in every fourth row: equation 1 with its accuracy on all classes of the environment taken off.
+    # A reference that is right in every fourth row: equation 1 with its accuracy on all classes of
+    # the environment taken off.
     quarter = made._replace(right=(order % 4 == 0)[None])
     shown = np.asarray(made.groups[1])[made.groups[0]]
     told = quarter._replace(right=(shown | (order % 2 == 0))[None]).beside(quarter)
     assert set(told) == {"a=a1", "a=a2"}
     for name, one in told.items():
         inside = columns["a"][0] == int(name[-1])
-        assert one.reference == pytest.approx((order[inside] % 4 == 0).mean()) and 0.1 < one.reference < 0.4
-        assert one.seen == 1 and one.rho == rho(one.seen, one.unseen, one.reference) and one.rho < 0.6
-    assert {name for name, _ in made.cells} == {"a1 (10 classes)", "a2 (20 classes)", "no other (10 classes)"}
-    assert made.seen >= {("a1 (10 classes)", "a1"), ("no other (10 classes)", "a0")} and ("a1 (10 classes)", "a2") not in made.seen
+        assert (
+            one.reference == pytest.approx((order[inside] % 4 == 0).mean())
+            and 0.1 < one.reference < 0.4
+        )
+        assert (
+            one.seen == 1 and one.rho == rho(one.seen, one.unseen, one.reference) and one.rho < 0.6
+        )
+    assert {name for name, _ in made.cells} == {
+        "a1 (10 classes)",
+        "a2 (20 classes)",
+        "no other (10 classes)",
+    }
+    assert (
+        made.seen >= {("a1 (10 classes)", "a1"), ("no other (10 classes)", "a0")}
+        and ("a1 (10 classes)", "a2") not in made.seen
+    )

@@ -1,4 +1,5 @@
-"""Networks of a study as a pool on its page: which are in it, what is in domain, whose numbers are shown, and the words."""
+"""Networks of a study as a pool on its page: which are in it, what is in domain, whose numbers are
+shown, and the words."""
 
 from __future__ import annotations
 
@@ -41,24 +42,53 @@ RESOLVED: dict[str, Any] = {
 
 
 def results(
-    resolved: dict[str, Any] = RESOLVED, seeds: int = 2, missed: tuple[str, ...] = ("deep, erm, seed 1",)
+    resolved: dict[str, Any] = RESOLVED,
+    seeds: int = 2,
+    missed: tuple[str, ...] = ("deep, erm, seed 1",),
 ) -> list[dict[str, Any]]:
-    """Every network on every set: measures rise with accuracy, by neighbourhood more or less; ATC falls."""
+    """Every network on every set: measures rise with accuracy, by neighbourhood more or less; ATC
+    falls."""
     random, rows = np.random.default_rng(0), []
-    for model, method, seed in ((m, k, s) for m in resolved["models"] for k in resolved["methods"] for s in range(seeds)):
+    for model, method, seed in (
+        (m, k, s) for m in resolved["models"] for k in resolved["methods"] for s in range(seeds)
+    ):
         skill = random.uniform(0, 0.3)
         for place, name in enumerate(resolved["sets"]):
             accuracy = 0.6 + skill - 0.1 * place
             metrics: dict[str, Any] = {"role": "test", "accuracy": accuracy, "n": 100}
             metrics["fitted"] = f"{model}, {method}, seed {seed}" not in missed
-            for label, noise in (("ni-randaugment", 0.001), ("ne-randaugment", 0.05), ("ni-erase", 0.3)):
+            for label, noise in (
+                ("ni-randaugment", 0.001),
+                ("ne-randaugment", 0.05),
+                ("ni-erase", 0.3),
+            ):
                 measure = {"measure": accuracy + random.normal(0, noise)}
                 measure["entropy_rise"] = 0.02 + 0.2 * (label == "ni-erase") + 0.01 * place
                 metrics |= estimate_metrics(label, measure, accuracy)
             told = float(np.clip(0.9 - accuracy / 2 + random.normal(0, 0.01), 0, 1))
-            metrics |= estimate_metrics("atc-mc", {"accuracy": told, "low": told - 0.1, "high": told + 0.1}, accuracy)
-            run = {"study": "s", "data": "mnist", "shift": "none", "size": "all", "model": model, "method": method, "point": ""}
-            rows.append({**run, "seed": seed, "rule": "last", "set": name, "status": "finished", "reason": "", "metrics": metrics})
+            metrics |= estimate_metrics(
+                "atc-mc", {"accuracy": told, "low": told - 0.1, "high": told + 0.1}, accuracy
+            )
+            run = {
+                "study": "s",
+                "data": "mnist",
+                "shift": "none",
+                "size": "all",
+                "model": model,
+                "method": method,
+                "point": "",
+            }
+            rows.append(
+                {
+                    **run,
+                    "seed": seed,
+                    "rule": "last",
+                    "set": name,
+                    "status": "finished",
+                    "reason": "",
+                    "metrics": metrics,
+                }
+            )
     return rows
 
 
@@ -73,27 +103,53 @@ def test_a_pool_is_made_of_the_networks_that_reached_the_criterion() -> None:
     assert pool.architectures == {"cnn": 8, "nin": 3} and pool.apart and pool.direct == {"atc-mc"}
     points = pool.values["ni-randaugment"]
     assert len(points) == 11 * 4 and {point.training for point in points} == {"mnist"}
-    assert {point.test for point in points} == {"mnist", "noise", "usps", "fog"}, "the test set is in domain"
-    assert pool.neighbourhoods == {"ni-randaugment": "largest", "ne-randaugment": "entropy", "ni-erase": "largest"}
-    assert pool.rises == pytest.approx({"ni-randaugment": 0.04, "ne-randaugment": 0.04, "ni-erase": 0.24}), "places 1, 2 and 3"
+    assert {point.test for point in points} == {
+        "mnist",
+        "noise",
+        "usps",
+        "fog",
+    }, "the test set is in domain"
+    assert pool.neighbourhoods == {
+        "ni-randaugment": "largest",
+        "ne-randaugment": "entropy",
+        "ni-erase": "largest",
+    }
+    assert pool.rises == pytest.approx(
+        {"ni-randaugment": 0.04, "ne-randaugment": 0.04, "ni-erase": 0.24}
+    ), "places 1, 2 and 3"
     assert {pool.methods[name] for name in pool.methods} == {"erm", "flip-crop"}
     told = {(p.network, p.test): p for p in pool.values["atc-mc"]}["small, erm, seed 0", "usps"]
-    assert told.low == pytest.approx(told.value - 0.1) and told.high == pytest.approx(told.value + 0.1)
+    assert told.low == pytest.approx(told.value - 0.1) and told.high == pytest.approx(
+        told.value + 0.1
+    )
     shown = pool.shown()
-    assert len(shown["atc-mc"]) == 44 and len(shown["ni-randaugment"]) == 33, "no line tells the domain of training"
+    assert len(shown["atc-mc"]) == 44 and len(shown["ni-randaugment"]) == 33, (
+        "no line tells the domain of training"
+    )
     assert max(abs(p.value - p.accuracy) for p in shown["ni-randaugment"]) < 0.02
 
 
 def test_two_shifts_are_two_training_domains_and_each_the_others_test() -> None:
     dark = {"type": "only", "attribute": "severity", "values": ["dark"]}
-    sets = {"clean": {"role": "test", "law": CLEAN}, "dark": {"role": "test", "law": dark}, "usps": SETS["usps"]}
+    sets = {
+        "clean": {"role": "test", "law": CLEAN},
+        "dark": {"role": "test", "law": dark},
+        "usps": SETS["usps"],
+    }
     resolved = {**RESOLVED, "shifts": {"none": CLEAN, "dark": dark}, "sets": sets}
-    rows = [{**row, "shift": shift} for shift in ("none", "dark") for row in results(resolved, missed=())]
+    rows = [
+        {**row, "shift": shift}
+        for shift in ("none", "dark")
+        for row in results(resolved, missed=())
+    ]
     (pool,) = pools_of(record(rows, resolved).places, resolved)
     pairs = {(p.training, p.test) for p in pool.values["ni-randaugment"]}
     names = ("mnist under none", "mnist under dark")
     assert pairs == {(a, b) for a in names for b in (*names, "usps")} and len(pool.methods) == 24
-    assert "on 3 shifted test domains and in domain. A training domain is shifted" in record(rows, resolved).pools[0].intro()[0]
+    assert (
+        "on 3 shifted test domains and in domain. A training domain is shifted"
+        in record(rows, resolved).pools[0].intro()[0]
+    )
     tables = record(rows, resolved).pools[0].tables
     (measures,) = tables["all"]
     assert "1 - SSE/SST, training" in measures.columns and "micro tau" in measures.columns
@@ -101,10 +157,15 @@ def test_two_shifts_are_two_training_domains_and_each_the_others_test() -> None:
 
 def test_over_draws_of_one_domain_no_claim_is_judged() -> None:
     law = {**CLEAN, "values": [1, 3]}
-    sets = {name: {"role": "test", "law": law, "draw": {"total": total}} for name, total in (("ten", 10), ("many", 900))}
+    sets = {
+        name: {"role": "test", "law": law, "draw": {"total": total}}
+        for name, total in (("ten", 10), ("many", 900))
+    }
     resolved = {**RESOLVED, "sets": {"test": SETS["test"], **sets}}
     (item,) = record(results(resolved), resolved).pools
-    assert item.pool.again == ["ten", "many"] and item.decisions == [] and item.tables["claims"] == []
+    assert (
+        item.pool.again == ["ten", "many"] and item.decisions == [] and item.tables["claims"] == []
+    )
     assert any("The sets ten, many are draws of one domain" in text for text in item.intro())
     assert record(results()).pools[0].pool.again == [] and record(results()).pools[0].decisions
 
@@ -137,12 +198,30 @@ def test_the_page_has_the_numbers_the_claims_and_who_was_left_out() -> None:
         "one network over many domains",
     ]
     first = section.groups[0]
-    assert "11 networks (8 cnn, 3 nin) trained on mnist, on 3 shifted test domains and in domain." in first.intro[0]
-    assert first.intro[1].endswith("1 of 12 took all their steps without it, and are in none of these numbers: deep, erm, seed 1.")
-    assert "ni-erase +0.24" in first.intro[2] and "fails above 0.1" in first.intro[2] and "ne-" not in first.intro[2]
+    assert (
+        "11 networks (8 cnn, 3 nin) trained on mnist, on 3 shifted test domains and in domain."
+        in first.intro[0]
+    )
+    assert first.intro[1].endswith(
+        "1 of 12 took all their steps without it, and are in none of these numbers: deep, erm,"
+        " seed 1."
+    )
+    assert (
+        "ni-erase +0.24" in first.intro[2]
+        and "fails above 0.1" in first.intro[2]
+        and "ne-" not in first.intro[2]
+    )
     claims, measures = first.tables
     tested = [(row[0], row[1], row[2]) for row in claims.rows]
-    assert [row[0] for row in tested] == [1, 1, 2, 2, 3, 3, 4], "two neighbourhoods in the paper's form, one ATC"
+    assert [row[0] for row in tested] == [
+        1,
+        1,
+        2,
+        2,
+        3,
+        3,
+        4,
+    ], "two neighbourhoods in the paper's form, one ATC"
     assert tested[0][1] == "holds" and "ni-randaugment less that of atc-mc" in tested[0][2]
     (words,) = first.lists
     assert [sentence.split(",")[0] for sentence in words[1]] == [f"Claim {i}" for i in (1, 2, 3, 4)]
@@ -152,18 +231,34 @@ def test_the_page_has_the_numbers_the_claims_and_who_was_left_out() -> None:
     tables = {table.name: table for group in section.groups for table in group.tables}
     lines = tables["pool-mnist-lines"]
     uses = {row[1]: row[2] for row in lines.rows}
-    assert uses == {"test": "no", "in-sample": "yes", "architecture": "yes", "architecture and test": "no", "estimate": "no"}
+    assert uses == {
+        "test": "no",
+        "in-sample": "yes",
+        "architecture": "yes",
+        "architecture and test": "no",
+        "estimate": "no",
+    }
     assert tables["pool-mnist-tau"].columns == ("measure", "mnist", "noise", "usps", "fog")
     assert [row[0] for row in tables["pool-mnist-methods"].rows] == ["erm"] * 4 + ["flip-crop"] * 4
     assert [row[0] for row in tables["pool-mnist-architectures"].rows] == ["cnn"] * 4 + ["nin"] * 4
     points = item.pool.values["ni-erase"]
     for name, column, mine, apart in (
         ("architectures", "nin", [p for p in points if p.architecture == "nin"], True),
-        ("methods", "flip-crop", [p for p in points if item.pool.methods[p.network] == "flip-crop"], False),
+        (
+            "methods",
+            "flip-crop",
+            [p for p in points if item.pool.methods[p.network] == "flip-crop"],
+            False,
+        ),
     ):
         alone = judge(mine, by_architecture=apart).macro_tau
-        (told,) = (row for row in tables[f"pool-mnist-{name}"].rows if row[:2] == (column, "ni-erase"))
-        assert any(str(cell).startswith(f"{alone.value:.3f} ") or cell == f"{alone.value:.3f}" for cell in told[6:8]), name
+        (told,) = (
+            row for row in tables[f"pool-mnist-{name}"].rows if row[:2] == (column, "ni-erase")
+        )
+        assert any(
+            str(cell).startswith(f"{alone.value:.3f} ") or cell == f"{alone.value:.3f}"
+            for cell in told[6:8]
+        ), name
     (form,) = (table for name, table in tables.items() if "forms" in name)
     assert [row[0] for row in form.rows] == ["ne-randaugment"]
     assert "pool-mnist-less-atc-mc" in tables and len(tables) == 10
@@ -177,25 +272,44 @@ def test_the_page_has_the_numbers_the_claims_and_who_was_left_out() -> None:
     ):
         assert text in page
     tested, numbers = study.number_tables(every=True)[-2:]
-    assert tested.name == "pool-mnist-claims" and [item.name for item in study.number_tables(every=False)] == ["numbers"]
-    assert numbers.name == "pool-mnist-numbers" and len(numbers.rows) == 3 * (3 * (5 + 4 * 5) + 5 + 4 * 6) + 12 * 4 * 3
+    assert tested.name == "pool-mnist-claims" and [
+        item.name for item in study.number_tables(every=False)
+    ] == ["numbers"]
+    assert (
+        numbers.name == "pool-mnist-numbers"
+        and len(numbers.rows) == 3 * (3 * (5 + 4 * 5) + 5 + 4 * 6) + 12 * 4 * 3
+    )
     assert json.dumps([table.to_json() for table in study.text_tables()])
 
 
 def test_networks_that_all_reached_it_are_said_so_and_without_a_criterion_nothing_is() -> None:
     assert "All networks reached it." in record(results(missed=())).pools[0].intro()[1]
     free = {**RESOLVED, "training": {}}
-    told = record([{**row, "metrics": {k: v for k, v in row["metrics"].items() if k != "fitted"}} for row in results(free)], free)
-    assert len(told.pools[0].pool.methods) == 12 and "Training stopped" not in " ".join(told.pools[0].intro())
+    told = record(
+        [
+            {**row, "metrics": {k: v for k, v in row["metrics"].items() if k != "fitted"}}
+            for row in results(free)
+        ],
+        free,
+    )
+    assert len(told.pools[0].pool.methods) == 12 and "Training stopped" not in " ".join(
+        told.pools[0].intro()
+    )
 
 
 def test_methods_with_a_criterion_of_their_own_or_none_are_told_apart() -> None:
-    own: dict[str, Any] = {**RESOLVED, "methods": {"erm": {}, "flip-crop": {"method": "imagenet", "training": {"fit_at": 0.8}}}}
+    own: dict[str, Any] = {
+        **RESOLVED,
+        "methods": {"erm": {}, "flip-crop": {"method": "imagenet", "training": {"fit_at": 0.8}}},
+    }
     assert (
         "when 99% (of 6 networks), 80% (of 6 networks) of the training rows"
         in record(results(own, missed=()), own).pools[0].intro()[1]
     )
-    free = {**own, "methods": {"erm": {}, "flip-crop": {"method": "imagenet", "training": {"fit_at": None}}}}
+    free = {
+        **own,
+        "methods": {"erm": {}, "flip-crop": {"method": "imagenet", "training": {"fit_at": None}}},
+    }
     for missed, words in (
         ((), "All 6 networks with this criterion reached it."),
         (("deep, erm, seed 1",), "1 of 6 took all their"),

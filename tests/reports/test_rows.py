@@ -1,4 +1,5 @@
-"""The rows behind the numbers: examples, answers and learning curves, computed again from what the jobs left."""
+"""The rows behind the numbers: examples, answers and learning curves, computed again from what the
+jobs left."""
 
 from __future__ import annotations
 
@@ -24,11 +25,27 @@ from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.predictions_file import run_predictions
 from crosswind.studies.store import Store
 
-TRAINING: dict[str, Any] = {"steps": 12, "batch": 16, "lr": 0.01, "validate_every": 4, "patience": None}
+TRAINING: dict[str, Any] = {
+    "steps": 12,
+    "batch": 16,
+    "lr": 0.01,
+    "validate_every": 4,
+    "patience": None,
+}
 DIGITS = {
     "name": "shown",
-    "data": {"digits": {"source": "digits", "options": {"size": 8}, "label": "half", "attributes": ["ink", "background"]}},
-    "shifts": {"none": [], "SC": {"type": "spurious-correlation", "attribute": "ink", "counterexamples": 0.1}},
+    "data": {
+        "digits": {
+            "source": "digits",
+            "options": {"size": 8},
+            "label": "half",
+            "attributes": ["ink", "background"],
+        }
+    },
+    "shifts": {
+        "none": [],
+        "SC": {"type": "spurious-correlation", "attribute": "ink", "counterexamples": 0.1},
+    },
     "sizes": {"small": {"total": 90}},
     "groups": ["ink"],
     "models": {"mlp": {"layers": 1}},
@@ -62,7 +79,11 @@ def record(out: Path) -> StudyRecord:
 
 def answered(out: Path, shift: str, method: str) -> list[Predictions]:
     with Store.open(out) as store:
-        keys = [run["key"] for run in store.runs("shown") if (run["labels"]["shift"], run["labels"]["method"]) == (shift, method)]
+        keys = [
+            run["key"]
+            for run in store.runs("shown")
+            if (run["labels"]["shift"], run["labels"]["method"]) == (shift, method)
+        ]
         return [run_predictions(store, key)["best-id"]["test"] for key in keys]
 
 
@@ -86,41 +107,58 @@ def test_answers_are_those_of_the_predictions(out: Path, record: StudyRecord) ->
             found: dict[tuple[str, str], list[float]] = {}
             for one in said:
                 for i, row in enumerate(one.ids):
-                    codes = [int(digits.table.column(name)[base[int(row)]]) for name in (first, second)]
+                    codes = [
+                        int(digits.table.column(name)[base[int(row)]]) for name in (first, second)
+                    ]
                     pair = (column[first][codes[0]], column[second][codes[1]])
                     found.setdefault(pair, []).append(float(one.answer[i] == one.label[i]))
-            assert {pair: (pytest.approx(np.mean(some)), len(some) // 3) for pair, some in found.items()} == dict(cells)
+            assert {
+                pair: (pytest.approx(np.mean(some)), len(some) // 3) for pair, some in found.items()
+            } == dict(cells)
 
 
-def test_the_rows_shown_are_those_wrong_most_often_and_look_as_they_are(out: Path, record: StudyRecord) -> None:
+def test_the_rows_shown_are_those_wrong_most_often_and_look_as_they_are(
+    out: Path, record: StudyRecord
+) -> None:
     digits = cw.load("digits", size=8)
-    item = next(item for item in record.behind.answers if (item.shift, item.method) == ("SC", "erm"))
+    item = next(
+        item for item in record.behind.answers if (item.shift, item.method) == ("SC", "erm")
+    )
     said = answered(out, "SC", "erm")
     wrong = np.sum([(one.answer != one.label)[np.argsort(one.ids)] for one in said], axis=0)
     group, ids = said[0].group[np.argsort(said[0].ids)], np.sort(said[0].ids)
     means = {code: float(wrong[group == code].mean()) for code in np.unique(group)}
     order = sorted(means, key=lambda code: -means[code])
     assert len(item.wrong) == len(order) == 6
-    assert [100 - part.accuracy for part in item.wrong] == pytest.approx([100 * means[code] / 3 for code in order])
+    assert [100 - part.accuracy for part in item.wrong] == pytest.approx(
+        [100 * means[code] / 3 for code in order]
+    )
     for code, part in zip(order, item.wrong, strict=True):
         most = sorted(wrong[group == code])[::-1][: behind_rows.PER_GROUP]
-        assert [int(n) for example in part.examples for n in re.findall(r"wrong in (\d) of 3", example.words)] == [
-            n for n in most if n
-        ]
+        assert [
+            int(n)
+            for example in part.examples
+            for n in re.findall(r"wrong in (\d) of 3", example.words)
+        ] == [n for n in most if n]
     first = item.wrong[0].examples[0]
     candidates = np.flatnonzero((group == order[0]) & (wrong == wrong[group == order[0]].max()))
     pixels = np.asarray(Image.open(io.BytesIO(first.png)))
     row = int(np.flatnonzero(digits.row_ids(np.arange(digits.n_rows)) == ids[candidates[0]])[0])
     assert np.array_equal(pixels, digits.inputs(np.array([row]))[0])
     assert all(
-        f"{name} {digits.attribute(name).values[int(digits.table.column(name)[row])]}" in first.words for name in ("half", "ink")
+        f"{name} {digits.attribute(name).values[int(digits.table.column(name)[row])]}"
+        in first.words
+        for name in ("half", "ink")
     )
 
 
 def test_examples_are_rows_of_the_sets(record: StudyRecord) -> None:
     digits = cw.load("digits", size=8)
     seen = {
-        bytes(image): code for image, code in zip(digits.inputs(np.arange(digits.n_rows)), digits.table.column("half"), strict=True)
+        bytes(image): code
+        for image, code in zip(
+            digits.inputs(np.arange(digits.n_rows)), digits.table.column("half"), strict=True
+        )
     }
     assert [strip.shift for strip in record.behind.strips] == ["none", "SC"]
     shown = 0
@@ -133,7 +171,11 @@ def test_examples_are_rows_of_the_sets(record: StudyRecord) -> None:
                     shown += 1
                     assert seen[np.asarray(Image.open(io.BytesIO(example.png))).tobytes()] == code
     assert shown == 2 * 2 * 2 * behind_rows.PER_CLASS
-    inks = [example.words.split("ink ")[1].split(",")[0] for _, train, _ in record.behind.strips[1].classes for example in train]
+    inks = [
+        example.words.split("ink ")[1].split(",")[0]
+        for _, train, _ in record.behind.strips[1].classes
+        for example in train
+    ]
     assert len(set(inks[:8])) < 3 or len(set(inks[8:])) < 3, "the shift is seen"
 
 
@@ -143,16 +185,27 @@ def test_curves_are_means_of_the_histories(out: Path, record: StudyRecord) -> No
     with Store.open(out) as store:
         for one in store.runs("shown"):
             at = (one["labels"]["shift"], one["labels"]["method"])
-            fit = next(need for need in store.run(one["key"])["needs"] if store.run(need)["kind"] == "fit")
-            histories.setdefault(at, []).append(json.loads((artifact_folder(store.out, fit) / "history.json").read_text()))
+            fit = next(
+                need for need in store.run(one["key"])["needs"] if store.run(need)["kind"] == "fit"
+            )
+            histories.setdefault(at, []).append(
+                json.loads((artifact_folder(store.out, fit) / "history.json").read_text())
+            )
         for row in store.results("shown"):
             if (row["rule"], row["set"]) == ("best-id", "test"):
-                chosen.setdefault((row["shift"], row["method"]), []).append(row["metrics"]["selected_step"])
+                chosen.setdefault((row["shift"], row["method"]), []).append(
+                    row["metrics"]["selected_step"]
+                )
     assert len(record.behind.curves) == len(histories) == 4
     for curve in record.behind.curves:
         at = (curve.shift, curve.method)
-        steps = [[entry["validation"]["validation"]["accuracy"] for entry in history] for history in histories[at]]
-        assert list(curve.accuracy) == [4, 8, 12] and list(curve.accuracy.values()) == pytest.approx(np.mean(steps, axis=0))
+        steps = [
+            [entry["validation"]["validation"]["accuracy"] for entry in history]
+            for history in histories[at]
+        ]
+        assert list(curve.accuracy) == [4, 8, 12] and list(
+            curve.accuracy.values()
+        ) == pytest.approx(np.mean(steps, axis=0))
         assert {step: chosen[at].count(step) for step in set(chosen[at])} == curve.chosen["best-id"]
         assert curve.chosen["last"] == {12: 3}
 
@@ -166,7 +219,10 @@ def test_the_page_shows_them(record: StudyRecord) -> None:
     for section in ("Examples", "Mistakes", "Learning curves"):
         assert f'-title">{section}</h3>' in page
     drawn = json.loads(page.split('id="figures">')[1].split("</script>")[0])["figures"]
-    assert sum(name.startswith("confusion-") for name in drawn) == 2 and sum(name.startswith("cells-") for name in drawn) == 6
+    assert (
+        sum(name.startswith("confusion-") for name in drawn) == 2
+        and sum(name.startswith("cells-") for name in drawn) == 6
+    )
     assert sum(name.startswith("curves-") for name in drawn) == 1
 
 
@@ -175,13 +231,21 @@ def test_the_tables_of_the_page_hold_the_same_numbers(record: StudyRecord) -> No
     for shift in ("none", "SC"):
         items = [item for item in record.behind.answers if item.shift == shift]
         _, table = row_figures.confusion(items)  # type: ignore[misc]
-        shares = {(item.method, *pair): share for item in items for pair, share in item.confusion.items()}
+        shares = {
+            (item.method, *pair): share for item in items for pair, share in item.confusion.items()
+        }
         assert {tuple(row[:3]): row[3] for row in table.rows} == pytest.approx(shares, abs=5e-5)
         seen += len(shares)
         for pair in items[0].cells:
             _, table = row_figures.cells(items, pair)  # type: ignore[misc]
-            found = {(item.method, *cell): told for item in items for cell, told in item.cells[pair].items()}
-            assert {tuple(row[:3]): (pytest.approx(row[3], abs=5e-5), row[4]) for row in table.rows} == found
+            found = {
+                (item.method, *cell): told
+                for item in items
+                for cell, told in item.cells[pair].items()
+            }
+            assert {
+                tuple(row[:3]): (pytest.approx(row[3], abs=5e-5), row[4]) for row in table.rows
+            } == found
             seen += len(found)
     figure, table = row_figures.curves(record.behind.curves, ["none", "SC"])
     points = {
@@ -195,16 +259,25 @@ def test_the_tables_of_the_page_hold_the_same_numbers(record: StudyRecord) -> No
 
 
 @pytest.mark.parametrize("fault", ["predictions", "job", "history", "split"])
-def test_a_damaged_file_leaves_out_what_it_held_and_says_so(out: Path, tmp_path: Path, fault: str) -> None:
+def test_a_damaged_file_leaves_out_what_it_held_and_says_so(
+    out: Path, tmp_path: Path, fault: str
+) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(out, copy)
-    name = {"predictions": "predictions.npz", "job": "job.json", "history": "history.json", "split": "split.json"}[fault]
+    name = {
+        "predictions": "predictions.npz",
+        "job": "job.json",
+        "history": "history.json",
+        "split": "split.json",
+    }[fault]
     paths = sorted(copy.glob(f"artifacts/*/*/{name}"))
     assert len(paths) >= 12
     for path in paths:
         path.write_bytes(path.read_bytes()[:-9] + b"something")
     record = read(copy)
-    assert record.behind.left_out and all("is not what the run wrote" in line for line in record.behind.left_out)
+    assert record.behind.left_out and all(
+        "is not what the run wrote" in line for line in record.behind.left_out
+    )
     assert bool(record.behind.curves) == (fault not in ("job", "history"))
     assert not record.behind.answers or fault == "history"
     assert "is not what the run wrote" in study_page([record], "out") or fault == "history"
@@ -215,49 +288,99 @@ def test_data_that_changed_since_are_not_shown_as_those_trained_on(tmp_path: Pat
     (tmp_path / "images").mkdir()
     listed = []
     for i in range(80):
-        Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(tmp_path / "images" / f"{i}.png")
+        Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(
+            tmp_path / "images" / f"{i}.png"
+        )
         listed.append({"path": f"{i}.png", "kind": "ab"[i % 2], "place": "xy"[i // 2 % 2]})
     table = tmp_path / "table.csv"
     polars.DataFrame(listed).write_csv(table)
     data = {"source": "table", "options": {"path": str(table), "images": str(tmp_path / "images")}}
-    study = {**DIGITS, "data": {"own": {**data, "label": "kind", "attributes": ["place"]}}, "groups": ["place"], "seeds": 1}
+    study = {
+        **DIGITS,
+        "data": {"own": {**data, "label": "kind", "attributes": ["place"]}},
+        "groups": ["place"],
+        "seeds": 1,
+    }
     study |= {"shifts": {"none": []}, "methods": ["erm"], "sizes": {"all": "all"}}
     assert run(study, tmp_path / "out").behind.strips
-    polars.DataFrame([{**row, "place": "x"} if i < 30 else row for i, row in enumerate(listed)]).write_csv(table)
+    polars.DataFrame(
+        [{**row, "place": "x"} if i < 30 else row for i, row in enumerate(listed)]
+    ).write_csv(table)
     record = read(tmp_path / "out")
     assert not record.behind.strips and not record.behind.answers and record.behind.curves
     assert any("other rows now" in line or "has" in line for line in record.behind.left_out)
     table.unlink()
     record = read(tmp_path / "out")
-    assert any("Rows of own are not shown" in line and "table.csv" in line for line in record.behind.left_out)
+    assert any(
+        "Rows of own are not shown" in line and "table.csv" in line
+        for line in record.behind.left_out
+    )
 
 
 def test_texts_are_quoted(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     words = ["fine <b>", "awful & dull"]
     rows = [
-        {"text": f"row {i} is {words[i % 2]} {rng.integers(99)}", "label": i % 2, "domain": "ab"[i // 2 % 2]} for i in range(160)
+        {
+            "text": f"row {i} is {words[i % 2]} {rng.integers(99)}",
+            "label": i % 2,
+            "domain": "ab"[i // 2 % 2],
+        }
+        for i in range(160)
     ]
     polars.DataFrame(rows).write_parquet(tmp_path / "texts.parquet")
-    entry = {"source": "texts", "options": {"path": str(tmp_path / "texts.parquet")}, "label": "label", "attributes": ["domain"]}
-    study = {**DIGITS, "data": {"texts": entry}, "models": {"bag-of-words": {"buckets": 64}}, "groups": ["domain"], "seeds": 1}
-    record = run({**study, "shifts": {"none": []}, "methods": ["erm"], "sizes": {"all": "all"}}, tmp_path / "out")
+    entry = {
+        "source": "texts",
+        "options": {"path": str(tmp_path / "texts.parquet")},
+        "label": "label",
+        "attributes": ["domain"],
+    }
+    study = {
+        **DIGITS,
+        "data": {"texts": entry},
+        "models": {"bag-of-words": {"buckets": 64}},
+        "groups": ["domain"],
+        "seeds": 1,
+    }
+    record = run(
+        {**study, "shifts": {"none": []}, "methods": ["erm"], "sizes": {"all": "all"}},
+        tmp_path / "out",
+    )
     given = {row["text"] for row in rows}
-    shown = [example.text for strip in record.behind.strips for _, *sets in strip.classes for some in sets for example in some]
+    shown = [
+        example.text
+        for strip in record.behind.strips
+        for _, *sets in strip.classes
+        for some in sets
+        for example in some
+    ]
     assert len(shown) > 20 and set(shown) <= given
     page = study_page([record], "out")
     assert '<q dir="auto"' in page and "fine &lt;b&gt;" in page and "fine <b>" not in page
 
 
 def test_a_derived_attribute_is_seen_in_the_pictures(tmp_path: Path) -> None:
-    turned = {"name": "turn", "values": {"none": None, "half": {"degrees": 180, "draw": "fixed"}}, "transform": "rotate"}
+    turned = {
+        "name": "turn",
+        "values": {"none": None, "half": {"degrees": 180, "draw": "fixed"}},
+        "transform": "rotate",
+    }
     entry = {**DIGITS["data"]["digits"], "derive": turned, "attributes": ["turn"]}  # type: ignore[index]
-    study = {**DIGITS, "data": {"digits": entry}, "groups": ["turn"], "shifts": {"none": []}, "methods": ["erm"], "seeds": 1}
+    study = {
+        **DIGITS,
+        "data": {"digits": entry},
+        "groups": ["turn"],
+        "shifts": {"none": []},
+        "methods": ["erm"],
+        "seeds": 1,
+    }
     record = run(study, tmp_path / "out")
     assert record.behind.left_out == []
     digits = cw.load("digits", size=8)
     upright = {image.tobytes() for image in digits.inputs(np.arange(digits.n_rows))}
-    turned_round = {image[::-1, ::-1].tobytes() for image in digits.inputs(np.arange(digits.n_rows))}
+    turned_round = {
+        image[::-1, ::-1].tobytes() for image in digits.inputs(np.arange(digits.n_rows))
+    }
     for _, *sets in record.behind.strips[0].classes:
         for example in (example for some in sets for example in some):
             pixels = np.asarray(Image.open(io.BytesIO(example.png))).tobytes()
@@ -265,7 +388,15 @@ def test_a_derived_attribute_is_seen_in_the_pictures(tmp_path: Path) -> None:
 
 
 def test_of_several_split_seeds_the_first_is_shown(tmp_path: Path) -> None:
-    study = {**DIGITS, "methods": ["erm"], "shifts": {"none": []}, "split_seeds": [0, 1], "seeds": 2}
+    study = {
+        **DIGITS,
+        "methods": ["erm"],
+        "shifts": {"none": []},
+        "split_seeds": [0, 1],
+        "seeds": 2,
+    }
     record = run(study, tmp_path / "out")
     assert record.behind.left_out == []
-    assert [item.seeds for item in record.behind.answers] == [2] and [item.seeds for item in record.behind.curves] == [2]
+    assert [item.seeds for item in record.behind.answers] == [2] and [
+        item.seeds for item in record.behind.curves
+    ] == [2]

@@ -1,4 +1,5 @@
-"""A sweep of learning rates under a systematic shift on the page: seen against unseen pairs, and both followed through training."""
+"""A sweep of learning rates under a systematic shift on the page: seen against unseen pairs, and
+both followed through training."""
 
 from __future__ import annotations
 
@@ -19,8 +20,16 @@ from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.predictions_file import run_predictions
 from crosswind.studies.store import Store
 
-SEEN: dict[str, Any] = {"type": "systematic", "environment": "environment", "classes": {"noise": ["3..6"]}}
-UNSEEN: dict[str, Any] = {"type": "systematic", "environment": "environment", "classes": {"noise": ["0..2", "7..9"]}}
+SEEN: dict[str, Any] = {
+    "type": "systematic",
+    "environment": "environment",
+    "classes": {"noise": ["3..6"]},
+}
+UNSEEN: dict[str, Any] = {
+    "type": "systematic",
+    "environment": "environment",
+    "classes": {"noise": ["0..2", "7..9"]},
+}
 STUDY: dict[str, Any] = {
     "name": "trade",
     "data": {
@@ -33,13 +42,24 @@ STUDY: dict[str, Any] = {
             "derive": {
                 "name": "environment",
                 "mode": "per-visit",
-                "values": {"clean": None, "noise": {"transform": "gaussian-noise", "severity": [1, 5]}},
+                "values": {
+                    "clean": None,
+                    "noise": {"transform": "gaussian-noise", "severity": [1, 5]},
+                },
             },
         }
     },
     "shifts": {
-        "N": {"type": "systematic", "environment": "environment", "classes": {"clean": "all", "noise": ["3..6"]}},
-        "noise-all": {"type": "systematic", "environment": "environment", "classes": {"clean": "all", "noise": "all"}},
+        "N": {
+            "type": "systematic",
+            "environment": "environment",
+            "classes": {"clean": "all", "noise": ["3..6"]},
+        },
+        "noise-all": {
+            "type": "systematic",
+            "environment": "environment",
+            "classes": {"clean": "all", "noise": "all"},
+        },
         "none": {"type": "systematic", "environment": "environment", "classes": {"clean": "all"}},
     },
     "sizes": {"small": {"total": 300}},
@@ -86,12 +106,20 @@ def test_the_points_are_the_accuracies_of_the_predictions(out: Path, record: Stu
     with Store.open(out) as store:
         for labels, key in labelled(out):
             said = run_predictions(store, key)["best-id"]["test"]
-            right, noisy, shown = said.answer == said.label, said.group % 2 == 1, np.isin(said.label, range(3, 7))
+            right, noisy, shown = (
+                said.answer == said.label,
+                said.group % 2 == 1,
+                np.isin(said.label, range(3, 7)),
+            )
             pair = (float(right[noisy & shown].mean()), float(right[noisy & ~shown].mean()))
             found.setdefault((labels["shift"], labels["method"]), []).append(pair)
     answers = record.behind.answers
-    items, others = ([item for item in answers if (item.shift == "N") == own] for own in (True, False))
-    rates = _rates({name: item for name, item in record.resolved["methods"].items() if name != "start"})
+    items, others = (
+        [item for item in answers if (item.shift == "N") == own] for own in (True, False)
+    )
+    rates = _rates(
+        {name: item for name, item in record.resolved["methods"].items() if name != "start"}
+    )
     assert rates == {"slow": 0.001, "fast": 0.02}
     ((figure, table),) = row_figures.trade(items, others, "start", rates)
     rows = figure.spec["datasets"]["rows"]
@@ -105,28 +133,44 @@ def test_the_points_are_the_accuracies_of_the_predictions(out: Path, record: Stu
         seen, unseen = zip(*found[row["s"], row["m"]], strict=True)
         for key, values in (("y", seen), ("x", unseen)):
             told = summary(values)
-            assert row[key] == pytest.approx(told.mean, abs=1e-4) and told.low is not None and told.high is not None
+            assert (
+                row[key] == pytest.approx(told.mean, abs=1e-4)
+                and told.low is not None
+                and told.high is not None
+            )
             assert (row[f"{key}0"], row[f"{key}1"]) == (
                 pytest.approx(max(0, told.low), abs=1e-4),
                 pytest.approx(min(1, told.high), abs=1e-4),
             )
     assert [row["t"] for row in rows if row["s"] == "none"] == ["0.001", "0.02"]
-    assert [(row[0], row[3], row[5]) for row in table.rows] == [(row["m"], row["y"], row["x"]) for row in rows]
+    assert [(row[0], row[3], row[5]) for row in table.rows] == [
+        (row["m"], row["y"], row["x"]) for row in rows
+    ]
     page = study_page([record], "store")
     drawn = json.loads(page.split('id="figures">')[1].split("</script>")[0])["figures"]
-    assert sum(name.startswith("trade-") for name in drawn) == 1  # no pair is kept apart under the other shifts
+    assert (
+        sum(name.startswith("trade-") for name in drawn) == 1
+    )  # no pair is kept apart under the other shifts
 
 
 def test_methods_that_differ_in_more_than_the_rate_are_not_joined(record: StudyRecord) -> None:
     assert _rates({"a": {"training": {"lr": 0.1}}, "b": {"training": {"lr": 0.2}}}) == {}
     assert _rates({"a": {"method": "erm", "training": {"lr": 0.1}}, "b": {"method": "erm"}}) == {}
     items = [item for item in record.behind.answers if item.shift == "N"]
-    others = [item._replace(shift="M") for item in items]  # a shift that shows some classes too has a figure of its own
+    others = [
+        item._replace(shift="M") for item in items
+    ]  # a shift that shows some classes too has a figure of its own
     ((figure, _),) = row_figures.trade(items, others, "", {})
-    assert [(row["t"], row["l"]) for row in figure.spec["datasets"]["rows"]] == [("start", 0), ("slow", 0), ("fast", 0)]
+    assert [(row["t"], row["l"]) for row in figure.spec["datasets"]["rows"]] == [
+        ("start", 0),
+        ("slow", 0),
+        ("fast", 0),
+    ]
 
 
-def test_every_validation_set_is_followed_and_only_the_rules_own_set_chooses(out: Path, record: StudyRecord) -> None:
+def test_every_validation_set_is_followed_and_only_the_rules_own_set_chooses(
+    out: Path, record: StudyRecord
+) -> None:
     history: dict[tuple[str, str, str], list[list[float]]] = {}
     best: dict[tuple[str, str], list[int]] = {}
     with Store.open(out) as store:
@@ -135,10 +179,15 @@ def test_every_validation_set_is_followed_and_only_the_rules_own_set_chooses(out
             fit = next(need for need in store.run(key)["needs"] if store.run(need)["kind"] == "fit")
             entries = json.loads((artifact_folder(store.out, fit) / "history.json").read_text())
             for name in ("validation", "seen", "unseen"):
-                history.setdefault((*at, name), []).append([entry["validation"][name]["accuracy"] for entry in entries])
+                history.setdefault((*at, name), []).append(
+                    [entry["validation"][name]["accuracy"] for entry in entries]
+                )
             first = [entry["validation"]["validation"] for entry in entries]
             best.setdefault(at, []).append(
-                max(range(len(first)), key=lambda i: (first[i]["accuracy"], -first[i]["loss"], -entries[i]["step"]))
+                max(
+                    range(len(first)),
+                    key=lambda i: (first[i]["accuracy"], -first[i]["loss"], -entries[i]["step"]),
+                )
             )
     curves = record.behind.curves
     assert len(curves) == len(history) == 7 * 3
@@ -150,21 +199,34 @@ def test_every_validation_set_is_followed_and_only_the_rules_own_set_chooses(out
             steps = list(curve.accuracy)
             chosen = [steps[place] for place in best[curve.shift, curve.method]]
             assert {step: chosen.count(step) for step in set(chosen)} == curve.chosen["best-id"]
-    # The two sets are of other rows than each other: where noise tells the classes, they come apart.
-    apart = {curve.set: curve.accuracy[30] for curve in curves if (curve.shift, curve.method) == ("N", "fast")}
+    # The two sets are of other rows than each other: where noise tells the classes, they come
+    # apart.
+    apart = {
+        curve.set: curve.accuracy[30]
+        for curve in curves
+        if (curve.shift, curve.method) == ("N", "fast")
+    }
     assert apart["seen"] > apart["unseen"]
     figure, table = row_figures.curves(curves, ["N", "noise-all", "none"])
     assert {row["v"] for row in figure.spec["datasets"]["rows"]} == {"validation", "seen", "unseen"}
-    found = {(item.shift, item.method, item.set, step): value for item in curves for step, value in item.accuracy.items()}
+    found = {
+        (item.shift, item.method, item.set, step): value
+        for item in curves
+        for step, value in item.accuracy.items()
+    }
     assert {tuple(row[:4]): row[4] for row in table.rows} == pytest.approx(found)
     page = study_page([record], "store")
     assert "Accuracy on validation, seen, unseen through training" in page
 
 
-def test_of_many_lines_every_set_has_a_panel(record: StudyRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_lines_every_set_has_a_panel(
+    record: StudyRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert row_figures.curves(record.behind.curves, ["N", "noise-all", "none"])[0].panels == 3
     monkeypatch.setattr(row_figures, "LINES", 8)
     figure, table = row_figures.curves(record.behind.curves, ["N", "noise-all", "none"])
     panels = {row["s"] for row in figure.spec["datasets"]["rows"]}
-    assert panels == {f"{shift}: {name}" for shift in STUDY["shifts"] for name in ("validation", "seen", "unseen")}
+    assert panels == {
+        f"{shift}: {name}" for shift in STUDY["shifts"] for name in ("validation", "seen", "unseen")
+    }
     assert figure.panels == 9 and {row[0] for row in table.rows} == {"N", "noise-all", "none"}

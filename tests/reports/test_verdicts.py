@@ -1,4 +1,5 @@
-"""What sentences, stars, frames and numbers of a report say of one comparison: the same, and with the interval beside it."""
+"""What sentences, stars, frames and numbers of a report say of one comparison: the same, and with
+the interval beside it."""
 
 from __future__ import annotations
 
@@ -10,7 +11,14 @@ import numpy as np
 import pytest
 
 from crosswind.reports import figures, score_tables
-from crosswind.reports.claims import CANNOT_TELL, HOLDS, OPPOSITE, claim_number_table, claim_table, judge
+from crosswind.reports.claims import (
+    CANNOT_TELL,
+    HOLDS,
+    OPPOSITE,
+    claim_number_table,
+    claim_table,
+    judge,
+)
 from crosswind.reports.families import change_table, families, family_map
 from crosswind.reports.findings import find
 from crosswind.reports.results import PlaceResults, arrange
@@ -18,7 +26,15 @@ from crosswind.reports.tables import Score, Table
 from crosswind.reports.verdicts import MARGIN, Finding, by_place, judged
 
 SHIFTS = {"none": [], "SC": {"type": "x"}, "UDS": {"type": "x"}}
-NAMES = {"study": "s", "data": "d", "size": "", "model": "mlp", "status": "finished", "rule": "last", "set": "test"}
+NAMES = {
+    "study": "s",
+    "data": "d",
+    "size": "",
+    "model": "mlp",
+    "status": "finished",
+    "rule": "last",
+    "set": "test",
+}
 METHODS = ("erm", "irm", "jtt", "mixup", "coral", "cos")
 
 
@@ -28,28 +44,59 @@ def rows(
     """Results of a study; a method's effect on accuracy is drawn where it is not given."""
     for shift, level in (("none", 0.9), ("SC", 0.8), ("UDS", 0.7)):
         for method in METHODS:
-            effect = 0.0 if method == "erm" else effects.get(method, float(draw.choice([-0.1, -0.015, 0.0, 0.015, 0.1])))
+            effect = (
+                0.0
+                if method == "erm"
+                else effects.get(method, float(draw.choice([-0.1, -0.015, 0.0, 0.015, 0.1])))
+            )
             for split in range(splits):
                 for seed in range(seeds):
                     accuracy = level + effect + spread * float(draw.normal())
-                    told = {"accuracy": accuracy, "worst_group": accuracy / 2 + spread * float(draw.normal()), "role": "test"}
-                    told |= {"worst_group_name": "y=0, ink=red", "classes": 2, "majority": 0.5, "n": 100}
-                    run = {**NAMES, "shift": shift, "method": method, "seed": seed, "split_seed": split}
+                    told = {
+                        "accuracy": accuracy,
+                        "worst_group": accuracy / 2 + spread * float(draw.normal()),
+                        "role": "test",
+                    }
+                    told |= {
+                        "worst_group_name": "y=0, ink=red",
+                        "classes": 2,
+                        "majority": 0.5,
+                        "n": 100,
+                    }
+                    run = {
+                        **NAMES,
+                        "shift": shift,
+                        "method": method,
+                        "seed": seed,
+                        "split_seed": split,
+                    }
                     yield {**run, "metrics": told}
 
 
 def about(multiplicity: str = "holm", **more: Any) -> dict[str, Any]:
     sets = {"test": {"law": "uniform"}}
-    asked = {"reference": "erm", "selection": ["last"], "shifts": SHIFTS, "sets": sets, "claims": [], "multiplicity": multiplicity}
+    asked = {
+        "reference": "erm",
+        "selection": ["last"],
+        "shifts": SHIFTS,
+        "sets": sets,
+        "claims": [],
+        "multiplicity": multiplicity,
+    }
     return {**asked, **more}
 
 
-STUDIES = [(seed, n, splits) for seed, (n, splits) in enumerate([(2, 1), (3, 1), (5, 1), (16, 1), (3, 2), (4, 3)])]
+STUDIES = [
+    (seed, n, splits)
+    for seed, (n, splits) in enumerate([(2, 1), (3, 1), (5, 1), (16, 1), (3, 2), (4, 3)])
+]
 
 
 @pytest.mark.parametrize("multiplicity", ["holm", "fdr", "none"])
 @pytest.mark.parametrize(("seed", "n", "splits"), STUDIES)
-def test_an_interval_says_what_the_verdict_beside_it_says(seed: int, n: int, splits: int, multiplicity: str) -> None:
+def test_an_interval_says_what_the_verdict_beside_it_says(
+    seed: int, n: int, splits: int, multiplicity: str
+) -> None:
     resolved = about(multiplicity)
     places = arrange(rows(np.random.default_rng(seed), n, splits)).shown(["last"])
     found = find(places, resolved, [], [])
@@ -63,53 +110,84 @@ def test_an_interval_says_what_the_verdict_beside_it_says(seed: int, n: int, spl
         assert item.level >= told["alone"]["level"] == 0.95
     assert any(item.told for item in found.items) or n == 2 or splits > 1
     tables = score_tables.place_tables(places[0], by_place(places, resolved)[places[0].place])
-    assert_stars(tables["difference"], {(item.method, item.shift): item for item in found.items if item.metric == "accuracy"})
+    assert_stars(
+        tables["difference"],
+        {(item.method, item.shift): item for item in found.items if item.metric == "accuracy"},
+    )
     figure = figures.change_map(places[0], by_place(places, resolved)[places[0].place])
     assert figure is not None
     for row in figure.spec["datasets"]["rows"]:
         low, high = row["i"].split(" to ")
         assert row["x"] == ("*" in row["t"]) == (low[0] == high[0]), row
-    assert_sentences(dict(found.parts), places[0], {(item.method, item.shift): item for item in found.items if item.told})
+    assert_sentences(
+        dict(found.parts),
+        places[0],
+        {(item.method, item.shift): item for item in found.items if item.told},
+    )
 
 
 def assert_stars(table: Table, verdicts: dict[tuple[str, str], Finding]) -> None:
     """Of every cell the star, the interval and the verdict agree, in text, JSON and LaTeX."""
     latex = table.to_latex()
-    assert latex.count(r"$^{*}$") == sum("*" in str(cell) for row in table.rows for cell in row) + 1, "one in the note"
+    assert (
+        latex.count(r"$^{*}$") == sum("*" in str(cell) for row in table.rows for cell in row) + 1
+    ), "one in the note"
     for row in table.rows:
         for shift, cell in zip(table.columns[1:], row[1:], strict=True):
             assert isinstance(cell, Score) and cell.half_width is not None
             told = verdicts[str(row[0]), shift].told
-            assert cell.to_json()["excludes_zero"] == ("*" in str(cell)) == told == (abs(cell.mean) > cell.half_width)
+            assert (
+                cell.to_json()["excludes_zero"]
+                == ("*" in str(cell))
+                == told
+                == (abs(cell.mean) > cell.half_width)
+            )
 
 
-def assert_sentences(parts: dict[str, Any], at: PlaceResults, told: dict[tuple[str, str], Finding]) -> None:
+def assert_sentences(
+    parts: dict[str, Any], at: PlaceResults, told: dict[tuple[str, str], Finding]
+) -> None:
     """No method is called about as accurate where it is starred."""
-    (near,) = [lines for heading, lines in parts.items() if heading.startswith("About as accurate")] or [[]]
+    (near,) = [
+        lines for heading, lines in parts.items() if heading.startswith("About as accurate")
+    ] or [[]]
     for line in near:
         method, _, rest = line.partition(" under ")
-        assert (method, rest.split()[0]) not in {key for key, item in told.items() if item.metric == "accuracy"}, line
+        assert (method, rest.split()[0]) not in {
+            key for key, item in told.items() if item.metric == "accuracy"
+        }, line
 
 
 def test_a_small_difference_is_told_as_worse_and_small_and_not_as_about_equal() -> None:
     """jtt loses one point in every seed, nearly: told, and told to be less than three."""
     draw = np.random.default_rng(3)
-    places = arrange(rows(draw, 16, spread=0.003, jtt=-0.01, irm=-0.2, mixup=0.2, coral=0.0, cos=0.001)).shown(["last"])
+    places = arrange(
+        rows(draw, 16, spread=0.003, jtt=-0.01, irm=-0.2, mixup=0.2, coral=0.0, cos=0.001)
+    ).shown(["last"])
     found = find(places, about(), [], [])
     assert found is not None
     text = found.to_text(1000)
-    (item,) = (one for one in found.items if (one.method, one.shift, one.metric) == ("jtt", "UDS", "accuracy"))
+    (item,) = (
+        one
+        for one in found.items
+        if (one.method, one.shift, one.metric) == ("jtt", "UDS", "accuracy")
+    )
     assert item.told and item.about_equal
     lines = [line for _, some in found.parts for line in some]
     (line,) = (line for line in lines if line.startswith("Under UDS jtt"))
-    assert "], less than 3" in line and not any(line.startswith("jtt under UDS [") for line in lines)
+    assert "], less than 3" in line and not any(
+        line.startswith("jtt under UDS [") for line in lines
+    )
     assert any(line.startswith("coral under UDS [") for line in lines)
     assert "About as accurate as erm: less than 3 points apart, p < 0.05 by Holm over 15\n" in text
 
 
 @pytest.mark.parametrize(("n", "shared"), [(3, 0.0), (5, 0.02), (16, 0.0)])
-def test_of_ten_methods_at_the_margin_few_studies_call_any_about_as_accurate(n: int, shared: float) -> None:
-    """Uncorrected, any of ten is called so in 32 to 44% of studies; judged together in at most 5%."""
+def test_of_ten_methods_at_the_margin_few_studies_call_any_about_as_accurate(
+    n: int, shared: float
+) -> None:
+    """Uncorrected, any of ten is called so in 32 to 44% of studies; judged together in at most
+    5%."""
     draw, studies, wrong, alone = np.random.default_rng(n), 120, 0, 0
     for _ in range(studies):
         made = []
@@ -118,10 +196,14 @@ def test_of_ten_methods_at_the_margin_few_studies_call_any_about_as_accurate(n: 
             for method in range(11):
                 accuracy = base + (MARGIN if method else 0.0) + 0.006 * float(draw.normal())
                 scored = {"metrics": {"accuracy": accuracy}, "seed": seed}
-                made.append({**NAMES, "shift": "SC", "method": f"m{method}" if method else "erm", **scored})
+                made.append(
+                    {**NAMES, "shift": "SC", "method": f"m{method}" if method else "erm", **scored}
+                )
         found = judged(arrange(made).shown(["last"]), {})
         wrong += any(item.about_equal for item in found)
-        alone += any(item.adjusted_equal is not None and item.at_level(0.9).high < MARGIN for item in found)  # type: ignore[operator]
+        alone += any(
+            item.adjusted_equal is not None and item.at_level(0.9).high < MARGIN for item in found
+        )  # type: ignore[operator]
     assert wrong / studies < 0.05 + 2.6 * (0.05 * 0.95 / studies) ** 0.5 and alone / studies > 0.2
 
 
@@ -137,16 +219,23 @@ def test_what_is_open_names_the_seeds_that_would_tell_it_in_this_study() -> None
             if not item.told and item.kind == "effect" and not item.about_equal:
                 said = next(
                     line
-                    for line in "\n".join(line for _, some in found.parts for line in some).splitlines()
+                    for line in "\n".join(
+                        line for _, some in found.parts for line in some
+                    ).splitlines()
                     if "would tell" in line
                 )
                 assert " to " in said and "seeds would tell 5 points" in said
-    alone, together = ([item.seeds for item in judged(places, about(some))] for some in ("none", "holm"))
-    assert all(one and other and one[0] < other[0] for one, other in zip(alone, together, strict=True))  # type: ignore[operator]
+    alone, together = (
+        [item.seeds for item in judged(places, about(some))] for some in ("none", "holm")
+    )
+    assert all(
+        one and other and one[0] < other[0] for one, other in zip(alone, together, strict=True)
+    )  # type: ignore[operator]
 
 
 def test_equal_differences_have_no_interval_that_could_be_read_as_a_verdict() -> None:
-    """At every seed 5 points more: no spread, no test, and no [+5.0, +5.0] beside "could not be told"."""
+    """At every seed 5 points more: no spread, no test, and no [+5.0, +5.0] beside "could not be
+    told"."""
     made = []
     for method, gain in (("erm", 0.0), ("irm", 0.05)):
         for seed in range(3):
@@ -157,27 +246,56 @@ def test_equal_differences_have_no_interval_that_could_be_read_as_a_verdict() ->
     assert found is not None and found.items[0].interval is None
     assert "irm under SC, accuracy: +5.0, the same at every seed." in found.to_text()
     figure = figures.change_map(places[0])
-    assert figure is not None and figure.spec["datasets"]["rows"][0]["i"] == "the same at every seed, no interval"
+    assert (
+        figure is not None
+        and figure.spec["datasets"]["rows"][0]["i"] == "the same at every seed, no interval"
+    )
     claim = dict.fromkeys(("data", "shift", "size", "model", "rule", "wins_back", "margin"))
-    claim |= {"text": "it helps", "better": "irm", "than": "erm", "metric": "accuracy", "set": "test"}
+    claim |= {
+        "text": "it helps",
+        "better": "irm",
+        "than": "erm",
+        "metric": "accuracy",
+        "set": "test",
+    }
     told = judge(arrange(made), about(claims=[claim]))
     table = claim_table("s", told)
-    assert table is not None and dict(zip(table.columns, table.rows[0], strict=True))["95% interval"] is None
+    assert (
+        table is not None
+        and dict(zip(table.columns, table.rows[0], strict=True))["95% interval"] is None
+    )
     assert told[0].verdict == CANNOT_TELL
 
 
-CLAIMED = [(0, 2, 1, "holm"), (1, 3, 1, "fdr"), (2, 5, 1, "holm"), (4, 3, 2, "holm"), (5, 4, 3, "none")]
+CLAIMED = [
+    (0, 2, 1, "holm"),
+    (1, 3, 1, "fdr"),
+    (2, 5, 1, "holm"),
+    (4, 3, 2, "holm"),
+    (5, 4, 3, "none"),
+]
 
 
 @pytest.mark.parametrize(("seed", "n", "splits", "multiplicity"), CLAIMED)
 def test_a_claim_and_its_interval_agree(seed: int, n: int, splits: int, multiplicity: str) -> None:
     empty = dict.fromkeys(("data", "shift", "size", "model", "rule", "wins_back", "margin"))
     claims = [
-        {**empty, "text": f"{method} {extra}", "better": method, "than": "erm", "metric": "accuracy", "set": "test", **extra}
+        {
+            **empty,
+            "text": f"{method} {extra}",
+            "better": method,
+            "than": "erm",
+            "metric": "accuracy",
+            "set": "test",
+            **extra,
+        }
         for method in METHODS[1:]
         for extra in ({}, {"margin": 0.03}, {"shift": "SC", "wins_back": 0.3})
     ]
-    found = judge(arrange(rows(np.random.default_rng(seed + 50), n, splits)), about(multiplicity, claims=claims))
+    found = judge(
+        arrange(rows(np.random.default_rng(seed + 50), n, splits)),
+        about(multiplicity, claims=claims),
+    )
     assert len(found) == 5 * (3 + 3 + 1)
     for item in found:
         difference = item.difference
@@ -197,20 +315,36 @@ def test_a_claim_and_its_interval_agree(seed: int, n: int, splits: int, multipli
             assert (low > 0 or high < 0) == (row["verdict"] in (HOLDS, OPPOSITE))  # type: ignore[operator]
     whole = find(arrange(rows(np.random.default_rng(1), 3)).shown(["last"]), about(), found, [])
     assert whole is not None and len(dict(whole.parts)["Claims"]) == len(found)
-    assert f"Claims are a family of their own: p{', each alone' if multiplicity == 'none' else ' by '}" in whole.intro
+    assert (
+        f"Claims are a family of their own: p{', each alone' if multiplicity == 'none' else ' by '}"
+        in whole.intro
+    )
 
 
 @pytest.mark.parametrize(("seed", "n", "splits"), STUDIES)
-def test_changes_by_family_are_starred_where_their_interval_excludes_zero(seed: int, n: int, splits: int) -> None:
+def test_changes_by_family_are_starred_where_their_interval_excludes_zero(
+    seed: int, n: int, splits: int
+) -> None:
     places = arrange(rows(np.random.default_rng(seed), n, splits)).shown(["last"])
-    resolved = about(methods={"erm": {}, "irm": {}, "jtt": {}, "mixup": {}, "coral": {"method": "deepcoral"}, "cos": {}})
+    resolved = about(
+        methods={
+            "erm": {},
+            "irm": {},
+            "jtt": {},
+            "mixup": {},
+            "coral": {"method": "deepcoral"},
+            "cos": {},
+        }
+    )
     views = families(places, resolved)
     assert views, "the methods are of several families"
     table, figure = change_table(views[0]), family_map(views[0])
     for row in table.rows:
         for cell in row[2:]:
             assert (
-                isinstance(cell, Score) and cell.half_width is not None and ("*" in str(cell)) == (abs(cell.mean) > cell.half_width)
+                isinstance(cell, Score)
+                and cell.half_width is not None
+                and ("*" in str(cell)) == (abs(cell.mean) > cell.half_width)
             )
     assert figure is not None
     for told in figure.spec["datasets"]["rows"]:

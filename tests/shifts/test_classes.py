@@ -38,7 +38,10 @@ def test_classes_of_a_source_stand_for_classes_of_the_study(
 @pytest.mark.parametrize(
     ("labels", "sentence"),
     [
-        ({"a": ["dog", "wolf"], "b": ["cat", "wolf"]}, "'wolf' count as two classes, 'dog' and 'cat'"),
+        (
+            {"a": ["dog", "wolf"], "b": ["cat", "wolf"]},
+            "'wolf' count as two classes, 'dog' and 'cat'",
+        ),
         ({"a": [], "b": "cat"}, "sets.s.labels.a is an empty list"),
         ({"a": ["dog", "frog"], "b": "cat"}, "frog"),
         ({"a": "dog"}, "says nothing of class 'b'"),
@@ -51,11 +54,19 @@ def test_what_is_no_map_of_classes_is_named(labels: Any, sentence: str) -> None:
 
 
 def test_kinds_of_things_stand_for_imagenets_classes_where_all_of_them_are_there() -> None:
-    """A chair is three of ImageNet's classes. With two of the three in the study it is not known what a chair is."""
+    """A chair is three of ImageNet's classes. With two of the three in the study it is not known
+    what a chair is."""
     kinds = Attribute("class", ("alarm_clock", "chair"))
     counted = answers_as(kinds, Attribute("class", synsets()), None, "sets.s.labels")
-    expected = {code: codes[0] for name in kinds.values for codes in [groups("objectnet")[name]] for code in codes}
-    assert {code: int(counted[code]) for code in np.flatnonzero(counted >= 0)} == expected and len(expected) == 5
+    expected = {
+        code: codes[0]
+        for name in kinds.values
+        for codes in [groups("objectnet")[name]]
+        for code in codes
+    }
+    assert {code: int(counted[code]) for code in np.flatnonzero(counted >= 0)} == expected and len(
+        expected
+    ) == 5
     few = Attribute("class", tuple(synsets()[code] for code in (409, 423, 530, 559)))
     with pytest.raises(InputError, match="says nothing of class 'chair'"):
         answers_as(kinds, few, None, "sets.s.labels")
@@ -64,13 +75,19 @@ def test_kinds_of_things_stand_for_imagenets_classes_where_all_of_them_are_there
 def test_answers_are_the_largest_among_the_allowed() -> None:
     """Cat stands alone, dog and wolf are one class, car is not allowed.
 
-    Row 0: car is largest, then wolf, which counts as dog. Row 1: dog. Row 2: not parsed, and stays so. Row 3: cat.
+    Row 0: car is largest, then wolf, which counts as dog. Row 1: dog. Row 2: not parsed, and stays
+    so. Row 3: cat.
     """
     counted = np.array([0, 1, 1, -1])
     logits = np.array([[1, 2, 3, 9], [0, 5, 1, 2], [3, 2, 1, 0], [4, 1, 3, 2]], dtype=np.float32)
     answer, merged = allowed(counted, np.array([3, 1, -1, 0]), logits)
     assert answer.tolist() == [1, 1, -1, 0] and merged is not None
-    assert merged.tolist() == [[1, 3, LEAST, LEAST], [0, 5, LEAST, LEAST], [3, 2, LEAST, LEAST], [4, 3, LEAST, LEAST]]
+    assert merged.tolist() == [
+        [1, 3, LEAST, LEAST],
+        [0, 5, LEAST, LEAST],
+        [3, 2, LEAST, LEAST],
+        [4, 3, LEAST, LEAST],
+    ]
     assert allowed(counted, np.array([3, 2, -1, 0]), None)[0].tolist() == [-1, 1, -1, 0]
     same, untouched = allowed(None, np.array([3]), logits[:1])
     assert same.tolist() == [3] and untouched is not None and untouched.base is logits

@@ -17,14 +17,29 @@ from crosswind.shifts.draw import parse_draw
 from crosswind.shifts.split import Roles, SplitPlan, make_split, plan_counts
 
 
-def noisy(mode: str, copies: int = 30, values: tuple[str, ...] = ("clean", "noise")) -> AttributedDataset:
-    settings = tuple(None if value == "clean" else {"severity": place} for place, value in enumerate(values))
-    return derive(world((2, 2), copies), DerivedAttribute("corruption", values, "gaussian-noise", settings, mode))
+def noisy(
+    mode: str, copies: int = 30, values: tuple[str, ...] = ("clean", "noise")
+) -> AttributedDataset:
+    settings = tuple(
+        None if value == "clean" else {"severity": place} for place, value in enumerate(values)
+    )
+    return derive(
+        world((2, 2), copies),
+        DerivedAttribute("corruption", values, "gaussian-noise", settings, mode),
+    )
 
 
 def study(spec: Any, draw: Any = "all", **rest: Any) -> SplitPlan:
-    # The derived attribute is listed first on purpose: it is the last axis of the cells wherever it is named.
-    return SplitPlan("y", ("corruption", "a"), parse_shift(spec), parse_draw(draw), rest.pop("roles", Roles(5, 0.2)), **rest)
+    # The derived attribute is listed first on purpose: it is the last axis of the cells wherever it
+    # is named.
+    return SplitPlan(
+        "y",
+        ("corruption", "a"),
+        parse_shift(spec),
+        parse_draw(draw),
+        rest.pop("roles", Roles(5, 0.2)),
+        **rest,
+    )
 
 
 CORRELATED = {"type": "spurious-correlation", "attribute": "corruption", "counterexamples": 0.1}
@@ -63,7 +78,8 @@ def test_evaluation_shows_every_test_row_under_every_value_that_the_law_allows()
 
 
 def test_all_fixed_rows_are_spread_over_the_values_by_weight() -> None:
-    """22 training rows in each of 4 base cells; weights 3 and 1: 16.5 and 5.5 a cell, 66 and 22 in all."""
+    """22 training rows in each of 4 base cells; weights 3 and 1: 16.5 and 5.5 a cell, 66 and 22 in
+    all."""
     data = noisy("fixed", 22)
     spec = {"type": "low-data-drift", "attribute": "corruption", "ratio": "1/3", "high": 3}
     split = make_split({"d": data}, "d", study(spec, roles=Roles(0, 0), sets={}), 0)
@@ -77,7 +93,10 @@ def test_all_fixed_rows_are_spread_over_the_values_by_weight() -> None:
 def test_a_short_base_cell_is_shared_by_its_values() -> None:
     data = noisy("fixed", 10)
     split = make_split(
-        {"d": data}, "d", study({"type": "only", "attribute": "y", "values": "y0"}, 6, roles=Roles(0, 0), sets={}), 0
+        {"d": data},
+        "d",
+        study({"type": "only", "attribute": "y", "values": "y0"}, 6, roles=Roles(0, 0), sets={}),
+        0,
     )
     assert len(split.train) == 20
     assert split.report["short"]["train"] == {
@@ -89,16 +108,24 @@ def test_a_short_base_cell_is_shared_by_its_values() -> None:
 def test_per_visit_rows_are_base_rows_with_a_law_over_values() -> None:
     """Systematic: y0 is seen clean and noisy, 3 to 1; y1 clean alone."""
     spec = [
-        {"type": "systematic", "environment": "corruption", "classes": {"clean": "all", "noise": ["y0"]}},
+        {
+            "type": "systematic",
+            "environment": "corruption",
+            "classes": {"clean": "all", "noise": ["y0"]},
+        },
         {"type": "low-data-drift", "attribute": "corruption", "low": "noise", "ratio": "1/3"},
     ]
     data = noisy("per-visit")
     split = make_split({"d": data}, "d", study(spec), 0)
     train = split.train
     assert train.visit_law is not None
-    assert len(np.unique(train.rows)) == len(train) == 4 * 20  # 30 - 5 test - ceil(0.2 x 25) validation
+    assert (
+        len(np.unique(train.rows)) == len(train) == 4 * 20
+    )  # 30 - 5 test - ceil(0.2 x 25) validation
     assert train.rows.max() < data.n_base
-    assert np.allclose(train.visit_law, np.where(train.true_label[:, None] == 0, [[0.75, 0.25]], [[1.0, 0.0]]))
+    assert np.allclose(
+        train.visit_law, np.where(train.true_label[:, None] == 0, [[0.75, 0.25]], [[1.0, 0.0]])
+    )
     assert train.visit_step == (1, 1)
     assert (train.group == train.label * 2).all()
     validation = split.validation["validation"]
@@ -119,17 +146,29 @@ def test_per_visit_counterexamples_see_the_values_of_their_region() -> None:
 
 
 def test_groups_without_the_derived_attribute_do_not_move_with_the_visit() -> None:
-    split = make_split({"d": noisy("per-visit")}, "d", study(None, 4, groups=("a",), environments=("corruption",)), 0)
+    split = make_split(
+        {"d": noisy("per-visit")},
+        "d",
+        study(None, 4, groups=("a",), environments=("corruption",)),
+        0,
+    )
     assert split.train.visit_step == (0, 1)
     assert (
-        split.evaluation["test"].group_names == split.train.group_names == ("y=y0, a=a0", "y=y0, a=a1", "y=y1, a=a0", "y=y1, a=a1")
+        split.evaluation["test"].group_names
+        == split.train.group_names
+        == ("y=y0, a=a0", "y=y0, a=a1", "y=y1, a=a0", "y=y1, a=a1")
     )
 
 
 def test_a_derived_attribute_must_be_one_of_the_studys() -> None:
     forgetful = dataclasses.replace(study(None), attributes=("a",))
-    with pytest.raises(InputError, match="attributes: world has the derived attribute 'corruption', which must be one of them"):
+    with pytest.raises(
+        InputError,
+        match="attributes: world has the derived attribute 'corruption', which must be one of them",
+    ):
         make_split({"d": noisy("fixed")}, "d", forgetful, 0)
     labelled = dataclasses.replace(study(None), label="corruption", attributes=("corruption", "a"))
-    with pytest.raises(InputError, match="label: the derived attribute 'corruption' cannot be the label"):
+    with pytest.raises(
+        InputError, match="label: the derived attribute 'corruption' cannot be the label"
+    ):
         make_split({"d": noisy("fixed")}, "d", labelled, 0)

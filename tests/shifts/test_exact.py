@@ -36,11 +36,16 @@ def test_a_share_of_a_count_is_exact(counts: list[int], share: float | Fraction)
 
 
 def test_no_test_row_trains_at_a_share_in_full_precision() -> None:
-    """4 cells of 5,000 rows, 10 for testing: 4,990 are left, 1,664 of them (a third, rounded up) validate, 3,326 may train."""
+    """4 cells of 5,000 rows, 10 for testing: 4,990 are left, 1,664 of them (a third, rounded up)
+    validate, 3,326 may train."""
     data = {"d": world((2, 2), 5_000)}
     split = make_split(data, "d", plan(n_attributes=1, roles=Roles(10, 1 / 3)), seed=0)
     found = [split.train.rows, split.validation["validation"].rows, split.evaluation["test"].rows]
-    assert [len(part) for part in found] == [4 * 3_326, 4 * 1_663, 40]  # a third of training and validation together
+    assert [len(part) for part in found] == [
+        4 * 3_326,
+        4 * 1_663,
+        40,
+    ]  # a third of training and validation together
     assert len(np.unique(np.concatenate(found))) == sum(map(len, found))
     assert (data["d"].table.column("y")[split.train.rows] == split.train.label).all()
 
@@ -52,8 +57,11 @@ _LARGE: dict[str, Any] = {}
 @given(SHARES, SHARES, st.booleans())
 @example(0.2, 1 / 3, False)
 @example(1 / 3, 0.1 + 0.2, True)
-def test_roles_hold_on_large_cells(test: float | Fraction, validation: float | Fraction, units: bool) -> None:
-    """Whatever the shares: every row has one role, validation takes its share of what the test leaves, one row at least trains."""
+def test_roles_hold_on_large_cells(
+    test: float | Fraction, validation: float | Fraction, units: bool
+) -> None:
+    """Whatever the shares: every row has one role, validation takes its share of what the test
+    leaves, one row at least trains."""
     if not _LARGE:
         sizes = np.array([[40_000, 1], [12_000, 7]])
         _LARGE[False] = {"d": world((2, 2), sizes)}
@@ -63,17 +71,24 @@ def test_roles_hold_on_large_cells(test: float | Fraction, validation: float | F
     try:
         split = make_split(data, "d", plan(n_attributes=1, roles=roles), seed=1)
     except InputError as error:
-        assert str(error).startswith(("roles.test", "shift"))  # nothing left to test on, or to train on
+        assert str(error).startswith(
+            ("roles.test", "shift")
+        )  # nothing left to test on, or to train on
         return
     sets = [split.train, *split.validation.values(), *split.evaluation.values()]
     chosen = np.concatenate([part.rows for part in sets])
     assert len(np.unique(chosen)) == len(chosen) <= 52_008
-    assert (data["d"].table.column("y")[chosen] == np.concatenate([part.true_label for part in sets])).all()
+    assert (
+        data["d"].table.column("y")[chosen] == np.concatenate([part.true_label for part in sets])
+    ).all()
     if not units:
         left = 52_008 - len(split.evaluation["test"])
         wanted = exact(validation, "validation")
-        # Rounded up in each of four cells, so training has up to four rows less; then validation is cut to its share of the whole.
-        assert abs(sum(map(len, split.validation.values())) - wanted * left) <= min(4 / (1 - wanted), left)
+        # Rounded up in each of four cells, so training has up to four rows less; then validation is
+        # cut to its share of the whole.
+        assert abs(sum(map(len, split.validation.values())) - wanted * left) <= min(
+            4 / (1 - wanted), left
+        )
 
 
 @pytest.mark.parametrize("share", [1e-320, 1e-17, "1e-320", 2**70])
@@ -89,14 +104,18 @@ def test_a_strange_quota_gives_a_split_or_a_sentence(share: Any) -> None:
             assert "validation" in told["sets"] or "roles.validation" in " ".join(told["warnings"])
 
 
-@pytest.mark.parametrize("number", ["1e999999999", "1e-999999999", "1e400", "1e-400", "9" * 2000, "1/0"])
+@pytest.mark.parametrize(
+    "number", ["1e999999999", "1e-999999999", "1e400", "1e-400", "9" * 2000, "1/0"]
+)
 def test_a_number_beyond_floats_is_refused_at_once(number: str) -> None:
     with pytest.raises(InputError, match=r"draw\.base: must be a number of at least 0"):
         exact(number, "draw.base")
 
 
 def test_weights_beyond_floats_are_refused() -> None:
-    heavy = [{"type": "low-data-drift", "attribute": name, "ratio": 0.5, "high": 1e300} for name in "ab"]
+    heavy = [
+        {"type": "low-data-drift", "attribute": name, "ratio": 0.5, "high": 1e300} for name in "ab"
+    ]
     with pytest.raises(InputError, match="shift: gives a cell of the training set a weight above"):
         plan_counts({"d": world((2, 2, 2), 5)}, "d", plan(heavy))
     with pytest.raises(InputError, match="draw: asks for"):
@@ -105,18 +124,22 @@ def test_weights_beyond_floats_are_refused() -> None:
 
 @pytest.mark.slow
 def test_rows_spread_thinner_than_rounding_are_not_lost() -> None:
-    """One row over 12 million cells: 8e-8 a cell is nearer to a whole number than rounding looks at in small tables."""
+    """One row over 12 million cells: 8e-8 a cell is nearer to a whole number than rounding looks at
+    in small tables."""
     assert controlled_rounding(np.full(12_000_000, 1 / 12_000_000), 0, 1).sum() == 1
 
 
-# -- a split checks itself --------------------------------------------------------------------------------------------------
+# -- a split checks itself
+# --------------------------------------------------------------------------------------------------
 
 
 def _units() -> dict[str, Any]:
     return {"d": world((2, 2), 20, units=np.arange(80) // 4)}
 
 
-def test_a_deal_of_other_sizes_than_the_cells_is_not_planned_with(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deal_of_other_sizes_than_the_cells_is_not_planned_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(assign_roles, "rounded_up", lambda left, share: np.full_like(left, -724))
     with pytest.raises(InternalError, match="more rows than it has, or fewer than none"):
         plan_counts({"d": world((2, 2), 20)}, "d", plan(n_attributes=1, roles=Roles(4, 0.2)))
@@ -127,7 +150,11 @@ def test_a_wrong_deal_is_not_handed_on(fault: str) -> None:
     data = _units() if fault == "unit" else {"d": world((2, 2), 20)}
     study = plan(n_attributes=1, roles=Roles(4, 0.2))
     make_split(data, "d", study, seed=0)
-    dealt = next(kept for key, kept in data["d"].cache[("cell index", "y", ("a",))].kept.items() if key[0] == "deal")
+    dealt = next(
+        kept
+        for key, kept in data["d"].cache[("cell index", "y", ("a",))].kept.items()
+        if key[0] == "deal"
+    )
     dealt.kept.clear()
     if fault == "overlap":
         dealt.starts[2] -= 1
@@ -151,17 +178,27 @@ def _repeat(drawn: Any) -> Any:
 
 
 def _fewer(drawn: Any) -> Any:
-    return dataclasses.replace(drawn, base=drawn.base[1:], cell=drawn.cell[1:], origin=drawn.origin[1:])
+    return dataclasses.replace(
+        drawn, base=drawn.base[1:], cell=drawn.cell[1:], origin=drawn.origin[1:]
+    )
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [(_swap, "rows that lie in other cells"), (_repeat, "a row twice"), (_fewer, "59 rows where 60 were planned")],
+    [
+        (_swap, "rows that lie in other cells"),
+        (_repeat, "a row twice"),
+        (_fewer, "59 rows where 60 were planned"),
+    ],
 )
-def test_a_wrong_set_is_not_handed_on(monkeypatch: pytest.MonkeyPatch, change: Any, words: str) -> None:
+def test_a_wrong_set_is_not_handed_on(
+    monkeypatch: pytest.MonkeyPatch, change: Any, words: str
+) -> None:
     module = sys.modules[make_split.__module__]
     right = rows.draw_rows
-    monkeypatch.setattr(module, "draw_rows", lambda parts: [change(drawn) for drawn in right(parts)])
+    monkeypatch.setattr(
+        module, "draw_rows", lambda parts: [change(drawn) for drawn in right(parts)]
+    )
     study = plan(draw={"total": 60}, n_attributes=1, roles=Roles(4, 0.2))
     with pytest.raises(InternalError, match=f"^the set 'train' has {words}"):
         make_split({"d": world((2, 2), 40)}, "d", study, seed=0)

@@ -15,8 +15,15 @@ from crosswind.shifts.noise import LabelNoise, parse_noise
 from crosswind.shifts.split import make_split
 
 
-@given(st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0]), st.integers(1, 300), st.integers(2, 6), st.integers(0, 20))
-def test_flips_are_exact_and_never_the_true_label(rate: float, n: int, classes: int, seed: int) -> None:
+@given(
+    st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0]),
+    st.integers(1, 300),
+    st.integers(2, 6),
+    st.integers(0, 20),
+)
+def test_flips_are_exact_and_never_the_true_label(
+    rate: float, n: int, classes: int, seed: int
+) -> None:
     labels = np.arange(n) % classes
     ids = np.arange(n) * 7 + 3
     noisy = LabelNoise(rate, "flip").apply(labels, ids, classes, seed, "label_noise")
@@ -24,7 +31,10 @@ def test_flips_are_exact_and_never_the_true_label(rate: float, n: int, classes: 
     assert noisy.min() >= 0
     assert noisy.max() < classes
     order = np.random.default_rng(seed).permutation(n)
-    assert (LabelNoise(rate, "flip").apply(labels[order], ids[order], classes, seed, "label_noise") == noisy[order]).all()
+    assert (
+        LabelNoise(rate, "flip").apply(labels[order], ids[order], classes, seed, "label_noise")
+        == noisy[order]
+    ).all()
 
 
 def test_uniform_noise_draws_the_true_label_too() -> None:
@@ -36,7 +46,9 @@ def test_uniform_noise_draws_the_true_label_too() -> None:
 
 def test_a_lower_rate_flips_rows_of_a_higher_one() -> None:
     labels = np.zeros(100, dtype=np.int64)
-    low, high = (LabelNoise(rate, "flip").apply(labels, np.arange(100), 3, 5, "n") for rate in (0.1, 0.3))
+    low, high = (
+        LabelNoise(rate, "flip").apply(labels, np.arange(100), 3, 5, "n") for rate in (0.1, 0.3)
+    )
     assert ((low != 0) <= (high != 0)).all()
     assert (low[low != 0] == high[low != 0]).all()
 
@@ -77,8 +89,14 @@ BAD: list[tuple[Any, str]] = [
     (1.5, "label_noise: must be a number in [0, 1]"),
     ("much", "label_noise: must be a number in [0, 1]"),
     ({}, "label_noise.rate: label noise needs its rate"),
-    ({"rate": 0.1, "kind": "flop"}, "label_noise.kind: unknown kind of label noise 'flop', did you mean 'flip'"),
-    ({"rate": 0.1, "knd": "flip"}, "label_noise.knd: unknown setting of label noise 'knd', did you mean 'kind'"),
+    (
+        {"rate": 0.1, "kind": "flop"},
+        "label_noise.kind: unknown kind of label noise 'flop', did you mean 'flip'",
+    ),
+    (
+        {"rate": 0.1, "knd": "flip"},
+        "label_noise.knd: unknown setting of label noise 'knd', did you mean 'kind'",
+    ),
     ({"rate": 0.1, "validation": "no"}, "label_noise.validation: must be true or false"),
     ({"rate": 0.1, "kind": "matrix"}, "label_noise.matrix: a matrix goes with kind"),
     ({"matrix": [[1, 0], [0.5, 0.4]]}, "label_noise.matrix: row 1 sums to 0.9, not to 1"),

@@ -25,7 +25,11 @@ def test_a_fifth_is_a_float(text: Any) -> None:
 def test_a_third_is_no_float() -> None:
     assert plain_number("2/6") == plain_number(Fraction(1, 3)) == "1/3"
     assert plain_number(0.3333333333333333) == 0.3333333333333333  # a little less than 1/3
-    assert plain_number({"default": "1/3", "y0": "1/2", "y1": 0}) == {"default": "1/3", "y0": 0.5, "y1": 0}
+    assert plain_number({"default": "1/3", "y0": "1/2", "y1": 0}) == {
+        "default": "1/3",
+        "y0": 0.5,
+        "y1": 0,
+    }
 
 
 @given(st.fractions(min_value=0, max_value=10), st.integers(1, 50))
@@ -37,16 +41,25 @@ def test_spelling_keeps_the_number(number: Fraction, factor: int) -> None:
 
 @pytest.mark.parametrize("fifth", [0.2, "1/5", "0.20", "2e-1"])
 def test_descriptions_have_one_spelling(fifth: Any) -> None:
-    correlation = parse_shift({"type": "spurious-correlation", "attribute": "a", "counterexamples": fifth})
+    correlation = parse_shift(
+        {"type": "spurious-correlation", "attribute": "a", "counterexamples": fifth}
+    )
     assert correlation.describe()["counterexamples"] == 0.2
-    drift = parse_shift({"type": "low-data-drift", "attribute": "a", "ratio": {"default": fifth, "y0": "1/3"}})
+    drift = parse_shift(
+        {"type": "low-data-drift", "attribute": "a", "ratio": {"default": fifth, "y0": "1/3"}}
+    )
     assert drift.describe()["ratio"] == {"default": 0.2, "y0": "1/3"}
     assert parse_draw({"base": fifth}) == parse_draw({"base": 0.2})
     assert parse_noise({"rate": fifth}).rate == 0.2  # type: ignore[union-attr]
 
 
 def _keys(
-    counterexamples: Any = 0.2, ratio: Any = 0.2, high: Any = 2, base: Any = 0.5, rate: Any = 0.2, validation: Any = 0.2
+    counterexamples: Any = 0.2,
+    ratio: Any = 0.2,
+    high: Any = 2,
+    base: Any = 0.5,
+    rate: Any = 0.2,
+    validation: Any = 0.2,
 ) -> set[str]:
     spec = {
         "data": {
@@ -60,7 +73,11 @@ def _keys(
         },
         "shifts": {
             "s": [
-                {"type": "spurious-correlation", "attribute": "a", "counterexamples": counterexamples},
+                {
+                    "type": "spurious-correlation",
+                    "attribute": "a",
+                    "counterexamples": counterexamples,
+                },
                 {"type": "low-data-drift", "attribute": "b", "ratio": ratio, "high": high},
             ]
         },
@@ -80,4 +97,6 @@ def test_the_same_number_is_the_same_run() -> None:
     assert _keys(high=2.0, base="1/2", validation="1/5") == once
     assert _keys(validation="1/3") == _keys(validation="2/6")
     assert len({*_keys(validation="1/3"), *_keys(validation=1 / 3), *once}) == 3
-    assert _keys(counterexamples=1) != _keys(counterexamples=1.0)  # one row, or as many as the matched ones
+    assert _keys(counterexamples=1) != _keys(
+        counterexamples=1.0
+    )  # one row, or as many as the matched ones

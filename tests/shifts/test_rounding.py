@@ -16,13 +16,22 @@ from crosswind.shifts.split.rounding import controlled_rounding
 
 
 def margin_excess(counts: np.ndarray, expected: np.ndarray) -> list[int]:
-    """How many rows each axis has out of place: beyond the whole numbers around the expectations of its values."""
+    """How many rows each axis has out of place: beyond the whole numbers around the expectations of
+    its values."""
     found = []
     for axis in range(expected.ndim):
         have, want = (
-            np.moveaxis(table, axis, 0).reshape(len(np.moveaxis(table, axis, 0)), -1).sum(axis=1) for table in (counts, expected)
+            np.moveaxis(table, axis, 0).reshape(len(np.moveaxis(table, axis, 0)), -1).sum(axis=1)
+            for table in (counts, expected)
         )
-        found.append(int((np.maximum(np.floor(want + 1e-7) - have, 0) + np.maximum(have - np.ceil(want - 1e-7), 0)).sum()))
+        found.append(
+            int(
+                (
+                    np.maximum(np.floor(want + 1e-7) - have, 0)
+                    + np.maximum(have - np.ceil(want - 1e-7), 0)
+                ).sum()
+            )
+        )
     return found
 
 
@@ -66,7 +75,9 @@ def test_uneven_weights_of_up_to_five_attributes_have_even_margins(
 
 
 @pytest.mark.parametrize("name", ["SC", "LDD", "UDS", "SC+LDD", "SC+UDS", "LDD+UDS", "SC+LDD+UDS"])
-@pytest.mark.parametrize("sizes", [(3, 3, 3, 3), (4, 4, 4, 4), (2, 2, 2, 2), (4, 2, 3, 2), (2, 5, 3, 2)])
+@pytest.mark.parametrize(
+    "sizes", [(3, 3, 3, 3), (4, 4, 4, 4), (2, 2, 2, 2), (4, 2, 3, 2), (2, 5, 3, 2)]
+)
 def test_the_papers_weights_round_with_even_margins(name: str, sizes: tuple[int, ...]) -> None:
     weights = parse_shift(jeon(name)).normal_form(cells_of(*sizes)).weights
     for total, seed in itertools.product((7, 40, 273), (0, 1, 2)):
@@ -79,14 +90,18 @@ def test_the_papers_weights_round_with_even_margins(name: str, sizes: tuple[int,
 def test_seeds_break_ties_and_replay() -> None:
     expected = np.full((3, 3, 3), 10 / 27)
     drawn = [controlled_rounding(expected, seed, 10) for seed in range(200)]
-    assert all((one == controlled_rounding(expected, seed, 10)).all() for seed, one in enumerate(drawn[:5]))
+    assert all(
+        (one == controlled_rounding(expected, seed, 10)).all() for seed, one in enumerate(drawn[:5])
+    )
     chosen = np.sum(drawn, axis=0)
     # Every cell is as likely: 200 x 10 / 27 = 74 times each, standard deviation under 7.
     assert chosen.min() > 40
     assert chosen.max() < 110
 
 
-def test_the_integer_programme_answers_where_local_repair_is_kept_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_integer_programme_answers_where_local_repair_is_kept_from_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(rounding, "_move_along", lambda *_: False)
     monkeypatch.setattr(rounding, "_exchange", lambda *_: None)
     weights = parse_shift(jeon("SC+LDD+UDS")).normal_form(cells_of(4, 3, 3, 3)).weights
@@ -98,7 +113,8 @@ def test_the_integer_programme_answers_where_local_repair_is_kept_from_it(monkey
 
 
 def test_where_no_even_table_exists_the_label_comes_first() -> None:
-    """Halves on (0,0,0) (0,1,1) (1,0,1) (1,1,0): any two of them share a value on exactly one axis, so one axis must give way."""
+    """Halves on (0,0,0) (0,1,1) (1,0,1) (1,1,0): any two of them share a value on exactly one axis,
+    so one axis must give way."""
     expected = np.zeros((2, 2, 2))
     for cell in ((0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 0)):
         expected[cell] = 0.5

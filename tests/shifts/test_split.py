@@ -1,4 +1,5 @@
-"""Splits: roles disjoint, exact counts, no row twice, replay, and another run seed changes training and validation rows only."""
+"""Splits: roles disjoint, exact counts, no row twice, replay, and another run seed changes training
+and validation rows only."""
 
 from __future__ import annotations
 
@@ -15,7 +16,15 @@ from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.base import NormalForm, parse_shift
 from crosswind.shifts.draw import DatasetSize, parse_draw, parse_size
-from crosswind.shifts.split import Roles, SetPlan, Split, cell_index, make_split, parse_sampler, plan_counts
+from crosswind.shifts.split import (
+    Roles,
+    SetPlan,
+    Split,
+    cell_index,
+    make_split,
+    parse_sampler,
+    plan_counts,
+)
 from crosswind.shifts.split.assign_roles import deal_of
 from crosswind.shifts.split.cell_counts import Fields, allot
 from crosswind.shifts.split.index import sorted_rows
@@ -32,14 +41,18 @@ def studies(draw: st.DrawFn) -> tuple[AttributedDataset, Any, int]:
     counts = generator.integers(draw(st.sampled_from([0, 4])), 14, sizes)
     assume(counts.sum() > 30)
     official = draw(st.sampled_from([None, None, 5]))
-    data = world(sizes, counts, official, ids=generator.permutation(10 * counts.sum())[: counts.sum()])
+    data = world(
+        sizes, counts, official, ids=generator.permutation(10 * counts.sum())[: counts.sum()]
+    )
     roles = Roles(
         draw(st.sampled_from([2, 0.25])),
         draw(st.sampled_from([1, 0.2, 0.5])),
         None if official is None else {"column": "split", "train": "train", "test": "test"},
     )
     if official is None and draw(st.booleans()):
-        units = generator.integers(0, max(2, data.n_base // draw(st.sampled_from([2, 6]))), data.n_base)
+        units = generator.integers(
+            0, max(2, data.n_base // draw(st.sampled_from([2, 6]))), data.n_base
+        )
         data = AttributedDataset(data.name, data.table, ids=data.ids, units=units)
     size = draw(st.sampled_from(["all", 1, 2.5, {"total": 9}]))
     return data, plan(jeon(draw(SHIFTS)), size, 2, roles, split_seed=seed), draw(st.integers(0, 9))
@@ -54,12 +67,17 @@ def split_or_skip(data: AttributedDataset, study: Any, seed: int) -> Split:
 
 
 def all_rows(split: Split) -> dict[str, np.ndarray]:
-    return {"train": split.train.rows, **{name: rows.rows for name, rows in {**split.validation, **split.evaluation}.items()}}
+    return {
+        "train": split.train.rows,
+        **{name: rows.rows for name, rows in {**split.validation, **split.evaluation}.items()},
+    }
 
 
 @settings(max_examples=120)
 @given(studies())
-def test_roles_are_disjoint_and_no_row_comes_twice(study: tuple[AttributedDataset, Any, int]) -> None:
+def test_roles_are_disjoint_and_no_row_comes_twice(
+    study: tuple[AttributedDataset, Any, int],
+) -> None:
     data, made, seed = study
     rows = all_rows(split_or_skip(data, made, seed))
     together = np.concatenate(list(rows.values()))
@@ -73,10 +91,14 @@ def test_roles_are_disjoint_and_no_row_comes_twice(study: tuple[AttributedDatase
 
 @settings(max_examples=80)
 @given(studies())
-def test_the_same_seeds_replay_and_a_new_table_index_changes_nothing(study: tuple[AttributedDataset, Any, int]) -> None:
+def test_the_same_seeds_replay_and_a_new_table_index_changes_nothing(
+    study: tuple[AttributedDataset, Any, int],
+) -> None:
     data, made, seed = study
     first = split_or_skip(data, made, seed)
-    fresh = AttributedDataset(data.name, data.table, ids=data.ids, units=data.units)  # nothing kept from before
+    fresh = AttributedDataset(
+        data.name, data.table, ids=data.ids, units=data.units
+    )  # nothing kept from before
     again = make_split({"d": fresh}, "d", made, seed)
     for name, rows in all_rows(first).items():
         assert (rows == all_rows(again)[name]).all()
@@ -86,12 +108,16 @@ def test_the_same_seeds_replay_and_a_new_table_index_changes_nothing(study: tupl
 
 @settings(max_examples=80)
 @given(studies())
-def test_another_run_seed_changes_training_and_validation_rows_alone(study: tuple[AttributedDataset, Any, int]) -> None:
+def test_another_run_seed_changes_training_and_validation_rows_alone(
+    study: tuple[AttributedDataset, Any, int],
+) -> None:
     data, made, seed = study
     first, second = split_or_skip(data, made, seed), split_or_skip(data, made, seed + 1)
     assert (first.evaluation["test"].rows == second.evaluation["test"].rows).all()
     assert len(first.train) == len(second.train)
-    seen = set(first.train.rows) | set().union(*(set(rows.rows) for rows in first.validation.values()))
+    seen = set(first.train.rows) | set().union(
+        *(set(rows.rows) for rows in first.validation.values())
+    )
     assert not seen & set(second.evaluation["test"].rows)
 
 
@@ -109,7 +135,10 @@ def test_the_report_counts_what_the_rows_are(study: tuple[AttributedDataset, Any
         table = data.table
         assert (rows.true_label == table.column("y")[rows.rows]).all()
         words = [f"y={table.attribute('y').values[table.column('y')[row]]}" for row in rows.rows]
-        assert all(rows.group_names[group].startswith(word) for group, word in zip(rows.group, words, strict=True))
+        assert all(
+            rows.group_names[group].startswith(word)
+            for group, word in zip(rows.group, words, strict=True)
+        )
     counted = plan_counts({"d": data}, "d", made, seed)
     assert counted["train_rows"] == len(split.train)
     assert counted["test_rows"] == len(split.evaluation["test"])
@@ -132,9 +161,15 @@ def test_a_row_more_moves_at_most_one_row_of_its_cell_between_roles() -> None:
     roles = Roles(5, 3)
     first = make_split({"d": data}, "d", plan(None, "all", 1, roles), 0)
     fewer = make_split(
-        {"d": AttributedDataset("f", data.table.rows(np.arange(1, 80)), ids=data.ids[1:])}, "d", plan(None, "all", 1, roles), 0
+        {"d": AttributedDataset("f", data.table.rows(np.arange(1, 80)), ids=data.ids[1:])},
+        "d",
+        plan(None, "all", 1, roles),
+        0,
     )
-    before, after = set(data.ids[first.evaluation["test"].rows]), set(data.ids[1:][fewer.evaluation["test"].rows])
+    before, after = (
+        set(data.ids[first.evaluation["test"].rows]),
+        set(data.ids[1:][fewer.evaluation["test"].rows]),
+    )
     assert len(before - after) <= 1
     assert len(after - before) <= 1
 
@@ -203,7 +238,13 @@ def test_the_draw_all_takes_lighter_cells_in_proportion() -> None:
     split = make_split(
         {"d": data},
         "d",
-        plan({"type": "low-data-drift", "attribute": "a", "ratio": "1/3", "high": 3}, "all", 1, Roles(0, 0), sets={}),
+        plan(
+            {"type": "low-data-drift", "attribute": "a", "ratio": "1/3", "high": 3},
+            "all",
+            1,
+            Roles(0, 0),
+            sets={},
+        ),
         0,
     )
     assert cell_counts(data, split.train, ("y", "a")).tolist() == [[30, 10], [30, 10]]
@@ -213,7 +254,9 @@ def test_a_total_includes_the_supplements() -> None:
     """m + ceil(m / 100): 1080 + 11 = 1091; 102 is reached by no m (100 + 1, 101 + 2): 101 + 1."""
     data = world((2, 2), 2000)
     for total, extra in ((1091, 11), (101, 1), (102, 1), (103, 2)):
-        rows = make_split({"d": data}, "d", plan(jeon("SC"), {"total": total}, 1, Roles(5, 0), sets={}), 0).train
+        rows = make_split(
+            {"d": data}, "d", plan(jeon("SC"), {"total": total}, 1, Roles(5, 0), sets={}), 0
+        ).train
         assert (len(rows), int((rows.origin > 0).sum())) == (total, extra)
 
 
@@ -227,7 +270,12 @@ def test_counterexamples_run_out_by_name() -> None:
 
 def test_counterexamples_from_all_cells_never_repeat_a_row() -> None:
     data = world((2, 2), 20)
-    spec = {"type": "spurious-correlation", "attribute": "a", "counterexamples": 30, "counterexamples_from": "uniform"}
+    spec = {
+        "type": "spurious-correlation",
+        "attribute": "a",
+        "counterexamples": 30,
+        "counterexamples_from": "uniform",
+    }
     rows = make_split({"d": data}, "d", plan(spec, 15, 1, Roles(0, 0), sets={}), 0).train
     assert len(np.unique(rows.rows)) == len(rows) == 60
     matched = rows.true_label == data.table.column("a")[rows.rows]
@@ -254,7 +302,9 @@ def test_two_supplements_keep_apart() -> None:
 
 def test_named_sets_by_law() -> None:
     data = world((2, 3), 40)
-    seen, unseen = ({"type": "only", "attribute": "a", "values": values} for values in (["a0", "a1"], "last"))
+    seen, unseen = (
+        {"type": "only", "attribute": "a", "values": values} for values in (["a0", "a1"], "last")
+    )
     sets = {
         "validation": SetPlan("validation", "train"),
         "ood-validation": SetPlan("validation"),
@@ -263,7 +313,12 @@ def test_named_sets_by_law() -> None:
         "unseen": SetPlan("test", parse_shift(unseen), parse_draw({"total": 6})),
         "trained-on": SetPlan("train", "train"),
     }
-    split = make_split({"d": data}, "d", plan({"type": "unseen-data", "attribute": "a"}, 10, 1, Roles(6, 0.2), sets=sets), 4)
+    split = make_split(
+        {"d": data},
+        "d",
+        plan({"type": "unseen-data", "attribute": "a"}, 10, 1, Roles(6, 0.2), sets=sets),
+        4,
+    )
     assert set(split.validation) == {"validation", "ood-validation"}
     assert set(split.evaluation) == {"test", "seen", "unseen", "trained-on"}
     assert cell_counts(data, split.evaluation["seen"], ("y", "a")).tolist() == [[6, 6, 0]] * 2
@@ -281,7 +336,10 @@ def test_named_sets_by_law() -> None:
 
 def test_laws_may_name_attributes_that_cut_no_cells() -> None:
     data = world((2, 2, 3), 20)
-    sets = {"b0": SetPlan("test", parse_shift({"type": "only", "attribute": "b", "values": "b0"})), "test": SetPlan("test")}
+    sets = {
+        "b0": SetPlan("test", parse_shift({"type": "only", "attribute": "b", "values": "b0"})),
+        "test": SetPlan("test"),
+    }
     split = make_split({"d": data}, "d", plan(None, 4, 1, Roles(0.5, 0.2), sets=sets), 0)
     some = split.evaluation["b0"]
     assert (data.table.column("b")[some.rows] == 0).all()
@@ -293,20 +351,36 @@ def test_laws_may_name_attributes_that_cut_no_cells() -> None:
 def test_another_source_is_a_target_with_a_map_of_classes() -> None:
     data = world((3, 2), 20)
     other = AttributedDataset(
-        "other", AttributeTable((Attribute("y", ("zero", "y1", "two", "nine")),), np.repeat(np.arange(4), 5)[None])
+        "other",
+        AttributeTable(
+            (Attribute("y", ("zero", "y1", "two", "nine")),), np.repeat(np.arange(4), 5)[None]
+        ),
     )
-    sets = {"test": SetPlan("test"), "target": SetPlan("test", source="o", labels={"zero": "y0", "two": "y2", "nine": None})}
+    sets = {
+        "test": SetPlan("test"),
+        "target": SetPlan("test", source="o", labels={"zero": "y0", "two": "y2", "nine": None}),
+    }
     split = make_split({"d": data, "o": other}, "d", plan(jeon("SC"), 4, 1, sets=sets), 0)
     target = split.evaluation["target"]
     assert (target.source, len(target)) == ("o", 15)
     assert target.label.tolist() == other.table.column("y")[target.rows].tolist()
     assert target.group_names == ("y=y0", "y=y1", "y=y2")
-    sets = {"target-validation": SetPlan("validation", source="o", labels=sets["target"].labels), **sets}
+    sets = {
+        "target-validation": SetPlan("validation", source="o", labels=sets["target"].labels),
+        **sets,
+    }
     split = make_split({"d": data, "o": other}, "d", plan(jeon("SC"), 4, 1, sets=sets), 0)
     assert len(split.validation["target-validation"]) + len(split.evaluation["target"]) == 15
-    assert not set(split.validation["target-validation"].rows) & set(split.evaluation["target"].rows)
+    assert not set(split.validation["target-validation"].rows) & set(
+        split.evaluation["target"].rows
+    )
     with pytest.raises(InputError, match="sets.target.labels: says nothing of class 'zero'"):
-        make_split({"d": data, "o": other}, "d", plan(sets={"target": SetPlan("test", source="o")}, n_attributes=1), 0)
+        make_split(
+            {"d": data, "o": other},
+            "d",
+            plan(sets={"target": SetPlan("test", source="o")}, n_attributes=1),
+            0,
+        )
 
 
 def test_the_official_split_wins() -> None:
@@ -314,7 +388,9 @@ def test_the_official_split_wins() -> None:
     roles = Roles(3, 0.2, {"column": "split", "train": "train", "test": "test"})
     sets = {
         "test": SetPlan("test"),
-        "marked": SetPlan("test", parse_shift({"type": "official", "column": "split", "values": "test"})),
+        "marked": SetPlan(
+            "test", parse_shift({"type": "official", "column": "split", "values": "test"})
+        ),
     }
     split = make_split({"d": data}, "d", plan(None, "all", 1, roles, sets=sets), 0)
     assert (data.table.column("split")[split.train.rows] == 0).all()
@@ -322,7 +398,9 @@ def test_the_official_split_wins() -> None:
     assert (data.table.column("split")[split.evaluation["test"].rows] == 1).all()
     assert len(split.evaluation["test"]) == len(split.evaluation["marked"]) == 12
     whole = Roles(official={"column": "split", "train": "train", "test": "test"})
-    assert len(make_split({"d": data}, "d", plan(None, "all", 1, whole), 0).evaluation["test"]) == 16
+    assert (
+        len(make_split({"d": data}, "d", plan(None, "all", 1, whole), 0).evaluation["test"]) == 16
+    )
     given = Roles(official={"column": "split", "train": "train", "test": [], "validation": "test"})
     with pytest.raises(InputError, match=r"roles.official.test: names no value"):
         make_split({"d": data}, "d", plan(None, "all", 1, given), 0)
@@ -333,15 +411,28 @@ def test_a_unit_in_two_parts_of_the_official_split_is_refused() -> None:
     mixed = AttributedDataset("m", data.table, units=np.arange(40) // 10)
     with pytest.raises(InputError, match="unit 0 of m is in two parts of the official split"):
         make_split(
-            {"d": mixed}, "d", plan(None, "all", 1, Roles(official={"column": "split", "train": "train", "test": "test"})), 0
+            {"d": mixed},
+            "d",
+            plan(
+                None,
+                "all",
+                1,
+                Roles(official={"column": "split", "train": "train", "test": "test"}),
+            ),
+            0,
         )
 
 
 def test_a_unit_may_have_rows_of_no_part_of_the_official_split() -> None:
-    """Patients 0 to 3 train and have rows in a part that the study does not name, patients 4 and 5 are of the test part."""
+    """Patients 0 to 3 train and have rows in a part that the study does not name, patients 4 and 5
+    are of the test part."""
     patient, row = np.divmod(np.arange(60), 10)
     part = np.where(patient >= 4, 2, row % 2)
-    attributes = (Attribute("y", ("y0", "y1")), Attribute("a", ("a0",)), Attribute("split", ("train", "id_val", "test")))
+    attributes = (
+        Attribute("y", ("y0", "y1")),
+        Attribute("a", ("a0",)),
+        Attribute("split", ("train", "id_val", "test")),
+    )
     table = AttributeTable(attributes, np.stack([row // 2 % 2, 0 * row, part]))
     data = AttributedDataset("m", table, units=patient)
     named = Roles(official={"column": "split", "train": "train", "test": "test"}, validation=0.25)
@@ -351,16 +442,29 @@ def test_a_unit_may_have_rows_of_no_part_of_the_official_split() -> None:
     rows = np.concatenate([split.train.rows, validation])
     assert (part[rows] == 0).all() and (part[test] == 2).all() and len(test) and len(validation)
     assert not set(patient[split.train.rows]) & set(patient[validation])
-    both = Roles(official={"column": "split", "train": "train", "validation": "id_val", "test": "test"})
-    with pytest.raises(InputError, match="unit 0 of m is in two parts of the official split; a source whose option unit is none"):
+    both = Roles(
+        official={"column": "split", "train": "train", "validation": "id_val", "test": "test"}
+    )
+    with pytest.raises(
+        InputError,
+        match=(
+            "unit 0 of m is in two parts of the official split; a source whose option unit is none"
+        ),
+    ):
         make_split({"d": data}, "d", plan(None, "all", 1, both, sets=sets), 0)
 
 
 def test_toys_as_units_give_whole_toys() -> None:
-    """10 toys a class, each under 6 angles: 5 rows a cell for testing are 5 toys a class, with all their angles."""
-    label, toy, angle = (axis.ravel() for axis in np.meshgrid(np.arange(2), np.arange(10), np.arange(6), indexing="ij"))
+    """10 toys a class, each under 6 angles: 5 rows a cell for testing are 5 toys a class, with all
+    their angles."""
+    label, toy, angle = (
+        axis.ravel()
+        for axis in np.meshgrid(np.arange(2), np.arange(10), np.arange(6), indexing="ij")
+    )
     attributes = (Attribute("y", ("y0", "y1")), Attribute("a", tuple(f"a{i}" for i in range(6))))
-    data = AttributedDataset("toys", AttributeTable(attributes, np.stack([label, angle])), units=label * 10 + toy)
+    data = AttributedDataset(
+        "toys", AttributeTable(attributes, np.stack([label, angle])), units=label * 10 + toy
+    )
     split = make_split({"d": data}, "d", plan(None, "all", 1, Roles(5, 0.2)), 0)
     assert cell_counts(data, split.evaluation["test"], ("y", "a")).tolist() == [[5] * 6] * 2
     assert cell_counts(data, split.train, ("y", "a")).tolist() == [[4] * 6] * 2
@@ -375,7 +479,10 @@ def test_groups_and_environments_follow_the_shift() -> None:
 
     assert names(jeon("SC")) == ("a=a0", 4)
     assert names(jeon("LDD+UDS")) == ("a=a0, b=b0", 12)
-    assert names({"type": "unseen-data", "attribute": "a"}) == ("a=a0, b=b0", 12)  # a has one value left: all attributes
+    assert names({"type": "unseen-data", "attribute": "a"}) == (
+        "a=a0, b=b0",
+        12,
+    )  # a has one value left: all attributes
     assert names(jeon("SC"), groups=("b",), environments=()) == ("all", 6)
     with pytest.raises(InputError, match="groups: unknown attribute of the study 'y'"):
         names(None, groups=("y",))
@@ -386,19 +493,25 @@ def test_samplers() -> None:
     spec = {"type": "spurious-correlation", "attribute": "a", "counterexamples": 0.2}
 
     def train(sampler: Any, **rest: Any) -> Any:
-        return make_split({"d": data}, "d", plan(spec, 50, 1, Roles(10, 0), sampler=sampler, **rest), 0).train
+        return make_split(
+            {"d": data}, "d", plan(spec, 50, 1, Roles(10, 0), sampler=sampler, **rest), 0
+        ).train
 
-    uniform, reweight, balanced, mixture = (train(name) for name in ("uniform", "reweight", "balanced", {"mixture": 0.5}))
+    uniform, reweight, balanced, mixture = (
+        train(name) for name in ("uniform", "reweight", "balanced", {"mixture": 0.5})
+    )
     for rows in (uniform, reweight, balanced, mixture):
         assert rows.weight.sum() == pytest.approx(1)
     assert np.bincount(balanced.group, balanced.weight) == pytest.approx([0.25] * 4)
     assert np.bincount(reweight.group, reweight.weight) == pytest.approx([0.25] * 4)
     assert mixture.weight[mixture.origin == 1].sum() == pytest.approx(0.5)
     assert np.ptp(uniform.weight) == 0
-    only = {"test": SetPlan("test", parse_shift({"type": "only", "attribute": "a", "values": "a0"}))}
-    assert np.bincount(train("reweight", sets=only).group, train("reweight", sets=only).weight, 4) == pytest.approx(
-        [0.5, 0, 0.5, 0]
-    )
+    only = {
+        "test": SetPlan("test", parse_shift({"type": "only", "attribute": "a", "values": "a0"}))
+    }
+    assert np.bincount(
+        train("reweight", sets=only).group, train("reweight", sets=only).weight, 4
+    ) == pytest.approx([0.5, 0, 0.5, 0])
     with pytest.raises(InputError, match="sampler: a mixture needs a shift with a supplement"):
         make_split({"d": data}, "d", plan(None, 5, 1, sampler={"mixture": 0.5}), 0)
     with pytest.raises(InputError, match="sampler: reweight needs a set of role test"):
@@ -412,21 +525,44 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"draw": {"total": 1000}}, "draw: asks for 1000 rows for the training set, of 52"),
     ({"draw": 40}, "draw: asks for 240 rows for the training set, of 52 that there are"),
     ({"draw": {"total": 5}, "dataset_size": parse_size(500)}, "dataset_size: asks for 500 rows"),
-    ({"spec": [ONLY_A0, {"type": "unseen-data", "attribute": "a", "unseen": "a0"}]}, "shift: leaves no row for the training set"),
-    ({"spec": {"type": "unseen-data", "attribute": "b"}}, "shift.attribute: unknown attribute of the study 'b' (valid: y, a)"),
-    ({"spec": MANY, "draw": {"total": 20}}, "draw: asks for 20 rows for the training set, and the supplements alone"),
-    ({"sets": {"test": SetPlan("test", draw=parse_draw({"total": 99}))}}, "sets.test.draw: asks for 99 rows for set 'test', of 14"),
-    ({"sets": {"x": SetPlan("test", source="nowhere")}}, "sets.x.source: unknown data set 'nowhere' (valid: d)"),
-    ({"sets": {"x": SetPlan("test", parse_shift(ONLY_COLOUR))}}, "sets.x.law: unknown attribute of world 'colour'"),
+    (
+        {"spec": [ONLY_A0, {"type": "unseen-data", "attribute": "a", "unseen": "a0"}]},
+        "shift: leaves no row for the training set",
+    ),
+    (
+        {"spec": {"type": "unseen-data", "attribute": "b"}},
+        "shift.attribute: unknown attribute of the study 'b' (valid: y, a)",
+    ),
+    (
+        {"spec": MANY, "draw": {"total": 20}},
+        "draw: asks for 20 rows for the training set, and the supplements alone",
+    ),
+    (
+        {"sets": {"test": SetPlan("test", draw=parse_draw({"total": 99}))}},
+        "sets.test.draw: asks for 99 rows for set 'test', of 14",
+    ),
+    (
+        {"sets": {"x": SetPlan("test", source="nowhere")}},
+        "sets.x.source: unknown data set 'nowhere' (valid: d)",
+    ),
+    (
+        {"sets": {"x": SetPlan("test", parse_shift(ONLY_COLOUR))}},
+        "sets.x.law: unknown attribute of world 'colour'",
+    ),
     ({"sets": {"train": SetPlan("test")}}, "sets.train: the name is that of the training set"),
-    ({"sets": {"x": SetPlan("test", "trian")}}, "sets.x.law: unknown law 'trian', did you mean 'train'"),
+    (
+        {"sets": {"x": SetPlan("test", "trian")}},
+        "sets.x.law: unknown law 'trian', did you mean 'train'",
+    ),
     ({"sets": {"x": SetPlan("tset")}}, "sets.x.role: unknown role 'tset', did you mean 'test'"),
     ({"roles": Roles(0, 0.2)}, "roles.test: leaves no test row for set 'test'"),
 ]
 
 
 @pytest.mark.parametrize(("changes", "message"), ERRORS, ids=[message for _, message in ERRORS])
-def test_what_cannot_be_drawn_is_refused_in_one_sentence(changes: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_drawn_is_refused_in_one_sentence(
+    changes: dict[str, Any], message: str
+) -> None:
     changes = dict(changes)
     data = world((2, 3), 14, name="world")
     roles = changes.pop("roles", Roles(1 / 6, 0.2))
@@ -469,7 +605,9 @@ PARSERS: list[tuple[Any, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("parse", "spec", "message"), PARSERS, ids=[message for _, _, message in PARSERS])
+@pytest.mark.parametrize(
+    ("parse", "spec", "message"), PARSERS, ids=[message for _, _, message in PARSERS]
+)
 def test_bad_plain_values_are_refused(parse: Any, spec: Any, message: str) -> None:
     with pytest.raises(InputError) as caught:
         parse(spec)
@@ -487,20 +625,36 @@ def test_test_rows_do_not_depend_on_which_run_is_the_first() -> None:
 def test_a_supplement_takes_only_what_the_one_before_left() -> None:
     """One row in the region of both: the first has it, the second has none."""
     data = world((2, 2), np.array([[9, 1], [9, 9]]))
-    twice = [{"type": "low-data-drift", "attribute": "a", "count": 3}, {"type": "only", "attribute": "y", "values": "y0"}]
+    twice = [
+        {"type": "low-data-drift", "attribute": "a", "count": 3},
+        {"type": "only", "attribute": "y", "values": "y0"},
+    ]
     form = parse_shift(twice).normal_form(cells_of(2, 2))
     both = NormalForm(form.shape, form.factors, form.supplements * 2)
-    pool = deal_of(cell_index(data, "y", ("a",)), data, Roles(0, 0), 0, frozenset({"test", "validation", "train"})).pool("train")
+    pool = deal_of(
+        cell_index(data, "y", ("a",)),
+        data,
+        Roles(0, 0),
+        0,
+        frozenset({"test", "validation", "train"}),
+    ).pool("train")
     allotment = allot(both, pool, "rows", parse_draw(2), 0, Fields())
     assert allotment.counts.tolist() == [[2, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 0]]
-    assert allotment.warnings == [f"a supplement asks for 3 rows and its region has {left} left" for left in (1, 0)]
+    assert allotment.warnings == [
+        f"a supplement asks for 3 rows and its region has {left} left" for left in (1, 0)
+    ]
 
 
 def test_a_unit_over_several_cells_goes_where_its_lowest_cell_sends_it() -> None:
-    """Four units have a row in both cells, four only in the second; one unit a home cell is tested: 1 row and 1 + 1 rows."""
+    """Four units have a row in both cells, four only in the second; one unit a home cell is tested:
+    1 row and 1 + 1 rows."""
     attributes = (Attribute("y", ("y0",)), Attribute("a", ("a0", "a1")))
     codes = np.array([[0] * 12, [0] * 4 + [1] * 8])
-    data = AttributedDataset("units", AttributeTable(attributes, codes), units=np.array([0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7]))
+    data = AttributedDataset(
+        "units",
+        AttributeTable(attributes, codes),
+        units=np.array([0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7]),
+    )
     split = make_split({"d": data}, "d", plan(None, "all", 1, Roles(1, 0)), 0)
     assert cell_counts(data, split.evaluation["test"], ("a",)).tolist() == [1, 2]
     assert cell_counts(data, split.train, ("a",)).tolist() == [3, 6]
@@ -521,15 +675,25 @@ def test_rows_sort_by_cell_and_whole_hash_even_where_leading_bits_agree() -> Non
 @pytest.mark.parametrize("hidden", ["a0", "a1", "a2"])
 def test_the_unseen_law_is_what_each_shift_leaves_out(hidden: str) -> None:
     data = world((2, 3, 2), 10)
-    sets = {"validation": SetPlan("validation", "train"), "target": SetPlan("test", "unseen"), "known": SetPlan("test", "train")}
-    made = plan({"type": "unseen-data", "attribute": "a", "unseen": hidden}, roles=Roles(4, 0.2), sets=sets)
+    sets = {
+        "validation": SetPlan("validation", "train"),
+        "target": SetPlan("test", "unseen"),
+        "known": SetPlan("test", "train"),
+    }
+    made = plan(
+        {"type": "unseen-data", "attribute": "a", "unseen": hidden}, roles=Roles(4, 0.2), sets=sets
+    )
     split = make_split({"d": data}, "d", made, 0)
     target, known = (split.evaluation[name].rows for name in ("target", "known"))
     values = np.array(data.attribute("a").values)[data.table.column("a")]
     assert set(values[target]) == {hidden} and len(target) == 2 * 2 * 4
     assert hidden not in set(values[known]) and len(known) == 2 * 2 * 2 * 4
     told = plan_counts({"d": data}, "d", made)
-    assert told["sets"] == {"validation": len(split.validation["validation"].rows), "target": 16, "known": 32}
+    assert told["sets"] == {
+        "validation": len(split.validation["validation"].rows),
+        "target": 16,
+        "known": 32,
+    }
     assert told["test_cells"].sum() == 8  # reweighting looks at rows that can be trained on
 
 
@@ -537,22 +701,33 @@ def test_counterexamples_are_not_unseen() -> None:
     data = world((2, 2), 40)
     sets = {"target": SetPlan("test", "unseen")}
     shift = {"type": "spurious-correlation", "attribute": "a", "counterexamples": 0.1}
-    with pytest.raises(InputError, match=r"sets.target.law: finds no unseen cell: training draws from all of them"):
+    with pytest.raises(
+        InputError, match=r"sets.target.law: finds no unseen cell: training draws from all of them"
+    ):
         make_split({"d": data}, "d", plan(shift, n_attributes=1, sets=sets), 0)
-    alone = make_split({"d": data}, "d", plan({**shift, "counterexamples": 0}, n_attributes=1, sets=sets), 0)
+    alone = make_split(
+        {"d": data}, "d", plan({**shift, "counterexamples": 0}, n_attributes=1, sets=sets), 0
+    )
     rows = alone.evaluation["target"].rows
     assert len(rows) and (data.table.column("y")[rows] != data.table.column("a")[rows]).all()
 
 
 @pytest.mark.parametrize("size,least,most", [("all", 1.0, 1.0), (20, 0.45, 0.55), (36, 0.85, 0.95)])
-def test_the_share_of_training_rows_that_two_seeds_have_in_common(size: Any, least: float, most: float) -> None:
-    """50 rows a cell, 2 for testing, 0.2 of 48 for validation: 38 or 39 are left. All of them are shared by any two seeds; 20 by
-    20 / 38.4 = 0.52, and 36 by 0.94, as the splits of ten seeds show: seeds redraw little where most rows are drawn."""
+def test_the_share_of_training_rows_that_two_seeds_have_in_common(
+    size: Any, least: float, most: float
+) -> None:
+    """50 rows a cell, 2 for testing, 0.2 of 48 for validation: 38 or 39 are left. All of them are
+    shared by any two seeds; 20 by 20 / 38.4 = 0.52, and 36 by 0.94, as the splits of ten seeds
+    show: seeds redraw little where most rows are drawn."""
     data = world((2, 2, 2), np.full((2, 2, 2), 50))
     study = plan(parse_shift([]), size, 2, Roles(2, 0.2, None))
     told = plan_counts({"d": data}, "d", study)["train_shared"]
     assert least <= told <= most
-    drawn = [set(make_split({"d": data}, "d", study, seed).train.rows.tolist()) for seed in range(10)]
+    drawn = [
+        set(make_split({"d": data}, "d", study, seed).train.rows.tolist()) for seed in range(10)
+    ]
     found = np.mean([len(one & two) / len(one) for i, one in enumerate(drawn) for two in drawn[:i]])
     assert found == pytest.approx(told, abs=0.03)
-    assert make_split({"d": data}, "d", study, 0).report["train_shared"] == pytest.approx(told, abs=1e-4)
+    assert make_split({"d": data}, "d", study, 0).report["train_shared"] == pytest.approx(
+        told, abs=1e-4
+    )

@@ -1,4 +1,5 @@
-"""Validation is as training: the same share of every cell, supplements among them, up to rounding."""
+"""Validation is as training: the same share of every cell, supplements among them, up to
+rounding."""
 
 from __future__ import annotations
 
@@ -48,8 +49,11 @@ EVEN = np.full((3, 3, 3), 120)
 UNEVEN = 30 + 45 * (np.arange(27).reshape(3, 3, 3) * 7 % 9)
 
 
-def _shares(data: AttributedDataset, rows: Any, names: tuple[str, ...] = ("y", "a", "b")) -> np.ndarray:
-    """The rows in each cell, a row under a value drawn at every visit counted by its probability."""
+def _shares(
+    data: AttributedDataset, rows: Any, names: tuple[str, ...] = ("y", "a", "b")
+) -> np.ndarray:
+    """The rows in each cell, a row under a value drawn at every visit counted by its
+    probability."""
     values = 1 if data.derived is None else len(data.derived.values)
     visits = rows.visit_law is not None
     base = rows.rows if visits else rows.rows // values
@@ -58,7 +62,9 @@ def _shares(data: AttributedDataset, rows: Any, names: tuple[str, ...] = ("y", "
         cell = cell * len(data.table.attribute(name).values) + data.table.column(name)[base]
     value = np.eye(values)[rows.rows % values] if rows.visit_law is None else rows.visit_law
     size = int(np.prod([len(data.table.attribute(name).values) for name in names]))
-    return np.stack([np.bincount(cell, value[:, place], minlength=size) for place in range(values)], axis=1)
+    return np.stack(
+        [np.bincount(cell, value[:, place], minlength=size) for place in range(values)], axis=1
+    )
 
 
 def _off(data: AttributedDataset, split: Split, name: str = "validation") -> float:
@@ -73,7 +79,9 @@ def _off(data: AttributedDataset, split: Split, name: str = "validation") -> flo
 @pytest.mark.parametrize("cells", ["even", "uneven"])
 def test_validation_has_the_shares_of_training(shift: str, draw: str, cells: str) -> None:
     data = world((3, 3, 3), EVEN if cells == "even" else UNEVEN)
-    how: dict[str, Any] = {"draw": {"base": {"base": 24}, "total": {"total": 500}, "all": "all", "size": "all"}[draw]}
+    how: dict[str, Any] = {
+        "draw": {"base": {"base": 24}, "total": {"total": 500}, "all": "all", "size": "all"}[draw]
+    }
     if draw == "size":
         how["dataset_size"] = DatasetSize(410)
     study = plan(SHIFTS[shift], roles=Roles(6, 0.2), **how)
@@ -98,40 +106,64 @@ def test_a_correlation_is_as_strong_in_validation() -> None:
 def test_without_supplements_is_the_weights_alone() -> None:
     sets = {"validation": SetPlan("validation", "without-supplements"), "test": SetPlan("test")}
     data = world((3, 3), 600)
-    split = make_split({"d": data}, "d", plan([SC30], {"total": 1300}, 1, Roles(5, 0.2), sets=sets), seed=0)
+    split = make_split(
+        {"d": data}, "d", plan([SC30], {"total": 1300}, 1, Roles(5, 0.2), sets=sets), seed=0
+    )
     rows = split.validation["validation"].rows
     assert len(rows) == 325
     assert (data.table.column("y")[rows] == data.table.column("a")[rows]).all()
 
 
 def test_a_seen_set_follows_training_and_is_the_same_for_every_run() -> None:
-    sets = {"seen": SetPlan("test", "train"), "some": SetPlan("test", "train", Draw("total", Fraction(200)))}
+    sets = {
+        "seen": SetPlan("test", "train"),
+        "some": SetPlan("test", "train", Draw("total", Fraction(200))),
+    }
     data = world((3, 3), 400)
     splits = [
-        make_split({"d": data}, "d", plan([SC30], {"total": 910}, 1, Roles(60, 0.2), sets=sets), seed=seed) for seed in (1, 2)
+        make_split(
+            {"d": data}, "d", plan([SC30], {"total": 910}, 1, Roles(60, 0.2), sets=sets), seed=seed
+        )
+        for seed in (1, 2)
     ]
     for name in sets:
         first, second = (split.evaluation[name].rows for split in splits)
         assert (first == second).all()
         matched = data.table.column("y")[first] == data.table.column("a")[first]
         assert abs(matched.mean() - 1 / 1.3) < 0.005
-    more = make_split({"d": data}, "d", plan([WILES], {"total": 910}, 1, Roles(60, 0.2), sets=sets), seed=1)
-    less = make_split({"d": data}, "d", plan([WILES], {"total": 450}, 1, Roles(60, 0.2), sets=sets), seed=1)
-    assert len(more.evaluation["seen"]) < len(less.evaluation["seen"])  # 200 counterexamples are a larger share of 450
+    more = make_split(
+        {"d": data}, "d", plan([WILES], {"total": 910}, 1, Roles(60, 0.2), sets=sets), seed=1
+    )
+    less = make_split(
+        {"d": data}, "d", plan([WILES], {"total": 450}, 1, Roles(60, 0.2), sets=sets), seed=1
+    )
+    assert len(more.evaluation["seen"]) < len(
+        less.evaluation["seen"]
+    )  # 200 counterexamples are a larger share of 450
 
 
 @pytest.mark.parametrize("mode", ["fixed", "per-visit"])
 @pytest.mark.parametrize("shift", ["SC", "LDD by count", "systematic", "SC&LDD by count"])
 def test_validation_has_the_shares_of_training_under_derived_values(mode: str, shift: str) -> None:
-    renamed = [{key: "view" if value == "a" else value for key, value in part.items()} for part in SHIFTS[shift]]
-    study = SplitPlan("y", ("b", "view"), parse_shift(renamed), parse_draw({"total": 900}), Roles(10, 0.2))
+    renamed = [
+        {key: "view" if value == "a" else value for key, value in part.items()}
+        for part in SHIFTS[shift]
+    ]
+    study = SplitPlan(
+        "y", ("b", "view"), parse_shift(renamed), parse_draw({"total": 900}), Roles(10, 0.2)
+    )
     three = world((3, 3), 300)
-    renamed_table = AttributeTable((three.table.attributes[0], replace(three.table.attributes[1], name="b")), three.table.codes)
+    renamed_table = AttributeTable(
+        (three.table.attributes[0], replace(three.table.attributes[1], name="b")), three.table.codes
+    )
     settings = (None, {"severity": 1}, {"severity": 2})
     views = DerivedAttribute("view", ("a0", "a1", "a2"), "gaussian-noise", settings, mode)
     data = derive(AttributedDataset("d", renamed_table), views)
     split = make_split({"d": data}, "d", study, seed=1)
-    train, there = _shares(data, split.train, ("y", "b")), _shares(data, split.validation["validation"], ("y", "b"))
+    train, there = (
+        _shares(data, split.train, ("y", "b")),
+        _shares(data, split.validation["validation"], ("y", "b")),
+    )
     assert np.abs(there - train * len(split.validation["validation"]) / len(split.train)).max() <= 2
 
 
@@ -139,7 +171,12 @@ def test_what_validation_cannot_give_is_told_and_the_others_give_it() -> None:
     """A cell of one row trains and cannot validate: its part of a row is asked of the others."""
     sizes = np.full((2, 2), 40)
     sizes[0, 1] = 1
-    split = make_split({"d": world((2, 2), sizes)}, "d", plan([], "all", 1, Roles(0, 0.2), sets={"validation": VALIDATION}), seed=0)
+    split = make_split(
+        {"d": world((2, 2), sizes)},
+        "d",
+        plan([], "all", 1, Roles(0, 0.2), sets={"validation": VALIDATION}),
+        seed=0,
+    )
     assert len(split.train) == 97
     assert len(split.validation["validation"]) == 24
     assert "validation: y=y0, a=a1 has 0 of 0.2474 rows asked" in split.warnings
@@ -159,4 +196,8 @@ def test_noise_leaves_validation_and_its_groups_alone() -> None:
 
 def test_an_unknown_law_names_the_valid_ones() -> None:
     with pytest.raises(InputError, match="valid: train, without-supplements, unseen"):
-        plan_counts({"d": world((2, 2), 20)}, "d", plan([], n_attributes=1, sets={"v": SetPlan("validation", "training")}))
+        plan_counts(
+            {"d": world((2, 2), 20)},
+            "d",
+            plan([], n_attributes=1, sets={"v": SetPlan("validation", "training")}),
+        )

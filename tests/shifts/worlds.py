@@ -26,9 +26,14 @@ def cells_of(*sizes: int) -> Cells:
 
 
 def world(
-    sizes: Sequence[int], copies: int | np.ndarray, official: int | None = None, name: str = "world", **rest: Any
+    sizes: Sequence[int],
+    copies: int | np.ndarray,
+    official: int | None = None,
+    name: str = "world",
+    **rest: Any,
 ) -> AttributedDataset:
-    """A data set with `copies` rows a cell (or an array of numbers), `official` of them its own training rows."""
+    """A data set with `copies` rows a cell (or an array of numbers), `official` of them its own
+    training rows."""
     cells = cells_of(*sizes)
     counts = np.broadcast_to(copies, cells.shape).ravel()
     cell = np.repeat(np.arange(cells.size), counts)
@@ -41,23 +46,48 @@ def world(
     return AttributedDataset(name, AttributeTable(tuple(attributes), codes), **rest)
 
 
-def plan(shift: Any = None, draw: Any = "all", n_attributes: int = 2, roles: Roles | None = None, **rest: Any) -> SplitPlan:
+def plan(
+    shift: Any = None,
+    draw: Any = "all",
+    n_attributes: int = 2,
+    roles: Roles | None = None,
+    **rest: Any,
+) -> SplitPlan:
     """A plan over the label and the first attributes of a `world`."""
-    return SplitPlan("y", ATTRIBUTES[:n_attributes], parse_shift(shift), parse_draw(draw), roles or Roles(), **rest)
+    return SplitPlan(
+        "y",
+        ATTRIBUTES[:n_attributes],
+        parse_shift(shift),
+        parse_draw(draw),
+        roles or Roles(),
+        **rest,
+    )
 
 
 def jeon(names: str) -> list[dict[str, Any]]:
     """The shifts of Jeon et al. 2025 by name, "SC+LDD", on the attributes a, b, c in that order."""
     makers: Mapping[str, dict[str, Any]] = {
         "SC": {"type": "spurious-correlation", "counterexamples": 0.01},
-        "LDD": {"type": "low-data-drift", "low": "last", "high": 3, "ratio": {"default": "1/3", "last": 0}},
+        "LDD": {
+            "type": "low-data-drift",
+            "low": "last",
+            "high": 3,
+            "ratio": {"default": "1/3", "last": 0},
+        },
         "UDS": {"type": "unseen-data", "unseen": "last"},
     }
-    return [] if names == "uniform" else [{**makers[part], "attribute": ATTRIBUTES[i]} for i, part in enumerate(names.split("+"))]
+    return (
+        []
+        if names == "uniform"
+        else [
+            {**makers[part], "attribute": ATTRIBUTES[i]} for i, part in enumerate(names.split("+"))
+        ]
+    )
 
 
 def cell_counts(dataset: AttributedDataset, rows: RowSet, names: Sequence[str]) -> np.ndarray:
-    """How many rows of a set each combination of the named attributes has, counted row by row from the table."""
+    """How many rows of a set each combination of the named attributes has, counted row by row from
+    the table."""
     table = dataset.table
     counts = np.zeros([len(table.attribute(name).values) for name in names], dtype=np.int64)
     for row in rows.rows:

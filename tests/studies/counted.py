@@ -1,4 +1,5 @@
-"""A source that writes down which rows it draws, and a job that only looks at pixels; both work in processes of a pool."""
+"""A source that writes down which rows it draws, and a job that only looks at pixels; both work in
+processes of a pool."""
 
 from __future__ import annotations
 
@@ -28,13 +29,16 @@ NAME = "counted-pictures"
 @register(NAME, kind="source")
 @dataclass(frozen=True)
 class CountedPictures(Source):
-    """Noise around a brightness that tells the class; every drawing of a row is a line in the file that LOG names."""
+    """Noise around a brightness that tells the class; every drawing of a row is a line in the file
+    that LOG names."""
 
     rows: int = knob(3000, domain="[8, inf)")
 
     def load(self) -> AttributedDataset:
         codes = np.stack([np.arange(self.rows) % 2, np.arange(self.rows) // 2 % 2]).astype(np.uint8)
-        table = AttributeTable((Attribute("light", ("dark", "bright")), Attribute("tint", ("red", "blue"))), codes)
+        table = AttributeTable(
+            (Attribute("light", ("dark", "bright")), Attribute("tint", ("red", "blue"))), codes
+        )
         return AttributedDataset(f"counted-{self.rows}", table, drawn, InputSpec.image(*SHAPE))
 
 
@@ -53,7 +57,8 @@ def picture(rows: np.ndarray) -> np.ndarray:
 
 
 def execute(kind: str, spec: Mapping[str, Any], place: Place) -> dict[str, Any]:
-    """Hold `spec["rows"]` rows and tell a digest of them; with `dies`, the first try ends as the first rows are drawn."""
+    """Hold `spec["rows"]` rows and tell a digest of them; with `dies`, the first try ends as the
+    first rows are drawn."""
     from crosswind.core.registry import load
     from crosswind.core.types import digest_arrays
     from crosswind.data.resident import ResidentRows
@@ -75,5 +80,9 @@ def execute(kind: str, spec: Mapping[str, Any], place: Place) -> dict[str, Any]:
     return {
         "status": "finished",
         "scores": [],
-        "cost": {"held": held.held(), "digest": found, "regions": sum("crosswind-pixels" in name for name in handles)},
+        "cost": {
+            "held": held.held(),
+            "digest": found,
+            "regions": sum("crosswind-pixels" in name for name in handles),
+        },
     }

@@ -1,4 +1,5 @@
-"""Jobs of real training that kill their process once in the middle of every stage, and write down what they do."""
+"""Jobs of real training that kill their process once in the middle of every stage, and write down
+what they do."""
 
 from __future__ import annotations
 
@@ -22,8 +23,13 @@ KILLS = "CROSSWIND_TESTS_KILLS"
 
 
 def lines(log: Path) -> list[list[str]]:
-    """What was written down: begun KEY, killed KEY STAGE STEP, at KEY STAGE STEP, done KEY; names without spaces."""
-    return [line.split() for line in log.read_text(encoding="utf-8").splitlines()] if log.exists() else []
+    """What was written down: begun KEY, killed KEY STAGE STEP, at KEY STAGE STEP, done KEY; names
+    without spaces."""
+    return (
+        [line.split() for line in log.read_text(encoding="utf-8").splitlines()]
+        if log.exists()
+        else []
+    )
 
 
 def execute(kind: str, spec: Mapping[str, Any], place: Place) -> dict[str, Any]:
@@ -39,9 +45,11 @@ def execute(kind: str, spec: Mapping[str, Any], place: Place) -> dict[str, Any]:
     def report(told: dict[str, Any]) -> None:
         place.report(told)
         at = (place.key, told["stage"], told["step"])
-        if os.environ.get(KILLS) and ["killed", place.key, str(told["stage"]).replace(" ", "-")] not in [
-            words[:3] for words in lines(log)
-        ]:
+        if os.environ.get(KILLS) and [
+            "killed",
+            place.key,
+            str(told["stage"]).replace(" ", "-"),
+        ] not in [words[:3] for words in lines(log)]:
             write("killed", *at)
             os.kill(os.getpid(), signal.SIGKILL)
         write("at", *at)
@@ -59,6 +67,9 @@ def go_on(study: Mapping[str, Any], out: str, log: str, kills: bool) -> None:
     torch.set_num_threads(1)
     os.environ |= {LOG: log, KILLS: "yes" if kills else ""}
     plan = make_plan(study_from(dict(study), name="killed"))
-    with Store.open(Path(out), create=True) as store, Inline("tests.studies.killed:execute") as engine:
+    with (
+        Store.open(Path(out), create=True) as store,
+        Inline("tests.studies.killed:execute") as engine,
+    ):
         store.add_plan("killed", {}, plan.study.model_dump(), plan.jobs)
         raise SystemExit(1 if drive(store, plan.jobs, engine).failed else 0)

@@ -23,10 +23,18 @@ def whole_specs(plan: Plan) -> Iterator[dict[str, Any]]:
         for job in needed:
             if job.kind == "predict":
                 spec["data"] = {**spec["data"], **job.spec["data"]}
-                spec["split"] = {**spec["split"], "sets": {**spec["split"]["sets"], job.spec["set"]: job.spec["item"]}}
+                spec["split"] = {
+                    **spec["split"],
+                    "sets": {**spec["split"]["sets"], job.spec["set"]: job.spec["item"]},
+                }
         yield spec
 
 
-def alone(job: Job, folder: Path, checkpoint: Path, report: Callable[[dict[str, Any]], None] = lambda told: None) -> dict[str, Any]:
+def alone(
+    job: Job,
+    folder: Path,
+    checkpoint: Path,
+    report: Callable[[dict[str, Any]], None] = lambda told: None,
+) -> dict[str, Any]:
     """One job that needs no other, or trains what it needs itself."""
     return execute(job.kind, dict(job.spec), Place(job.key, (), folder, checkpoint, report))

@@ -1,4 +1,5 @@
-"""The shipped study of all methods under eight shifts: killed in the middle, gone on with, and no run fails or is done again."""
+"""The shipped study of all methods under eight shifts: killed in the middle, gone on with, and no
+run fails or is done again."""
 
 from __future__ import annotations
 
@@ -20,9 +21,14 @@ from crosswind.studies.store import Store
 
 FINE_TUNING = {"lora", "wise-ft"}
 """Methods of given weights or of linear layers, which a ResNet from scratch has not."""
-METHODS = {item.name for item in listing("methods") if item.module.startswith("crosswind.")} - FINE_TUNING
+METHODS = {
+    item.name for item in listing("methods") if item.module.startswith("crosswind.")
+} - FINE_TUNING
 SHIFTS = {"none", "SC", "LDD", "UDS", "SC+LDD", "SC+UDS", "LDD+UDS", "SC+LDD+UDS"}
-HOT = 'methods.hot={"method": "erm", "models": ["perceptron"], "shifts": ["SC", "none"], "training": {"lr": 1e30}}'
+HOT = (
+    'methods.hot={"method": "erm", "models": ["perceptron"], "shifts": ["SC", "none"], "training":'
+    ' {"lr": 1e30}}'
+)
 
 
 @pytest.mark.parametrize("scale", [None, "tiny", "small", "paper"])
@@ -33,7 +39,11 @@ def test_every_method_is_planned_under_every_shift(scale: str | None) -> None:
     assert set(study.shifts) == SHIFTS and study.environments is not None
     if scale in (None, "tiny"):
         plan = make_plan(study)
-        pairs = {(run.labels["method"], run.labels["shift"]) for run in plan.runs if "role" not in run.labels}
+        pairs = {
+            (run.labels["method"], run.labels["shift"])
+            for run in plan.runs
+            if "role" not in run.labels
+        }
         assert len(pairs) == len(METHODS) * 8
         rows = {draw.shift: draw.train_rows for draw in plan.draws}
         assert set(rows.values()) == ({120} if scale == "tiny" else {1080, 1091})
@@ -44,14 +54,20 @@ def command(*words: str) -> list[str]:
 
 
 def run_words(out: Path) -> list[str]:
-    return command("run", "methods/all", "--scale", "tiny", "--workers", "2", "--out", str(out), "--set", HOT)
+    return command(
+        "run", "methods/all", "--scale", "tiny", "--workers", "2", "--out", str(out), "--set", HOT
+    )
 
 
 def states(out: Path) -> dict[str, dict[str, Any]]:
     if not (out / "store.sqlite").exists():
         return {}
     with Store.open(out) as store:
-        return {} if "methods/all" not in store.study_names() else {run["key"]: run for run in store.runs("methods/all")}
+        return (
+            {}
+            if "methods/all" not in store.study_names()
+            else {run["key"]: run for run in store.runs("methods/all")}
+        )
 
 
 @pytest.mark.slow
@@ -62,7 +78,11 @@ def test_the_study_is_killed_and_gone_on_with(tmp_path: Path) -> None:
     early: dict[str, dict[str, Any]] = {}
     while len(early) < 60 and time.monotonic() < until and driver.poll() is None:
         time.sleep(0.2)
-        early = {key: run for key, run in states(out).items() if run["status"] in ("finished", "diverged")}
+        early = {
+            key: run
+            for key, run in states(out).items()
+            if run["status"] in ("finished", "diverged")
+        }
     os.kill(driver.pid, signal.SIGKILL)
     _, said = driver.communicate()
     assert driver.returncode == -signal.SIGKILL, said.decode()
@@ -75,26 +95,43 @@ def test_the_study_is_killed_and_gone_on_with(tmp_path: Path) -> None:
     runs = states(out)
     assert runs.keys() == left.keys()
     again = [
-        key for key, run in early.items() if (runs[key]["finished"], runs[key]["attempts"]) != (run["finished"], run["attempts"])
+        key
+        for key, run in early.items()
+        if (runs[key]["finished"], runs[key]["attempts"]) != (run["finished"], run["attempts"])
     ]
     assert not again, f"{len(again)} of {len(early)} finished runs were done again"
 
     # 16 methods x 8 shifts, ERM with the second model too; and the two that cannot but diverge.
     labels = [run["labels"] for run in runs.values()]
     own = [item for item in labels if item["method"] in METHODS]
-    assert {(item["method"], item["shift"]) for item in own} == {(name, shift) for name in METHODS for shift in SHIFTS}
+    assert {(item["method"], item["shift"]) for item in own} == {
+        (name, shift) for name in METHODS for shift in SHIFTS
+    }
     assert (len(own), len(runs)) == ((len(METHODS) + 1) * 8, (len(METHODS) + 1) * 8 + 2)
     assert {item["model"] for item in own if item["method"] in ("bn-adapt", "sagnet")} == {"conv"}
     hot = [run for run in runs.values() if run["labels"]["method"] == "hot"]
-    counts = {status: sum(run["status"] == status for run in runs.values()) for status in ("finished", "diverged", "failed")}
+    counts = {
+        status: sum(run["status"] == status for run in runs.values())
+        for status in ("finished", "diverged", "failed")
+    }
     assert [run["status"] for run in hot] == ["diverged"] * 2
     assert counts["failed"] == 0 and counts["finished"] + counts["diverged"] == len(runs)
     assert all(run["reason"] == "a loss was not finite by step 4" for run in hot)
 
     page = (out / "report.html").read_text()
     assert "diverged" in page and page.count("a loss was not finite by step 4") >= 1
-    told = subprocess.run(command("report", str(out), "--json", "--no-page"), capture_output=True, text=True, check=True).stdout
-    table = next(table for table in json.loads(told)["studies"][0]["tables"] if table["name"] == "runs")
+    told = subprocess.run(
+        command("report", str(out), "--json", "--no-page"),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    table = next(
+        table for table in json.loads(told)["studies"][0]["tables"] if table["name"] == "runs"
+    )
     rows = [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
-    assert sum(row["diverged"] for row in rows) == counts["diverged"] and sum(row["failed"] for row in rows) == 0
+    assert (
+        sum(row["diverged"] for row in rows) == counts["diverged"]
+        and sum(row["failed"] for row in rows) == 0
+    )
     assert {row["method"]: row["diverged"] for row in rows}["hot"] == 2

@@ -9,7 +9,9 @@ from crosswind.core.errors import StoreError
 from crosswind.studies import artifacts
 
 
-@pytest.mark.parametrize("key", ["", "abc", "../abcd", "ab/cd", "ABCD", "abcd\n", "a" * 129, ".partial"])
+@pytest.mark.parametrize(
+    "key", ["", "abc", "../abcd", "ab/cd", "ABCD", "abcd\n", "a" * 129, ".partial"]
+)
 def test_a_key_that_could_name_another_folder_is_refused(key, tmp_path):
     with pytest.raises(StoreError):
         artifacts.artifact_folder(tmp_path, key)
@@ -53,7 +55,13 @@ def test_sweeping_takes_only_what_is_over(tmp_path):
 
 
 def test_plain_json_takes_numbers_of_numpy_and_keeps_nan():
-    value = json.loads(artifacts.plain_json({"a": np.float32(0.5), "b": np.int64(3), "c": float("nan"), "d": (1, 2)}))
-    assert value["a"] == 0.5 and value["b"] == 3 and value["c"] != value["c"] and value["d"] == [1, 2]
+    value = json.loads(
+        artifacts.plain_json(
+            {"a": np.float32(0.5), "b": np.int64(3), "c": float("nan"), "d": (1, 2)}
+        )
+    )
+    assert (
+        value["a"] == 0.5 and value["b"] == 3 and value["c"] != value["c"] and value["d"] == [1, 2]
+    )
     with pytest.raises(TypeError, match="object is not a plain value"):
         artifacts.plain_json(object())

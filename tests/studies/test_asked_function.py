@@ -17,9 +17,13 @@ NAMES = ("2", "10", "tern")
 
 
 def pictures(names: tuple[str, ...] = ("b", "a", "c"), side: int = 4) -> AttributedDataset:
-    """90 pictures whose first pixel is the number of their class among `names`; no two are the same, or one could not test."""
+    """90 pictures whose first pixel is the number of their class among `names`; no two are the
+    same, or one could not test."""
     codes = np.arange(90) % len(names)
-    frame = {"label": [names[code] for code in codes], "site": [f"s{i // len(names) % 2}" for i in range(90)]}
+    frame = {
+        "label": [names[code] for code in codes],
+        "site": [f"s{i // len(names) % 2}" for i in range(90)],
+    }
     x = np.zeros((90, side, side, 3), dtype=np.uint8)
     x[:, 0, 0, 0] = codes
     x[:, 0, 0, 1] = np.arange(90)
@@ -31,7 +35,8 @@ def split_of(dataset: AttributedDataset) -> Any:
 
 
 class Knower:
-    """A classifier like scikit-learn's that is right: `written` are the classes by the pictures' numbers."""
+    """A classifier like scikit-learn's that is right: `written` are the classes by the pictures'
+    numbers."""
 
     def __init__(self, written: list[Any], probabilities: bool) -> None:
         self.written, self.classes_ = np.array(written), np.unique(np.array(written))
@@ -42,14 +47,18 @@ class Knower:
         return self.written[x[:, 0, 0, 0].astype(int)]
 
     def _probabilities(self, x: Any) -> Any:
-        return np.where(self.predict(x)[:, None] == self.classes_, 0.8, 0.2 / (len(self.classes_) - 1))
+        return np.where(
+            self.predict(x)[:, None] == self.classes_, 0.8, 0.2 / (len(self.classes_) - 1)
+        )
 
 
 def by_number(x: Any, order: list[int]) -> Any:
     return np.eye(len(order))[np.array(order)[x[:, 0, 0, 0].astype(int)]] * 5 - 1
 
 
-@pytest.mark.parametrize("answer", ["logits", "tensor", "numbers", "names", "list", "probabilities", "predict"])
+@pytest.mark.parametrize(
+    "answer", ["logits", "tensor", "numbers", "names", "list", "probabilities", "predict"]
+)
 def test_a_model_that_is_right_is_told_that_it_is(answer: str) -> None:
     names = ("b", "a", "c")
     dataset = pictures(names)
@@ -116,7 +125,17 @@ def test_what_does_not_answer_is_refused_in_a_sentence(model: Any, says: str) ->
         lambda x: np.full((len(x), 3), np.nan),
         lambda x: {"logits": x},
     ],
-    ids=["raises", "takes nothing", "None", "too many", "turned", "no class", "no number", "nan", "dict"],
+    ids=[
+        "raises",
+        "takes nothing",
+        "None",
+        "too many",
+        "turned",
+        "no class",
+        "no number",
+        "nan",
+        "dict",
+    ],
 )
 def test_a_function_that_answers_otherwise_is_refused_in_a_sentence(model: Any) -> None:
     with pytest.raises(DataError):
@@ -134,7 +153,14 @@ def test_a_run_that_diverges_is_scored_under_every_rule(method: str) -> None:
     dataset = pictures(side=8)
     split = split_of(dataset)
     found = cw.train(
-        method, split, dataset, model="mlp", steps=4, batch=8, validate_every=2, lr=1e8 if method == "beta-vae" else 1e30
+        method,
+        split,
+        dataset,
+        model="mlp",
+        steps=4,
+        batch=8,
+        validate_every=2,
+        lr=1e8 if method == "beta-vae" else 1e30,
     )
     assert found.status == "diverged"
     for rule in ("best-id", "last"):
@@ -143,13 +169,17 @@ def test_a_run_that_diverges_is_scored_under_every_rule(method: str) -> None:
 
 @pytest.mark.parametrize("method", ["beta-vae", "l2d", "cyclegan", "randaugment", "erm"])
 @pytest.mark.parametrize("side", [(1, 1), (1, 2), (2, 1), (2, 2)], ids=str)
-def test_the_smallest_pictures_train_or_are_refused_in_a_sentence(method: str, side: tuple[int, int]) -> None:
+def test_the_smallest_pictures_train_or_are_refused_in_a_sentence(
+    method: str, side: tuple[int, int]
+) -> None:
     x = np.random.default_rng(0).integers(0, 256, (48, *side, 3), dtype=np.uint8)
     frame = {"label": ["a", "b"] * 24, "site": ["s", "s", "t", "t"] * 12}
     dataset = cw.from_frame(frame, x)
     split = cw.split(dataset, "label", ["site"], test=2, validation=0.25, environments=["site"])
     try:
-        cw.evaluate(cw.train(method, split, dataset, model="mlp", steps=2, batch=8, validate_every=2), split)
+        cw.evaluate(
+            cw.train(method, split, dataset, model="mlp", steps=2, batch=8, validate_every=2), split
+        )
     except CrosswindError as error:
         assert method != "erm"
         assert "pixels a side" in str(error)

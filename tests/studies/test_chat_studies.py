@@ -1,4 +1,5 @@
-"""A model behind an endpoint in a study: asked once for all shifts, killed and gone on with, foreseen, and silent of its key."""
+"""A model behind an endpoint in a study: asked once for all shifts, killed and gone on with,
+foreseen, and silent of its key."""
 
 from __future__ import annotations
 
@@ -27,10 +28,23 @@ from crosswind.studies.predictions_file import run_predictions
 from crosswind.studies.spec import study_from
 from crosswind.studies.store import Store
 
-GPT = {"model": "chat-api", "name": MODEL, "prompt": "Which digit is it, {labels}?", "max_tokens": 5, "image_tokens": 20}
+GPT = {
+    "model": "chat-api",
+    "name": MODEL,
+    "prompt": "Which digit is it, {labels}?",
+    "max_tokens": 5,
+    "image_tokens": 20,
+}
 STUDY: dict[str, Any] = {
     "name": "asked",
-    "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink", "size"], "roles": {"test": 1}}},
+    "data": {
+        "digits": {
+            "source": "digits",
+            "label": "digit",
+            "attributes": ["ink", "size"],
+            "roles": {"test": 1},
+        }
+    },
     "shifts": {
         "none": [],
         "sc": {"type": "spurious-correlation", "attribute": "ink", "counterexamples": 0.2},
@@ -63,7 +77,9 @@ def written(tmp_path: Path, **changes: Any) -> str:
     return str(tmp_path / "study.yaml")
 
 
-def test_a_set_is_asked_once_for_all_shifts_and_seeds_and_the_plan_knew_it(tmp_path: Path, server: ChatServer) -> None:
+def test_a_set_is_asked_once_for_all_shifts_and_seeds_and_the_plan_knew_it(
+    tmp_path: Path, server: ChatServer
+) -> None:
     priced = {**GPT, "input_price": 2.5, "output_price": 10.0}
     plan = make_plan(study_from({**STUDY, "models": {"gpt": priced}}))
     assert len(plan.runs) == 6 and len({job.key for job in plan.jobs if job.kind == "predict"}) == 1
@@ -71,18 +87,31 @@ def test_a_set_is_asked_once_for_all_shifts_and_seeds_and_the_plan_knew_it(tmp_p
     assert not server.asked and server.lists == 0
     found = cw.run_study({**STUDY, "models": {"gpt": priced}}, tmp_path / "out")
     with Store.open(tmp_path / "out") as store:
-        said = run_predictions(store, next(row["key"] for row in store.results("asked")))[GIVEN]["test"]
+        said = run_predictions(store, next(row["key"] for row in store.results("asked")))[GIVEN][
+            "test"
+        ]
     assert len(server.asked) == before["requests"] == len(said) > 20 and before["answered"] == 0
     tokens = len(said) * (20 + -(-len("Which digit is it, 0, 1, 2, 3, 4, 5, 6, 7, 8, or 9?") // 4))
-    assert (before["input_tokens"], before["output_tokens"]) == (tokens, 5 * len(said)) and not before["measured"]
+    assert (before["input_tokens"], before["output_tokens"]) == (
+        tokens,
+        5 * len(said),
+    ) and not before["measured"]
     assert before["price"] == pytest.approx((2.5 * tokens + 10 * 5 * len(said)) / 1e6)
     accuracies = {row["metrics"]["accuracy"] for row in found.rows if row["set"] == "test"}
     assert (said.answer == 3).all() and accuracies == {float((said.label == 3).mean())}
     after = foreseen(make_plan(study_from(STUDY)))["gpt"]
-    assert after["answered"] == after["requests"] == before["requests"] and after["input_tokens"] == 0 and after["measured"]
-    again = foreseen(make_plan(study_from({**STUDY, "models": {"gpt": {**GPT, "temperature": 0.0}}})))["gpt"]
+    assert (
+        after["answered"] == after["requests"] == before["requests"]
+        and after["input_tokens"] == 0
+        and after["measured"]
+    )
+    again = foreseen(
+        make_plan(study_from({**STUDY, "models": {"gpt": {**GPT, "temperature": 0.0}}}))
+    )["gpt"]
     assert again["answered"] == 0 and not again["measured"] and again["price"] is None
-    cw.run_study({**STUDY, "models": {"gpt": {**GPT, "parallel": 2, "timeout": 9.0}}}, tmp_path / "elsewhere")
+    cw.run_study(
+        {**STUDY, "models": {"gpt": {**GPT, "parallel": 2, "timeout": 9.0}}}, tmp_path / "elsewhere"
+    )
     assert len(server.asked) == len(said)
 
 
@@ -90,7 +119,15 @@ def test_how_it_is_asked_is_no_part_of_a_job(tmp_path: Path, server: ChatServer)
     def key(**changes: Any) -> str:
         return make_plan(study_from({**STUDY, "models": {"gpt": {**GPT, **changes}}})).jobs[0].key
 
-    apart = {"parallel": 3, "tries": 2, "timeout": 5.0, "most_tokens": 9, "budget": "b", "input_price": 1.0, "output_price": 1.0}
+    apart = {
+        "parallel": 3,
+        "tries": 2,
+        "timeout": 5.0,
+        "most_tokens": 9,
+        "budget": "b",
+        "input_price": 1.0,
+        "output_price": 1.0,
+    }
     apart |= {
         "served_name": "x",
         "url_variable": "A",
@@ -116,15 +153,23 @@ def test_how_it_is_asked_is_no_part_of_a_job(tmp_path: Path, server: ChatServer)
     assert len({key(**{name: value}) for name, value in parts.items()} | {key()}) == 1 + len(parts)
 
 
-def test_a_study_that_is_killed_asks_no_answered_image_again(tmp_path: Path, server: ChatServer) -> None:
+def test_a_study_that_is_killed_asks_no_answered_image_again(
+    tmp_path: Path, server: ChatServer
+) -> None:
     study, parallel, first = written(tmp_path, models={"gpt": {**GPT, "parallel": 4}}), 4, 12
     server.hold_from = first
     words = command("run", study, "--out", str(tmp_path / "out"), "--workers", "2")
-    process = subprocess.Popen(words, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        words, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         answers, until = tmp_path / "answers" / "answers.sqlite", time.monotonic() + 60
         kept = 0
-        while (kept < first or len(server.asked) < first + parallel) and process.poll() is None and time.monotonic() < until:
+        while (
+            (kept < first or len(server.asked) < first + parallel)
+            and process.poll() is None
+            and time.monotonic() < until
+        ):
             time.sleep(0.05)
             if answers.exists() and server.answered.total() == first:
                 with sqlite3.connect(f"file:{answers}?mode=ro", uri=True) as connection:
@@ -133,7 +178,9 @@ def test_a_study_that_is_killed_asks_no_answered_image_again(tmp_path: Path, ser
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    assert kept == first and server.answered.total() == first and len(server.asked) == first + parallel
+    assert (
+        kept == first and server.answered.total() == first and len(server.asked) == first + parallel
+    )
     answered = set(server.answered)
     time.sleep(0.2)
     server.hold_from = None
@@ -141,18 +188,27 @@ def test_a_study_that_is_killed_asks_no_answered_image_again(tmp_path: Path, ser
     assert done.returncode == 0, done.stderr
     asked = [json.dumps(body["messages"][0]["content"]) for body in server.asked]
     counts = {question: asked.count(question) for question in asked}
-    assert {question for question, number in counts.items() if number == 1} >= answered  # the server counts
-    assert sum(number - 1 for number in counts.values()) == parallel  # those in flight at the kill, once more
+    assert {
+        question for question, number in counts.items() if number == 1
+    } >= answered  # the server counts
+    assert (
+        sum(number - 1 for number in counts.values()) == parallel
+    )  # those in flight at the kill, once more
     with Store.open(tmp_path / "out") as store:
-        said = run_predictions(store, next(row["key"] for row in store.results("asked")))[GIVEN]["test"]
+        said = run_predictions(store, next(row["key"] for row in store.results("asked")))[GIVEN][
+            "test"
+        ]
     assert len(said) == len(counts) and (said.answer == 3).all()
 
 
 def test_the_key_is_in_nothing_that_is_written(tmp_path: Path, server: ChatServer) -> None:
-    """Not with the client's own log, not where the server says it in its answers, its errors and its headers."""
+    """Not with the client's own log, not where the server says it in its answers, its errors and
+    its headers."""
     server.says = lambda content: f"{SECRET} is no digit"
     server.script = [error(500), hangs_up, error(429, Retry_After="0")]
-    log = "import logging; logging.basicConfig(level=logging.DEBUG, filename={!r}); ".format(str(tmp_path / "log"))
+    log = "import logging; logging.basicConfig(level=logging.DEBUG, filename={!r}); ".format(
+        str(tmp_path / "log")
+    )
     run = [sys.executable, "-c", log + "from crosswind.cli.main import main; main()"]
     environment = {**os.environ, "OPENAI_LOG": "debug"}
     texts: list[bytes] = []
@@ -186,11 +242,23 @@ def test_a_limit_stops_a_study_and_a_higher_one_goes_on(tmp_path: Path, server: 
     found = cw.run_study(limited, tmp_path / "out")
     before = len(server.asked)
     with Store.open(tmp_path / "out") as store:
-        reasons = {store.run(job.key)["reason"] for job in make_plan(study_from(limited)).jobs if job.kind == "predict"}
+        reasons = {
+            store.run(job.key)["reason"]
+            for job in make_plan(study_from(limited)).jobs
+            if job.kind == "predict"
+        }
     (reason,) = reasons
     assert found.summary.failed and 9 <= before <= 10
-    assert reason.startswith(f"{before} of ") and "the limit of 420 tokens is reached" in reason and "--retry-failed" in reason
-    again = cw.run_study({**STUDY, "models": {"gpt": {**GPT, "most_tokens": 10**6}}}, tmp_path / "out", retry_failed=True)
+    assert (
+        reason.startswith(f"{before} of ")
+        and "the limit of 420 tokens is reached" in reason
+        and "--retry-failed" in reason
+    )
+    again = cw.run_study(
+        {**STUDY, "models": {"gpt": {**GPT, "most_tokens": 10**6}}},
+        tmp_path / "out",
+        retry_failed=True,
+    )
     asked = [json.dumps(body["messages"]) for body in server.asked]
     assert not again.summary.failed and len(asked) == len(set(asked)) > before
 
@@ -198,13 +266,20 @@ def test_a_limit_stops_a_study_and_a_higher_one_goes_on(tmp_path: Path, server: 
 def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     assert _status(words) == 2
     of_the_plan = ("warning: digits, sc", "warning: models.gpt: what answers at its endpoint")
-    lines = [line for line in capsys.readouterr().err.strip().splitlines() if not line.startswith(of_the_plan)]
+    lines = [
+        line
+        for line in capsys.readouterr().err.strip().splitlines()
+        if not line.startswith(of_the_plan)
+    ]
     assert len(lines) == 1, lines
     return lines[0]
 
 
 def test_what_is_missing_is_said_before_anything_is_written(
-    tmp_path: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    server: ChatServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     words = ["run", written(tmp_path), "--out", str(tmp_path / "out"), "--workers", "1"]
     monkeypatch.setenv("OPENAI_API_KEY", "sk-wrong-1234")
@@ -216,27 +291,39 @@ def test_what_is_missing_is_said_before_anything_is_written(
     assert "OPENAI_BASE_URL: 127.0.0.1:9 cannot be reached" in refused(words, capsys)
     monkeypatch.setattr(form, "find_spec", lambda name: None)
     assert "pip install 'crosswind[chat]'" in refused(words, capsys)
-    assert not (tmp_path / "out").exists() and not (tmp_path / "answers").exists() and not server.asked
+    assert (
+        not (tmp_path / "out").exists() and not (tmp_path / "answers").exists() and not server.asked
+    )
 
 
-def test_plan_tells_requests_and_price(tmp_path: Path, server: ChatServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_tells_requests_and_price(
+    tmp_path: Path, server: ChatServer, capsys: pytest.CaptureFixture[str]
+) -> None:
     study = written(tmp_path, models={"gpt": {**GPT, "input_price": 1000.0, "output_price": 0.0}})
     assert _status(["plan", study]) == 0
-    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("model gpt: "))
+    line = next(
+        line for line in capsys.readouterr().out.splitlines() if line.startswith("model gpt: ")
+    )
     number = int(line.split()[2])
     cost = f"{number * 33 * 1000 / 1e6:,.2f}"
-    assert line == (
-        f"model gpt: {number} requests, 0 of them answered already; the others take about {number * 33:,} input tokens and at most "
-        f"{number * 5:,} output tokens, which cost {cost}"
+    assert (
+        line == f"model gpt: {number} requests, 0 of them answered already; the others take about"
+        f" {number * 33:,} input tokens and at most {number * 5:,} output tokens, which cost"
+        f" {cost}"
     )
     assert _status(["plan", study, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["asked"]["gpt"]["requests"] == number
     assert not server.asked and not (tmp_path / "answers").exists()
 
 
-def test_a_broken_reply_is_one_row_of_a_run_and_told_with_host_and_row(tmp_path: Path, server: ChatServer, capsys: Any) -> None:
+def test_a_broken_reply_is_one_row_of_a_run_and_told_with_host_and_row(
+    tmp_path: Path, server: ChatServer, capsys: Any
+) -> None:
     """It failed the run, was asked for again at every --retry-failed, and paid for each time."""
-    study, out = written(tmp_path, models={"gpt": {**GPT, "parallel": 1}}, shifts={"none": []}, seeds=1), str(tmp_path / "out")
+    study, out = (
+        written(tmp_path, models={"gpt": {**GPT, "parallel": 1}}, shifts={"none": []}, seeds=1),
+        str(tmp_path / "out"),
+    )
     good, nested = gives(200, reply("I see the digit 3.")), gives(200, b"[" * 5_000)
     server.script = [good, gives(200, reply("\ud800 3")), good, nested]
     assert _status(["run", study, "--out", out, "--workers", "1"]) == 0
@@ -245,7 +332,9 @@ def test_a_broken_reply_is_one_row_of_a_run_and_told_with_host_and_row(tmp_path:
     capsys.readouterr()
     assert _status(["report", out]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert f"{host} sent an answer with half a character in it for 1 of {requests} rows, id " in shown
+    assert (
+        f"{host} sent an answer with half a character in it for 1 of {requests} rows, id " in shown
+    )
     assert f"{host} sent a reply that is nested too deeply for 1 of {requests} rows, id " in shown
     with Store.open(out) as store:
         row = next(iter(store.results("asked")))

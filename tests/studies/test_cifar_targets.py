@@ -1,4 +1,5 @@
-"""A study over CIFAR-10 and the sets made after it: one model, tested on all of them by the names of their classes."""
+"""A study over CIFAR-10 and the sets made after it: one model, tested on all of them by the names
+of their classes."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ Part = tuple[np.ndarray, np.ndarray]
 
 
 def told_apart(n: int, seed: int) -> Part:
-    """Pictures of ten classes, each a bar at its own place in noise: who knows the classes of one set knows them all."""
+    """Pictures of ten classes, each a bar at its own place in noise: who knows the classes of one
+    set knows them all."""
     draw = np.random.default_rng(seed)
     labels = draw.permutation(np.arange(n) % 10)
     images = draw.integers(0, 60, (n, 32, 32, 3), dtype=np.uint8)
@@ -28,7 +30,10 @@ def told_apart(n: int, seed: int) -> Part:
 
 @pytest.mark.slow
 def test_one_model_is_tested_on_the_whole_family(tmp_path: Path) -> None:
-    places = {name: tmp_path / "originals" / name for name in ("cifar10", "cifar10.1", "cifar10.2", "cinic10")}
+    places = {
+        name: tmp_path / "originals" / name
+        for name in ("cifar10", "cifar10.1", "cifar10.2", "cinic10")
+    }
     for place in places.values():
         place.mkdir(parents=True)
     files = binary_files([told_apart(100, i) for i in range(6)])
@@ -38,19 +43,39 @@ def test_one_model_is_tested_on_the_whole_family(tmp_path: Path) -> None:
     np.save(places["cifar10.1"] / "cifar10.1_v6_labels.npy", labels.astype(np.int32))
     for part, seed in (("train", 8), ("test", 9)):
         images, labels = told_apart(50, seed)
-        np.savez(places["cifar10.2"] / f"cifar102_{part}.npz", images=images, labels=labels, label_names=np.array(CLASSES))
+        np.savez(
+            places["cifar10.2"] / f"cifar102_{part}.npz",
+            images=images,
+            labels=labels,
+            label_names=np.array(CLASSES),
+        )
     pictures = {}
     for split, seed in (("train", 10), ("valid", 11), ("test", 12)):
         for i, (image, label) in enumerate(zip(*told_apart(60, seed), strict=True)):
-            name = f"n02690373_{i}.png" if i % 2 else f"cifar10-{'test' if split == 'test' else 'train'}-{i}.png"
+            name = (
+                f"n02690373_{i}.png"
+                if i % 2
+                else f"cifar10-{'test' if split == 'test' else 'train'}-{i}.png"
+            )
             pictures[f"{split}/{CLASSES[label]}/{name}"] = png(image)
     tar_gz(places["cinic10"] / "CINIC-10.tar.gz", pictures, ".")
     root = str(tmp_path)
-    for source in (Cifar10(root=root), Cifar101(root=root), Cifar102(root=root), Cinic10(root=root)):
+    for source in (
+        Cifar10(root=root),
+        Cifar101(root=root),
+        Cifar102(root=root),
+        Cinic10(root=root),
+    ):
         prepare(source, accept_totals=True)
 
     def entry(name: str, **more: Any) -> dict[str, Any]:
-        return {"source": name, "options": {"root": root}, "label": "class", "attributes": [], **more}
+        return {
+            "source": name,
+            "options": {"root": root},
+            "label": "class",
+            "attributes": [],
+            **more,
+        }
 
     official = {"official": {"column": "split", "train": ["train"], "test": ["test"]}}
     results = crosswind.run_study(
@@ -79,7 +104,8 @@ def test_one_model_is_tested_on_the_whole_family(tmp_path: Path) -> None:
     )
     assert [row["reason"] for row in results.rows if row["status"] != "finished"] == []
     found = {row["set"]: row["metrics"] for row in results.rows if row["rule"] == "best-id"}
-    # All of what has no parts, the test part of what has, and of CINIC-10's only what CIFAR-10 has not.
+    # All of what has no parts, the test part of what has, and of CINIC-10's only what CIFAR-10 has
+    # not.
     assert {name: metrics["n"] for name, metrics in found.items()} == {
         "validation": 100,
         "test": 100,

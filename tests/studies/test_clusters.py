@@ -1,4 +1,5 @@
-"""Clusters in a study file: features beside it, an attribute like any other, and a key that knows what and not where."""
+"""Clusters in a study file: features beside it, an attribute like any other, and a key that knows
+what and not where."""
 
 from __future__ import annotations
 
@@ -17,8 +18,14 @@ from crosswind.studies.spec import load_study
 ROWS = 240
 
 
-def write(folder: Path, features: np.ndarray | None = None, clusters: dict[str, Any] | None = None, **data: Any) -> Path:
-    """A study file over a grid of 2 x 3 x 40 rows, with features in heaps of 120, 80 and 40 beside it."""
+def write(
+    folder: Path,
+    features: np.ndarray | None = None,
+    clusters: dict[str, Any] | None = None,
+    **data: Any,
+) -> Path:
+    """A study file over a grid of 2 x 3 x 40 rows, with features in heaps of 120, 80 and 40 beside
+    it."""
     folder.mkdir(parents=True, exist_ok=True)
     if features is None:
         heap = np.random.default_rng(0).permutation(np.repeat([0, 1, 2], [120, 80, 40]))
@@ -33,7 +40,11 @@ def write(folder: Path, features: np.ndarray | None = None, clusters: dict[str, 
         "clusters": {"features": "features.npy", "k": 3, **(clusters or {})},
         **data,
     }
-    study = {"data": {"d": entry}, "shifts": {"unseen": {"type": "unseen-data", "attribute": "cluster", "unseen": [2]}}, "seeds": 1}
+    study = {
+        "data": {"d": entry},
+        "shifts": {"unseen": {"type": "unseen-data", "attribute": "cluster", "unseen": [2]}},
+        "seeds": 1,
+    }
     (folder / "study.yaml").write_text(yaml.safe_dump(study))
     return folder / "study.yaml"
 
@@ -46,7 +57,9 @@ def test_a_shift_acts_on_clusters(tmp_path: Path) -> None:
     (draw,) = planned(write(tmp_path)).draws
     cells = draw.cells
     assert (
-        cells and all("cluster=2" not in cell for cell in cells) and {cell.split("cluster=")[1][0] for cell in cells} == {"0", "1"}
+        cells
+        and all("cluster=2" not in cell for cell in cells)
+        and {cell.split("cluster=")[1][0] for cell in cells} == {"0", "1"}
     )
 
 
@@ -54,7 +67,9 @@ def test_a_key_knows_the_features_and_not_their_place(tmp_path: Path) -> None:
     (first,) = of_kind(planned(write(tmp_path / "one")), "fit")
     (second,) = of_kind(planned(write(tmp_path / "two")), "fit")
     assert first.key == second.key
-    assert first.spec["data"]["d"]["clusters"]["features"] == str((tmp_path / "one" / "features.npy").resolve())
+    assert first.spec["data"]["d"]["clusters"]["features"] == str(
+        (tmp_path / "one" / "features.npy").resolve()
+    )
     (other,) = planned(write(tmp_path / "three", np.random.default_rng(5).random((ROWS, 2)))).runs
     (seeded,) = planned(write(tmp_path / "four", clusters={"seed": 1})).runs
     assert len({first.key, other.key, seeded.key}) == 3
@@ -69,7 +84,9 @@ def test_features_that_change_are_seen_by_the_next_plan(tmp_path: Path) -> None:
 
 def test_rows_are_clustered_before_some_are_left_out(tmp_path: Path) -> None:
     """Features have a row for each of the source's, so a study may keep rows by their cluster."""
-    path = write(tmp_path, keep={"cluster": [0, 1], "place": ["x", "y"]}, attributes=["place", "cluster"])
+    path = write(
+        tmp_path, keep={"cluster": [0, 1], "place": ["x", "y"]}, attributes=["place", "cluster"]
+    )
     path.write_text(path.read_text().replace("unseen:\n    - 2", "unseen:\n    - 1"))
     (draw,) = planned(path).draws
     assert draw.train_rows > 0 and all("cluster=0" in cell for cell in draw.cells)
@@ -90,16 +107,36 @@ def test_a_study_without_clusters_has_the_keys_it_had(tmp_path: Path) -> None:
     [
         ({"k": 1}, r"data\.d\.clusters\.k: must be at least 2, not 1"),
         ({"k": 500}, r"data\.d\.clusters\.k: 500 clusters cannot be found in 240 rows"),
-        ({"kk": 3}, r"data\.d\.clusters\.kk: unknown field 'kk', did you mean 'k'\?.*features, k, name, within"),
-        ({"algorithm": "kmean"}, r"data\.d\.clusters\.algorithm: 'kmean' is not valid, did you mean 'kmeans'\?"),
+        (
+            {"kk": 3},
+            (
+                r"data\.d\.clusters\.kk: unknown field 'kk', did you mean 'k'\?.*features, k, name,"
+                r" within"
+            ),
+        ),
+        (
+            {"algorithm": "kmean"},
+            r"data\.d\.clusters\.algorithm: 'kmean' is not valid, did you mean 'kmeans'\?",
+        ),
         ({"features": "none.npy"}, r"data\.d\.clusters\.features: there is no file 'none\.npy'"),
         ({"features": "study.yaml"}, r"data\.d\.clusters\.features: .*study\.yaml"),
-        ({"name": "place"}, r"data\.d\.clusters\.name: data set 'factors' already has an attribute 'place'"),
-        ({"within": "lable"}, r"data\.d\.clusters\.within: unknown attribute 'lable', did you mean 'label'\?"),
-        ({"fit": {"place": ["w"]}}, r"data\.d\.clusters\.fit\.place: unknown value of attribute 'place': 'w'"),
+        (
+            {"name": "place"},
+            r"data\.d\.clusters\.name: data set 'factors' already has an attribute 'place'",
+        ),
+        (
+            {"within": "lable"},
+            r"data\.d\.clusters\.within: unknown attribute 'lable', did you mean 'label'\?",
+        ),
+        (
+            {"fit": {"place": ["w"]}},
+            r"data\.d\.clusters\.fit\.place: unknown value of attribute 'place': 'w'",
+        ),
     ],
 )
-def test_what_is_wrong_is_named_by_its_place_in_the_study(tmp_path: Path, clusters: dict[str, Any], said: str) -> None:
+def test_what_is_wrong_is_named_by_its_place_in_the_study(
+    tmp_path: Path, clusters: dict[str, Any], said: str
+) -> None:
     path = write(tmp_path, clusters=clusters)
     with pytest.raises(CrosswindError, match=said) as caught:
         planned(path)
@@ -109,6 +146,10 @@ def test_what_is_wrong_is_named_by_its_place_in_the_study(tmp_path: Path, cluste
 def test_features_of_another_number_of_rows_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path, np.zeros((7, 2)))
     with pytest.raises(
-        CrosswindError, match=r"data\.d\.clusters\.features: .*features\.npy has 7 rows, and data set 'factors' has 240"
+        CrosswindError,
+        match=(
+            r"data\.d\.clusters\.features: .*features\.npy has 7 rows, and data set 'factors'"
+            r" has 240"
+        ),
     ):
         planned(path)

@@ -1,4 +1,5 @@
-"""The studies of figure 3 of Jeon et al. 2025: what they plan, and that a killed run that is resumed gives the same tables."""
+"""The studies of figure 3 of Jeon et al. 2025: what they plan, and that a killed run that is
+resumed gives the same tables."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from crosswind.studies.store import Store
 
 ROWS = 21
 SHIFTS = ["uniform", "SC", "LDD", "UDS", "SC+LDD", "SC+UDS", "LDD+UDS", "SC+LDD+UDS"]
-# Training rows of tables 6 and 10, by shift, and the lists of runs of each data set: 3 assignments of one shift, 6 of several.
+# Training rows of tables 6 and 10, by shift, and the lists of runs of each data set: 3 assignments
+# of one shift, 6 of several.
 TABLE_6 = {
     "dsprites": [1091, 1091, 1080, 1080, 1091, 1091, 1080, 1091],
     "shapes3d": [65, 65, 624, 192, 158, 49, 468, 119],
@@ -28,12 +30,22 @@ TABLE_6 = {
     "deepfashion": [97, 97, 112, 96, 99, 101, 98, 92],
 }
 TEST = {"dsprites": 810, "shapes3d": 1280, "smallnorb": 3125, "celeba": 800, "deepfashion": 80}
-GRIDS = {  # of the sets that have to be prepared, without pictures; one value more of each attribute than is kept
-    "smallnorb": "{grid: {category: [animal, human, airplane, truck, car], azimuth: [0, 20, 80, 160, 240, 320], lighting: 6,"
-    " elevation: [30, 40, 50, 60, 65, 70]}, split: {train: 5, test: 5}}",
-    "celeba": "{grid: {Male: [female, male], Black_Hair: [no, yes], Smiling: [no, yes], Straight_Hair: [no, yes]}, copies: 300}",
-    "deepfashion": "{grid: {length: [maxi_length, mini_length, no_dress, other], texture: [floral, graphic, solid],"
-    " fabric: [denim, chiffon, cotton], sleeve: [long_sleeve, short_sleeve, sleeveless]}, copies: 120}",
+# of the sets that have to be prepared, without pictures; one value more of each attribute than is
+# kept
+GRIDS = {
+    "smallnorb": (
+        "{grid: {category: [animal, human, airplane, truck, car], azimuth: [0, 20, 80, 160, 240,"
+        " 320], lighting: 6, elevation: [30, 40, 50, 60, 65, 70]}, split: {train: 5, test: 5}}"
+    ),
+    "celeba": (
+        "{grid: {Male: [female, male], Black_Hair: [no, yes], Smiling: [no, yes], Straight_Hair:"
+        " [no, yes]}, copies: 300}"
+    ),
+    "deepfashion": (
+        "{grid: {length: [maxi_length, mini_length, no_dress, other], texture: [floral, graphic,"
+        " solid], fabric: [denim, chiffon, cotton], sleeve: [long_sleeve, short_sleeve,"
+        " sleeveless]}, copies: 120}"
+    ),
 }
 STAND_INS = [
     setting
@@ -45,7 +57,8 @@ STAND_INS = [
 
 @pytest.fixture(scope="module")
 def paper() -> Plan:
-    """The plan of the whole figure, on tables without pictures where a data set has to be prepared."""
+    """The plan of the whole figure, on tables without pictures where a data set has to be
+    prepared."""
     return make_plan(load_study("jeon2025/controlled", "paper", STAND_INS))
 
 
@@ -58,7 +71,8 @@ def test_every_method_meets_every_shift_once_a_point(scale: str | None, points: 
 
 
 def test_paper_has_three_assignments_of_one_shift_and_six_of_several(paper: Plan) -> None:
-    """All five data sets, to the row of tables 6 and 10; every method meets every case at three rates and seeds."""
+    """All five data sets, to the row of tables 6 and 10; every method meets every case at three
+    rates and seeds."""
     study, plan = load_study("jeon2025/controlled", "paper", STAND_INS), paper
     found: dict[tuple[str, str], list[int]] = {}
     for draw in plan.draws:
@@ -67,17 +81,26 @@ def test_paper_has_three_assignments_of_one_shift_and_six_of_several(paper: Plan
     for (data, shift), rows in found.items():
         times = 1 if shift == "uniform" else 6 if "+" in shift else 3
         assert rows == [TABLE_6[data][SHIFTS.index(shift)]] * times, (data, shift)
-    assert {(draw.source.partition("-")[0], draw.test_rows) for draw in plan.draws} == set(TEST.items())
-    # Matched as table 2 lists the values: black hair goes with men, and not smiling is what LDD and UDS make rare.
-    matching = next(draw.matching for draw in plan.draws if (draw.source, draw.shift) == ("celeba", "SC"))
+    assert {(draw.source.partition("-")[0], draw.test_rows) for draw in plan.draws} == set(
+        TEST.items()
+    )
+    # Matched as table 2 lists the values: black hair goes with men, and not smiling is what LDD and
+    # UDS make rare.
+    matching = next(
+        draw.matching for draw in plan.draws if (draw.source, draw.shift) == ("celeba", "SC")
+    )
     assert matching == {"Black_Hair": {"male": ["yes"], "female": ["no"]}}
     assert len(plan.runs) == ROWS * (1 + 9 + 24) * 5 * 9
     # Every data set has each attribute in each place twice.
     for name in GRIDS:
-        slots = [tuple(study.data[f"{name}{end}"].attributes.values()) for end in ("", "-2", "-3", "-4", "-5", "-6")]
+        slots = [
+            tuple(study.data[f"{name}{end}"].attributes.values())
+            for end in ("", "-2", "-3", "-4", "-5", "-6")
+        ]
         assert len(set(slots)) == 6 and all(sorted(slot) == sorted(slots[0]) for slot in slots)
     of = {
-        name: {run.labels["method"] for run in plan.runs if run.labels["data"].startswith(name)} for name in ("celeba", "shapes3d")
+        name: {run.labels["method"] for run in plan.runs if run.labels["data"].startswith(name)}
+        for name in ("celeba", "shapes3d")
     }
     assert of["celeba"] - of["shapes3d"] == {
         "autoaugment-imagenet",
@@ -85,19 +108,39 @@ def test_paper_has_three_assignments_of_one_shift_and_six_of_several(paper: Plan
         "causirl-mmd-faces-and-clothes",
         "causirl-coral-faces-and-clothes",
     }
-    assert of["shapes3d"] - of["celeba"] == {"autoaugment", "irm-squared", "causirl-mmd-shapes3d", "causirl-coral-shapes3d"}
+    assert of["shapes3d"] - of["celeba"] == {
+        "autoaugment",
+        "irm-squared",
+        "causirl-mmd-shapes3d",
+        "causirl-coral-shapes3d",
+    }
 
 
 def test_equal_sizes_are_equal_and_the_papers_are_not() -> None:
     plan = make_plan(load_study("jeon2025/equal-sizes"))
-    rows = {size: [draw.train_rows for draw in plan.draws if draw.size == size] for size in ("table6", "equal")}
+    rows = {
+        size: [draw.train_rows for draw in plan.draws if draw.size == size]
+        for size in ("table6", "equal")
+    }
     assert rows == {"table6": TABLE_6["shapes3d"], "equal": [192] * 8}
     assert sum("role" not in run.labels for run in plan.runs) == ROWS * 8 * 2 * 3
 
 
 def command(out: Path) -> list[str]:
     code = "from crosswind.cli.main import main; main()"
-    return [sys.executable, "-c", code, "run", "jeon2025/controlled", "--scale", "tiny", "--workers", "2", "--out", str(out)]
+    return [
+        sys.executable,
+        "-c",
+        code,
+        "run",
+        "jeon2025/controlled",
+        "--scale",
+        "tiny",
+        "--workers",
+        "2",
+        "--out",
+        str(out),
+    ]
 
 
 def record_of(out: Path) -> StudyRecord:
@@ -106,12 +149,16 @@ def record_of(out: Path) -> StudyRecord:
 
 
 @pytest.mark.slow  # twice 42 runs of 8 steps and a report
-def test_a_run_that_was_killed_and_resumed_gives_the_tables_of_one_that_was_not(tmp_path: Path) -> None:
+def test_a_run_that_was_killed_and_resumed_gives_the_tables_of_one_that_was_not(
+    tmp_path: Path,
+) -> None:
     """Of all methods, bpa, ubnet, pnd, ada, me-ada and l2d with their stages among them."""
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     subprocess.run(command(whole), capture_output=True, check=True, timeout=300)
     for least in (8, 20):
-        driver = subprocess.Popen(command(killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        driver = subprocess.Popen(
+            command(killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         until, done = time.monotonic() + 200, 0
         while done < least and driver.poll() is None and time.monotonic() < until:
             time.sleep(0.1)
@@ -120,7 +167,9 @@ def test_a_run_that_was_killed_and_resumed_gives_the_tables_of_one_that_was_not(
         assert driver.wait() == -signal.SIGKILL and least <= _finished(killed) < 42
     subprocess.run(command(killed), capture_output=True, check=True, timeout=300)
     records = [record_of(out) for out in (whole, killed)]
-    assert all({status for status, _ in record.found.runs.values()} == {"finished"} for record in records)
+    assert all(
+        {status for status, _ in record.found.runs.values()} == {"finished"} for record in records
+    )
     tables = [[table.to_csv() for table in record.number_tables(every=True)] for record in records]
     assert tables[0] == tables[1] and len(tables[0][0].splitlines()) == 1 + 42 * 2
     (item,) = families(records[1].places, records[1].resolved)
@@ -132,7 +181,11 @@ def _finished(out: Path) -> int:
         return 0
     with Store.open(out) as store:
         known = "jeon2025/controlled" in store.study_names()
-        return sum(run["status"] == "finished" for run in store.runs("jeon2025/controlled")) if known else 0
+        return (
+            sum(run["status"] == "finished" for run in store.runs("jeon2025/controlled"))
+            if known
+            else 0
+        )
 
 
 def plain(value: str) -> str:
@@ -142,21 +195,38 @@ def plain(value: str) -> str:
 
 def matched(plan: Plan, name: str) -> dict[str, list[str]]:
     """Class -> the values of the first attribute that a spurious correlation shows with it."""
-    matching = next(draw.matching for draw in plan.draws if (draw.source, draw.shift) == (name, "SC"))
+    matching = next(
+        draw.matching for draw in plan.draws if (draw.source, draw.shift) == (name, "SC")
+    )
     ((_, values),) = matching.items()
     return {label: [plain(value) for value in shown] for label, shown in values.items()}
 
 
 def test_every_study_of_jeon_et_al_matches_classes_and_values_alike(paper: Plan) -> None:
-    """Table 2 lists both in one order: the i-th class goes with the i-th value. Codes of azimuth are tens of degrees."""
+    """Table 2 lists both in one order: the i-th class goes with the i-th value. Codes of azimuth
+    are tens of degrees."""
     sizes = make_plan(load_study("jeon2025/sizes"))
     stand_ins = [setting for setting in STAND_INS if setting.split(".")[1] in GRIDS]
-    prompts = make_plan(load_study("jeon2025/prompts", None, [*stand_ins, "models={resnet18: {}}", "prompts=null", "claims=[]"]))
+    prompts = make_plan(
+        load_study(
+            "jeon2025/prompts",
+            None,
+            [*stand_ins, "models={resnet18: {}}", "prompts=null", "claims=[]"],
+        )
+    )
     names = list(TABLE_6)
     assert [matched(paper, name) for name in names] == [matched(prompts, name) for name in names]
     by_code = matched(sizes, "smallnorb")
     angles = {label: [str(10 * int(code)) for code in codes] for label, codes in by_code.items()}
-    assert angles == {"animal": ["0"], "human": ["80"], "car": ["160"], "truck": ["240"], "airplane": ["320"]}
+    assert angles == {
+        "animal": ["0"],
+        "human": ["80"],
+        "car": ["160"],
+        "truck": ["240"],
+        "airplane": ["320"],
+    }
     assert list(angles) == ["animal", "human", "car", "truck", "airplane"]
-    assert [matched(paper, name) for name in names] == [angles if name == "smallnorb" else matched(sizes, name) for name in names]
+    assert [matched(paper, name) for name in names] == [
+        angles if name == "smallnorb" else matched(sizes, name) for name in names
+    ]
     assert matched(paper, "celeba") == {"male": ["yes"], "female": ["no"]}

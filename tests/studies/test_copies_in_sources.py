@@ -1,4 +1,5 @@
-"""Copies of a row never both train and test, whatever source they come from; what is not known of them is said."""
+"""Copies of a row never both train and test, whatever source they come from; what is not known of
+them is said."""
 
 from __future__ import annotations
 
@@ -54,7 +55,11 @@ def of_table(folder: Path) -> AttributedDataset:
 
 def of_folder(folder: Path) -> AttributedDataset:
     top = folder / "top"
-    written(top, twice(pixels()), [f"{p}/{b}/{i}.bmp" for i, (b, p) in enumerate(zip(LABELS, PLACES, strict=True))])
+    written(
+        top,
+        twice(pixels()),
+        [f"{p}/{b}/{i}.bmp" for i, (b, p) in enumerate(zip(LABELS, PLACES, strict=True))],
+    )
     return cw.load("image-folder", path=str(top), levels=["place", "bird"], size=8)
 
 
@@ -66,7 +71,9 @@ def of_features_file(folder: Path) -> AttributedDataset:
 
 def of_columns(folder: Path) -> AttributedDataset:
     x = twice(np.random.default_rng(0).normal(size=(N, 3)))
-    polars.DataFrame({"a": x[:, 0], "b": x[:, 1], "c": x[:, 2], **FRAME}).write_parquet(folder / "rows.parquet")
+    polars.DataFrame({"a": x[:, 0], "b": x[:, 1], "c": x[:, 2], **FRAME}).write_parquet(
+        folder / "rows.parquet"
+    )
     return cw.load("features", path=str(folder / "rows.parquet"), numbers=["a", "b", "c"])
 
 
@@ -81,7 +88,10 @@ def of_arrays(folder: Path) -> AttributedDataset:
 
 
 def of_torch(folder: Path) -> AttributedDataset:
-    items = [(picture, int(bird == "tern")) for picture, bird in zip(twice(pixels()), LABELS, strict=True)]
+    items = [
+        (picture, int(bird == "tern"))
+        for picture, bird in zip(twice(pixels()), LABELS, strict=True)
+    ]
     return cw.from_torch(items, {"place": PLACES, "bird": LABELS})
 
 
@@ -95,21 +105,46 @@ def of_hugging_face(folder: Path) -> AttributedDataset:
     datasets = pytest.importorskip("datasets")
     names = written(folder / "files", twice(pixels()), [f"{i}.png" for i in range(2 * N)])
     cells = [{"bytes": (folder / "files" / name).read_bytes(), "path": None} for name in names]
-    features = datasets.Features({"image": datasets.Image(), "bird": datasets.Value("string"), "place": datasets.Value("string")})
-    datasets.Dataset.from_dict({"image": cells, **FRAME}, features=features).to_parquet(str(folder / "rows.parquet"))
-    return cw.load("huggingface", path=str(folder / "rows.parquet"), columns=["bird", "place"], size=8)
+    features = datasets.Features(
+        {
+            "image": datasets.Image(),
+            "bird": datasets.Value("string"),
+            "place": datasets.Value("string"),
+        }
+    )
+    datasets.Dataset.from_dict({"image": cells, **FRAME}, features=features).to_parquet(
+        str(folder / "rows.parquet")
+    )
+    return cw.load(
+        "huggingface", path=str(folder / "rows.parquet"), columns=["bird", "place"], size=8
+    )
 
 
-SOURCES = [of_table, of_folder, of_features_file, of_columns, of_whole_numbers, of_arrays, of_torch, of_texts, of_hugging_face]
+SOURCES = [
+    of_table,
+    of_folder,
+    of_features_file,
+    of_columns,
+    of_whole_numbers,
+    of_arrays,
+    of_torch,
+    of_texts,
+    of_hugging_face,
+]
 
 
 def held(dataset: AttributedDataset, rows: np.ndarray) -> set[bytes]:
     found = dataset.inputs(rows)
-    return {str(item).encode() if found.dtype == object else np.ascontiguousarray(item).tobytes() for item in found}
+    return {
+        str(item).encode() if found.dtype == object else np.ascontiguousarray(item).tobytes()
+        for item in found
+    }
 
 
 @pytest.mark.parametrize("made", SOURCES)
-def test_no_copy_both_trains_and_tests(made: Callable[[Path], AttributedDataset], tmp_path: Path) -> None:
+def test_no_copy_both_trains_and_tests(
+    made: Callable[[Path], AttributedDataset], tmp_path: Path
+) -> None:
     dataset = made(tmp_path)
     split = cw.split(dataset, "bird", ["place"], test=0.25, seed=1)
     train, test = held(dataset, split.train.rows), held(dataset, split.evaluation["test"].rows)
@@ -117,8 +152,12 @@ def test_no_copy_both_trains_and_tests(made: Callable[[Path], AttributedDataset]
     assert len(train) > 20 and len(test) > 10 and len(validation) > 5
     assert not train & test and not train & validation and not validation & test
     told = [text for text in split.report["warnings"] if "other rows hold too" in text]
-    thing = {"text": "texts", "image": "pictures", "features": "rows of numbers"}[dataset.check_inputs().kind]
-    assert told == [f"{dataset.name}: {2 * N} rows hold {N} {thing} that other rows hold too; each has one role"]
+    thing = {"text": "texts", "image": "pictures", "features": "rows of numbers"}[
+        dataset.check_inputs().kind
+    ]
+    assert told == [
+        f"{dataset.name}: {2 * N} rows hold {N} {thing} that other rows hold too; each has one role"
+    ]
 
 
 def test_the_same_bytes_in_two_folders_train_or_test(tmp_path: Path) -> None:
@@ -151,7 +190,9 @@ def test_the_same_bytes_in_two_folders_train_or_test(tmp_path: Path) -> None:
     in_test = N // 5
     assert planned.draws[0].test_rows == in_test
     assert any(
-        f"b: {N - in_test:,} rows are left out, as their pictures have another role elsewhere" in text for text in planned.warnings
+        f"b: {N - in_test:,} rows are left out, as their pictures have another role elsewhere"
+        in text
+        for text in planned.warnings
     )
     assert one.files is not None and other.files is not None
     ours, theirs = names_of([one.files, other.files])
@@ -159,9 +200,15 @@ def test_the_same_bytes_in_two_folders_train_or_test(tmp_path: Path) -> None:
 
 
 def test_rows_that_all_hold_one_picture_leave_none_to_train_on() -> None:
-    frame = {"label": [f"l{row % 2}" for row in range(40)], "site": [f"s{row // 2 % 2}" for row in range(40)]}
+    frame = {
+        "label": [f"l{row % 2}" for row in range(40)],
+        "site": [f"s{row // 2 % 2}" for row in range(40)],
+    }
     dataset = cw.from_frame(frame, np.zeros((40, 4, 4, 3), dtype=np.uint8))
-    with pytest.raises(InputError, match="roles: leave no row to train on: the 40 rows of frame hold one and the same picture"):
+    with pytest.raises(
+        InputError,
+        match="roles: leave no row to train on: the 40 rows of frame hold one and the same picture",
+    ):
         cw.split(dataset, "label", ["site"], test=4)
 
 
@@ -180,7 +227,12 @@ def test_an_official_split_that_tears_copies_is_refused(tmp_path: Path) -> None:
         "shifts": {"none": []},
         "models": ["mlp"],
     }
-    with pytest.raises(InputError, match=r"overlap: the official split of 'frame' puts 80 pictures in two parts; leave rows out"):
+    with pytest.raises(
+        InputError,
+        match=(
+            r"overlap: the official split of 'frame' puts 80 pictures in two parts; leave rows out"
+        ),
+    ):
         cw.plan(study)
 
 
@@ -190,7 +242,11 @@ def test_labels_that_contradict_each_other_are_named() -> None:
     split = cw.split(cw.from_frame({**FRAME, "bird": labels}, twice(pixels())), "bird", ["place"])
     told = [text for text in split.report["warnings"] if "different labels" in text]
     wrong = [row for row in range(2 * N) if labels[row] != labels[2 * N - 1 - row] and row < N]
-    assert told and f"frame: {len(wrong)} of these stand in rows of different labels, such as rows " in told[0]
+    assert (
+        told
+        and f"frame: {len(wrong)} of these stand in rows of different labels, such as rows "
+        in told[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -200,7 +256,11 @@ def test_labels_that_contradict_each_other_are_named() -> None:
         np.random.default_rng(0).integers(18, 90, (400, 1)),
         np.random.default_rng(0).integers(0, 10, (400, 2)),
         np.eye(5)[np.random.default_rng(0).integers(0, 5, 400)],
-        np.where(np.random.default_rng(0).random((400, 1)) < 0.7, 0, np.random.default_rng(1).integers(0, 2, (400, 30))),
+        np.where(
+            np.random.default_rng(0).random((400, 1)) < 0.7,
+            0,
+            np.random.default_rng(1).integers(0, 2, (400, 30)),
+        ),
         np.round(np.random.default_rng(0).normal(size=(400, 2)), 1),
     ],
     ids=["binary", "ages", "two counts", "one hot", "no symptom at all", "rounded"],
@@ -215,7 +275,9 @@ def test_what_equal_numbers_do_not_tell_is_said(tmp_path: Path) -> None:
     polars.DataFrame(FRAME).write_csv(tmp_path / "rows.csv")
     dataset = cw.load("features", path=str(tmp_path / "rows.csv"), features=str(tmp_path / "x.npy"))
     split = cw.split(dataset, "bird", ["place"])
-    assert any("rows of equal numbers are not taken as copies" in note for note in split.report["notes"])
+    assert any(
+        "rows of equal numbers are not taken as copies" in note for note in split.report["notes"]
+    )
 
 
 def test_numbers_that_differ_have_different_hashes() -> None:
@@ -223,13 +285,20 @@ def test_numbers_that_differ_have_different_hashes() -> None:
     rows[np.arange(2000), np.arange(2000) % 40] = 1 + np.arange(2000) // 40
     hashes = number_hashes(rows)
     assert hashes is not None and len(np.unique(hashes)) == 2000
-    one, other = number_hashes(np.array([[0.0, 1.0]], np.float32)), number_hashes(np.array([[-0.0, 1.0]], np.float32))
+    one, other = (
+        number_hashes(np.array([[0.0, 1.0]], np.float32)),
+        number_hashes(np.array([[-0.0, 1.0]], np.float32)),
+    )
     assert one is not None and other is not None and one[0] == other[0]
 
 
 def test_a_file_is_read_no_further_than_it_takes_to_tell_it_apart(tmp_path: Path) -> None:
     draw, read = np.random.default_rng(0), []
-    held = [draw.bytes(3 * PROBE) for _ in range(4)] + [draw.bytes(3 * PROBE + 1), draw.bytes(100), draw.bytes(101)]
+    held = [draw.bytes(3 * PROBE) for _ in range(4)] + [
+        draw.bytes(3 * PROBE + 1),
+        draw.bytes(100),
+        draw.bytes(101),
+    ]
     held[3] = held[2][:10] + b"x" + held[2][11:]  # the middles are equal
     held += [held[0]]
     for i, data in enumerate(held):
@@ -242,16 +311,30 @@ def test_a_file_is_read_no_further_than_it_takes_to_tell_it_apart(tmp_path: Path
     files = FileContents(np.array([len(data) for data in held]), opened, str)
     names = files.names()
     assert names[0] == names[7] and len(np.unique(names)) == 7
-    assert sorted(read) == [0, 0, 1, 2, 2, 3, 3, 7, 7]  # sizes of their own are not read, other middles once
+    assert sorted(read) == [
+        0,
+        0,
+        1,
+        2,
+        2,
+        3,
+        3,
+        7,
+        7,
+    ]  # sizes of their own are not read, other middles once
     assert (files.names() == names).all() and len(read) == 9
 
 
 def test_a_file_that_is_gone_is_one_sentence(tmp_path: Path) -> None:
     names = written(tmp_path, pixels(4), [f"{i}.bmp" for i in range(4)])
-    polars.DataFrame({"path": names, "bird": ["gull", "tern"] * 2, "place": ["sea"] * 4}).write_csv(tmp_path / "rows.csv")
+    polars.DataFrame({"path": names, "bird": ["gull", "tern"] * 2, "place": ["sea"] * 4}).write_csv(
+        tmp_path / "rows.csv"
+    )
     dataset = cw.load("table", path=str(tmp_path / "rows.csv"), images=str(tmp_path), size=8)
     (tmp_path / "2.bmp").unlink()
-    with pytest.raises(CrosswindError, match=r"rows.csv, row 3: '2.bmp' cannot be read: No such file"):
+    with pytest.raises(
+        CrosswindError, match=r"rows.csv, row 3: '2.bmp' cannot be read: No such file"
+    ):
         cw.split(dataset, "bird", ["place"])
 
 
@@ -262,7 +345,9 @@ def test_a_load_reads_no_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_sets_of_a_validation_source_are_dealt_by_contents_too() -> None:
     one = cw.from_frame({"bird": LABELS[:N], "place": PLACES[:N]}, pixels(), name="one")
-    other = cw.from_frame({"bird": LABELS[:N], "place": PLACES[:N]}, pixels()[:, ::-1].copy(), name="other")
+    other = cw.from_frame(
+        {"bird": LABELS[:N], "place": PLACES[:N]}, pixels()[:, ::-1].copy(), name="other"
+    )
     same = cw.from_frame({"bird": LABELS[:N], "place": PLACES[:N]}, pixels(), name="same")
     for beside, lacking in ((other, 0), (same, N - N // 5)):
         plan = SplitPlan(
@@ -297,11 +382,26 @@ def test_equal_pixels_in_other_files_are_refused_before_anything_is_trained(tmp_
         "training": {"steps": 2, "batch": 8, "validate_every": 2},
     }
     planned = cw.plan(study)
-    assert any("equal pixels in files of different bytes cannot be hashed before planning" in note for note in planned.notes)
-    with pytest.raises(InputError, match=r"data.own: [\d,]+ pictures that test have the pixels of pictures that train or validate"):
+    assert any(
+        "equal pixels in files of different bytes cannot be hashed before planning" in note
+        for note in planned.notes
+    )
+    with pytest.raises(
+        InputError,
+        match=(
+            r"data.own: [\d,]+ pictures that test have the pixels of pictures that train or"
+            r" validate"
+        ),
+    ):
         cw.run_study(study, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    copy = cw.prepare("table", path=str(tmp_path / "rows.csv"), images=str(tmp_path), size=8, root=str(tmp_path / "root"))
+    copy = cw.prepare(
+        "table",
+        path=str(tmp_path / "rows.csv"),
+        images=str(tmp_path),
+        size=8,
+        root=str(tmp_path / "root"),
+    )
     assert copy.is_dir()
     study["data"]["own"]["options"]["root"] = str(tmp_path / "root")
     told = cw.plan(study).warnings  # the remedy that the sentence names
@@ -311,9 +411,13 @@ def test_equal_pixels_in_other_files_are_refused_before_anything_is_trained(tmp_
 
 def test_what_a_program_made_itself_is_not_known_and_that_is_said() -> None:
     table = AttributeTable(
-        (Attribute("bird", ("gull", "tern")), Attribute("place", ("land", "sea"))), np.arange(80).reshape(2, 40) % 2
+        (Attribute("bird", ("gull", "tern")), Attribute("place", ("land", "sea"))),
+        np.arange(80).reshape(2, 40) % 2,
     )
     dataset = AttributedDataset("mine", table, pixels(40).__getitem__, InputSpec.image(8, 8, 3))
     own = {"source": dataset, "label": "bird", "attributes": []}
     planned = cw.plan({"data": {"own": own}, "shifts": {"none": []}, "models": ["mlp"]})
-    assert any(note.startswith("own: what its rows hold cannot be hashed before planning") for note in planned.notes)
+    assert any(
+        note.startswith("own: what its rows hold cannot be hashed before planning")
+        for note in planned.notes
+    )

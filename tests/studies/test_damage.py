@@ -1,4 +1,5 @@
-"""Files of finished runs that are gone or are not what was written are noticed, named, and done again when asked."""
+"""Files of finished runs that are gone or are not what was written are noticed, named, and done
+again when asked."""
 
 import json
 import os
@@ -58,7 +59,10 @@ def pipe(path, other):
     os.mkfifo(path)
 
 
-DAMAGE = {item.__name__: item for item in (delete, delete_the_folder, truncate, flip_a_bit, append, swap, link, folder, pipe)}
+DAMAGE = {
+    item.__name__: item
+    for item in (delete, delete_the_folder, truncate, flip_a_bit, append, swap, link, folder, pipe)
+}
 SAME_SIZE = ("flip_a_bit",)  # what status cannot see; swapped files may have one size too
 
 
@@ -72,23 +76,34 @@ def study(tmp_path):
     """Twelve runs with a file each, and where these lie."""
     runs = [planned(f"run{i}") for i in range(12)]
     done(tmp_path / "out", runs)
-    return tmp_path / "out", runs, {run.key: artifact_folder(tmp_path / "out", run.key) / "score.json" for run in runs}
+    return (
+        tmp_path / "out",
+        runs,
+        {run.key: artifact_folder(tmp_path / "out", run.key) / "score.json" for run in runs},
+    )
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_every_kind_of_damage_is_noticed(kind, study, capsys):
     chance = random.Random(kind)
     out, runs, files = study
-    assert found_by("check", out, capsys) == (0, {"jobs": 12, "damaged": [], "undone": 0, "changed": []})
+    assert found_by("check", out, capsys) == (
+        0,
+        {"jobs": 12, "damaged": [], "undone": 0, "changed": []},
+    )
     struck, other = chance.sample([run.key for run in runs], 2)
     DAMAGE[kind](files[struck], files[other])
     expected = {struck, other} if kind == "swap" else {struck}
 
     status, found = found_by("check", out, capsys)
     assert status == 1 and {item["key"] for item in found["damaged"]} == expected, found
-    assert all(item["faults"][0].startswith("score.json ") and item["labels"] for item in found["damaged"])
+    assert all(
+        item["faults"][0].startswith("score.json ") and item["labels"] for item in found["damaged"]
+    )
     _, (row,) = found_by("status", out, capsys)
-    assert set(row["damaged"]) <= expected and (kind in (*SAME_SIZE, "swap") or set(row["damaged"]) == expected)
+    assert set(row["damaged"]) <= expected and (
+        kind in (*SAME_SIZE, "swap") or set(row["damaged"]) == expected
+    )
 
     summary, _ = done(out, runs)
     assert summary.executed == 0, "nobody has asked for it"
@@ -96,7 +111,9 @@ def test_every_kind_of_damage_is_noticed(kind, study, capsys):
     assert (status, found["undone"]) == (1, len(expected))
     with Store.open(out) as store:
         assert store.counts("toys")["pending"] == len(expected)
-        assert len(store.results("toys", unscored=False)) == 2 * (12 - len(expected)), "a pending run has no scores"
+        assert len(store.results("toys", unscored=False)) == 2 * (12 - len(expected)), (
+            "a pending run has no scores"
+        )
     summary, _ = done(out, runs)
     assert summary.executed == len(expected)
     assert found_by("check", out, capsys)[0] == 0
@@ -105,7 +122,10 @@ def test_every_kind_of_damage_is_noticed(kind, study, capsys):
 def test_a_check_in_words(study, capsys):
     out, runs, files = study
     assert _status(["check", str(out), "--study", "toys"]) == 0
-    assert capsys.readouterr().out == "12 jobs are done, 0 of them with files that are gone or damaged\n"
+    assert (
+        capsys.readouterr().out
+        == "12 jobs are done, 0 of them with files that are gone or damaged\n"
+    )
     truncate(files[runs[3].key], None)
     size = files[runs[3].key].stat().st_size
     assert _status(["check", str(out)]) == 1
@@ -113,7 +133,10 @@ def test_a_check_in_words(study, capsys):
     assert said[1] == f"  {runs[3].key[:12]} (run3 0): score.json has {size} bytes, not {size + 1}"
     assert said[2] == "--repair has them done again by the next crosswind run"
     assert _status(["status", str(out)]) == 0
-    assert f"files of 1 jobs are gone or damaged ({runs[3].key[:12]}: score.json has" in capsys.readouterr().err
+    assert (
+        f"files of 1 jobs are gone or damaged ({runs[3].key[:12]}: score.json has"
+        in capsys.readouterr().err
+    )
     for arguments in (
         ["check", str(out / "nowhere")],
         ["check", str(out), "--study", "toy"],
@@ -135,7 +158,8 @@ def test_a_run_does_not_start_from_a_damaged_one(workers, tmp_path, capsys):
     summary, runs = done(out, [base, top, later], workers)
     assert (summary.finished, summary.failed, summary.executed) == (1, 2, 0)
     said = (
-        f"needs {base.key[:12]}, of whose files score.json is not what the run wrote; `crosswind check --repair` has it done again"
+        f"needs {base.key[:12]}, of whose files score.json is not what the run wrote; `crosswind"
+        " check --repair` has it done again"
     )
     assert runs["top"]["reason"] == said
     assert _status(["check", str(out), "--repair"]) == 1

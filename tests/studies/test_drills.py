@@ -1,5 +1,6 @@
-"""Studies of real training under what goes wrong: full and read-only disks, runs that diverge, raise, hang or take all memory,
-two drivers, a store of before. Nothing finished is lost, nothing is done twice, each cause is in the store, the report is drawn.
+"""Studies of real training under what goes wrong: full and read-only disks, runs that diverge,
+raise, hang or take all memory, two drivers, a store of before. Nothing finished is lost, nothing is
+done twice, each cause is in the store, the report is drawn.
 
 Kills are in test_kill_drills.py and test_whole_runs.py.
 """
@@ -29,9 +30,17 @@ from crosswind.studies.store import Store
 STUDY: dict[str, Any] = {
     "name": "drill",
     "data": {
-        "digits": {"source": "digits", "label": "digit", "attributes": ["ink", "size"], "roles": {"test": 2, "validation": 0.15}}
+        "digits": {
+            "source": "digits",
+            "label": "digit",
+            "attributes": ["ink", "size"],
+            "roles": {"test": 2, "validation": 0.15},
+        }
     },
-    "shifts": {"none": [], "SC": {"type": "spurious-correlation", "attribute": "ink", "counterexamples": 0.2}},
+    "shifts": {
+        "none": [],
+        "SC": {"type": "spurious-correlation", "attribute": "ink", "counterexamples": 0.2},
+    },
     "sizes": {"equal": {"total": 120}},
     "models": {"small": {"model": "mlp", "hidden": 16, "layers": 1}},
     "methods": {"erm": {}, "groupdro": {}},
@@ -87,8 +96,12 @@ def numbers(out: Path) -> list[dict[str, Any]]:
     """Every number of the study that was finished or has diverged."""
     kept = ("key", "rule", "set", "metrics", "status", "seed", "method", "shift")
     with Store.open(out) as store:
-        rows = [{name: row[name] for name in kept} for row in store.results("drill", unscored=False)]
-    return json.loads(json.dumps(sorted(rows, key=lambda row: (row["key"], row["rule"], row["set"]))))
+        rows = [
+            {name: row[name] for name in kept} for row in store.results("drill", unscored=False)
+        ]
+    return json.loads(
+        json.dumps(sorted(rows, key=lambda row: (row["key"], row["rule"], row["set"])))
+    )
 
 
 def ended(out: Path) -> dict[str, float]:
@@ -100,7 +113,11 @@ def ended(out: Path) -> dict[str, float]:
     with Store.open(out) as store:
         if "drill" not in store.study_names():
             return {}
-        return {run["key"]: run["finished"] for run in store.runs("drill") if run["status"] in ("finished", "diverged")}
+        return {
+            run["key"]: run["finished"]
+            for run in store.runs("drill")
+            if run["status"] in ("finished", "diverged")
+        }
 
 
 def kept(before: dict[str, float], now: dict[str, float]) -> None:
@@ -125,7 +142,9 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @contextlib.contextmanager
 def small_disk(folder: Path) -> Iterator[Path]:
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", folder], capture_output=True, check=False)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", folder], capture_output=True, check=False
+    )
     if mounted.returncode:
         pytest.skip("only root can mount a small disk")
     try:
@@ -151,8 +170,13 @@ def test_a_full_disk(number: int, tmp_path: Path, calm: Path) -> None:
         if first.returncode == 1:
             assert "the disk is full, so no more runs are begun" in first.stderr
             with Store.open(out) as store:
-                reasons = [run["reason"] for run in store.runs("drill") if run["status"] == "failed"]
-            assert reasons and all("No space left" in reason or "full" in reason or "I/O" in reason for reason in reasons), reasons
+                reasons = [
+                    run["reason"] for run in store.runs("drill") if run["status"] == "failed"
+                ]
+            assert reasons and all(
+                "No space left" in reason or "full" in reason or "I/O" in reason
+                for reason in reasons
+            ), reasons
         if before:  # beside the disk: the page is an eighth of it, and the study needs the room
             assert crosswind("report", out, "--page", tmp_path / "report.html").returncode == 0
             assert (tmp_path / "report.html").stat().st_size > 100_000
@@ -165,7 +189,10 @@ def test_a_full_disk(number: int, tmp_path: Path, calm: Path) -> None:
 
 def _bytes(folder: Path) -> dict[str, str]:
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+    }
 
 
 @rounds()
@@ -173,7 +200,9 @@ def test_a_store_on_a_read_only_disk(number: int, tmp_path: Path, calm: Path) ->
     chance = random.Random(number)
     study, out = study_in(tmp_path), tmp_path / "disk" / "out"
     driver = subprocess.Popen(
-        [*command(), "run", str(study), "--workers", "2", "--out", str(out)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [*command(), "run", str(study), "--workers", "2", "--out", str(out)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     until = time.monotonic() + 60
     wanted = chance.randrange(0, 8)
@@ -190,7 +219,9 @@ def test_a_store_on_a_read_only_disk(number: int, tmp_path: Path, calm: Path) ->
         subprocess.run(["mount", "-o", "remount,ro,bind", disk], check=True)
         before, files = ended(out), _bytes(out)
         refused = crosswind("run", study, "--workers", "1", "--out", out)
-        told = [line for line in refused.stderr.strip().splitlines() if not line.startswith("warning: ")]  # of the plan
+        told = [
+            line for line in refused.stderr.strip().splitlines() if not line.startswith("warning: ")
+        ]  # of the plan
         assert refused.returncode == 2 and len(told) == 1, refused.stderr
         assert re.search(r"read-only|[Rr]ead-only", told[0]), refused.stderr
         if before:
@@ -219,7 +250,10 @@ def test_runs_that_go_wrong(number: int, tmp_path: Path, calm: Path) -> None:
     path = install(tmp_path / "site", {"wrong.py": METHOD}, {"wrong": "wrong"}, name="wrong")
     kinds = [*REASONS, "nan"]
     kinds = [kinds[number % 6], kinds[(number + 1) % 6]]  # ten rounds see each kind three times
-    wrong = {f"its-{does}": {"method": "drilled", "does": does, "at": chance.randrange(12)} for does in kinds}
+    wrong = {
+        f"its-{does}": {"method": "drilled", "does": does, "at": chance.randrange(12)}
+        for does in kinds
+    }
     entries = [("erm", {}), ("groupdro", {}), *wrong.items()]
     chance.shuffle(entries)
     study = study_in(tmp_path, methods=dict(entries), seeds=[0], shifts={"none": []}, time_limit=20)
@@ -229,15 +263,28 @@ def test_runs_that_go_wrong(number: int, tmp_path: Path, calm: Path) -> None:
     with Store.open(out) as store:
         runs = {run["labels"]["method"]: run for run in store.runs("drill")}
         nan = int("nan" in kinds)
-        expected = {"pending": 0, "running": 0, "finished": 2, "diverged": nan, "failed": 2 - nan, "total": 4}
+        expected = {
+            "pending": 0,
+            "running": 0,
+            "finished": 2,
+            "diverged": nan,
+            "failed": 2 - nan,
+            "total": 4,
+        }
         assert store.counts("drill") == expected
-        scored = [row["metrics"] for row in store.results("drill") if row["method"] == "its-nan" and row["set"] == "test"]
+        scored = [
+            row["metrics"]
+            for row in store.results("drill")
+            if row["method"] == "its-nan" and row["set"] == "test"
+        ]
     for does, reason in REASONS.items() & {(does, REASONS.get(does, "")) for does in kinds}:
         run = runs[f"its-{does}"]
         assert run["status"] == "failed" and re.search(reason, run["reason"]), (does, run["reason"])
         assert run["attempts"] == (2 if "tried 2" in reason else 1)
     if nan:
-        assert runs["its-nan"]["status"] == "diverged", "a run with NaN is finished, counted and scored as it is"
+        assert runs["its-nan"]["status"] == "diverged", (
+            "a run with NaN is finished, counted and scored as it is"
+        )
         assert scored and all(0.0 <= metrics["accuracy"] <= 1.0 for metrics in scored)
     undisturbed = [row for row in numbers(calm) if (row["seed"], row["shift"]) == (0, "none")]
     assert [row for row in numbers(out) if row["method"] in ("erm", "groupdro")] == undisturbed
@@ -247,7 +294,10 @@ def test_runs_that_go_wrong(number: int, tmp_path: Path, calm: Path) -> None:
     before = ended(out)
     again = crosswind("run", study, "--workers", "2", "--out", out, path=path)
     by_machine = len({"memory", "tensor", "die"} & set(kinds))
-    assert again.returncode == (1 if set(kinds) - {"nan"} else 0) and f"{by_machine} runs in" in again.stdout
+    assert (
+        again.returncode == (1 if set(kinds) - {"nan"} else 0)
+        and f"{by_machine} runs in" in again.stdout
+    )
     kept(before, ended(out))
 
 
@@ -258,7 +308,15 @@ def test_two_drivers_on_one_store(number: int, tmp_path: Path, calm: Path) -> No
     drivers = []
     for workers in ("1", "2"):
         words = [*command(), "run", str(study), "--workers", workers, "--out", str(out)]
-        drivers.append(subprocess.Popen(words, env=environment(None), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
+        drivers.append(
+            subprocess.Popen(
+                words,
+                env=environment(None),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
         time.sleep(chance.uniform(0.0, 2.0))
     if chance.random() < 0.3:
         drivers[0].kill()  # the other one takes over what it had
@@ -268,4 +326,6 @@ def test_two_drivers_on_one_store(number: int, tmp_path: Path, calm: Path) -> No
         assert store.counts("drill")["finished"] == 8
         assert {run["attempts"] for run in store.runs("drill")} == {1}, "a run was done twice"
     assert numbers(out) == numbers(calm)
-    assert os.listdir(out / "artifacts" / ".partial") == [] and os.listdir(out / "checkpoints") == []
+    assert (
+        os.listdir(out / "artifacts" / ".partial") == [] and os.listdir(out / "checkpoints") == []
+    )

@@ -1,4 +1,5 @@
-"""Estimates of accuracy in a study: jobs of their own, keyed by what they read, beside every model, in tables and files."""
+"""Estimates of accuracy in a study: jobs of their own, keyed by what they read, beside every model,
+in tables and files."""
 
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,18 @@ from crosswind.transforms.neighbourhood import POOL
 
 STUDY: dict[str, Any] = {
     "name": "estimates",
-    "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink", "size"], "roles": {"test": 4}}},
-    "shifts": {"none": [], "sc": {"type": "spurious-correlation", "attribute": "ink", "counterexamples": 0.2}},
+    "data": {
+        "digits": {
+            "source": "digits",
+            "label": "digit",
+            "attributes": ["ink", "size"],
+            "roles": {"test": 4},
+        }
+    },
+    "shifts": {
+        "none": [],
+        "sc": {"type": "spurious-correlation", "attribute": "ink", "counterexamples": 0.2},
+    },
     "models": {"mlp": {}},
     "methods": ["erm"],
     "estimators": {"average": {"estimator": "average-confidence"}, "difference-of-confidences": {}},
@@ -58,20 +69,30 @@ def test_an_estimator_more_trains_and_predicts_nothing(tmp_path: Path) -> None:
         kinds = store.counts()
         scored = [run_predictions(store, row["key"]) for row in store.runs("estimates")]
         fits = list((tmp_path / "out" / "artifacts").rglob("history.json"))
-    assert kinds["total"] == 4 and len(fits) == 2, "a score of each shift, without estimates and with them; each fit once"
-    assert all(set(sets) == {"validation", "test", "large"} for item in scored for sets in item.values())
+    assert kinds["total"] == 4 and len(fits) == 2, (
+        "a score of each shift, without estimates and with them; each fit once"
+    )
+    assert all(
+        set(sets) == {"validation", "test", "large"} for item in scored for sets in item.values()
+    )
     plain = [(row["shift"], row["set"], row["metrics"]["accuracy"]) for row in before.rows]
     assert plain == [(row["shift"], row["set"], row["metrics"]["accuracy"]) for row in after.rows]
     assert len(plain) == 12, "two shifts, three sets, two rules"
     for row in after.rows:
-        told = {name: value for name, value in row["metrics"].items() if name.startswith("estimate")}
+        told = {
+            name: value for name, value in row["metrics"].items() if name.startswith("estimate")
+        }
         assert len(told) == (0 if row["set"] == "validation" else 10)
         for label in ("average", "difference-of-confidences") if told else ():
             error = told[f"estimate:{label}"] - row["metrics"]["accuracy"]
-            assert told[f"estimate_error:{label}"] == pytest.approx(error) and told[f"estimate_covers:{label}"] in (0.0, 1.0)
+            assert told[f"estimate_error:{label}"] == pytest.approx(error) and told[
+                f"estimate_covers:{label}"
+            ] in (0.0, 1.0)
     assert any("Estimated accuracy on large" in table.title for table in after.tables)
     fresh = cw.run_study({**STUDY, "sets": SETS}, tmp_path / "fresh", workers=0)
-    assert [row["metrics"] for row in fresh.rows] == [row["metrics"] for row in after.rows], "in one go as one after the other"
+    assert [row["metrics"] for row in fresh.rows] == [row["metrics"] for row in after.rows], (
+        "in one go as one after the other"
+    )
 
 
 def test_an_estimate_is_keyed_by_what_it_reads() -> None:
@@ -80,7 +101,9 @@ def test_an_estimate_is_keyed_by_what_it_reads() -> None:
     assert len(estimates) == 2 * 2 * 2, "two shifts, two test sets, two estimators"
     kinds = {job.key: job.kind for job in plan.jobs}
     assert all([kinds[key] for key in job.needs] == ["fit", "predict"] for job in estimates)
-    others = of_kind(planned(sets={**SETS, "large": {**SETS["large"], "draw": {"total": 100}}}), "estimate")
+    others = of_kind(
+        planned(sets={**SETS, "large": {**SETS["large"], "draw": {"total": 100}}}), "estimate"
+    )
     same = {job.key for job in estimates} & {job.key for job in others}
     assert len(same) == 4, "those of the set that stays"
     fewer = planned(sets=SETS, estimators=["difference-of-confidences"])
@@ -88,7 +111,9 @@ def test_an_estimate_is_keyed_by_what_it_reads() -> None:
     assert {job.key for job in of_kind(fewer, "fit")} == {job.key for job in of_kind(plan, "fit")}
 
 
-def test_models_that_nobody_trains_here_are_estimated_where_they_give_logits(tmp_path: Path) -> None:
+def test_models_that_nobody_trains_here_are_estimated_where_they_give_logits(
+    tmp_path: Path,
+) -> None:
     digits = cw.load("digits")
     said = digits.table.column("digit").astype(np.int64)
     logits = np.eye(10, dtype=np.float32)[said] * 2
@@ -99,22 +124,47 @@ def test_models_that_nobody_trains_here_are_estimated_where_they_give_logits(tmp
         "sure": {"model": "predictions", "path": str(tmp_path / "logits.csv")},
         "mute": {"model": "predictions", "path": str(tmp_path / "labels.csv")},
     }
-    found = cw.run_study({**STUDY, "models": models, "shifts": {"none": []}}, tmp_path / "out", workers=0)
+    found = cw.run_study(
+        {**STUDY, "models": models, "shifts": {"none": []}}, tmp_path / "out", workers=0
+    )
     told = {row["method"]: row for row in found.rows if row["set"] == "test"}
     confidence = np.exp(2) / (np.exp(2) + 9)
     assert told["sure"]["metrics"]["estimate:average"] == pytest.approx(confidence, abs=1e-5)
     assert told["sure"]["metrics"]["estimate:difference-of-confidences"] == pytest.approx(1.0)
-    assert told["mute"]["metrics"]["accuracy"] == 1.0 and "estimate:average" not in told["mute"]["metrics"]
+    assert (
+        told["mute"]["metrics"]["accuracy"] == 1.0
+        and "estimate:average" not in told["mute"]["metrics"]
+    )
     with Store.open(tmp_path / "out") as store:
         warnings = [text for row in store.runs("estimates") for text in row["warnings"]]
-    assert "average has no estimate for test: the model gives labels without probabilities for the rows of the set" in warnings
+    assert (
+        "average has no estimate for test: the model gives labels without probabilities for the"
+        " rows of the set" in warnings
+    )
 
 
-def test_the_numbers_are_a_file_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_numbers_are_a_file_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     cw.run_study({**STUDY, "shifts": {"none": []}}, tmp_path / "out", workers=0)
-    assert _status(["report", str(tmp_path / "out"), "--format", "csv", "--out", str(tmp_path / "csv"), "--no-page"]) == 0
+    assert (
+        _status(
+            [
+                "report",
+                str(tmp_path / "out"),
+                "--format",
+                "csv",
+                "--out",
+                str(tmp_path / "csv"),
+                "--no-page",
+            ]
+        )
+        == 0
+    )
     table = polars.read_csv(tmp_path / "csv" / "estimates.csv")
-    assert table["estimator"].to_list() == ["average", "difference-of-confidences"] and table["n"].to_list() == [1, 1]
+    assert table["estimator"].to_list() == ["average", "difference-of-confidences"] and table[
+        "n"
+    ].to_list() == [1, 1]
     assert np.allclose(table["error"], table["estimate"] - table["accuracy"])
     capsys.readouterr()
 
@@ -122,18 +172,42 @@ def test_the_numbers_are_a_file_of_their_own(tmp_path: Path, capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"estimators": ["average-confidnce"]}, "estimators.average-confidnce: .*did you mean 'average-confidence'"),
-        ({"estimators": {"mine": {"estimator": 3}}}, "estimators.mine.estimator: must be the name of an estimator, not 3"),
-        ({"estimators": {"average-confidence": {"power": 3}}}, "estimators.average-confidence.power: "),
+        (
+            {"estimators": ["average-confidnce"]},
+            "estimators.average-confidnce: .*did you mean 'average-confidence'",
+        ),
+        (
+            {"estimators": {"mine": {"estimator": 3}}},
+            "estimators.mine.estimator: must be the name of an estimator, not 3",
+        ),
+        (
+            {"estimators": {"average-confidence": {"power": 3}}},
+            "estimators.average-confidence.power: ",
+        ),
         ({"estimators": ["average-confidence"] * 2}, "estimators: .*must name each entry once"),
-        ({"sets": {"test": {"role": "test"}}, "selection": ["last"]}, "estimators: learn from the labels of a set"),
+        (
+            {"sets": {"test": {"role": "test"}}, "selection": ["last"]},
+            "estimators: learn from the labels of a set",
+        ),
         (
             {"estimators": ["nuclear-norm"]},
-            "estimators.nuclear-norm: learns from a pool of labelled, changed rows, and pool_rows is 0",
+            (
+                "estimators.nuclear-norm: learns from a pool of labelled, changed rows, and"
+                " pool_rows is 0"
+            ),
         ),
-        ({"estimators": ["disagreement"]}, "estimators.disagreement: reads what 2 models or more say of the same rows"),
-        ({"estimators": ["dispersion"], "pool_rows": 9}, "estimators.dispersion: reads features, which the predictions"),
-        ({"estimators": ["spectral-norm"], "pool_rows": 9}, "estimators.spectral-norm: reads the network's weights"),
+        (
+            {"estimators": ["disagreement"]},
+            "estimators.disagreement: reads what 2 models or more say of the same rows",
+        ),
+        (
+            {"estimators": ["dispersion"], "pool_rows": 9},
+            "estimators.dispersion: reads features, which the predictions",
+        ),
+        (
+            {"estimators": ["spectral-norm"], "pool_rows": 9},
+            "estimators.spectral-norm: reads the network's weights",
+        ),
         ({"pool_rows": -1}, "pool_rows: "),
     ],
 )
@@ -143,7 +217,8 @@ def test_what_cannot_be_estimated_is_refused(change: dict[str, Any], sentence: s
 
 
 def test_a_pool_and_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside answers that are asked for one after the other; made once for all that read them; with intervals of the pool."""
+    """Beside answers that are asked for one after the other; made once for all that read them; with
+    intervals of the pool."""
     monkeypatch.setattr(neighbourhood, "POOL", POOL[::6])
     study = {**STUDY, "shifts": {"none": []}, "keep": "selected", "pool_rows": 30}
     plain = {**study, "estimators": ["difference-of-confidences"]}
@@ -153,30 +228,63 @@ def test_a_pool_and_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     told = {row["set"]: row["metrics"] for row in after.rows if row["rule"] == "best-id"}["test"]
     before = {row["set"]: row["metrics"] for row in first.rows if row["rule"] == "best-id"}["test"]
     assert {name: told[name] for name in before} == before
-    assert 0 <= told["estimate:ni-translate"] <= 1 and told.get("estimate_low:ni-translate") is None, "it shows no interval"
+    assert (
+        0 <= told["estimate:ni-translate"] <= 1 and told.get("estimate_low:ni-translate") is None
+    ), "it shows no interval"
     for name in names[:2]:
-        low, value, high, covers = (told[f"estimate{part}:{name}"] for part in ("_low", "", "_high", "_covers"))
-        assert 0 <= low <= high <= 1 and 0 <= value <= 1 and covers == float(low <= told["accuracy"] <= high)
+        low, value, high, covers = (
+            told[f"estimate{part}:{name}"] for part in ("_low", "", "_high", "_covers")
+        )
+        assert (
+            0 <= low <= high <= 1
+            and 0 <= value <= 1
+            and covers == float(low <= told["accuracy"] <= high)
+        )
     (group,) = estimates(cw.report(tmp_path / "out")).groups
     (table,) = group.figures[0][1]
     drawn = {row[0]: row[4:] for row in table.rows}
-    ends = {name: [told[f"estimate{part}:{name}"] for part in ("", "_low", "_high")] for name in names[:2]}
+    ends = {
+        name: [told[f"estimate{part}:{name}"] for part in ("", "_low", "_high")]
+        for name in names[:2]
+    }
     assert {name: drawn[name] for name in names[:2]} == {
         name: pytest.approx((told["accuracy"], *ends[name]), abs=1e-5) for name in names[:2]
     }
     assert list(drawn) == names
-    kinds = [job.kind for job in planned(**{**study, "estimators": ["nuclear-norm", "mano", "ni-translate"]}).jobs]
-    assert kinds.count("vary") == 4, "the pool, its neighbours, those of the source and of the test set"
+    kinds = [
+        job.kind
+        for job in planned(**{**study, "estimators": ["nuclear-norm", "mano", "ni-translate"]}).jobs
+    ]
+    assert kinds.count("vary") == 4, (
+        "the pool, its neighbours, those of the source and of the test set"
+    )
     assert kinds.count("fit") == 1 and kinds.count("estimate") == 3
 
 
 def test_without_a_pool_a_measure_is_written_as_it_is(tmp_path: Path) -> None:
-    """Three test sets: it ranks them. No accuracy is told of it, no neighbour of the source is asked for, the criterion is kept."""
-    sets = {**SETS, "small": {"role": "test", "law": {"type": "only", "attribute": "size", "values": ["small"]}}}
+    """Three test sets: it ranks them. No accuracy is told of it, no neighbour of the source is
+    asked for, the criterion is kept."""
+    sets = {
+        **SETS,
+        "small": {
+            "role": "test",
+            "law": {"type": "only", "attribute": "size", "values": ["small"]},
+        },
+    }
     names = ["nuclear-norm", "ni-translate", "average-confidence"]
-    study = {**STUDY, "sets": sets, "shifts": {"none": []}, "estimators": names, "selection": ["last"]}
+    study = {
+        **STUDY,
+        "sets": sets,
+        "shifts": {"none": []},
+        "estimators": names,
+        "selection": ["last"],
+    }
     study["training"] = {**STUDY["training"], "fit_at": 1.0}
-    assert [job.spec["set"] for job in of_kind(planned(**study), "vary")] == ["test", "large", "small"]
+    assert [job.spec["set"] for job in of_kind(planned(**study), "vary")] == [
+        "test",
+        "large",
+        "small",
+    ]
     results = cw.run_study(study, tmp_path / "out", workers=0)
     told = {row["set"]: row["metrics"] for row in results.rows if row["rule"] == "last"}
     with Store.open(tmp_path / "out") as store:
@@ -185,14 +293,20 @@ def test_without_a_pool_a_measure_is_written_as_it_is(tmp_path: Path) -> None:
     for name in ("test", "large", "small"):
         metrics, answers = told[name], Answers(said[name].answer, said[name].logits)
         assert metrics["measure:nuclear-norm"] == pytest.approx(NuclearNorm().measure(answers))
-        assert metrics["entropy_rise:nuclear-norm"] is None and np.isfinite(metrics["entropy_rise:ni-translate"])
+        assert metrics["entropy_rise:nuclear-norm"] is None and np.isfinite(
+            metrics["entropy_rise:ni-translate"]
+        )
         assert 1 / 11 <= metrics["measure:ni-translate"] <= 1 and metrics["fitted"] is False
-        assert "measure:average-confidence" not in metrics and 0 <= metrics["estimate:average-confidence"] <= 1
+        assert (
+            "measure:average-confidence" not in metrics
+            and 0 <= metrics["estimate:average-confidence"] <= 1
+        )
         assert not {"estimate:nuclear-norm", "estimate:ni-translate"} & metrics.keys()
 
 
 def test_what_a_model_says_of_copies_is_what_it_says_of_each() -> None:
-    """A model that answers by the mean of a picture: of rows under a change of the pool, and of their neighbours."""
+    """A model that answers by the mean of a picture: of rows under a change of the pool, and of
+    their neighbours."""
     digits = cw.load("digits")
     split = cw.split(digits, "digit", ["ink"], test=12)
     rows = split.evaluation["test"]
@@ -214,27 +328,45 @@ def test_what_a_model_says_of_copies_is_what_it_says_of_each() -> None:
     plain = varying.said_of_copies(answers, rows, {"digits": digits}, "", 0, 20)["last"]
     near = varying.said_of_copies(answers, rows, {"digits": digits}, "ni-translate", 3, 20)["last"]
     alone = varying.said_of_copies(answers, rows, {"digits": digits}, "ni-translate", 3, 0)["last"]
-    assert plain.answer.shape == (len(POOL), 20, 1) and plain.logits is not None and plain.logits.shape == (len(POOL), 20, 2)
-    assert near.answer.shape == (len(POOL), 20, 4) and near.entropy is not None and near.entropy.shape == near.answer.shape
+    assert (
+        plain.answer.shape == (len(POOL), 20, 1)
+        and plain.logits is not None
+        and plain.logits.shape == (len(POOL), 20, 2)
+    )
+    assert (
+        near.answer.shape == (len(POOL), 20, 4)
+        and near.entropy is not None
+        and near.entropy.shape == near.answer.shape
+    )
     assert alone.answer.shape == (1, len(rows), 4)
     drawn = [frozenset(_first_of(digits, rows, 20, change.family)) for change in POOL]
-    assert len(set(drawn)) == len({change.family for change in POOL}) == 23, "every family is shown rows of its own"
+    assert len(set(drawn)) == len({change.family for change in POOL}) == 23, (
+        "every family is shown rows of its own"
+    )
     union = frozenset().union(*drawn)
-    assert len(union) < len(rows) and sizes[0] == len(union) * len(POOL), "no table of the copies of rows that nobody asked for"
+    assert len(union) < len(rows) and sizes[0] == len(union) * len(POOL), (
+        "no table of the copies of rows that nobody asked for"
+    )
     for place in (0, 20, 68):
         chosen = np.sort(_first_of(digits, rows, 20, POOL[place].family))
         change = ((POOL[place].family, POOL[place].knobs),)
         many = copies(digits, rows.rows[chosen], [change] * (place + 1))
         expected = says(many.inputs(np.arange(20) * (place + 1) + place))
-        assert np.array_equal(plain.logits[place], expected) and np.array_equal(plain.answer[place, :, 0], expected.argmax(1))
+        assert np.array_equal(plain.logits[place], expected) and np.array_equal(
+            plain.answer[place, :, 0], expected.argmax(1)
+        )
         assert np.array_equal(plain.label[place], rows.label[chosen])
     assert plain.label.shape == (len(POOL), 20) and len(np.unique(plain.answer)) == 2
     logits = says(digits.inputs(rows.rows))
     assert np.array_equal(alone.answer[0, :, 0], logits.argmax(1))
     p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     assert alone.entropy is not None
-    assert np.allclose(alone.entropy[0, :, 0], -(p * np.log(np.maximum(p, 1e-300))).sum(axis=1), atol=1e-6)
+    assert np.allclose(
+        alone.entropy[0, :, 0], -(p * np.log(np.maximum(p, 1e-300))).sum(axis=1), atol=1e-6
+    )
 
 
 def _first_of(dataset: AttributedDataset, rows: RowSet, n: int, family: str) -> np.ndarray:
-    return np.argsort(hash64(dataset.row_ids(rows.rows), seed_of(0, "rows of the pool", family)), kind="stable")[:n]
+    return np.argsort(
+        hash64(dataset.row_ids(rows.rows), seed_of(0, "rows of the pool", family)), kind="stable"
+    )[:n]

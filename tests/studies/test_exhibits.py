@@ -1,4 +1,5 @@
-"""Exhibits: what a method leaves to be looked at is kept with its run, drawn by the page, and in no number."""
+"""Exhibits: what a method leaves to be looked at is kept with its run, drawn by the page, and in no
+number."""
 
 from __future__ import annotations
 
@@ -13,7 +14,15 @@ import pytest
 from PIL import Image
 
 import crosswind as cw
-from crosswind.core.exhibits import FILE, Bars, Exhibit, Grid, Picture, read_exhibits, write_exhibits
+from crosswind.core.exhibits import (
+    FILE,
+    Bars,
+    Exhibit,
+    Grid,
+    Picture,
+    read_exhibits,
+    write_exhibits,
+)
 from crosswind.core.knobs import Limit
 from crosswind.core.registry import forget, register
 from crosswind.methods.base import Info, Method, State
@@ -23,7 +32,14 @@ from crosswind.studies.store import Store
 
 STUDY: dict[str, Any] = {
     "name": "exhibits",
-    "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink"], "roles": {"test": 4}}},
+    "data": {
+        "digits": {
+            "source": "digits",
+            "label": "digit",
+            "attributes": ["ink"],
+            "roles": {"test": 4},
+        }
+    },
     "shifts": {"none": []},
     "models": ["mlp"],
     "methods": ["erm", "groupdro"],
@@ -33,8 +49,14 @@ STUDY: dict[str, Any] = {
 GREY = np.arange(6, dtype=np.uint8).reshape(2, 3)
 EVERY: dict[str, Exhibit] = {
     "exits": Bars({"first": 3, "last": 0.5}, "rows", "Where rows left."),
-    "traversal": Picture.of(np.arange(24, dtype=np.uint8).reshape(2, 4, 3), "One factor at a time."),
-    "sheet": Picture.sheet(np.zeros((2, 3, 4, 4, 1), dtype=np.uint8), columns=["-1", "0", "+1"], rows=["<first>", "second"]),
+    "traversal": Picture.of(
+        np.arange(24, dtype=np.uint8).reshape(2, 4, 3), "One factor at a time."
+    ),
+    "sheet": Picture.sheet(
+        np.zeros((2, 3, 4, 4, 1), dtype=np.uint8),
+        columns=["-1", "0", "+1"],
+        rows=["<first>", "second"],
+    ),
     "pairs": Grid(["name", "value"], [["a", 1], ["b", None]], "Two of them."),
 }
 
@@ -54,11 +76,18 @@ def test_what_is_written_is_read_and_nothing_else(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir()) and read_exhibits(tmp_path) == {}
     write_exhibits(tmp_path, EVERY)
     found = read_exhibits(tmp_path)
-    assert list(found) == list(EVERY) and found["exits"] == EVERY["exits"] and found["pairs"] == EVERY["pairs"]
+    assert (
+        list(found) == list(EVERY)
+        and found["exits"] == EVERY["exits"]
+        and found["pairs"] == EVERY["pairs"]
+    )
     assert found["sheet"] == EVERY["sheet"]
     picture = found["traversal"]
     assert isinstance(picture, Picture)
-    for pixels, png in ((np.arange(24).reshape(2, 4, 3), picture.png), (np.arange(6).reshape(2, 3), Picture.of(GREY).png)):
+    for pixels, png in (
+        (np.arange(24).reshape(2, 4, 3), picture.png),
+        (np.arange(6).reshape(2, 3), Picture.of(GREY).png),
+    ):
         with Image.open(io.BytesIO(png)) as image:
             assert np.array_equal(np.asarray(image), pixels)
     whole = (tmp_path / FILE).read_text()
@@ -112,16 +141,27 @@ def test_what_cannot_be_drawn_is_no_exhibit(make: Any) -> None:
 def test_the_weights_of_groups_are_on_the_page_and_in_no_number(tmp_path: Path) -> None:
     found = cw.run_study(STUDY, tmp_path / "out", workers=0)
     folders = {
-        json.loads(path.read_text())["kind"] for path in (tmp_path / "out").rglob("job.json") if (path.parent / FILE).exists()
+        json.loads(path.read_text())["kind"]
+        for path in (tmp_path / "out").rglob("job.json")
+        if (path.parent / FILE).exists()
     }
-    assert folders == {"fit", "score"} and len(list((tmp_path / "out").rglob(FILE))) == 2, "of GroupDRO, and of no other"
+    assert folders == {"fit", "score"} and len(list((tmp_path / "out").rglob(FILE))) == 2, (
+        "of GroupDRO, and of no other"
+    )
     assert not any("weight" in name for row in found.rows for name in row["metrics"])
     files = sorted((tmp_path / "out").rglob(FILE))
     weights = read_exhibits(files[0].parent)["group weights"]
-    assert isinstance(weights, Bars) and len(weights.values) == 30 and sum(weights.values.values()) == pytest.approx(1)
+    assert (
+        isinstance(weights, Bars)
+        and len(weights.values) == 30
+        and sum(weights.values.values()) == pytest.approx(1)
+    )
     page = page_of(tmp_path / "out")
     assert "groupdro under none, seed 0: group weights" in page and "digit=3, ink=red" in page
-    for damaged in ("{".ljust(files[0].stat().st_size), "{"):  # sizes are compared before a file is read
+    for damaged in (
+        "{".ljust(files[0].stat().st_size),
+        "{",
+    ):  # sizes are compared before a file is read
         for path in files:
             path.write_text(damaged)  # `crosswind check` names it, the page does without
         assert "group weights" not in page_of(tmp_path / "out")
@@ -146,5 +186,8 @@ def test_every_kind_is_drawn(tmp_path: Path) -> None:
         forget("methods", "shows-all")
     assert 'src="data:image/png;base64,' in page and "One factor at a time." in page
     assert "Where rows left." in page and "Two of them." in page
-    for names in ("<span>-1</span><span>0</span><span>+1</span>", "<span>&lt;first&gt;</span><span>second</span>"):
+    for names in (
+        "<span>-1</span><span>0</span><span>+1</span>",
+        "<span>&lt;first&gt;</span><span>second</span>",
+    ):
         assert names in page

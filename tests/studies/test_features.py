@@ -1,4 +1,5 @@
-"""Features of rows as a file: those that the last layer reads, of a trained run and of a model as it begins; clusters and UMAP."""
+"""Features of rows as a file: those that the last layer reads, of a trained run and of a model as
+it begins; clusters and UMAP."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ DIGITS = {"source": "digits", "label": "digit", "attributes": ["ink"], "roles": 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
-    """A store with a small network that was trained, CLIP that was asked, and a function; and the key of the run of each."""
+    """A store with a small network that was trained, CLIP that was asked, and a function; and the
+    key of the run of each."""
     folder = tmp_path_factory.mktemp("features")
     (folder / "mine.py").write_text("def zeros(x):\n    return [0] * len(x)\n", encoding="utf-8")
     models = {
@@ -35,7 +37,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str
         "asked": {"model": "clip", "path": clip_folder()},
         "function": {"model": "callable", "function": f"{folder / 'mine.py'}:zeros"},
     }
-    study = {"name": "s", "data": {"digits": DIGITS}, "shifts": {"none": []}, "models": models, "methods": ["erm"], "seeds": 1}
+    study = {
+        "name": "s",
+        "data": {"digits": DIGITS},
+        "shifts": {"none": []},
+        "models": models,
+        "methods": ["erm"],
+        "seeds": 1,
+    }
     training = {"steps": 4, "validate_every": 4, "batch": 16}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CROSSWIND_FEATURES", str(folder / "cache"))
@@ -43,7 +52,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str
     return folder / "out", {row["method"]: row["key"] for row in results.rows}
 
 
-def test_the_features_of_a_run_are_what_its_last_layer_reads(store: tuple[Path, dict[str, str]]) -> None:
+def test_the_features_of_a_run_are_what_its_last_layer_reads(
+    store: tuple[Path, dict[str, str]],
+) -> None:
     """Times the weights that were kept they are the logits that the store has, row by row."""
     out, keys = store
     table = features_of(f"{out}#{keys['erm']}")
@@ -56,27 +67,50 @@ def test_the_features_of_a_run_are_what_its_last_layer_reads(store: tuple[Path, 
         )
     weights = load_file(folder / "weights-best-id.safetensors")
     head = next(
-        name.removesuffix(".weight") for name, value in weights.items() if name.endswith(".weight") and value.shape[0] == 10
+        name.removesuffix(".weight")
+        for name, value in weights.items()
+        if name.endswith(".weight") and value.shape[0] == 10
     )
     logits = table.features @ weights[f"{head}.weight"].T + weights[f"{head}.bias"]
     assert table.features.dtype == np.float32 and table.ids.tolist() == said.ids.tolist()
     assert np.abs(logits - said.logits).max() < 1e-4
-    assert table.by == ("digit", "ink") and [int(code) for code in table.columns["digit"]] == said.label.tolist()
+    assert (
+        table.by == ("digit", "ink")
+        and [int(code) for code in table.columns["digit"]] == said.label.tolist()
+    )
 
 
 def test_a_run_that_keeps_adapters_alone_has_features_and_estimates(tmp_path: Path) -> None:
     """Its network is built again, and what it kept put in."""
     models = {"clip": {"path": clip_folder(), "tuned": True}}
-    study = {"name": "s", "data": {"digits": DIGITS}, "shifts": {"none": []}, "models": models, "seeds": 1, "keep": "selected"}
+    study = {
+        "name": "s",
+        "data": {"digits": DIGITS},
+        "shifts": {"none": []},
+        "models": models,
+        "seeds": 1,
+        "keep": "selected",
+    }
     study |= {"methods": {"erm": {}, "lora": {"rank": 2}}, "sizes": {"few": {"total": 40}}}
-    results = cw.run_study({**study, "training": {"steps": 3, "validate_every": 3, "batch": 8, "lr": 0.01}}, tmp_path / "out")
-    run = f"{tmp_path / 'out'}#{next(row['key'] for row in results.rows if row['method'] == 'lora')}"
+    results = cw.run_study(
+        {**study, "training": {"steps": 3, "validate_every": 3, "batch": 8, "lr": 0.01}},
+        tmp_path / "out",
+    )
+    run = (
+        f"{tmp_path / 'out'}#{next(row['key'] for row in results.rows if row['method'] == 'lora')}"
+    )
     table = features_of(run)
     with Store.open(tmp_path / "out") as opened:
         said = run_predictions(opened, run.partition("#")[2])["best-id"]["test"]
         needs = [opened.run(key)["artifacts"] for key in opened.run(run.partition("#")[2])["needs"]]
-    weights = load_file(next(path for folder in needs for path in folder.glob("weights-best-id.safetensors")))
-    head = next(name for name, value in weights.items() if name.endswith("classes.weight") and value.shape[0] == 10)
+    weights = load_file(
+        next(path for folder in needs for path in folder.glob("weights-best-id.safetensors"))
+    )
+    head = next(
+        name
+        for name, value in weights.items()
+        if name.endswith("classes.weight") and value.shape[0] == 10
+    )
     logits = table.features @ weights[head].T + weights[head.replace("weight", "bias")]
     assert np.abs(logits - said.logits).max() < 1e-3
     told = cw.estimate(run, "digits", estimators=["atc-mc", "dispersion"], pool_rows=0, near_rows=0)
@@ -87,7 +121,9 @@ def test_a_validation_set_and_all_rows(store: tuple[Path, dict[str, str]]) -> No
     out, keys = store
     run = f"{out}#{keys['erm']}"
     test, held, every = (features_of(run, rows=name) for name in ("test", "validation", "all"))
-    assert len(every.ids) == cw.load("digits").n_base and not set(test.ids.tolist()) & set(held.ids.tolist())
+    assert len(every.ids) == cw.load("digits").n_base and not set(test.ids.tolist()) & set(
+        held.ids.tolist()
+    )
     places = np.searchsorted(every.ids, test.ids)
     assert np.abs(every.features[places] - test.features).max() < 1e-5
 
@@ -99,10 +135,14 @@ def test_a_model_that_is_only_asked_has_those_that_it_compares(
     monkeypatch.setenv("CROSSWIND_FEATURES", str(out.parent / "cache"))
     asked = features_of(f"{out}#{keys['asked']}")
     begun = features_of("clip", "digits", settings={"path": clip_folder()})
-    assert asked.features.shape[1] == 16 and np.allclose(np.linalg.norm(asked.features, axis=1), 1, atol=1e-5)
+    assert asked.features.shape[1] == 16 and np.allclose(
+        np.linalg.norm(asked.features, axis=1), 1, atol=1e-5
+    )
     order = {one: place for place, one in enumerate(begun.ids.tolist())}
     # The study's pictures are as large as the source gives them in both.
-    assert np.array_equal(begun.features[[order[one] for one in asked.ids.tolist()]], asked.features)
+    assert np.array_equal(
+        begun.features[[order[one] for one in asked.ids.tolist()]], asked.features
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,29 +155,50 @@ def test_a_model_that_is_only_asked_has_those_that_it_compares(
         ("no-such-model", {"data": "digits"}, "model: unknown model 'no-such-model'"),
     ],
 )
-def test_what_has_no_features_is_refused(store: tuple[Path, dict[str, str]], model: str, more: dict[str, Any], told: str) -> None:
+def test_what_has_no_features_is_refused(
+    store: tuple[Path, dict[str, str]], model: str, more: dict[str, Any], told: str
+) -> None:
     out, keys = store
     word = model.format(run=f"{out}#{keys['erm']}", function=f"{out}#{keys['function']}")
     with pytest.raises(InputError, match=told):
         features_of(word, **more)
 
 
-def test_clusters_of_features_are_an_attribute_as_in_table_15(store: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
-    """Six clusters; one group is trained on, here 1 and 4, and two that no training shows, 3 and 6, are tested on."""
+def test_clusters_of_features_are_an_attribute_as_in_table_15(
+    store: tuple[Path, dict[str, str]], tmp_path: Path
+) -> None:
+    """Six clusters; one group is trained on, here 1 and 4, and two that no training shows, 3 and 6,
+    are tested on."""
     out, keys = store
-    told = CliRunner().invoke(app, ["features", f"{out}#{keys['erm']}", "--rows", "all", "--out", str(tmp_path / "f")])
+    told = CliRunner().invoke(
+        app, ["features", f"{out}#{keys['erm']}", "--rows", "all", "--out", str(tmp_path / "f")]
+    )
     assert told.exit_code == 0 and "features.npy" in told.output
     features = np.load(tmp_path / "f" / "features.npy")
     with (tmp_path / "f" / "rows.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == len(features) and set(rows[0]) >= {"id", "digit", "ink"}
     clusters = {"features": str(tmp_path / "f" / "features.npy"), "k": 6}
-    data = {"digits": {**DIGITS, "attributes": ["cluster"], "roles": {"test": 0.5}, "clusters": clusters}}
+    data = {
+        "digits": {
+            **DIGITS,
+            "attributes": ["cluster"],
+            "roles": {"test": 0.5},
+            "clusters": clusters,
+        }
+    }
     groups = {"group-1": [0, 3], "group-2": [1, 3], "group-3": [0, 4], "group-4": [1, 4]}
-    shifts = {name: {"type": "only", "attribute": "cluster", "values": values} for name, values in groups.items()}
+    shifts = {
+        name: {"type": "only", "attribute": "cluster", "values": values}
+        for name, values in groups.items()
+    }
     sets = {
         "validation": {"role": "validation", "law": "train"},
-        "test": {"role": "test", "law": {"type": "only", "attribute": "cluster", "values": [2, 5]}, "draw": "all"},
+        "test": {
+            "role": "test",
+            "law": {"type": "only", "attribute": "cluster", "values": [2, 5]},
+            "draw": "all",
+        },
     }
     study = {
         "data": data,
@@ -167,14 +228,23 @@ def test_umap_is_steady_and_keeps_heaps_apart(tmp_path: Path) -> None:
 
     table = heaps()
     places = laid_out(table.features, seed=3)
-    assert np.array_equal(places, laid_out(table.features, seed=3)) and not np.array_equal(places, laid_out(table.features, seed=4))
+    assert np.array_equal(places, laid_out(table.features, seed=3)) and not np.array_equal(
+        places, laid_out(table.features, seed=4)
+    )
     middles = [places[:30].mean(0), places[30:].mean(0)]
-    inside = max(np.linalg.norm(places[:30] - middles[0], axis=1).max(), np.linalg.norm(places[30:] - middles[1], axis=1).max())
+    inside = max(
+        np.linalg.norm(places[:30] - middles[0], axis=1).max(),
+        np.linalg.norm(places[30:] - middles[1], axis=1).max(),
+    )
     assert np.linalg.norm(middles[0] - middles[1]) > inside
     paths = write_map(table, tmp_path, seed=3)
     assert [path.name for path in paths] == ["umap.json", "umap.svg", "umap.png"]
     told = json.loads((tmp_path / "umap.json").read_text())
-    assert told["seed"] == 3 and len(told["points"]["x"]) == 60 and told["points"]["attributes"]["light"][:2] == ["dark", "bright"]
+    assert (
+        told["seed"] == 3
+        and len(told["points"]["x"]) == 60
+        and told["points"]["attributes"]["light"][:2] == ["dark", "bright"]
+    )
     with pytest.raises(InputError, match="by: unknown attribute 'colour'"):
         write_map(table, tmp_path, ["colour"])
 

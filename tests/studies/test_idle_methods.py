@@ -1,4 +1,5 @@
-"""From a run whose method did next to nothing to what a person reads: status, report, page, rows."""
+"""From a run whose method did next to nothing to what a person reads: status, report, page,
+rows."""
 
 from __future__ import annotations
 
@@ -21,19 +22,27 @@ SENTENCE = "deepcoral: its own term stayed below 1% of the loss"
 
 def study(folder: Path) -> Path:
     values: dict[str, Any] = {**GOOD, "name": "it", "shifts": {"none": []}, "seeds": 2}
-    values["methods"] = {"erm": {}, "deepcoral": {"weight": 1e-9}, "acts": {"method": "deepcoral", "weight": 10.0}}
+    values["methods"] = {
+        "erm": {},
+        "deepcoral": {"weight": 1e-9},
+        "acts": {"method": "deepcoral", "weight": 10.0},
+    }
     values["environments"] = values["data"]["digits"]["attributes"][:1]
     path = folder / "it.yaml"
     path.write_text(yaml.safe_dump(values), encoding="utf-8")
     return path
 
 
-def test_a_run_that_did_next_to_nothing_is_doubted_wherever_it_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_did_next_to_nothing_is_doubted_wherever_it_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "out"
     results = cw.run_study(study(tmp_path), out)
     for row in results.rows:
         doubts, action = row["metrics"]["doubts"], row["metrics"].get("action")
-        assert any(SENTENCE in text for text in doubts) == (row["method"] == "deepcoral"), row["method"]
+        assert any(SENTENCE in text for text in doubts) == (row["method"] == "deepcoral"), row[
+            "method"
+        ]
         assert (action is None) == (row["method"] == "erm")
         if action is not None:
             largest = max(action["share_of_loss"], action["share_of_gradient"])
@@ -47,8 +56,14 @@ def test_a_run_that_did_next_to_nothing_is_doubted_wherever_it_is_shown(tmp_path
     assert [item["runs"] for item in told["warnings"] if SENTENCE in item["text"]] == [2]
     assert _status(["report", str(out), "--tables", "all"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "† deepcoral, 2 of 2 runs under none: deepcoral: its own term stayed below 1% of the loss" in printed
-    assert "What methods did beside plain training" in printed and "own share of the gradient" in printed
+    assert (
+        "† deepcoral, 2 of 2 runs under none: deepcoral: its own term stayed below 1% of the loss"
+        in printed
+    )
+    assert (
+        "What methods did beside plain training" in printed
+        and "own share of the gradient" in printed
+    )
     page = (out / "report.html").read_text("utf-8")
     assert SENTENCE in page and "What methods did beside plain training" in page
 
@@ -57,8 +72,15 @@ def test_a_plan_says_what_random_weights_leave_of_lora(tmp_path: Path) -> None:
     values = yaml.safe_load(study(tmp_path).read_text("utf-8"))
     values |= {"models": ["mlp"], "methods": {"erm": {}, "lora": {}, "wise-ft": {}}}
     told = cw.plan(values).warnings
-    assert any("lora learns a change of low rank of the initial weights, and those of 'mlp' are random" in text for text in told)
-    assert any("wise-ft goes back towards the initial weights, and those of 'mlp' are random" in text for text in told)
+    assert any(
+        "lora learns a change of low rank of the initial weights, and those of 'mlp' are random"
+        in text
+        for text in told
+    )
+    assert any(
+        "wise-ft goes back towards the initial weights, and those of 'mlp' are random" in text
+        for text in told
+    )
     assert not any("erm" in text for text in told)
 
 
@@ -72,7 +94,9 @@ def test_the_methods_that_want_a_long_run_say_what_to_raise() -> None:
 
 
 @pytest.mark.parametrize(("name", "steps", "short"), SHORT)
-def test_a_plan_says_that_a_run_is_too_short_for_a_method_and_what_to_raise(name: str, steps: int, short: str) -> None:
+def test_a_plan_says_that_a_run_is_too_short_for_a_method_and_what_to_raise(
+    name: str, steps: int, short: str
+) -> None:
     values: dict[str, Any] = {**GOOD, "name": "it", "shifts": {"none": []}, "environments": ["ink"]}
     knobs = {"pairs": "class"} if name == "vicreg" else {}
     for training, warned in (
@@ -81,14 +105,28 @@ def test_a_plan_says_that_a_run_is_too_short_for_a_method_and_what_to_raise(name
         ({"steps": 10_000, "epochs": 1, "validate_every": 10}, True),  # a single step of 100 rows
         ({"steps": 10 * steps, "epochs": 100_000, "validate_every": 10}, False),
     ):
-        told = cw.plan({**values, "methods": {"erm": {}, name: knobs}, "training": training}).warnings
-        assert any(f"below {steps} it was seen far behind plain training: {short}" in text for text in told) == warned, training
+        told = cw.plan(
+            {**values, "methods": {"erm": {}, name: knobs}, "training": training}
+        ).warnings
+        assert (
+            any(
+                f"below {steps} it was seen far behind plain training: {short}" in text
+                for text in told
+            )
+            == warned
+        ), training
     own = {"training": {"steps": steps}}
     told = cw.plan({**values, "methods": {"erm": {}, name: {**knobs, **own}}}).warnings
-    assert not any("far behind plain training" in text for text in told)  # steps of the method's own
+    assert not any(
+        "far behind plain training" in text for text in told
+    )  # steps of the method's own
 
 
 def test_a_short_run_says_so_too_and_one_at_its_limit_does_not() -> None:
     (told,) = [text for text in tried("vicreg").doubts["last"] if "far behind" in text]
-    assert told.startswith("vicreg has 12 steps, and below 150 it was seen far behind plain training: ")
-    assert not any("far behind" in text for text in tried("vicreg", made("vicreg", weight=0.0)).doubts["last"])
+    assert told.startswith(
+        "vicreg has 12 steps, and below 150 it was seen far behind plain training: "
+    )
+    assert not any(
+        "far behind" in text for text in tried("vicreg", made("vicreg", weight=0.0)).doubts["last"]
+    )

@@ -1,4 +1,5 @@
-"""Texts and features go the way of images: shift, split, training, evaluation, report; and what does not fit is one sentence."""
+"""Texts and features go the way of images: shift, split, training, evaluation, report; and what
+does not fit is one sentence."""
 
 from copy import deepcopy
 from pathlib import Path
@@ -19,7 +20,10 @@ from crosswind.studies.predictions_file import run_predictions
 from crosswind.studies.spec import study_from
 from crosswind.studies.store import Store
 
-SETTINGS: dict[str, Any] = {"training": {"steps": 60, "validate_every": 20, "batch": 32, "lr": 0.02}, "seeds": 1}
+SETTINGS: dict[str, Any] = {
+    "training": {"steps": 60, "validate_every": 20, "batch": 32, "lr": 0.02},
+    "seeds": 1,
+}
 PRAISE, BLAME = ("good great fine lovely fun", "bad poor awful dull broken")
 
 
@@ -30,19 +34,34 @@ def reviews(tmp_path_factory: pytest.TempPathFactory) -> Path:
     label, domain = np.arange(400) % 2, np.arange(400) // 2 % 2
     texts = []
     for row in range(400):
-        words = [str(rng.choice((PRAISE if (rng.random() < 0.8) == label[row] else BLAME).split())) for _ in range(9)]
-        texts.append(f"The {'book' if domain[row] else 'film'} number {row} was {', '.join(words)}.")
-    table = polars.DataFrame({"text": texts, "label": label, "domain": np.where(domain == 1, "books", "films")})
+        words = [
+            str(rng.choice((PRAISE if (rng.random() < 0.8) == label[row] else BLAME).split()))
+            for _ in range(9)
+        ]
+        texts.append(
+            f"The {'book' if domain[row] else 'film'} number {row} was {', '.join(words)}."
+        )
+    table = polars.DataFrame(
+        {"text": texts, "label": label, "domain": np.where(domain == 1, "books", "films")}
+    )
     table.write_parquet(folder / "reviews.parquet")
     return folder / "reviews.parquet"
 
 
 def on_texts(path: Path, **changes: Any) -> dict[str, Any]:
-    data = {"source": "texts", "options": {"path": str(path)}, "label": "label", "attributes": ["domain"]}
+    data = {
+        "source": "texts",
+        "options": {"path": str(path)},
+        "label": "label",
+        "attributes": ["domain"],
+    }
     return {
         "name": "reviews",
         "data": {"reviews": {**data, "roles": {"test": 20, "validation": 0.2}}},
-        "shifts": {"none": [], "sc": {"type": "spurious-correlation", "attribute": "domain", "counterexamples": 0.1}},
+        "shifts": {
+            "none": [],
+            "sc": {"type": "spurious-correlation", "attribute": "domain", "counterexamples": 0.1},
+        },
         "sizes": {"all": {"total": 120}},
         "models": {"bag-of-words": {"buckets": 2048, "words": 32}},
         "methods": ["erm", "groupdro", "irm"],
@@ -52,7 +71,11 @@ def on_texts(path: Path, **changes: Any) -> dict[str, Any]:
 
 
 def scores(found: Any, model: str) -> dict[tuple[str, str], float]:
-    rows = [row for row in found.rows if row["set"] == "test" and row["rule"] == "best-id" and row["model"] == model]
+    rows = [
+        row
+        for row in found.rows
+        if row["set"] == "test" and row["rule"] == "best-id" and row["model"] == model
+    ]
     return {(row["shift"], row["method"]): row["metrics"]["accuracy"] for row in rows}
 
 
@@ -61,26 +84,43 @@ def test_texts_are_learnt_and_what_is_not_trained_reads_strings(
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "rules_of_words.py").write_text(
-        f"def praised(texts):\n    assert isinstance(texts, list) and all(isinstance(text, str) for text in texts)\n"
-        f"    return [int(sum(w in t for w in {PRAISE.split()}) > sum(w in t for w in {BLAME.split()})) for t in texts]\n"
+        "def praised(texts):\n    assert isinstance(texts, list) and all(isinstance(text, str) for"
+        f" text in texts)\n    return [int(sum(w in t for w in {PRAISE.split()}) > sum(w in t for w"
+        f" in {BLAME.split()})) for t in texts]\n"
     )
-    models = {**on_texts(reviews)["models"], "rule": {"model": "callable", "function": "rules_of_words:praised"}}
+    models = {
+        **on_texts(reviews)["models"],
+        "rule": {"model": "callable", "function": "rules_of_words:praised"},
+    }
     found = cw.run_study(on_texts(reviews, models=models), tmp_path / "out")
     assert found.summary.finished == 2 * 4 and not found.summary.failed
     accuracy = scores(found, "bag-of-words")
-    assert accuracy["none", "erm"] > 0.85 and accuracy["none", "groupdro"] > 0.85 and accuracy["none", "rule"] > 0.85
+    assert (
+        accuracy["none", "erm"] > 0.85
+        and accuracy["none", "groupdro"] > 0.85
+        and accuracy["none", "rule"] > 0.85
+    )
     assert {method for _, method in accuracy} == {"erm", "groupdro", "irm", "rule"}
     assert _status(["report", str(tmp_path / "out"), "--page", str(tmp_path / "page.html")]) == 0
     again = cw.run_study(on_texts(reviews), tmp_path / "again")
-    assert {key: value for key, value in accuracy.items() if key[1] != "rule"} == scores(again, "bag-of-words")
+    assert {key: value for key, value in accuracy.items() if key[1] != "rule"} == scores(
+        again, "bag-of-words"
+    )
 
 
 @pytest.mark.slow
 def test_reviews_of_twelve_domains_are_learnt_under_a_shift(tmp_path: Path) -> None:
     """Real reviews: the sentiment is learnt, and a correlation with the domain costs accuracy."""
-    table = polars.read_parquet(real_data("fdu_mtl_12domains.parquet")).filter(polars.col("domain").is_in(["books", "dvd"]))
+    table = polars.read_parquet(real_data("fdu_mtl_12domains.parquet")).filter(
+        polars.col("domain").is_in(["books", "dvd"])
+    )
     table.drop("split").write_parquet(tmp_path / "reviews.parquet")
-    study = on_texts(tmp_path / "reviews.parquet", models=["bag-of-words"], methods=["erm"], sizes={"all": {"total": 1400}})
+    study = on_texts(
+        tmp_path / "reviews.parquet",
+        models=["bag-of-words"],
+        methods=["erm"],
+        sizes={"all": {"total": 1400}},
+    )
     study["shifts"]["sc"]["counterexamples"] = 0.01
     study["data"]["reviews"]["roles"] = {"test": 150, "validation": 0.15}
     study["training"] = {"steps": 150, "validate_every": 50, "batch": 64, "lr": 0.01}
@@ -89,7 +129,11 @@ def test_reviews_of_twelve_domains_are_learnt_under_a_shift(tmp_path: Path) -> N
 
 
 def test_edits_of_texts_are_values_of_an_attribute(reviews: Path, tmp_path: Path) -> None:
-    study = on_texts(reviews, methods=["erm"], models={"bag-of-words": {}, "echo": {"model": "callable", "function": "echo:seen"}})
+    study = on_texts(
+        reviews,
+        methods=["erm"],
+        models={"bag-of-words": {}, "echo": {"model": "callable", "function": "echo:seen"}},
+    )
     study["data"]["reviews"]["derive"] = {
         "name": "edited",
         "transform": "eda",
@@ -105,12 +149,16 @@ def test_edits_of_texts_are_values_of_an_attribute(reviews: Path, tmp_path: Path
     study["models"]["echo"]["function"] = f"{tmp_path / 'echo.py'}:seen"
     found = cw.run_study(study, tmp_path / "out")
     assert found.summary.finished == 2
-    whole, shown = set(polars.read_parquet(reviews)["text"]), set((tmp_path / "seen").read_text().splitlines())
+    whole, shown = (
+        set(polars.read_parquet(reviews)["text"]),
+        set((tmp_path / "seen").read_text().splitlines()),
+    )
     assert shown & whole and shown - whole and scores(found, "bag-of-words")["edits", "erm"] > 0.6
 
 
 def features_of(folder: Path, width: int = 6) -> tuple[Path, np.ndarray]:
-    """300 rows of three classes: a feature tells the class, another the site, which is where half of the rows are from."""
+    """300 rows of three classes: a feature tells the class, another the site, which is where half
+    of the rows are from."""
     rng = np.random.default_rng(1)
     label, site = np.arange(300) % 3, np.arange(300) // 3 % 2
     x = rng.normal(size=(300, width)).astype(np.float32)
@@ -123,7 +171,13 @@ def features_of(folder: Path, width: int = 6) -> tuple[Path, np.ndarray]:
 
 def on_features(path: Path, **changes: Any) -> dict[str, Any]:
     options = {"path": str(path), "features": str(path.parent / "x.npy")}
-    data = {"source": "features", "options": options, "label": "class", "attributes": ["site"], "roles": {"test": 10}}
+    data = {
+        "source": "features",
+        "options": options,
+        "label": "class",
+        "attributes": ["site"],
+        "roles": {"test": 10},
+    }
     return {
         "name": "features",
         "data": {"table": data},
@@ -143,39 +197,81 @@ def test_features_are_learnt_by_every_kind_of_method(tmp_path: Path) -> None:
         "def column(x):\n    assert x.dtype == 'float32' and x.shape[1] == 6\n"
         "    return (x[:, 0] / 3).round().clip(0, 2).astype(int)\n"
     )
-    models = {"linear-probe": {}, "mlp": {}, "first": {"model": "callable", "function": f"{tmp_path / 'first.py'}:column"}}
+    models = {
+        "linear-probe": {},
+        "mlp": {},
+        "first": {"model": "callable", "function": f"{tmp_path / 'first.py'}:column"},
+    }
     training = {**SETTINGS["training"], "steps": 200}
-    study = on_features(path, models=models, methods=["erm", "groupdro", "deepcoral"], environments=["site"], training=training)
+    study = on_features(
+        path,
+        models=models,
+        methods=["erm", "groupdro", "deepcoral"],
+        environments=["site"],
+        training=training,
+    )
     found = cw.run_study(study, tmp_path / "out")
     assert found.summary.finished == 2 * 3 + 1 and not found.summary.failed
     for model in ("linear-probe", "mlp"):
         assert min(value for (_, method), value in scores(found, model).items()) > 0.7
     with Store.open(tmp_path / "out") as store:
-        rows = [row for row in store.results("features") if row["method"] == "first" and row["set"] == "test"]
+        rows = [
+            row
+            for row in store.results("features")
+            if row["method"] == "first" and row["set"] == "test"
+        ]
         said = run_predictions(store, rows[0]["key"])[GIVEN]["test"]
     assert np.array_equal(said.answer, (x[said.ids, 0] / 3).round().clip(0, 2))
 
 
 @pytest.mark.slow
 def test_a_probe_is_trained_on_another_models_features(tmp_path: Path) -> None:
-    """Kept weights of a run of the same data: its probe is nearly as right, and random features are not."""
-    digits = {"source": "digits", "options": {"size": 16}, "label": "digit", "attributes": ["ink"], "roles": {"test": 5}}
-    study: dict[str, Any] = {"name": "probe", "data": {"digits": digits}, "shifts": {"none": []}, "methods": ["erm"], **SETTINGS}
+    """Kept weights of a run of the same data: its probe is nearly as right, and random features are
+    not."""
+    digits = {
+        "source": "digits",
+        "options": {"size": 16},
+        "label": "digit",
+        "attributes": ["ink"],
+        "roles": {"test": 5},
+    }
+    study: dict[str, Any] = {
+        "name": "probe",
+        "data": {"digits": digits},
+        "shifts": {"none": []},
+        "methods": ["erm"],
+        **SETTINGS,
+    }
     study |= {"models": ["small-cnn"], "keep": "selected", "sizes": {"all": {"total": 300}}}
     study["training"] = {"steps": 200, "validate_every": 50, "batch": 64, "lr": 0.01}
     first = cw.run_study(study, tmp_path / "out")
     (weights,) = (tmp_path / "out").rglob("weights-best-id.safetensors")
     probe = {"model": "linear-probe", "of": "small-cnn"}
-    study |= {"models": {"probe": {**probe, "weights": str(weights)}, "random": probe}, "methods": ["erm", "groupdro"]}
+    study |= {
+        "models": {"probe": {**probe, "weights": str(weights)}, "random": probe},
+        "methods": ["erm", "groupdro"],
+    }
     found = cw.run_study(study, tmp_path / "out")
     assert found.summary.failed == 0
     own = scores(first, "small-cnn")["none", "erm"]
-    assert own > 0.5 and scores(found, "probe")["none", "erm"] > own - 0.05 > scores(found, "random")["none", "erm"]
+    assert (
+        own > 0.5
+        and scores(found, "probe")["none", "erm"]
+        > own - 0.05
+        > scores(found, "random")["none", "erm"]
+    )
 
 
-def derived(study: dict[str, Any], name: str, transform: str, mode: str = "fixed") -> dict[str, Any]:
+def derived(
+    study: dict[str, Any], name: str, transform: str, mode: str = "fixed"
+) -> dict[str, Any]:
     made = deepcopy(study)
-    made["data"][name]["derive"] = {"name": "edit", "transform": transform, "values": {"no": None, "yes": {}}, "mode": mode}
+    made["data"][name]["derive"] = {
+        "name": "edit",
+        "transform": transform,
+        "values": {"no": None, "yes": {}},
+        "mode": mode,
+    }
     made["data"][name]["attributes"] = ["edit"]
     return made
 
@@ -186,76 +282,186 @@ def test_what_does_not_fit_is_one_sentence_before_any_work(reviews: Path, tmp_pa
     images: dict[str, Any] = {**table, "data": {"digits": digits}}
     probe = {"model": "linear-probe", "of": "resnet-w16"}
     np.save(tmp_path / "y.npy", np.zeros((40, 5)))
-    polars.DataFrame({"label": [0, 1] * 20, "domain": ["books"] * 20 + ["films"] * 20}).write_csv(tmp_path / "y.csv")
+    polars.DataFrame({"label": [0, 1] * 20, "domain": ["books"] * 20 + ["films"] * 20}).write_csv(
+        tmp_path / "y.csv"
+    )
     options = {"path": str(tmp_path / "y.csv"), "features": str(tmp_path / "y.npy")}
     far = {**texts["data"]["reviews"], "source": "features", "options": options}
     sets = {"far": {"role": "test", "source": "far", "law": "uniform"}}
     both = {**texts, "data": {**texts["data"], "far": far}, "sets": sets, "selection": ["last"]}
     cases: list[tuple[dict[str, Any], type[CrosswindError], str]] = [
-        ({**texts, "methods": ["erm", "randaugment"]}, NeedsError, "needs images of 1 or 3 channels, and is given texts"),
-        ({**table, "methods": ["erm", "augmix"]}, NeedsError,
-            "needs images of 1 or 3 channels, and is given features of 6 numbers"),
-        ({**texts, "methods": ["erm", "sagnet"]}, NeedsError,
-            "needs a model with batch norm, and .* leave the method out: no model that takes texts has that$"),
-        ({**texts, "methods": ["erm", "pnd"]}, NeedsError, "reads the feature maps .* no model that takes texts has that$"),
-        ({**texts, "methods": ["erm", "cos"]}, NeedsError,
-            "shows an image in two environments .* is given texts; set pairs to class$"),
-        ({**images, "models": ["mlp"], "methods": ["erm", "sagnet"]}, NeedsError,
-            "or take another one .valid: .*small-cnn"),
-        ({**texts, "models": ["mlp"]}, InputError, "models.mlp: mlp takes images or features, and these are texts .*bag-of-words"),
-        ({**table, "models": ["resnet18"]}, InputError, "resnet18 takes images, and these are features of 6 numbers"),
-        ({**images, "models": ["bag-of-words"]}, InputError,
-            "bag-of-words takes texts or tokens, and these are images of 32 x 32 x 3"),
-        ({**table, "models": {"p": probe}}, InputError, "models.p: resnet-w16 takes images, and these are features"),
-        ({**images, "models": {"p": probe}, "methods": ["erm", "augmix"]}, NeedsError,
-            "needs images, and 'p' is trained on the fea"),
-        ({**images, "models": {"p": {**probe, "of": "callable"}}}, InputError, "models.p.of: callable is no network with features"),
-        ({**images, "models": {"p": {**probe, "of": "resnet"}}}, InputError, "models.p.of: unknown model 'resnet', did you mean"),
-        ({**images, "models": {"p": {**probe, "settings": {"side": 3}}}}, InputError, "models.p.settings.side: unknown setting"),
-        ({**images, "models": {"p": {**probe, "weights": "V1"}}}, InputError,
-            "models.p.weights: unknown weights of model 'resnet-w16'"),
-        ({**images, "models": {"linear-probe": {"weights": "V1"}}}, InputError, "weights: are those of the model that 'of' names"),
-        (derived(texts, "reviews", "rotate"), InputError,
-            "data.reviews.derive.transform: 'rotate' changes images, and .* are texts"),
-        (derived(images, "digits", "eda"), InputError, "derive.transform: 'eda' changes texts, and .* are images of 32 x 32 x 3"),
-        (derived(table, "table", "eda"), InputError, "'eda' changes texts, and the inputs of 'rows' are features of 6 numbers"),
-        (derived(texts, "reviews", "eda", "per-visit"), InputError, "derive.mode: texts are changed once and not at every visit"),
-        (derived({**images, "models": {"p": probe}}, "digits", "rotate", "per-visit"), InputError,
-            "reads each row .* once, and its"),
-        (both, InputError, "features of 5 numbers cannot be tested by a model trained on the texts"),
-    ]  # fmt: skip
+        (
+            {**texts, "methods": ["erm", "randaugment"]},
+            NeedsError,
+            "needs images of 1 or 3 channels, and is given texts",
+        ),
+        (
+            {**table, "methods": ["erm", "augmix"]},
+            NeedsError,
+            "needs images of 1 or 3 channels, and is given features of 6 numbers",
+        ),
+        (
+            {**texts, "methods": ["erm", "sagnet"]},
+            NeedsError,
+            (
+                "needs a model with batch norm, and .* leave the method out: no model that takes"
+                " texts has that$"
+            ),
+        ),
+        (
+            {**texts, "methods": ["erm", "pnd"]},
+            NeedsError,
+            "reads the feature maps .* no model that takes texts has that$",
+        ),
+        (
+            {**texts, "methods": ["erm", "cos"]},
+            NeedsError,
+            "shows an image in two environments .* is given texts; set pairs to class$",
+        ),
+        (
+            {**images, "models": ["mlp"], "methods": ["erm", "sagnet"]},
+            NeedsError,
+            "or take another one .valid: .*small-cnn",
+        ),
+        (
+            {**texts, "models": ["mlp"]},
+            InputError,
+            "models.mlp: mlp takes images or features, and these are texts .*bag-of-words",
+        ),
+        (
+            {**table, "models": ["resnet18"]},
+            InputError,
+            "resnet18 takes images, and these are features of 6 numbers",
+        ),
+        (
+            {**images, "models": ["bag-of-words"]},
+            InputError,
+            "bag-of-words takes texts or tokens, and these are images of 32 x 32 x 3",
+        ),
+        (
+            {**table, "models": {"p": probe}},
+            InputError,
+            "models.p: resnet-w16 takes images, and these are features",
+        ),
+        (
+            {**images, "models": {"p": probe}, "methods": ["erm", "augmix"]},
+            NeedsError,
+            "needs images, and 'p' is trained on the fea",
+        ),
+        (
+            {**images, "models": {"p": {**probe, "of": "callable"}}},
+            InputError,
+            "models.p.of: callable is no network with features",
+        ),
+        (
+            {**images, "models": {"p": {**probe, "of": "resnet"}}},
+            InputError,
+            "models.p.of: unknown model 'resnet', did you mean",
+        ),
+        (
+            {**images, "models": {"p": {**probe, "settings": {"side": 3}}}},
+            InputError,
+            "models.p.settings.side: unknown setting",
+        ),
+        (
+            {**images, "models": {"p": {**probe, "weights": "V1"}}},
+            InputError,
+            "models.p.weights: unknown weights of model 'resnet-w16'",
+        ),
+        (
+            {**images, "models": {"linear-probe": {"weights": "V1"}}},
+            InputError,
+            "weights: are those of the model that 'of' names",
+        ),
+        (
+            derived(texts, "reviews", "rotate"),
+            InputError,
+            "data.reviews.derive.transform: 'rotate' changes images, and .* are texts",
+        ),
+        (
+            derived(images, "digits", "eda"),
+            InputError,
+            "derive.transform: 'eda' changes texts, and .* are images of 32 x 32 x 3",
+        ),
+        (
+            derived(table, "table", "eda"),
+            InputError,
+            "'eda' changes texts, and the inputs of 'rows' are features of 6 numbers",
+        ),
+        (
+            derived(texts, "reviews", "eda", "per-visit"),
+            InputError,
+            "derive.mode: texts are changed once and not at every visit",
+        ),
+        (
+            derived({**images, "models": {"p": probe}}, "digits", "rotate", "per-visit"),
+            InputError,
+            "reads each row .* once, and its",
+        ),
+        (
+            both,
+            InputError,
+            "features of 5 numbers cannot be tested by a model trained on the texts",
+        ),
+    ]
     for study, kind, message in cases:
         with pytest.raises(kind, match=message):
             make_plan(study_from(study))
 
 
-def test_inputs_that_cannot_be_blended_are_refused_before_any_work(reviews: Path, tmp_path: Path) -> None:
-    with pytest.raises(NeedsError, match="changes inputs as numbers, and 'bag-of-words' reads texts"):
-        cw.run_study(on_texts(reviews, methods=["erm", "mixup"], shifts={"none": []}), tmp_path / "out")
+def test_inputs_that_cannot_be_blended_are_refused_before_any_work(
+    reviews: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        NeedsError, match="changes inputs as numbers, and 'bag-of-words' reads texts"
+    ):
+        cw.run_study(
+            on_texts(reviews, methods=["erm", "mixup"], shifts={"none": []}), tmp_path / "out"
+        )
     assert not (tmp_path / "out").exists()
 
 
-def test_a_data_set_that_moves_is_the_same_and_one_that_changes_is_not(reviews: Path, tmp_path: Path) -> None:
+def test_a_data_set_that_moves_is_the_same_and_one_that_changes_is_not(
+    reviews: Path, tmp_path: Path
+) -> None:
     moved, changed = tmp_path / "elsewhere" / "reviews.parquet", tmp_path / "reviews.parquet"
     moved.parent.mkdir()
     moved.write_bytes(reviews.read_bytes())
     table = polars.read_parquet(reviews)
-    table.with_columns(text=polars.when(polars.int_range(len(table)) == 7).then(polars.lit("x")).otherwise("text")).write_parquet(
-        changed
-    )
-    keys = [[job.key for job in of_kind(make_plan(study_from(on_texts(path))), "fit")] for path in (reviews, moved, changed)]
+    table.with_columns(
+        text=polars.when(polars.int_range(len(table)) == 7).then(polars.lit("x")).otherwise("text")
+    ).write_parquet(changed)
+    keys = [
+        [job.key for job in of_kind(make_plan(study_from(on_texts(path))), "fit")]
+        for path in (reviews, moved, changed)
+    ]
     assert keys[0] == keys[1] and not set(keys[0]) & set(keys[2])
 
 
 def test_texts_are_estimated_without_a_pool(reviews: Path, tmp_path: Path) -> None:
-    study = on_texts(reviews, methods=["erm"], shifts={"none": []}, estimators=["average-confidence", "atc-mc"])
+    study = on_texts(
+        reviews, methods=["erm"], shifts={"none": []}, estimators=["average-confidence", "atc-mc"]
+    )
     found = cw.run_study(study, tmp_path / "out", workers=0)
-    told = next(row["metrics"] for row in found.rows if row["set"] == "test" and row["rule"] == "best-id")
-    assert 0 <= told["estimate_low:atc-mc"] <= told["estimate:atc-mc"] <= told["estimate_high:atc-mc"] <= 1
+    told = next(
+        row["metrics"] for row in found.rows if row["set"] == "test" and row["rule"] == "best-id"
+    )
+    assert (
+        0
+        <= told["estimate_low:atc-mc"]
+        <= told["estimate:atc-mc"]
+        <= told["estimate_high:atc-mc"]
+        <= 1
+    )
 
 
-def test_a_language_model_that_is_not_there_is_named_by_the_value_that_wants_it(reviews: Path) -> None:
+def test_a_language_model_that_is_not_there_is_named_by_the_value_that_wants_it(
+    reviews: Path,
+) -> None:
     study = derived(on_texts(reviews), "reviews", "ssmba")
     study["data"]["reviews"]["derive"]["values"] = {"no": None, "yes": {"model": "nowhere"}}
-    with pytest.raises(InputError, match=r"^data\.reviews\.derive\.values\.yes\.model: there is no folder 'nowhere'"):
+    with pytest.raises(
+        InputError,
+        match=r"^data\.reviews\.derive\.values\.yes\.model: there is no folder 'nowhere'",
+    ):
         make_plan(study_from(study))

@@ -1,4 +1,5 @@
-"""Drivers and workers are killed at random moments; nothing that was finished may be lost or done again.
+"""Drivers and workers are killed at random moments; nothing that was finished may be lost or done
+again.
 
 Each round is a store of its own, killed into up to five times.
 """
@@ -28,7 +29,9 @@ REPOSITORY = Path(__file__).parents[2]
 
 def start(out, log_file):
     command = [sys.executable, "-m", "tests.studies.toys", str(out), str(log_file), "2"]
-    return subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    return subprocess.Popen(
+        command, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
 
 
 def log_lines(log_file):
@@ -40,7 +43,8 @@ def starts(log_file):
 
 
 class Witness:
-    """Looks at a store again and again, and remembers which runs it has seen finished and how often those had started."""
+    """Looks at a store again and again, and remembers which runs it has seen finished and how often
+    those had started."""
 
     def __init__(self, out, log_file):
         self.out, self.log_file = out, log_file
@@ -54,11 +58,19 @@ class Witness:
                 assert connection.exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"
             if "toys" not in store.study_names():
                 return
-            finished = {run["labels"]["method"]: run["key"] for run in store.runs("toys") if run["status"] in DONE}
+            finished = {
+                run["labels"]["method"]: run["key"]
+                for run in store.runs("toys")
+                if run["status"] in DONE
+            }
             for key in finished.values():
                 assert len(store.run(key)["scores"]) == 2
-                assert [path.name for path in artifact_folder(self.out, key).iterdir()] == ["score.json"]
-        now = starts(self.log_file)  # after the store: what is finished there has all its starts in the log
+                assert [path.name for path in artifact_folder(self.out, key).iterdir()] == [
+                    "score.json"
+                ]
+        now = starts(
+            self.log_file
+        )  # after the store: what is finished there has all its starts in the log
         for name, times in self.seen.items():
             assert name in finished, f"{name} was finished and is lost"
             assert now[name] == times, f"{name} was finished and is done again"
@@ -102,7 +114,11 @@ def test_kills_at_random_moments_lose_and_repeat_nothing(number, tmp_path, undis
         known = {int(pid) for _, _, pid in log_lines(log_file)}
         if chance.random() < 0.75:  # else the kill may also come while the driver starts
             begun = time.monotonic()
-            while len(log_lines(log_file)) <= lines and driver.poll() is None and time.monotonic() < begun + 10:
+            while (
+                len(log_lines(log_file)) <= lines
+                and driver.poll() is None
+                and time.monotonic() < begun + 10
+            ):
                 time.sleep(0.005)
         for _ in range(chance.choice((0, 0, 1, 2))):
             time.sleep(chance.uniform(0.0, 0.3))
@@ -121,28 +137,42 @@ def test_kills_at_random_moments_lose_and_repeat_nothing(number, tmp_path, undis
     runs = graph(log_file)
     with Store.open(out, create=True) as store, Pool(JOB, 2) as engine:
         store.add_plan("toys", {}, {}, runs)
-        # A run whose worker was killed twice has failed, and says so; the same study run again heals it.
+        # A run whose worker was killed twice has failed, and says so; the same study run again
+        # heals it.
         for run in store.runs("toys"):
-            assert run["status"] != "failed" or "killed by SIGKILL" in run["reason"] or "which failed" in run["reason"]
+            assert (
+                run["status"] != "failed"
+                or "killed by SIGKILL" in run["reason"]
+                or "which failed" in run["reason"]
+            )
         summary = drive(store, runs, engine)
     assert (summary.finished, summary.failed) == (14, 0)
     witness.look()
     assert len(witness.seen) == 14
     assert outcome(out) == undisturbed
-    assert os.listdir(out / "artifacts" / ".partial") == [] and os.listdir(out / "checkpoints") == []
+    assert (
+        os.listdir(out / "artifacts" / ".partial") == [] and os.listdir(out / "checkpoints") == []
+    )
     print(kills, dict(starts(log_file)))
 
 
-# Where a driver kills itself: code that runs before it drives. These moments are too short for the random drill to hit.
+# Where a driver kills itself: code that runs before it drives. These moments are too short for the
+# random drill to hit.
 MOMENTS = {
     "a run is claimed, no worker has it": "Pool.submit = die",
     "a result has come, nothing is written": "recorder.artifacts.publish = die",
-    "the old files are away, the new not yet there": "artifacts.shutil.rmtree = after(artifacts.shutil.rmtree, published)",
-    "the files are moved, the record is not committed": "recorder.artifacts.publish = after(recorder.artifacts.publish)",
+    "the old files are away, the new not yet there": (
+        "artifacts.shutil.rmtree = after(artifacts.shutil.rmtree, published)"
+    ),
+    "the files are moved, the record is not committed": (
+        "recorder.artifacts.publish = after(recorder.artifacts.publish)"
+    ),
     "the record is committed, the checkpoint still there": "artifacts.shutil.rmtree = kept",
     "the plan is half written": "database.study_runs.insert = die",
     "the tables are half made": "database.meta.insert = die",
-    "the store is made, its first name is still there": "database.os.link = after(database.os.link)",
+    "the store is made, its first name is still there": (
+        "database.os.link = after(database.os.link)"
+    ),
 }
 
 
@@ -193,7 +223,9 @@ sys.exit(toys.main(sys.argv[1:4]))
         assert {run["attempts"] for run in store.runs("toys")} == {1}
     witness.look()
     assert outcome(out) == undisturbed
-    assert os.listdir(out / "artifacts" / ".partial") == [] and os.listdir(out / "checkpoints") == []
+    assert (
+        os.listdir(out / "artifacts" / ".partial") == [] and os.listdir(out / "checkpoints") == []
+    )
     left = set(os.listdir(out)) - {"artifacts", "checkpoints", "store.sqlite"}
     assert bool(left) == (moment == "the tables are half made"), left  # these go after an hour
 

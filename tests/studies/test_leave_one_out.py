@@ -1,4 +1,5 @@
-"""The study pacs/leave-one-out: each rendition in turn is the target, and no row of it is trained on."""
+"""The study pacs/leave-one-out: each rendition in turn is the target, and no row of it is trained
+on."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ def test_each_rendition_is_the_target_once(root: Path, scale: str | None) -> Non
     seen = set()
     for run, spec in zip(plan.runs, whole_specs(plan), strict=True):
         data = build_dataset(spec["data"]["pacs"])
-        split = make_split({"pacs": data}, "pacs", build_split_plan(spec["split"]), int(spec["seed"]))
+        split = make_split(
+            {"pacs": data}, "pacs", build_split_plan(spec["split"]), int(spec["seed"])
+        )
         rendition = np.array(PACS_RENDITIONS)[data.table.column("rendition")]
         target, known = split.evaluation["target"].rows, split.evaluation["seen"].rows
         shift = run.labels["shift"]
@@ -51,13 +54,24 @@ def test_each_rendition_is_the_target_once(root: Path, scale: str | None) -> Non
         for rows in (split.train.rows, split.validation["validation"].rows, known):
             assert set(rendition[rows]) == others
         together = np.concatenate([split.train.rows, split.validation["validation"].rows, known])
-        assert len(np.unique(together)) == len(together) == 3 * 7 * EACH  # every row of the three has its place
+        assert (
+            len(np.unique(together)) == len(together) == 3 * 7 * EACH
+        )  # every row of the three has its place
     assert seen == set(PACS_RENDITIONS)
 
 
 @pytest.mark.slow  # eight runs of four steps in a worker, and the report of them
 def test_the_tiny_study_runs(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--scale", "tiny", "--set", f"data.pacs.options.root={root}", "--out", str(root / "out"), "--workers", "1"]
+    options = [
+        "--scale",
+        "tiny",
+        "--set",
+        f"data.pacs.options.root={root}",
+        "--out",
+        str(root / "out"),
+        "--workers",
+        "1",
+    ]
     assert _status(["run", "pacs/leave-one-out", *options]) == 0
     assert "Accuracy in % on target" in capsys.readouterr().out
     assert _status(["report", str(root / "out"), "--tables", "all", "--no-page"]) == 0
@@ -69,12 +83,29 @@ def test_the_tiny_study_runs(root: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_a_shift_that_leaves_nothing_out_is_named() -> None:
     study = study_from(
         {
-            "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["size"], "roles": {"test": 2}}},
-            "shifts": {"small": {"type": "unseen-data", "attribute": "size", "unseen": "small"}, "none": []},
-            "sets": {"validation": {"role": "validation", "law": "train"}, "target": {"role": "test", "law": "unseen"}},
+            "data": {
+                "digits": {
+                    "source": "digits",
+                    "label": "digit",
+                    "attributes": ["size"],
+                    "roles": {"test": 2},
+                }
+            },
+            "shifts": {
+                "small": {"type": "unseen-data", "attribute": "size", "unseen": "small"},
+                "none": [],
+            },
+            "sets": {
+                "validation": {"role": "validation", "law": "train"},
+                "target": {"role": "test", "law": "unseen"},
+            },
         }
     )
     with pytest.raises(
-        InputError, match=r"sets.target.law: finds no unseen cell: training draws from all of them \(digits, none, equal\)"
+        InputError,
+        match=(
+            r"sets.target.law: finds no unseen cell: training draws from all of them \(digits,"
+            r" none, equal\)"
+        ),
     ):
         make_plan(study)

@@ -1,4 +1,5 @@
-"""The studies of Omran and Schiele 2022: each is planned at every scale on files written here, and runs at its smallest."""
+"""The studies of Omran and Schiele 2022: each is planned at every scale on files written here, and
+runs at its smallest."""
 
 from __future__ import annotations
 
@@ -25,36 +26,83 @@ from crosswind.studies.reading import find_study
 from crosswind.studies.spec import load_study
 from crosswind.studies.store import Store
 
-NAMES = ("corruptions", "rotations", "learning-rate", "class-splits", "alignment", "aligned-subsets", "renditions")
-SETS = {"corruptions": ("pictures", "any"), "rotations": ("pictures", "at-90"), "alignment": ("pictures", "at-90")}
+NAMES = (
+    "corruptions",
+    "rotations",
+    "learning-rate",
+    "class-splits",
+    "alignment",
+    "aligned-subsets",
+    "renditions",
+)
+SETS = {
+    "corruptions": ("pictures", "any"),
+    "rotations": ("pictures", "at-90"),
+    "alignment": ("pictures", "at-90"),
+}
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """CIFAR-10 and PACS, prepared, and a folder of ImageNet with the synsets that the studies name."""
+    """CIFAR-10 and PACS, prepared, and a folder of ImageNet with the synsets that the studies
+    name."""
     folder = tmp_path_factory.mktemp("omran")
-    save_file({"weight": np.ones(3)}, str(folder / "given.safetensors"))  # whether it fits the network is seen when that is built
+    save_file(
+        {"weight": np.ones(3)}, str(folder / "given.safetensors")
+    )  # whether it fits the network is seen when that is built
     (folder / "files").mkdir()
-    tar_gz(folder / "files" / "cifar-10-binary.tar.gz", binary_files([pictures(40, i) for i in range(6)]), "cifar-10-batches-bin")
+    tar_gz(
+        folder / "files" / "cifar-10-binary.tar.gz",
+        binary_files([pictures(40, i) for i in range(6)]),
+        "cifar-10-batches-bin",
+    )
     for size in (16, 32):
-        prepare(Cifar10(root=str(folder), size=size), originals=str(folder / "files"), accept_totals=True)
+        prepare(
+            Cifar10(root=str(folder), size=size),
+            originals=str(folder / "files"),
+            accept_totals=True,
+        )
     files = {name: data for name, data in pacs_files(8).items() if not name.endswith(".txt")}
     for size in (16, 32):
-        prepare(Pacs(root=str(folder), size=size, lists=False), originals=str(written(folder / "pacs", files)), accept_totals=True)
-    synsets = sorted(set(re.findall(r"n\d{8}", find_study("omran2022/class-splits")[1].read_text(encoding="utf-8"))))
+        prepare(
+            Pacs(root=str(folder), size=size, lists=False),
+            originals=str(written(folder / "pacs", files)),
+            accept_totals=True,
+        )
+    synsets = sorted(
+        set(
+            re.findall(
+                r"n\d{8}", find_study("omran2022/class-splits")[1].read_text(encoding="utf-8")
+            )
+        )
+    )
     assert len(synsets) >= 310
     picture = encoded((90, 60, 30), "x.jpg")
-    names = [f"{part}/{synset}/{i}.JPEG" for synset in synsets for part, n in (("train", 3), ("val", 1)) for i in range(n)]
-    made = {name: picture + name.encode() for name in names}  # after its end, so that no two files hold the same
-    written(folder / "imagenet", made | {"LOC_synset_mapping.txt": "\n".join(f"{name} it" for name in synsets).encode()})
+    names = [
+        f"{part}/{synset}/{i}.JPEG"
+        for synset in synsets
+        for part, n in (("train", 3), ("val", 1))
+        for i in range(n)
+    ]
+    made = {
+        name: picture + name.encode() for name in names
+    }  # after its end, so that no two files hold the same
+    written(
+        folder / "imagenet",
+        made | {"LOC_synset_mapping.txt": "\n".join(f"{name} it" for name in synsets).encode()},
+    )
     return folder
 
 
 def planned(name: str, scale: str, root: Path, *more: str) -> Plan:
     settings = list(more)
-    for data in yaml.safe_load(find_study(f"omran2022/{name}")[1].read_text(encoding="utf-8"))["data"]:
+    for data in yaml.safe_load(find_study(f"omran2022/{name}")[1].read_text(encoding="utf-8"))[
+        "data"
+    ]:
         if scale == "paper" or data.startswith("classes-"):
-            settings += [f"data.{data}.options.path={root / 'imagenet'}"] if scale == "paper" else []
+            settings += (
+                [f"data.{data}.options.path={root / 'imagenet'}"] if scale == "paper" else []
+            )
         else:
             settings.append(f"data.{data}.options.root={root}")
     return make_plan(load_study(f"omran2022/{name}", scale, settings))
@@ -75,9 +123,18 @@ SMALL = {  # training rows that the pictures written here can give
         *(f"sizes.all.pictures.{share}.total=100" for share in ("0", "1", "0.5 all", "0.5 none")),
     ],
     "alignment": [
-        *("sizes.all.pictures.total=100", "sets.validation.draw.total=10", "sets.at-90.draw=all", "models.cnn.weights=null"),
+        *(
+            "sizes.all.pictures.total=100",
+            "sets.validation.draw.total=10",
+            "sets.at-90.draw=all",
+            "models.cnn.weights=null",
+        ),
     ],
-    "aligned-subsets": ["sizes.all.pictures.total=100", "sets.validation.draw.total=10", "models.cnn.weights=null"],
+    "aligned-subsets": [
+        "sizes.all.pictures.total=100",
+        "sets.validation.draw.total=10",
+        "models.cnn.weights=null",
+    ],
     "renditions": [],
 }
 
@@ -96,45 +153,77 @@ SMALL = {  # training rows that the pictures written here can give
         ("renditions", "small", 10, []),
     ],
 )
-def test_small_scale_is_planned(root: Path, name: str, scale: str, runs: int, more: list[str]) -> None:
-    tests = ["data.pictures.roles.test=2", *(f"data.{other}.roles.test=2" for other in SETS.get(name, ())[1:])]
+def test_small_scale_is_planned(
+    root: Path, name: str, scale: str, runs: int, more: list[str]
+) -> None:
+    tests = [
+        "data.pictures.roles.test=2",
+        *(f"data.{other}.roles.test=2" for other in SETS.get(name, ())[1:]),
+    ]
     plan = planned(
-        name, scale, root, *SMALL[name], *(item.format(root=root) for item in more), *(tests if name != "renditions" else [])
+        name,
+        scale,
+        root,
+        *SMALL[name],
+        *(item.format(root=root) for item in more),
+        *(tests if name != "renditions" else []),
     )
     assert len(plan.runs) == runs
 
 
 def test_the_rows_of_table_3_align_what_they_name(root: Path) -> None:
-    """Nothing, all four, each alone and each three, on classes of which every environment shows another quarter."""
+    """Nothing, all four, each alone and each three, on classes of which every environment shows
+    another quarter."""
     plan = planned("aligned-subsets", "paper", root)
     letters = {"N": "noise", "B": "blur", "W": "weather", "D": "digital"}
-    aligned = {label: entry.get("aligned") for label, entry in plan.study.methods.items() if "+" in label or label in letters}
+    aligned = {
+        label: entry.get("aligned")
+        for label, entry in plan.study.methods.items()
+        if "+" in label or label in letters
+    }
     assert len(aligned) == 9 and {len(names) for names in aligned.values()} == {1, 3, 4}
-    assert all(names == [letters[letter] for letter in label.split("+")] for label, names in aligned.items())
+    assert all(
+        names == [letters[letter] for letter in label.split("+")]
+        for label, names in aligned.items()
+    )
     (draw,) = plan.draws
-    quarters = [{label for label, shares in draw.environments.items() if shares.get(name)} for name in letters.values()]
+    quarters = [
+        {label for label, shares in draw.environments.items() if shares.get(name)}
+        for name in letters.values()
+    ]
     assert [len(quarter) for quarter in quarters] == [25] * 4 and len(set().union(*quarters)) == 100
 
 
 def test_the_paper_scale_deals_the_classes_as_published(root: Path) -> None:
-    """Quarters of the classes; superclasses whole or not at all; shares of which the smaller lie in the larger."""
+    """Quarters of the classes; superclasses whole or not at all; shares of which the smaller lie in
+    the larger."""
     plan = planned("class-splits", "paper", root)
     assert len(plan.runs) == 2 * (7 + 3 + 3), "each fine-tuned, and as it was before"
     tables = {(draw.source, draw.shift): draw.environments for draw in plan.draws}
-    seen = {key: {label for label, shares in table.items() if shares.get("noise")} for key, table in tables.items()}
+    seen = {
+        key: {label for label, shares in table.items() if shares.get("noise")}
+        for key, table in tables.items()
+    }
     n = len(tables["pictures", "0"])
-    assert [len(seen["pictures", share]) / n for share in ("0", "0.1", "0.25", "0.5", "1")] == pytest.approx(
-        [0, 0.1, 0.25, 0.5, 1], abs=2 / n
-    )
+    assert [
+        len(seen["pictures", share]) / n for share in ("0", "0.1", "0.25", "0.5", "1")
+    ] == pytest.approx([0, 0.1, 0.25, 0.5, 1], abs=2 / n)
     assert seen["pictures", "0.1"] < seen["pictures", "0.25"] < seen["pictures", "0.5"]
     dogs = {label for label in tables["pictures", "0"] if "n02085620" <= label <= "n02113978"}
-    assert len(dogs) > 20 and dogs <= seen["pictures", "0.5 all"] and not dogs & seen["pictures", "0.5 none"]
+    assert (
+        len(dogs) > 20
+        and dogs <= seen["pictures", "0.5 all"]
+        and not dogs & seen["pictures", "0.5 none"]
+    )
     assert (len(tables["classes-150", "0.5"]), len(seen["classes-150", "0.5"])) == (150, 75)
     assert (len(tables["classes-200", "0.5"]), len(seen["classes-200", "0.5"])) == (200, 100)
-    # A picture of an affected class has noise with probability 1/2, and every class is seen as often.
+    # A picture of an affected class has noise with probability 1/2, and every class is seen as
+    # often.
     for label, shares in tables["pictures", "0.25"].items():
         noise = 0.5 / n if label in seen["pictures", "0.25"] else 0.0
-        assert sum(shares.values()) == pytest.approx(1 / n) and shares["noise"] == pytest.approx(noise)
+        assert sum(shares.values()) == pytest.approx(1 / n) and shares["noise"] == pytest.approx(
+            noise
+        )
 
 
 def test_the_paper_scale_of_table_1_samples_environments_as_published(root: Path) -> None:
@@ -148,7 +237,9 @@ def test_the_paper_scale_of_table_1_samples_environments_as_published(root: Path
         others = [name for name in share if name != "clean"]
         assert len(others) == {"none": 0, "N": 1, "N+B": 2, "N+B+W+D": 4}[draw.shift]
         assert share["clean"] == pytest.approx(0.75 if others else 1)
-        assert [share[name] for name in others] == pytest.approx([0.25 / max(len(others), 1)] * len(others))
+        assert [share[name] for name in others] == pytest.approx(
+            [0.25 / max(len(others), 1)] * len(others)
+        )
     assert len(planned("rotations", "paper", root).runs) == 2 * (1 + 3) * 3
     assert len(planned("learning-rate", "paper", root).runs) == 1 + 3 * 7
 
@@ -156,20 +247,31 @@ def test_the_paper_scale_of_table_1_samples_environments_as_published(root: Path
 def test_the_sets_of_seen_and_unseen_noise_are_those_of_the_shift(root: Path) -> None:
     plan = planned("corruptions", "tiny", root)
     study = plan.study
-    data = build_dataset(next(job.spec["data"]["pictures"] for job in plan.jobs if job.kind == "fit"))
+    data = build_dataset(
+        next(job.spec["data"]["pictures"] for job in plan.jobs if job.kind == "fit")
+    )
     from crosswind.shifts.split.index import cell_index
 
     cells = cell_index(data, "class", ["environment"]).cells
     noise = cells.axes[1].code_of("noise")
     shown = parse_shift(study.shifts["N"]).normal_form(cells).weights[:, noise] > 0
-    seen, unseen = (parse_shift(study.sets[f"noise-{side}"].law).normal_form(cells).weights > 0 for side in ("seen", "unseen"))
-    assert (seen[:, noise] == shown).all() and (unseen[:, noise] == ~shown).all() and 0 < shown.sum() < len(shown)
+    seen, unseen = (
+        parse_shift(study.sets[f"noise-{side}"].law).normal_form(cells).weights > 0
+        for side in ("seen", "unseen")
+    )
+    assert (
+        (seen[:, noise] == shown).all()
+        and (unseen[:, noise] == ~shown).all()
+        and 0 < shown.sum() < len(shown)
+    )
     assert not np.delete(seen, noise, 1).any() and not np.delete(unseen, noise, 1).any()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_the_tiny_study_runs(root: Path, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_tiny_study_runs(
+    root: Path, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     options: list[Any] = ["--scale", "tiny", "--workers", "1", "--out", str(tmp_path / "out")]
     for data in SETS.get(name, ("pictures",)):
         options += ["--set", f"data.{data}.options.root={root}"]
@@ -183,25 +285,67 @@ def test_the_tiny_study_runs(root: Path, name: str, tmp_path: Path, capsys: pyte
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("shifts.N.shares.noise=0.01", "shifts.N.shares.noise: leaves 'noise' empty: 0.01 of 10 classes is less than half a class"),
+        (
+            "shifts.N.shares.noise=0.01",
+            (
+                "shifts.N.shares.noise: leaves 'noise' empty: 0.01 of 10 classes is less than half"
+                " a class"
+            ),
+        ),
         ("shifts.N.classes.noise=[]", "shifts.N.classes.noise: names no value of 'class'"),
-        ("shifts.N.classes={clean: all, noise: [cat], blur: [cat]}", "puts 'cat' in 'noise' and in 'blur'; say overlapping: true"),
-        ("data.pictures.derive.values.noise.severity=6", r"data.pictures.derive.values.noise.severity: must be .*\[1, 5\], not 6"),
-        ("data.pictures.derive.values.noise.severity=[1, 6]", r"data.pictures.derive.values.noise.severity: must be .*not 6"),
-        ("shifts.N.classes={first: all, clean: [cat]}", "shifts.N.classes.clean: names the environment 'clean' twice"),
+        (
+            "shifts.N.classes={clean: all, noise: [cat], blur: [cat]}",
+            "puts 'cat' in 'noise' and in 'blur'; say overlapping: true",
+        ),
+        (
+            "data.pictures.derive.values.noise.severity=6",
+            r"data.pictures.derive.values.noise.severity: must be .*\[1, 5\], not 6",
+        ),
+        (
+            "data.pictures.derive.values.noise.severity=[1, 6]",
+            r"data.pictures.derive.values.noise.severity: must be .*not 6",
+        ),
+        (
+            "shifts.N.classes={first: all, clean: [cat]}",
+            "shifts.N.classes.clean: names the environment 'clean' twice",
+        ),
         (
             "data.pictures.derive.values.noise={transform: randaugment, magnitude: [9, 31]}",
             "values.noise.magnitude: must be below bins, which is 31, not 31",
         ),
-        ("data.pictures.derive.values={clean: null}", "data.pictures.attributes: the derived attribute .* has one value, 'clean'"),
+        (
+            "data.pictures.derive.values={clean: null}",
+            "data.pictures.attributes: the derived attribute .* has one value, 'clean'",
+        ),
         ("sampler={environment: 1.5}", r"sampler.environment: must be a number in \[0, 1\]"),
         ("shifts.N=[]", "sampler .*: environment needs a systematic shift, a single one"),
     ],
 )
-def test_bad_input_is_one_sentence_and_status_2(root: Path, tmp_path: Path, setting: str, words: str, capsys: Any) -> None:
-    options = [part for data in ("pictures", "any") for part in ("--set", f"data.{data}.options.root={root}")]
+def test_bad_input_is_one_sentence_and_status_2(
+    root: Path, tmp_path: Path, setting: str, words: str, capsys: Any
+) -> None:
+    options = [
+        part
+        for data in ("pictures", "any")
+        for part in ("--set", f"data.{data}.options.root={root}")
+    ]
     out = tmp_path / "out"
-    assert _status(["run", "omran2022/corruptions", "--scale", "tiny", *options, "--set", setting, "--out", str(out)]) == 2
+    assert (
+        _status(
+            [
+                "run",
+                "omran2022/corruptions",
+                "--scale",
+                "tiny",
+                *options,
+                "--set",
+                setting,
+                "--out",
+                str(out),
+            ]
+        )
+        == 2
+    )
     told = capsys.readouterr().err.strip()
     assert re.search(words, told) and "\n" not in told and "Traceback" not in told, told
     assert not out.exists()

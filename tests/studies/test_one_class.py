@@ -32,19 +32,27 @@ def train(split: Any, dataset: AttributedDataset, method: str = "erm") -> Any:
 
 @pytest.mark.parametrize("value", ["c", 1, 2.5, True, "日本", " padded "])
 def test_a_label_with_one_value_is_refused_by_a_split(value: Any) -> None:
-    with pytest.raises(InputError, match="has one value, .* in all 40 rows, so there is nothing to classify") as caught:
+    with pytest.raises(
+        InputError, match="has one value, .* in all 40 rows, so there is nothing to classify"
+    ) as caught:
         cw.split(pictures([value] * 40), "label", ["site"], test=2)
     assert caught.value.field == "label"
 
 
 HIDING: dict[str, tuple[AttributedDataset, list[Any]]] = {
-    "the class is unseen": (two_classes(), [{"type": "unseen-data", "attribute": "label", "unseen": "d"}]),
+    "the class is unseen": (
+        two_classes(),
+        [{"type": "unseen-data", "attribute": "label", "unseen": "d"}],
+    ),
     "only a class": (two_classes(), [{"type": "only", "attribute": "label", "values": ["c"]}]),
     "the attribute is the label": (
         pictures(["c", "d"] * 20, ["s", "t"] * 20),
         [{"type": "unseen-data", "attribute": "site", "unseen": "t"}],
     ),
-    "only a site": (pictures(["c", "d"] * 20, ["s", "t"] * 20), [{"type": "only", "attribute": "site", "values": ["s"]}]),
+    "only a site": (
+        pictures(["c", "d"] * 20, ["s", "t"] * 20),
+        [{"type": "only", "attribute": "site", "values": ["s"]}],
+    ),
     "two of three classes": (
         pictures(["c", "d", "e"] * 20, ["s", "t"] * 30),
         [{"type": "unseen-data", "attribute": "label", "unseen": ["d", "e"]}],
@@ -57,8 +65,12 @@ HIDING: dict[str, tuple[AttributedDataset, list[Any]]] = {
 def test_training_on_one_class_is_told_by_the_split_and_refused(case: str, method: str) -> None:
     dataset, shift = HIDING[case]
     split = cw.split(dataset, "label", ["site"], shift, test=2)
-    assert any(text.startswith("train: all ") and "of the class c" in text for text in split.warnings)
-    with pytest.raises(NeedsError, match="trains on rows of a single class, so there is nothing to tell apart"):
+    assert any(
+        text.startswith("train: all ") and "of the class c" in text for text in split.warnings
+    )
+    with pytest.raises(
+        NeedsError, match="trains on rows of a single class, so there is nothing to tell apart"
+    ):
         train(split, dataset, method)
 
 
@@ -94,13 +106,18 @@ def study(shift: list[Any]) -> dict[str, Any]:
 
 
 def test_a_study_that_trains_on_one_class_is_refused_by_its_plan() -> None:
-    with pytest.raises(NeedsError, match=r"methods\.erm \(digits, hard, .*\): trains on rows of a single class"):
+    with pytest.raises(
+        NeedsError, match=r"methods\.erm \(digits, hard, .*\): trains on rows of a single class"
+    ):
         cw.plan(study([{"type": "only", "attribute": "digit", "values": ["3"]}]))
     cw.plan(study([{"type": "only", "attribute": "digit", "values": ["3", "4"]}]))
 
 
 def test_a_table_with_one_class_gets_no_study(tmp_path: Path) -> None:
-    rows = ["text,label,site", *(f"this is text number {i},yes,{'here' if i % 3 else 'there'}" for i in range(60))]
+    rows = [
+        "text,label,site",
+        *(f"this is text number {i},yes,{'here' if i % 3 else 'there'}" for i in range(60)),
+    ]
     (tmp_path / "table.csv").write_text("\n".join(rows), encoding="utf-8")
     with pytest.raises((InputError, DataError), match="one value"):
         propose(str(tmp_path / "table.csv"), label="label")
@@ -108,8 +125,9 @@ def test_a_table_with_one_class_gets_no_study(tmp_path: Path) -> None:
 
 def test_an_audit_says_that_one_class_tells_no_correlation() -> None:
     table = {"label": ["c"] * 40, "site": ["s", "t"] * 20}
-    assert "the label 'label' has one value on both sides, 'c': correlations with it cannot be told" in str(
-        cw.audit(table, table, "label")
+    assert (
+        "the label 'label' has one value on both sides, 'c': correlations with it cannot be told"
+        in str(cw.audit(table, table, "label"))
     )
     other = {"label": ["c", "d"] * 20, "site": ["s", "s", "t", "t"] * 10}
     assert "has one value on both sides" not in str(cw.audit(other, other, "label"))

@@ -21,7 +21,13 @@ OFFICIAL = {"official": {"column": "split", "train": ["train"], "test": ["test"]
 def study(root: Path) -> dict[str, Any]:
     def entry(source: str, **options: Any) -> dict[str, Any]:
         given = {"root": str(root), **options}
-        return {"source": source, "options": given, "label": "digit", "attributes": [], "roles": OFFICIAL}
+        return {
+            "source": source,
+            "options": given,
+            "label": "digit",
+            "attributes": [],
+            "roles": OFFICIAL,
+        }
 
     return {
         "name": "digits-elsewhere",
@@ -40,17 +46,22 @@ def study(root: Path) -> dict[str, Any]:
 
 
 def test_mnist_to_usps(tmp_path: Path) -> None:
-    """Classes are brightnesses in both, so a network that has learned them on one knows the other's, unless names do not meet."""
+    """Classes are brightnesses in both, so a network that has learned them on one knows the
+    other's, unless names do not meet."""
     write_mnist(tmp_path / "originals" / "mnist", [drawn_digits(600, 0), drawn_digits(60, 1)])
     pictures, digits = drawn_digits(80, 2, 16)
     draw = np.random.default_rng(0).permutation(80)
-    write_usps(tmp_path / "originals" / "usps", [drawn_digits(50, 3, 16), (pictures[draw], digits[draw])])
+    write_usps(
+        tmp_path / "originals" / "usps", [drawn_digits(50, 3, 16), (pictures[draw], digits[draw])]
+    )
     for source in (Mnist(root=str(tmp_path), size=16), Usps(root=str(tmp_path))):
         prepare(source, accept_totals=True)
     (spec,) = whole_specs(make_plan(study_from(study(tmp_path))))
     assert set(spec["data"]) == {"mnist", "usps"}
     results = crosswind.run_study(study(tmp_path), tmp_path / "out")
     assert [row["reason"] for row in results.rows if row["status"] != "finished"] == []
-    found = {row["set"]: row["metrics"]["accuracy"] for row in results.rows if row["rule"] == "best-id"}
+    found = {
+        row["set"]: row["metrics"]["accuracy"] for row in results.rows if row["rule"] == "best-id"
+    }
     assert set(found) == {"validation", "test", "usps"}
     assert found["test"] > 0.6 and found["usps"] > 0.6

@@ -1,4 +1,5 @@
-"""A model whose outputs stand in another order than its classes is refused until its order is named, also in a study."""
+"""A model whose outputs stand in another order than its classes is refused until its order is
+named, also in a study."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ def shifted(x):
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Grey pictures of 4 x 4 pixels in folders named 0 to 11, others without labels, and models that read their level."""
+    """Grey pictures of 4 x 4 pixels in folders named 0 to 11, others without labels, and models
+    that read their level."""
     place = tmp_path_factory.mktemp("grey")
     for number in range(12):
         folder = place / "known" / str(number)
@@ -69,16 +71,23 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
             Image.fromarray(grey).save(folder / f"{row}.png")
     (place / "new").mkdir()
     for row in range(60):
-        Image.fromarray(np.full((4, 4), 20 * (row % 12), dtype=np.uint8)).save(place / "new" / f"{row}.png")
+        Image.fromarray(np.full((4, 4), 20 * (row % 12), dtype=np.uint8)).save(
+            place / "new" / f"{row}.png"
+        )
     (place / "models.py").write_text(FUNCTIONS.format(names=NAMES))
     _save_onnx(place / "as_text.onnx")
     return place
 
 
 def _save_onnx(path: Path) -> None:
-    """A network that is right on every grey picture, its outputs as torchvision sorts folders: -(grey - level)^2 and a constant."""
+    """A network that is right on every grey picture, its outputs as torchvision sorts folders:
+    -(grey - level)^2 and a constant."""
     levels = np.array([20 * int(name) / 255 for name in AS_TEXT], dtype=np.float32)
-    constants = {"weight": 200 * levels[None], "bias": -100 * levels**2, "axes": np.array([1, 2, 3])}
+    constants = {
+        "weight": 200 * levels[None],
+        "bias": -100 * levels**2,
+        "axes": np.array([1, 2, 3]),
+    }
     nodes = [
         helper.make_node("ReduceMean", ["x", "axes"], ["grey"], keepdims=0),
         helper.make_node("Unsqueeze", ["grey", "one"], ["column"]),
@@ -87,13 +96,25 @@ def _save_onnx(path: Path) -> None:
     ]
     first = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, 4, 4])
     last = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 12])
-    tensors = [numpy_helper.from_array(value, name) for name, value in {**constants, "one": np.array([1])}.items()]
+    tensors = [
+        numpy_helper.from_array(value, name)
+        for name, value in {**constants, "one": np.array([1])}.items()
+    ]
     graph = helper.make_graph(nodes, "grey", [first], [last], tensors)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), path
+    )
 
 
 def asked(world: Path, function: str, **more: Any) -> Any:
-    given = {"source": world / "known", "size": 4, "pool_rows": 0, "near_rows": 0, "estimators": ["atc-mc"], **more}
+    given = {
+        "source": world / "known",
+        "size": 4,
+        "pool_rows": 0,
+        "near_rows": 0,
+        "estimators": ["atc-mc"],
+        **more,
+    }
     return cw.estimate(f"{world}/models.py:{function}", world / "new", **given)
 
 
@@ -111,13 +132,21 @@ def test_another_order_is_refused_until_it_is_named(world: Path, function: str) 
     with pytest.raises(InputError) as refused:
         asked(world, function)
     told = str(refused.value)
-    assert told.startswith(f"classes: {world}/models.py:{function} seems to have its outputs in another order"), told
-    assert f"in the order {','.join(order)}, the classes {name}; give the second, or the first to leave it as it is" in told
+    assert told.startswith(
+        f"classes: {world}/models.py:{function} seems to have its outputs in another order"
+    ), told
+    assert (
+        f"in the order {','.join(order)}, the classes {name}; give the second, or the first to"
+        " leave it as it is" in told
+    )
     assert "of 120 labelled rows of known" in told and "90.0% in the order" in told
     found = asked(world, function, classes=order)
     assert found.source_accuracy == pytest.approx(0.9) and found.notes == ()
     insisted = asked(world, function, classes=NAMES)
-    assert insisted.source_accuracy < 0.3 and f"90.0% in the order {','.join(order)}" in insisted.notes[0]
+    assert (
+        insisted.source_accuracy < 0.3
+        and f"90.0% in the order {','.join(order)}" in insisted.notes[0]
+    )
     assert "the first was asked for" in str(insisted)
 
 
@@ -128,15 +157,29 @@ def test_the_right_order_is_not_spoken_of(world: Path, function: str) -> None:
 
 def test_a_wrong_order_that_is_given_is_refused_with_the_better_one(world: Path) -> None:
     with pytest.raises(
-        InputError, match=r"90\.0% in the order 0,1,10,11,2,3,4,5,6,7,8,9, the classes sorted as text; give the second$"
+        InputError,
+        match=(
+            r"90\.0% in the order 0,1,10,11,2,3,4,5,6,7,8,9, the classes sorted as text; give the"
+            r" second$"
+        ),
     ):
         asked(world, "as_text", classes=NAMES[::-1])
     with pytest.raises(InputError, match="0,1,2,3,4,5,6,7,8,9,10,11, .*; leave them out$"):
         asked(world, "logits", classes=AS_TEXT)
 
 
-def test_the_command_names_an_order_that_can_be_given_to_it(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["estimate", "--model", str(world / "as_text.onnx"), "--data", str(world / "new"), "--source", str(world / "known")]
+def test_the_command_names_an_order_that_can_be_given_to_it(
+    world: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [
+        "estimate",
+        "--model",
+        str(world / "as_text.onnx"),
+        "--data",
+        str(world / "new"),
+        "--source",
+        str(world / "known"),
+    ]
     command += [
         "--size",
         "4",
@@ -152,33 +195,57 @@ def test_the_command_names_an_order_that_can_be_given_to_it(world: Path, capsys:
     ]
     assert _status(command) == 2
     told = capsys.readouterr()
-    assert told.out == "" and told.err.startswith("error: --classes: as_text.onnx seems to have its outputs in another order")
+    assert told.out == "" and told.err.startswith(
+        "error: --classes: as_text.onnx seems to have its outputs in another order"
+    )
     order = told.err.partition("% in the order ")[2].partition(", the classes ")[0]
     assert _status([*command, "--classes", order]) == 0
     assert json.loads(capsys.readouterr().out)["source_accuracy"] == 1.0
     assert _status(["estimate", "--help"]) == 0
-    assert "numbers by size, others sorted as text" in " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "numbers by size, others sorted as text" in " ".join(
+        capsys.readouterr().out.replace("│", " ").split()
+    )
 
 
 def test_a_model_beside_has_an_order_of_its_own(world: Path) -> None:
     beside = [f"{world}/models.py:as_text"]
-    with pytest.raises(InputError, match="^beside_classes: .*as_text seems to have its outputs in another order"):
+    with pytest.raises(
+        InputError, match="^beside_classes: .*as_text seems to have its outputs in another order"
+    ):
         asked(world, "logits", beside=beside, estimators=["disagreement"])
-    found = asked(world, "logits", beside=beside, beside_classes=[AS_TEXT], estimators=["disagreement"])
+    found = asked(
+        world, "logits", beside=beside, beside_classes=[AS_TEXT], estimators=["disagreement"]
+    )
     assert found.rows[0].estimate.accuracy == 1.0, "the same network, in another order"
-    insisted = asked(world, "logits", beside=beside, beside_classes=[NAMES], estimators=["disagreement"])
+    insisted = asked(
+        world, "logits", beside=beside, beside_classes=[NAMES], estimators=["disagreement"]
+    )
     assert insisted.rows[0].estimate.accuracy < 0.3 and "as_text seems" in insisted.notes[0]
     both = [*beside, f"{world}/models.py:turned_round"]
-    found = asked(world, "logits", beside=both, beside_classes=[AS_TEXT, NAMES[::-1]], estimators=["disagreement"])
+    found = asked(
+        world,
+        "logits",
+        beside=both,
+        beside_classes=[AS_TEXT, NAMES[::-1]],
+        estimators=["disagreement"],
+    )
     assert found.rows[0].estimate.accuracy == 1.0
-    with pytest.raises(InputError, match="beside_classes: are to be given once for all, or once for each of the 2 models beside"):
+    with pytest.raises(
+        InputError,
+        match=(
+            "beside_classes: are to be given once for all, or once for each of the 2 models beside"
+        ),
+    ):
         asked(world, "logits", beside=both, beside_classes=[NAMES] * 3)
     with pytest.raises(InputError, match="beside_classes: must be the classes of the model"):
         asked(world, "logits", beside=beside, beside_classes=[["a", "b"]])
 
 
 def test_the_order_is_no_setting_of_the_model(world: Path) -> None:
-    with pytest.raises(InputError, match="settings.classes: is no setting here: the order of the outputs is given by classes"):
+    with pytest.raises(
+        InputError,
+        match="settings.classes: is no setting here: the order of the outputs is given by classes",
+    ):
         asked(world, "logits", settings={"classes": NAMES})
 
 
@@ -192,7 +259,9 @@ def test_the_card_of_weights_may_name_another_order(world: Path, tmp_path: Path)
 
     torch.set_num_threads(1)
     classes = ["0", "11"]
-    network = build_model("mlp", {"hidden": 4, "layers": 1}, InputSpec.image(4, 4, 1), tuple(classes), 3)
+    network = build_model(
+        "mlp", {"hidden": 4, "layers": 1}, InputSpec.image(4, 4, 1), tuple(classes), 3
+    )
     state = network.state_dict()
     *hidden, head = [name for name in state if name.endswith("weight")]
     state = {name: torch.zeros_like(value) for name, value in state.items()}
@@ -206,18 +275,31 @@ def test_the_card_of_weights_may_name_another_order(world: Path, tmp_path: Path)
     for name in classes:
         (source / name).mkdir()
         for row in range(30):
-            Image.fromarray(np.full((4, 4), 20 + 18 * int(name), dtype=np.uint8)).save(source / name / f"{row}.png")
+            Image.fromarray(np.full((4, 4), 20 + 18 * int(name), dtype=np.uint8)).save(
+                source / name / f"{row}.png"
+            )
     (tmp_path / "net.json").write_text(json.dumps({**card, "classes": classes}))
     settings = {"pool_rows": 0, "near_rows": 0, "estimators": ["atc-mc"]}
-    with pytest.raises(InputError, match="write the second into its card as classes, or give the first to leave it as it is"):
+    with pytest.raises(
+        InputError,
+        match="write the second into its card as classes, or give the first to leave it as it is",
+    ):
         cw.estimate(str(tmp_path / "net.safetensors"), world / "new", source, **settings)
-    insisted = cw.estimate(str(tmp_path / "net.safetensors"), world / "new", source, classes=classes, **settings)
+    insisted = cw.estimate(
+        str(tmp_path / "net.safetensors"), world / "new", source, classes=classes, **settings
+    )
     assert insisted.source_accuracy == 0.0 and len(insisted.notes) == 1
     (tmp_path / "net.json").write_text(json.dumps({**card, "classes": classes[::-1]}))
-    assert cw.estimate(str(tmp_path / "net.safetensors"), world / "new", source, **settings).source_accuracy == 1.0
+    assert (
+        cw.estimate(
+            str(tmp_path / "net.safetensors"), world / "new", source, **settings
+        ).source_accuracy
+        == 1.0
+    )
 
 
-# -- studies ------------------------------------------------------------------------------------------------------------------
+# -- studies
+# --------------------------------------------------------------------------------------------------
 
 
 def study(world: Path, model: dict[str, Any], **changes: Any) -> dict[str, Any]:
@@ -228,8 +310,21 @@ def study(world: Path, model: dict[str, Any], **changes: Any) -> dict[str, Any]:
         rows["side"].append("left" if int(file.stem) % 2 else "right")
     polars.DataFrame(rows).write_csv(world / "known.csv")
     options = {"path": str(world / "known.csv"), "images": str(world / "known"), "size": 4}
-    data = {"source": "table", "options": options, "label": "number", "attributes": ["side"], "roles": {"test": 1, "validation": 3}}
-    return {"name": "order", "data": {"grey": data}, "shifts": {"none": []}, "models": {"theirs": model}, "seeds": 1, **changes}
+    data = {
+        "source": "table",
+        "options": options,
+        "label": "number",
+        "attributes": ["side"],
+        "roles": {"test": 1, "validation": 3},
+    }
+    return {
+        "name": "order",
+        "data": {"grey": data},
+        "shifts": {"none": []},
+        "models": {"theirs": model},
+        "seeds": 1,
+        **changes,
+    }
 
 
 def reasons(out: Path, results: Any) -> set[str]:
@@ -239,7 +334,9 @@ def reasons(out: Path, results: Any) -> set[str]:
 
 
 @pytest.mark.parametrize("kind", ["onnx", "callable", "npz", "csv"])
-def test_a_study_refuses_another_order_until_its_model_names_it(world: Path, tmp_path: Path, kind: str) -> None:
+def test_a_study_refuses_another_order_until_its_model_names_it(
+    world: Path, tmp_path: Path, kind: str
+) -> None:
     model: dict[str, Any] = {"model": "onnx", "path": str(world / "as_text.onnx"), "scale": "unit"}
     if kind == "callable":
         model = {"model": "callable", "function": f"{world}/models.py:labels_as_text"}
@@ -250,31 +347,51 @@ def test_a_study_refuses_another_order_until_its_model_names_it(world: Path, tmp
         if kind == "npz":
             np.savez(tmp_path / "said.npz", id=np.arange(120), logits=np.eye(12)[said])
         else:  # somebody named the outputs by the wrong list
-            polars.DataFrame({"id": range(120), "label": [NAMES[code] for code in said]}).write_csv(tmp_path / "said.csv")
+            polars.DataFrame({"id": range(120), "label": [NAMES[code] for code in said]}).write_csv(
+                tmp_path / "said.csv"
+            )
         model = {"model": "predictions", "path": str(tmp_path / f"said.{kind}")}
     results = cw.run_study(study(world, model), tmp_path / "out")
     assert {row["status"] for row in results.rows} == {"failed"}
     (reason,) = reasons(tmp_path / "out", results)
-    assert "seems to have its outputs in another order" in reason and "of the set validation" in reason
-    assert f"{study_value(AS_TEXT)}, the classes sorted as text; set its classes to the second" in reason
-    named = cw.run_study(study(world, {**model, "classes": [int(name) for name in AS_TEXT]}), tmp_path / "out")
-    accuracies = {row["set"]: row["metrics"]["accuracy"] for row in named.rows if row["status"] == "finished"}
+    assert (
+        "seems to have its outputs in another order" in reason and "of the set validation" in reason
+    )
+    assert (
+        f"{study_value(AS_TEXT)}, the classes sorted as text; set its classes to the second"
+        in reason
+    )
+    named = cw.run_study(
+        study(world, {**model, "classes": [int(name) for name in AS_TEXT]}), tmp_path / "out"
+    )
+    accuracies = {
+        row["set"]: row["metrics"]["accuracy"] for row in named.rows if row["status"] == "finished"
+    }
     assert set(accuracies) == {"validation", "test"} and min(accuracies.values()) >= 0.8
     if kind != "callable":
         return
     again = cw.run_study(study(world, model), tmp_path / "out")
     assert again.summary.executed == 0, "it would fail again, and waits to be asked for"
     insisted = cw.run_study(study(world, {**model, "classes": NAMES}), tmp_path / "out")
-    assert all(row["metrics"]["accuracy"] < 0.5 for row in insisted.rows if row["status"] == "finished")
+    assert all(
+        row["metrics"]["accuracy"] < 0.5 for row in insisted.rows if row["status"] == "finished"
+    )
     assert insisted.summary.failed == 0
     wrong = cw.run_study(study(world, {**model, "classes": NAMES[::-1]}), tmp_path / "wrong")
     (reason,) = reasons(tmp_path / "wrong", wrong)
     assert reason.endswith("the classes sorted as text; set its classes to the second")
 
 
-def test_classes_that_are_not_those_of_the_data_are_refused_before_anything_is_asked(world: Path, tmp_path: Path) -> None:
+def test_classes_that_are_not_those_of_the_data_are_refused_before_anything_is_asked(
+    world: Path, tmp_path: Path
+) -> None:
     model = {"model": "callable", "function": f"{world}/models.py:logits", "classes": ["0", "1"]}
-    with pytest.raises(InputError, match="model.classes: must be a list of the 12 classes in the order of its outputs: 0, 1, 2"):
+    with pytest.raises(
+        InputError,
+        match=(
+            "model.classes: must be a list of the 12 classes in the order of its outputs: 0, 1, 2"
+        ),
+    ):
         cw.run_study(study(world, model), tmp_path / "out")
 
 
@@ -287,7 +404,8 @@ def test_without_validation_the_test_sets_are_looked_at(world: Path, tmp_path: P
     assert {row["status"] for row in results.rows} == {"failed"}
 
 
-# -- words --------------------------------------------------------------------------------------------------------------------
+# -- words
+# --------------------------------------------------------------------------------------------------
 
 
 def test_orders_are_written_so_that_they_can_be_given() -> None:
@@ -297,7 +415,11 @@ def test_orders_are_written_so_that_they_can_be_given() -> None:
     assert study_value(["01", "yes", "ä"]) == '["01", "yes", "ä"]'
     from crosswind.cli.options import listed_classes
 
-    assert listed_classes('"a, b",c') == ["a, b", "c"] and listed_classes(" 0, 1 ,10,") == ["0", "1", "10"]
+    assert listed_classes('"a, b",c') == ["a, b", "c"] and listed_classes(" 0, 1 ,10,") == [
+        "0",
+        "1",
+        "10",
+    ]
     assert listed_classes(None) is None and listed_classes("") == []
 
 

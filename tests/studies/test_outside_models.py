@@ -1,4 +1,5 @@
-"""Models that nobody trains here stand in a study beside trained ones: a table of predictions, an ONNX file, a Python function."""
+"""Models that nobody trains here stand in a study beside trained ones: a table of predictions, an
+ONNX file, a Python function."""
 
 import re
 from pathlib import Path
@@ -21,8 +22,18 @@ from crosswind.studies.store import Store
 
 STUDY: dict[str, Any] = {
     "name": "outside",
-    "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink", "size"], "roles": {"test": 4}}},
-    "shifts": {"none": [], "sc": {"type": "spurious-correlation", "attribute": "ink", "counterexamples": 0.2}},
+    "data": {
+        "digits": {
+            "source": "digits",
+            "label": "digit",
+            "attributes": ["ink", "size"],
+            "roles": {"test": 4},
+        }
+    },
+    "shifts": {
+        "none": [],
+        "sc": {"type": "spurious-correlation", "attribute": "ink", "counterexamples": 0.2},
+    },
     "models": {"mlp": {}},
     "methods": ["erm"],
     "training": {"steps": 4, "validate_every": 4, "batch": 16},
@@ -61,19 +72,33 @@ def digits() -> cw.AttributedDataset:
 
 @pytest.fixture
 def theirs(tmp_path: Path, digits: cw.AttributedDataset) -> dict[str, dict[str, Any]]:
-    """The three kinds of model: predictions that are wrong in every fifth row, a linear network, the brightness of a picture."""
+    """The three kinds of model: predictions that are wrong in every fifth row, a linear network,
+    the brightness of a picture."""
     label = digits.table.column("digit").astype(np.int64)
     said = np.where(digits.ids % 5 == 0, (label + 1) % 10, label)
-    polars.DataFrame({"id": digits.ids, "label": said, "note": ["a"] * len(said)}).write_csv(tmp_path / "table.csv")
+    polars.DataFrame({"id": digits.ids, "label": said, "note": ["a"] * len(said)}).write_csv(
+        tmp_path / "table.csv"
+    )
     weight = np.random.default_rng(0).normal(size=(3072, 10)).astype(np.float32)
-    nodes = [helper.make_node("Flatten", ["x"], ["flat"]), helper.make_node("MatMul", ["flat", "weight"], ["y"])]
-    ends = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in (("x", ["n", 3, 32, 32]), ("y", ["n", 10]))
+    nodes = [
+        helper.make_node("Flatten", ["x"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "weight"], ["y"]),
     ]
-    graph = helper.make_graph(nodes, "linear", ends[:1], ends[1:], [numpy_helper.from_array(weight, "weight")])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "net.onnx")
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("x", ["n", 3, 32, 32]), ("y", ["n", 10]))
+    ]
+    graph = helper.make_graph(
+        nodes, "linear", ends[:1], ends[1:], [numpy_helper.from_array(weight, "weight")]
+    )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+        tmp_path / "net.onnx",
+    )
     np.save(tmp_path / "weight.npy", weight)
-    (tmp_path / "theirs.py").write_text(FUNCTION.format(log=str(tmp_path / "log")), encoding="utf-8")
+    (tmp_path / "theirs.py").write_text(
+        FUNCTION.format(log=str(tmp_path / "log")), encoding="utf-8"
+    )
     return {
         "table": {"model": "predictions", "path": str(tmp_path / "table.csv")},
         "net": {"model": "onnx", "path": str(tmp_path / "net.onnx")},
@@ -92,11 +117,24 @@ def test_they_stand_in_the_same_tables_and_are_asked_once(
     assert found.summary.finished == 2 * 2 * 4
     text = "\n\n".join(table.to_text() for table in found.tables)
     table = next(part for part in text.split("\n\n") if part.startswith("method") and "net" in part)
-    assert [line.split()[0] for line in table.splitlines()[2:]] == ["erm", "table", "net", "function"]
+    assert [line.split()[0] for line in table.splitlines()[2:]] == [
+        "erm",
+        "table",
+        "net",
+        "function",
+    ]
     asked = [int(line) for line in (tmp_path / "log").read_text().splitlines()]
     with Store.open(tmp_path / "out") as store:
-        rows = [row for row in store.results("outside") if row["set"] == "test" and row["rule"] == "best-id"]
-        said = {row["method"]: run_predictions(store, row["key"])[GIVEN]["test"] for row in rows if row["method"] in theirs}
+        rows = [
+            row
+            for row in store.results("outside")
+            if row["set"] == "test" and row["rule"] == "best-id"
+        ]
+        said = {
+            row["method"]: run_predictions(store, row["key"])[GIVEN]["test"]
+            for row in rows
+            if row["method"] in theirs
+        }
     # The test set once for two shifts and two seeds; validation sets are other rows under each.
     tests = len(said["function"])
     whole = [tests] if tests <= 256 else [256] * (tests // 256) + [tests % 256]
@@ -112,7 +150,9 @@ def test_they_stand_in_the_same_tables_and_are_asked_once(
     np.testing.assert_allclose(said["net"].logits, logits, rtol=1e-3, atol=1e-3)
     assert accuracies["table"] == {float((said["table"].ids % 5 != 0).mean())}
     assert accuracies["net"] == {float((logits.argmax(1) == label).mean())}
-    assert accuracies["function"] == {float((pixels.reshape(len(places), -1).mean(1).astype(int) % 10 == label).mean())}
+    assert accuracies["function"] == {
+        float((pixels.reshape(len(places), -1).mean(1).astype(int) % 10 == label).mean())
+    }
     nll = {row["method"]: row["metrics"]["nll"] for row in rows}
     assert nll["table"] is None and nll["function"] is None and nll["net"] > 0
     page = Path(tmp_path / "page.html")
@@ -125,7 +165,9 @@ def test_they_stand_in_the_same_tables_and_are_asked_once(
 def test_without_a_trained_model_nothing_is_trained(tmp_path: Path, theirs: dict[str, Any]) -> None:
     plan = planned({"table": theirs["table"]})
     assert {job.kind for job in plan.jobs} == {"predict", "score"} and len(plan.runs) == 4
-    found = cw.run_study({**STUDY, "models": {"table": theirs["table"]}, "seeds": 1}, tmp_path / "out")
+    found = cw.run_study(
+        {**STUDY, "models": {"table": theirs["table"]}, "seeds": 1}, tmp_path / "out"
+    )
     assert found.summary.finished == 2 and {row["model"] for row in found.rows} == {"table"}
 
 
@@ -135,29 +177,53 @@ def test_tables_may_hold_logits_by_class_and_files_may_be_of_three_kinds(
     logits = np.random.default_rng(0).normal(size=(digits.n_base, 10)).astype(np.float32)
     columns = {"id": digits.ids, **{str(code): logits[:, code] for code in range(10)}}
     polars.DataFrame(columns).write_csv(tmp_path / "a.csv")
-    polars.DataFrame(columns).sample(fraction=1, shuffle=True, seed=0).write_parquet(tmp_path / "b.parquet")
+    polars.DataFrame(columns).sample(fraction=1, shuffle=True, seed=0).write_parquet(
+        tmp_path / "b.parquet"
+    )
     np.savez(tmp_path / "c.npz", id=digits.ids[::-1], logits=logits[::-1])
-    models = {name[0]: {"model": "predictions", "path": str(tmp_path / name)} for name in ("a.csv", "b.parquet", "c.npz")}
-    found = cw.run_study({**STUDY, "models": models, "shifts": {"none": []}, "seeds": 1}, tmp_path / "out")
+    models = {
+        name[0]: {"model": "predictions", "path": str(tmp_path / name)}
+        for name in ("a.csv", "b.parquet", "c.npz")
+    }
+    found = cw.run_study(
+        {**STUDY, "models": models, "shifts": {"none": []}, "seeds": 1}, tmp_path / "out"
+    )
     told = [row["metrics"] for row in found.rows if row["set"] == "test"]
     assert len(told) == 3 and told[0]["nll"] > 0
     assert told[1] == told[2] and told[0]["nll"] == pytest.approx(told[1]["nll"])
 
 
 @pytest.mark.parametrize("name", ["logits", "names"])
-def test_a_function_may_give_logits_or_names(name: str, tmp_path: Path, theirs: dict[str, Any]) -> None:
-    numbers, other = theirs["function"], {**theirs["function"], "function": f"{tmp_path / 'theirs.py'}:{name}", "batch": 7}
+def test_a_function_may_give_logits_or_names(
+    name: str, tmp_path: Path, theirs: dict[str, Any]
+) -> None:
+    numbers, other = (
+        theirs["function"],
+        {**theirs["function"], "function": f"{tmp_path / 'theirs.py'}:{name}", "batch": 7},
+    )
     study = {**STUDY, "models": {"one": numbers, "two": other}, "shifts": {"none": []}, "seeds": 1}
-    one, two = (row["metrics"] for row in cw.run_study(study, tmp_path / "out").rows if row["set"] == "test")
+    one, two = (
+        row["metrics"] for row in cw.run_study(study, tmp_path / "out").rows if row["set"] == "test"
+    )
     assert one["accuracy"] == two["accuracy"] and one["groups"] == two["groups"]
 
 
-def test_keys_know_what_is_in_the_files_and_not_where_they_lie(tmp_path: Path, theirs: dict[str, Any]) -> None:
+def test_keys_know_what_is_in_the_files_and_not_where_they_lie(
+    tmp_path: Path, theirs: dict[str, Any]
+) -> None:
     def keys() -> set[str]:
-        return {job.key for job in of_kind(planned({"table": theirs["table"], "function": theirs["function"]}), "predict")}
+        return {
+            job.key
+            for job in of_kind(
+                planned({"table": theirs["table"], "function": theirs["function"]}), "predict"
+            )
+        }
 
     before = keys()
-    for file, model, name in (("table.csv", "table", "path"), ("theirs.py", "function", "function")):
+    for file, model, name in (
+        ("table.csv", "table", "path"),
+        ("theirs.py", "function", "function"),
+    ):
         (tmp_path / file).rename(tmp_path / f"moved-{file}")
         theirs[model][name] = theirs[model][name].replace(file, f"moved-{file}")
     assert keys() == before
@@ -165,36 +231,68 @@ def test_keys_know_what_is_in_the_files_and_not_where_they_lie(tmp_path: Path, t
         file.write("99999999,1,a\n")
     assert len(keys() & before) == len(before) // 2
     assert keys() != {
-        job.key for job in of_kind(planned({"table": theirs["table"], "function": {**theirs["function"], "version": 2}}), "predict")
+        job.key
+        for job in of_kind(
+            planned({"table": theirs["table"], "function": {**theirs["function"], "version": 2}}),
+            "predict",
+        )
     }
 
 
-def test_a_set_is_asked_for_once_and_validation_sets_by_shift_and_seed(theirs: dict[str, Any]) -> None:
+def test_a_set_is_asked_for_once_and_validation_sets_by_shift_and_seed(
+    theirs: dict[str, Any],
+) -> None:
     plan = planned({"table": theirs["table"]})
     found = {}
     for job in of_kind(plan, "predict"):
         found.setdefault(job.labels["set"], set()).add(job.key)
     assert {name: len(keys) for name, keys in found.items()} == {"validation": 4, "test": 1}
-    unseen = planned({"table": theirs["table"]}, sets={"test": {"role": "test", "law": "train"}}, selection=["last"])
+    unseen = planned(
+        {"table": theirs["table"]},
+        sets={"test": {"role": "test", "law": "train"}},
+        selection=["last"],
+    )
     assert len({job.key for job in of_kind(unseen, "predict")}) == 2, "as training: one a shift"
 
 
 BAD = {
-    "rows": ("table", lambda path: path.write_text("id,label\n0,1\n"), "table.csv has no prediction for"),
-    "twice": ("table", lambda path: path.write_text(path.read_text() + "0,1,a\n"), "two rows for the id 0"),
-    "class": ("table", lambda path: path.write_text(path.read_text().replace(",3,", ",three,")),
-        "label 'three', which is no class"),
-    "no id": ("table", lambda path: path.write_text(path.read_text().replace("id,", "row,", 1)), "needs a column 'id'"),
+    "rows": (
+        "table",
+        lambda path: path.write_text("id,label\n0,1\n"),
+        "table.csv has no prediction for",
+    ),
+    "twice": (
+        "table",
+        lambda path: path.write_text(path.read_text() + "0,1,a\n"),
+        "two rows for the id 0",
+    ),
+    "class": (
+        "table",
+        lambda path: path.write_text(path.read_text().replace(",3,", ",three,")),
+        "label 'three', which is no class",
+    ),
+    "no id": (
+        "table",
+        lambda path: path.write_text(path.read_text().replace("id,", "row,", 1)),
+        "needs a column 'id'",
+    ),
     "bytes": ("table", lambda path: path.write_bytes(b"\xff\xfe\x00"), "table.csv"),
-    "onnx": ("net", lambda path: path.write_bytes(b"not a network"), "net.onnx cannot be read as ONNX"),
-}  # fmt: skip
+    "onnx": (
+        "net",
+        lambda path: path.write_bytes(b"not a network"),
+        "net.onnx cannot be read as ONNX",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_files_end_in_one_sentence(name: str, tmp_path: Path, theirs: dict[str, Any]) -> None:
     model, spoil, sentence = BAD[name]
     spoil(Path(theirs[model]["path"]))
-    found = cw.run_study({**STUDY, "models": {model: theirs[model]}, "shifts": {"none": []}, "seeds": 1}, tmp_path / "out")
+    found = cw.run_study(
+        {**STUDY, "models": {model: theirs[model]}, "shifts": {"none": []}, "seeds": 1},
+        tmp_path / "out",
+    )
     (row,) = found.rows
     assert row["status"] == "failed" and "\n" not in row["reason"]
     with Store.open(tmp_path / "out") as store:
@@ -202,28 +300,54 @@ def test_bad_files_end_in_one_sentence(name: str, tmp_path: Path, theirs: dict[s
     assert any(sentence in str(reason) for reason in reasons), reasons
 
 
-@pytest.mark.parametrize(("function", "sentence"), [
-    ("wrong", "must give logits"),
-    ("elsewhere", "label 10, which is no class"),
-    ("raises", "out of order"),
-    ("missing", "no function 'missing'"),
-])  # fmt: skip
-def test_bad_functions_end_in_one_sentence(function: str, sentence: str, tmp_path: Path, theirs: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("function", "sentence"),
+    [
+        ("wrong", "must give logits"),
+        ("elsewhere", "label 10, which is no class"),
+        ("raises", "out of order"),
+        ("missing", "no function 'missing'"),
+    ],
+)
+def test_bad_functions_end_in_one_sentence(
+    function: str, sentence: str, tmp_path: Path, theirs: dict[str, Any]
+) -> None:
     models = {"function": {"model": "callable", "function": f"{tmp_path / 'theirs.py'}:{function}"}}
-    found = cw.run_study({**STUDY, "models": models, "shifts": {"none": []}, "seeds": 1}, tmp_path / "out")
+    found = cw.run_study(
+        {**STUDY, "models": models, "shifts": {"none": []}, "seeds": 1}, tmp_path / "out"
+    )
     with Store.open(tmp_path / "out") as store:
-        reasons = {str(store.run(need)["reason"]) for need in store.run(found.rows[0]["key"])["needs"]}
+        reasons = {
+            str(store.run(need)["reason"]) for need in store.run(found.rows[0]["key"])["needs"]
+        }
     assert all(sentence in reason for reason in reasons), reasons
 
 
-@pytest.mark.parametrize(("name", "settings", "sentence"), [
-    ("t", {"model": "predictions", "path": "nowhere.csv"}, "models.t.path: there is no file 'nowhere.csv'"),
-    ("f", {"model": "callable", "function": "no_such_module:f"},
-        "models.f.function: there is no file 'no_such_module.py' and no module 'no_such_module'"),
-    ("f", {"model": "callable", "function": "just_a_word"}, "models.f.function: must name a file; a function is written module:"),
-    ("erm", None, "models.erm: has the name of a method of this study"),
-    ("table", {"model": "predictions"}, "models.table.path"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "settings", "sentence"),
+    [
+        (
+            "t",
+            {"model": "predictions", "path": "nowhere.csv"},
+            "models.t.path: there is no file 'nowhere.csv'",
+        ),
+        (
+            "f",
+            {"model": "callable", "function": "no_such_module:f"},
+            (
+                "models.f.function: there is no file 'no_such_module.py' and no module"
+                " 'no_such_module'"
+            ),
+        ),
+        (
+            "f",
+            {"model": "callable", "function": "just_a_word"},
+            "models.f.function: must name a file; a function is written module:",
+        ),
+        ("erm", None, "models.erm: has the name of a method of this study"),
+        ("table", {"model": "predictions"}, "models.table.path"),
+    ],
+)
 def test_what_is_not_there_is_refused_by_the_plan(
     name: str, settings: dict[str, Any] | None, sentence: str, theirs: dict[str, Any]
 ) -> None:
@@ -239,13 +363,21 @@ def test_a_set_that_is_added_is_predicted_by_what_was_trained(keep: str, tmp_pat
     folders = sorted((tmp_path / "out" / "artifacts").rglob("history.json"))
     changed = {path: path.stat().st_mtime_ns for path in folders}
     train = {"law": "train"}
-    sets = {"validation": {"role": "validation", **train}, "test": {"role": "test"}, "more": {"role": "test", **train}}
+    sets = {
+        "validation": {"role": "validation", **train},
+        "test": {"role": "test"},
+        "more": {"role": "test", **train},
+    }
     after = cw.run_study({**study, "sets": sets}, tmp_path / "out")
     assert {path: path.stat().st_mtime_ns for path in folders} == changed or keep == "none"
     assert (after.summary.executed == 2) and {row["set"] for row in after.rows} == set(sets)
 
     def told(rows: list[dict[str, Any]], names: set[str]) -> list[Any]:
-        return [(row["method"], row["rule"], row["set"], row["metrics"]) for row in rows if row["set"] in names]
+        return [
+            (row["method"], row["rule"], row["set"], row["metrics"])
+            for row in rows
+            if row["set"] in names
+        ]
 
     assert told(before.rows, {"validation", "test"}) == told(after.rows, {"validation", "test"})
     whole = cw.run_study({**study, "sets": sets}, tmp_path / "fresh")
@@ -267,8 +399,12 @@ def test_a_new_metric_trains_nothing(tmp_path: Path) -> None:
         titles = [table.title for table in found.tables]
     finally:
         metrics.METRICS.pop("share_of_zero")
-    assert found.summary.executed == 1 and all(0 <= row["metrics"]["share_of_zero"] <= 1 for row in found.rows)
-    assert any("Share of zero on test" in title for title in titles), "it has a table of its own, and nobody told the report"
+    assert found.summary.executed == 1 and all(
+        0 <= row["metrics"]["share_of_zero"] <= 1 for row in found.rows
+    )
+    assert any("Share of zero on test" in title for title in titles), (
+        "it has a table of its own, and nobody told the report"
+    )
     with Store.open(tmp_path / "out") as store:
         assert store.counts()["total"] == 2, "the old score and the new one, of one fit"
     folders = sorted((tmp_path / "out" / "artifacts").rglob("predictions.npz"))

@@ -1,4 +1,5 @@
-"""No study here trains or validates on a picture that it tests on; what a study file may say of it, and what its run keys tell."""
+"""No study here trains or validates on a picture that it tests on; what a study file may say of it,
+and what its run keys tell."""
 
 from __future__ import annotations
 
@@ -27,8 +28,26 @@ from crosswind.studies.spec import Study, json_schema, load_study, study_from
 HOUSE = Path(__file__).resolve().parents[2]
 ELSEWHERE = {
     "jeon2025": {"finetuned", "prompts"},
-    "ng2022": {"ablations", "across-domains", "cifar", "entropy", "extreme", "imagenet", "nli", "numbers", "sentiment"},
-    "omran2022": {"aligned-subsets", "alignment", "class-splits", "corruptions", "learning-rate", "renditions", "rotations"},
+    "ng2022": {
+        "ablations",
+        "across-domains",
+        "cifar",
+        "entropy",
+        "extreme",
+        "imagenet",
+        "nli",
+        "numbers",
+        "sentiment",
+    },
+    "omran2022": {
+        "aligned-subsets",
+        "alignment",
+        "class-splits",
+        "corruptions",
+        "learning-rate",
+        "renditions",
+        "rotations",
+    },
     "wiles2022": {
         "camelyon17",
         "dataset-size",
@@ -40,10 +59,13 @@ ELSEWHERE = {
         "wilds-unseen",
     },
 }
-"""Studies on originals that are not written here, by folder: `test_pools_of_networks.py`, `test_text_pools.py`,
-`test_omran2022.py` and `test_wiles2022.py` plan them, and plans refuse overlaps."""
+"""Studies on originals that are not written here, by folder: `test_pools_of_networks.py`,
+`test_text_pools.py`, `test_omran2022.py` and `test_wiles2022.py` plan them, and plans refuse
+overlaps."""
 
-FILES = sorted([*(HOUSE / "studies").rglob("*.yaml"), *(HOUSE / "benchmarks" / "effects").glob("*.yaml")])
+FILES = sorted(
+    [*(HOUSE / "studies").rglob("*.yaml"), *(HOUSE / "benchmarks" / "effects").glob("*.yaml")]
+)
 FILES = [path for path in FILES if path.stem not in ELSEWHERE.get(path.parent.name, ())]
 PREPARED = {"mnist", "colored-mnist", "fashion-mnist", "pacs"}
 MOST = 25_000
@@ -56,7 +78,8 @@ STAND_INS = {
     "wise-ft": ["models=[mlp]"],
     "pretraining": ["models=[mlp]", "methods={erm: {}}", "claims=[]"],
 }
-"""What is set where a study needs more rows than the files written here have, or weights that are not in the repository."""
+"""What is set where a study needs more rows than the files written here have, or weights that are
+not in the repository."""
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +88,14 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("originals")
     draw = np.random.default_rng(0)
     for name, rows in (("mnist", (12_000, 2_000)), ("fashion-mnist", (14_000, 10_000))):
-        parts = [(draw.integers(0, 256, (n, 28, 28), dtype=np.uint8), np.arange(n) % 10) for n in rows]
+        parts = [
+            (draw.integers(0, 256, (n, 28, 28), dtype=np.uint8), np.arange(n) % 10) for n in rows
+        ]
         write_mnist(folder / name, parts, packed=False)
-    written(folder / "pacs", {name: data for name, data in pacs_files(12).items() if not name.endswith(".txt")})
+    written(
+        folder / "pacs",
+        {name: data for name, data in pacs_files(12).items() if not name.endswith(".txt")},
+    )
     return folder
 
 
@@ -89,12 +117,16 @@ def root(originals: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield place
 
 
-def rows_by_role(spec: dict[str, Any]) -> tuple[dict[str, AttributedDataset], list[tuple[str, str, np.ndarray]]]:
+def rows_by_role(
+    spec: dict[str, Any],
+) -> tuple[dict[str, AttributedDataset], list[tuple[str, str, np.ndarray]]]:
     """The data sets of a run, and role, data set and base rows of each of its sets."""
     datasets = {name: build_dataset(values) for name, values in spec["data"].items()}
     split = make_split(datasets, spec["main"], build_split_plan(spec["split"]), spec["seed"])
     sets = [("train", split.train), *(("held", rows) for rows in split.validation.values())]
-    sets = [("train", rows) for _, rows in sets] + [("test", rows) for rows in split.evaluation.values()]
+    sets = [("train", rows) for _, rows in sets] + [
+        ("test", rows) for rows in split.evaluation.values()
+    ]
     found = []
     for role, rows in sets:
         values = 1 if rows.visit_law is not None else datasets[rows.source].n_derived
@@ -103,14 +135,18 @@ def rows_by_role(spec: dict[str, Any]) -> tuple[dict[str, AttributedDataset], li
 
 
 def shared(spec: dict[str, Any], digits: dict[str, np.ndarray]) -> tuple[int, int]:
-    """Pictures in training or validation and in a test set: by origin, and by pixels before an attribute is derived."""
+    """Pictures in training or validation and in a test set: by origin, and by pixels before an
+    attribute is derived."""
     datasets, found = rows_by_role(spec)
-    names: dict[str, dict[str, set[Any]]] = {kind: {"train": set(), "test": set()} for kind in ("origin", "pixels")}
+    names: dict[str, dict[str, set[Any]]] = {
+        kind: {"train": set(), "test": set()} for kind in ("origin", "pixels")
+    }
     for role, source, rows in found:
         data = datasets[source]
         keys = data.ids if data.originals is None else data.originals
         names["origin"][role] |= {(data.origin, key) for key in keys[rows].tolist()}
-        # A square of dSprites turned by a quarter has the same pixels; there a picture is what its factors are.
+        # A square of dSprites turned by a quarter has the same pixels; there a picture is what its
+        # factors are.
         if data.read is not None and data.n_base <= MOST and data.origin != "dsprites":
             if data.fingerprint not in digits:
                 pixels = data.inputs(np.arange(data.n_base)).reshape(data.n_base, -1)
@@ -121,7 +157,8 @@ def shared(spec: dict[str, Any], digits: dict[str, np.ndarray]) -> tuple[int, in
 
 
 def swept(needs_files: bool) -> tuple[int, int, int]:
-    """Studies, points and points of several data sets that were looked at: of each study file up to six points."""
+    """Studies, points and points of several data sets that were looked at: of each study file up to
+    six points."""
     pixels: dict[str, np.ndarray] = {}
     studies, points, several = 0, 0, 0
     for path in FILES:
@@ -156,24 +193,46 @@ def test_no_study_of_prepared_data_tests_on_pictures_that_train(root: Path) -> N
 
 RENDITIONS: dict[str, Any] = {
     "data": {
-        "clean": {"source": "digits", "options": {"size": 8}, "label": "digit", "attributes": ["ink"], "roles": {"test": 5}},
-        "dark": {"source": "digits", "options": {"size": 8, "seed": 1}, "label": "digit", "attributes": ["ink"]},
+        "clean": {
+            "source": "digits",
+            "options": {"size": 8},
+            "label": "digit",
+            "attributes": ["ink"],
+            "roles": {"test": 5},
+        },
+        "dark": {
+            "source": "digits",
+            "options": {"size": 8, "seed": 1},
+            "label": "digit",
+            "attributes": ["ink"],
+        },
     },
     "shifts": {"none": []},
     "sizes": {"all": {"clean": "all"}},
-    "sets": {"validation": {"role": "validation"}, "test": {"role": "test"}, "dark": {"role": "test", "source": "dark"}},
+    "sets": {
+        "validation": {"role": "validation"},
+        "test": {"role": "test"},
+        "dark": {"role": "test", "source": "dark"},
+    },
     "models": ["mlp"],
     "seeds": 1,
 }
 
 
 def test_a_plan_says_what_is_left_out_and_its_key_tells(monkeypatch: pytest.MonkeyPatch) -> None:
-    """30 cells of 5 test rows; the 1,797 - 150 other digits of the second drawing train or validate in the first."""
+    """30 cells of 5 test rows; the 1,797 - 150 other digits of the second drawing train or validate
+    in the first."""
     plan = make_plan(study_from(RENDITIONS))
-    left = "clean, none, all: dark: 1,647 rows are left out, as their pictures have another role elsewhere"
+    left = (
+        "clean, none, all: dark: 1,647 rows are left out, as their pictures have another role"
+        " elsewhere"
+    )
     assert left in plan.warnings and plan.draws[0].test_rows == 150
     allowed = make_plan(study_from({**RENDITIONS, "overlap": "allowed"}))
-    told = "clean, none, all: dark: 1,647 test rows show pictures that train or validate (overlap: allowed)"
+    told = (
+        "clean, none, all: dark: 1,647 test rows show pictures that train or validate (overlap:"
+        " allowed)"
+    )
     assert told in allowed.warnings
     assert allowed.runs[0].key != plan.runs[0].key
     datasets, found = rows_by_role(next(whole_specs(allowed)))
@@ -197,7 +256,9 @@ def test_keys_of_studies_of_one_source_do_not_know_of_it(monkeypatch: pytest.Mon
 
 
 def test_the_field_is_checked() -> None:
-    with pytest.raises(InputError, match=r"^study: overlap: 'alowed' is not valid, did you mean 'allowed'\?"):
+    with pytest.raises(
+        InputError, match=r"^study: overlap: 'alowed' is not valid, did you mean 'allowed'\?"
+    ):
         study_from({**RENDITIONS, "overlap": "alowed"})
     assert json_schema()["properties"]["overlap"]["enum"] == ["refused", "allowed"]
     assert Study.model_fields["overlap"].default == "refused"

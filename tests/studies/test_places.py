@@ -1,4 +1,5 @@
-"""Each worker of a pool has a place of its own among those that work at once, by which it chooses its GPU."""
+"""Each worker of a pool has a place of its own among those that work at once, by which it chooses
+its GPU."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from crosswind.training.settings import WORKER_VARIABLE
 
 
 def execute(kind: str, spec: Any, place: Place) -> dict[str, Any]:
-    """Tell the place of this worker; die at the first try if the specification says so, after the others have begun."""
+    """Tell the place of this worker; die at the first try if the specification says so, after the
+    others have begun."""
     begun = Path(spec["log"]) / f"{spec['name']}-{os.getpid()}"
     begun.touch()
     while len({path.name.split("-")[0] for path in begun.parent.iterdir()}) < spec["others"]:
@@ -27,7 +29,9 @@ def execute(kind: str, spec: Any, place: Place) -> dict[str, Any]:
         place.checkpoint.touch()
         os._exit(3)
     if not spec["dies"]:
-        while len(list(begun.parent.iterdir())) < spec["others"] + 1:  # until the dead one's successor is here
+        while (
+            len(list(begun.parent.iterdir())) < spec["others"] + 1
+        ):  # until the dead one's successor is here
             time.sleep(0.01)
     cost = {"place": os.environ[WORKER_VARIABLE], "pid": os.getpid()}
     return {"status": "finished", "scores": [], "cost": cost}
@@ -38,7 +42,10 @@ def test_a_worker_that_replaces_a_dead_one_takes_its_place(tmp_path: Path) -> No
     log = tmp_path / "log"
     log.mkdir()
     runs = [planned(name, log=str(log), others=3, dies=name == "b") for name in ("a", "b", "c")]
-    with Store.open(tmp_path / "out", create=True) as store, Pool("tests.studies.test_places:execute", 3) as engine:
+    with (
+        Store.open(tmp_path / "out", create=True) as store,
+        Pool("tests.studies.test_places:execute", 3) as engine,
+    ):
         store.add_plan("toys", {}, {}, runs)
         summary = drive(store, runs, engine, time_limit=60)
         found = {run["labels"]["method"]: run["cost"]["place"] for run in store.runs("toys")}

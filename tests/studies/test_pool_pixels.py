@@ -1,4 +1,5 @@
-"""The workers of a pool render each row once for all, survive the death of one, keep to the bound, and leave nothing."""
+"""The workers of a pool render each row once for all, survive the death of one, keep to the bound,
+and leave nothing."""
 
 from __future__ import annotations
 
@@ -46,7 +47,15 @@ def finished(pool: Pool, folder: Path, *specs: dict[str, Any]) -> list[Event]:
         assert time.monotonic() < deadline
         while waiting and pool.idle():
             key = waiting.pop()
-            pool.submit(Task(key, "score", todo[key], str(folder / key), str(folder / f"state-{key}" / "state")))
+            pool.submit(
+                Task(
+                    key,
+                    "score",
+                    todo[key],
+                    str(folder / key),
+                    str(folder / f"state-{key}" / "state"),
+                )
+            )
         for event in pool.wait(0.2):
             if event.kind == "lost":
                 waiting.append(event.key)
@@ -68,20 +77,35 @@ def test_two_workers_hold_one_copy_and_leave_nothing(counted: ModuleType, tmp_pa
     before = open_regions()
     with Pool("tests.studies.counted:execute", 2, [counted.MODULE]) as pool:
         events = finished(pool, tmp_path, *[{"rows": rows} for rows in (3000, 3000, 1500, 3000)])
-        assert pool._pixels is not None and 3000 * 768 < pool._pixels.used() < 3000 * 768 + (1 << 16)
-    expected = [digest_arrays({"pixels": counted.picture(np.arange(rows))}) for rows in (3000, 3000, 1500, 3000)]
+        assert pool._pixels is not None and 3000 * 768 < pool._pixels.used() < 3000 * 768 + (
+            1 << 16
+        )
+    expected = [
+        digest_arrays({"pixels": counted.picture(np.arange(rows))})
+        for rows in (3000, 3000, 1500, 3000)
+    ]
     assert [event.result["cost"]["digest"] for event in events] == expected
     assert all(event.result["cost"]["held"] for event in events)
     assert drawn(tmp_path) == Counter(range(3000))
     assert open_regions() == before and pool._pixels is None
 
 
-def test_a_worker_that_dies_while_it_draws_costs_no_bit(counted: ModuleType, tmp_path: Path) -> None:
+def test_a_worker_that_dies_while_it_draws_costs_no_bit(
+    counted: ModuleType, tmp_path: Path
+) -> None:
     with Pool("tests.studies.counted:execute", 2, [counted.MODULE]) as pool:
-        events = finished(pool, tmp_path, {"rows": 3000, "dies": True}, {"rows": 2000}, {"rows": 3000, "dies": True})
+        events = finished(
+            pool,
+            tmp_path,
+            {"rows": 3000, "dies": True},
+            {"rows": 2000},
+            {"rows": 3000, "dies": True},
+        )
         assert pool._started > 2
     assert [event.kind for event in events] == ["finished"] * 3
-    expected = [digest_arrays({"pixels": counted.picture(np.arange(rows))}) for rows in (3000, 2000, 3000)]
+    expected = [
+        digest_arrays({"pixels": counted.picture(np.arange(rows))}) for rows in (3000, 2000, 3000)
+    ]
     assert [event.result["cost"]["digest"] for event in events] == expected
     assert drawn(tmp_path) == Counter(range(3000))
 
@@ -96,9 +120,18 @@ def test_the_bound_is_that_of_all_workers(counted: ModuleType, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_a_study_draws_its_rows_once_and_its_numbers_are_those_of_one_that_streams(counted: ModuleType, tmp_path: Path) -> None:
+def test_a_study_draws_its_rows_once_and_its_numbers_are_those_of_one_that_streams(
+    counted: ModuleType, tmp_path: Path
+) -> None:
     study = {
-        "data": {"toys": {"source": counted.NAME, "options": {"rows": 1200}, "label": "light", "attributes": ["tint"]}},
+        "data": {
+            "toys": {
+                "source": counted.NAME,
+                "options": {"rows": 1200},
+                "label": "light",
+                "attributes": ["tint"],
+            }
+        },
         "shifts": {"none": []},
         "models": {"small": {"model": "mlp", "hidden": 16, "layers": 2}},
         "methods": {"erm": {}},

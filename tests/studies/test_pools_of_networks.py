@@ -44,7 +44,9 @@ def cifar(tmp_path: Path) -> Path:
     images, labels = pictures(60, 7)
     np.save(tmp_path / "originals/cifar10.1/cifar10.1_v6_data.npy", images)
     np.save(tmp_path / "originals/cifar10.1/cifar10.1_v6_labels.npy", labels.astype(np.int32))
-    ready(*(kind(root=str(tmp_path), size=side) for kind in (Cifar10, Cifar101) for side in (16, 32)))
+    ready(
+        *(kind(root=str(tmp_path), size=side) for kind in (Cifar10, Cifar101) for side in (16, 32))
+    )
     return tmp_path
 
 
@@ -54,7 +56,10 @@ def numbers(tmp_path: Path) -> Path:
     write_usps(tmp_path / "originals" / "usps", [drawn_digits(60, 2, 16), drawn_digits(60, 3, 16)])
     images, labels = drawn_digits(60, 4, 32)
     coloured = np.repeat(images[..., None], 3, axis=3)
-    write_svhn(tmp_path / "originals" / "svhn", {"train": (coloured, labels), "test": (coloured + np.uint8(1), labels)})
+    write_svhn(
+        tmp_path / "originals" / "svhn",
+        {"train": (coloured, labels), "test": (coloured + np.uint8(1), labels)},
+    )
     root = str(tmp_path)
     ready(Mnist(root=root), Mnist(root=root, size=32), Usps(root=root, size=28), Svhn(root=root))
     return tmp_path
@@ -79,7 +84,9 @@ def pool(plan: Plan) -> Counter[str]:
 
 
 @pytest.mark.parametrize(("scale", "networks"), [("tiny", 6), ("small", 24), (None, 180)])
-def test_the_pool_on_cifar_is_the_product_of_networks_and_ways_to_train(cifar: Path, scale: str | None, networks: int) -> None:
+def test_the_pool_on_cifar_is_the_product_of_networks_and_ways_to_train(
+    cifar: Path, scale: str | None, networks: int
+) -> None:
     plan = planned("ng2022/cifar", scale, cifar)
     assert sum(pool(plan).values()) == networks and {"nin", "vgg"} <= set(pool(plan))
     sets = {"validation", "test", "cifar10-1", "gaussian-noise"} | (
@@ -91,11 +98,16 @@ def test_the_pool_on_cifar_is_the_product_of_networks_and_ways_to_train(cifar: P
 
 
 @pytest.mark.parametrize(("scale", "networks"), [("tiny", 12), ("small", 16), (None, 32)])
-def test_both_forms_are_asked_of_the_same_votes(cifar: Path, scale: str | None, networks: int) -> None:
+def test_both_forms_are_asked_of_the_same_votes(
+    cifar: Path, scale: str | None, networks: int
+) -> None:
     write_mnist(cifar / "originals" / "mnist", [drawn_digits(300, 0), drawn_digits(100, 1)])
     ready(*(Mnist(root=str(cifar), size=side) for side in (16, 32)))
     plan = planned("ng2022/entropy", scale, cifar)
-    assert sum(pool(plan).values()) == networks and {run.labels["data"] for run in plan.runs} == {"cifar10", "mnist"}
+    assert sum(pool(plan).values()) == networks and {run.labels["data"] for run in plan.runs} == {
+        "cifar10",
+        "mnist",
+    }
     reads = {}
     for job in plan.jobs:
         if job.kind == "estimate" and job.labels["estimator"][:3] in ("ni-", "ne-"):
@@ -106,8 +118,12 @@ def test_both_forms_are_asked_of_the_same_votes(cifar: Path, scale: str | None, 
     assert all(reads[key] == reads[(*key[:-1], key[-1].replace("ni-", "ne-"))] for key in pairs)
 
 
-@pytest.mark.parametrize(("scale", "networks"), [("tiny", 6), ("small", 24), (None, 88), ("paper", 60)])
-def test_the_pool_on_digits_trains_on_mnist_and_at_paper_scale_on_svhn(numbers: Path, scale: str | None, networks: int) -> None:
+@pytest.mark.parametrize(
+    ("scale", "networks"), [("tiny", 6), ("small", 24), (None, 88), ("paper", 60)]
+)
+def test_the_pool_on_digits_trains_on_mnist_and_at_paper_scale_on_svhn(
+    numbers: Path, scale: str | None, networks: int
+) -> None:
     plan = planned("ng2022/numbers", scale, numbers)
     assert sum(pool(plan).values()) == networks
     assert {run.labels["data"] for run in plan.runs} == {"svhn" if scale == "paper" else "mnist"}
@@ -116,12 +132,19 @@ def test_the_pool_on_digits_trains_on_mnist_and_at_paper_scale_on_svhn(numbers: 
 
 @pytest.mark.parametrize("study", ["ng2022/cifar", "ng2022/numbers"])
 def test_without_the_data_the_plan_says_what_to_prepare(study: str, tmp_path: Path) -> None:
-    with pytest.raises(CrosswindError, match=r"^data\.\w+: there is no prepared copy of \w+ in .*: crosswind prepare"):
+    with pytest.raises(
+        CrosswindError,
+        match=r"^data\.\w+: there is no prepared copy of \w+ in .*: crosswind prepare",
+    ):
         planned(study, "small", tmp_path)
 
 
-@pytest.mark.slow  # six runs of four steps each in a worker, eleven answers a row for four neighbourhoods, and the report of them
-@pytest.mark.parametrize(("name", "networks", "pools"), [("cifar", 6, 1), ("numbers", 6, 1), ("entropy", 6, 2)])
+# six runs of four steps each in a worker, eleven answers a row for four neighbourhoods, and the
+# report of them
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "networks", "pools"), [("cifar", 6, 1), ("numbers", 6, 1), ("entropy", 6, 2)]
+)
 def test_the_tiny_pools_run_and_their_estimators_are_judged(
     name: str, networks: int, pools: int, request: pytest.FixtureRequest
 ) -> None:
@@ -130,21 +153,42 @@ def test_the_tiny_pools_run_and_their_estimators_are_judged(
         write_mnist(root / "originals" / "mnist", [drawn_digits(300, 0), drawn_digits(100, 1)])
         ready(Mnist(root=str(root), size=16))
     places = [
-        word for data in load_study(f"ng2022/{name}", "tiny", []).data for word in ("--set", f"data.{data}.options.root={root}")
+        word
+        for data in load_study(f"ng2022/{name}", "tiny", []).data
+        for word in ("--set", f"data.{data}.options.root={root}")
     ]
-    assert _status(["run", f"ng2022/{name}", "--scale", "tiny", *places, "--out", str(root / "out"), "--workers", "1"]) == 0
+    assert (
+        _status(
+            [
+                "run",
+                f"ng2022/{name}",
+                "--scale",
+                "tiny",
+                *places,
+                "--out",
+                str(root / "out"),
+                "--workers",
+                "1",
+            ]
+        )
+        == 0
+    )
     found = cw.report(root / "out")
     assert len(found.pools) == pools
     for item in found.pools:
         assert len(item.pool.methods) == networks and not item.pool.missed
-        assert {"ni-randaugment", "ne-randaugment", "atc-mc"} <= item.pool.values.keys() and len(item.tables) == 7
-        (form, *_) = (table for table in item.tables["forms"] if "forms" in table.name)
+        assert {"ni-randaugment", "ne-randaugment", "atc-mc"} <= item.pool.values.keys() and len(
+            item.tables
+        ) == 7
+        form, *_ = (table for table in item.tables["forms"] if "forms" in table.name)
         assert form.rows[0][0] == "ne-randaugment"
     section = estimate_sections.pools(found)
-    undefined = sum(not item.tables["domains"] for item in found.pools)  # of networks this small, which may all be alike
-    assert len(section.groups) == 7 * pools - undefined and section.title in (root / "out" / "report.html").read_text(
-        encoding="utf-8"
-    )
+    undefined = sum(
+        not item.tables["domains"] for item in found.pools
+    )  # of networks this small, which may all be alike
+    assert len(section.groups) == 7 * pools - undefined and section.title in (
+        root / "out" / "report.html"
+    ).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -163,13 +207,16 @@ def test_without_the_networks_the_plan_names_the_file(
 
 
 def folders(place: Path, names: tuple[str, ...], side: int = 16) -> None:
-    """Folders of four pictures for each of three classes; a class has its own brightness, with noise."""
+    """Folders of four pictures for each of three classes; a class has its own brightness, with
+    noise."""
     for place_of, name in enumerate(names):
         draw = np.random.default_rng(place_of)
         for code, label in enumerate(("n01", "n02", "n03")):
             (place / name / label).mkdir(parents=True)
             for number in range(4):
-                image = np.clip(60 + 60 * code + draw.integers(-30, 30, (side, side, 3)), 0, 255).astype(np.uint8)
+                image = np.clip(
+                    60 + 60 * code + draw.integers(-30, 30, (side, side, 3)), 0, 255
+                ).astype(np.uint8)
                 (place / name / label / f"{number}.png").write_bytes(png(image))
 
 
@@ -182,19 +229,27 @@ def logits(x):
 """
 
 
-def test_given_networks_are_estimated_on_every_set_and_nothing_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_given_networks_are_estimated_on_every_set_and_nothing_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folders(tmp_path, ("domains/source", "domains/one", "domains/two", "domains/three"))
     (tmp_path / "given.py").write_text(FUNCTION, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     study = load_study("ng2022/across-domains", None, [])
-    values = {**study.model_dump(exclude_defaults=True), "models": {"given": {"model": "callable", "function": "given.py:logits"}}}
+    values = {
+        **study.model_dump(exclude_defaults=True),
+        "models": {"given": {"model": "callable", "function": "given.py:logits"}},
+    }
     for entry in values["data"].values():
         entry["options"] |= {"size": 16}
     results = cw.run_study(values, tmp_path / "out")
     rows = {row["set"]: row["metrics"] for row in results.rows if row["set"] != "validation"}
     assert list(rows) == ["test", "noise-1", "noise-3", "noise-5", "one", "two", "three"]
     assert {row["method"] for row in results.rows} == {"given"}
-    assert all(np.isfinite(row["estimate:average-confidence"]) and row["accuracy"] > 0.5 for row in rows.values())
+    assert all(
+        np.isfinite(row["estimate:average-confidence"]) and row["accuracy"] > 0.5
+        for row in rows.values()
+    )
 
 
 NETWORK = """
@@ -212,15 +267,20 @@ def outputs(pictures):
 """
 
 
-def test_on_a_smaller_set_a_network_answers_among_its_classes_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The network calls everything a tench, and next a chair or a clock: right on all of ObjectNet's if it may not say tench.
+def test_on_a_smaller_set_a_network_answers_among_its_classes_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The network calls everything a tench, and next a chair or a clock: right on all of
+    ObjectNet's if it may not say tench.
 
     With `answers: all` the same network, in the same store, is wrong on every row of ObjectNet.
     """
     monkeypatch.setenv("CROSSWIND_DATA", str(tmp_path / "data"))
     names = [synsets()[place] for place in (0, 1, 2, 5, 10, 15, 987)]
     files = {"LOC_synset_mapping.txt": "\n".join(names).encode()}
-    files |= wild.named(*(f"val/{name}/{name}_{number}.JPEG" for name in names for number in range(4)))
+    files |= wild.named(
+        *(f"val/{name}/{name}_{number}.JPEG" for name in names for number in range(4))
+    )
     written(tmp_path / "imagenet", files)
     originals = {
         ("imagenet-v2", ""): wild.imagenet_v2(),
@@ -233,18 +293,37 @@ def test_on_a_smaller_set_a_network_answers_among_its_classes_alone(tmp_path: Pa
     }
     for (name, frames), content in originals.items():
         source = load("sources", name)(size=8, **({"frames": frames} if frames else {}))
-        prepare(source, originals=str(written(tmp_path / "originals" / name, content)), accept_totals=True)
+        prepare(
+            source,
+            originals=str(written(tmp_path / "originals" / name, content)),
+            accept_totals=True,
+        )
     (tmp_path / "given.py").write_text(NETWORK, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     values = load_study("ng2022/imagenet", None, []).model_dump(exclude_defaults=True)
-    values |= {"models": {"given": {"model": "callable", "function": "given.py:outputs"}}, "estimators": {"average-confidence": {}}}
+    values |= {
+        "models": {"given": {"model": "callable", "function": "given.py:outputs"}},
+        "estimators": {"average-confidence": {}},
+    }
     for entry in values["data"].values():
         entry["options"] |= {"size": 8}
     rows = {row["set"]: row["metrics"] for row in cw.run_study(values, tmp_path / "out").rows}
-    assert list(rows) == ["validation", "test", "v2", "sketch", "r", "a", "objectnet", "vid", "ytbb"]
+    assert list(rows) == [
+        "validation",
+        "test",
+        "v2",
+        "sketch",
+        "r",
+        "a",
+        "objectnet",
+        "vid",
+        "ytbb",
+    ]
     assert rows["objectnet"]["accuracy"] == 1.0
     assert np.isfinite(rows["objectnet"]["estimate:average-confidence"])
-    assert rows["v2"]["accuracy"] == 1 / 3  # all 1,000 classes may be said there, and one picture in three is a tench
+    assert (
+        rows["v2"]["accuracy"] == 1 / 3
+    )  # all 1,000 classes may be said there, and one picture in three is a tench
     values["sets"]["objectnet"]["answers"] = "all"
     rows = {row["set"]: row["metrics"] for row in cw.run_study(values, tmp_path / "out").rows}
     assert rows["objectnet"]["accuracy"] == 0.0

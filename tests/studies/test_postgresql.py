@@ -37,22 +37,47 @@ def server():
     if not binaries:
         pytest.skip("no PostgreSQL server below /usr/lib/postgresql")
     if os.geteuid() == 0 and (
-        not shutil.which("runuser") or subprocess.run(["id", "postgres"], capture_output=True, check=False).returncode
+        not shutil.which("runuser")
+        or subprocess.run(["id", "postgres"], capture_output=True, check=False).returncode
     ):
         pytest.skip("root cannot start PostgreSQL without a user postgres")
-    folder = Path(tempfile.mkdtemp(prefix="pg-"))  # short: a socket's path has at most 107 characters
+    folder = Path(
+        tempfile.mkdtemp(prefix="pg-")
+    )  # short: a socket's path has at most 107 characters
     folder.chmod(0o777)
     data = str(folder / "data")
     control = str(binaries[-1] / "pg_ctl")
     try:
-        initialise = [str(binaries[-1] / "initdb"), "-D", data, "-U", "tester", "-A", "trust", "-E", "UTF8", "--no-sync"]
+        initialise = [
+            str(binaries[-1] / "initdb"),
+            "-D",
+            data,
+            "-U",
+            "tester",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--no-sync",
+        ]
         subprocess.run(as_postgres(*initialise), check=True, capture_output=True, cwd=folder)
         options = f"-c listen_addresses='' -c unix_socket_directories={folder} -c fsync=off"
         begin = [control, "-D", data, "-o", options, "-l", str(folder / "log"), "-w", "start"]
-        subprocess.run(as_postgres(*begin), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder)
+        subprocess.run(
+            as_postgres(*begin),
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=folder,
+        )
         yield f"postgresql://tester@/{{}}?host={folder}"
     finally:
-        subprocess.run(as_postgres(control, "-D", data, "-m", "immediate", "stop"), capture_output=True, check=False, cwd=folder)
+        subprocess.run(
+            as_postgres(control, "-D", data, "-m", "immediate", "stop"),
+            capture_output=True,
+            check=False,
+            cwd=folder,
+        )
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -61,19 +86,27 @@ def url(server, request):
     import psycopg
 
     name = f"t{abs(hash(request.node.name))}"
-    with contextlib.closing(psycopg.connect(server.format("postgres"), autocommit=True)) as connection:
+    with contextlib.closing(
+        psycopg.connect(server.format("postgres"), autocommit=True)
+    ) as connection:
         connection.execute(f'CREATE DATABASE "{name}"')
     return server.format(name)
 
 
 def test_a_study_runs_and_is_read(url, tmp_path):
     log_file = tmp_path / "log"
-    runs = [*graph(log_file, seconds=0.0), planned("bad", does="raise"), planned("dies", does="die")]
+    runs = [
+        *graph(log_file, seconds=0.0),
+        planned("bad", does="raise"),
+        planned("dies", does="die"),
+    ]
     with Store.open(url, tmp_path / "out", create=True) as store, Pool(JOB, 2) as engine:
         store.add_plan("toys", {"a": 1}, {}, runs)
         summary = drive(store, runs, engine)
         assert (summary.finished, summary.failed) == (14, 2)
-        assert drive(store, runs, engine).executed == 1  # of the failed ones, that whose worker was killed
+        assert (
+            drive(store, runs, engine).executed == 1
+        )  # of the failed ones, that whose worker was killed
     with Store.open(url) as store:
         assert len(store.results("toys", unscored=False)) == 28
         assert store.counts("toys")["failed"] == 2 and store.study("toys")["given"] == {"a": 1}
@@ -98,19 +131,33 @@ def test_files_are_checked(url, tmp_path, capsys):
 def test_three_drivers_share_the_work(url, tmp_path):
     log_file, code = (
         tmp_path / "log",
-        "import sys; from tests.studies import toys as t; from crosswind.studies.scheduler import drive\n",
+        (
+            "import sys; from tests.studies import toys as t; from crosswind.studies.scheduler"
+            " import drive\n"
+        ),
     )
-    code += "from crosswind.studies.store import Store; from crosswind.studies.engines.pool import Pool; from pathlib import Path\n"
+    code += (
+        "from crosswind.studies.store import Store; from crosswind.studies.engines.pool import"
+        " Pool; from pathlib import Path\n"
+    )
     code += "runs = t.graph(Path(sys.argv[3]))\n"
-    code += "with Store.open(sys.argv[1], sys.argv[2], create=True) as store, Pool(t.JOB, 1) as engine:\n"
+    code += (
+        "with Store.open(sys.argv[1], sys.argv[2], create=True) as store, Pool(t.JOB, 1) as"
+        " engine:\n"
+    )
     code += "    store.add_plan('toys', {}, {}, runs)\n    drive(store, runs, engine)\n"
     command = [sys.executable, "-c", code, url, str(tmp_path / "out"), str(log_file)]
-    processes = [subprocess.Popen(command, cwd=Path(__file__).parents[2], stderr=subprocess.PIPE) for _ in range(3)]
+    processes = [
+        subprocess.Popen(command, cwd=Path(__file__).parents[2], stderr=subprocess.PIPE)
+        for _ in range(3)
+    ]
     for process in processes:
         _, said = process.communicate(timeout=60)
         assert process.returncode == 0, said.decode()
     counted = Counter(" ".join(line.split()[:2]) for line in log_file.read_text().splitlines())
-    assert counted == Counter({f"{word} {run.spec['name']}": 1 for word in ("start", "end") for run in graph(log_file)})
+    assert counted == Counter(
+        {f"{word} {run.spec['name']}": 1 for word in ("start", "end") for run in graph(log_file)}
+    )
 
 
 def test_drivers_that_add_the_same_study_at_once_wait_for_each_other(url, tmp_path):
@@ -123,14 +170,22 @@ def test_drivers_that_add_the_same_study_at_once_wait_for_each_other(url, tmp_pa
             def add(number, store, start=start, attempt=attempt):
                 start.wait()
                 store.add_plan(f"same{attempt}", {}, {}, runs)
-                # studies with the same new runs in another order: no two wait for each other in a circle
+                # studies with the same new runs in another order: no two wait for each other in a
+                # circle
                 shared = [planned(f"shared{attempt}-{i}") for i in range(2000)]
-                store.add_plan(f"other{attempt}-{number}", {}, {}, shared[300 * number :] + shared[: 300 * number])
+                store.add_plan(
+                    f"other{attempt}-{number}",
+                    {},
+                    {},
+                    shared[300 * number :] + shared[: 300 * number],
+                )
 
             with ThreadPoolExecutor(len(stores)) as threads:
                 list(threads.map(add, range(len(stores)), stores))
             assert stores[0].counts(f"other{attempt}-3")["total"] == 2000
-            assert [run["key"] for run in stores[0].runs(f"same{attempt}")] == [run.key for run in runs]
+            assert [run["key"] for run in stores[0].runs(f"same{attempt}")] == [
+                run.key for run in runs
+            ]
 
 
 def test_what_is_no_store_is_one_sentence(url, server, tmp_path):
@@ -149,6 +204,9 @@ def test_what_is_no_store_is_one_sentence(url, server, tmp_path):
 def test_a_server_that_goes_away_is_one_sentence(url, tmp_path):
     with Store.open(url, tmp_path, create=True) as store:
         store.add_plan("study", {}, {}, [])
-        with pytest.raises(StoreError, match="cannot be read or written"), store.transaction() as connection:
+        with (
+            pytest.raises(StoreError, match="cannot be read or written"),
+            store.transaction() as connection,
+        ):
             connection.exec_driver_sql("SELECT pg_terminate_backend(pg_backend_pid())")
         assert store.study_names() == ["study"]  # a new connection is made

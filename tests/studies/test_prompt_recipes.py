@@ -1,4 +1,5 @@
-"""The studies of prompts of Jeon et al. 2025: what they ask, and that they run through on tiny models and a server on loopback."""
+"""The studies of prompts of Jeon et al. 2025: what they ask, and that they run through on tiny
+models and a server on loopback."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ from crosswind.studies.spec import load_study
 ROOT = Path(__file__).parents[2]
 GENERAL = {("CLIP-base", "General"), ("CLIP-large", "General")}
 ASKED = ("InstructBLIP", "LLaVA-1.5", "Phi-3.5-vision", "GPT-4o mini", "GPT-4o")
-TABLE_5 = GENERAL | {(model, prompt) for model in ASKED for prompt in ("General 1", "General 2", "Tailored")}
+TABLE_5 = GENERAL | {
+    (model, prompt) for model in ASKED for prompt in ("General 1", "General 2", "Tailored")
+}
 # The prompts that table 12 tailors to a data set.
 TAILORED = {
     "dsprites": "object",
@@ -40,8 +43,12 @@ TAILORED = {
 }
 
 
-@pytest.mark.parametrize("name,data", [("prompts", list(TAILORED)[:5]), ("finetuned", list(TAILORED)[5:])])
-def test_every_row_and_column_of_table_5_is_asked_once_with_the_prompt_of_table_12(name: str, data: list[str]) -> None:
+@pytest.mark.parametrize(
+    "name,data", [("prompts", list(TAILORED)[:5]), ("finetuned", list(TAILORED)[5:])]
+)
+def test_every_row_and_column_of_table_5_is_asked_once_with_the_prompt_of_table_12(
+    name: str, data: list[str]
+) -> None:
     study = load_study(f"jeon2025/{name}")
     assert study.prompts is not None and isinstance(study.models, dict) and list(study.data) == data
     of_data, asked = data_of(study.models), {}
@@ -58,13 +65,19 @@ def test_every_row_and_column_of_table_5_is_asked_once_with_the_prompt_of_table_
         else:
             number = prompt[-1]
             general = f"tumor-{number}" if one == "camelyon17" else f"general-{number}"
-            assert settings["prompt"] == f"jeon2025-{TAILORED[one] if prompt == 'Tailored' else general}"
+            assert (
+                settings["prompt"]
+                == f"jeon2025-{TAILORED[one] if prompt == 'Tailored' else general}"
+            )
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Tiny random models in the folders that the studies name, with the caches of this test beside them."""
-    spec = importlib.util.spec_from_file_location("tiny_models", ROOT / "examples" / "tiny_foundation_models.py")
+    """Tiny random models in the folders that the studies name, with the caches of this test beside
+    them."""
+    spec = importlib.util.spec_from_file_location(
+        "tiny_models", ROOT / "examples" / "tiny_foundation_models.py"
+    )
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -80,34 +93,51 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.mark.slow
 def test_the_paper_is_planned_to_the_row(folders: Path) -> None:
-    """Stand-ins without pictures for what has to be prepared. A data set is predicted once by an entry, whatever its shifts."""
+    """Stand-ins without pictures for what has to be prepared. A data set is predicted once by an
+    entry, whatever its shifts."""
     stand_ins = [
-        setting for name, grid in GRIDS.items() for setting in (f"data.{name}.source=factors", f"data.{name}.options={grid}")
+        setting
+        for name, grid in GRIDS.items()
+        for setting in (f"data.{name}.source=factors", f"data.{name}.options={grid}")
     ]
     study = load_study("jeon2025/prompts", None, stand_ins)
     assert isinstance(study.models, dict)
     # Weights in 4 bits want a package that is made for GPUs.
-    whole = [f"models.{label}.four_bit=false" for label, entry in study.models.items() if entry and "four_bit" in entry]
+    whole = [
+        f"models.{label}.four_bit=false"
+        for label, entry in study.models.items()
+        if entry and "four_bit" in entry
+    ]
     plan = make_plan(load_study("jeon2025/prompts", None, [*stand_ins, *whole]))
     shifts = list(plan.study.shifts)
     for draw in plan.draws:
-        assert draw.train_rows == TABLE_6[draw.source][shifts.index(draw.shift)] and draw.test_rows == TEST[draw.source]
+        assert (
+            draw.train_rows == TABLE_6[draw.source][shifts.index(draw.shift)]
+            and draw.test_rows == TEST[draw.source]
+        )
     assert len(plan.draws) == 5 * 8
     tests = Counter(
         (job.labels["method"], job.labels["data"])
-        for job in {job.key: job for job in plan.jobs}.values()  # each of those that shifts and seeds share, once
+        for job in {
+            job.key: job for job in plan.jobs
+        }.values()  # each of those that shifts and seeds share, once
         if job.kind == "predict" and job.spec["set"] == "test" and "model" in job.spec
     )
     assert len(tests) == 17 * 5 and set(tests.values()) == {1}
 
 
-def _with_servers(name: str, labels: dict[str, dict[str, Any]], models: dict[str, Any]) -> dict[str, Any]:
-    """A study at scale tiny, with models behind endpoints: entries and rows of `prompts.models` that the scale leaves out."""
+def _with_servers(
+    name: str, labels: dict[str, dict[str, Any]], models: dict[str, Any]
+) -> dict[str, Any]:
+    """A study at scale tiny, with models behind endpoints: entries and rows of `prompts.models`
+    that the scale leaves out."""
     values = yaml.safe_load(find_study(f"jeon2025/{name}")[1].read_text(encoding="utf-8"))
     tiny = values["scales"]["tiny"]
     tiny["models"] |= labels
     tiny["prompts"]["models"] |= models
-    return {key: value for key, value in values.items() if key != "scales"} | {"scales": {"tiny": tiny}}
+    return {key: value for key, value in values.items() if key != "scales"} | {
+        "scales": {"tiny": tiny}
+    }
 
 
 def _ran(values: dict[str, Any], out: Path) -> StudyRecord:
@@ -122,12 +152,19 @@ def _ran(values: dict[str, Any], out: Path) -> StudyRecord:
 def test_prompts_run_through_and_a_server_is_asked_each_question_once(
     folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two shifts and two seeds: every test row is asked about once with each prompt. The server says square, or sphere."""
-    server = ChatServer(lambda content: "square" if "square" in json.dumps(content) else "The object is a sphere.")
+    """Two shifts and two seeds: every test row is asked about once with each prompt. The server
+    says square, or sphere."""
+    server = ChatServer(
+        lambda content: "square" if "square" in json.dumps(content) else "The object is a sphere."
+    )
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     short: dict[str, Any] = {"name": MODEL, "image_tokens": 20}
-    labels = {"gpt-4o-1": short, "gpt-4o-2": short, "gpt-4o-object": {**short, "data": ["dsprites", "shapes3d"]}}
+    labels = {
+        "gpt-4o-1": short,
+        "gpt-4o-2": short,
+        "gpt-4o-object": {**short, "data": ["dsprites", "shapes3d"]},
+    }
     rows = {"GPT-4o": {"Tailored": "gpt-4o-object"}}
     record = _ran(_with_servers("prompts", labels, rows), tmp_path / "out")
     (item,) = record.prompts
@@ -136,21 +173,30 @@ def test_prompts_run_through_and_a_server_is_asked_each_question_once(
     told = {(row[0], row[1]) for row in table.rows}
     assert told == {row for row in TABLE_5 if row[0] not in ("Phi-3.5-vision", "GPT-4o mini")}
     # A third of the shapes of dSprites are squares, half of the kept ones of Shapes3D are spheres.
-    assert {item.said["GPT-4o", prompt, "dsprites"].mean for prompt in ("General 1", "General 2", "Tailored")} == {27 / 81}
+    assert {
+        item.said["GPT-4o", prompt, "dsprites"].mean
+        for prompt in ("General 1", "General 2", "Tailored")
+    } == {27 / 81}
     assert item.said["GPT-4o", "Tailored", "shapes3d"].mean == 0.5
     assert item.choices[ORACLE]["GPT-4o", "dsprites"].prompt == "General 1"
-    assert record.claims and any(section["columns"][0] == "model" for section in record.to_json()["tables"])
+    assert record.claims and any(
+        section["columns"][0] == "model" for section in record.to_json()["tables"]
+    )
     asked = Counter(json.dumps(body, sort_keys=True) for body in server.asked)
     assert len(asked) > 3 * (81 + 32) and set(asked.values()) == {1}
 
 
 @pytest.mark.slow
-def test_finetuned_runs_through_and_the_report_shows_table_14(folders: Path, tmp_path: Path) -> None:
+def test_finetuned_runs_through_and_the_report_shows_table_14(
+    folders: Path, tmp_path: Path
+) -> None:
     record = _ran(_with_servers("finetuned", {}, {}), tmp_path / "out")
     (item,) = record.prompts
     table = tuned_table(item)
     assert table is not None and {(row[0], row[1]) for row in table.rows} == {
-        (model, data) for model in ("LLaVA-1.5", "InstructBLIP") for data in ("iwildcam", "fmow", "camelyon17")
+        (model, data)
+        for model in ("LLaVA-1.5", "InstructBLIP")
+        for data in ("iwildcam", "fmow", "camelyon17")
     }
     assert all(row[-1] == 2 for row in table.rows)
     assert item.averages == {"real-world": ["iwildcam", "fmow", "camelyon17"]}
@@ -158,18 +204,23 @@ def test_finetuned_runs_through_and_the_report_shows_table_14(folders: Path, tmp
 
 
 def test_every_model_of_the_real_sets_is_tuned_over_the_rates_of_table_8() -> None:
-    """Real sets have five learning rates; the baseline of six claims must not search others than what it is compared with."""
+    """Real sets have five learning rates; the baseline of six claims must not search others than
+    what it is compared with."""
     study = load_study("jeon2025/finetuned")
     rates = [1e-3, 5e-4, 1e-4, 5e-5, 1e-5]
     assert study.training["lr"] == rates
     assert isinstance(study.methods, dict)
-    tuned = [entry["training"]["lr"] for entry in study.methods.values() if entry and "training" in entry]
+    tuned = [
+        entry["training"]["lr"] for entry in study.methods.values() if entry and "training" in entry
+    ]
     assert tuned == [rates] * 3
 
 
 def test_real_sets_are_validated_on_the_default_set_of_wilds() -> None:
     study = load_study("jeon2025/finetuned")
-    assert [data.roles.official.validation for data in study.data.values() if data.roles.official] == [["val"]] * 3
+    assert [
+        data.roles.official.validation for data in study.data.values() if data.roles.official
+    ] == [["val"]] * 3
     assert study.sets["validation"].law == {"type": "official", "values": "val"}
 
 
@@ -177,10 +228,16 @@ def test_real_sets_are_validated_on_the_default_set_of_wilds() -> None:
 def test_files_and_bits_of_models_are_those_of_table_9(name: str) -> None:
     study = load_study(f"jeon2025/{name}")
     assert isinstance(study.models, dict)
-    asked = [entry for entry in study.models.values() if entry and str(entry.get("path", "")).startswith("instructblip")]
+    asked = [
+        entry
+        for entry in study.models.values()
+        if entry and str(entry.get("path", "")).startswith("instructblip")
+    ]
     in_words = [entry for entry in asked if not entry.get("tuned")]
     assert in_words and all(entry["four_bit"] is True and entry["beams"] == 5 for entry in in_words)
     paths = {
-        entry["path"] for label, entry in study.models.items() if entry and label.startswith("clip-") and not entry.get("tuned")
+        entry["path"]
+        for label, entry in study.models.items()
+        if entry and label.startswith("clip-") and not entry.get("tuned")
     }
     assert paths == {"clip-vit-base-patch32", "clip-vit-large-patch14"}

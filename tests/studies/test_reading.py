@@ -10,12 +10,21 @@ import pytest
 
 from crosswind.core.errors import DataError, InputError
 from crosswind.studies.plan import make_plan
-from crosswind.studies.reading import apply_settings, find_study, merge, parse, read_study_file, shipped_studies
+from crosswind.studies.reading import (
+    apply_settings,
+    find_study,
+    merge,
+    parse,
+    read_study_file,
+    shipped_studies,
+)
 from crosswind.studies.spec import json_schema, load_study, study_from
 
 
 def test_numbers_and_words_follow_yaml_1_2() -> None:
-    read = parse("a: 1e-3\nb: no\nc: 010\nd: true\ne: ~\nf: 1.5\ng: '3'\nh: .5\ni: 2024-01-02\nj: 1:30", "x")
+    read = parse(
+        "a: 1e-3\nb: no\nc: 010\nd: true\ne: ~\nf: 1.5\ng: '3'\nh: .5\ni: 2024-01-02\nj: 1:30", "x"
+    )
     assert read == {
         "a": 1e-3,
         "b": "no",
@@ -42,8 +51,14 @@ def test_merge_replaces_lists_joins_mappings_and_drops_null() -> None:
 
 def test_settings_follow_dotted_paths_and_names_with_dots() -> None:
     study = {"data": {"cifar10.1": {"roles": {"test": 2}}}, "seeds": [1, 2]}
-    changed = apply_settings(study, ["data.cifar10.1.roles.test=5", "seeds.1=7", "training.lr=1e-2"])
-    assert changed == {"data": {"cifar10.1": {"roles": {"test": 5}}}, "seeds": [1, 7], "training": {"lr": 1e-2}}
+    changed = apply_settings(
+        study, ["data.cifar10.1.roles.test=5", "seeds.1=7", "training.lr=1e-2"]
+    )
+    assert changed == {
+        "data": {"cifar10.1": {"roles": {"test": 5}}},
+        "seeds": [1, 7],
+        "training": {"lr": 1e-2},
+    }
     assert study["seeds"] == [1, 2]
     with pytest.raises(InputError, match="position"):
         apply_settings(study, ["seeds.9=1"])
@@ -52,11 +67,18 @@ def test_settings_follow_dotted_paths_and_names_with_dots() -> None:
 
 
 def test_a_list_of_methods_takes_settings_by_name() -> None:
-    study = {"methods": ["erm", "groupdro"], "models": ["mlp"], "data": {"d": {"attributes": ["ink"]}}}
-    changed = apply_settings(study, ["methods.groupdro.eta=0.5", "methods.groupdro.groups=[ink]", "models.mlp.hidden=8"])
-    assert changed["methods"] == {"erm": {}, "groupdro": {"eta": 0.5, "groups": ["ink"]}} and changed["models"] == {
-        "mlp": {"hidden": 8}
+    study = {
+        "methods": ["erm", "groupdro"],
+        "models": ["mlp"],
+        "data": {"d": {"attributes": ["ink"]}},
     }
+    changed = apply_settings(
+        study, ["methods.groupdro.eta=0.5", "methods.groupdro.groups=[ink]", "models.mlp.hidden=8"]
+    )
+    assert changed["methods"] == {
+        "erm": {},
+        "groupdro": {"eta": 0.5, "groups": ["ink"]},
+    } and changed["models"] == {"mlp": {"hidden": 8}}
     assert apply_settings(study, ["methods.0=irm"])["methods"] == ["irm", "groupdro"]
     assert study["methods"] == ["erm", "groupdro"], "what was given stays as it was"
     with pytest.raises(InputError, match="'ink' is not a position in a list of 1"):
@@ -92,7 +114,12 @@ def test_a_size_limit_holds(tmp_path: Path) -> None:
 
 def test_a_scale_is_laid_over_the_study_before_settings() -> None:
     data = {"digits": {"source": "digits", "label": "digit", "attributes": ["ink"]}}
-    values = {"data": data, "shifts": {"none": []}, "seeds": 5, "scales": {"tiny": {"seeds": 1, "training": {"steps": 2}}}}
+    values = {
+        "data": data,
+        "shifts": {"none": []},
+        "seeds": 5,
+        "scales": {"tiny": {"seeds": 1, "training": {"steps": 2}}},
+    }
     study = study_from(values, scale="tiny", settings=["training.batch=4"])
     assert study.seed_list == [0]
     assert study.training == {"steps": 2, "batch": 4}
@@ -101,9 +128,19 @@ def test_a_scale_is_laid_over_the_study_before_settings() -> None:
 def test_schema_names_every_field_and_says_what_it_is() -> None:
     schema = json_schema()
     assert {"data", "shifts", "sizes", "methods", "seeds", "scales"} <= set(schema["properties"])
-    assert {"DataSpec", "SetSpec", "RolesSpec", "ClustersSpec", "DeriveSpec", "Claim", "Search"} <= set(schema["$defs"])
+    assert {
+        "DataSpec",
+        "SetSpec",
+        "RolesSpec",
+        "ClustersSpec",
+        "DeriveSpec",
+        "Claim",
+        "Search",
+    } <= set(schema["$defs"])
     for part in schema["$defs"].values():
-        assert all(item.get("description") or "$ref" in str(item) for item in part["properties"].values()), part["title"]
+        assert all(
+            item.get("description") or "$ref" in str(item) for item in part["properties"].values()
+        ), part["title"]
     assert set(schema["$defs"]["Claim"]["required"]) == {"text", "better"}
     assert set(schema["$defs"]["ClustersSpec"]["required"]) == {"features", "k"}
 
@@ -111,18 +148,39 @@ def test_schema_names_every_field_and_says_what_it_is() -> None:
 def test_a_name_of_the_user_s_is_no_field() -> None:
     """A data set called `roles` has the fields of a data set."""
     entry = {"source": "digits", "label": "digit", "attributes": ["ink"], "optoins": {}}
-    with pytest.raises(InputError, match=r"data\.roles\.optoins: unknown field 'optoins', did you mean 'options'\?"):
+    with pytest.raises(
+        InputError, match=r"data\.roles\.optoins: unknown field 'optoins', did you mean 'options'\?"
+    ):
         study_from({"data": {"roles": entry}, "shifts": {"none": []}})
     for name in ("seeds[0]", "str"):  # these looked like parts of a type
-        with pytest.raises(InputError, match=rf"{re.escape(name)}: unknown field '{re.escape(name)}'"):
+        with pytest.raises(
+            InputError, match=rf"{re.escape(name)}: unknown field '{re.escape(name)}'"
+        ):
             study_from({"data": {}, "shifts": {"none": []}, name: 3})
 
 
 SPREAD = {
-    "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink"], "roles": {"test": 4}}},
+    "data": {
+        "digits": {
+            "source": "digits",
+            "label": "digit",
+            "attributes": ["ink"],
+            "roles": {"test": 4},
+        }
+    },
     "shifts": {"none": []},
-    "models": {"cnn": {"model": "mlp", "each": {"layers": [1, 2], "hidden": [8, 16]}}, "wide": {"model": "mlp", "hidden": 64}},
-    "methods": {"erm": {}, "some": {"method": "erm", "models": ["cnn"], "each": {"training.batch": [8, 16], "label_noise": [0.2]}}},
+    "models": {
+        "cnn": {"model": "mlp", "each": {"layers": [1, 2], "hidden": [8, 16]}},
+        "wide": {"model": "mlp", "hidden": 64},
+    },
+    "methods": {
+        "erm": {},
+        "some": {
+            "method": "erm",
+            "models": ["cnn"],
+            "each": {"training.batch": [8, 16], "label_noise": [0.2]},
+        },
+    },
 }
 
 
@@ -130,27 +188,47 @@ def test_each_writes_an_entry_for_every_combination() -> None:
     study = study_from(SPREAD)
     depths = [("cnn-1-8", 1, 8), ("cnn-1-16", 1, 16), ("cnn-2-8", 2, 8), ("cnn-2-16", 2, 16)]
     assert study.models == {
-        **{name: {"model": "mlp", "layers": depth, "hidden": width} for name, depth, width in depths},
+        **{
+            name: {"model": "mlp", "layers": depth, "hidden": width}
+            for name, depth, width in depths
+        },
         "wide": {"model": "mlp", "hidden": 64},
     }
     made = {"method": "erm", "models": [name for name, *_ in depths], "label_noise": 0.2}
-    assert study.methods == {"erm": {}, **{f"some-{b}-0.2": {**made, "training": {"batch": b}} for b in (8, 16)}}
+    assert study.methods == {
+        "erm": {},
+        **{f"some-{b}-0.2": {**made, "training": {"batch": b}} for b in (8, 16)},
+    }
     plan = make_plan(study)
-    assert len(plan.runs) == 3 * (5 + 2 * 4), "three seeds; erm on five networks, the two others on four"
+    assert len(plan.runs) == 3 * (5 + 2 * 4), (
+        "three seeds; erm on five networks, the two others on four"
+    )
     assert study_from({**SPREAD, "methods": ["erm"]}).methods == ["erm"]
 
 
 @pytest.mark.parametrize(
     ("field", "entry", "sentence"),
     [
-        ("models", {"each": {"layers": 2}}, "study: models.x.each.layers: must be a list of values, not 2"),
-        ("models", {"each": [1]}, "study: models.x.each: must map settings to lists of values, not [1]"),
+        (
+            "models",
+            {"each": {"layers": 2}},
+            "study: models.x.each.layers: must be a list of values, not 2",
+        ),
+        (
+            "models",
+            {"each": [1]},
+            "study: models.x.each: must map settings to lists of values, not [1]",
+        ),
         (
             "methods",
             {"training": 3, "each": {"training.lr": [1]}},
             "study: methods.x.each.training.lr: 'training' holds 3, which has",
         ),
-        ("estimators", {"each": {"a": [1, 1]}}, "study: estimators.x: makes the entry 'x-1', which is there"),
+        (
+            "estimators",
+            {"each": {"a": [1, 1]}},
+            "study: estimators.x: makes the entry 'x-1', which is there",
+        ),
         (
             "estimators",
             {"each": {"a": list(range(200)), "b": list(range(200))}},

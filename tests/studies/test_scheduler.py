@@ -40,8 +40,13 @@ def outcome(out):
     """What of a store must not depend on how it came about."""
     with Store.open(out) as store:
         rows = store.results("toys")
-        files = {row["key"]: (artifact_folder(store.out, row["key"]) / "score.json").read_text() for row in rows}
-    return [{name: row[name] for name in ("method", "rule", "set", "status", "metrics")} for row in rows], files
+        files = {
+            row["key"]: (artifact_folder(store.out, row["key"]) / "score.json").read_text()
+            for row in rows
+        }
+    return [
+        {name: row[name] for name in ("method", "rule", "set", "status", "metrics")} for row in rows
+    ], files
 
 
 def words(log_file):
@@ -50,7 +55,8 @@ def words(log_file):
     return Counter(" ".join(line.split()[:2]) for line in lines)
 
 
-# --- the graph -----------------------------------------------------------------------------------------------------------
+# --- the graph
+# --------------------------------------------------------------------------------------------------
 
 
 def test_results_do_not_depend_on_engine_or_workers(tmp_path):
@@ -61,7 +67,9 @@ def test_results_do_not_depend_on_engine_or_workers(tmp_path):
         found.append(outcome(tmp_path / str(workers)))
     assert found[0] == found[1] == found[2]
     assert len(found[0][0]) == 28
-    assert not (tmp_path / "0" / "checkpoints").exists() or not os.listdir(tmp_path / "0" / "checkpoints")
+    assert not (tmp_path / "0" / "checkpoints").exists() or not os.listdir(
+        tmp_path / "0" / "checkpoints"
+    )
 
 
 def test_a_run_starts_after_those_it_needs(tmp_path):
@@ -71,9 +79,9 @@ def test_a_run_starts_after_those_it_needs(tmp_path):
     for i in range(6):
         assert lines.index(f"end base{i % 2}") < lines.index(f"start on{i}")
     for i in range(2):
-        assert max(lines.index(f"end on{i}"), lines.index(f"end on{i + 1}"), lines.index("end alone0")) < lines.index(
-            f"start top{i}"
-        )
+        assert max(
+            lines.index(f"end on{i}"), lines.index(f"end on{i + 1}"), lines.index("end alone0")
+        ) < lines.index(f"start top{i}")
 
 
 def test_what_is_finished_is_not_done_again(tmp_path):
@@ -87,7 +95,11 @@ def test_what_is_finished_is_not_done_again(tmp_path):
 
 
 def test_a_circle_is_refused_before_anything_starts(tmp_path):
-    runs = [Job("aaaa", {}, {}, ("bbbb",)), Job("bbbb", {}, {}, ("cccc",)), Job("cccc", {}, {}, ("aaaa",))]
+    runs = [
+        Job("aaaa", {}, {}, ("bbbb",)),
+        Job("bbbb", {}, {}, ("cccc",)),
+        Job("cccc", {}, {}, ("aaaa",)),
+    ]
     with pytest.raises(InputError, match="in a circle: .*aaaa"):
         done(tmp_path / "out", runs)
     with Store.open(tmp_path / "out") as store:
@@ -105,7 +117,10 @@ def test_a_need_must_be_planned_or_done(tmp_path):
 
 
 def test_a_plan_that_was_not_added_is_refused(tmp_path):
-    with Store.open(tmp_path / "out", create=True) as store, pytest.raises(StoreError, match="its plan was not added"):
+    with (
+        Store.open(tmp_path / "out", create=True) as store,
+        pytest.raises(StoreError, match="its plan was not added"),
+    ):
         drive(store, [planned("a")], Inline(JOB))
 
 
@@ -124,7 +139,8 @@ FAILURES = {
     "die": (r"^tried 2 times: its worker was killed by SIGKILL \(out of memory\?\)$", 2),
     "exit": (r"^tried 2 times: its worker ended with exit status 7$", 2),
     "segfault": (
-        r"^tried 2 times: its worker was killed by SIGSEGV \(a fault of compiled code; if it trains on pictures, try "
+        r"^tried 2 times: its worker was killed by SIGSEGV \(a fault of compiled code; if it trains"
+        r" on pictures, try "
         r"training.channels_last=false\); it said: Fatal Python error: Segmentation fault.*toys.py",
         2,
     ),
@@ -154,15 +170,23 @@ def test_a_fault_of_our_own_stops_the_study(workers, tmp_path):
         done(tmp_path / "out", runs, workers)
     with Store.open(tmp_path / "out") as store:
         told = {run["labels"]["method"]: run for run in store.runs("toys")}
-    assert (told["fault"]["status"], told["fault"]["reason"]) == ("failed", "the toy contradicts itself")
+    assert (told["fault"]["status"], told["fault"]["reason"]) == (
+        "failed",
+        "the toy contradicts itself",
+    )
     assert told["good"]["status"] == "pending"
 
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_time_limit_ends_a_run(workers, tmp_path):
-    summary, runs = done(tmp_path / "out", [planned("hang", does="hang"), planned("good")], workers, time_limit=0.4)
+    summary, runs = done(
+        tmp_path / "out", [planned("hang", does="hang"), planned("good")], workers, time_limit=0.4
+    )
     assert (summary.failed, summary.finished) == (1, 1)
-    assert runs["hang"]["reason"] == "time limit: the run took more than 0.4 seconds" and runs["hang"]["attempts"] == 1
+    assert (
+        runs["hang"]["reason"] == "time limit: the run took more than 0.4 seconds"
+        and runs["hang"]["attempts"] == 1
+    )
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -173,7 +197,10 @@ def test_what_needs_a_failed_run_fails_with_it(workers, tmp_path):
     summary, runs = done(tmp_path / "out", [top, middle, base, fine], workers)
     assert (summary.failed, summary.finished) == (3, 1)
     for name in ("middle", "top"):
-        assert runs[name]["reason"] == f"needs {base.key[:12]}, which failed" and runs[name]["attempts"] == 0
+        assert (
+            runs[name]["reason"] == f"needs {base.key[:12]}, which failed"
+            and runs[name]["attempts"] == 0
+        )
     again, _ = done(tmp_path / "out", [top, middle, base, fine], workers)
     assert (again.failed, again.executed) == (3, 0)
 
@@ -219,9 +246,13 @@ def test_what_the_machine_stopped_is_done_again_at_the_next_run_and_nothing_else
         summary, found = done(tmp_path / "out", runs, workers)
         assert (summary.failed, summary.finished) == (2, 1)
         assert (found["base"]["cause"], found["base"]["attempts"]) == (cause, attempts)
-        assert kind not in FAILURES or re.search(FAILURES[kind][0], found["base"]["reason"]), "as in a worker"
+        assert kind not in FAILURES or re.search(FAILURES[kind][0], found["base"]["reason"]), (
+            "as in a worker"
+        )
         times = number if cause else 1
-        assert words(tmp_path / "log")["start base"] == times * attempts, "each driver tries it as often, and no oftener"
+        assert words(tmp_path / "log")["start base"] == times * attempts, (
+            "each driver tries it as often, and no oftener"
+        )
 
 
 def test_what_the_machine_stopped_ends_well_when_the_machine_does(tmp_path):
@@ -235,16 +266,26 @@ def test_what_the_machine_stopped_ends_well_when_the_machine_does(tmp_path):
 
 
 def test_on_a_full_disk_no_more_runs_are_begun(tmp_path, capsys):
-    runs = [planned("first"), planned("full", does="quota"), *(planned(f"more{i}") for i in range(5))]
+    runs = [
+        planned("first"),
+        planned("full", does="quota"),
+        *(planned(f"more{i}") for i in range(5)),
+    ]
     summary, found = done(tmp_path / "out", runs)
     assert (summary.finished, summary.failed, summary.executed) == (1, 1, 2)
-    assert "the disk is full, so no more runs are begun; free space and give the command again" in summary.stopped
+    assert (
+        "the disk is full, so no more runs are begun; free space and give the command again"
+        in summary.stopped
+    )
     assert [found[f"more{i}"]["status"] for i in range(5)] == ["pending"] * 5
     from crosswind.cli.main import _status
 
     assert _status(["status", str(tmp_path / "out")]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert said[1].startswith("  1 stopped by the machine (disk full): they run again at the next run (OSError: [Errno 122]")
+    assert said[1].startswith(
+        "  1 stopped by the machine (disk full): they run again at the next run (OSError: [Errno"
+        " 122]"
+    )
     # A run that always fills the disk does not keep the others from their turn.
     summary, found = done(tmp_path / "out", runs)
     assert (summary.finished, summary.failed, summary.executed) == (6, 1, 6) and summary.stopped
@@ -262,14 +303,22 @@ def test_a_job_that_cannot_be_loaded_fails_its_runs(tmp_path):
 def test_a_full_disk_fails_the_run_or_stops_the_study_and_breaks_nothing(tmp_path):
     folder = tmp_path / "small"
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], capture_output=True, check=False)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], capture_output=True, check=False
+    )
     if mounted.returncode:
         pytest.skip("only root can mount a small disk")
     runs = [planned("before"), planned("fill", does="fill"), planned("after")]
     try:
         summary, found = done(folder / "out", runs, 1)
-        assert (summary.finished, summary.failed) == (1, 1) and "the disk is full" in summary.stopped
-        assert "No space left on device" in found["fill"]["reason"] and found["fill"]["cause"] == "disk"
+        assert (summary.finished, summary.failed) == (
+            1,
+            1,
+        ) and "the disk is full" in summary.stopped
+        assert (
+            "No space left on device" in found["fill"]["reason"]
+            and found["fill"]["cause"] == "disk"
+        )
         summary, found = done(folder / "out", runs, 1)
         assert (summary.finished, summary.failed, summary.executed) == (2, 1, 2)
         # Now not even the store can be written.
@@ -277,7 +326,12 @@ def test_a_full_disk_fails_the_run_or_stops_the_study_and_breaks_nothing(tmp_pat
         with Store.open(folder / "out", create=True) as store, Inline(JOB) as engine:
             store.add_plan("more", {}, {}, more)
             with pytest.raises(StoreError, match=r"full|No space"):
-                drive(store, more, engine, on_event=lambda progress: fill_up(folder) if progress.done == 3 else None)
+                drive(
+                    store,
+                    more,
+                    engine,
+                    on_event=lambda progress: fill_up(folder) if progress.done == 3 else None,
+                )
         (folder / "ballast").unlink()
         with Store.open(folder / "out", create=True) as store, store.transaction() as connection:
             assert connection.exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"
@@ -293,14 +347,21 @@ def fill_up(folder):
             pass
 
 
-# --- progress ------------------------------------------------------------------------------------------------------------
+# --- progress
+# --------------------------------------------------------------------------------------------------
 
 
 def test_progress_is_told(tmp_path):
     told = []
-    runs = [planned("base", seconds=0.6), planned("bad", does="raise"), planned("last", seconds=0.1)]
+    runs = [
+        planned("base", seconds=0.6),
+        planned("bad", does="raise"),
+        planned("last", seconds=0.1),
+    ]
     done(tmp_path / "out", runs, 1, on_event=told.append)
-    assert [item.done + item.failed for item in told] == sorted(item.done + item.failed for item in told)
+    assert [item.done + item.failed for item in told] == sorted(
+        item.done + item.failed for item in told
+    )
     assert (told[0].done, told[0].total, told[0].left) == (0, 3, None)
     assert (told[-1].done, told[-1].failed, told[-1].running, told[-1].left) == (2, 1, 0, 0.0)
     assert {item.report.get("steps") for item in told if item.message == "runs"} == {3}
@@ -320,12 +381,19 @@ def test_an_error_while_telling_gives_the_runs_back(tmp_path):
             assert store.counts("toys")["pending"] == 2 and store.live_drivers() == set()
 
 
-# --- signals and kills ---------------------------------------------------------------------------------------------------
+# --- signals and kills
+# --------------------------------------------------------------------------------------------------
 
 
 def start(out, log_file, workers=2, **more):
     command = [sys.executable, "-m", "tests.studies.toys", str(out), str(log_file), str(workers)]
-    return subprocess.Popen(command, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
+    return subprocess.Popen(
+        command,
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **more,
+    )
 
 
 def until(condition, seconds=20.0):
@@ -342,7 +410,8 @@ def workers_in(log_file):
 
 @pytest.fixture
 def interruptible():
-    """A program started in the background by a shell ignores SIGINT, and what it starts inherits that."""
+    """A program started in the background by a shell ignores SIGINT, and what it starts inherits
+    that."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -360,7 +429,12 @@ def test_a_signal_ends_a_study_cleanly(interruptible, number, workers, tmp_path)
     with Store.open(out) as store:
         counts, live = store.counts("toys"), store.live_drivers()
         assert {run["attempts"] for run in store.runs("toys") if run["status"] == "pending"} == {0}
-    assert counts["running"] == 0 and 0 < counts["finished"] < 14 and counts["failed"] == 0 and not live
+    assert (
+        counts["running"] == 0
+        and 0 < counts["finished"] < 14
+        and counts["failed"] == 0
+        and not live
+    )
     assert os.listdir(out / "artifacts" / ".partial") == []
     assert not any(process_start(pid) for pid in workers_in(log_file))
     summary, _ = done(out, graph(log_file), 2)
@@ -414,13 +488,16 @@ def test_two_drivers_on_one_store_share_the_work(tmp_path):
     for process in processes:
         assert process.wait(timeout=60) == 0, process.stderr.read()
         process.communicate()
-    assert words(log_file) == Counter({f"{word} {run.spec['name']}": 1 for word in ("start", "end") for run in graph(log_file)})
+    assert words(log_file) == Counter(
+        {f"{word} {run.spec['name']}": 1 for word in ("start", "end") for run in graph(log_file)}
+    )
     with Store.open(out) as store:
         assert store.counts("toys")["finished"] == 14
         assert len({run["driver"] for run in store.runs("toys")}) > 1
 
 
-# --- the pool ------------------------------------------------------------------------------------------------------------
+# --- the pool
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_worker_has_one_thread_and_not_the_users_folder(tmp_path, monkeypatch):
@@ -440,18 +517,31 @@ def test_a_run_in_this_process_has_one_thread_as_well(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
     with one_thread():
-        assert os.environ["OMP_NUM_THREADS"] == os.environ["MKL_NUM_THREADS"] == "1" and threads == [4, 1]
-    assert os.environ["OMP_NUM_THREADS"] == "4" and "MKL_NUM_THREADS" not in os.environ and threads == [4, 1, 4]
+        assert os.environ["OMP_NUM_THREADS"] == os.environ[
+            "MKL_NUM_THREADS"
+        ] == "1" and threads == [4, 1]
+    assert (
+        os.environ["OMP_NUM_THREADS"] == "4"
+        and "MKL_NUM_THREADS" not in os.environ
+        and threads == [4, 1, 4]
+    )
 
 
 def test_what_a_run_started_ends_with_it(tmp_path):
-    _, runs = done(tmp_path / "out", [planned("spawn", does="spawn", child=str(tmp_path / "child"))], 1, time_limit=1.0)
+    _, runs = done(
+        tmp_path / "out",
+        [planned("spawn", does="spawn", child=str(tmp_path / "child"))],
+        1,
+        time_limit=1.0,
+    )
     assert runs["spawn"]["reason"].startswith("time limit")
     child = int((tmp_path / "child").read_text())
     until(lambda: process_start(child) is None, 2.0)
 
 
-def test_workers_are_kept_from_study_to_study_and_one_that_dies_between_them_costs_nothing(tmp_path):
+def test_workers_are_kept_from_study_to_study_and_one_that_dies_between_them_costs_nothing(
+    tmp_path,
+):
     pids = []
     with Store.open(tmp_path / "out", create=True) as store, Pool(JOB, 1) as engine:
         for name in ("a", "b", "c"):
@@ -483,22 +573,35 @@ def test_a_job_is_told_its_kind_and_the_folders_it_needs(tmp_path, monkeypatch):
     monkeypatch.setattr(toys, "told_of", told_of, raising=False)
     fits = [replace(planned(name), kind="fit") for name in ("fit0", "fit1")]
     estimate = replace(planned("all", sorted(fit.key for fit in fits)), kind="estimate")
-    with Store.open(tmp_path / "out", create=True) as store, Inline("tests.studies.toys:told_of") as engine:
+    with (
+        Store.open(tmp_path / "out", create=True) as store,
+        Inline("tests.studies.toys:told_of") as engine,
+    ):
         store.add_plan("toys", {}, {}, [estimate, *fits])
         drive(store, [estimate, *fits], engine)
-    assert told == [("fit0", "fit", [], None), ("fit1", "fit", [], None), ("all", "estimate", list(estimate.needs), None)]
+    assert told == [
+        ("fit0", "fit", [], None),
+        ("fit1", "fit", [], None),
+        ("all", "estimate", list(estimate.needs), None),
+    ]
 
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_what_follows_a_job_is_done_and_recorded_with_it(workers, tmp_path):
-    """One claim, one process, one transaction; a later plan with one more follower does that one alone."""
+    """One claim, one process, one transaction; a later plan with one more follower does that one
+    alone."""
     fit = replace(planned("fit", log=str(tmp_path / "log")), kind="fit")
-    first, second = (replace(planned(name, (fit.key,), log=str(tmp_path / "log")), follows=fit.key) for name in ("first", "second"))
+    first, second = (
+        replace(planned(name, (fit.key,), log=str(tmp_path / "log")), follows=fit.key)
+        for name in ("first", "second")
+    )
     summary, runs = done(tmp_path / "out", [fit, first], workers)
     assert (summary.finished, summary.executed, set(runs)) == (1, 1, {"first"})
     assert len({line.split()[2] for line in (tmp_path / "log").read_text().splitlines()}) == 1
     summary, runs = done(tmp_path / "out", [fit, first, second], workers)
-    assert (summary.finished, summary.executed) == (2, 1) and words(tmp_path / "log")["start fit"] == 1
+    assert (summary.finished, summary.executed) == (2, 1) and words(tmp_path / "log")[
+        "start fit"
+    ] == 1
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -506,9 +609,16 @@ def test_what_follows_a_job_is_done_and_recorded_with_it(workers, tmp_path):
 def test_of_jobs_that_follow_each_other_all_fail_or_none(bad, workers, tmp_path):
     fit = replace(planned("fit", **({"does": "raise"} if bad == "fit" else {})), kind="fit")
     first = replace(planned("first", (fit.key,)), follows=fit.key)
-    second = replace(planned("second", (fit.key,), **({"does": "raise"} if bad == "second" else {})), follows=fit.key)
+    second = replace(
+        planned("second", (fit.key,), **({"does": "raise"} if bad == "second" else {})),
+        follows=fit.key,
+    )
     summary, runs = done(tmp_path / "out", [fit, first, second], workers)
     assert summary.failed == 2 and {run["status"] for run in runs.values()} == {"failed"}
-    assert all("the toy is broken" in run["reason"] for run in runs.values()), "the reason, not that something else failed"
+    assert all("the toy is broken" in run["reason"] for run in runs.values()), (
+        "the reason, not that something else failed"
+    )
     with Store.open(tmp_path / "out") as store:
-        assert store.statuses([fit.key])[fit.key] == "failed" and not list((tmp_path / "out" / "artifacts").rglob("score.json"))
+        assert store.statuses([fit.key])[fit.key] == "failed" and not list(
+            (tmp_path / "out" / "artifacts").rglob("score.json")
+        )

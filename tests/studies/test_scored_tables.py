@@ -21,19 +21,30 @@ N = 120
 Columns = dict[str, Any]
 
 
-def scores(seed: int, kind: str = "logits", classes: Sequence[str] = CLASSES) -> tuple[Columns, list[str]]:
+def scores(
+    seed: int, kind: str = "logits", classes: Sequence[str] = CLASSES
+) -> tuple[Columns, list[str]]:
     """Scores of rows of which four in five are right, and their labels."""
     rng = np.random.default_rng(seed)
     label = rng.integers(0, len(classes), N)
     logits = rng.normal(size=(N, len(classes)))
     logits[np.arange(N), np.where(rng.random(N) < 0.8, label, (label + 1) % len(classes))] += 5
     probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    values = {"logits": logits, "probabilities": probabilities, "logarithms": np.log(probabilities)}[kind]
-    return {name: values[:, code] for code, name in enumerate(classes)}, [classes[code] for code in label]
+    values = {
+        "logits": logits,
+        "probabilities": probabilities,
+        "logarithms": np.log(probabilities),
+    }[kind]
+    return {name: values[:, code] for code, name in enumerate(classes)}, [
+        classes[code] for code in label
+    ]
 
 
 def written(
-    tmp_path: Path, new: Columns, known: Columns, write: Callable[[Path, Columns], object] | None = None
+    tmp_path: Path,
+    new: Columns,
+    known: Columns,
+    write: Callable[[Path, Columns], object] | None = None,
 ) -> tuple[str, str]:
     paths = tmp_path / "t.csv", tmp_path / "s.csv"
     for path, columns in zip(paths, (new, known), strict=True):
@@ -94,15 +105,25 @@ OTHERS: dict[str, NDArray[Any]] = {
 def test_other_columns_are_left_out_by_name(tmp_path: Path, name: str, kind: str) -> None:
     new, known, right = both(kind)
     paths = written(tmp_path, {name: OTHERS[name], **new}, {**known, name: OTHERS[name]})
-    assert accuracy(paths) == (CLASSES, right, (f"Column {name} is no class of the source: left out.",))
+    assert accuracy(paths) == (
+        CLASSES,
+        right,
+        (f"Column {name} is no class of the source: left out.",),
+    )
 
 
 def test_several_columns_are_left_out_and_only_those_of_numbers_named(tmp_path: Path) -> None:
     new, known, right = both()
     more = {"file": ["a.png"] * N, "fold": OTHERS["fold"], "id": OTHERS["id"]}
     notes = ("Columns fold, id are no class of the source: left out.",)
-    assert accuracy(written(tmp_path, {**new, **more}, {**known, **more})) == (CLASSES, right, notes)
-    found = cw.estimate(predictions=tmp_path / "t.csv", source=tmp_path / "s.csv", estimators=["atc-mc"])
+    assert accuracy(written(tmp_path, {**new, **more}, {**known, **more})) == (
+        CLASSES,
+        right,
+        notes,
+    )
+    found = cw.estimate(
+        predictions=tmp_path / "t.csv", source=tmp_path / "s.csv", estimators=["atc-mc"]
+    )
     assert notes[0] in str(found) and found.to_json()["notes"] == list(notes)
 
 
@@ -110,64 +131,110 @@ def test_a_column_without_a_name_is_left_out(tmp_path: Path) -> None:
     import pandas
 
     new, known, right = both()
-    paths = written(tmp_path, new, known, lambda path, columns: pandas.DataFrame(columns).to_csv(path))
-    assert accuracy(paths) == (CLASSES, right, ("Column number 1 (without a name) is no class of the source: left out.",))
+    paths = written(
+        tmp_path, new, known, lambda path, columns: pandas.DataFrame(columns).to_csv(path)
+    )
+    assert accuracy(paths) == (
+        CLASSES,
+        right,
+        ("Column number 1 (without a name) is no class of the source: left out.",),
+    )
     assert read_scored_tables(paths[0], None, None, None).classes == CLASSES
 
 
 def test_an_index_of_pandas_in_parquet_is_left_out(tmp_path: Path) -> None:
     new, known, right = both()
     for name, columns in (("t", new), ("s", known)):
-        polars.DataFrame({**columns, "__index_level_0__": np.arange(N)}).write_parquet(tmp_path / f"{name}.parquet")
+        polars.DataFrame({**columns, "__index_level_0__": np.arange(N)}).write_parquet(
+            tmp_path / f"{name}.parquet"
+        )
     classes, share, notes = accuracy((str(tmp_path / "t.parquet"), str(tmp_path / "s.parquet")))
     assert (classes, share) == (CLASSES, right) and "__index_level_0__" in notes[0]
 
 
-@pytest.mark.parametrize("form", [
-    "prob_{}", "p({})", "{}_score", "logit_{}", "P(y={})", "score.{}", "class_{}_probability", "y_pred_{}", "{} (%)", "PROB_{}",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "form",
+    [
+        "prob_{}",
+        "p({})",
+        "{}_score",
+        "logit_{}",
+        "P(y={})",
+        "score.{}",
+        "class_{}_probability",
+        "y_pred_{}",
+        "{} (%)",
+        "PROB_{}",
+    ],
+)
 def test_columns_named_by_the_class_with_something_beside_it(tmp_path: Path, form: str) -> None:
     new, known, right = both("probabilities")
     named = {name: form.format(name.title() if form == "PROB_{}" else name) for name in CLASSES}
     paths = written(
         tmp_path,
         {**{named[name]: column for name, column in new.items()}, "fold": OTHERS["fold"]},
-        {named.get(name, name): column for name, column in known.items()} | {"fold": OTHERS["fold"]},
+        {named.get(name, name): column for name, column in known.items()}
+        | {"fold": OTHERS["fold"]},
     )
     classes, share, notes = accuracy(paths)
     assert (classes, share) == (CLASSES, right)
-    assert notes[0].startswith(f"Columns of scores, with their classes: {named['cat']} (cat), ") and "fold" in notes[1]
+    assert (
+        notes[0].startswith(f"Columns of scores, with their classes: {named['cat']} (cat), ")
+        and "fold" in notes[1]
+    )
 
 
-@pytest.mark.parametrize(("labels", "columns"), [
-    (("0", "1", "2"), ("0.0", "1.0", "2.0")), (("1.0", "2.0", "3.0"), ("1", "2", "3")), (("Cat", "DOG", "owl"), CLASSES),
-    (("01", "02", "03"), ("1", "2", "3")), (("0", "1", "2"), ("class_0", "class_1", "class_2")),
-    (("1", "2", "10"), ("p1", "p2", "p10")),
-])  # fmt: skip
-def test_classes_written_otherwise(tmp_path: Path, labels: tuple[str, ...], columns: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("labels", "columns"),
+    [
+        (("0", "1", "2"), ("0.0", "1.0", "2.0")),
+        (("1.0", "2.0", "3.0"), ("1", "2", "3")),
+        (("Cat", "DOG", "owl"), CLASSES),
+        (("01", "02", "03"), ("1", "2", "3")),
+        (("0", "1", "2"), ("class_0", "class_1", "class_2")),
+        (("1", "2", "10"), ("p1", "p2", "p10")),
+    ],
+)
+def test_classes_written_otherwise(
+    tmp_path: Path, labels: tuple[str, ...], columns: tuple[str, ...]
+) -> None:
     new, known, right = both()
     label = [labels[CLASSES.index(name)] for name in known.pop("label")]
     renamed = dict(zip(CLASSES, columns, strict=True))
     known = {renamed[name]: column for name, column in known.items()} | {"label": label}
-    found = accuracy(written(tmp_path, {renamed[name]: column for name, column in new.items()}, known))
+    found = accuracy(
+        written(tmp_path, {renamed[name]: column for name, column in new.items()}, known)
+    )
     assert found[:2] == (labels, right) and f"{columns[0]} ({labels[0]})" in found[2][0]
 
 
 def test_logits_and_probabilities_beside_each_other(tmp_path: Path) -> None:
-    """The first of two families that answer alike is read; two that answer otherwise are refused."""
+    """The first of two families that answer alike is read; two that answer otherwise are
+    refused."""
     new, known, right = both("logits")
     other, other_known, _ = both("probabilities")
     label = known.pop("label")
     other_known.pop("label")
     twice = [
-        {**{f"logit_{name}": values for name, values in one.items()}, **{f"prob_{name}": values for name, values in two.items()}}
+        {
+            **{f"logit_{name}": values for name, values in one.items()},
+            **{f"prob_{name}": values for name, values in two.items()},
+        }
         for one, two in ((new, other), (known, other_known))
     ]
     classes, share, notes = accuracy(written(tmp_path, twice[0], {**twice[1], "label": label}))
-    assert (classes, share) == (CLASSES, right) and "logit_cat (cat)" in notes[0] and "prob_cat" in notes[1]
+    assert (
+        (classes, share) == (CLASSES, right)
+        and "logit_cat (cat)" in notes[0]
+        and "prob_cat" in notes[1]
+    )
     twice[0]["prob_cat"] = 1 - twice[0]["prob_cat"]
     with pytest.raises(
-        DataError, match=r"t\.csv has several columns of scores a class \(logit_cat, .* or prob_cat, .* leave one of"
+        DataError,
+        match=(
+            r"t\.csv has several columns of scores a class \(logit_cat, .* or prob_cat, .* leave"
+            r" one of"
+        ),
     ):
         accuracy(written(tmp_path, twice[0], {**twice[1], "label": label}))
 
@@ -177,10 +244,17 @@ def test_a_class_that_never_occurs_in_the_source_is_told_by_sums(tmp_path: Path,
     names = (*CLASSES, "fox")
     new, known, _ = both(kind, names)
     seen = np.array(known["label"]) != "fox"
-    known = {name: np.array(column)[seen] for name, column in known.items()} | {"confidence": OTHERS["confidence"][: seen.sum()]}
-    classes, _, notes = accuracy(written(tmp_path, {**new, "confidence": OTHERS["confidence"]}, known))
+    known = {name: np.array(column)[seen] for name, column in known.items()} | {
+        "confidence": OTHERS["confidence"][: seen.sum()]
+    }
+    classes, _, notes = accuracy(
+        written(tmp_path, {**new, "confidence": OTHERS["confidence"]}, known)
+    )
     assert classes == names and notes == (
-        "No labelled row is of class fox; its column is taken for scores all the same. Name the classes if that is wrong.",
+        (
+            "No labelled row is of class fox; its column is taken for scores all the same. Name the"
+            " classes if that is wrong."
+        ),
         "Column confidence is no class of the source: left out.",
     )
 
@@ -191,20 +265,32 @@ def test_a_column_of_logits_that_may_be_a_class_is_refused_until_it_is_told(tmp_
     seen = np.array(known["label"]) != "fox"
     paths = written(tmp_path, new, {name: np.array(column)[seen] for name, column in known.items()})
     with pytest.raises(
-        InputError, match="'fox' of t.csv may be a class that never occurs in the source, or none; cat,dog,owl,fox takes"
+        InputError,
+        match=(
+            "'fox' of t.csv may be a class that never occurs in the source, or none;"
+            " cat,dog,owl,fox takes"
+        ),
     ):
         accuracy(paths)
     assert accuracy(paths, classes=names)[0] == names
     assert accuracy(paths, classes=CLASSES)[0] == CLASSES
-    affixed = [{f"z_{name}": column for name, column in columns.items()} for columns in (new, known)]
+    affixed = [
+        {f"z_{name}": column for name, column in columns.items()} for columns in (new, known)
+    ]
     affixed[1] = {name: np.array(column)[seen] for name, column in affixed[1].items()}
     affixed[1]["label"] = affixed[1].pop("z_label")
     assert accuracy(written(tmp_path, *affixed))[0] == names, "what the columns share tells it"
 
 
-@pytest.mark.parametrize(("labelled_rows", "refused"), [(3, False), (4, False), (6, False), (10, False), (60, True), (200, True)])
-def test_few_labelled_rows_may_lack_a_class_by_chance(tmp_path: Path, labelled_rows: int, refused: bool) -> None:
-    """A fox is the answer in about a quarter of the rows: of 10 rows all miss it with probability .06, of 60 with 3e-8."""
+@pytest.mark.parametrize(
+    ("labelled_rows", "refused"),
+    [(3, False), (4, False), (6, False), (10, False), (60, True), (200, True)],
+)
+def test_few_labelled_rows_may_lack_a_class_by_chance(
+    tmp_path: Path, labelled_rows: int, refused: bool
+) -> None:
+    """A fox is the answer in about a quarter of the rows: of 10 rows all miss it with probability
+    .06, of 60 with 3e-8."""
     names = (*CLASSES, "fox")
     new, known, _ = both("logits", names)
     labels = np.array(known["label"])
@@ -219,25 +305,37 @@ def test_few_labelled_rows_may_lack_a_class_by_chance(tmp_path: Path, labelled_r
     assert classes == names and notes[0].startswith("No labelled row is of class fox")
 
 
-def test_labels_that_no_column_is_named_by_are_refused_with_the_order_that_fits(tmp_path: Path) -> None:
+def test_labels_that_no_column_is_named_by_are_refused_with_the_order_that_fits(
+    tmp_path: Path,
+) -> None:
     new, known, right = both()
     order = {"cat": "1", "dog": "0", "owl": "2"}
     numbered = {**known, "label": [order[name] for name in known["label"]]}
     paths = written(tmp_path, {**new, "id": OTHERS["id"]}, {**numbered, "id": OTHERS["id"]})
     told = (
-        r"s\.csv has the label '\d', which is no class of the scores \(cat, dog, owl\) and 2 more such labels; name the classes of "
+        r"s\.csv has the label '\d', which is no class of the scores \(cat, dog, owl\) and 2 more"
+        r" such labels; name the classes of "
     )
     with pytest.raises(
-        DataError, match=told + rf"these columns in their order by classes; 1,0,2 fits the labelled rows best, {right:.1%}"
+        DataError,
+        match=told + r"these columns in their order by classes; 1,0,2 fits the labelled rows best,"
+        rf" {right:.1%}",
     ):
         accuracy(paths)
     assert accuracy(paths, classes=["1", "0", "2"])[:2] == (("1", "0", "2"), right)
-    with pytest.raises(InputError, match=r"in the order 0,1,2 and .* in the order 1,0,2.*; give the second"):
+    with pytest.raises(
+        InputError, match=r"in the order 0,1,2 and .* in the order 1,0,2.*; give the second"
+    ):
         accuracy(paths, classes=["0", "1", "2"])
     numbers = {str(code): column for code, column in enumerate(new.values())}
-    known_numbers = {str(code): known[name] for code, name in enumerate(CLASSES)} | {"label": known["label"]}
+    known_numbers = {str(code): known[name] for code, name in enumerate(CLASSES)} | {
+        "label": known["label"]
+    }
     paths = written(tmp_path, numbers, known_numbers)
-    with pytest.raises(DataError, match=r"no class of the scores \(0, 1, 2\).*cat,dog,owl fits the labelled rows best"):
+    with pytest.raises(
+        DataError,
+        match=r"no class of the scores \(0, 1, 2\).*cat,dog,owl fits the labelled rows best",
+    ):
         accuracy(paths)
     assert accuracy(paths, classes=CLASSES)[:2] == (CLASSES, right)
 
@@ -245,9 +343,15 @@ def test_labels_that_no_column_is_named_by_are_refused_with_the_order_that_fits(
 def test_a_class_without_a_column_is_named(tmp_path: Path) -> None:
     new, known, _ = both()
     known["label"][7] = "fox"
-    with pytest.raises(DataError, match=r"s\.csv has the label 'fox', which is no class of the scores \(cat, dog, owl\)"):
+    with pytest.raises(
+        DataError,
+        match=r"s\.csv has the label 'fox', which is no class of the scores \(cat, dog, owl\)",
+    ):
         accuracy(written(tmp_path, new, known))
-    with pytest.raises(InputError, match="classes: name 'fox', and no column of numbers of both tables has that name"):
+    with pytest.raises(
+        InputError,
+        match="classes: name 'fox', and no column of numbers of both tables has that name",
+    ):
         accuracy((str(tmp_path / "t.csv"), str(tmp_path / "s.csv")), classes=[*CLASSES, "fox"])
 
 
@@ -258,17 +362,26 @@ def test_both_tables_have_the_columns_of_every_class(tmp_path: Path) -> None:
         accuracy(written(tmp_path, new, known))
     new, known, right = both()
     turned = {name: new[name] for name in reversed(CLASSES)}
-    assert accuracy(written(tmp_path, turned, known))[:2] == (CLASSES[::-1], right), "their order may differ"
+    assert accuracy(written(tmp_path, turned, known))[:2] == (
+        CLASSES[::-1],
+        right,
+    ), "their order may differ"
 
 
 def test_columns_that_are_named_in_another_order_than_they_stand(tmp_path: Path) -> None:
     new, known, right = both()
     wrong = {"cat": "dog", "dog": "owl", "owl": "cat", "label": "label"}
     paths = written(
-        tmp_path, {wrong[name]: column for name, column in new.items()}, {wrong[key]: col for key, col in known.items()}
+        tmp_path,
+        {wrong[name]: column for name, column in new.items()},
+        {wrong[key]: col for key, col in known.items()},
     )
     with pytest.raises(
-        InputError, match=r"in the order dog,owl,cat and .* in the order cat,dog,owl, the classes .*give the second by"
+        InputError,
+        match=(
+            r"in the order dog,owl,cat and .* in the order cat,dog,owl, the classes .*give the"
+            r" second by"
+        ),
     ):
         accuracy(paths)
     assert accuracy(paths, classes=CLASSES)[:2] == (CLASSES, right)
@@ -285,25 +398,50 @@ def test_two_labelled_rows_do_not_bear_out_another_order(tmp_path: Path) -> None
     new, known, _ = both()
     few = {name: column[:2] for name, column in known.items()}
     with pytest.raises(
-        InputError, match="name the columns of t.csv in another order than they are named in, cat,dog,owl: .*leave them"
+        InputError,
+        match=(
+            "name the columns of t.csv in another order than they are named in, cat,dog,owl:"
+            " .*leave them"
+        ),
     ):
         accuracy(written(tmp_path, new, few), classes=["dog", "owl", "cat"])
 
 
-def _semicolons(path: Path, columns: Columns, encoding: str = "utf-8", mark: str = ";", decimal: str = ",") -> None:
+def _semicolons(
+    path: Path, columns: Columns, encoding: str = "utf-8", mark: str = ";", decimal: str = ","
+) -> None:
     lines = [mark.join(columns)]
     for row in zip(*columns.values(), strict=True):
-        lines.append(mark.join(cell if isinstance(cell, str) else f"{cell:.6f}".replace(".", decimal) for cell in row))
+        lines.append(
+            mark.join(
+                cell if isinstance(cell, str) else f"{cell:.6f}".replace(".", decimal)
+                for cell in row
+            )
+        )
     path.write_bytes(("\r\n".join(lines) + "\r\n").encode(encoding))
 
 
-@pytest.mark.parametrize(("encoding", "mark", "decimal"), [
-    ("utf-8", ";", ","), ("utf-8-sig", ";", "."), ("utf-8-sig", ",", "."), ("utf-16", "\t", ","), ("utf-8", "\t", "."),
-    ("utf-8", "|", ","),
-])  # fmt: skip
-def test_tables_as_programs_write_them(tmp_path: Path, encoding: str, mark: str, decimal: str) -> None:
+@pytest.mark.parametrize(
+    ("encoding", "mark", "decimal"),
+    [
+        ("utf-8", ";", ","),
+        ("utf-8-sig", ";", "."),
+        ("utf-8-sig", ",", "."),
+        ("utf-16", "\t", ","),
+        ("utf-8", "\t", "."),
+        ("utf-8", "|", ","),
+    ],
+)
+def test_tables_as_programs_write_them(
+    tmp_path: Path, encoding: str, mark: str, decimal: str
+) -> None:
     new, known, right = both()
-    paths = written(tmp_path, new, known, lambda path, columns: _semicolons(path, columns, encoding, mark, decimal))
+    paths = written(
+        tmp_path,
+        new,
+        known,
+        lambda path, columns: _semicolons(path, columns, encoding, mark, decimal),
+    )
     assert accuracy(paths) == (CLASSES, pytest.approx(right), ())
 
 
@@ -311,33 +449,50 @@ def test_frames_and_mappings_are_tables_too() -> None:
     import pandas
 
     new, known, right = both()
-    tables = [(new, known), (polars.DataFrame(new), polars.DataFrame(known)), (pandas.DataFrame(new), pandas.DataFrame(known))]
+    tables = [
+        (new, known),
+        (polars.DataFrame(new), polars.DataFrame(known)),
+        (pandas.DataFrame(new), pandas.DataFrame(known)),
+    ]
     for pair in tables:
         found = cw.estimate(predictions=pair[0], source=pair[1], estimators=["atc-mc"])
-        assert found.source_accuracy == pytest.approx(right) and found.data == "the predictions table"
+        assert (
+            found.source_accuracy == pytest.approx(right) and found.data == "the predictions table"
+        )
 
 
-@pytest.mark.parametrize(("label", "usual"), [("label", True), ("class", True), ("target", True), ("wahrheit", True), ("y", True)])
+@pytest.mark.parametrize(
+    ("label", "usual"),
+    [("label", True), ("class", True), ("target", True), ("wahrheit", True), ("y", True)],
+)
 def test_the_column_of_labels(tmp_path: Path, label: str, usual: bool) -> None:
     new, known, right = both()
     known[label] = known.pop("label")
     assert accuracy(written(tmp_path, new, known))[1] == right
     known["note"] = ["a"] * N
     if label == "wahrheit":
-        with pytest.raises(InputError, match=r"label: is needed: which column of s\.csv holds the labels"):
+        with pytest.raises(
+            InputError, match=r"label: is needed: which column of s\.csv holds the labels"
+        ):
             accuracy(written(tmp_path, new, known))
     assert accuracy(written(tmp_path, new, known), label=label)[1] == right
 
 
-@pytest.mark.parametrize(("text", "words"), [
-    ("cat,dog\n0.5,0.5\n0.9,0.3\n", "t.csv, row 2: probabilities sum to 1.2, not to 1"),
-    ("cat,dog\n40,60\n90,10\n", "t.csv, row 1: no score is negative and each row sums to 100"),
-    ("cat,dog\n0.5,\n0.5,0.5\n", "t.csv, row 1: a score is missing or not finite"),
-    ("cat,dog\n0.5,inf\n0.5,0.5\n", "t.csv, row 1: a score is missing or not finite"),
-    ("cat,fold\n0.5,1\n0.5,2\n", "t.csv needs a column of scores for each class, two at least, and has 1"),
-    ("cat,cat\n0.5,0.5\n", "names column 'cat' twice"),
-    ("cat,dog\n", "has no rows"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("cat,dog\n0.5,0.5\n0.9,0.3\n", "t.csv, row 2: probabilities sum to 1.2, not to 1"),
+        ("cat,dog\n40,60\n90,10\n", "t.csv, row 1: no score is negative and each row sums to 100"),
+        ("cat,dog\n0.5,\n0.5,0.5\n", "t.csv, row 1: a score is missing or not finite"),
+        ("cat,dog\n0.5,inf\n0.5,0.5\n", "t.csv, row 1: a score is missing or not finite"),
+        (
+            "cat,fold\n0.5,1\n0.5,2\n",
+            "t.csv needs a column of scores for each class, two at least, and has 1",
+        ),
+        ("cat,cat\n0.5,0.5\n", "names column 'cat' twice"),
+        ("cat,dog\n", "has no rows"),
+    ],
+)
 def test_bad_tables_end_in_one_sentence(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(CrosswindError) as refused:
@@ -347,10 +502,33 @@ def test_bad_tables_end_in_one_sentence(tmp_path: Path, text: str, words: str) -
 
 def test_names_of_scores() -> None:
     assert all(
-        is_score_name(name) for name in ("cat", "0", "10", "class_3", "prob_cat", "New York", "yes", "no!", "Löwe", "s1", "idle")
+        is_score_name(name)
+        for name in (
+            "cat",
+            "0",
+            "10",
+            "class_3",
+            "prob_cat",
+            "New York",
+            "yes",
+            "no!",
+            "Löwe",
+            "s1",
+            "idle",
+        )
     )
     assert not any(
-        is_score_name(name) for name in ("id", "image_id", "fold", "Fold2", "confidence", "maxProb", "Unnamed: 0", "y_true")
+        is_score_name(name)
+        for name in (
+            "id",
+            "image_id",
+            "fold",
+            "Fold2",
+            "confidence",
+            "maxProb",
+            "Unnamed: 0",
+            "y_true",
+        )
     )
 
 
@@ -358,4 +536,7 @@ def test_ways_to_find_columns() -> None:
     assert columns_of(["a", "b"], ["b", "x", "a"])[0].classes == ("b", "a")
     assert columns_of(["a", "b"], ["A", "a", "b"])[0].columns == ("a", "b")
     assert columns_of(["a", "b"], ["x", "y"]) == []
-    assert [found.columns for found in columns_of(["a", "b"], ["a1", "b1", "a2", "b2"])] == [("a1", "b1"), ("a2", "b2")]
+    assert [found.columns for found in columns_of(["a", "b"], ["a1", "b1", "a2", "b2"])] == [
+        ("a1", "b1"),
+        ("a2", "b2"),
+    ]

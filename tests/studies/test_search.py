@@ -1,4 +1,5 @@
-"""A random search: as many points for every method, drawn from what settings declare, the same whenever it is planned."""
+"""A random search: as many points for every method, drawn from what settings declare, the same
+whenever it is planned."""
 
 from __future__ import annotations
 
@@ -14,7 +15,14 @@ from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import Study, study_from
 
 BASE: dict[str, Any] = {
-    "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink"], "roles": {"test": 2}}},
+    "data": {
+        "digits": {
+            "source": "digits",
+            "label": "digit",
+            "attributes": ["ink"],
+            "roles": {"test": 2},
+        }
+    },
     "shifts": {"none": []},
     "sizes": {"equal": {"total": 100}},
     "models": ["mlp"],
@@ -36,7 +44,9 @@ def entries(**changes: Any) -> dict[str, MethodEntry]:
 def test_every_method_tries_as_many_points_and_the_same_learning_rates() -> None:
     found = entries()
     assert [len(entry.points) for entry in found.values()] == [5, 5, 5]
-    rates = {label: [training["lr"] for *_, training in entry.points] for label, entry in found.items()}
+    rates = {
+        label: [training["lr"] for *_, training in entry.points] for label, entry in found.items()
+    }
     assert rates["erm"] == rates["irm"] == rates["deepcoral"] and len(set(rates["erm"])) == 5
     assert all(1e-4 <= rate <= 1e-2 for rate in rates["erm"])
     assert len(make_plan(study()).runs) == 3 * 5 * 2
@@ -50,30 +60,54 @@ def test_drawn_values_lie_in_the_declared_ranges_and_spread_over_them() -> None:
             for knob in facts("methods", label).knobs:
                 assert check(knob, values[knob.name], knob.name) == values[knob.name]
     weights = sorted(values["weight"] for _, values, _ in found["deepcoral"].points)
-    assert 0.01 <= weights[0] < 0.03 and 3 < weights[-1] <= 10 and 0.1 < weights[100] < 1  # evenly in the logarithm
+    assert (
+        0.01 <= weights[0] < 0.03 and 3 < weights[-1] <= 10 and 0.1 < weights[100] < 1
+    )  # evenly in the logarithm
     assert {values["up"] for _, values, _ in found["jtt"].points} == {20, 50, 100}
-    assert {values["estimate"] for _, values, _ in found["irm"].points} == {"halves"}  # declares no range
+    assert {values["estimate"] for _, values, _ in found["irm"].points} == {
+        "halves"
+    }  # declares no range
 
 
 def test_what_is_given_is_kept_and_a_list_is_a_choice() -> None:
-    changes: dict[str, Any] = {"methods": {"erm": {}, "deepcoral": {"weight": [0.5, 2.0], "form": "covariance"}}}
-    found = entries(training={"steps": 600, "lr": [0.001, 0.002, 0.003, 0.004]}, search={"points": 4}, **changes)
+    changes: dict[str, Any] = {
+        "methods": {"erm": {}, "deepcoral": {"weight": [0.5, 2.0], "form": "covariance"}}
+    }
+    found = entries(
+        training={"steps": 600, "lr": [0.001, 0.002, 0.003, 0.004]}, search={"points": 4}, **changes
+    )
     assert {values["form"] for _, values, _ in found["deepcoral"].points} == {"covariance"}
     assert {values["weight"] for _, values, _ in found["deepcoral"].points} == {0.5, 2.0}
-    assert {training["lr"] for *_, training in found["erm"].points} == {0.001, 0.002, 0.003, 0.004}  # all that differ
+    assert {training["lr"] for *_, training in found["erm"].points} == {
+        0.001,
+        0.002,
+        0.003,
+        0.004,
+    }  # all that differ
     label = found["deepcoral"].points[0][0]
     assert label.startswith("weight=") and ", lr=0.00" in label and "form" not in label
 
 
-@pytest.mark.parametrize(("changes", "words"), [
-    ({"training": {"steps": 600, "lr": 0.001}},
-        "methods.erm: search asks for 5 points, and 1 is all that differ: method 'erm' draws nothing"),
-    ({"search": {"points": 0}}, "search.points: must be at least 1, not 0"),
-    ({"search": {"point": 3}}, "search.point: unknown field 'point', did you mean 'points'?"),
-    ({"search": "wide"}, "search: must be"),
-    ({"training": {"steps": 600, "lr": []}}, "training.lr: is an empty list"),
-    ({"methods": {"erm": {}, "irm": {"penalty_weight": [-1.0, -2.0]}}}, "methods.irm.penalty_weight: must be in"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"training": {"steps": 600, "lr": 0.001}},
+            (
+                "methods.erm: search asks for 5 points, and 1 is all that differ: method 'erm'"
+                " draws nothing"
+            ),
+        ),
+        ({"search": {"points": 0}}, "search.points: must be at least 1, not 0"),
+        ({"search": {"point": 3}}, "search.point: unknown field 'point', did you mean 'points'?"),
+        ({"search": "wide"}, "search: must be"),
+        ({"training": {"steps": 600, "lr": []}}, "training.lr: is an empty list"),
+        (
+            {"methods": {"erm": {}, "irm": {"penalty_weight": [-1.0, -2.0]}}},
+            "methods.irm.penalty_weight: must be in",
+        ),
+    ],
+)
 def test_wrong_searches_are_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError) as error:
         make_plan(study(**changes))

@@ -1,4 +1,5 @@
-"""A study that asks this processor for bfloat16, and the processor has none, is told so by its plan, its run and by `train`."""
+"""A study that asks this processor for bfloat16, and the processor has none, is told so by its
+plan, its run and by `train`."""
 
 from __future__ import annotations
 
@@ -16,7 +17,12 @@ from crosswind.core import processor
 STUDY: dict[str, Any] = {
     "name": "small",
     "data": {
-        "digits": {"source": "digits", "label": "digit", "attributes": ["ink", "size"], "roles": {"test": 2, "validation": 0.15}}
+        "digits": {
+            "source": "digits",
+            "label": "digit",
+            "attributes": ["ink", "size"],
+            "roles": {"test": 2, "validation": 0.15},
+        }
     },
     "shifts": {"none": []},
     "sizes": {"equal": {"total": 100}},
@@ -36,7 +42,9 @@ def has(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool
 
 
 def planned(training: dict[str, Any] | None = None, **changes: Any) -> tuple[str, ...]:
-    return cw.plan({**STUDY, "training": {**STUDY["training"], **(training or {})}, **changes}).warnings
+    return cw.plan(
+        {**STUDY, "training": {**STUDY["training"], **(training or {})}, **changes}
+    ).warnings
 
 
 @pytest.mark.parametrize(
@@ -52,7 +60,10 @@ def test_a_plan_says_it_once(training, changes, has: bool) -> None:
     assert len(told) == (0 if has else 1) and all(text.startswith(SAID) for text in told)
 
 
-@pytest.mark.parametrize("training", [{}, {"precision": "fp32"}, {"precision": "fp64"}, {"precision": "bf16", "device": "cuda"}])
+@pytest.mark.parametrize(
+    "training",
+    [{}, {"precision": "fp32"}, {"precision": "fp64"}, {"precision": "bf16", "device": "cuda"}],
+)
 def test_a_plan_of_other_arithmetic_or_another_device_says_nothing(training, has: bool) -> None:
     assert not [text for text in planned(training) if "bfloat16" in text]
 
@@ -66,7 +77,10 @@ def test_plan_and_run_print_it(
     study = tmp_path / "small.yaml"
     study.write_text(yaml.safe_dump(STUDY), encoding="utf-8")
     low = ["--set", "training.precision=bf16"]
-    for command in (["plan", str(study), *low], ["run", str(study), *low, "--workers", "1", "--out", str(tmp_path / "out")]):
+    for command in (
+        ["plan", str(study), *low],
+        ["run", str(study), *low, "--workers", "1", "--out", str(tmp_path / "out")],
+    ):
         assert _status(command) == 0
         assert (f"warning: {SAID}" in capfd.readouterr().err) is not has
 
@@ -78,5 +92,7 @@ def test_train_says_it(has: bool) -> None:
         warnings.simplefilter("always")
         cw.train("erm", split, digits, model="mlp", steps=1, batch=8, precision="bf16")
         cw.train("erm", split, digits, model="mlp", steps=1, batch=8)
-    assert [str(item.message).partition(",")[0] for item in told] == ([] if has else ["precision = 'bf16' asks for bfloat16"])
+    assert [str(item.message).partition(",")[0] for item in told] == (
+        [] if has else ["precision = 'bf16' asks for bfloat16"]
+    )
     assert all(item.filename == __file__ for item in told)

@@ -1,4 +1,5 @@
-"""Methods of several stages in one study, each killed in the middle of each of its stages; and the networks that they share."""
+"""Methods of several stages in one study, each killed in the middle of each of its stages; and the
+networks that they share."""
 
 from __future__ import annotations
 
@@ -43,14 +44,22 @@ NINE: dict[str, Any] = {
     "methods": {name: SETTINGS.get(name, {}) for name in STAGES},
     "environments": ["size"],
     "groups": ["ink"],
-    "training": {"steps": 12, "batch": 32, "validate_every": 2, "checkpoint_seconds": 0, "lr": 3e-3},
+    "training": {
+        "steps": 12,
+        "batch": 32,
+        "validate_every": 2,
+        "checkpoint_seconds": 0,
+        "lr": 3e-3,
+    },
 }
 
 
 def tries(out: Path, log: Path, kills: bool) -> list[int | None]:
     """How each process ended that went on with the study; until one was not killed."""
     context, ends = multiprocessing.get_context("forkserver"), list[int | None]()
-    context.set_forkserver_preload(["tests.studies.killed", "crosswind.training.loop", "sklearn.cluster"])
+    context.set_forkserver_preload(
+        ["tests.studies.killed", "crosswind.training.loop", "sklearn.cluster"]
+    )
     while not ends or ends[-1] == -signal.SIGKILL:
         process = context.Process(target=go_on, args=(NINE, str(out), str(log), kills))
         process.start()
@@ -61,7 +70,9 @@ def tries(out: Path, log: Path, kills: bool) -> list[int | None]:
 
 
 @pytest.mark.slow
-def test_every_stage_is_killed_and_gone_on_with_and_first_networks_are_trained_once(tmp_path: Path) -> None:
+def test_every_stage_is_killed_and_gone_on_with_and_first_networks_are_trained_once(
+    tmp_path: Path,
+) -> None:
     calm, rough = tmp_path / "calm", tmp_path / "rough"
     assert tries(calm, tmp_path / "calm.log", False) == [0]
     ends = tries(rough, tmp_path / "rough.log", True)
@@ -69,23 +80,41 @@ def test_every_stage_is_killed_and_gone_on_with_and_first_networks_are_trained_o
     plan = make_plan(study_from(NINE, name="killed"))
     fits = {job.key: job for job in plan.jobs if job.kind == "fit"}
     bases = [key for key, job in fits.items() if job.labels.get("role") == "base"]
-    # One of bpa and ubnet, and one of jtt, which stops by another rule; of six points that start from them.
-    assert len(bases) == 2 and sorted(sum(key in job.needs for job in fits.values()) for key in bases) == [2, 4]
+    # One of bpa and ubnet, and one of jtt, which stops by another rule; of six points that start
+    # from them.
+    assert len(bases) == 2 and sorted(
+        sum(key in job.needs for job in fits.values()) for key in bases
+    ) == [2, 4]
 
     told = lines(tmp_path / "rough.log")
-    killed = [(key, stage, int(step)) for word, key, *rest in told if word == "killed" for stage, step in [rest]]
-    stages = {key: ["main"] if key in bases else STAGES[job.spec["method"]["name"]] for key, job in fits.items()}
-    assert sorted((key, stage) for key, stage, _ in killed) == sorted((key, stage) for key in fits for stage in stages[key])
+    killed = [
+        (key, stage, int(step))
+        for word, key, *rest in told
+        if word == "killed"
+        for stage, step in [rest]
+    ]
+    stages = {
+        key: ["main"] if key in bases else STAGES[job.spec["method"]["name"]]
+        for key, job in fits.items()
+    }
+    assert sorted((key, stage) for key, stage, _ in killed) == sorted(
+        (key, stage) for key in fits for stage in stages[key]
+    )
     assert ends == [-signal.SIGKILL] * len(killed) + [0]
     for key, stage, step in killed:
         later = [int(words[3]) for words in told if words[:3] == ["at", key, stage]]
         assert later and min(later) > step, "it went on behind the kill, in the middle of the stage"
 
-    begun, done = (Counter(words[1] for words in told if words[0] == word) for word in ("begun", "done"))
+    begun, done = (
+        Counter(words[1] for words in told if words[0] == word) for word in ("begun", "done")
+    )
     assert done == dict.fromkeys(fits, 1)
     assert begun == {key: 1 + len(stages[key]) for key in fits}, (
         "each kill costs one new beginning, and what is done is not done again"
     )
     for key in bases:
-        assert Counter(words[1] for words in lines(tmp_path / "calm.log") if words[0] == "begun")[key] == 1
+        assert (
+            Counter(words[1] for words in lines(tmp_path / "calm.log") if words[0] == "begun")[key]
+            == 1
+        )
     assert artifacts(rough) == artifacts(calm) and len(artifacts(calm)) >= len(fits)

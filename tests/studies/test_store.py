@@ -26,7 +26,11 @@ RESULT = {
     "status": "finished",
     "scores": [
         {"rule": "last", "set": "test", "metrics": {"accuracy": 0.5, "nll": float("nan")}},
-        {"rule": "best-id", "set": "test", "metrics": {"accuracy": 0.75, "groups": {"a": {"n": 3}}}},
+        {
+            "rule": "best-id",
+            "set": "test",
+            "metrics": {"accuracy": 0.75, "groups": {"a": {"n": 3}}},
+        },
     ],
     "cost": {"seconds": 1.5},
     "warnings": ["few rows"],
@@ -35,7 +39,9 @@ RESULT = {
 
 
 def plan(n, **more):
-    return [Job(digest([i, more]), {"i": i, **more}, {"method": f"m{i}", "seed": i}) for i in range(n)]
+    return [
+        Job(digest([i, more]), {"i": i, **more}, {"method": f"m{i}", "seed": i}) for i in range(n)
+    ]
 
 
 @pytest.fixture
@@ -55,7 +61,12 @@ def recorder(store):
 @contextlib.contextmanager
 def read_only(folder):
     """`folder` mounted read-only, which binds root as well."""
-    if os.geteuid() != 0 or subprocess.run(["mount", "--bind", folder, folder], capture_output=True, check=False).returncode:
+    if (
+        os.geteuid() != 0
+        or subprocess.run(
+            ["mount", "--bind", folder, folder], capture_output=True, check=False
+        ).returncode
+    ):
         pytest.skip("only root can mount a folder read-only")
     try:
         subprocess.run(["mount", "-o", "remount,ro,bind", folder], check=True)
@@ -64,7 +75,8 @@ def read_only(folder):
         subprocess.run(["umount", "-l", folder], check=True)
 
 
-# --- plans and results ---------------------------------------------------------------------------------------------------
+# --- plans and results
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_plan_comes_back_in_its_order(store):
@@ -72,7 +84,9 @@ def test_a_plan_comes_back_in_its_order(store):
     store.add_plan("first", "given: text", {"resolved": 1}, runs)
     store.add_plan("second", {}, {}, runs[:2])
     assert store.study_names() == ["first", "second"]
-    assert store.study("first")["given"] == "given: text" and store.study("first")["resolved"] == {"resolved": 1}
+    assert store.study("first")["given"] == "given: text" and store.study("first")["resolved"] == {
+        "resolved": 1
+    }
     assert [run["key"] for run in store.runs("first")] == [run.key for run in runs]
     assert [run["labels"] for run in store.runs("first")] == [dict(run.labels) for run in runs]
     expected = {"pending": 5, "running": 0, "finished": 0, "diverged": 0, "failed": 0, "total": 5}
@@ -86,7 +100,14 @@ def test_a_study_planned_again_keeps_what_is_done(store, recorder):
     store.add_plan("study", {}, {}, runs)
     assert recorder.claim(runs[0].key) and recorder.finished(runs[0].key, RESULT, 2.0)
     store.add_plan("study", {"v": 2}, {}, [runs[2], runs[0], *plan(1, other=True)])
-    assert store.counts("study") == {"pending": 2, "running": 0, "finished": 1, "diverged": 0, "failed": 0, "total": 3}
+    assert store.counts("study") == {
+        "pending": 2,
+        "running": 0,
+        "finished": 1,
+        "diverged": 0,
+        "failed": 0,
+        "total": 3,
+    }
     assert store.study("study")["given"] == {"v": 2}
     assert store.counts()["total"] == 4  # the run that no study lists any more is still there
 
@@ -95,7 +116,9 @@ def test_results_have_one_entry_a_rule_and_set(store, recorder):
     runs = plan(3)
     store.add_plan("study", {}, {}, runs)
     assert recorder.claim(runs[1].key) and recorder.finished(runs[1].key, RESULT, 2.0)
-    assert recorder.claim(runs[2].key) and recorder.failed(runs[2].key, "the\nreason\0", "the trace")
+    assert recorder.claim(runs[2].key) and recorder.failed(
+        runs[2].key, "the\nreason\0", "the trace"
+    )
     rows = store.results("study")
     assert [(row["method"], row["seed"], row["rule"], row["status"]) for row in rows] == [
         ("m0", 0, None, "pending"),
@@ -103,25 +126,44 @@ def test_results_have_one_entry_a_rule_and_set(store, recorder):
         ("m1", 1, "best-id", "finished"),
         ("m2", 2, None, "failed"),
     ]
-    assert rows[2]["metrics"] == RESULT["scores"][1]["metrics"] and rows[2]["seconds"] == 2.0 and rows[2]["attempts"] == 1
+    assert (
+        rows[2]["metrics"] == RESULT["scores"][1]["metrics"]
+        and rows[2]["seconds"] == 2.0
+        and rows[2]["attempts"] == 1
+    )
     assert math.isnan(rows[1]["metrics"]["nll"])
     assert rows[3]["reason"] == "the reason" and rows[3]["metrics"] == {}
     assert len(store.results("study", unscored=False)) == 2
     record = store.run(runs[2].key[:8])
-    assert record["detail"] == "the trace" and record["studies"] == [{"study": "study", "labels": {"method": "m2", "seed": 2}}]
+    assert record["detail"] == "the trace" and record["studies"] == [
+        {"study": "study", "labels": {"method": "m2", "seed": 2}}
+    ]
 
 
 def test_what_a_study_counts_and_shows_are_scores(store, recorder):
     fit, predict = (Job(key, {}, {"method": key}, kind=key) for key in ("fit0", "predict"))
     score = Job("score", {}, {"method": "m"}, (fit.key, predict.key))
     store.add_plan("study", {}, {}, [fit, predict, score])
-    number, listed = {"rule": "last", "set": "test", "metrics": {"error": 0.25}}, {"metrics": {"exits": [1, 2]}}
+    number, listed = (
+        {"rule": "last", "set": "test", "metrics": {"error": 0.25}},
+        {"metrics": {"exits": [1, 2]}},
+    )
     for job, scores in ((fit, []), (predict, []), (score, [number, {**number, **listed}])):
-        assert recorder.claim(job.key) and recorder.finished(job.key, {"status": "finished", "scores": scores}, 1.0)
+        assert recorder.claim(job.key) and recorder.finished(
+            job.key, {"status": "finished", "scores": scores}, 1.0
+        )
     rows = store.results("study", without=["groups", "nll"])
-    assert [(row["kind"], row["metrics"]) for row in rows] == [("score", {"error": 0.25}), ("score", {"exits": [1, 2]})]
-    assert [run["kind"] for run in store.runs("study")] == ["score"] and store.counts("study")["total"] == 1
-    assert store.run("fit0")["kind"] == "fit0" and store.run("score")["needs"] == ["fit0", "predict"]
+    assert [(row["kind"], row["metrics"]) for row in rows] == [
+        ("score", {"error": 0.25}),
+        ("score", {"exits": [1, 2]}),
+    ]
+    assert [run["kind"] for run in store.runs("study")] == ["score"] and store.counts("study")[
+        "total"
+    ] == 1
+    assert store.run("fit0")["kind"] == "fit0" and store.run("score")["needs"] == [
+        "fit0",
+        "predict",
+    ]
 
 
 @pytest.mark.parametrize("odd", ["text", [0.5], {"a": 1}])
@@ -129,9 +171,18 @@ def test_a_metric_is_of_one_kind_in_all_results(odd, store, recorder):
     runs = plan(2)
     store.add_plan("study", {}, {}, runs)
     for run, value in zip(runs, (0.5, odd), strict=True):
-        score = {"rule": "last", "set": "test", "metrics": {"novel": value, "loss": None, "count": 3}}
-        assert recorder.claim(run.key) and recorder.finished(run.key, {"status": "finished", "scores": [score]}, 1.0)
-    with pytest.raises(StoreError, match="is damaged: novel is a number in one result and a (text|list|mapping) in another"):
+        score = {
+            "rule": "last",
+            "set": "test",
+            "metrics": {"novel": value, "loss": None, "count": 3},
+        }
+        assert recorder.claim(run.key) and recorder.finished(
+            run.key, {"status": "finished", "scores": [score]}, 1.0
+        )
+    with pytest.raises(
+        StoreError,
+        match="is damaged: novel is a number in one result and a (text|list|mapping) in another",
+    ):
         store.results("study")
     assert len(store.results("study", without=["novel"])) == 2
 
@@ -141,7 +192,12 @@ def test_a_run_that_two_studies_plan_is_one_run(store, recorder):
     for study in ("a", "b"):
         store.add_plan(study, {}, {}, [Job(run.key, run.spec, {"method": study})])
     assert recorder.claim(run.key) and recorder.finished(run.key, RESULT, 1.0)
-    assert [row["method"] for study in ("a", "b") for row in store.results(study)] == ["a", "a", "b", "b"]
+    assert [row["method"] for study in ("a", "b") for row in store.results(study)] == [
+        "a",
+        "a",
+        "b",
+        "b",
+    ]
     assert len(store.run(run.key)["studies"]) == 2
 
 
@@ -150,7 +206,12 @@ def test_a_run_is_found_by_the_beginning_of_its_key(store, recorder):
     store.add_plan("study", {}, {}, [Job(key, {"key": key}, {}) for key in keys])
     assert store.run("aaaa1")["spec"] == store.run("AAAA1")["spec"] == {"key": "aaaa1111"}
     assert store.run("bbbb")["key"] == "bbbb"  # a whole key is not ambiguous
-    for prefix, problem in {"aaaa": "more than one", "c": "no run", "%": "no run", "aaaa_": "no run"}.items():
+    for prefix, problem in {
+        "aaaa": "more than one",
+        "c": "no run",
+        "%": "no run",
+        "aaaa_": "no run",
+    }.items():
         with pytest.raises(StoreError, match=problem):
             store.run(prefix)
     assert store.run("bbbbc")["artifacts"] is None
@@ -164,7 +225,9 @@ def test_a_run_is_found_by_the_beginning_of_its_key(store, recorder):
 def test_runs_are_added_many_by_one_statement(store):
     runs = plan(10_000, padding="x" * 1500)
     statements = []
-    sqlalchemy.event.listen(store._engine, "before_cursor_execute", lambda *call: statements.append(call[2]))
+    sqlalchemy.event.listen(
+        store._engine, "before_cursor_execute", lambda *call: statements.append(call[2])
+    )
     for _ in range(2):
         statements.clear()
         store.add_plan("study", {}, {}, runs)
@@ -179,7 +242,8 @@ def test_a_study_needs_a_name_that_every_database_takes(name, store):
         store.add_plan(name, {}, {}, [])
 
 
-# --- claiming and recording ----------------------------------------------------------------------------------------------
+# --- claiming and recording
+# ----------------------------------------------------------------------------------------------
 
 
 def test_of_many_that_claim_a_run_one_gets_it(store):
@@ -190,7 +254,10 @@ def test_of_many_that_claim_a_run_one_gets_it(store):
         recorder.enter()
     got = []
     threads = [
-        threading.Thread(target=lambda own=own: got.extend(run.key for run in runs if own.claim(run.key))) for own in recorders
+        threading.Thread(
+            target=lambda own=own: got.extend(run.key for run in runs if own.claim(run.key))
+        )
+        for own in recorders
     ]
     for thread in threads:
         thread.start()
@@ -223,10 +290,19 @@ def test_the_runs_of_dead_drivers_are_pending_again_at_no_cost(store, recorder):
     ]
     for run, driver in zip(runs, drivers, strict=True):
         assert RunRecorder(store, driver).claim(run.key)
-    assert store.counts("study")["running"] == 1  # also before anybody has written that the others are dead
-    assert [run["status"] for run in store.runs("study")] == ["pending", "pending", "pending", "running"]
+    assert (
+        store.counts("study")["running"] == 1
+    )  # also before anybody has written that the others are dead
+    assert [run["status"] for run in store.runs("study")] == [
+        "pending",
+        "pending",
+        "pending",
+        "running",
+    ]
     assert recorder.reclaim() == 3
-    assert [(run["status"], run["attempts"]) for run in store.runs("study")] == [("pending", 0)] * 3 + [("running", 1)]
+    assert [(run["status"], run["attempts"]) for run in store.runs("study")] == [
+        ("pending", 0)
+    ] * 3 + [("running", 1)]
     assert recorder.reclaim() == 0
     assert store.live_drivers() == {recorder.driver.id, drivers[3].id}
 
@@ -257,7 +333,9 @@ def test_a_result_and_its_files_are_kept_together_or_not_at_all(store, recorder,
     state.mkdir(parents=True)
     assert recorder.claim(run.key)
     with monkeypatch.context() as patch:
-        patch.setattr(os, "rename", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        patch.setattr(
+            os, "rename", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+        )
         with pytest.raises(StoreError, match="No space left on device"):
             recorder.finished(run.key, RESULT, 1.0, staged)
     assert store.run(run.key)["status"] == "running" and store.run(run.key)["scores"] == []
@@ -265,7 +343,11 @@ def test_a_result_and_its_files_are_kept_together_or_not_at_all(store, recorder,
     assert recorder.finished(run.key, RESULT, 1.0, staged)
     record = store.run(run.key)
     assert (record["artifacts"] / "file").read_text() == "content"
-    assert record["cost"] == RESULT["cost"] and record["warnings"] == ["few rows"] and len(record["scores"]) == 2
+    assert (
+        record["cost"] == RESULT["cost"]
+        and record["warnings"] == ["few rows"]
+        and len(record["scores"]) == 2
+    )
     assert not state.exists()
 
 
@@ -275,14 +357,18 @@ def test_a_lost_run_is_tried_once_more(store, recorder):
     assert recorder.claim(key) and recorder.lost(key, "killed")
     assert store.run(key)["status"] == "pending"
     assert recorder.claim(key) and not recorder.lost(key, "killed")
-    assert store.run(key)["status"] == "failed" and store.run(key)["reason"] == "tried 2 times: killed"
+    assert (
+        store.run(key)["status"] == "failed" and store.run(key)["reason"] == "tried 2 times: killed"
+    )
     assert recorder.reopen([key], failed=False) == 0
     assert recorder.reopen([key], failed=True) == 1
     for _ in range(2):
         assert recorder.claim(key)
         recorder.lost(key, "killed", cause="killed")
     assert store.run(key)["status"] == "failed" and store.run(key)["cause"] == "killed"
-    assert recorder.reopen([key], failed=False) == 1, "what the machine stopped is done again unasked"
+    assert recorder.reopen([key], failed=False) == 1, (
+        "what the machine stopped is done again unasked"
+    )
     assert store.run(key)["cause"] is None
     assert store.run(key)["attempts"] == 0 and store.run(key)["reason"] is None
 
@@ -305,7 +391,9 @@ def test_leftovers_of_dead_drivers_go_when_one_enters_or_leaves(store):
     second.enter()
     assert mine.is_dir() and not staging_folder(store.out, "dead", "abcd").exists()
     assert not checkpoint_folder(store.out, run.key).exists()
-    assert checkpoint_folder(store.out, "abcd").exists()  # a run that the store does not know may be another store's
+    assert checkpoint_folder(
+        store.out, "abcd"
+    ).exists()  # a run that the store does not know may be another store's
     second.leave()
     died_since = staging_folder(store.out, "died since", "abcd")
     died_since.mkdir(parents=True)
@@ -313,7 +401,8 @@ def test_leftovers_of_dead_drivers_go_when_one_enters_or_leaves(store):
     assert not mine.exists() and not died_since.exists()
 
 
-# --- opening -------------------------------------------------------------------------------------------------------------
+# --- opening
+# --------------------------------------------------------------------------------------------------
 
 
 def filled(folder, n=300):
@@ -377,12 +466,18 @@ BAD = {
     "truncated": (_truncated(0.5), "is damaged"),
     "header only": (_truncated(0.0002), "not an SQLite database|is damaged"),
     "scrambled": (_scrambled, "is damaged"),
-    "other database": (_changed("CREATE TABLE meta(name, value)", make=Path), "not a Crosswind store"),
+    "other database": (
+        _changed("CREATE TABLE meta(name, value)", make=Path),
+        "not a Crosswind store",
+    ),
     "newer": (_schema("99"), "newer Crosswind"),
     "older": (_schema("2"), "has schema 2, which this Crosswind"),
     "no number": (_schema("x"), "not a Crosswind store"),
     "damaged entry": (_changed("UPDATE study_runs SET labels = '{'"), "not JSON"),
-    "under a file": (lambda folder: _written("file", b"")(folder) / "deeper", "there is no store|Not a directory"),
+    "under a file": (
+        lambda folder: _written("file", b"")(folder) / "deeper",
+        "there is no store|Not a directory",
+    ),
     "mysql": (lambda _: "mysql://host/db", "not mysql://"),
     "no URL": (lambda _: "://", "postgresql://|cannot be read"),
     "no server": (lambda _: "postgresql://me:secret@127.0.0.1:1/x", "cannot be read or written"),
@@ -390,7 +485,9 @@ BAD = {
 
 
 def use(where, create):
-    with Store.open(where, "/nonexistent" if create and "://" in str(where) else None, create=create) as store:
+    with Store.open(
+        where, "/nonexistent" if create and "://" in str(where) else None, create=create
+    ) as store:
         for study in store.study_names():
             store.results(study)
             store.counts(study)
@@ -402,7 +499,11 @@ def test_what_is_no_store_is_one_sentence(case, tmp_path):
     where = make(tmp_path)
     with pytest.raises(StoreError, match=problem) as caught:
         use(where, create=False)
-    assert "\n" not in str(caught.value) and "secret" not in str(caught.value) and "Traceback" not in str(caught.value)
+    assert (
+        "\n" not in str(caught.value)
+        and "secret" not in str(caught.value)
+        and "Traceback" not in str(caught.value)
+    )
 
 
 @pytest.mark.parametrize("case", sorted(set(BAD) - {"missing", "empty"}))
@@ -417,7 +518,8 @@ def test_what_is_no_store_is_not_written_over(case, tmp_path):
 
 @pytest.mark.slow
 def test_no_permission_is_one_sentence():
-    # Not below tmp_path, whose parents are closed to others. Root is not bound by permissions, so it becomes somebody else.
+    # Not below tmp_path, whose parents are closed to others. Root is not bound by permissions, so
+    # it becomes somebody else.
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -426,7 +528,9 @@ def test_no_permission_is_one_sentence():
         code += "os.geteuid() or os.setuid(65534)\n"
         for create in (False, True):
             opened = f"Store.open({name!r}, create={create})"
-            done = subprocess.run([sys.executable, "-c", code + opened], capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                [sys.executable, "-c", code + opened], capture_output=True, text=True, check=False
+            )
             last = done.stderr.splitlines()[-1]
             assert "StoreError" in last and "permission" in last.lower(), done.stderr
 
@@ -434,7 +538,10 @@ def test_no_permission_is_one_sentence():
 def fingerprint(folder):
     """Names, times and contents of all files."""
     return {
-        path.relative_to(folder): (path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).hexdigest())
+        path.relative_to(folder): (
+            path.stat().st_mtime_ns,
+            hashlib.sha256(path.read_bytes()).hexdigest(),
+        )
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
@@ -475,7 +582,9 @@ def test_a_store_that_a_kill_left_is_read_on_a_read_only_disk(index, tmp_path):
     folder = tmp_path / "copy"
     with Store.open(tmp_path / "out", create=True) as store:
         store.add_plan("study", {}, {}, plan(300))
-        shutil.copytree(store.out, folder)  # while it is open: the plan is still in the WAL, as after kill -9
+        shutil.copytree(
+            store.out, folder
+        )  # while it is open: the plan is still in the WAL, as after kill -9
     assert (folder / f"{FILE_NAME}-wal").stat().st_size > 0
     if not index:
         (folder / f"{FILE_NAME}-shm").unlink()
@@ -494,7 +603,12 @@ def test_a_store_on_a_disk_full_to_the_last_block_is_read(wal, tmp_path):
         shutil.copytree(store.out, tmp_path / "copy", ignore=shutil.ignore_patterns("*-shm"))
     disk = tmp_path / "disk"
     disk.mkdir()
-    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk], check=False).returncode:
+    if (
+        os.geteuid() != 0
+        or subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", disk], check=False
+        ).returncode
+    ):
         pytest.skip("only root can mount a small disk")
     try:
         shutil.copytree(tmp_path / "copy", disk / "out")

@@ -1,4 +1,5 @@
-"""The studies ng2022/sentiment, extreme, ablations and nli: pools of text classifiers, each trained on one domain."""
+"""The studies ng2022/sentiment, extreme, ablations and nli: pools of text classifiers, each trained
+on one domain."""
 
 from __future__ import annotations
 
@@ -27,9 +28,35 @@ TRAINED, ALONE = (
     ("fiction", "government", "slate", "telephone", "travel"),
     ("facetoface", "letters", "nineeleven", "oup", "verbatim"),
 )
-DOMAINS = ("kitchen_housewares", "dvd", "music", "sports_outdoors", "electronics", "toys_games", "imdb", "books")
+DOMAINS = (
+    "kitchen_housewares",
+    "dvd",
+    "music",
+    "sports_outdoors",
+    "electronics",
+    "toys_games",
+    "imdb",
+    "books",
+)
 WORDS = np.array(
-    ["good", "great", "fine", "bad", "poor", "awful", "film", "book", "lamp", "shoe", "day", "box", "came", "was", "the", "it"]
+    [
+        "good",
+        "great",
+        "fine",
+        "bad",
+        "poor",
+        "awful",
+        "film",
+        "book",
+        "lamp",
+        "shoe",
+        "day",
+        "box",
+        "came",
+        "was",
+        "the",
+        "it",
+    ]
 )
 
 
@@ -42,10 +69,18 @@ def texts(seed: int) -> Iterator[str]:
 
 
 def table(path: Path, rows: int, **columns: tuple[object, ...]) -> None:
-    """As many rows of every combination of values; of pairs of sentences where the labels are words."""
+    """As many rows of every combination of values; of pairs of sentences where the labels are
+    words."""
     made, pairs = texts(0), isinstance(columns["label"][0], str)
-    every = [dict(zip(columns, values, strict=True)) for values in product(*columns.values()) for _ in range(rows)]
-    told = [{"premise": next(made), "hypothesis": next(made)} if pairs else {"text": next(made)} for _ in every]
+    every = [
+        dict(zip(columns, values, strict=True))
+        for values in product(*columns.values())
+        for _ in range(rows)
+    ]
+    told = [
+        {"premise": next(made), "hypothesis": next(made)} if pairs else {"text": next(made)}
+        for _ in every
+    ]
     polars.DataFrame([one | two for one, two in zip(told, every, strict=True)]).write_parquet(path)
 
 
@@ -56,7 +91,13 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     table(tmp_path / "texts/fdu_mtl_12domains.parquet", 500, label=(0, 1), domain=DOMAINS)
     table(tmp_path / "texts/cad_imdb.parquet", 510, label=(0, 1), version=("original", "revised"))
     versions = ("original", "revised_premise", "revised_hypothesis")
-    table(tmp_path / "texts/cad_nli.parquet", 140, label=RELATIONS, version=versions, split=("train", "dev", "test"))
+    table(
+        tmp_path / "texts/cad_nli.parquet",
+        140,
+        label=RELATIONS,
+        version=versions,
+        split=("train", "dev", "test"),
+    )
     write_encoder(tmp_path / "minilm", max_position_embeddings=66)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -69,12 +110,21 @@ def originals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for place in ("amazon-reviews", "drugs.com", "mnli", "mednli"):
         (tmp_path / "originals" / place).mkdir(parents=True)
     for category, name in FILES.items():
-        told = [review(next(made), stars, f"{category}{number}") for stars in (1, 2, 3, 4, 5) for number in range(20)]
+        told = [
+            review(next(made), stars, f"{category}{number}")
+            for stars in (1, 2, 3, 4, 5)
+            for number in range(20)
+        ]
         (tmp_path / "originals/amazon-reviews" / name).write_bytes(gzip.compress(jsonl(*told)))
     head = "\tdrugName\tcondition\treview\trating\tdate\tusefulCount\n"
     for part in ("Train", "Test"):
-        rows = [f'{number}\tOne\tPain\t"""{next(made)}"""\t{number % 10 + 1}\tMay 20, 2012\t1\n' for number in range(40)]
-        (tmp_path / f"originals/drugs.com/drugsCom{part}_raw.tsv").write_text(head + "".join(rows), encoding="utf-8")
+        rows = [
+            f'{number}\tOne\tPain\t"""{next(made)}"""\t{number % 10 + 1}\tMay 20, 2012\t1\n'
+            for number in range(40)
+        ]
+        (tmp_path / f"originals/drugs.com/drugsCom{part}_raw.tsv").write_text(
+            head + "".join(rows), encoding="utf-8"
+        )
     parts = {"train": TRAINED, "dev_matched": TRAINED, "dev_mismatched": ALONE}
     (tmp_path / "originals/mnli/multinli_1.0").mkdir()
     for part, genres in parts.items():
@@ -97,7 +147,11 @@ def originals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def planned(study: str, scale: str | None, *settings: str) -> Plan:
     """The plan, with all rows of the test sets at paper scale: there are few."""
     found = load_study(f"ng2022/{study}", scale, [])
-    drawn = [] if scale else [f"sets.{name}.draw=all" for name, item in found.sets.items() if item.role == "test"]
+    drawn = (
+        []
+        if scale
+        else [f"sets.{name}.draw=all" for name, item in found.sets.items() if item.role == "test"]
+    )
     return make_plan(load_study(f"ng2022/{study}", scale, [*drawn, *settings]))
 
 
@@ -123,22 +177,38 @@ def pool(plan: Plan) -> Counter[str]:
 def test_the_pools_have_the_grid_of_table_6(
     study: str, scale: str | None, networks: dict[str, int], domains: int, originals: Path
 ) -> None:
-    """Reviews: 243 CNNs and 54 RoBERTas of each of ten categories; pairs: 162 and 54 of each of five genres."""
+    """Reviews: 243 CNNs and 54 RoBERTas of each of ten categories; pairs: 162 and 54 of each of
+    five genres."""
     rare = "estimators=[atc-mc]"  # thirty thousand jobs take seconds to plan
     plan = planned(study, scale, *([rare] if scale != "tiny" else []))
     assert pool(plan) == networks
     assert sum(item.role == "test" for item in plan.study.sets.values()) == domains
     if scale == "extreme":
-        assert plan.draws[0].test_rows == 3 * 18, "MedNLI's own split, which has other names, takes no row from the test"
-    noises = {run.labels["method"].rsplit("-", 1)[1] for run in plan.runs if run.labels["model"].startswith("roberta")}
+        assert plan.draws[0].test_rows == 3 * 18, (
+            "MedNLI's own split, which has other names, takes no row from the test"
+        )
+    noises = {
+        run.labels["method"].rsplit("-", 1)[1]
+        for run in plan.runs
+        if run.labels["model"].startswith("roberta")
+    }
     assert noises == ({"0.0", "0.2", "0.4"} if "roberta" in networks else set())
 
 
-def test_small_pools_are_of_domains_that_were_not_explored_and_serve_the_ablations_too(small: Path) -> None:
-    plans = {study: planned(study, "small") for study in ("sentiment", "extreme", "ablations", "nli")}
+def test_small_pools_are_of_domains_that_were_not_explored_and_serve_the_ablations_too(
+    small: Path,
+) -> None:
+    plans = {
+        study: planned(study, "small") for study in ("sentiment", "extreme", "ablations", "nli")
+    }
     assert pool(plans["sentiment"]) == pool(plans["extreme"]) == {"cnn": 6 * 6, "minilm": 6 * 4}
-    assert pool(plans["ablations"]) == {"cnn": 5 * 6} and pool(plans["nli"]) == {"cnn": 3 * 6, "minilm": 3 * 4}
-    fits = {study: {job.key for job in plan.jobs if job.kind == "fit"} for study, plan in plans.items()}
+    assert pool(plans["ablations"]) == {"cnn": 5 * 6} and pool(plans["nli"]) == {
+        "cnn": 3 * 6,
+        "minilm": 3 * 4,
+    }
+    fits = {
+        study: {job.key for job in plan.jobs if job.kind == "fit"} for study, plan in plans.items()
+    }
     assert fits["sentiment"] > fits["ablations"]
     sets = plans["sentiment"].study.sets
     assert set(sets) == {"validation", "home", "movies", "music", "sports", "tech", "toys", "imdb"}
@@ -151,17 +221,37 @@ def test_without_the_data_the_plan_says_what_to_prepare(
     study: str, set: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CROSSWIND_DATA", str(tmp_path))
-    with pytest.raises(CrosswindError, match=rf"there is no prepared copy of {set} in .*: crosswind prepare {set}"):
+    with pytest.raises(
+        CrosswindError, match=rf"there is no prepared copy of {set} in .*: crosswind prepare {set}"
+    ):
         planned(study, "tiny")
 
 
 @pytest.mark.slow  # ten networks of four steps, and for each eleven answers a row of ten sets
 def test_a_tiny_pool_runs_and_its_estimators_are_judged(originals: Path) -> None:
-    assert _status(["run", "ng2022/sentiment", "--scale", "tiny", "--out", str(originals / "out"), "--workers", "1"]) == 0
+    assert (
+        _status(
+            [
+                "run",
+                "ng2022/sentiment",
+                "--scale",
+                "tiny",
+                "--out",
+                str(originals / "out"),
+                "--workers",
+                "1",
+            ]
+        )
+        == 0
+    )
     (item,) = cw.report(originals / "out").pools
     assert len(item.pool.methods) == 10 and not item.pool.missed
     points = item.pool.values["ni-randomreplace"]
-    assert len(points) == 100 and sum(p.training == p.test for p in points) == 10, "each is in domain once"
-    assert item.every["ni-eda"].micro_tau.cells + item.every["ni-eda"].micro_tau.left_out == 10 and "pool-reviews-micro" in {
+    assert len(points) == 100 and sum(p.training == p.test for p in points) == 10, (
+        "each is in domain once"
+    )
+    assert item.every["ni-eda"].micro_tau.cells + item.every[
+        "ni-eda"
+    ].micro_tau.left_out == 10 and "pool-reviews-micro" in {
         table.name for table in item.tables["domains"]
     }

@@ -1,4 +1,5 @@
-"""`--profile`: the first executed run of every data set, model and method is traced, in any engine, and no number changes."""
+"""`--profile`: the first executed run of every data set, model and method is traced, in any engine,
+and no number changes."""
 
 from __future__ import annotations
 
@@ -22,7 +23,12 @@ from crosswind.training.own_action import SPAN
 JOB = "crosswind.studies.jobs:execute"
 STUDY: dict[str, Any] = {
     "data": {
-        "digits": {"source": "digits", "label": "digit", "attributes": ["ink", "size"], "roles": {"test": 2, "validation": 0.15}}
+        "digits": {
+            "source": "digits",
+            "label": "digit",
+            "attributes": ["ink", "size"],
+            "roles": {"test": 2, "validation": 0.15},
+        }
     },
     "shifts": {"none": []},
     "sizes": {"equal": {"total": 150}},
@@ -38,7 +44,9 @@ def done(out: Path, engine: Any, **options: Any) -> tuple[Summary, list[Any]]:
     with Store.open(out, create=True) as store, engine:
         store.add_plan("traced", {}, plan.study.model_dump(), plan.jobs)
         summary = drive(store, plan.jobs, engine, **options)
-        return summary, [(row["key"], row["rule"], row["set"], row["metrics"]) for row in store.results("traced")]
+        return summary, [
+            (row["key"], row["rule"], row["set"], row["metrics"]) for row in store.results("traced")
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -47,19 +55,27 @@ def plain(tmp_path_factory: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
-def test_one_run_of_every_kind_is_traced_and_no_number_changes(workers: int, tmp_path: Path, plain: list[Any]) -> None:
+def test_one_run_of_every_kind_is_traced_and_no_number_changes(
+    workers: int, tmp_path: Path, plain: list[Any]
+) -> None:
     engine = Pool(JOB, workers) if workers else Inline(JOB)
     summary, found = done(tmp_path, engine, profile=tmp_path / "profile")
     assert found == plain
     names = ["digits-small-one-erm", "digits-small-one-groupdro"]
-    assert sorted(summary.traces) == [str(tmp_path / "profile" / f"{name}.json.gz") for name in names]
+    assert sorted(summary.traces) == [
+        str(tmp_path / "profile" / f"{name}.json.gz") for name in names
+    ]
     assert summary.untraced == () and summary.executed == 3 and 0 < summary.busy <= 1
     files = sorted(path.name for path in (tmp_path / "profile").iterdir())
     assert files == sorted(f"{name}.{end}" for name in names for end in ("json.gz", "txt"))
     for name in names:
-        events = json.loads(gzip.decompress((tmp_path / "profile" / f"{name}.json.gz").read_bytes()))["traceEvents"]
+        events = json.loads(
+            gzip.decompress((tmp_path / "profile" / f"{name}.json.gz").read_bytes())
+        )["traceEvents"]
         spans = {event["name"] for event in events}
-        assert {"training step", "validation"} <= spans and (SPAN in spans) == name.endswith("groupdro")
+        assert {"training step", "validation"} <= spans and (SPAN in spans) == name.endswith(
+            "groupdro"
+        )
         assert "aten::" in (tmp_path / "profile" / f"{name}.txt").read_text()
     again, _ = done(tmp_path, Inline(JOB), profile=tmp_path / "profile")
     assert (again.executed, again.traces, again.untraced) == (0, (), ())
@@ -71,7 +87,9 @@ def test_a_trace_that_cannot_be_written_fails_no_run(tmp_path: Path, plain: list
     summary, found = done(tmp_path, Inline(JOB), profile=tmp_path / "profile")
     assert found == plain and summary.finished == 3 and summary.traces == ()
     assert len(summary.untraced) == 2
-    assert summary.untraced[0].startswith("digits, small/one, erm: digits-small-one-erm.json.gz cannot be written: ")
+    assert summary.untraced[0].startswith(
+        "digits, small/one, erm: digits-small-one-erm.json.gz cannot be written: "
+    )
 
 
 def run_of(key: str, method: str, **labels: Any) -> Job:
@@ -79,12 +97,28 @@ def run_of(key: str, method: str, **labels: Any) -> Job:
 
 
 def test_names_are_safe_and_differ() -> None:
-    runs = [run_of("1", "a/b"), run_of("2", "a b"), run_of("3", "A-B"), run_of("4", "../../x"), run_of("5", "é" * 300)]
-    runs += [run_of("6", "erm (base)", role="base"), run_of("7", "x" * 300), run_of("8", "X x"), run_of("9", "x X")]
+    runs = [
+        run_of("1", "a/b"),
+        run_of("2", "a b"),
+        run_of("3", "A-B"),
+        run_of("4", "../../x"),
+        run_of("5", "é" * 300),
+    ]
+    runs += [
+        run_of("6", "erm (base)", role="base"),
+        run_of("7", "x" * 300),
+        run_of("8", "X x"),
+        run_of("9", "x X"),
+    ]
     runs.append(Job("10", {}, {"method": "..", "seed": 0}))
     traces = Traces(Path("/folder"))
     paths = [str(traces.path(run)) for run in runs]
-    assert paths[:4] == ["/folder/d-m-a-b", "/folder/d-m-a-b-2", "/folder/d-m-A-B-3", "/folder/d-m-..-..-x"]
+    assert paths[:4] == [
+        "/folder/d-m-a-b",
+        "/folder/d-m-a-b-2",
+        "/folder/d-m-A-B-3",
+        "/folder/d-m-..-..-x",
+    ]
     assert len({path.lower() for path in paths}) == len(paths)
     assert all(path.count("/") == 2 and len(path) < 140 for path in paths)
     assert paths[-1] == "/folder/run"

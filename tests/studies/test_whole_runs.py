@@ -1,4 +1,5 @@
-"""Studies of real training: the number of workers, a stop and a kill change no number; base runs are done once."""
+"""Studies of real training: the number of workers, a stop and a kill change no number; base runs
+are done once."""
 
 from __future__ import annotations
 
@@ -38,9 +39,17 @@ from crosswind.training.selection import RULES
 JOB = "crosswind.studies.jobs:execute"
 STUDY: dict[str, Any] = {
     "data": {
-        "digits": {"source": "digits", "label": "digit", "attributes": ["ink", "size"], "roles": {"test": 2, "validation": 0.15}}
+        "digits": {
+            "source": "digits",
+            "label": "digit",
+            "attributes": ["ink", "size"],
+            "roles": {"test": 2, "validation": 0.15},
+        }
     },
-    "shifts": {"none": [], "SC": {"type": "spurious-correlation", "attribute": "ink", "counterexamples": 0.2}},
+    "shifts": {
+        "none": [],
+        "SC": {"type": "spurious-correlation", "attribute": "ink", "counterexamples": 0.2},
+    },
     "sizes": {"equal": {"total": 150}},
     "label_noise": [0.0, 0.2],
     "models": {"small": {"model": "mlp", "hidden": 32, "layers": 2}},
@@ -89,11 +98,20 @@ def test_the_plan_is_the_product_of_its_axes() -> None:
 DIGITS = {"source": "digits", "label": "digit", "attributes": ["ink"], "roles": {"test": 2}}
 ONLY: dict[str, tuple[str, dict[str, Any], set[tuple[str, str]]]] = {
     "shifts": ("groupdro", {}, {("erm", "none"), ("erm", "SC"), ("groupdro", "SC")}),
-    "data": ("autoaugment", {"data": {"one": DIGITS, "two": {**DIGITS, "attributes": ["ink", "size"]}}, "shifts": {"none": []}},
-        {("erm", "one"), ("erm", "two"), ("autoaugment", "two")}),
-    "models": ("bn-adapt", {"models": {"mlp": {}, "conv": {"model": "small-cnn"}}},
-        {("erm", "mlp"), ("erm", "conv"), ("bn-adapt", "conv")}),
-}  # fmt: skip
+    "data": (
+        "autoaugment",
+        {
+            "data": {"one": DIGITS, "two": {**DIGITS, "attributes": ["ink", "size"]}},
+            "shifts": {"none": []},
+        },
+        {("erm", "one"), ("erm", "two"), ("autoaugment", "two")},
+    ),
+    "models": (
+        "bn-adapt",
+        {"models": {"mlp": {}, "conv": {"model": "small-cnn"}}},
+        {("erm", "mlp"), ("erm", "conv"), ("bn-adapt", "conv")},
+    ),
+}
 
 
 @pytest.mark.parametrize("axis", ONLY)
@@ -106,7 +124,9 @@ def test_a_method_may_be_run_on_a_part_of_an_axis_only(axis: str) -> None:
         return planned(**changes, label_noise=0.0, methods={"erm": {}, method: settings})
 
     plan = of(**{axis: [chosen]})
-    assert {(run.labels["method"], run.labels[axis.removesuffix("s")]) for run in plan.runs} == wanted
+    assert {
+        (run.labels["method"], run.labels[axis.removesuffix("s")]) for run in plan.runs
+    } == wanted
     if axis != "models":  # with the perceptron it is refused
         assert {run.key for run in plan.runs} < {run.key for run in of().runs}
     for wrong in (["nowhere"], [], chosen):
@@ -114,7 +134,9 @@ def test_a_method_may_be_run_on_a_part_of_an_axis_only(axis: str) -> None:
             of(**{axis: wrong})
 
 
-def test_values_drawn_at_every_visit_are_environments_in_the_plan_as_in_the_run(tmp_path: Path) -> None:
+def test_values_drawn_at_every_visit_are_environments_in_the_plan_as_in_the_run(
+    tmp_path: Path,
+) -> None:
     """Three inks and two noises are six environments; noise alone is two."""
     noise = {
         "name": "noise",
@@ -127,17 +149,25 @@ def test_values_drawn_at_every_visit_are_environments_in_the_plan_as_in_the_run(
     def of(names: list[str], batch: int) -> Plan:
         training = {**STUDY["training"], "steps": 4, "batch": batch}
         methods = {"erm": {}, "deepcoral": {"environments": names}}
-        return planned(data={"digits": digits}, methods=methods, training=training, label_noise=0.0, seeds=1)
+        return planned(
+            data={"digits": digits}, methods=methods, training=training, label_noise=0.0, seeds=1
+        )
 
     for number, (names, batch) in enumerate(((["noise"], 2), (["ink", "noise"], 6))):
-        run = next(run for run in of_kind(of(names, batch), "fit") if run.labels["method"] == "deepcoral")
+        run = next(
+            run for run in of_kind(of(names, batch), "fit") if run.labels["method"] == "deepcoral"
+        )
         told = alone(run, tmp_path / str(number), tmp_path / f"checkpoint{number}")
         assert told["status"] == "finished"
-    with pytest.raises(NeedsError, match="a row of each of the 6 environments in a batch, and training.batch is 5"):
+    with pytest.raises(
+        NeedsError, match="a row of each of the 6 environments in a batch, and training.batch is 5"
+    ):
         of(["ink", "noise"], 5)
 
 
-def test_images_of_other_channels_are_refused_where_a_method_or_model_cannot_take_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_of_other_channels_are_refused_where_a_method_or_model_cannot_take_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from crosswind.data.dataset import AttributedDataset
     from crosswind.studies import plan as planning
 
@@ -148,29 +178,52 @@ def test_images_of_other_channels_are_refused_where_a_method_or_model_cannot_tak
 
     monkeypatch.setattr(planning, "build_dataset", grey)
     channels, one = 2, {"label_noise": 0.0, "seeds": 1}
-    with pytest.raises(NeedsError, match=r"methods.imagenet \(digits, none, equal\): needs images of 1 or 3 channels, .* x 32 x 2"):
+    with pytest.raises(
+        NeedsError,
+        match=(
+            r"methods.imagenet \(digits, none, equal\): needs images of 1 or 3 channels, .* x"
+            r" 32 x 2"
+        ),
+    ):
         planned(methods={"erm": {}, "imagenet": {}}, **one)
     assert planned(methods={"erm": {}}, **one)
     channels = 1
     assert planned(methods={"erm": {}, "imagenet": {}}, **one)
-    with pytest.raises(InputError, match=r"models.resnet18.weights: published weights .* have 1 \(data.digits\)"):
+    with pytest.raises(
+        InputError, match=r"models.resnet18.weights: published weights .* have 1 \(data.digits\)"
+    ):
         planned(models={"resnet18": {"weights": "IMAGENET1K_V1"}}, **one)
 
 
 def test_what_decides_numbers_is_in_the_key_and_nothing_else() -> None:
     keys = [run.key for run in planned().runs]
-    assert [run.key for run in planned(about="other words", selection=["last"], time_limit=9.0).runs] == keys
-    for change in ({"training": {**STUDY["training"], "lr": 0.01}}, {"split_seed": 1}, {"sampler": "balanced"}):
+    assert [
+        run.key for run in planned(about="other words", selection=["last"], time_limit=9.0).runs
+    ] == keys
+    for change in (
+        {"training": {**STUDY["training"], "lr": 0.01}},
+        {"split_seed": 1},
+        {"sampler": "balanced"},
+    ):
         assert not set(keys) & {run.key for run in planned(**change).runs}, change
 
 
 def test_label_noise_of_a_method_is_that_of_the_study_for_it_alone() -> None:
     """A study's noise and a method's own are one thing, so their runs are the same."""
-    both = planned(methods={"erm": {}, "noisy": {"method": "erm", "label_noise": 0.2}}, label_noise=0.0, seeds=1)
-    own = {method: {job.key for job in of_kind(both, "fit") if job.labels["method"] == method} for method in ("erm", "noisy")}
+    both = planned(
+        methods={"erm": {}, "noisy": {"method": "erm", "label_noise": 0.2}},
+        label_noise=0.0,
+        seeds=1,
+    )
+    own = {
+        method: {job.key for job in of_kind(both, "fit") if job.labels["method"] == method}
+        for method in ("erm", "noisy")
+    }
     assert own["erm"] and not own["erm"] & own["noisy"]
     for method, noise in (("erm", 0.0), ("noisy", 0.2)):
-        assert own[method] == {job.key for job in of_kind(planned(methods=["erm"], label_noise=noise, seeds=1), "fit")}
+        assert own[method] == {
+            job.key for job in of_kind(planned(methods=["erm"], label_noise=noise, seeds=1), "fit")
+        }
 
 
 def test_what_a_fit_starts_from_is_in_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +232,9 @@ def test_what_a_fit_starts_from_is_in_its_key(monkeypatch: pytest.MonkeyPatch) -
         return {job.labels["method"]: job.key for job in fits if job.labels["role"] == "fit"}
 
     before = keys()
-    monkeypatch.setattr("crosswind.studies.expand.facts", lambda *name: replace(registry.facts(*name), version=99))
+    monkeypatch.setattr(
+        "crosswind.studies.expand.facts", lambda *name: replace(registry.facts(*name), version=99)
+    )
     assert keys()["erm"] == before["erm"] and keys()["jtt"] != before["jtt"]
 
 
@@ -190,8 +245,12 @@ def test_one_and_two_workers_give_equal_numbers(tmp_path: Path) -> None:
     two = finish(tmp_path / "two", plan, Pool(JOB, 2))
     here = finish(tmp_path / "here", plan, Inline(JOB))
     assert one == two == here
-    assert len({row["key"] for row in one}) == 12 and all(row["status"] == "finished" for row in one)
-    assert artifacts(tmp_path / "one") == artifacts(tmp_path / "two") == artifacts(tmp_path / "here")
+    assert len({row["key"] for row in one}) == 12 and all(
+        row["status"] == "finished" for row in one
+    )
+    assert (
+        artifacts(tmp_path / "one") == artifacts(tmp_path / "two") == artifacts(tmp_path / "here")
+    )
     assert len(artifacts(tmp_path / "one")) == 24, "of twelve fits, and of the test set by each"
 
 
@@ -212,10 +271,17 @@ def test_a_stopped_run_goes_on_with_equal_bits(tmp_path: Path) -> None:
     with pytest.raises(Stopped):
         alone(run, tmp_path / "part", tmp_path / "state" / "b", stop_at_second)
     steps: list[int] = []
-    again = alone(run, tmp_path / "part", tmp_path / "state" / "b", lambda report: steps.append(report["step"]))
+    again = alone(
+        run,
+        tmp_path / "part",
+        tmp_path / "state" / "b",
+        lambda report: steps.append(report["step"]),
+    )
     assert again["warnings"] == whole["warnings"]
     assert min(steps) > 5, "it went on and did not begin anew"
-    first, second = (read_predictions(tmp_path / name / "predictions.npz") for name in ("whole", "part"))
+    first, second = (
+        read_predictions(tmp_path / name / "predictions.npz") for name in ("whole", "part")
+    )
     for rule, sets in first.items():
         for name, item in sets.items():
             assert item.logits is not None
@@ -243,7 +309,9 @@ def test_a_base_run_is_done_once_and_handed_on(tmp_path: Path) -> None:
             return Loss(torch.nn.functional.cross_entropy(modules["model"](batch.x), batch.y))
 
     try:
-        plan = planned(methods={"erm": {}, "starts-from-erm": {"bias": [0.0, 1.0]}}, label_noise=0.0)
+        plan = planned(
+            methods={"erm": {}, "starts-from-erm": {"bias": [0.0, 1.0]}}, label_noise=0.0
+        )
         bases = [job for job in plan.jobs if job.labels.get("role") == "base"]
         dependents = [job for job in of_kind(plan, "fit") if job.needs]
         assert len(bases) == 4 and len(dependents) == 8 and len(plan.runs) == 12
@@ -270,7 +338,9 @@ def test_a_base_run_is_done_once_and_handed_on(tmp_path: Path) -> None:
 def _crosswind(study: Path, out: Path) -> subprocess.Popen[bytes]:
     code = "from crosswind.cli.main import main; main()"
     command = [sys.executable, "-c", code, "run", str(study), "--workers", "2", "--out", str(out)]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    return subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
 
 
 def _workers_of(pid: int) -> list[int]:
@@ -295,10 +365,17 @@ def _finished(out: Path) -> int:
         return 0
 
 
-@pytest.mark.parametrize("rounds", [pytest.param(2 * SLOW, marks=pytest.mark.slow), pytest.param(LONG, marks=pytest.mark.verify)])
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds workers through /proc, which this system has not")
+@pytest.mark.parametrize(
+    "rounds",
+    [pytest.param(2 * SLOW, marks=pytest.mark.slow), pytest.param(LONG, marks=pytest.mark.verify)],
+)
+@pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(),
+    reason="finds workers through /proc, which this system has not",
+)
 def test_kill_drill_with_real_training(rounds: int, tmp_path: Path) -> None:
-    """Rounds of kill -9 on the main process or a worker at random moments of one study, then to the end.
+    """Rounds of kill -9 on the main process or a worker at random moments of one study, then to the
+    end.
 
     Nothing finished is lost or repeated, and the table equals that of an uninterrupted study."""
     import yaml
@@ -307,7 +384,16 @@ def test_kill_drill_with_real_training(rounds: int, tmp_path: Path) -> None:
     study = tmp_path / "whole.yaml"
     study.write_text(
         yaml.safe_dump(
-            {**STUDY, "seeds": seeds, "training": {"steps": 160, "batch": 32, "validate_every": 5, "checkpoint_seconds": 0}}
+            {
+                **STUDY,
+                "seeds": seeds,
+                "training": {
+                    "steps": 160,
+                    "batch": 32,
+                    "validate_every": 5,
+                    "checkpoint_seconds": 0,
+                },
+            }
         )
     )
     calm, rough = tmp_path / "calm", tmp_path / "rough"
@@ -317,7 +403,8 @@ def test_kill_drill_with_real_training(rounds: int, tmp_path: Path) -> None:
     kills = {"driver": 0, "worker": 0}
 
     def wait(driver: subprocess.Popen[bytes], seconds: float, enough: int) -> None:
-        """For so long, or until so many runs are finished: a fast machine must not end the study before the drill."""
+        """For so long, or until so many runs are finished: a fast machine must not end the study
+        before the drill."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and driver.poll() is None and _finished(rough) < enough:
             time.sleep(0.05)
@@ -337,13 +424,30 @@ def test_kill_drill_with_real_training(rounds: int, tmp_path: Path) -> None:
         driver.wait()
         if (rough / "store.sqlite").exists():
             with Store.open(rough) as store:
-                now = {run["key"]: run["finished"] for run in store.runs("whole") if run["status"] == "finished"}
+                now = {
+                    run["key"]: run["finished"]
+                    for run in store.runs("whole")
+                    if run["status"] == "finished"
+                }
             assert set(finished) <= set(now), "a finished run was lost"
-            assert all(now[key] == when for key, when in finished.items()), "a finished run was repeated"
+            assert all(now[key] == when for key, when in finished.items()), (
+                "a finished run was repeated"
+            )
             finished = now
-    assert kills["driver"] == rounds and kills["worker"] >= rounds // 3, f"the study ended before the drill did: {kills}"
-    # A worker that was killed twice under one run is a failure of the machine's, and the run is tried again.
-    again = [sys.executable, "-c", "from crosswind.cli.main import main; main()", "run", str(study), "--out", str(rough)]
+    assert kills["driver"] == rounds and kills["worker"] >= rounds // 3, (
+        f"the study ended before the drill did: {kills}"
+    )
+    # A worker that was killed twice under one run is a failure of the machine's, and the run is
+    # tried again.
+    again = [
+        sys.executable,
+        "-c",
+        "from crosswind.cli.main import main; main()",
+        "run",
+        str(study),
+        "--out",
+        str(rough),
+    ]
     last = subprocess.run(again, capture_output=True, check=False, text=True)
     assert last.returncode == 0, last.stderr
     with Store.open(rough) as store, Store.open(calm) as other:
@@ -366,13 +470,17 @@ def test_a_file_of_weights_is_in_the_key_by_its_bytes_and_not_by_its_place(tmp_p
         save_file({"fc.bias": torch.full((10,), value)}, str(tmp_path / name / "w.safetensors"))
     assert keys(tmp_path / "a") == keys(tmp_path / "b")
     assert not set(keys(tmp_path / "a")) & set(keys(tmp_path / "c"))
-    with pytest.raises(InputError, match=r"models.pretrained.weights: there is no file 'w.safetensors'"):
+    with pytest.raises(
+        InputError, match=r"models.pretrained.weights: there is no file 'w.safetensors'"
+    ):
         keys(tmp_path)
     with pytest.raises(InputError, match=r"models.pretrained.weights_sha256"):
         keys(tmp_path / "a", weights_sha256="0" * 64)
 
 
-def test_weights_that_do_not_fit_are_refused_before_anything_is_written(tmp_path: Path, capsys: Any) -> None:
+def test_weights_that_do_not_fit_are_refused_before_anything_is_written(
+    tmp_path: Path, capsys: Any
+) -> None:
     """With status 2 and one sentence; weights whose head has other classes do fit."""
     from safetensors.torch import save_file
 
@@ -380,15 +488,24 @@ def test_weights_that_do_not_fit_are_refused_before_anything_is_written(tmp_path
     from crosswind.models.build import build_model, unnamed
 
     made = build_model("vit-tiny", {}, InputSpec.image(32, 32, 3), unnamed(7), 0).state_dict()
-    save_file({key: value.contiguous() for key, value in made.items()}, str(tmp_path / "w.safetensors"))
+    save_file(
+        {key: value.contiguous() for key, value in made.items()}, str(tmp_path / "w.safetensors")
+    )
     for model, status in (("resnet18", 2), ("vit-tiny", 0)):
-        study = {**STUDY, "methods": ["erm"], "models": {"given": {"model": model, "weights": "w.safetensors"}}, "seeds": 1}
+        study = {
+            **STUDY,
+            "methods": ["erm"],
+            "models": {"given": {"model": model, "weights": "w.safetensors"}},
+            "seeds": 1,
+        }
         study |= {"shifts": {"none": []}, "training": {"steps": 1, "validate_every": 1, "batch": 8}}
         (tmp_path / "study.yaml").write_text(json.dumps(study), encoding="utf-8")
         out = tmp_path / model
         assert _status(["run", str(tmp_path / "study.yaml"), "--out", str(out)]) == status
         said = capsys.readouterr().err
-        misfit = re.search(r"^error: model.weights: '.*w.safetensors' does not fit the model: .*$", said, re.M)
+        misfit = re.search(
+            r"^error: model.weights: '.*w.safetensors' does not fit the model: .*$", said, re.M
+        )
         assert bool(misfit) == (status == 2) and out.exists() == (status == 0)
 
 
@@ -401,29 +518,58 @@ def test_only_rules_by_other_scores_change_what_a_run_is() -> None:
     def keys(**changes: Any) -> list[str]:
         return [run.key for run in planned(**changes).runs]
 
-    assert keys() == keys(selection=["best-id", "last"]) == keys(training={**STUDY["training"], "select_before_switch": False})
-    assert not set(keys()) & set(keys(selection=WORST)) and keys(selection=WORST) == keys(selection=WORST[::-1])
-    assert "rules" not in planned().jobs[0].spec and planned(selection=WORST).jobs[0].spec["rules"] == WORST[1:]
+    assert (
+        keys()
+        == keys(selection=["best-id", "last"])
+        == keys(training={**STUDY["training"], "select_before_switch": False})
+    )
+    assert not set(keys()) & set(keys(selection=WORST)) and keys(selection=WORST) == keys(
+        selection=WORST[::-1]
+    )
+    assert (
+        "rules" not in planned().jobs[0].spec
+        and planned(selection=WORST).jobs[0].spec["rules"] == WORST[1:]
+    )
     assert not set(keys()) & set(keys(training={**STUDY["training"], "select_before_switch": True}))
 
 
 def test_rules_by_other_scores_need_their_set_and_are_known_by_name() -> None:
-    with pytest.raises(InputError, match="selection: best-ood-worst-group reads a set 'ood-validation' of role validation"):
+    with pytest.raises(
+        InputError,
+        match="selection: best-ood-worst-group reads a set 'ood-validation' of role validation",
+    ):
         planned(selection=["best-ood-worst-group"])
-    with pytest.raises(InputError, match=r"selection.0: 'best-id-worst' is not valid, did you mean 'best-id-worst-group'\?"):
+    with pytest.raises(
+        InputError,
+        match=r"selection.0: 'best-id-worst' is not valid, did you mean 'best-id-worst-group'\?",
+    ):
         planned(selection=["best-id-worst"])
     chosen = json_schema()["properties"]["selection"]["items"]["enum"]
     assert chosen == [*RULES, "last"] and len(chosen) == 10
 
 
 def test_a_study_scores_steps_by_the_worst_group(tmp_path: Path) -> None:
-    """Step and point of a grid by one score, on one set; of the step the metrics of the set tell the same as training did."""
-    small = {"shifts": {"SC": STUDY["shifts"]["SC"]}, "label_noise": 0.0, "seeds": 1, "selection": WORST}
+    """Step and point of a grid by one score, on one set; of the step the metrics of the set tell
+    the same as training did."""
+    small = {
+        "shifts": {"SC": STUDY["shifts"]["SC"]},
+        "label_noise": 0.0,
+        "seeds": 1,
+        "selection": WORST,
+    }
     rows = finish(tmp_path / "out", planned(**small), Inline(JOB))
     assert {row["rule"] for row in rows} == {*WORST, "last"}
     for run in {row["key"] for row in rows}:
-        validation = {row["rule"]: row["metrics"] for row in rows if row["key"] == run and row["set"] == "validation"}
-        for score, rule in (("accuracy", WORST[0]), ("worst_group", WORST[1]), ("balanced_accuracy", WORST[2])):
+        validation = {
+            row["rule"]: row["metrics"]
+            for row in rows
+            if row["key"] == run and row["set"] == "validation"
+        }
+        for score, rule in (
+            ("accuracy", WORST[0]),
+            ("worst_group", WORST[1]),
+            ("balanced_accuracy", WORST[2]),
+        ):
             assert validation[rule][score] == max(item[score] for item in validation.values())
             assert not any("so it chose by accuracy" in text for text in validation[rule]["doubts"])
     points = {
@@ -432,6 +578,8 @@ def test_a_study_scores_steps_by_the_worst_group(tmp_path: Path) -> None:
         if (row["rule"], row["set"], row["method"]) == (WORST[1], "validation", "groupdro")
     }
     best = max(item["worst_group"] for item in points.values())
-    for place, at in arrange([{**row, "study": "whole", "data": "digits", "model": "small"} for row in rows]).places.items():
+    for place, at in arrange(
+        [{**row, "study": "whole", "data": "digits", "model": "small"} for row in rows]
+    ).places.items():
         if (place.rule, place.set) == (WORST[1], "test"):
             assert points[at.entries["SC", "groupdro"].chosen[0]]["worst_group"] == best

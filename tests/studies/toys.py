@@ -30,9 +30,11 @@ def planned(name, needs=(), **spec):
 
 
 def execute(_, spec, place):
-    """Work in steps with a checkpoint after each; the score is a chain of digests over all steps and the scores of the bases.
+    """Work in steps with a checkpoint after each; the score is a chain of digests over all steps
+    and the scores of the bases.
 
-    Each start and end is a line in the file `spec["log"]`, so that a test can count what was executed.
+    Each start and end is a line in the file `spec["log"]`, so that a test can count what was
+    executed.
     """
     folder, checkpoint, report = place.folder, place.checkpoint, place.report
     log(spec, "start")
@@ -69,7 +71,9 @@ def execute(_, spec, place):
         except OSError:
             raise RunError("the toy cannot be written") from None
     if does == "safetensors":
-        raise type("SafetensorError", (Exception,), {})("I/O error: No space left on device (os error 28)")
+        raise type("SafetensorError", (Exception,), {})(
+            "I/O error: No space left on device (os error 28)"
+        )
     if does == "term":
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(5)
@@ -87,7 +91,9 @@ def execute(_, spec, place):
     state = {"step": 0, "state": ""}
     if checkpoint.exists():
         state = json.loads(checkpoint.read_text())
-    above = [json.loads((path / "score.json").read_text()) for _, path in sorted(place.needed.items())]
+    above = [
+        json.loads((path / "score.json").read_text()) for _, path in sorted(place.needed.items())
+    ]
     steps = spec.get("steps", 3)
     for step in range(state["step"], steps):
         time.sleep(spec.get("seconds", 0.0) / steps)
@@ -98,10 +104,18 @@ def execute(_, spec, place):
         report({"step": step + 1, "steps": steps})
     score = random.Random(state["state"]).random()
     (folder / "score.json").write_text(json.dumps(score))
-    scores = [{"rule": rule, "set": "test", "metrics": {"accuracy": score}} for rule in ("best-id", "last")]
+    scores = [
+        {"rule": rule, "set": "test", "metrics": {"accuracy": score}}
+        for rule in ("best-id", "last")
+    ]
     cost = {"pid": os.getpid(), "threads": os.environ.get("OMP_NUM_THREADS"), "path": sys.path[0]}
     log(spec, "end")
-    return {"status": "diverged" if does == "diverge" else "finished", "scores": scores, "cost": cost, "warnings": ["a toy"]}
+    return {
+        "status": "diverged" if does == "diverge" else "finished",
+        "scores": scores,
+        "cost": cost,
+        "warnings": ["a toy"],
+    }
 
 
 def healed(kind, spec, place):
@@ -120,9 +134,18 @@ def log(spec, word):
 def graph(log_file, seconds=0.1):
     """Twelve runs: two bases, three runs on each, four alone, and two on three others."""
     bases = [planned(f"base{i}", log=str(log_file), seconds=seconds, steps=5) for i in range(2)]
-    alone = [planned(f"alone{i}", log=str(log_file), seconds=seconds * (0.5 + 0.3 * i)) for i in range(4)]
-    on = [planned(f"on{i}", (bases[i % 2].key,), log=str(log_file), seconds=seconds) for i in range(6)]
-    top = [planned(f"top{i}", (on[i].key, on[i + 1].key, alone[0].key), log=str(log_file), seconds=seconds) for i in range(2)]
+    alone = [
+        planned(f"alone{i}", log=str(log_file), seconds=seconds * (0.5 + 0.3 * i)) for i in range(4)
+    ]
+    on = [
+        planned(f"on{i}", (bases[i % 2].key,), log=str(log_file), seconds=seconds) for i in range(6)
+    ]
+    top = [
+        planned(
+            f"top{i}", (on[i].key, on[i + 1].key, alone[0].key), log=str(log_file), seconds=seconds
+        )
+        for i in range(2)
+    ]
     return [*top, *on, *alone, *bases]
 
 
@@ -130,7 +153,8 @@ JOB = "tests.studies.toys:execute"
 
 
 def main(arguments):
-    """`python -m tests.studies.toys OUT LOG WORKERS`: drive `graph` to its end, as a process that can be killed."""
+    """`python -m tests.studies.toys OUT LOG WORKERS`: drive `graph` to its end, as a process that
+    can be killed."""
     from crosswind.studies.engines.inline import Inline
     from crosswind.studies.engines.pool import Pool
     from crosswind.studies.scheduler import drive

@@ -25,12 +25,28 @@ from crosswind.training.loader import EvaluationRows
 from crosswind.training.predicting import evaluation_mode, predict, predict_adapted
 from crosswind.training.settings import TrainingSettings
 
-OURS = [item for item in listing("models") if item.module.startswith("crosswind.") and item.built is not None]
-FITTING = [item for item in OURS if item.built and item.built.trained and "image" in item.built.takes]
-NAMES = [item.name for item in FITTING if item.built and not item.built.folders]  # clip is a folder's, and has no batch norm
+OURS = [
+    item
+    for item in listing("models")
+    if item.module.startswith("crosswind.") and item.built is not None
+]
+FITTING = [
+    item for item in OURS if item.built and item.built.trained and "image" in item.built.takes
+]
+NAMES = [
+    item.name for item in FITTING if item.built and not item.built.folders
+]  # clip is a folder's, and has no batch norm
 LONG = ("vit-b-16", "resnet101", "timm")
 CASES = [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in NAMES]
-FOLDED = {"resnet18": 20, "resnet50": 53, "resnet101": 104, "resnet-w16": 20, "small-cnn": 3, "cnn": 3, "cifar-resnet": 21}
+FOLDED = {
+    "resnet18": 20,
+    "resnet50": 53,
+    "resnet101": 104,
+    "resnet-w16": 20,
+    "small-cnn": 3,
+    "cnn": 3,
+    "cifar-resnet": 21,
+}
 
 
 def worn(module: nn.Module, spread: float = 0.3, seed: int = 0) -> nn.Module:
@@ -38,14 +54,23 @@ def worn(module: nn.Module, spread: float = 0.3, seed: int = 0) -> nn.Module:
     generator = torch.Generator().manual_seed(seed)
     for part in module.modules():
         if isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d):
-            for name, middle in (("weight", 1.0), ("bias", 0.0), ("running_mean", 0.0), ("running_var", 1.0)):
+            for name, middle in (
+                ("weight", 1.0),
+                ("bias", 0.0),
+                ("running_mean", 0.0),
+                ("running_var", 1.0),
+            ):
                 value = getattr(part, name)
                 if value is not None:
-                    value.data.copy_(middle + spread * (torch.rand(value.shape, generator=generator) * 2 - 1))
+                    value.data.copy_(
+                        middle + spread * (torch.rand(value.shape, generator=generator) * 2 - 1)
+                    )
     return module
 
 
-def both(module: nn.Module, x: Tensor, run: Callable[[Any, Tensor], Tensor] = lambda made, x: made(x)) -> tuple[Tensor, Tensor]:
+def both(
+    module: nn.Module, x: Tensor, run: Callable[[Any, Tensor], Tensor] = lambda made, x: made(x)
+) -> tuple[Tensor, Tensor]:
     """What the module says, and what `evaluated` gives."""
     with evaluation_mode([module]):
         return run(module, x), evaluated({"m": module}, "fp32", lambda made: run(made["m"], x))
@@ -65,17 +90,32 @@ def test_the_sweep_knows_every_model_with_batch_norm() -> None:
     built = {item.name: item for item in listing("models") if item.name in NAMES}
     always = {name for name, item in built.items() if item.built and item.built.norm == "batch"}
     # A norm may be a knob, which the form names: those whose default is batch norm.
-    chosen = {name for name, item in built.items() for knob in item.knobs if item.built and knob.name == item.built.norm}
-    chosen = {name for name in chosen if next(knob.default for knob in built[name].knobs if knob.name == "norm") == "batch"}
+    chosen = {
+        name
+        for name, item in built.items()
+        for knob in item.knobs
+        if item.built and knob.name == item.built.norm
+    }
+    chosen = {
+        name
+        for name in chosen
+        if next(knob.default for knob in built[name].knobs if knob.name == "norm") == "batch"
+    }
     assert always | chosen == set(FOLDED) and len(chosen) == 2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_every_model_is_folded_and_says_the_same(name: str) -> None:
-    model = worn(build_model(name, {}, InputSpec.image(32, 32, 3), unnamed(5), 0)).to(memory_format=torch.channels_last)
+    model = worn(build_model(name, {}, InputSpec.image(32, 32, 3), unnamed(5), 0)).to(
+        memory_format=torch.channels_last
+    )
     # timm's norms hold their activations, so they stay as they are.
-    assert len(pairs(model)) == FOLDED.get(name, 0) == sum(type(part) is nn.BatchNorm2d for part in model.modules())
+    assert (
+        len(pairs(model))
+        == FOLDED.get(name, 0)
+        == sum(type(part) is nn.BatchNorm2d for part in model.modules())
+    )
     for x in (picture(), picture().contiguous(memory_format=torch.channels_last)):
         plain, found = both(model, x)
         assert (plain - found).abs().max() <= 1e-5 * plain.abs().max().clamp(min=1.0)
@@ -99,7 +139,11 @@ def test_every_way_into_a_model_serves(name: str) -> None:
         assert torch.allclose(plain, found, atol=1e-5)
     with evaluation_mode([model]):
         assert evaluated({"m": model}, "fp32", lambda made: made["m"] is model) == (name == "mlp")
-        kept = evaluated({"m": model}, "fp32", lambda made: isinstance(made["m"], Model) and made["m"].head is model.head)
+        kept = evaluated(
+            {"m": model},
+            "fp32",
+            lambda made: isinstance(made["m"], Model) and made["m"].head is model.head,
+        )
     assert kept
 
 
@@ -108,7 +152,11 @@ def test_a_folded_layer_stays_of_its_class() -> None:
     model = worn(build_model("small-cnn", {}, InputSpec.image(16, 16, 3), unnamed(5), 0))
 
     def kinds(made: Any) -> list[type]:
-        return [type(part) for part in made["m"]._model.modules() if isinstance(part, nn.Conv2d | nn.BatchNorm2d)]
+        return [
+            type(part)
+            for part in made["m"]._model.modules()
+            if isinstance(part, nn.Conv2d | nn.BatchNorm2d)
+        ]
 
     with evaluation_mode([model]):
         assert evaluated({"m": model}, "fp32", kinds) == [SmallMapConv2d] * 3
@@ -121,8 +169,14 @@ def test_nothing_of_the_original_changes() -> None:
     with torch.autocast("cpu", torch.bfloat16), evaluation_mode([model]):
         evaluated({"m": model}, "bf16", lambda made: made["m"](picture()))
     assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
-    assert all(one is two for one, two in zip(parts, model.modules(), strict=True)) and type(model) is Model
-    assert all(part.training and not part._forward_hooks and not part._forward_pre_hooks for part in model.modules())
+    assert (
+        all(one is two for one, two in zip(parts, model.modules(), strict=True))
+        and type(model) is Model
+    )
+    assert all(
+        part.training and not part._forward_hooks and not part._forward_pre_hooks
+        for part in model.modules()
+    )
     model(picture()).sum().backward()
     assert all(p.grad is not None for p in model.parameters())
 
@@ -137,7 +191,8 @@ def test_weights_are_those_of_the_moment() -> None:
     assert torch.allclose(plain, found, atol=1e-5)
 
 
-# -- modules of other people -------------------------------------------------------------------------------------------------
+# -- modules of other people
+# -------------------------------------------------------------------------------------------------
 
 
 def conv(before: int = 3, after: int = 4, **settings: Any) -> nn.Conv2d:
@@ -183,12 +238,18 @@ def shared_norm() -> nn.Module:
 
 def tied() -> nn.Module:
     """The convolution's weights are read by another step of the forward pass, as numbers."""
-    return Parts(lambda m, x: m.norm(m.conv(x)) * m.conv.weight.norm(), conv=conv(), norm=nn.BatchNorm2d(4))
+    return Parts(
+        lambda m, x: m.norm(m.conv(x)) * m.conv.weight.norm(), conv=conv(), norm=nn.BatchNorm2d(4)
+    )
 
 
 def wayward() -> nn.Module:
     """What it does depends on the numbers."""
-    return Parts(lambda m, x: m.norm(m.conv(x)) if x.mean() > 0 else m.conv(x), conv=conv(), norm=nn.BatchNorm2d(4))
+    return Parts(
+        lambda m, x: m.norm(m.conv(x)) if x.mean() > 0 else m.conv(x),
+        conv=conv(),
+        norm=nn.BatchNorm2d(4),
+    )
 
 
 def twice_called() -> nn.Module:
@@ -197,24 +258,59 @@ def twice_called() -> nn.Module:
 
 ODD: dict[str, tuple[Callable[[], nn.Module], int]] = {
     "nothing odd": (lambda: nn.Sequential(conv(), nn.BatchNorm2d(4)), 1),
-    "without bias, without affine": (lambda: nn.Sequential(conv(bias=False), nn.BatchNorm2d(4, affine=False)), 1),
-    "sequences in sequences": (lambda: nn.Sequential(nn.Sequential(conv(), nn.Sequential()), nn.Sequential(nn.BatchNorm2d(4))), 1),
-    "grouped, dilated": (lambda: nn.Sequential(conv(3, 6, groups=3, dilation=2), nn.BatchNorm2d(6)), 1),
-    "statistics of the batch": (lambda: nn.Sequential(conv(), nn.BatchNorm2d(4, track_running_stats=False)), 0),
-    "shared convolution": (shared_convolution, 1),
-    "shared norm": (shared_norm, 0),
-    "a hook": (lambda: changed(lambda conv, _: conv.register_forward_hook(lambda part, inputs, output: output + 1)), 0),
-    "a replaced forward": (
-        lambda: changed(lambda conv, _: setattr(conv, "forward", lambda x: torch.cat([x, x[:, :1]], 1))),
+    "without bias, without affine": (
+        lambda: nn.Sequential(conv(bias=False), nn.BatchNorm2d(4, affine=False)),
+        1,
+    ),
+    "sequences in sequences": (
+        lambda: nn.Sequential(
+            nn.Sequential(conv(), nn.Sequential()), nn.Sequential(nn.BatchNorm2d(4))
+        ),
+        1,
+    ),
+    "grouped, dilated": (
+        lambda: nn.Sequential(conv(3, 6, groups=3, dilation=2), nn.BatchNorm2d(6)),
+        1,
+    ),
+    "statistics of the batch": (
+        lambda: nn.Sequential(conv(), nn.BatchNorm2d(4, track_running_stats=False)),
         0,
     ),
-    "a replaced norm": (lambda: changed(lambda _, norm: setattr(norm, "forward", lambda x: x - 1)), 0),
+    "shared convolution": (shared_convolution, 1),
+    "shared norm": (shared_norm, 0),
+    "a hook": (
+        lambda: changed(
+            lambda conv, _: conv.register_forward_hook(lambda part, inputs, output: output + 1)
+        ),
+        0,
+    ),
+    "a replaced forward": (
+        lambda: changed(
+            lambda conv, _: setattr(conv, "forward", lambda x: torch.cat([x, x[:, :1]], 1))
+        ),
+        0,
+    ),
+    "a replaced norm": (
+        lambda: changed(lambda _, norm: setattr(norm, "forward", lambda x: x - 1)),
+        0,
+    ),
     "a class of its own": (lambda: nn.Sequential(Weighted(3, 4, 3), nn.BatchNorm2d(4)), 0),
-    "weight norm": (lambda: nn.Sequential(nn.utils.parametrizations.weight_norm(conv()), nn.BatchNorm2d(4)), 0),
+    "weight norm": (
+        lambda: nn.Sequential(nn.utils.parametrizations.weight_norm(conv()), nn.BatchNorm2d(4)),
+        0,
+    ),
     "something between": (lambda: nn.Sequential(conv(), nn.ReLU(), nn.BatchNorm2d(4)), 0),
-    "two readers": (lambda: Parts(lambda m, x: (h := m.conv(x)) + m.norm(h), conv=conv(), norm=nn.BatchNorm2d(4)), 0),
+    "two readers": (
+        lambda: Parts(
+            lambda m, x: (h := m.conv(x)) + m.norm(h), conv=conv(), norm=nn.BatchNorm2d(4)
+        ),
+        0,
+    ),
     "called twice": (twice_called, 0),
-    "the norm first": (lambda: Parts(lambda m, x: m.conv(m.norm(x)), norm=nn.BatchNorm2d(3), conv=conv()), 0),
+    "the norm first": (
+        lambda: Parts(lambda m, x: m.conv(m.norm(x)), norm=nn.BatchNorm2d(3), conv=conv()),
+        0,
+    ),
     "weights read as numbers": (tied, 0),
     "cannot be traced": (wayward, 0),
 }
@@ -222,7 +318,11 @@ ODD: dict[str, tuple[Callable[[], nn.Module], int]] = {
 
 def around(body: nn.Module) -> Model:
     """A model of one stage."""
-    parts = {"body": body, "pool": nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.LazyLinear(5)), "fc": nn.Linear(5, 2)}
+    parts = {
+        "body": body,
+        "pool": nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.LazyLinear(5)),
+        "fc": nn.Linear(5, 2),
+    }
     model = Model(parts, stages={"a": ("body",)}, pool=("pool",), head="fc", width=5)
     model(picture(8))
     return model
@@ -244,15 +344,26 @@ def test_odd_modules_say_the_same_folded_or_not(name: str, precision: str) -> No
 def test_other_modules_are_used_as_they_are() -> None:
     body = worn(nn.Sequential(conv(), nn.BatchNorm2d(4)))
     with evaluation_mode([body]):
-        assert folded({"m": body}) == [] and evaluated({"m": body}, "bf16", lambda made: made["m"] is body)
+        assert folded({"m": body}) == [] and evaluated(
+            {"m": body}, "bf16", lambda made: made["m"] is body
+        )
 
 
 def test_stages_keep_what_they_gave() -> None:
     """The convolution is one stage and its norm the next: taps show what is between."""
-    parts = {"conv": conv(), "norm": nn.BatchNorm2d(4), "pool": nn.Flatten(), "fc": nn.Linear(256, 2)}
-    model = worn(Model(parts, stages={"a": ("conv",), "b": ("norm",)}, pool=("pool",), head="fc", width=256))
+    parts = {
+        "conv": conv(),
+        "norm": nn.BatchNorm2d(4),
+        "pool": nn.Flatten(),
+        "fc": nn.Linear(256, 2),
+    }
+    model = worn(
+        Model(parts, stages={"a": ("conv",), "b": ("norm",)}, pool=("pool",), head="fc", width=256)
+    )
     assert pairs(model) == []
-    joined = worn(Model(parts, stages={"a": ("conv", "norm")}, pool=("pool",), head="fc", width=256))
+    joined = worn(
+        Model(parts, stages={"a": ("conv", "norm")}, pool=("pool",), head="fc", width=256)
+    )
     assert pairs(joined) == [("m.conv", "m.norm")]
     assert torch.allclose(*both(joined, picture(8), lambda made, x: made.until(x, "a")), atol=1e-5)
 
@@ -297,13 +408,16 @@ def test_tracing_writes_into_no_module_and_calls_no_hook() -> None:
     assert body.calls == calls == body.count and not hasattr(body, "last")  # type: ignore[comparison-overlap]
 
 
-# -- precision ---------------------------------------------------------------------------------------------------------------
+# -- precision
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["mlp", "small-cnn", "resnet-w16"])
 def test_bfloat16_weights_give_what_autocast_gives(name: str) -> None:
     """Bit for bit where nothing is folded; otherwise as near to float32 as autocast is."""
-    model = worn(build_model(name, {}, InputSpec.image(32, 32, 3), unnamed(5), 0)).to(memory_format=torch.channels_last)
+    model = worn(build_model(name, {}, InputSpec.image(32, 32, 3), unnamed(5), 0)).to(
+        memory_format=torch.channels_last
+    )
     x = picture(n=16).contiguous(memory_format=torch.channels_last)
     with evaluation_mode([model]):
         exact = model(x)
@@ -312,7 +426,9 @@ def test_bfloat16_weights_give_what_autocast_gives(name: str) -> None:
             kept = evaluated({"m": model}, "bf16", lambda made: made["m"](x))
             low = evaluated({"m": model}, "bf16", lambda made: made["m"] is not model)
             head = evaluated({"m": model}, "bf16", lambda made: made["m"].head.weight)
-            with torch.autocast("cpu", enabled=False):  # a forward pass that wants full weights gets them
+            with torch.autocast(
+                "cpu", enabled=False
+            ):  # a forward pass that wants full weights gets them
                 full = evaluated({"m": model}, "bf16", lambda made: made["m"](x))
     assert low and torch.equal(full, exact) and head is model.head.weight  # type: ignore[attr-defined]
     assert kept.dtype == torch.bfloat16 and not torch.equal(kept.float(), exact)
@@ -328,7 +444,8 @@ def test_float64_differs_by_its_own_rounding() -> None:
     assert found.dtype == torch.float64 and 0 < (plain - found).abs().max() < 1e-14
 
 
-# -- where it is used --------------------------------------------------------------------------------------------------------
+# -- where it is used
+# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -344,7 +461,9 @@ def test_predictions_are_those_of_the_originals(monkeypatch: pytest.MonkeyPatch)
     settings = TrainingSettings(evaluation_batch=16)
     rows = EvaluationRows(split().evaluation["test"], DATA, settings, resident=True)  # type: ignore[arg-type]
     model = (
-        worn(build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 0)).to(memory_format=torch.channels_last).train()
+        worn(build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 0))
+        .to(memory_format=torch.channels_last)
+        .train()
     )
 
     def said(method: Any) -> Any:
@@ -354,12 +473,20 @@ def test_predictions_are_those_of_the_originals(monkeypatch: pytest.MonkeyPatch)
     methods: list[Any] = [ERM(), BNAdapt(attribute="tint"), Peeking()]
     found = [said(method) for method in methods]
     alone = predict(
-        ERM(), {"model": model}, {}, EvaluationRows(split().validation["validation"], DATA, settings, resident=True), settings
+        ERM(),
+        {"model": model},
+        {},
+        EvaluationRows(split().validation["validation"], DATA, settings, resident=True),
+        settings,
     )  # type: ignore[arg-type]
     assert len(alone) == 30 and all(part.training for part in model.modules())
-    monkeypatch.setattr("crosswind.training.predicting.evaluated", lambda modules, precision, run: run(modules))
+    monkeypatch.setattr(
+        "crosswind.training.predicting.evaluated", lambda modules, precision, run: run(modules)
+    )
     plain = [said(method) for method in methods]
     for one, two in zip(found, plain, strict=True):
         assert one.dtype == np.float32 and np.abs(one - two).max() < 1e-5
-    assert not np.array_equal(found[0], plain[0]) and not np.array_equal(found[1], plain[1])  # folded
+    assert not np.array_equal(found[0], plain[0]) and not np.array_equal(
+        found[1], plain[1]
+    )  # folded
     assert np.array_equal(found[2], plain[2])  # asked itself

@@ -1,4 +1,5 @@
-"""What must hold on a CUDA device: as on the processor, and that no step waits for it. Skipped where there is none."""
+"""What must hold on a CUDA device: as on the processor, and that no step waits for it. Skipped
+where there is none."""
 
 from __future__ import annotations
 
@@ -46,16 +47,22 @@ def test_every_method_repeats_its_bits(name: str, precision: str) -> None:
     assert same_weights(first, second)
     for rule, sets in first.predictions.items():
         for key, found in sets.items():
-            assert found.logits is not None and np.array_equal(found.logits, second.predictions[rule][key].logits)
+            assert found.logits is not None and np.array_equal(
+                found.logits, second.predictions[rule][key].logits
+            )
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_method_learns_as_on_the_processor(name: str) -> None:
-    """Float32 is float32: the losses of twelve steps agree to 1e-4, which arithmetic of 10 bits (TF32) does not."""
+    """Float32 is float32: the losses of twelve steps agree to 1e-4, which arithmetic of 10 bits
+    (TF32) does not."""
     here, there = (tried(name, device=device) for device in ("cpu", "cuda"))
     for ours, theirs in zip(here.history, there.history, strict=True):
         for key, value in ours["train"].items():
-            assert theirs["train"][key] == pytest.approx(value, rel=1e-4, abs=1e-5), (ours["step"], key)
+            assert theirs["train"][key] == pytest.approx(value, rel=1e-4, abs=1e-5), (
+                ours["step"],
+                key,
+            )
 
 
 @pytest.mark.parametrize("model", ["small-cnn", "resnet-w16", "resnet18", "vit-tiny"])
@@ -66,7 +73,10 @@ def test_every_model_repeats_its_bits(model: str) -> None:
 
 @pytest.mark.parametrize("model", ["small-cnn", "resnet-w16", "resnet18", "vit-tiny"])
 def test_predictions_are_those_of_the_processor(model: str) -> None:
-    found = [run(ERM(), model=model, device=device, steps=1, validate_every=1, lr=1e-6) for device in ("cpu", "cuda")]
+    found = [
+        run(ERM(), model=model, device=device, steps=1, validate_every=1, lr=1e-6)
+        for device in ("cpu", "cuda")
+    ]
     here, there = (item.predictions["last"]["test"].logits for item in found)
     assert here is not None and there is not None
     assert np.abs(here - there).max() <= 1e-4 * max(1.0, np.abs(here).max())
@@ -74,7 +84,9 @@ def test_predictions_are_those_of_the_processor(model: str) -> None:
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_stopped_run_goes_on_with_the_same_bits(name: str, precision: str, tmp_path: Path) -> None:
+def test_a_stopped_run_goes_on_with_the_same_bits(
+    name: str, precision: str, tmp_path: Path
+) -> None:
     class Stop(Exception):
         pass
 
@@ -101,13 +113,18 @@ def no_waiting() -> Iterator[None]:
 
 
 def steps(name: str, method: Method, precision: str) -> int:
-    """Three steps in which whatever makes the host wait for the device is an error; how many were taken."""
+    """Three steps in which whatever makes the host wait for the device is an error; how many were
+    taken."""
     given = SETTINGS.get(name, {})
-    settings = TrainingSettings(batch=16, steps=12, device="cuda", precision=precision, patience=None)
+    settings = TrainingSettings(
+        batch=16, steps=12, device="cuda", precision=precision, patience=None
+    )
     sets, data = split(), dataset()
     images = {sets.train.source: data}
     info = info_of(sets, images, settings)
-    rows = TrainingRows(sets.train, data, settings, 0, method.needs.sampler, method.views(), method.partners(info))
+    rows = TrainingRows(
+        sets.train, data, settings, 0, method.needs.sampler, method.views(), method.partners(info)
+    )
     training = EvaluationRows(sets.train, data, settings, resident=False)
     model = ModelSpec(given.get("model", "mlp"))
     context = LoopContext(method, info, model, settings, 0, rows, training, None)
@@ -147,8 +164,9 @@ def test_a_step_that_waits_is_found() -> None:
         steps("erm", Asking(), "fp32")
 
 
-# name -> the most that a level may differ from the processor's, and the share that may: crops are rounded once there and not after
-# each side (see `geometry.resized_crop`), and a jitter spreads what they differ by.
+# name -> the most that a level may differ from the processor's, and the share that may: crops are
+# rounded once there and not after each side (see `geometry.resized_crop`), and a jitter spreads
+# what they differ by.
 ROUNDED = {"flip-crop": (2, 0.25), "imagenet": (6, 0.25)}
 
 
@@ -160,10 +178,22 @@ def test_transforms_give_the_processor_s_bits(name: str) -> None:
         here, there = transform(x, keys_of(7)), transform(x.cuda(), keys_of(7)).cpu()
         differing = (here != there).double().mean().item()
         most = int((here.int() - there.int()).abs().max())
-        assert most <= levels and differing <= share, f"{transform}: {differing:.2%} of the levels differ, by at most {most}"
+        assert most <= levels and differing <= share, (
+            f"{transform}: {differing:.2%} of the levels differ, by at most {most}"
+        )
 
 
-AUGMENTATIONS = ("imagenet", "flip-crop", "randaugment", "trivialaugment", "autoaugment", "augmix", "rotate", "translate", "shear")
+AUGMENTATIONS = (
+    "imagenet",
+    "flip-crop",
+    "randaugment",
+    "trivialaugment",
+    "autoaugment",
+    "augmix",
+    "rotate",
+    "translate",
+    "shear",
+)
 
 
 @pytest.mark.parametrize("name", [*AUGMENTATIONS, "erase", "cutout"])
@@ -179,7 +209,11 @@ def test_augmentations_do_not_wait_for_the_device(name: str) -> None:
 def test_folded_networks_say_the_same(model: str) -> None:
     from crosswind.models.build import build_model, unnamed
 
-    network = build_model(model, {}, InputSpec.image(32, 32, 3), unnamed(4), 0).cuda().to(memory_format=torch.channels_last)
+    network = (
+        build_model(model, {}, InputSpec.image(32, 32, 3), unnamed(4), 0)
+        .cuda()
+        .to(memory_format=torch.channels_last)
+    )
     x = torch.randn(64, 3, 32, 32, device="cuda").contiguous(memory_format=torch.channels_last)
     network.train()
     for _ in range(3):
@@ -202,14 +236,17 @@ def test_profile_shows_kernels() -> None:
 def test_several_runs_share_a_gpu(tmp_path: Path) -> None:
     """A study in this process, and on three workers at once: the same numbers."""
     plan = planned(
-        models={"small": {"model": "small-cnn"}}, training={"steps": 20, "batch": 32, "validate_every": 5, "device": "cuda"}
+        models={"small": {"model": "small-cnn"}},
+        training={"steps": 20, "batch": 32, "validate_every": 5, "device": "cuda"},
     )
     alone = finish(tmp_path / "alone", plan, Inline(JOB))
     together = finish(tmp_path / "together", plan, Pool(JOB, 3))
     assert len(alone) == len(together) > 50 and alone == together
 
 
-def graphed(name: str, method: Method | None = None, **changes: Any) -> tuple[Any, list[cuda_graphs.Steps]]:
+def graphed(
+    name: str, method: Method | None = None, **changes: Any
+) -> tuple[Any, list[cuda_graphs.Steps]]:
     """A run of 60 steps, and the steps of its stages."""
     made_steps: list[cuda_graphs.Steps] = []
 
@@ -220,18 +257,24 @@ def graphed(name: str, method: Method | None = None, **changes: Any) -> tuple[An
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("crosswind.training.run.Steps", Noted)
-        found = tried(name, method, **{"device": "cuda", "steps": 60, "validate_every": 20, **changes})
+        found = tried(
+            name, method, **{"device": "cuda", "steps": 60, "validate_every": 20, **changes}
+        )
     return found, made_steps
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("name", NAMES)
-def test_graphs_change_no_number(name: str, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_graphs_change_no_number(
+    name: str, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     recorded, steps = graphed(name, precision=precision)
     monkeypatch.setenv(cuda_graphs.VARIABLE, "0")
     ordinary, others = graphed(name, precision=precision)
     assert same_weights(recorded, ordinary) and not any(item.replayed for item in others)
-    assert [entry["train"] for entry in recorded.history] == [entry["train"] for entry in ordinary.history]
+    assert [entry["train"] for entry in recorded.history] == [
+        entry["train"] for entry in ordinary.history
+    ]
     print(name, precision, [item.why or "replayed" for item in steps])
     assert any(item.replayed for item in steps) or {item.why for item in steps} <= {
         "the method reads the step",
@@ -242,11 +285,18 @@ def test_graphs_change_no_number(name: str, precision: str, monkeypatch: pytest.
 def test_which_methods_are_replayed() -> None:
     """Those whose loss is the same function at every step; dann and irm change theirs."""
     found = {name: any(item.replayed for item in graphed(name)[1]) for name in NAMES}
-    assert {name for name, replayed in found.items() if replayed} >= {"erm", "deepcoral", "groupdro", "imagenet"}
+    assert {name for name, replayed in found.items() if replayed} >= {
+        "erm",
+        "deepcoral",
+        "groupdro",
+        "imagenet",
+    }
 
 
 @pytest.mark.parametrize("model", ["small-cnn", "resnet-w16", "vit-tiny"])
-def test_a_stopped_run_that_is_replayed_goes_on_with_the_same_bits(model: str, tmp_path: Path) -> None:
+def test_a_stopped_run_that_is_replayed_goes_on_with_the_same_bits(
+    model: str, tmp_path: Path
+) -> None:
     class Stop(Exception):
         pass
 
@@ -307,7 +357,8 @@ def test_what_cannot_be_replayed_is_not(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 class Late(ERM):
-    """ERM whose weights are pulled to 0 from the fourth step on, by a part that has no gradient before."""
+    """ERM whose weights are pulled to 0 from the fourth step on, by a part that has no gradient
+    before."""
 
     calls = 0
 
@@ -317,7 +368,11 @@ class Late(ERM):
     def loss(self, modules: dict, batch: Batch, state: dict) -> Loss:
         type(self).calls += 1
         found = super().loss(modules, batch, state)
-        return found if self.calls <= cuda_graphs.WARM_UP else Loss(found.total + modules["late"].weight.square().sum())
+        return (
+            found
+            if self.calls <= cuda_graphs.WARM_UP
+            else Loss(found.total + modules["late"].weight.square().sum())
+        )
 
 
 def test_moments_made_in_a_recording_are_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,17 @@ from crosswind.training.hypersphere import (
 )
 from crosswind.training.many_networks import Stack
 
-SMALL = Design(rows=60, networks=6, hidden=4, dimensions=5, variance=0.02, distances=3, centres=2, neighbours=3, reach=0.2)
+SMALL = Design(
+    rows=60,
+    networks=6,
+    hidden=4,
+    dimensions=5,
+    variance=0.02,
+    distances=3,
+    centres=2,
+    neighbours=3,
+    reach=0.2,
+)
 FEW = Fit(lr=1e-2, steps=30, batch=16)
 
 
@@ -38,28 +48,39 @@ def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-# -- points -------------------------------------------------------------------------------------------------------------------
+# -- points
+# --------------------------------------------------------------------------------------------------
 
 
 def test_published_distances_and_centres_on_their_circles() -> None:
     angles = Design().angles
-    assert len(angles) == 40 and angles[0] == 0 and angles[-1] == np.pi and np.allclose(np.diff(angles), np.pi / 39)
+    assert (
+        len(angles) == 40
+        and angles[0] == 0
+        and angles[-1] == np.pi
+        and np.allclose(np.diff(angles), np.pi / 39)
+    )
     for angle in angles:
         centres = centres_at(float(angle), 5, 16, rng())
         assert np.allclose(np.linalg.norm(centres, axis=1), 1)
-        assert np.allclose(np.arctan2(np.linalg.norm(centres[:, 1:], axis=1), centres @ pole(16)), angle)
+        assert np.allclose(
+            np.arctan2(np.linalg.norm(centres[:, 1:], axis=1), centres @ pole(16)), angle
+        )
     many = centres_at(1.0, 4000, 16, rng())[:, 1:]
     assert np.abs(many.mean(0)).max() < 0.02, "the circle is not covered evenly"
     assert len(np.unique(many[:, 0])) == 4000
 
 
 def test_clouds_have_the_variance_and_the_share_inside_of_a_shifted_chi_square() -> None:
-    """|x|^2 / 0.005 is chi-square with 16 degrees of freedom and offset 1 / 0.005 = 200, and inside means at most 200. By a normal
-    law: mean 216, variance 2 (16 + 2 * 200) = 832; (200 - 216) / 28.8 = -0.555, below which 0.29 lies."""
+    """|x|^2 / 0.005 is chi-square with 16 degrees of freedom and offset 1 / 0.005 = 200, and inside
+    means at most 200. By a normal law: mean 216, variance 2 (16 + 2 * 200) = 832; (200 - 216) /
+    28.8 = -0.555, below which 0.29 lies."""
     x = cloud(centres_at(1.0, 1, 16, rng())[0], 200_000, 0.005, rng(1))
     assert np.allclose(x.var(axis=0), 0.005, rtol=0.03)
     exact = float(ncx2.cdf(200, 16, 200))
-    assert norm.cdf(-0.555) == pytest.approx(0.29, abs=0.001) and exact == pytest.approx(0.298, abs=0.002)
+    assert norm.cdf(-0.555) == pytest.approx(0.29, abs=0.001) and exact == pytest.approx(
+        0.298, abs=0.002
+    )
     assert inside(x).mean() == pytest.approx(exact, abs=0.005)
     assert inside(np.array([[0.6, 0.8], [0.6, 0.81], [0.0, 0.0]])).tolist() == [1, 0, 1]
 
@@ -80,11 +101,14 @@ def test_perturbations_keep_norm_and_label_and_follow_their_law(near: str) -> No
 
 
 def test_a_cap_is_uniform_also_where_it_is_the_whole_sphere() -> None:
-    """In three dimensions the area within a chord d is pi d^2 exactly, so the law of d holds for any reach: here the whole sphere,
-    over which the mean of a uniform point is 0 and of each coordinate's square 1 / 3."""
+    """In three dimensions the area within a chord d is pi d^2 exactly, so the law of d holds for
+    any reach: here the whole sphere, over which the mean of a uniform point is 0 and of each
+    coordinate's square 1 / 3."""
     out = perturbed(np.tile([[0.0, 0.6, 0.8]], (4000, 1)), 5, 9.0, rng()).reshape(-1, 3)
     assert np.allclose(np.linalg.norm(out, axis=1), 1)
-    assert np.abs(out.mean(axis=0)).max() < 0.02 and np.allclose((out**2).mean(axis=0), 1 / 3, atol=0.01)
+    assert np.abs(out.mean(axis=0)).max() < 0.02 and np.allclose(
+        (out**2).mean(axis=0), 1 / 3, atol=0.01
+    )
     with pytest.raises(InputError, match="near: 'far' is no law"):
         perturbed(np.ones((1, 3)), 1, 0.1, rng(), "far")
 
@@ -95,12 +119,14 @@ def test_noise_is_as_large_as_drawn() -> None:
     flipped = noisy(y, rates, rng(), flips=True)
     assert (flipped != y).sum(axis=1).tolist() == [0, 100, 124, 300]
     changed = np.array([(noisy(y, rates, rng(seed)) != y).sum(axis=1) for seed in range(50)])
-    # A draw over both labels changes half of the rows drawn: 300 coins 50 times, standard error 8.7 / 7.1 = 1.2.
+    # A draw over both labels changes half of the rows drawn: 300 coins 50 times, standard error 8.7
+    # / 7.1 = 1.2.
     assert changed[:, 0].max() == 0 and changed[:, 3].mean() == pytest.approx(150, abs=5)
     assert changed[:, 3].max() < 200
 
 
-# -- measures -----------------------------------------------------------------------------------------------------------------
+# -- measures
+# --------------------------------------------------------------------------------------------------
 
 
 def test_invariance_by_hand_and_by_a_loop() -> None:
@@ -108,7 +134,10 @@ def test_invariance_by_hand_and_by_a_loop() -> None:
     answers = np.array([[0, 0, 0, 0], [1, 1, 0, 1], [0, 1, 1, 0]], dtype=bool)
     assert invariance(answers) == 0.75
     said = rng().random((7, 30, 11)) < 0.8
-    slow = [np.mean([max(list(row).count(True), list(row).count(False)) / 11 for row in network]) for network in said]
+    slow = [
+        np.mean([max(list(row).count(True), list(row).count(False)) / 11 for row in network])
+        for network in said
+    ]
     assert np.allclose(invariance(said), slow, atol=1e-12)
 
 
@@ -120,7 +149,9 @@ def slow_atc(score: list[float], right: list[bool], target: list[float]) -> floa
     threshold = (ordered[errors - 1] + ordered[errors]) / 2
     tied = sum(one == threshold for one in score)
     share = (sum(right) - sum(one > threshold for one in score)) / tied if tied else 0.0
-    return sum(1.0 if one > threshold else share if one == threshold else 0.0 for one in target) / len(target)
+    return sum(
+        1.0 if one > threshold else share if one == threshold else 0.0 for one in target
+    ) / len(target)
 
 
 @pytest.mark.parametrize("ties", [False, True])
@@ -132,7 +163,9 @@ def test_atc_is_exact_on_its_source_and_equals_a_loop(ties: bool) -> None:
     right[0], right[1] = True, False
     fitted = atc_fit(score, right)
     assert np.allclose(atc_estimate(fitted, score), right.mean(axis=1), atol=1e-12)
-    slow = [slow_atc(*one) for one in zip(score.tolist(), right.tolist(), target.tolist(), strict=True)]
+    slow = [
+        slow_atc(*one) for one in zip(score.tolist(), right.tolist(), target.tolist(), strict=True)
+    ]
     assert np.allclose(atc_estimate(fitted, target), slow, atol=1e-12)
     assert slow[0] == 1 and slow[1] == 0
 
@@ -145,22 +178,30 @@ def test_atc_by_hand() -> None:
 
 
 def test_tau_by_counting_pairs() -> None:
-    """Of 1, 2, 3 and 1, 3, 2 two pairs agree and one does not: 1 / 3. Tied pairs enlarge the geometric mean below the line less."""
+    """Of 1, 2, 3 and 1, 3, 2 two pairs agree and one does not: 1 / 3. Tied pairs enlarge the
+    geometric mean below the line less."""
     assert taus(np.array([1.0, 2, 3]), np.array([1.0, 3, 2])) == pytest.approx(1 / 3)
     a, b = rng().integers(0, 6, (2, 3, 4, 15)).astype(float)
     found = taus(a, b)
     for place in np.ndindex(3, 4):
         up = np.sign(np.subtract.outer(a[place], a[place]))
         across = np.sign(np.subtract.outer(b[place], b[place]))
-        assert found[place] == pytest.approx((up * across).sum() / np.sqrt((up**2).sum() * (across**2).sum()), abs=1e-12)
-    assert np.isnan(taus(np.ones((1, 4)), np.arange(4.0)[None])).all() and np.isnan(taus(np.arange(4.0), np.ones(4)))
+        assert found[place] == pytest.approx(
+            (up * across).sum() / np.sqrt((up**2).sum() * (across**2).sum()), abs=1e-12
+        )
+    assert np.isnan(taus(np.ones((1, 4)), np.arange(4.0)[None])).all() and np.isnan(
+        taus(np.arange(4.0), np.ones(4))
+    )
 
 
-# -- the whole ----------------------------------------------------------------------------------------------------------------
+# -- the whole
+# --------------------------------------------------------------------------------------------------
 
 
 def test_margins_are_the_difference_of_the_logits() -> None:
-    stack = trained(replace(SMALL, networks=27), replace(FEW, steps=2), 0).stack  # more than are asked at once
+    stack = trained(
+        replace(SMALL, networks=27), replace(FEW, steps=2), 0
+    ).stack  # more than are asked at once
     x = rng().standard_normal((600, 5))  # more than are asked about at once
     logits = stack.logits(torch.from_numpy(x).float()[None])
     assert np.allclose(margins(stack, x), (logits[:, :, 1] - logits[:, :, 0]).numpy(), atol=1e-5)
@@ -193,12 +234,19 @@ def test_a_tiny_whole_equals_one_network_and_cloud_after_the_other() -> None:
                 assert found.said_inside[at] == pytest.approx(answer.mean(), abs=1e-12)
                 shares = []
                 for row in range(60):
-                    said = [int(answer[row]), *answers_of(stack, network, near[row]).argmax(1).tolist()]
+                    said = [
+                        int(answer[row]),
+                        *answers_of(stack, network, near[row]).argmax(1).tolist(),
+                    ]
                     shares.append(max(said.count(0), said.count(1)) / 4)
                 assert found.invariance[at] == pytest.approx(np.mean(shares), abs=1e-12)
                 source = answers_of(stack, network, held)
                 right = source.argmax(1) == inside(held)
-                slow = slow_atc(np.abs(source[:, 1] - source[:, 0]).tolist(), right.tolist(), confidence.tolist())
+                slow = slow_atc(
+                    np.abs(source[:, 1] - source[:, 0]).tolist(),
+                    right.tolist(),
+                    confidence.tolist(),
+                )
                 assert found.estimate[at] == pytest.approx(slow, abs=1e-12)
                 assert found.held_out[network] == right.mean()
     assert 0 < found.said_inside.mean() < 1 and found.invariance.min() < 1, "nothing to tell apart"
@@ -214,8 +262,12 @@ def test_loss_is_that_of_the_labels_trained_on() -> None:
         assert networks.loss[place] == pytest.approx(wanted, abs=1e-6)
 
 
-def test_same_seed_same_numbers_whatever_the_threads_and_other_seeds_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hypersphere, "_TRAINED", 3)  # two groups, so that threads have something to share
+def test_same_seed_same_numbers_whatever_the_threads_and_other_seeds_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        hypersphere, "_TRAINED", 3
+    )  # two groups, so that threads have something to share
     one, other = repeated(SMALL, FEW, [0, 1])
     again = repeated(SMALL, FEW, [1], threads=2)[0]
     for name in vars(one):
@@ -232,5 +284,11 @@ def test_networks_learn_the_sphere_and_differ_by_their_noise() -> None:
     design = replace(SMALL, dimensions=2, rows=300, networks=10, hidden=16, variance=0.1)
     networks = trained(replace(design, noise=1.0), Fit(lr=2e-2, steps=250, batch=None), 0)
     held = measured(networks, design, 0).held_out
-    clean = measured(trained(replace(design, noise=0.0), Fit(lr=2e-2, steps=250, batch=None), 0), design, 0).held_out
-    assert clean.min() > 0.9 and held[networks.rates > 0.9].max(initial=0) < clean.min() and held.mean() < clean.mean()
+    clean = measured(
+        trained(replace(design, noise=0.0), Fit(lr=2e-2, steps=250, batch=None), 0), design, 0
+    ).held_out
+    assert (
+        clean.min() > 0.9
+        and held[networks.rates > 0.9].max(initial=0) < clean.min()
+        and held.mean() < clean.mean()
+    )

@@ -19,7 +19,9 @@ ROWS, WIDTH, CLASSES = 60, 7, 3
 def world(seed: int = 0) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     features = torch.randn(ROWS, WIDTH, generator=generator, dtype=torch.float64)
-    y = (features[:, :CLASSES] + torch.randn(ROWS, CLASSES, generator=generator, dtype=torch.float64)).argmax(1)
+    y = (
+        features[:, :CLASSES] + torch.randn(ROWS, CLASSES, generator=generator, dtype=torch.float64)
+    ).argmax(1)
     return features, y
 
 
@@ -37,18 +39,32 @@ def members() -> list[Member]:
     ]
 
 
-def alone(features: Tensor, y: Tensor, member: Member, steps: int, batch: int | None, optimiser: str = "adam") -> nn.Linear:
+def alone(
+    features: Tensor,
+    y: Tensor,
+    member: Member,
+    steps: int,
+    batch: int | None,
+    optimiser: str = "adam",
+) -> nn.Linear:
     """One head the ordinary way, in the loop's order of rows."""
     torch.manual_seed(torch_seed(member.seed, "weights"))
     head = nn.Linear(WIDTH, CLASSES).to(features)
     made = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}[optimiser]
     descent = made(head.parameters(), lr=member.lr, weight_decay=member.weight_decay)
     rows = np.arange(ROWS) if member.rows is None else member.rows
-    blocks = [rows[stream(member.seed, "order", "main", number).permutation(len(rows))] for number in range(steps)]
+    blocks = [
+        rows[stream(member.seed, "order", "main", number).permutation(len(rows))]
+        for number in range(steps)
+    ]
     order = np.concatenate(blocks)
-    weight = torch.ones(ROWS).to(features) if member.weight is None else torch.from_numpy(member.weight)
+    weight = (
+        torch.ones(ROWS).to(features) if member.weight is None else torch.from_numpy(member.weight)
+    )
     for step in range(steps):
-        shown = torch.from_numpy(rows if batch is None else order[step * batch : (step + 1) * batch])
+        shown = torch.from_numpy(
+            rows if batch is None else order[step * batch : (step + 1) * batch]
+        )
         losses = nn.functional.cross_entropy(head(features[shown]), y[shown], reduction="none")
         descent.zero_grad()
         (losses * weight[shown]).mean().backward()
@@ -60,7 +76,9 @@ def alone(features: Tensor, y: Tensor, member: Member, steps: int, batch: int | 
 @pytest.mark.parametrize("batch", [16, None])
 def test_probes_are_those_that_are_trained_alone(optimiser: str, batch: int | None) -> None:
     features, y = world()
-    heads = train_probes(features, y, CLASSES, members(), steps=30, batch=batch, optimiser=optimiser)
+    heads = train_probes(
+        features, y, CLASSES, members(), steps=30, batch=batch, optimiser=optimiser
+    )
     for place, member in enumerate(members()):
         own = alone(features, y, member, 30, batch, optimiser)
         assert torch.allclose(heads.weight[place], own.weight, atol=1e-10), place
@@ -74,7 +92,9 @@ def test_seeds_of_unequal_numbers_and_labels_of_each_head() -> None:
     features = features.float()
     labels = torch.stack([world(seed)[1] for seed in range(5)])
     chosen = members()[:5]
-    chosen[4] = replace(chosen[4], rows=np.arange(10, 60))  # of the seed of member 1, and other rows
+    chosen[4] = replace(
+        chosen[4], rows=np.arange(10, 60)
+    )  # of the seed of member 1, and other rows
     heads = train_probes(features, labels, CLASSES, chosen, steps=30, batch=16)
     for place, member in enumerate(chosen):
         weight = None if member.weight is None else member.weight.astype(np.float32)
@@ -86,7 +106,9 @@ def test_a_probe_that_is_trained_longer_than_what_is_made_ready_at_once() -> Non
     features, y = world()
     found = train_probes(features, y, CLASSES, members()[:1], steps=150, batch=16)
     own = alone(features, y, members()[0], 150, 16)
-    assert torch.allclose(found.weight[0], own.weight, atol=1e-10) and torch.allclose(found.bias[0], own.bias, atol=1e-10)
+    assert torch.allclose(found.weight[0], own.weight, atol=1e-10) and torch.allclose(
+        found.bias[0], own.bias, atol=1e-10
+    )
 
 
 def test_losses_and_networks_come_back_in_the_order_of_the_members() -> None:
@@ -98,9 +120,13 @@ def test_losses_and_networks_come_back_in_the_order_of_the_members() -> None:
         networks = []
         for place in places:
             torch.manual_seed(place)
-            networks.append(nn.Sequential(nn.Linear(WIDTH, 5), nn.ReLU(), nn.Linear(5, CLASSES)).double())
+            networks.append(
+                nn.Sequential(nn.Linear(WIDTH, 5), nn.ReLU(), nn.Linear(5, CLASSES)).double()
+            )
         stack = Stack(networks)
-        return stack, train_stack(stack, features, y, [chosen[place] for place in places], steps=12, batch=16)
+        return stack, train_stack(
+            stack, features, y, [chosen[place] for place in places], steps=12, batch=16
+        )
 
     (first, losses), (second, moved) = trained(list(range(6))), trained(order)
     assert losses.shape == (12, 6)
@@ -119,10 +145,16 @@ def test_logistic_regressions_are_at_the_optimum_of_what_they_say_they_minimise(
     ]
     heads = logistic_probes(features, y, CLASSES, chosen, tolerance=1e-9)
     for place, member in enumerate(chosen):
-        weight, bias = (value[place].clone().requires_grad_() for value in (heads.weight, heads.bias))
+        weight, bias = (
+            value[place].clone().requires_grad_() for value in (heads.weight, heads.bias)
+        )
         rows = torch.arange(ROWS) if member.rows is None else torch.from_numpy(member.rows)
-        each = torch.ones(ROWS).double() if member.weight is None else torch.from_numpy(member.weight)
-        losses = nn.functional.cross_entropy(features[rows] @ weight.T + bias, y[rows], reduction="none")
+        each = (
+            torch.ones(ROWS).double() if member.weight is None else torch.from_numpy(member.weight)
+        )
+        losses = nn.functional.cross_entropy(
+            features[rows] @ weight.T + bias, y[rows], reduction="none"
+        )
         objective = (losses * each[rows]).mean() + member.weight_decay / 2 * weight.square().sum()
         slopes = torch.autograd.grad(objective, [weight, bias])
         assert all(slope.abs().max() < 1e-6 for slope in slopes), place
@@ -131,8 +163,12 @@ def test_logistic_regressions_are_at_the_optimum_of_what_they_say_they_minimise(
 
 
 def test_probes_give_logits_of_any_rows() -> None:
-    heads = Probes(torch.arange(12.0).view(2, 3, 2), torch.tensor([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]))
-    logits = heads.logits(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]], dtype=torch.float64))
+    heads = Probes(
+        torch.arange(12.0).view(2, 3, 2), torch.tensor([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]])
+    )
+    logits = heads.logits(
+        torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]], dtype=torch.float64)
+    )
     assert logits.shape == (2, 4, 3)
     assert logits[1, 2].tolist() == [6 + 7 + 3, 8 + 9 + 4, 10 + 11 + 5]
 
@@ -140,11 +176,20 @@ def test_probes_give_logits_of_any_rows() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"y": torch.zeros(5, dtype=torch.int64)}, r"y: has shape \(5,\), not \(60,\) or \(1, 60\)"),
+        (
+            {"y": torch.zeros(5, dtype=torch.int64)},
+            r"y: has shape \(5,\), not \(60,\) or \(1, 60\)",
+        ),
         ({"batch": 0}, "batch: must be at least 1, not 0"),
-        ({"member": Member(rows=np.array([60]))}, r"rows: those of member 0 must be at least one, each in \[0, 60\)"),
+        (
+            {"member": Member(rows=np.array([60]))},
+            r"rows: those of member 0 must be at least one, each in \[0, 60\)",
+        ),
         ({"member": Member(rows=np.array([], dtype=np.int64))}, "must be at least one"),
-        ({"member": Member(weight=np.full(ROWS, np.nan))}, "weight: that of member 0 must be 60 numbers of at least 0"),
+        (
+            {"member": Member(weight=np.full(ROWS, np.nan))},
+            "weight: that of member 0 must be 60 numbers of at least 0",
+        ),
         ({"y": torch.full((ROWS,), CLASSES)}, r"y: labels must lie in \[0, 3\)"),
     ],
 )
@@ -152,14 +197,27 @@ def test_what_does_not_fit_is_refused(changes: dict[str, Any], words: str) -> No
     features, y = world()
     arguments = {"y": y, "member": Member(), "batch": 16, **changes}
     with pytest.raises(InputError, match=words):
-        train_probes(features, arguments["y"], CLASSES, [arguments["member"]], steps=1, batch=arguments["batch"])
+        train_probes(
+            features,
+            arguments["y"],
+            CLASSES,
+            [arguments["member"]],
+            steps=1,
+            batch=arguments["batch"],
+        )
 
 
 def test_members_and_logistic_regressions_refuse_what_does_not_fit() -> None:
     features, y = world()
     with pytest.raises(InputError, match="members: there are 2 for 1 networks"):
-        train_stack(Stack([nn.Linear(WIDTH, CLASSES).double()]), features, y, [Member(), Member()], steps=1)
+        train_stack(
+            Stack([nn.Linear(WIDTH, CLASSES).double()]), features, y, [Member(), Member()], steps=1
+        )
     with pytest.raises(InputError, match="weight_decay: .* needs one above 0, member 0 has 0.0"):
         logistic_probes(features, y, CLASSES, [Member()])
-    with pytest.raises(InputError, match="rows: .* needs rows of two classes, member 0 has those of 1"):
-        logistic_probes(features, y, CLASSES, [Member(weight_decay=0.1, rows=np.flatnonzero(y.numpy() == 0))])
+    with pytest.raises(
+        InputError, match="rows: .* needs rows of two classes, member 0 has those of 1"
+    ):
+        logistic_probes(
+            features, y, CLASSES, [Member(weight_decay=0.1, rows=np.flatnonzero(y.numpy() == 0))]
+        )

@@ -21,7 +21,9 @@ from crosswind.training.samplers import Order, even_groups, row_weights
 from crosswind.training.settings import TrainingSettings
 
 
-def loader(rows: object = None, sampler: str = "epoch", seed: int = 0, **settings: object) -> TrainingRows:
+def loader(
+    rows: object = None, sampler: str = "epoch", seed: int = 0, **settings: object
+) -> TrainingRows:
     chosen = TrainingSettings.of({"batch": 16, **settings})
     return TrainingRows(split().train if rows is None else rows, DATA, chosen, seed, sampler)  # type: ignore[arg-type]
 
@@ -52,7 +54,9 @@ def test_batch_is_a_function_of_seed_stage_and_step() -> None:
 def test_batch_holds_the_pixels_and_labels_of_its_rows() -> None:
     batch = loader().batch(2, 9)
     ids = batch.ids.numpy()
-    assert torch.allclose(batch.x, torch.from_numpy(DATA.inputs(ids)).permute(0, 3, 1, 2) / 127.5 - 1, atol=1e-6)
+    assert torch.allclose(
+        batch.x, torch.from_numpy(DATA.inputs(ids)).permute(0, 3, 1, 2) / 127.5 - 1, atol=1e-6
+    )
     assert batch.x.is_contiguous(memory_format=torch.channels_last)
     assert batch.y.tolist() == (ids % 2).tolist()
     assert batch.environment is not None and batch.environment.tolist() == (ids // 2 % 2).tolist()
@@ -69,7 +73,9 @@ def test_labels_are_those_of_the_row_set_noise_included() -> None:
 def test_weights_draw_rows_in_proportion() -> None:
     weight = np.r_[np.full(30, 3.0), np.full(30, 1.0)] / 120
     rows = loader(with_train(split(), weight=weight).train, batch=1000)
-    drawn = np.bincount(np.concatenate([rows.batch(step, 20).ids for step in range(20)]), minlength=60)
+    drawn = np.bincount(
+        np.concatenate([rows.batch(step, 20).ids for step in range(20)]), minlength=60
+    )
     assert 0.73 < drawn[:30].sum() / 20_000 < 0.77
     assert drawn.min() > 0
 
@@ -82,12 +88,22 @@ def test_weight_zero_is_never_drawn() -> None:
 
 
 def test_an_environment_that_the_sampler_never_draws_is_named_and_a_group_is_not_shown() -> None:
-    """Blue rows with weight 0: equal shares of red and blue cannot be drawn, two of four groups have nothing to be weighed by."""
+    """Blue rows with weight 0: equal shares of red and blue cannot be drawn, two of four groups
+    have nothing to be weighed by."""
     sets = split()
-    sets = with_train(sets, weight=np.where(sets.train.environment == 1, 0.0, 1 / 30), sampler="reweight")
-    with pytest.raises(DataError, match="^every training row of environment 'blue' has weight 0 by"):
+    sets = with_train(
+        sets, weight=np.where(sets.train.environment == 1, 0.0, 1 / 30), sampler="reweight"
+    )
+    with pytest.raises(
+        DataError, match="^every training row of environment 'blue' has weight 0 by"
+    ):
         loader(sets.train, "per-environment")
-    with pytest.raises(NeedsError, match="the sampler reweight never draws a row of environment 'blue'; choose another 'sampler'"):
+    with pytest.raises(
+        NeedsError,
+        match=(
+            "the sampler reweight never draws a row of environment 'blue'; choose another 'sampler'"
+        ),
+    ):
         run(DeepCORAL(), sets, steps=1)
     found = run(GroupDRO(), sets, steps=2)
     assert found.weights("last")["state/log_q"].exp()[[1, 3]].tolist() == [0, 0]
@@ -97,12 +113,20 @@ def test_an_environment_that_the_sampler_never_draws_is_named_and_a_group_is_not
 
 def test_balanced_gives_groups_equal_mass_and_keeps_the_proportions_inside() -> None:
     group = np.array([0, 0, 0, 1])
-    assert row_weights(np.full(4, 0.25), group, "balanced") == pytest.approx([1 / 6, 1 / 6, 1 / 6, 1 / 2])
-    assert row_weights(np.array([0.2, 0.1, 0.1, 0.6]), group, "balanced") == pytest.approx([1 / 4, 1 / 8, 1 / 8, 1 / 2])
+    assert row_weights(np.full(4, 0.25), group, "balanced") == pytest.approx(
+        [1 / 6, 1 / 6, 1 / 6, 1 / 2]
+    )
+    assert row_weights(np.array([0.2, 0.1, 0.1, 0.6]), group, "balanced") == pytest.approx(
+        [1 / 4, 1 / 8, 1 / 8, 1 / 2]
+    )
     assert row_weights(np.full(4, 0.25), group, "epoch") is None
-    assert row_weights(np.full(4, 0.25), np.array([0, 0, 3, 3]), "balanced") is None  # even already: permutations
+    assert (
+        row_weights(np.full(4, 0.25), np.array([0, 0, 3, 3]), "balanced") is None
+    )  # even already: permutations
     # A group that the study's sampler leaves out (reweight, outside the test law) stays out.
-    assert row_weights(np.array([0.5, 0.5, 0.0, 0.0]), np.array([0, 1, 2, 2]), "balanced") == pytest.approx([0.5, 0.5, 0, 0])
+    assert row_weights(
+        np.array([0.5, 0.5, 0.0, 0.0]), np.array([0, 1, 2, 2]), "balanced"
+    ) == pytest.approx([0.5, 0.5, 0, 0])
 
 
 def test_copies_stand_in_every_epoch() -> None:
@@ -123,7 +147,11 @@ def test_base_rows_are_held_once() -> None:
     held = loader(rows)
     assert len(held._inputs._rows.rows) == 30
     batch = held.batch(0, 1)
-    assert torch.allclose(batch.x, torch.from_numpy(DATA.inputs(batch.ids.numpy() // 2)).permute(0, 3, 1, 2) / 127.5 - 1, atol=1e-6)
+    assert torch.allclose(
+        batch.x,
+        torch.from_numpy(DATA.inputs(batch.ids.numpy() // 2)).permute(0, 3, 1, 2) / 127.5 - 1,
+        atol=1e-6,
+    )
 
 
 def test_order_of_draws_is_with_replacement_and_of_permutations_not() -> None:
@@ -131,7 +159,9 @@ def test_order_of_draws_is_with_replacement_and_of_permutations_not() -> None:
     draws = Order(members, np.full(100, 0.01), 0, "x").take(0, 100)
     assert 50 < len(set(draws)) < 80  # 1 - 1/e of 100
     assert len(set(Order(members, None, 0, "x").take(0, 100))) == 100
-    assert np.array_equal(Order(members, None, 0, "x").take(30, 50), Order(members, None, 0, "x").take(0, 100)[30:80])
+    assert np.array_equal(
+        Order(members, None, 0, "x").take(30, 50), Order(members, None, 0, "x").take(0, 100)[30:80]
+    )
 
 
 def test_empty_training_set_is_refused() -> None:
@@ -150,7 +180,9 @@ def test_pixels_become_numbers_between_minus_one_and_one(dtype: torch.dtype) -> 
 
 def noisy(mode: str) -> AttributedDataset:
     settings = (None, {"severity": 1}, {"severity": 5})
-    return derive(DATA, DerivedAttribute("noise", ("clean", "some", "much"), "gaussian-noise", settings, mode))
+    return derive(
+        DATA, DerivedAttribute("noise", ("clean", "some", "much"), "gaussian-noise", settings, mode)
+    )
 
 
 def test_fixed_values_render_their_rows_anew_at_each_visit() -> None:
@@ -160,12 +192,16 @@ def test_fixed_values_render_their_rows_anew_at_each_visit() -> None:
     made = TrainingRows(rows, data, TrainingSettings(batch=60), 0, "epoch")  # type: ignore[arg-type]
     first, second = (_by_row(made.batch(step, 2)) for step in range(2))
     clean = torch.from_numpy(DATA.inputs(base)).permute(0, 3, 1, 2) / 127.5 - 1
-    apart = [(first[base % 3 == value] - clean[base % 3 == value]).std().item() for value in range(3)]
+    apart = [
+        (first[base % 3 == value] - clean[base % 3 == value]).std().item() for value in range(3)
+    ]
     assert apart[0] < 1e-6 and 0.02 < apart[1] < apart[2]
     assert torch.equal(first[::3], second[::3]) and not torch.equal(first[1::3], second[1::3])
     small = TrainingRows(rows, data, TrainingSettings(batch=12), 0, "epoch")  # type: ignore[arg-type]
     parts = [small.batch(step, 5) for step in range(5)]
-    joined = torch.cat([part.x for part in parts])[torch.cat([part.ids for part in parts]).argsort()]
+    joined = torch.cat([part.x for part in parts])[
+        torch.cat([part.ids for part in parts]).argsort()
+    ]
     assert torch.equal(joined, first)  # a row's noise does not depend on its batch
 
 
@@ -174,7 +210,9 @@ def test_values_drawn_at_visits_move_the_group() -> None:
     law = np.tile([0.5, 0.0, 0.5], (60, 1))
     sets = split()
     names = tuple(str(code) for code in range(12))
-    rows = replace(sets.train, visit_law=law, visit_step=(1, 0), group=sets.train.group * 3, group_names=names)
+    rows = replace(
+        sets.train, visit_law=law, visit_step=(1, 0), group=sets.train.group * 3, group_names=names
+    )
     made = TrainingRows(rows, data, TrainingSettings(batch=60), 0, "epoch")  # type: ignore[arg-type]
     drawn = []
     for step in range(20):
@@ -189,12 +227,17 @@ def test_values_drawn_at_visits_move_the_group() -> None:
     assert abs((torch.cat(drawn) == 2).double().mean().item() - 0.5) < 0.06
     counts = info_of(replace(sets, train=rows), {"tiny": data}, TrainingSettings()).group_counts  # type: ignore[arg-type]
     assert [count > 0 for count in counts] == [True, False, True] * 4
-    run_found = run(ERM(), replace(sets, train=rows, evaluation={}, validation={}), data=data, steps=2)
+    run_found = run(
+        ERM(), replace(sets, train=rows, evaluation={}, validation={}), data=data, steps=2
+    )
     assert run_found.status == "finished"
 
 
-def visited(sampler: str, batch: int, *, dark: float = 0.0, weight: np.ndarray | None = None, seed: int = 0) -> TrainingRows:
-    """60 rows, clean at nine visits in ten and else much, the dark ones much at `dark` more; environments are of tint and noise."""
+def visited(
+    sampler: str, batch: int, *, dark: float = 0.0, weight: np.ndarray | None = None, seed: int = 0
+) -> TrainingRows:
+    """60 rows, clean at nine visits in ten and else much, the dark ones much at `dark` more;
+    environments are of tint and noise."""
     base = split().train
     much = 0.1 + dark * (base.label == 0)
     rows = replace(
@@ -216,22 +259,38 @@ def shown(batch: Batch) -> torch.Tensor:
     return (batch.x - clean).abs().amax((1, 2, 3)) > 1e-5
 
 
-@pytest.mark.parametrize(("batch", "shares"), [(16, [4, 4, 4, 4]), (18, [5, 5, 4, 4]), (4, [1, 1, 1, 1])])
-def test_every_batch_holds_equal_shares_of_the_environments_that_values_make(batch: int, shares: list[int]) -> None:
-    """Two tints, each clean (code 0) or much (2); the middle value is never drawn. Nine rows in ten would be clean."""
+@pytest.mark.parametrize(
+    ("batch", "shares"), [(16, [4, 4, 4, 4]), (18, [5, 5, 4, 4]), (4, [1, 1, 1, 1])]
+)
+def test_every_batch_holds_equal_shares_of_the_environments_that_values_make(
+    batch: int, shares: list[int]
+) -> None:
+    """Two tints, each clean (code 0) or much (2); the middle value is never drawn. Nine rows in ten
+    would be clean."""
     made = visited("per-environment", batch)
     for step in range(12):
         found = made.batch(step, 12)
         assert found.environment is not None
-        assert np.bincount(found.environment, minlength=6).tolist() == [shares[0], 0, shares[1], shares[2], 0, shares[3]]
-        assert torch.equal(found.environment // 3, found.ids // 2 % 2) and torch.equal(found.environment % 3, found.group % 3)
+        assert np.bincount(found.environment, minlength=6).tolist() == [
+            shares[0],
+            0,
+            shares[1],
+            shares[2],
+            0,
+            shares[3],
+        ]
+        assert torch.equal(found.environment // 3, found.ids // 2 % 2) and torch.equal(
+            found.environment % 3, found.group % 3
+        )
         assert torch.equal(shown(found), found.environment % 3 == 2)
 
 
 def test_an_environment_is_drawn_by_how_likely_its_value_is_for_each_row() -> None:
-    """Dark rows are much at 3 visits in 10 and bright ones at 1: three in four of the much are dark, 7 in 16 of the clean.
+    """Dark rows are much at 3 visits in 10 and bright ones at 1: three in four of the much are
+    dark, 7 in 16 of the clean.
 
-    4,000 rows of each tint and value: three standard deviations are 3 sqrt(1/4 / 4000) = 0.024 at most.
+    4,000 rows of each tint and value: three standard deviations are 3 sqrt(1/4 / 4000) = 0.024 at
+    most.
     """
     batch = visited("per-environment", 16_000, dark=0.2).batch(0, 1)
     assert batch.environment is not None
@@ -240,31 +299,48 @@ def test_an_environment_is_drawn_by_how_likely_its_value_is_for_each_row() -> No
 
 
 def test_groups_that_values_make_are_drawn_evenly() -> None:
-    """Eight groups of class, tint and noise; without the values four of them would be nine tenths of what is seen."""
+    """Eight groups of class, tint and noise; without the values four of them would be nine tenths
+    of what is seen."""
     for dark in (0.0, 0.2):
         batch = visited("balanced", 16_000, dark=dark).batch(0, 1)
         share = torch.bincount(batch.group, minlength=12).view(4, 3).double() / 16_000
-        assert (share[:, [0, 2]] - 1 / 8).abs().max() < 0.01 and share[:, 1].sum() == 0  # 3 sqrt(1/8 7/8 / 16000) = 0.008
-        assert torch.equal(shown(replace(batch, x=batch.x[:60], ids=batch.ids[:60])), batch.group[:60] % 3 == 2)
+        assert (share[:, [0, 2]] - 1 / 8).abs().max() < 0.01 and share[
+            :, 1
+        ].sum() == 0  # 3 sqrt(1/8 7/8 / 16000) = 0.008
+        assert torch.equal(
+            shown(replace(batch, x=batch.x[:60], ids=batch.ids[:60])), batch.group[:60] % 3 == 2
+        )
 
 
 def test_even_groups_of_rows_and_values_by_hand() -> None:
-    """Groups 0 and 1 by value: of masses 3/4 and 1/4; a row's weight is what both take of it, its law how they share it."""
-    weight, law = even_groups(np.array([0.5, 0.5]), np.array([0, 0]), np.array([[1.0, 0.0], [0.5, 0.5]]), 1)
-    assert weight == pytest.approx([2 / 3, 4 / 3]) and law == pytest.approx(np.array([[1, 0], [1 / 4, 3 / 4]]))
-    weight, law = even_groups(np.array([1.0, 0.0]), np.array([0, 2]), np.array([[0.2, 0.8], [0.7, 0.3]]), 1)
-    assert weight == pytest.approx([2, 0]) and law == pytest.approx(np.array([[0.5, 0.5], [0.7, 0.3]]))
+    """Groups 0 and 1 by value: of masses 3/4 and 1/4; a row's weight is what both take of it, its
+    law how they share it."""
+    weight, law = even_groups(
+        np.array([0.5, 0.5]), np.array([0, 0]), np.array([[1.0, 0.0], [0.5, 0.5]]), 1
+    )
+    assert weight == pytest.approx([2 / 3, 4 / 3]) and law == pytest.approx(
+        np.array([[1, 0], [1 / 4, 3 / 4]])
+    )
+    weight, law = even_groups(
+        np.array([1.0, 0.0]), np.array([0, 2]), np.array([[0.2, 0.8], [0.7, 0.3]]), 1
+    )
+    assert weight == pytest.approx([2, 0]) and law == pytest.approx(
+        np.array([[0.5, 0.5], [0.7, 0.3]])
+    )
 
 
 def test_the_weights_of_the_study_hold_within_each_environment_and_group() -> None:
-    """Some rows never come, and some twice as often as the others: so it stays under every value."""
+    """Some rows never come, and some twice as often as the others: so it stays under every
+    value."""
     weight = np.select([np.arange(60) < 32, np.arange(60) < 44], [0.0, 1.0], 2.0)
     for sampler in ("per-environment", "balanced"):
         batch = visited(sampler, 8_000, weight=weight / weight.sum()).batch(0, 1)
         assert int(batch.ids.min()) == 32
         for value in (0, 2):
             share = (batch.ids[batch.group % 3 == value] >= 44).double().mean().item()
-            assert abs(share - 32 / 44) < 0.03  # 12 rows once, 16 twice; 3 sqrt(0.73 0.27 / 4000) = 0.021
+            assert (
+                abs(share - 32 / 44) < 0.03
+            )  # 12 rows once, 16 twice; 3 sqrt(0.73 0.27 / 4000) = 0.021
 
 
 def test_environments_that_values_make_are_the_same_from_any_step_and_no_visit_repeats() -> None:
@@ -272,9 +348,14 @@ def test_environments_that_values_make_are_the_same_from_any_step_and_no_visit_r
     forward = [one.batch(step, 40) for step in range(40)]
     for batch in forward[::-1][:5]:
         again = two.batch(batch.step, 40)
-        assert torch.equal(again.x, batch.x) and torch.equal(again.ids, batch.ids) and torch.equal(again.group, batch.group)
+        assert (
+            torch.equal(again.x, batch.x)
+            and torch.equal(again.ids, batch.ids)
+            and torch.equal(again.group, batch.group)
+        )
     assert forward[30].epoch == 30 * 16 // 60  # a row in two orders is one row
-    # Orders that are permutations give each row to both of its environments at their first visits: its noise is another one.
+    # Orders that are permutations give each row to both of its environments at their first visits:
+    # its noise is another one.
     stamp, even = Stamp(), visited("per-environment", 16)
     even._views = (stamp,)
     ids = torch.cat([even.batch(step, 40).ids for step in range(20)])
@@ -295,7 +376,9 @@ class Stamp:
     def __call__(self, x: torch.Tensor, keys: np.ndarray) -> torch.Tensor:
         assert x.dtype == torch.uint8 and keys.dtype == np.uint64 and len(keys) == len(x)
         self.seen.append((x.clone(), keys))
-        return torch.zeros_like(x) + torch.from_numpy((keys & np.uint64(255)).astype(np.uint8)).view(-1, 1, 1, 1)
+        return torch.zeros_like(x) + torch.from_numpy(
+            (keys & np.uint64(255)).astype(np.uint8)
+        ).view(-1, 1, 1, 1)
 
 
 def test_views_are_drawn_by_row_visit_and_view() -> None:
@@ -303,16 +386,24 @@ def test_views_are_drawn_by_row_visit_and_view() -> None:
     rows = rows_of(DATA, np.arange(6))
 
     def made(seed: int = 0) -> TrainingRows:
-        return TrainingRows(rows, DATA, TrainingSettings(batch=12), seed, "epoch", (first, None, second))  # type: ignore[arg-type]
+        return TrainingRows(
+            rows, DATA, TrainingSettings(batch=12), seed, "epoch", (first, None, second)
+        )  # type: ignore[arg-type]
 
     batch = made().batch(0, 5)
     assert len(batch.views) == 2
     (seen, keys), (_, other_keys) = first.seen[0], second.seen[0]
     assert np.array_equal(seen.permute(0, 2, 3, 1).numpy(), DATA.inputs(batch.ids.numpy()))
-    assert torch.allclose(batch.x[:, 0, 0, 0], torch.from_numpy((keys & np.uint64(255)).astype(np.float32)) / 127.5 - 1, atol=1e-6)
+    assert torch.allclose(
+        batch.x[:, 0, 0, 0],
+        torch.from_numpy((keys & np.uint64(255)).astype(np.float32)) / 127.5 - 1,
+        atol=1e-6,
+    )
     assert torch.equal(batch.views[0], made().batch(0, 5).views[0])
     assert torch.allclose(
-        batch.views[0], torch.from_numpy(DATA.inputs(batch.ids.numpy())).permute(0, 3, 1, 2) / 127.5 - 1, atol=1e-6
+        batch.views[0],
+        torch.from_numpy(DATA.inputs(batch.ids.numpy())).permute(0, 3, 1, 2) / 127.5 - 1,
+        atol=1e-6,
     )
     assert batch.views[1].is_contiguous(memory_format=torch.channels_last)
     # Six rows, a batch of twelve: two visits of each, and two random views of each visit.
@@ -321,7 +412,11 @@ def test_views_are_drawn_by_row_visit_and_view() -> None:
     first.seen.clear()
     parts = [loader_of_more.batch(step, 5).ids.numpy() for step in range(3)]
     again = dict(
-        zip(zip(np.concatenate(parts), np.repeat([0, 1], 6), strict=True), np.concatenate([k for _, k in first.seen]), strict=True)
+        zip(
+            zip(np.concatenate(parts), np.repeat([0, 1], 6), strict=True),
+            np.concatenate([k for _, k in first.seen]),
+            strict=True,
+        )
     )
     for row, visit, key in zip(batch.ids.numpy(), np.repeat([0, 1], 6), keys, strict=True):
         assert again[row, visit] == key  # the batch that a visit falls into does not count
@@ -332,7 +427,9 @@ def test_views_are_drawn_by_row_visit_and_view() -> None:
 
 def test_views_leave_added_examples_alone() -> None:
     stamp = Stamp()
-    rows = TrainingRows(rows_of(DATA, np.arange(6)), DATA, TrainingSettings(batch=8), 0, "epoch", (stamp, None))  # type: ignore[arg-type]
+    rows = TrainingRows(
+        rows_of(DATA, np.arange(6)), DATA, TrainingSettings(batch=8), 0, "epoch", (stamp, None)
+    )  # type: ignore[arg-type]
     extra = Examples(torch.full((2, 3, 8, 8), 0.5), torch.tensor([0, 1]), torch.tensor([0, 1]))
     rows.begin(Stage(extra=extra))
     batch = rows.batch(0, 5)

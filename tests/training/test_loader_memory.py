@@ -1,4 +1,5 @@
-"""Batches are the same bits, whether pixels are held, held in part, or read ahead; and say how long they waited."""
+"""Batches are the same bits, whether pixels are held, held in part, or read ahead; and say how long
+they waited."""
 
 from __future__ import annotations
 
@@ -46,7 +47,12 @@ class Counted:
         self.data = replace(DATA, read=images)
         if mode is not None:
             levels = (None, {"severity": 1}, {"severity": 5})
-            self.data = derive(self.data, DerivedAttribute("noise", ("clean", "some", "much"), "gaussian-noise", levels, mode))
+            self.data = derive(
+                self.data,
+                DerivedAttribute(
+                    "noise", ("clean", "some", "much"), "gaussian-noise", levels, mode
+                ),
+            )
 
 
 def batches(data: AttributedDataset, steps: int = 9) -> list[torch.Tensor]:
@@ -65,12 +71,18 @@ def predicted(data: AttributedDataset, resident: bool) -> list[torch.Tensor]:
     made = EvaluationRows(rows, data, settings, resident=resident)  # type: ignore[arg-type]
     some = np.arange(5, 70, 3)
     whole = [x for x, _ in made.batches(padded=True)]
-    return [*whole, *(x for x, _ in made.batches(some, padded=False)), *(x for x, _ in made.batches(padded=False))]
+    return [
+        *whole,
+        *(x for x, _ in made.batches(some, padded=False)),
+        *(x for x, _ in made.batches(padded=False)),
+    ]
 
 
 @pytest.mark.parametrize("mode", [None, "fixed"])
 @pytest.mark.parametrize("rows", [0, 33, 100])
-def test_held_and_streamed_batches_are_the_same_bits(mode: str | None, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_and_streamed_batches_are_the_same_bits(
+    mode: str | None, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     held = batches(Counted(mode=mode).data)
     shown = [predicted(Counted(mode=mode).data, resident) for resident in (True, False)]
     monkeypatch.setattr(resident.Arena, "_room", lambda arena: max(0, rows - int(arena.held.sum())))
@@ -80,7 +92,9 @@ def test_held_and_streamed_batches_are_the_same_bits(mode: str | None, rows: int
     later = [predicted(Counted(mode=mode).data, whole) for whole in (True, False)]
     assert all(torch.equal(a, b) for a, b in zip(held, streamed, strict=True))
     for other in (shown[1], *later):
-        assert len(other) == len(shown[0]) and all(torch.equal(a, b) for a, b in zip(shown[0], other, strict=True))
+        assert len(other) == len(shown[0]) and all(
+            torch.equal(a, b) for a, b in zip(shown[0], other, strict=True)
+        )
     assert len(shown[0]) == 3 + 1 + 3 and len(shown[0][2]) == 32 and len(shown[0][6]) == 16
 
 
@@ -98,7 +112,10 @@ def test_a_streamed_run_is_the_same_run() -> None:
     with bounded(20 << 10):
         world = Counted()
         streamed = run(ERM(), data=world.data)
-    assert same_weights(held, streamed) and held.history[-1]["validation"] == streamed.history[-1]["validation"]
+    assert (
+        same_weights(held, streamed)
+        and held.history[-1]["validation"] == streamed.history[-1]["validation"]
+    )
     assert max(world.rows.values()) > 1
     logits = (item.predictions["last"]["test"].logits for item in (held, streamed))
     assert np.array_equal(*logits)
@@ -132,7 +149,9 @@ def test_what_was_waited_for_is_told() -> None:
         assert rows.waited == 0.0
         rows.batch(0, 1)
         assert rows.waited > 0.0
-        shown = EvaluationRows(split().train, world.data, TrainingSettings(evaluation_batch=20), resident=True)  # type: ignore[arg-type]
+        shown = EvaluationRows(
+            split().train, world.data, TrainingSettings(evaluation_batch=20), resident=True
+        )  # type: ignore[arg-type]
         list(shown.batches(padded=True))
         assert shown.waited > 0.0
     held = TrainingRows(split().train, world.data, TrainingSettings(batch=16), 0, "epoch")  # type: ignore[arg-type]

@@ -30,17 +30,22 @@ class Toy(Method):
     limit = Limit.none("a toy")
 
 
-# -- what a plain trajectory holds ------------------------------------------------------------------------------------------
+# -- what a plain trajectory holds
+# ------------------------------------------------------------------------------------------
 
 
 def test_trajectory_holds_every_rule_and_set() -> None:
     found = run(ERM())
     assert found.status == "finished"
     assert set(found.selections) == {"best-id", "best-ood", "last"}
-    assert all(set(sets) == {"validation", "ood-validation", "test"} for sets in found.predictions.values())
+    assert all(
+        set(sets) == {"validation", "ood-validation", "test"} for sets in found.predictions.values()
+    )
     assert [row["step"] for row in found.history] == [4, 8, 12]
     assert found.predictions["last"]["test"].ids.tolist() == list(range(150, 195))
-    assert len(found.predictions["last"]["test"].logits) == 45  # the last batch, smaller than the evaluation batch, is kept
+    assert (
+        len(found.predictions["last"]["test"].logits) == 45
+    )  # the last batch, smaller than the evaluation batch, is kept
     assert found.cost["steps"] == 12 and found.cost["peak_memory_bytes"] > 1e6
 
 
@@ -59,9 +64,13 @@ def test_plain_loop_gives_the_same_numbers() -> None:
     from crosswind.models.build import build_model, unnamed
 
     found = run(ERM(), precision="fp64", steps=9)
-    model = build_model("mlp", {"hidden": 16, "layers": 2}, InputSpec.image(8, 8, 3), unnamed(2), 0).double()
+    model = build_model(
+        "mlp", {"hidden": 16, "layers": 2}, InputSpec.image(8, 8, 3), unnamed(2), 0
+    ).double()
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
-    order = np.concatenate([stream(0, "order", "main", epoch).permutation(60) for epoch in range(3)])
+    order = np.concatenate(
+        [stream(0, "order", "main", epoch).permutation(60) for epoch in range(3)]
+    )
     for step in range(9):
         rows = order[step * 16 : step * 16 + 16]
         x = torch.from_numpy(DATA.inputs(rows)).permute(0, 3, 1, 2).double() / 127.5 - 1
@@ -75,7 +84,13 @@ def test_plain_loop_gives_the_same_numbers() -> None:
 
 def test_evaluation_does_not_depend_on_how_many_rows_there_are() -> None:
     sets = split()
-    some = replace(sets, evaluation={"test": rows_of(DATA, np.arange(150, 195)), "part": rows_of(DATA, np.arange(160, 163))})
+    some = replace(
+        sets,
+        evaluation={
+            "test": rows_of(DATA, np.arange(150, 195)),
+            "part": rows_of(DATA, np.arange(160, 163)),
+        },
+    )
     found = run(ERM(), some, model="small-cnn").predictions["last"]
     assert np.array_equal(found["test"].logits[10:13], found["part"].logits)
 
@@ -91,19 +106,30 @@ def test_evaluation_changes_nothing() -> None:
     before = {key: value.clone() for key, value in model.state_dict().items()}
     modes = [part.training for part in model.modules()]
     settings = TrainingSettings(evaluation_batch=32)
-    predict(ERM(), {"model": model}, {}, EvaluationRows(split().train, DATA, settings, resident=False), settings)
+    predict(
+        ERM(),
+        {"model": model},
+        {},
+        EvaluationRows(split().train, DATA, settings, resident=False),
+        settings,
+    )
     assert len([key for key in before if "running" in key]) == 6
     assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
     assert modes == [part.training for part in model.modules()]
 
 
 def test_how_often_one_validates_changes_no_weight() -> None:
-    assert same_weights(run(ERM(), model="small-cnn", validate_every=3), run(ERM(), model="small-cnn", validate_every=12))
+    assert same_weights(
+        run(ERM(), model="small-cnn", validate_every=3),
+        run(ERM(), model="small-cnn", validate_every=12),
+    )
 
 
 def test_every_method_of_a_seed_starts_from_the_same_weights() -> None:
     one, two, other = run(ERM(), steps=0), run(GroupDRO(), steps=0), run(ERM(), steps=0, seed=1)
-    assert all(torch.equal(value, two.weights("last")[key]) for key, value in one.weights("last").items())
+    assert all(
+        torch.equal(value, two.weights("last")[key]) for key, value in one.weights("last").items()
+    )
     assert not same_weights(one, other)
     assert [row["step"] for row in one.history] == [0]
 
@@ -123,13 +149,19 @@ def test_layout_is_speed_only() -> None:
 
 
 def test_bf16_is_another_arithmetic_that_learns_too() -> None:
-    found, plain = (run(ERM(), steps=60, lr=3e-3, precision=precision) for precision in ("bf16", "fp32"))
-    assert not same_weights(found, plain) and plain.selections["best-id"].scores["validation"].accuracy > 0.9
+    found, plain = (
+        run(ERM(), steps=60, lr=3e-3, precision=precision) for precision in ("bf16", "fp32")
+    )
+    assert (
+        not same_weights(found, plain)
+        and plain.selections["best-id"].scores["validation"].accuracy > 0.9
+    )
     assert found.weights("last")["model.fc.weight"].dtype == torch.float32
     assert found.selections["best-id"].scores["validation"].accuracy > 0.9
 
 
-# -- the stop rule ----------------------------------------------------------------------------------------------------------
+# -- the stop rule
+# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -147,14 +179,16 @@ class Scripted(Toy):
         return out
 
     def predict(self, modules: Modules, x: torch.Tensor, state: State) -> Output:
-        # The first rows get the right answer, the others the wrong one; the classes of the world alternate.
+        # The first rows get the right answer, the others the wrong one; the classes of the world
+        # alternate.
         right = self.script[int(state["step"]) - 1]
         label = torch.arange(len(x)) % 2
         return Output(label=torch.where(torch.arange(len(x)) < right, label, 1 - label))
 
 
 def test_patience_counts_validations_that_do_not_beat_the_best() -> None:
-    """Right answers 5, 9, 9, 8, 9: the best comes second and is only equalled, so patience 3 ends it at the fifth validation."""
+    """Right answers 5, 9, 9, 8, 9: the best comes second and is only equalled, so patience 3 ends
+    it at the fifth validation."""
     found = run(Scripted(script=(5, 9, 9, 8, 9, 30, 30)), steps=7, validate_every=1, patience=3)
     assert len(found.history) == 5
     best = found.selections["best-id"]
@@ -164,9 +198,17 @@ def test_patience_counts_validations_that_do_not_beat_the_best() -> None:
 
 
 def test_patience_is_used_up_before_a_later_best() -> None:
-    assert len(run(Scripted(script=(5, 4, 4, 9)), steps=4, validate_every=1, patience=2).history) == 3
-    assert len(run(Scripted(script=(5, 4, 6, 4, 9)), steps=5, validate_every=1, patience=2).history) == 5
-    assert len(run(Scripted(script=(5, 4, 4, 4)), steps=4, validate_every=1, patience=None).history) == 4
+    assert (
+        len(run(Scripted(script=(5, 4, 4, 9)), steps=4, validate_every=1, patience=2).history) == 3
+    )
+    assert (
+        len(run(Scripted(script=(5, 4, 6, 4, 9)), steps=5, validate_every=1, patience=2).history)
+        == 5
+    )
+    assert (
+        len(run(Scripted(script=(5, 4, 4, 4)), steps=4, validate_every=1, patience=None).history)
+        == 4
+    )
 
 
 def test_stop_at_ends_at_once() -> None:
@@ -175,7 +217,8 @@ def test_stop_at_ends_at_once() -> None:
 
 
 def test_fit_at_ends_after_the_first_pass_that_leaves_so_many_training_rows_right() -> None:
-    """60 rows in batches of 16: a pass has ended after 4, 8, 12 ... steps, and only then the rows are asked."""
+    """60 rows in batches of 16: a pass has ended after 4, 8, 12 ... steps, and only then the rows
+    are asked."""
     settings: dict[str, Any] = {"patience": None, "lr": 3e-3, "validate_every": 7}
     asked = replace(split(), evaluation={"train": split().train})
     right = []
@@ -191,7 +234,10 @@ def test_fit_at_ends_after_the_first_pass_that_leaves_so_many_training_rows_righ
     never = run(ERM(), steps=8, validate_every=8, lr=1e-9, fit_at=1.0)
     assert never.history[-1]["step"] == 8 and never.fitted is False
     # The last pass of all may be the one that makes it.
-    assert run(ERM(), steps=ends, fit_at=wanted, **settings).fitted is True and run(ERM(), steps=8).fitted is None
+    assert (
+        run(ERM(), steps=ends, fit_at=wanted, **settings).fitted is True
+        and run(ERM(), steps=8).fitted is None
+    )
 
 
 def test_last_step_is_validated_though_no_multiple() -> None:
@@ -202,7 +248,8 @@ def test_epochs_bound_the_steps() -> None:
     assert run(ERM(), epochs=2, steps=100).history[-1]["step"] == math.ceil(2 * 60 / 16)
 
 
-# -- divergence -------------------------------------------------------------------------------------------------------------
+# -- divergence
+# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -225,7 +272,8 @@ def test_divergence_ends_the_run_and_is_scored() -> None:
     assert len(found.predictions["last"]["test"]) == 45
 
 
-# -- going on ---------------------------------------------------------------------------------------------------------------
+# -- going on
+# --------------------------------------------------------------------------------------------------
 
 
 class Stopped(Exception):
@@ -234,7 +282,8 @@ class Stopped(Exception):
 
 @dataclass(frozen=True)
 class Interrupted(GroupDRO):
-    """GroupDRO whose process ends before a step, if told to; its name and knobs are those of GroupDRO."""
+    """GroupDRO whose process ends before a step, if told to; its name and knobs are those of
+    GroupDRO."""
 
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
         if batch.step == STOP["step"] and batch.stage == STOP["stage"]:
@@ -264,14 +313,27 @@ def goes_on(method: Method, path: Path, step: int, stage: str = "main", **more: 
 @pytest.mark.parametrize("model", ["mlp", "small-cnn"])
 def test_stopped_run_goes_on_with_equal_bits(tmp_path: Path, step: int, model: str) -> None:
     done: list[int] = []
-    goes_on(Interrupted(), tmp_path / "run", step, model=model, progress=lambda event: done.append(event["step"]))
+    goes_on(
+        Interrupted(),
+        tmp_path / "run",
+        step,
+        model=model,
+        progress=lambda event: done.append(event["step"]),
+    )
     again = [at for at in (4, 8, 12) if at > step // 4 * 4]
-    assert done == [4, 8, 12, *(at for at in (4, 8, 12) if at not in again), *again]  # what was validated is not done again
+    assert done == [
+        4,
+        8,
+        12,
+        *(at for at in (4, 8, 12) if at not in again),
+        *again,
+    ]  # what was validated is not done again
 
 
 @dataclass(frozen=True)
 class Random(Toy):
-    """Adds noise to its inputs and rows to its loss by torch's own generator, in steps and before stages."""
+    """Adds noise to its inputs and rows to its loss by torch's own generator, in steps and before
+    stages."""
 
     def stage(self, index: int, context: RunContext) -> Stage | None:
         return Stage(weights=torch.rand(context.info.n_rows)) if index == 0 else None
@@ -279,7 +341,9 @@ class Random(Toy):
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
         if batch.step == STOP["step"]:
             raise Stopped
-        return super().loss(modules, replace(batch, x=batch.x + 0.1 * torch.randn_like(batch.x)), state)
+        return super().loss(
+            modules, replace(batch, x=batch.x + 0.1 * torch.randn_like(batch.x)), state
+        )
 
 
 @pytest.mark.parametrize("step", [2, 6])
@@ -302,7 +366,9 @@ def test_run_stopped_at_each_validation_goes_on_with_equal_bits(tmp_path: Path) 
     for _ in whole.history:
         with pytest.raises(Stopped):
             run(GroupDRO(), model="small-cnn", patience=2, steps=24, checkpoint=path, progress=stop)
-    found = run(GroupDRO(), model="small-cnn", patience=2, steps=24, checkpoint=path, progress=stop)  # nothing is left to do
+    found = run(
+        GroupDRO(), model="small-cnn", patience=2, steps=24, checkpoint=path, progress=stop
+    )  # nothing is left to do
     _same(whole, found)
 
 
@@ -311,7 +377,9 @@ def _same(one: Any, two: Any) -> None:
         return [{key: value for key, value in row.items() if key != "seconds"} for row in history]
 
     assert without_seconds(one.history) == without_seconds(two.history)
-    assert {rule: item.step for rule, item in one.selections.items()} == {rule: item.step for rule, item in two.selections.items()}
+    assert {rule: item.step for rule, item in one.selections.items()} == {
+        rule: item.step for rule, item in two.selections.items()
+    }
     for rule in one.selections:
         assert same_weights(one, two, rule)
         for name, said in one.predictions[rule].items():
@@ -334,11 +402,15 @@ def test_broken_checkpoint_is_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "run.safetensors"
     for data in (b"", b"not a checkpoint", b"\x08\0\0\0\0\0\0\0{}      "):
         path.write_bytes(data)
-        with pytest.raises(RunError, match=r"checkpoint 'run.safetensors' cannot be read \(.*\); remove it to begin again"):
+        with pytest.raises(
+            RunError,
+            match=r"checkpoint 'run.safetensors' cannot be read \(.*\); remove it to begin again",
+        ):
             run(ERM(), checkpoint=path)
 
 
-# -- refusals ---------------------------------------------------------------------------------------------------------------
+# -- refusals
+# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -351,27 +423,47 @@ class Switching(Toy):
 
 def test_switch_beyond_the_last_step_is_refused() -> None:
     run(Switching(at=11))
-    with pytest.raises(InputError, match="method.at: the switch at step 12 lies beyond the run's last step, 11"):
+    with pytest.raises(
+        InputError, match="method.at: the switch at step 12 lies beyond the run's last step, 11"
+    ):
         run(Switching(at=12))
 
 
 def test_rules_choose_among_the_steps_after_the_last_switch() -> None:
-    """Nothing is learned, so all steps are equal: the earliest that may be taken is the first from after the switch."""
+    """Nothing is learned, so all steps are equal: the earliest that may be taken is the first from
+    after the switch."""
     still = {"steps": 12, "validate_every": 1, "lr": 1e-30}
     found = run(Switching(at=6), **still, patience=None)
     best, last = found.selections["best-id"], found.selections["last"]
-    assert (best.step, best.ties, last.step) == (7, 6, 12)  # weights at step 6 took steps 0 to 5, all from before it
+    assert (best.step, best.ties, last.step) == (
+        7,
+        6,
+        12,
+    )  # weights at step 6 took steps 0 to 5, all from before it
     assert found.warnings == []
     allowed = run(Switching(at=6), **still, patience=None, select_before_switch=True)
     assert allowed.selections["best-id"].step == 1 and allowed.selections["last"].step == 12
-    told = "toy: best-id took a step before the switch at step 6 (at), as training.select_before_switch allows"
+    told = (
+        "toy: best-id took a step before the switch at step 6 (at), as"
+        " training.select_before_switch allows"
+    )
     assert allowed.doubts["best-id"] == [told] and allowed.doubts["last"] == []
 
 
-@pytest.mark.parametrize("rule", [{"patience": 2, "stop_at": None}, {"patience": None, "stop_at": 0.1}])
+@pytest.mark.parametrize(
+    "rule", [{"patience": 2, "stop_at": None}, {"patience": None, "stop_at": 0.1}]
+)
 @pytest.mark.parametrize("select_before_switch", [False, True])
-def test_stop_rule_looks_at_no_step_before_the_switch(rule: dict[str, Any], select_before_switch: bool) -> None:
-    settings = {"steps": 12, "validate_every": 1, "lr": 1e-30, "select_before_switch": select_before_switch, **rule}
+def test_stop_rule_looks_at_no_step_before_the_switch(
+    rule: dict[str, Any], select_before_switch: bool
+) -> None:
+    settings = {
+        "steps": 12,
+        "validate_every": 1,
+        "lr": 1e-30,
+        "select_before_switch": select_before_switch,
+        **rule,
+    }
     assert run(ERM(), **settings).history[-1]["step"] == (3 if rule["patience"] else 1)
     assert run(Switching(at=6), **settings).history[-1]["step"] == (9 if rule["patience"] else 7)
 
@@ -401,12 +493,16 @@ def test_run_that_diverges_before_its_switch_says_so() -> None:
     found = run(Diverging(at=6), validate_every=3, steps=12)
     assert (found.status, found.history[-1]["step"]) == ("diverged", 3)
     for name in ("best-id", "last"):
-        told = f"toy: {name} took a step before the switch at step 6 (at), since the run ended there"
+        told = (
+            f"toy: {name} took a step before the switch at step 6 (at), since the run ended there"
+        )
         assert found.doubts[name] == [told]
 
 
 @pytest.mark.parametrize("stopped_at", [5, 6, 7, 8])
-def test_a_run_stopped_around_its_switch_goes_on_with_selection_and_patience(tmp_path: Path, stopped_at: int) -> None:
+def test_a_run_stopped_around_its_switch_goes_on_with_selection_and_patience(
+    tmp_path: Path, stopped_at: int
+) -> None:
     settings = {"steps": 16, "validate_every": 1, "patience": 3, "lr": 1e-30}
 
     def stop(told: dict[str, Any]) -> None:
@@ -415,7 +511,13 @@ def test_a_run_stopped_around_its_switch_goes_on_with_selection_and_patience(tmp
 
     path = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        run(Switching(at=6), checkpoint=path, progress=stop, rules=("best-id-worst-group",), **settings)
+        run(
+            Switching(at=6),
+            checkpoint=path,
+            progress=stop,
+            rules=("best-id-worst-group",),
+            **settings,
+        )
     found = run(Switching(at=6), checkpoint=path, rules=("best-id-worst-group",), **settings)
     whole = run(Switching(at=6), rules=("best-id-worst-group",), **settings)
     assert found.selections == whole.selections and found.selections["best-id"].step == 7
@@ -429,7 +531,10 @@ def test_pictures_of_another_shape_and_absent_devices_are_refused() -> None:
     other = replace(DATA, input=InputSpec.image(4, 4, 3))
     sets = split()
     far = replace(sets, evaluation={"far": replace(sets.evaluation["test"], source="other")})
-    with pytest.raises(DataError, match=r"set 'far' has images of 4 x 4 x 3 from 'other', training has images of 8 x 8 x 3"):
+    with pytest.raises(
+        DataError,
+        match=r"set 'far' has images of 4 x 4 x 3 from 'other', training has images of 8 x 8 x 3",
+    ):
         fit(ERM(), far, {"tiny": DATA, "other": other}, ModelSpec("mlp"), TrainingSettings(), 0)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="training.device: torch finds no device 'cuda:77' here"):
         run(ERM(), device="cuda:77")
@@ -440,7 +545,9 @@ def test_pictures_of_another_shape_and_absent_devices_are_refused() -> None:
 def test_single_group_is_refused() -> None:
     sets = split()
     one = with_train(sets, group=np.zeros_like(sets.train.group))
-    with pytest.raises(NeedsError, match="'groupdro' needs at least two groups with training rows, and there is 1"):
+    with pytest.raises(
+        NeedsError, match="'groupdro' needs at least two groups with training rows, and there is 1"
+    ):
         run(GroupDRO(), one)
 
 
@@ -459,14 +566,18 @@ class Environments(Toy):
 
 def test_environments_share_every_batch_evenly_or_are_refused() -> None:
     sets = split()
-    lopsided = rows_of(DATA, np.sort(np.concatenate([np.arange(0, 80, 4), np.arange(2, 8, 4), np.arange(1, 80, 4)])))
+    lopsided = rows_of(
+        DATA,
+        np.sort(np.concatenate([np.arange(0, 80, 4), np.arange(2, 8, 4), np.arange(1, 80, 4)])),
+    )
     run(Environments(), replace(sets, train=lopsided))
     for environment in (None, np.zeros(60, dtype=np.int64)):
         with pytest.raises(NeedsError, match="'toy' needs at least two environments"):
             run(Environments(), with_train(sets, environment=environment))
 
 
-# -- the hooks, each by a toy -----------------------------------------------------------------------------------------------
+# -- the hooks, each by a toy
+# -----------------------------------------------------------------------------------------------
 
 
 def _halved(step: int, epoch: int) -> float:
@@ -475,7 +586,8 @@ def _halved(step: int, epoch: int) -> float:
 
 @dataclass(frozen=True)
 class Adversary(Toy):
-    """Two optimisers of their own lr and clip, two descents a step, a discriminator beside the model (as DANN)."""
+    """Two optimisers of their own lr and clip, two descents a step, a discriminator beside the
+    model (as DANN)."""
 
     clip: float = 0.5
     discriminator_lr: float = 0.1
@@ -510,8 +622,15 @@ class Adversary(Toy):
         assert all(p.grad is None for p in model.parameters()) or batch.step > 0
         moved = critic.weight.detach() - was
         # Plain SGD: exactly lr x gradient, by the optimiser's own lr and schedule.
-        assert torch.allclose(moved, -self.discriminator_lr * 0.5**batch.epoch * critic.weight.grad, atol=1e-7)
-        main = context.descend("main", lambda: Loss(100 * self.loss(context.modules, batch, context.state).total - domain().total))
+        assert torch.allclose(
+            moved, -self.discriminator_lr * 0.5**batch.epoch * critic.weight.grad, atol=1e-7
+        )
+        main = context.descend(
+            "main",
+            lambda: Loss(
+                100 * self.loss(context.modules, batch, context.state).total - domain().total
+            ),
+        )
         norm = torch.stack([p.grad.norm() for p in model.parameters()]).norm()
         assert norm <= self.clip * (1 + 1e-4)
         return Loss(main.total, {"domain": found.total})
@@ -522,7 +641,8 @@ def test_two_optimisers_descend_apart() -> None:
     assert set(found.history[0]["train"]) == {"loss", "domain"}
     assert "discriminator.weight" in found.weights("last")
     assert not torch.equal(
-        found.weights("last")["discriminator.weight"], run(Adversary(), steps=0).weights("last")["discriminator.weight"]
+        found.weights("last")["discriminator.weight"],
+        run(Adversary(), steps=0).weights("last")["discriminator.weight"],
     )
 
 
@@ -545,7 +665,9 @@ def test_unknown_optimiser_is_named() -> None:
     @dataclass(frozen=True)
     class Wrong(Toy):
         def update(self, context: RunContext, batch: Batch) -> Loss:
-            return context.descend("generator", lambda: self.loss(context.modules, batch, context.state))
+            return context.descend(
+                "generator", lambda: self.loss(context.modules, batch, context.state)
+            )
 
     with pytest.raises(RunError, match=r"declares no optimiser 'generator' \(declared: main\)"):
         run(Wrong())
@@ -580,7 +702,8 @@ def test_reset_forgets_what_adam_has_gathered() -> None:
 
 @dataclass(frozen=True)
 class TwoStages(Toy):
-    """Finds the rows it gets wrong, then trains on them more often in a fresh model (as JTT, without a base run)."""
+    """Finds the rows it gets wrong, then trains on them more often in a fresh model (as JTT,
+    without a base run)."""
 
     up: int = 5
     start: str = "fresh"
@@ -613,7 +736,10 @@ def test_second_stage_is_fresh_and_at_its_limit_equals_erm() -> None:
     assert torch.equal(STARTS["identify"], STARTS["main"])
     assert [row["step"] for row in found.history] == [4, 6, 10, 14, 18]
     plain = run(ERM())
-    assert all(torch.equal(value, found.weights("last")[key]) for key, value in plain.weights("last").items())
+    assert all(
+        torch.equal(value, found.weights("last")[key])
+        for key, value in plain.weights("last").items()
+    )
     assert found.selections["last"].step == 18 and found.selections["best-id"].step > 6
     assert not same_weights(run(TwoStages()), plain)
 
@@ -628,7 +754,9 @@ def test_second_stage_can_start_from_the_last_or_the_best() -> None:
     assert torch.equal(best, SEEN[-2][1]) and not torch.equal(best, STARTS["main"])
 
 
-@pytest.mark.parametrize(("stage", "step"), [("identify", 5), ("main", 0), ("main", 3), ("main", 9)])
+@pytest.mark.parametrize(
+    ("stage", "step"), [("identify", 5), ("main", 0), ("main", 3), ("main", 9)]
+)
 def test_stages_go_on_with_equal_bits(tmp_path: Path, stage: str, step: int) -> None:
     goes_on(TwoStages(), tmp_path / "run", step, stage)
 
@@ -646,14 +774,20 @@ def test_state_written_before_a_fresh_stage_reaches_it() -> None:
             return found
 
     found = run(Telling())
-    assert SEEN[-1][0].any() and torch.equal(found.weights("last")["state/wrong"], SEEN[-1][0].float())
+    assert SEEN[-1][0].any() and torch.equal(
+        found.weights("last")["state/wrong"], SEEN[-1][0].float()
+    )
 
 
 def test_further_copies_of_the_model_begin_with_other_weights() -> None:
     @dataclass(frozen=True)
     class Two(Toy):
         def modules(self, info: Any, make_model: Any) -> Modules:
-            return {"model": make_model(), "other": make_model(), "wide": make_model(n_classes=5, hidden=8)}
+            return {
+                "model": make_model(),
+                "other": make_model(),
+                "wide": make_model(n_classes=5, hidden=8),
+            }
 
     kept = run(Two(), steps=0).weights("last")
     plain = run(ERM(), steps=0).weights("last")
@@ -674,7 +808,9 @@ class Growing(Toy):
         assert not context.modules["model"].training
         if index == 1:
             assert context.last is not None and context.last.name == "one"
-            made = Examples(-context.inputs(), context.y.clone() * 0 + 1, torch.arange(context.info.n_rows))
+            made = Examples(
+                -context.inputs(), context.y.clone() * 0 + 1, torch.arange(context.info.n_rows)
+            )
             return Stage("two", extra=made, steps=15)
         return None
 
@@ -684,7 +820,10 @@ class Growing(Toy):
         if batch.stage == "two":
             plain = torch.from_numpy(DATA.inputs(batch.ids.numpy())).permute(0, 3, 1, 2) / 127.5 - 1
             made = (batch.x + plain).abs().amax((1, 2, 3)) < 1e-5
-            assert torch.equal(made | ((batch.x - plain).abs().amax((1, 2, 3)) < 1e-5), torch.ones(16, dtype=torch.bool))
+            assert torch.equal(
+                made | ((batch.x - plain).abs().amax((1, 2, 3)) < 1e-5),
+                torch.ones(16, dtype=torch.bool),
+            )
             assert torch.equal(batch.y, torch.where(made, 1, batch.ids % 2))
             assert torch.equal(batch.group, torch.from_numpy(split().train.group)[batch.ids])
             COUNTS.append((batch.epoch, int(made.sum())))
@@ -708,10 +847,13 @@ def test_extra_examples_go_on_with_equal_bits(tmp_path: Path) -> None:
 
 @dataclass(frozen=True)
 class OnBase(Toy):
-    """Draws rows in proportion to the base run's loss, and keeps the base's network frozen beside its own (as BPA, UBNet)."""
+    """Draws rows in proportion to the base run's loss, and keeps the base's network frozen beside
+    its own (as BPA, UBNet)."""
 
     base_epochs: float = 3.0
-    needs = Needs(base=Base("erm", settings={"validate_every": 2}, from_knobs={"epochs": "base_epochs"}))
+    needs = Needs(
+        base=Base("erm", settings={"validate_every": 2}, from_knobs={"epochs": "base_epochs"})
+    )
 
     def modules(self, info: Any, make_model: Any) -> Modules:
         return {"model": make_model(), "base": frozen(make_model(base=True))}
@@ -739,14 +881,19 @@ def test_base_run_is_trained_or_given() -> None:
     base = run(ERM(), epochs=3.0, validate_every=2)
     assert same_weights(run(OnBase(), base=base.weights("best-id")), found)
     kept = found.weights("last")
-    assert all(torch.equal(value, kept[key.replace("model.", "base.")]) for key, value in base.weights("best-id").items())
+    assert all(
+        torch.equal(value, kept[key.replace("model.", "base.")])
+        for key, value in base.weights("best-id").items()
+    )
     assert not same_weights(run(OnBase(), base=run(ERM(), seed=5).weights("last")), found)
 
 
 def test_frozen_parameters_are_not_copied_or_saved(tmp_path: Path) -> None:
     base = run(ERM(), epochs=3.0, validate_every=2).weights("best-id")
     found = run(OnBase(), base=base, checkpoint=tmp_path / "run")
-    assert not [key for kept in found.snapshots.values() for key in kept if key.startswith("module/base/")]
+    assert not [
+        key for kept in found.snapshots.values() for key in kept if key.startswith("module/base/")
+    ]
     from crosswind.training.checkpoint import load
 
     tensors, _ = load(tmp_path / "run") or ({}, {})
@@ -764,19 +911,24 @@ class Memory(Toy):
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
         each = row_losses(modules["model"](batch.x), batch.y)
         seen = state["seen"].index_add(0, batch.ids, torch.ones(len(batch.ids)))
-        return Loss(each.mean(), state={"loss": state["loss"].index_copy(0, batch.ids, each), "seen": seen})
+        return Loss(
+            each.mean(), state={"loss": state["loss"].index_copy(0, batch.ids, each), "seen": seen}
+        )
 
 
 def test_state_is_kept_with_every_selected_model() -> None:
     found = run(Memory(), steps=15)
-    assert found.weights("last")["state/seen"].tolist() == [4.0] * 60  # 15 x 16 = 240 = four epochs of 60
+    assert (
+        found.weights("last")["state/seen"].tolist() == [4.0] * 60
+    )  # 15 x 16 = 240 = four epochs of 60
     early = run(Memory(), steps=4).weights("last")["state/seen"]
     assert early.sum() == 64 and not found.weights("last")["state/loss"].requires_grad
 
 
 @dataclass(frozen=True)
 class Adapting(Toy):
-    """Predicts the class by comparison with the mean brightness of the rows that share a value (transductive, as BN-Adapt)."""
+    """Predicts the class by comparison with the mean brightness of the rows that share a value
+    (transductive, as BN-Adapt)."""
 
     attribute: str | None = "tint"
     needs = Needs(adapts="attribute")
@@ -806,7 +958,9 @@ def test_adapt_gets_unlabelled_rows_of_each_value() -> None:
     said = found.predictions["last"]["test"]
     assert said.ids.tolist() == list(range(150, 195))  # back in the order of the rows
     assert np.mean(said.answer == said.label) > 0.9
-    assert set(found.predictions["last"]["validation"].answer) == {0}  # validation is not adapted to
+    assert set(found.predictions["last"]["validation"].answer) == {
+        0
+    }  # validation is not adapted to
     assert found.weights("last")["model.fc.weight"].abs().sum() > 0
     HANDED.clear()
     run(Adapting(attribute=None), steps=4)
@@ -819,7 +973,9 @@ def test_stage_without_validation_hands_on_silently() -> None:
         end: str = "last"
 
         def stage(self, index: int, context: RunContext) -> Stage | None:
-            return [Stage("encode", steps=5, validate=False, end=self.end), Stage(steps=4), None][index]
+            return [Stage("encode", steps=5, validate=False, end=self.end), Stage(steps=4), None][
+                index
+            ]
 
     found = run(Encoder())
     assert [(row["stage"], set(row["validation"])) for row in found.history] == [
@@ -831,11 +987,13 @@ def test_stage_without_validation_hands_on_silently() -> None:
         run(Encoder(end="best"))
 
 
-# -- rules by other scores --------------------------------------------------------------------------------------------------
+# -- rules by other scores
+# --------------------------------------------------------------------------------------------------
 
 
 def mislabelled() -> Sets:
-    """The world with every third row of the validation sets in another class, unevenly over groups, so that scores differ."""
+    """The world with every third row of the validation sets in another class, unevenly over groups,
+    so that scores differ."""
     sets = split()
     wrong = {}
     for name, rows in sets.validation.items():
@@ -845,7 +1003,8 @@ def mislabelled() -> Sets:
 
 
 def test_every_score_picks_the_step_where_the_metrics_of_the_set_are_highest() -> None:
-    """The step that a rule takes has the highest of its score among all validations, as the scores of a set compute it."""
+    """The step that a rule takes has the highest of its score among all validations, as the scores
+    of a set compute it."""
     from crosswind.evaluation.metrics import scores
 
     wanted = ("best-id-worst-group", "best-id-balanced-accuracy", "best-ood-worst-group")
@@ -853,22 +1012,36 @@ def test_every_score_picks_the_step_where_the_metrics_of_the_set_are_highest() -
     sets = mislabelled()
     found = run(ERM(), sets, rules=wanted, **settings)
     assert list(found.selections) == ["best-id", *wanted[:2], "best-ood", wanted[2], "last"]
-    ends = [run(ERM(), sets, **{**settings, "steps": step}).predictions["last"] for step in range(3, 31, 3)]
-    for rule, (name, score) in {rule: RULES[rule] for rule in found.selections if rule != "last"}.items():
+    ends = [
+        run(ERM(), sets, **{**settings, "steps": step}).predictions["last"]
+        for step in range(3, 31, 3)
+    ]
+    for rule, (name, score) in {
+        rule: RULES[rule] for rule in found.selections if rule != "last"
+    }.items():
         rows = sets.validation[name]
         told = [scores(end[name], rows.group_names, sets.class_names) for end in ends]
-        assert len({item["worst_group"] for item in told}) > 2 and any(item["worst_group"] < item["accuracy"] for item in told)
+        assert len({item["worst_group"] for item in told}) > 2 and any(
+            item["worst_group"] < item["accuracy"] for item in told
+        )
         first = min(range(10), key=lambda place: (-told[place][score], told[place]["nll"], place))
         assert found.selections[rule].step == 3 * (first + 1), rule
         assert getattr(found.selections[rule].scores[name], score) == told[first][score]
-        assert found.selections[rule].ties == sum(item[score] == told[first][score] for item in told)
+        assert found.selections[rule].ties == sum(
+            item[score] == told[first][score] for item in told
+        )
 
 
 def test_only_the_rules_asked_for_are_followed() -> None:
     assert set(run(ERM()).predictions) == {"best-id", "best-ood", "last"}
-    with pytest.raises(InputError, match="rules: best-target-worst-group reads a set 'target-validation' of role validation"):
+    with pytest.raises(
+        InputError,
+        match="rules: best-target-worst-group reads a set 'target-validation' of role validation",
+    ):
         run(ERM(), rules=("best-target-worst-group",))
-    with pytest.raises(InputError, match="rules: unknown selection rule 'best-id-wurst', did you mean"):
+    with pytest.raises(
+        InputError, match="rules: unknown selection rule 'best-id-wurst', did you mean"
+    ):
         run(ERM(), rules=("best-id-wurst",))
 
 
@@ -876,23 +1049,36 @@ def test_a_rule_by_groups_where_there_is_one_says_that_it_chose_by_accuracy() ->
     sets = split()
     rows = sets.validation["validation"]
     one = replace(sets, validation={"validation": replace(rows, group=np.zeros_like(rows.group))})
-    found = run(ERM(), one, rules=("best-id-worst-group", "best-id-balanced-accuracy"), steps=24, lr=3e-3)
+    found = run(
+        ERM(), one, rules=("best-id-worst-group", "best-id-balanced-accuracy"), steps=24, lr=3e-3
+    )
     assert found.selections["best-id-worst-group"].step == found.selections["best-id"].step
-    told = ["best-id-worst-group found no second group in the set validation, so it chose by accuracy"]
-    assert found.doubts == {"best-id": [], "best-id-worst-group": told, "best-id-balanced-accuracy": [], "last": []}
+    told = [
+        "best-id-worst-group found no second group in the set validation, so it chose by accuracy"
+    ]
+    assert found.doubts == {
+        "best-id": [],
+        "best-id-worst-group": told,
+        "best-id-balanced-accuracy": [],
+        "last": [],
+    }
 
 
 def test_checkpoints_are_written_by_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from crosswind.training import run as module
 
     path, now, written = tmp_path / "run", [0.0], []
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0], perf_counter=time.perf_counter))
+    monkeypatch.setattr(
+        module, "time", SimpleNamespace(monotonic=lambda: now[0], perf_counter=time.perf_counter)
+    )
     monkeypatch.setattr(module.Run, "_write", lambda self, place: written.append(now[0]))
 
     def wait(event: dict[str, Any]) -> None:
         now[0] += 20
 
-    run(ERM(), checkpoint=path, checkpoint_seconds=30, progress=wait, steps=40)  # ten validations, 20 s apart
+    run(
+        ERM(), checkpoint=path, checkpoint_seconds=30, progress=wait, steps=40
+    )  # ten validations, 20 s apart
     assert written == [40, 80, 120, 160, 200], "the last when training is over"
     written.clear()
     run(ERM(), checkpoint=path, checkpoint_seconds=30)

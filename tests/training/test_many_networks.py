@@ -21,7 +21,12 @@ def perceptron(seed: int) -> nn.Module:
 
 def unbiased(seed: int) -> nn.Module:
     torch.manual_seed(seed)
-    layers = nn.Linear(WIDTH, 8, bias=False), nn.ReLU(), nn.Linear(8, 5), nn.Linear(5, CLASSES, bias=False)
+    layers = (
+        nn.Linear(WIDTH, 8, bias=False),
+        nn.ReLU(),
+        nn.Linear(8, 5),
+        nn.Linear(5, CLASSES, bias=False),
+    )
     return nn.Sequential(*layers).double()
 
 
@@ -30,7 +35,11 @@ def linear(seed: int) -> nn.Module:
     return nn.Linear(WIDTH, CLASSES).double()
 
 
-KINDS: dict[str, Callable[[int], nn.Module]] = {"perceptron": perceptron, "no bias": unbiased, "linear": linear}
+KINDS: dict[str, Callable[[int], nn.Module]] = {
+    "perceptron": perceptron,
+    "no bias": unbiased,
+    "linear": linear,
+}
 
 
 def given(sets: int = N) -> tuple[Tensor, Tensor]:
@@ -39,7 +48,9 @@ def given(sets: int = N) -> tuple[Tensor, Tensor]:
     return x, torch.randint(0, CLASSES, (N, ROWS), generator=generator)
 
 
-def alone(network: nn.Module, x: Tensor, y: Tensor, weight: Tensor | None = None) -> tuple[Tensor, list[Tensor]]:
+def alone(
+    network: nn.Module, x: Tensor, y: Tensor, weight: Tensor | None = None
+) -> tuple[Tensor, list[Tensor]]:
     losses = nn.functional.cross_entropy(network(x), y, reduction="none")
     loss = (losses if weight is None else losses * weight).mean()
     return loss.detach(), list(torch.autograd.grad(loss, list(network.parameters())))
@@ -92,7 +103,9 @@ def test_not_a_number_of_one_network_reaches_no_other(where: str) -> None:
         assert value[2].isnan().any()
 
 
-def torch_optimiser(kind: str, parameters: Sequence[Tensor], lr: float, decay: float) -> torch.optim.Optimizer:
+def torch_optimiser(
+    kind: str, parameters: Sequence[Tensor], lr: float, decay: float
+) -> torch.optim.Optimizer:
     if kind == "sgd":
         return torch.optim.SGD(parameters, lr=lr, momentum=0.9, weight_decay=decay)
     made = torch.optim.Adam if kind == "adam" else torch.optim.AdamW
@@ -103,7 +116,9 @@ def torch_optimiser(kind: str, parameters: Sequence[Tensor], lr: float, decay: f
 @pytest.mark.parametrize("kind", ["adam", "adamw", "sgd"])
 @pytest.mark.parametrize("rates", ["one", "each"])
 @pytest.mark.parametrize("decays", ["none", "each"])
-def test_fifty_steps_equal_those_of_torch_for_each_network(kind: str, rates: str, decays: str) -> None:
+def test_fifty_steps_equal_those_of_torch_for_each_network(
+    kind: str, rates: str, decays: str
+) -> None:
     lr = [3e-3 * 1.7 ** (place if rates == "each" else 0) for place in range(N)]
     decay = [0.05 * place if decays == "each" else 0.0 for place in range(N)]
     networks, (x, y) = [perceptron(seed).float() for seed in range(N)], given()
@@ -144,7 +159,10 @@ def shared() -> nn.Module:
     ],
 )
 def test_other_networks_are_refused(networks: list[Any]) -> None:
-    with pytest.raises(InputError, match="^networks: must be (at least one, and all of|sequences of distinct linear layers)"):
+    with pytest.raises(
+        InputError,
+        match="^networks: must be (at least one, and all of|sequences of distinct linear layers)",
+    ):
         Stack(networks)
 
 

@@ -1,4 +1,5 @@
-"""Where a run's seconds went and what it held: the parts add up, over tries and bases too, and the peak is the run's own."""
+"""Where a run's seconds went and what it held: the parts add up, over tries and bases too, and the
+peak is the run's own."""
 
 from __future__ import annotations
 
@@ -54,7 +55,11 @@ def test_what_no_part_claims_is_other(monkeypatch: pytest.MonkeyPatch) -> None:
     meter.images = 650
     cost = meter.cost()
     assert [cost[f"{part}_seconds"] for part in PARTS] == [3.0, 1.0, 5.0, 2.0, 0.5]
-    assert (cost["other_seconds"], cost["total_seconds"], cost["validation_seconds"]) == (0.25, 11.75, 2.0)
+    assert (cost["other_seconds"], cost["total_seconds"], cost["validation_seconds"]) == (
+        0.25,
+        11.75,
+        2.0,
+    )
     assert cost["images_per_second"] == 100.0  # 650 images in 1 + 5 + 0.5 seconds
 
 
@@ -72,7 +77,14 @@ def test_what_a_reader_waited_is_waiting(monkeypatch: pytest.MonkeyPatch) -> Non
     with meter.part("evaluation", "validation"):
         clock.at += 1.0
         reader.waited = 2.0
-    assert meter.seconds == {"prepare": 1.5, "data": 1.75, "step": 0, "evaluation": 0.75, "waiting": 2.0, "validation": 0.75}
+    assert meter.seconds == {
+        "prepare": 1.5,
+        "data": 1.75,
+        "step": 0,
+        "evaluation": 0.75,
+        "waiting": 2.0,
+        "validation": 0.75,
+    }
     reader.waited = 1e6  # more than the part took cannot be moved out of it
     meter.settle("data")
     assert meter.seconds["data"] == 0.0 and adds_up(meter.cost())
@@ -96,7 +108,9 @@ def test_tries_add_up_and_a_base_counts_once(monkeypatch: pytest.MonkeyPatch) ->
     base = Meter(inside=True)
     base.restore(kept_of_base)
     again.include(base)
-    assert again.total() == 5.0, "the base of an earlier try, before there is a checkpoint of the run itself"
+    assert again.total() == 5.0, (
+        "the base of an earlier try, before there is a checkpoint of the run itself"
+    )
     again.restore(saved)
     with again.part("step"):
         clock.at += 1.0
@@ -134,10 +148,14 @@ def test_a_resumed_run_counts_its_earlier_tries(tmp_path: Path) -> None:
     cost = run(ERM(), checkpoint=tmp_path / "run", meter=meter).cost
     assert adds_up(cost) and cost["steps"] == 12 and cost["images"] == 12 * 16
     assert cost["data_seconds"] == pytest.approx(kept["data"] + meter.seconds["data"])
-    assert cost["total_seconds"] > kept["total"] > 0 and cost["prepare_seconds"] > kept["prepare"] > 0
+    assert (
+        cost["total_seconds"] > kept["total"] > 0 and cost["prepare_seconds"] > kept["prepare"] > 0
+    )
 
 
-def test_waits_for_batches_and_the_disk_are_no_data_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waits_for_batches_and_the_disk_are_no_data_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     made = TrainingRows.batch
 
     def slow(self: TrainingRows, step: int, length: int) -> Any:
@@ -179,7 +197,10 @@ def test_the_peak_is_of_the_run_and_not_of_the_process() -> None:
     hold()
     assert after.cost()["peak_memory_bytes"] > low + 0.9 * size
     inner = Meter(inside=True)
-    assert after.cost()["peak_memory_bytes"] > low + 0.9 * size and inner.cost()["peak_memory_of_run"] == 0.0
+    assert (
+        after.cost()["peak_memory_bytes"] > low + 0.9 * size
+        and inner.cost()["peak_memory_of_run"] == 0.0
+    )
 
 
 def test_where_the_peak_cannot_be_set_back_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,6 +240,14 @@ def test_a_worker_takes_a_gpu_by_its_place(
 
 def test_another_device_of_the_kind_may_go_on_with_a_run() -> None:
     def of(device: str) -> str:
-        return identity(ERM(), split(), {"tiny": DATA}, ModelSpec("mlp"), TrainingSettings(device=device), 0, None)  # type: ignore[arg-type]
+        return identity(
+            ERM(),
+            split(),
+            {"tiny": DATA},
+            ModelSpec("mlp"),
+            TrainingSettings(device=device),
+            0,
+            None,
+        )  # type: ignore[arg-type]
 
     assert of("cuda") == of("cuda:0") == of("cuda:1") != of("cpu")

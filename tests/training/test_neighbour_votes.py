@@ -48,29 +48,45 @@ def test_they_are_those_of_a_plain_loop() -> None:
     model, transform, said = network(), neighbour_transform("ni-randaugment"), []
     for row in ROWS:
         picture = torch.from_numpy(DATA.inputs(np.array([row]))).permute(0, 3, 1, 2).contiguous()
-        keys = [training_keys(np.array([row]), number, seed_of(3, "neighbours")) for number in range(1, 5)]
+        keys = [
+            training_keys(np.array([row]), number, seed_of(3, "neighbours"))
+            for number in range(1, 5)
+        ]
         pictures = torch.cat([picture, *(transform(picture, key) for key in keys)])
         with torch.no_grad():
             said.append(copy.deepcopy(model).eval()(pictures / 255 * 2 - 1))
     slow = torch.stack(said).numpy()
-    found = neighbour_labels([model], rows(), transform, SETTINGS, neighbours=4, seed=3, logits=True)
-    assert found.logits is not None and found.logits.shape == (1, 41, 5, 3) and found.logits.dtype == np.float32
+    found = neighbour_labels(
+        [model], rows(), transform, SETTINGS, neighbours=4, seed=3, logits=True
+    )
+    assert (
+        found.logits is not None
+        and found.logits.shape == (1, 41, 5, 3)
+        and found.logits.dtype == np.float32
+    )
     assert np.abs(found.logits[0] - slow).max() < 1e-4
     assert found.labels.dtype == np.int64 and np.array_equal(found.labels[0], slow.argmax(-1))
-    assert len(np.unique(found.labels)) > 1 and (found.labels[:, :, 1:] != found.labels[:, :, :1]).any()
+    assert (
+        len(np.unique(found.labels)) > 1
+        and (found.labels[:, :, 1:] != found.labels[:, :, :1]).any()
+    )
     counts = label_counts(found.labels, 3)
     for row, row_counts in zip(found.labels[0], counts[0], strict=True):
         assert row_counts.tolist() == [sum(label == k for label in row) for k in range(3)]
     assert model.training
 
 
-@pytest.mark.parametrize("name", [name for name, near in NEIGHBOURHOODS.items() if near.takes == "image"])
+@pytest.mark.parametrize(
+    "name", [name for name, near in NEIGHBOURHOODS.items() if near.takes == "image"]
+)
 def test_a_row_gets_the_same_bits_in_any_set(name: str) -> None:
     """Alone, in part of the set, in another order, and with more neighbours."""
     model, transform = network(), neighbour_transform(name)
 
     def logits(which: np.ndarray, neighbours: int = 3) -> np.ndarray:
-        found = neighbour_labels([model], rows(which), transform, SETTINGS, neighbours=neighbours, logits=True).logits
+        found = neighbour_labels(
+            [model], rows(which), transform, SETTINGS, neighbours=neighbours, logits=True
+        ).logits
         assert found is not None
         return found[0]
 
@@ -92,21 +108,31 @@ class Doubtful(Method):
         return Output(label=label, parsed=label != state["never"])
 
 
-def test_many_models_say_what_each_says_alone_of_pictures_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_models_say_what_each_says_alone_of_pictures_made_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     transform = neighbour_transform("ni-translate")
     voters: list[Any] = [
         network(0),
         (ERM(), {"model": network(1)}, {}),
         (Doubtful(), {"model": network(2)}, {"never": torch.tensor(1)}),
     ]
-    alone = [neighbour_labels([voter], rows(), transform, SETTINGS, neighbours=3).labels[0] for voter in voters]
+    alone = [
+        neighbour_labels([voter], rows(), transform, SETTINGS, neighbours=3).labels[0]
+        for voter in voters
+    ]
     made: list[int] = []
     plain = type(transform).apply
-    monkeypatch.setattr(type(transform), "apply", lambda self, x, keys: made.append(len(x)) or plain(self, x, keys))
+    monkeypatch.setattr(
+        type(transform), "apply", lambda self, x, keys: made.append(len(x)) or plain(self, x, keys)
+    )
     found = neighbour_labels(voters, rows(), transform, SETTINGS, neighbours=3)
     assert found.logits is None and np.array_equal(found.labels, np.stack(alone))
     assert sum(made) == 3 * len(ROWS)
-    assert set(np.unique(found.labels[2])) == {-1, 0, 2} and len({part.tobytes() for part in found.labels}) == 3
+    assert (
+        set(np.unique(found.labels[2])) == {-1, 0, 2}
+        and len({part.tobytes() for part in found.labels}) == 3
+    )
     with pytest.raises(InputError, match="logits: a method gives labels only"):
         neighbour_labels(voters, rows(), transform, SETTINGS, logits=True)
 
@@ -133,9 +159,13 @@ def test_bfloat16_and_seeds() -> None:
     )
     assert full.logits is not None and half.logits is not None and other.logits is not None
     assert half.logits.dtype == np.float32 and not np.array_equal(half.logits, full.logits)
-    assert np.abs(half.logits - full.logits).max() < 0.4  # of sums of some 20, which the bias centres
+    assert (
+        np.abs(half.logits - full.logits).max() < 0.4
+    )  # of sums of some 20, which the bias centres
     assert np.array_equal(other.logits[:, :, 0], full.logits[:, :, 0])
-    assert (other.logits[:, :, 1:] == full.logits[:, :, 1:]).all(-1).mean() < 0.2  # small pictures have few crops
+    assert (other.logits[:, :, 1:] == full.logits[:, :, 1:]).all(
+        -1
+    ).mean() < 0.2  # small pictures have few crops
 
 
 def test_counts_by_hand() -> None:

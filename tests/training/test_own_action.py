@@ -1,4 +1,5 @@
-"""A run says how much of it was its method's own, moves nothing by looking, and doubts itself where it was next to nothing."""
+"""A run says how much of it was its method's own, moves nothing by looking, and doubts itself where
+it was next to nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ from crosswind.training.own_action import OwnAction, declared_action, look_steps
 TERM_METHODS = [name for name in NAMES if declared_action(cls_of(name)()).idle]
 
 
-# -- every method states its measure ------------------------------------------------------------------------------------------
+# -- every method states its measure
+# ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -37,7 +39,9 @@ def test_every_method_states_how_its_action_is_measured_or_why_it_is_not(name: s
     assert measured or (action.reason and action.reason != "its class declares no `action`")
     assert not (measured and action.reason)
     known = next(item for item in FACTS if item.name == name)
-    assert action_of(name, known.action, known.limit, known.defines) == action, "read from the file as from the class"
+    assert action_of(name, known.action, known.limit, known.defines) == action, (
+        "read from the file as from the class"
+    )
 
 
 def test_most_methods_are_measured_and_the_others_say_why() -> None:
@@ -48,12 +52,15 @@ def test_most_methods_are_measured_and_the_others_say_why() -> None:
 
 def test_a_method_of_another_package_without_a_declaration_says_so() -> None:
     assert action_of("", None, None, ["loss"]).reason == "its class declares no `action`"
-    assert action_of("", None, Limit({"weight": 0.0}), ["loss"]) == Action(idle={"weight": 0.0}, anew=True)
+    assert action_of("", None, Limit({"weight": 0.0}), ["loss"]) == Action(
+        idle={"weight": 0.0}, anew=True
+    )
     assert action_of("", None, Limit({"weight": 0.0}), ["stage"]).reason
     assert action_of("", None, Limit({"count": 0}), ["views"]) == Action(views=True)
 
 
-# -- the doubt ----------------------------------------------------------------------------------------------------------------
+# -- the doubt
+# --------------------------------------------------------------------------------------------------
 
 NEARLY_IDLE = [
     ("beta-vae", {"beta": 1e-9}),
@@ -77,9 +84,18 @@ NEARLY_IDLE = [
 @pytest.mark.parametrize(("name", "knobs"), NEARLY_IDLE)
 def test_a_run_whose_own_term_is_next_to_nothing_says_so(name: str, knobs: dict[str, Any]) -> None:
     found = tried(name, made(name, **knobs), steps=6)
-    (told,) = [text for text in found.doubts["last"] if "its own term stayed below 1% of the loss and of the gradient" in text]
-    assert told.startswith(f"{name}: its own term") and found.doubts["best-id"] == found.doubts["last"]
-    assert 0 <= found.action["share_of_loss"] < IDLE_SHARE and 0 <= found.action["share_of_gradient"] < IDLE_SHARE
+    (told,) = [
+        text
+        for text in found.doubts["last"]
+        if "its own term stayed below 1% of the loss and of the gradient" in text
+    ]
+    assert (
+        told.startswith(f"{name}: its own term") and found.doubts["best-id"] == found.doubts["last"]
+    )
+    assert (
+        0 <= found.action["share_of_loss"] < IDLE_SHARE
+        and 0 <= found.action["share_of_gradient"] < IDLE_SHARE
+    )
     assert found.action["looks"] >= 2
 
 
@@ -90,11 +106,18 @@ def test_a_run_at_the_defaults_does_something_and_does_not_doubt_that(name: str)
     assert not any("own term" in text for text in found.warnings)
 
 
-@pytest.mark.parametrize("name", [name for name in TERM_METHODS if name not in ("l2d", "occamnets", "sagnet")])
+@pytest.mark.parametrize(
+    "name", [name for name in TERM_METHODS if name not in ("l2d", "occamnets", "sagnet")]
+)
 def test_where_the_term_is_gone_a_run_says_so(name: str) -> None:
-    """At its limit by the name of what it is there, else by its shares; l2d and occamnets differ in their networks alone."""
+    """At its limit by the name of what it is there, else by its shares; l2d and occamnets differ in
+    their networks alone."""
     found = tried(name, made(name, **declared_action(cls_of(name)()).idle), steps=4)
-    assert found.doubts["last"] and found.action["share_of_loss"] == 0 and found.action["share_of_gradient"] == 0
+    assert (
+        found.doubts["last"]
+        and found.action["share_of_loss"] == 0
+        and found.action["share_of_gradient"] == 0
+    )
 
 
 def test_the_sentence_is_not_said_beside_one_that_knows_why() -> None:
@@ -121,7 +144,10 @@ def test_how_far_copies_were_moved_is_told(name: str, rate: float, idle: bool) -
 
 def test_copies_of_l2d_that_are_the_pictures_are_doubted() -> None:
     found = tried("l2d", made("l2d", mix=0.0))
-    assert found.action["moved_grey_levels"] == 0 and "they are the pictures again" in found.warnings[0]
+    assert (
+        found.action["moved_grey_levels"] == 0
+        and "they are the pictures again" in found.warnings[0]
+    )
     assert tried("l2d").action["moved_grey_levels"] > STILL
 
 
@@ -138,12 +164,15 @@ def test_translations_of_another_class_are_doubted() -> None:
     for translated, doubted in ((0.2, True), (0.44, True), (0.46, False)):
         state = {"quality": torch.tensor([0.9, 0.8, 0.9, translated])}
         numbers = numbers_of(made("cyclegan"), state)
-        assert numbers["taken_for_class"] == pytest.approx(translated) and numbers["taken_for_environment"] == pytest.approx(0.8)
+        assert numbers["taken_for_class"] == pytest.approx(translated) and numbers[
+            "taken_for_environment"
+        ] == pytest.approx(0.8)
         assert bool(number_doubts(numbers, said=False)) == doubted
     assert numbers_of(made("cyclegan"), {"quality": torch.full((4,), -1.0)}) == {}
 
 
-# -- what is measured ---------------------------------------------------------------------------------------------------------
+# -- what is measured
+# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -167,12 +196,25 @@ def test_shares_are_those_of_losses_and_gradients_taken_by_hand() -> None:
     @dataclass(frozen=True)
     class Watched(Pulled):
         def update(self, context: RunContext, batch: Batch) -> Loss:
-            if batch.step == 2 and "loss" not in seen and isinstance(context.modules, dict) and hasattr(context, "build"):
+            if (
+                batch.step == 2
+                and "loss" not in seen
+                and isinstance(context.modules, dict)
+                and hasattr(context, "build")
+            ):
                 parameters = list(context.modules["model"].parameters())
-                losses = [replace(self, weight=weight).loss(context.modules, batch, {}).total for weight in (self.weight, 0.0)]
-                slopes = [torch.cat([g.flatten() for g in torch.autograd.grad(one, parameters)]) for one in losses]
+                losses = [
+                    replace(self, weight=weight).loss(context.modules, batch, {}).total
+                    for weight in (self.weight, 0.0)
+                ]
+                slopes = [
+                    torch.cat([g.flatten() for g in torch.autograd.grad(one, parameters)])
+                    for one in losses
+                ]
                 seen["loss"] = float(((losses[0] - losses[1]) / losses[0]).detach())
-                seen["gradient"] = float((slopes[0] - slopes[1]).norm() / max(slopes[0].norm(), slopes[1].norm()))
+                seen["gradient"] = float(
+                    (slopes[0] - slopes[1]).norm() / max(slopes[0].norm(), slopes[1].norm())
+                )
             return super().update(context, batch)
 
     found = run(Watched(), steps=5, validate_every=3)
@@ -194,34 +236,52 @@ class Apart(Pulled):
     def update(self, context: RunContext, batch: Batch) -> Loss:
         model = context.modules["model"]
         found = context.descend("main", lambda: Loss(row_losses(model(batch.x), batch.y).mean()))
-        context.descend("pull", lambda: Loss(self.weight * torch.stack([p.square().sum() for p in model.parameters()]).sum()))
+        context.descend(
+            "pull",
+            lambda: Loss(
+                self.weight * torch.stack([p.square().sum() for p in model.parameters()]).sum()
+            ),
+        )
         return found
 
 
 def test_a_term_with_an_optimiser_of_its_own_counts_whatever_its_weight() -> None:
-    assert run(Apart(weight=1e-9)).action["share_of_gradient"] > 0.5  # an adaptive optimiser takes whole steps
+    assert (
+        run(Apart(weight=1e-9)).action["share_of_gradient"] > 0.5
+    )  # an adaptive optimiser takes whole steps
     assert "apart is erm at weight = 0.0" in run(Apart(weight=0.0)).warnings
 
 
 def test_weights_that_groups_have_gathered_are_the_methods_own() -> None:
-    """eta multiplies in every step, so that what the state holds and not the step itself is the action."""
+    """eta multiplies in every step, so that what the state holds and not the step itself is the
+    action."""
     found = run(GroupDRO(eta=0.003), steps=80, validate_every=40)
     assert found.action["share_of_gradient"] >= IDLE_SHARE and found.action["looks"] >= 1
 
 
 def test_a_term_that_begins_after_a_switch_is_seen() -> None:
     found = run(IRM(penalty_weight=1e5, anneal_steps=11), steps=12, batch=16)
-    assert max(found.action["share_of_loss"], found.action["share_of_gradient"]) >= IDLE_SHARE and not found.doubts["last"]
+    assert (
+        max(found.action["share_of_loss"], found.action["share_of_gradient"]) >= IDLE_SHARE
+        and not found.doubts["last"]
+    )
 
 
-# -- nothing is moved ---------------------------------------------------------------------------------------------------------
+# -- nothing is moved
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("name", "precision"),
-    [*((name, "fp32") for name in ("sagnet", "mixup", "dann", "occamnets", "groupdro", "l2d")), ("mixup", "bf16"), ("irm", "fp64")],
+    [
+        *((name, "fp32") for name in ("sagnet", "mixup", "dann", "occamnets", "groupdro", "l2d")),
+        ("mixup", "bf16"),
+        ("irm", "fp64"),
+    ],
 )
-def test_a_run_with_looks_has_the_bits_of_one_without(name: str, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_with_looks_has_the_bits_of_one_without(
+    name: str, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given: dict[str, Any] = {"steps": 6, "precision": precision, "model": "small-cnn"}
     monkeypatch.setattr(OwnAction, "settled", False)  # look as often as ever
     drawn = torch.default_generator.get_state()
@@ -230,8 +290,13 @@ def test_a_run_with_looks_has_the_bits_of_one_without(name: str, precision: str,
     monkeypatch.setattr(OwnAction, "due", lambda self, step: False)
     without = tried(name, **given)
     assert without.action.keys().isdisjoint({"looks", "share_of_loss"})
-    assert same_weights(looked, without) and looked.history[-1]["train"] == without.history[-1]["train"]
-    assert np.array_equal(looked.predictions["last"]["test"].logits, without.predictions["last"]["test"].logits)
+    assert (
+        same_weights(looked, without)
+        and looked.history[-1]["train"] == without.history[-1]["train"]
+    )
+    assert np.array_equal(
+        looked.predictions["last"]["test"].logits, without.predictions["last"]["test"].logits
+    )
 
 
 def test_a_stopped_run_tells_what_it_looked_at_before(tmp_path: Path) -> None:
@@ -251,7 +316,8 @@ def test_a_stopped_run_tells_what_it_looked_at_before(tmp_path: Path) -> None:
     assert found.action == whole.action
 
 
-# -- what it costs ------------------------------------------------------------------------------------------------------------
+# -- what it costs
+# --------------------------------------------------------------------------------------------------
 
 
 def test_looks_are_few_and_the_first_comes_before_the_first_validation() -> None:
@@ -262,7 +328,8 @@ def test_looks_are_few_and_the_first_comes_before_the_first_validation() -> None
         steps = look_steps(length, 100)
         assert steps[0] == 99 and steps[-1] == length - 1
         assert len(steps) <= max(3, min(9, length / 200 + 1))
-    # Two gradients a look: under a hundredth of a run of 2,000 steps that does nothing, and of one of 200 that does something.
+    # Two gradients a look: under a hundredth of a run of 2,000 steps that does nothing, and of one
+    # of 200 that does something.
     assert 2 * len(look_steps(2000, 100)) / 2000 < 0.01 and 2 / 200 <= 0.01
 
 

@@ -1,4 +1,5 @@
-"""Partners of rows: who is paired with whom, seen where, and that both members come out of the loader as they are told."""
+"""Partners of rows: who is paired with whom, seen where, and that both members come out of the
+loader as they are told."""
 
 from __future__ import annotations
 
@@ -22,10 +23,17 @@ from crosswind.transforms.cropping import FlipCrop
 
 NOISE = derive(
     DATA,
-    DerivedAttribute("noise", ("much", "clean", "some"), "gaussian-noise", ({"severity": 5}, None, {"severity": 2}), "per-visit"),
+    DerivedAttribute(
+        "noise",
+        ("much", "clean", "some"),
+        "gaussian-noise",
+        ({"severity": 5}, None, {"severity": 2}),
+        "per-visit",
+    ),
 )
 CLEAN = 1
-# Dark rows are seen clean and under both noises, bright ones clean alone: what the paper keeps apart.
+# Dark rows are seen clean and under both noises, bright ones clean alone: what the paper keeps
+# apart.
 LAW = {0: [0.2, 0.5, 0.3], 1: [0.0, 1.0, 0.0]}
 
 
@@ -35,7 +43,13 @@ def visited(n: int = 60, law: dict[int, list[float]] = LAW, **changes: Any) -> A
     shares = np.array([law[int(label)] for label in base.label])
     names = ("noise=much", "noise=clean", "noise=some")
     zeros = np.zeros(n, dtype=np.int64)
-    made = {"visit_law": shares, "visit_step": (0, 1), "environment": zeros, "environment_names": names, "environment_sizes": (3,)}
+    made = {
+        "visit_law": shares,
+        "visit_step": (0, 1),
+        "environment": zeros,
+        "environment_names": names,
+        "environment_sizes": (3,),
+    }
     return replace(base, **{**made, **changes})
 
 
@@ -50,7 +64,9 @@ def loader(
     seed: int = 0,
 ) -> TrainingRows:
     rows = visited() if rows is None else rows
-    return TrainingRows(rows, data, TrainingSettings(batch=batch), seed, "epoch", (None,), Partners(by, clean, crop))
+    return TrainingRows(
+        rows, data, TrainingSettings(batch=batch), seed, "epoch", (None,), Partners(by, clean, crop)
+    )
 
 
 def noiseless(ids: torch.Tensor) -> torch.Tensor:
@@ -66,7 +82,8 @@ def pairs_of(batch: Batch) -> list[tuple[int, int, int, int]]:
 
 @pytest.mark.parametrize("by", ["view", "instance", "class"])
 def test_one_of_each_pair_is_clean_and_no_class_is_seen_where_it_is_kept_apart(by: str) -> None:
-    """Over five epochs: partners of rows with noise are clean, those of clean dark ones have noise, bright ones are their own."""
+    """Over five epochs: partners of rows with noise are clean, those of clean dark ones have noise,
+    bright ones are their own."""
     made, seen = loader(by), []
     for step in range(20):
         batch = made.batch(step, 20)
@@ -74,10 +91,15 @@ def test_one_of_each_pair_is_clean_and_no_class_is_seen_where_it_is_kept_apart(b
         for row, here, partner, there in pairs_of(batch):
             dark = row % 2 == 0
             assert partner % 2 == row % 2 and (partner == row or by == "class")
-            assert {here, there} <= ({0, 1, 2} if dark else {CLEAN}) and (here == CLEAN) != (there == CLEAN) or not dark
+            assert (
+                {here, there} <= ({0, 1, 2} if dark else {CLEAN})
+                and (here == CLEAN) != (there == CLEAN)
+                or not dark
+            )
             seen.append((here, there))
     assert len(seen) == 320 and {(0, 1), (2, 1), (1, 0), (1, 2), (1, 1)} == set(seen)
-    # A clean row's partner is under the noises as visits are, 2 to 3: 3 sqrt(0.24 / n) is three standard deviations.
+    # A clean row's partner is under the noises as visits are, 2 to 3: 3 sqrt(0.24 / n) is three
+    # standard deviations.
     others = [there for here, there in seen if here == CLEAN and there != CLEAN]
     assert abs(others.count(0) / len(others) - 0.4) < 3 * (0.24 / len(others)) ** 0.5
 
@@ -89,11 +111,14 @@ def test_the_first_members_are_the_batch_without_partners_to_the_bit() -> None:
         for step in range(5):
             one, two = plain.batch(step, 5), made.batch(step, 5)
             assert one.pair is None and torch.equal(one.x, two.x) and torch.equal(one.y, two.y)
-            assert torch.equal(one.environment, two.environment) and torch.equal(one.group, two.group)  # type: ignore[arg-type]
+            assert torch.equal(one.environment, two.environment) and torch.equal(
+                one.group, two.group
+            )  # type: ignore[arg-type]
 
 
 def test_members_by_view_are_one_image_and_their_noise_is_not_the_same() -> None:
-    """A partner is the image rendered under its own value with a key of its own, by row and visit."""
+    """A partner is the image rendered under its own value with a key of its own, by row and
+    visit."""
     batch = loader("view").batch(3, 9)
     assert batch.pair is not None and torch.equal(batch.pair.ids, batch.ids)
     base = noiseless(batch.ids)
@@ -116,13 +141,19 @@ def test_partners_are_drawn_by_row_and_visit_and_not_by_batch_or_order() -> None
         for epoch in range(2):
             one = whole.batch(epoch, 2)
             some = small[5 * epoch : 5 * epoch + 5]
-            assert one.pair is not None and torch.equal(one.ids, torch.cat([batch.ids for batch in some]))
+            assert one.pair is not None and torch.equal(
+                one.ids, torch.cat([batch.ids for batch in some])
+            )
             for name, value in vars(one.pair).items():
-                assert torch.equal(value, torch.cat([getattr(batch.pair, name) for batch in some])), name
+                assert torch.equal(
+                    value, torch.cat([getattr(batch.pair, name) for batch in some])
+                ), name
         assert pairs_of(loader(by, seed=1).batch(0, 2)) != pairs_of(loader(by).batch(0, 2))
     first, second = (loader("class", batch=60).batch(epoch, 2) for epoch in range(2))
     assert first.pair is not None and second.pair is not None
-    assert not torch.equal(first.pair.ids[first.ids.argsort()], second.pair.ids[second.ids.argsort()])
+    assert not torch.equal(
+        first.pair.ids[first.ids.argsort()], second.pair.ids[second.ids.argsort()]
+    )
 
 
 class Keys:
@@ -134,11 +165,14 @@ class Keys:
     def __call__(self, x: torch.Tensor, keys: np.ndarray) -> torch.Tensor:
         assert x.dtype == torch.uint8 and len(x) == len(keys)
         self.seen.append(keys)
-        return torch.zeros_like(x) + torch.from_numpy((keys & np.uint64(127)).astype(np.uint8)).view(-1, 1, 1, 1)
+        return torch.zeros_like(x) + torch.from_numpy(
+            (keys & np.uint64(127)).astype(np.uint8)
+        ).view(-1, 1, 1, 1)
 
 
 def test_crops_are_alike_by_view_and_apart_by_instance_and_come_before_the_noise() -> None:
-    """By view n images are cropped, then shown twice; by instance 2 n are, each by its own key; the batch's crops are alike."""
+    """By view n images are cropped, then shown twice; by instance 2 n are, each by its own key; the
+    batch's crops are alike."""
     found = {}
     for by in ("view", "instance", "class"):
         crop = Keys()
@@ -148,32 +182,43 @@ def test_crops_are_alike_by_view_and_apart_by_instance_and_come_before_the_noise
         found[by] = keys[:60]
         assert batch.pair is not None and batch.environment is not None
         flat = [(x.amax((1, 2, 3)) - x.amin((1, 2, 3))) < 1e-6 for x in (batch.x, batch.pair.x)]
-        # What is cropped is one grey here, so that an image which is not has been given noise afterwards.
-        assert torch.equal(flat[0], batch.environment == CLEAN) and torch.equal(flat[1], batch.pair.environment == CLEAN)
+        # What is cropped is one grey here, so that an image which is not has been given noise
+        # afterwards.
+        assert torch.equal(flat[0], batch.environment == CLEAN) and torch.equal(
+            flat[1], batch.pair.environment == CLEAN
+        )
         both = flat[0] & flat[1]
         assert torch.equal(batch.x[both], batch.pair.x[both]) == (by == "view")
-    assert np.array_equal(found["view"], found["instance"]) and np.array_equal(found["view"], found["class"])
+    assert np.array_equal(found["view"], found["instance"]) and np.array_equal(
+        found["view"], found["class"]
+    )
 
 
 def test_partners_by_class_are_drawn_evenly_and_are_other_rows() -> None:
-    """Thirty dark rows: each of 29 others is as likely. 6,000 draws give each 200 of all, with a standard deviation of 14."""
+    """Thirty dark rows: each of 29 others is as likely. 6,000 draws give each 200 of all, with a
+    standard deviation of 14."""
     made = loader("class", batch=6000)
     batch = made.batch(0, 1)
     assert batch.pair is not None
     dark = batch.ids % 2 == 0
     assert not (batch.ids == batch.pair.ids)[dark].any()
     count = np.bincount(batch.pair.ids[dark].numpy(), minlength=60)[::2]
-    assert count.sum() == int(dark.sum()) and abs(count - count.mean()).max() < 5 * count.mean() ** 0.5
+    assert (
+        count.sum() == int(dark.sum()) and abs(count - count.mean()).max() < 5 * count.mean() ** 0.5
+    )
 
 
 def slow(rows: Any, row: int, value: int) -> list[tuple[int, int]]:
-    """Every (row, value) that may be the partner by class of a row under a value, by a loop over all of both."""
+    """Every (row, value) that may be the partner by class of a row under a value, by a loop over
+    all of both."""
     side = value == CLEAN
     found = [
         (other, there)
         for other in range(len(rows.rows))
         for there in range(3)
-        if rows.label[other] == rows.label[row] and rows.visit_law[other, there] > 0 and (there == CLEAN) != side
+        if rows.label[other] == rows.label[row]
+        and rows.visit_law[other, there] > 0
+        and (there == CLEAN) != side
     ]
     return [pair for pair in found if pair[0] != row] or found or [(row, value)]
 
@@ -197,18 +242,28 @@ def test_partners_are_those_of_a_slow_loop_and_all_of_them() -> None:
 
 
 def test_a_class_of_one_row_is_paired_with_itself_where_it_can_be_seen_elsewhere() -> None:
-    """Row 0 alone is dark: by class its partner is itself, under the other side. A bright one has no noise and is its own."""
+    """Row 0 alone is dark: by class its partner is itself, under the other side. A bright one has
+    no noise and is its own."""
     rows = visited(60)
-    rows = replace(rows, label=np.where(np.arange(60) == 0, 0, 1), visit_law=np.array([LAW[int(i > 0)] for i in range(60)]))
+    rows = replace(
+        rows,
+        label=np.where(np.arange(60) == 0, 0, 1),
+        visit_law=np.array([LAW[int(i > 0)] for i in range(60)]),
+    )
     batch = loader("class", rows, batch=60).batch(0, 1)
     place = int(torch.where(batch.ids == 0)[0])
     row, here, partner, there = pairs_of(batch)[place]
     assert row == partner == 0 and (here == CLEAN) != (there == CLEAN)
-    assert all(here == there == CLEAN and row == partner for row, here, partner, there in pairs_of(batch) if row)
+    assert all(
+        here == there == CLEAN and row == partner
+        for row, here, partner, there in pairs_of(batch)
+        if row
+    )
 
 
 def test_rows_of_environments_in_the_table_are_paired_by_class_with_each_other() -> None:
-    """Red is clean. A class without red rows has no pairs; a row that the sampler never draws is nobody's partner."""
+    """Red is clean. A class without red rows has no pairs; a row that the sampler never draws is
+    nobody's partner."""
     rows = rows_of(DATA, np.arange(60))
     rows = replace(rows, environment=np.where(rows.label == 1, 1, rows.environment))
     weight = np.where(np.arange(60) < 8, 0.0, 1.0) / 52
@@ -223,33 +278,48 @@ def test_rows_of_environments_in_the_table_are_paired_by_class_with_each_other()
 
 
 def test_a_value_that_makes_no_environment_is_drawn_for_the_partner_too() -> None:
-    """The tint makes environments and the noise does not: a partner is under a noise that its own row is seen under."""
+    """The tint makes environments and the noise does not: a partner is under a noise that its own
+    row is seen under."""
     base = rows_of(DATA, np.arange(60))
-    rows = visited(60, visit_step=(0, 0), environment=base.environment, environment_names=("red", "blue"))
+    rows = visited(
+        60, visit_step=(0, 0), environment=base.environment, environment_names=("red", "blue")
+    )
     batch = loader("class", rows, clean=0, batch=240).batch(0, 1)
     assert batch.pair is not None
     clean = normalised(noiseless(batch.pair.ids), torch.float32, True)
     noisy = (batch.pair.x - clean).abs().amax((1, 2, 3)) > 1e-5
     dark = batch.pair.ids % 2 == 0
-    assert not noisy[~dark].any() and 0.3 < noisy[dark].double().mean() < 0.7  # half of the dark ones' visits
+    assert (
+        not noisy[~dark].any() and 0.3 < noisy[dark].double().mean() < 0.7
+    )  # half of the dark ones' visits
     assert all(here != there for _, here, _, there in pairs_of(batch))
 
 
 def test_partners_of_fixed_values_have_their_own() -> None:
     base = np.arange(60)
     data = replace(NOISE, derived=replace(NOISE.derived, mode="fixed"))  # type: ignore[type-var]
-    rows = replace(split().train, rows=base * 3 + base // 4 % 3, environment=base // 4 % 3, environment_names=("m", "c", "s"))
+    rows = replace(
+        split().train,
+        rows=base * 3 + base // 4 % 3,
+        environment=base // 4 % 3,
+        environment_names=("m", "c", "s"),
+    )
     batch = loader("class", rows, data=data, batch=60).batch(0, 1)
     assert batch.pair is not None
     values = batch.pair.ids.numpy() // 4 % 3
-    assert np.array_equal(values, batch.pair.environment) and not np.array_equal(values, batch.environment)
-    apart = (batch.pair.x - normalised(noiseless(batch.pair.ids), torch.float32, True)).abs().amax((1, 2, 3)) > 1e-5
+    assert np.array_equal(values, batch.pair.environment) and not np.array_equal(
+        values, batch.environment
+    )
+    apart = (batch.pair.x - normalised(noiseless(batch.pair.ids), torch.float32, True)).abs().amax(
+        (1, 2, 3)
+    ) > 1e-5
     assert np.array_equal(apart.numpy(), values != CLEAN)
 
 
 @pytest.mark.parametrize(("by", "many"), [("view", 16), ("instance", 16), ("class", 32)])
 def test_a_batch_with_its_partners_is_one_gather(by: str, many: int) -> None:
-    """Where nothing is held in memory: one call reads a batch, by class both members' rows, by view each image once."""
+    """Where nothing is held in memory: one call reads a batch, by class both members' rows, by view
+    each image once."""
     asked = []
 
     def read(rows: np.ndarray) -> np.ndarray:
@@ -267,12 +337,15 @@ def test_a_batch_with_its_partners_is_one_gather(by: str, many: int) -> None:
 
 
 def test_noise_of_a_partner_is_that_of_its_own_key() -> None:
-    """By hand: what `render` makes of the image, with the key of the row at its first visit under the seed of partners."""
+    """By hand: what `render` makes of the image, with the key of the row at its first visit under
+    the seed of partners."""
     from crosswind.core.seeds import seed_of
 
     batch = loader("view", batch=60).batch(0, 1)
     assert batch.pair is not None
     seed = seed_of(seed_of(0, "visits", "main"), "partner")
     ids = batch.ids.numpy()
-    expected = render(NOISE, noiseless(batch.ids), batch.pair.environment.numpy(), training_keys(ids, 0, seed))
+    expected = render(
+        NOISE, noiseless(batch.ids), batch.pair.environment.numpy(), training_keys(ids, 0, seed)
+    )
     assert torch.equal(batch.pair.x, normalised(expected, torch.float32, True))

@@ -14,7 +14,8 @@ from crosswind.training.predicting import predict
 
 
 def test_validation_sets_are_predicted_once_a_validation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """12 steps have 3 validations of 2 sets; the test set is predicted once for each of the steps that some rule takes."""
+    """12 steps have 3 validations of 2 sets; the test set is predicted once for each of the steps
+    that some rule takes."""
     calls: list[int] = []
 
     def counted(method: Any, modules: Any, state: Any, rows: Any, settings: Any) -> Any:
@@ -30,7 +31,9 @@ def test_validation_sets_are_predicted_once_a_validation(monkeypatch: pytest.Mon
 def test_a_run_that_is_gone_on_with_says_the_same_bits(tmp_path: Any) -> None:
     whole = run(ERM(), model="small-cnn", lr=0.1, seed=1)
     run(ERM(), model="small-cnn", lr=0.1, seed=1, checkpoint=tmp_path / "run")
-    again = run(ERM(), model="small-cnn", lr=0.1, seed=1, checkpoint=tmp_path / "run")  # nothing left to do but to predict
+    again = run(
+        ERM(), model="small-cnn", lr=0.1, seed=1, checkpoint=tmp_path / "run"
+    )  # nothing left to do but to predict
     for rule, sets in whole.predictions.items():
         for name, said in sets.items():
             assert np.array_equal(said.logits, again.predictions[rule][name].logits), (rule, name)  # type: ignore[arg-type]

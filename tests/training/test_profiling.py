@@ -1,4 +1,5 @@
-"""A trace of a run: it changes no number, holds a few steps and one validation, stays small, and may fail without the run."""
+"""A trace of a run: it changes no number, holds a few steps and one validation, stays small, and
+may fail without the run."""
 
 from __future__ import annotations
 
@@ -22,27 +23,42 @@ LONG = {"steps": 16, "validate_every": 16}
 
 def numbers(found: Trajectory) -> Any:
     rows = [{key: value for key, value in row.items() if key != "seconds"} for row in found.history]
-    logits = {rule: {name: item.logits.tolist() for name, item in sets.items()} for rule, sets in found.predictions.items()}  # type: ignore[union-attr]
+    logits = {
+        rule: {name: item.logits.tolist() for name, item in sets.items()}
+        for rule, sets in found.predictions.items()
+    }  # type: ignore[union-attr]
     return rows, logits
 
 
 def spans(profile: Profile) -> Counter[str]:
     events = json.loads(gzip.decompress(profile.trace))["traceEvents"]
-    return Counter(event["name"] for event in events if event.get("ph") == "X" and event.get("cat") == "user_annotation")
+    return Counter(
+        event["name"]
+        for event in events
+        if event.get("ph") == "X" and event.get("cat") == "user_annotation"
+    )
 
 
-def test_a_traced_run_has_the_same_bits_and_a_silent_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_traced_run_has_the_same_bits_and_a_silent_terminal(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     plain = run(ERM(), **LONG)
     profile = Profile("cpu")
     begun = time.perf_counter()
     traced = run(ERM(), **LONG, profile=profile)
     taken = time.perf_counter() - begun
-    assert 0 < profile.seconds <= taken - traced.cost["total_seconds"], "the trace is none of the run's cost"
+    assert 0 < profile.seconds <= taken - traced.cost["total_seconds"], (
+        "the trace is none of the run's cost"
+    )
     assert numbers(plain) == numbers(traced) and same_weights(plain, traced)
     assert profile.trouble == ""
     found = spans(profile)
     assert found["training step"] == STEPS and found["validation"] == 1
-    assert "aten::" in profile.table and "Training steps" in profile.table and "A validation" in profile.table
+    assert (
+        "aten::" in profile.table
+        and "Training steps" in profile.table
+        and "A validation" in profile.table
+    )
     assert len(profile.trace) < 2e6
     assert capfd.readouterr().err == ""
 
@@ -57,7 +73,9 @@ def test_a_validation_among_the_steps_is_traced_with_them() -> None:
 def test_a_run_that_ends_early_is_traced_as_far_as_it_went() -> None:
     profile = Profile("cpu")
     run(ERM(), steps=2 * WARM_UP - 1, validate_every=100, profile=profile)
-    assert spans(profile)["training step"] == WARM_UP and spans(profile)["validation"] == 1  # the first two warm up
+    assert (
+        spans(profile)["training step"] == WARM_UP and spans(profile)["validation"] == 1
+    )  # the first two warm up
     short, none = Profile("cpu"), Profile("cpu")
     run(ERM(), steps=1, profile=short)
     assert spans(short)["training step"] == 1
@@ -75,7 +93,9 @@ def test_the_trace_of_a_large_run_is_cut(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("broken", ["start", "stop", "export_chrome_trace"])
-def test_a_profiler_that_fails_does_not_fail_the_run(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profiler_that_fails_does_not_fail_the_run(
+    broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plain = run(ERM(), **LONG)
 
     def fail(*_: Any) -> None:
@@ -86,7 +106,11 @@ def test_a_profiler_that_fails_does_not_fail_the_run(broken: str, monkeypatch: p
     monkeypatch.setattr(torch.profiler, "profile", made)
     profile = Profile("cpu")
     assert numbers(run(ERM(), **LONG, profile=profile)) == numbers(plain)
-    assert profile.trace == b"" and profile.trouble.startswith("torch's profiler") and profile.trouble.endswith("no profiler here")
+    assert (
+        profile.trace == b""
+        and profile.trouble.startswith("torch's profiler")
+        and profile.trouble.endswith("no profiler here")
+    )
     monkeypatch.undo()
     torch.autograd._disable_profiler() if torch.autograd._profiler_enabled() else None
 

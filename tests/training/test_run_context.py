@@ -16,10 +16,21 @@ MADE = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim
 
 
 def networks() -> tuple[nn.Module, nn.Module]:
-    """Two equal ones, in channels-last memory, with a part whose gradient is there from the third step on."""
+    """Two equal ones, in channels-last memory, with a part whose gradient is there from the third
+    step on."""
     torch.manual_seed(0)
-    first = nn.ModuleDict({"body": nn.Sequential(nn.Conv2d(3, 8, 3), nn.Flatten(), nn.Linear(288, 4)), "late": nn.Linear(4, 4)})
-    second = nn.ModuleDict({"body": nn.Sequential(nn.Conv2d(3, 8, 3), nn.Flatten(), nn.Linear(288, 4)), "late": nn.Linear(4, 4)})
+    first = nn.ModuleDict(
+        {
+            "body": nn.Sequential(nn.Conv2d(3, 8, 3), nn.Flatten(), nn.Linear(288, 4)),
+            "late": nn.Linear(4, 4),
+        }
+    )
+    second = nn.ModuleDict(
+        {
+            "body": nn.Sequential(nn.Conv2d(3, 8, 3), nn.Flatten(), nn.Linear(288, 4)),
+            "late": nn.Linear(4, 4),
+        }
+    )
     second.load_state_dict(first.state_dict())
     return first.to(memory_format=torch.channels_last), second.to(memory_format=torch.channels_last)
 
@@ -40,7 +51,8 @@ def loss_of(net: nn.Module, x: torch.Tensor, late: bool) -> torch.Tensor:
     ],
 )
 def test_steps_are_those_of_torch(kind: str, settings: dict[str, float]) -> None:
-    """Bit by bit over eight steps, a schedule and a parameter without gradient at first included; saved and taken back midway."""
+    """Bit by bit over eight steps, a schedule and a parameter without gradient at first included;
+    saved and taken back midway."""
     ours, theirs = networks()
     spec = OptimiserSpec(list(ours.parameters()), schedule=lambda step, epoch: 0.5**step)
     mine = Optimiser(spec, TrainingSettings(optimiser=kind, **settings), alone=True)
@@ -63,7 +75,8 @@ def test_steps_are_those_of_torch(kind: str, settings: dict[str, float]) -> None
 
 @pytest.mark.slow
 def test_a_run_imports_no_compiler() -> None:
-    """torch's optimiser classes and its switch for determinism would, at two seconds of every worker."""
+    """torch's optimiser classes and its switch for determinism would, at two seconds of every
+    worker."""
     code = (
         "import sys, tests.training.world as world; from crosswind.methods.erm import ERM\n"
         "for kind in ('adam', 'sgd'): world.run(ERM(), optimiser=kind, model='small-cnn')\n"
@@ -78,5 +91,8 @@ def test_determinism_is_as_torch_has_it() -> None:
     from crosswind.training.device import reproducible
 
     with reproducible(TrainingSettings()):
-        assert torch.are_deterministic_algorithms_enabled() and not torch.is_deterministic_algorithms_warn_only_enabled()
+        assert (
+            torch.are_deterministic_algorithms_enabled()
+            and not torch.is_deterministic_algorithms_warn_only_enabled()
+        )
     assert not torch.are_deterministic_algorithms_enabled()

@@ -8,11 +8,25 @@ from crosswind.training.selection import ORACLES, RULES, Rule, Score, Selector, 
 
 def test_best_is_highest_then_lowest_loss_then_earliest() -> None:
     selector = Selector(["validation", "target-validation"])
-    for step, accuracy, loss in [(1, 0.5, 1.0), (2, 0.7, 0.9), (3, 0.7, 0.8), (4, 0.7, 0.8), (5, 0.6, 0.1), (6, 0.7, math.nan)]:
-        selector.offer(step, {"validation": Score(accuracy, loss), "target-validation": Score(1 - accuracy, loss)})
+    for step, accuracy, loss in [
+        (1, 0.5, 1.0),
+        (2, 0.7, 0.9),
+        (3, 0.7, 0.8),
+        (4, 0.7, 0.8),
+        (5, 0.6, 0.1),
+        (6, 0.7, math.nan),
+    ]:
+        selector.offer(
+            step,
+            {"validation": Score(accuracy, loss), "target-validation": Score(1 - accuracy, loss)},
+        )
     found = selector.selections
     assert set(found) == {"best-id", "best-target", "last"}
-    assert (found["best-id"].step, found["best-id"].ties, found["best-id"].scores["validation"].loss) == (3, 4, 0.8)
+    assert (
+        found["best-id"].step,
+        found["best-id"].ties,
+        found["best-id"].scores["validation"].loss,
+    ) == (3, 4, 0.8)
     assert (found["best-target"].step, found["best-target"].ties) == (1, 1)
     assert found["last"].step == 6
     assert selector.steps == {1, 3, 6}
@@ -35,8 +49,16 @@ def test_without_validation_only_the_last_is_taken() -> None:
 
 
 def test_ties_of_every_score_go_to_the_lower_loss_then_the_earliest() -> None:
-    selector = Selector(["validation"], ["best-id-worst-group", "best-id-balanced-accuracy", "best-target-worst-group"])
-    offered = [(1, 0.9, 0.5, 0.2, 0.6), (2, 0.8, 0.7, 0.4, 0.6), (3, 0.8, 0.6, 0.4, 0.5), (4, 0.8, 0.6, 0.4, 0.6)]
+    selector = Selector(
+        ["validation"],
+        ["best-id-worst-group", "best-id-balanced-accuracy", "best-target-worst-group"],
+    )
+    offered = [
+        (1, 0.9, 0.5, 0.2, 0.6),
+        (2, 0.8, 0.7, 0.4, 0.6),
+        (3, 0.8, 0.6, 0.4, 0.5),
+        (4, 0.8, 0.6, 0.4, 0.6),
+    ]
     for step, accuracy, loss, worst, balanced in offered:
         selector.offer(step, {"validation": Score(accuracy, loss, worst, balanced)})
     found = selector.selections
@@ -50,13 +72,22 @@ def test_rules_name_their_set_and_score() -> None:
 
 
 def test_steps_before_a_switch_count_only_until_there_is_one_after() -> None:
-    """A switch at step 4 of 6: weights at step 4 took steps 0 to 3, all from before it, those at 5 are the first from after."""
+    """A switch at step 4 of 6: weights at step 4 took steps 0 to 3, all from before it, those at 5
+    are the first from after."""
     start = start_of([2, 4], 6)
     assert start == 5
     selector = Selector(["validation"], start=start)
-    for step, accuracy, best, ties in [(3, 0.9, 3, 1), (4, 0.95, 4, 1), (5, 0.5, 5, 1), (6, 0.5, 5, 2)]:
+    for step, accuracy, best, ties in [
+        (3, 0.9, 3, 1),
+        (4, 0.95, 4, 1),
+        (5, 0.5, 5, 1),
+        (6, 0.5, 5, 2),
+    ]:
         selector.offer(step, {"validation": Score(accuracy, 1.0)})
-        assert (selector.selections["best-id"].step, selector.selections["best-id"].ties) == (best, ties)
+        assert (selector.selections["best-id"].step, selector.selections["best-id"].ties) == (
+            best,
+            ties,
+        )
         assert selector.selections["last"].step == step
         saved = json.loads(json.dumps(selector.save()))
         selector = Selector(["validation"], start=start)
@@ -64,7 +95,13 @@ def test_steps_before_a_switch_count_only_until_there_is_one_after() -> None:
 
 
 def test_a_stage_without_a_switch_inside_starts_at_once() -> None:
-    assert [start_of([], 10), start_of([0], 10), start_of([0], 0), start_of([12], 10), start_of([9], 10)] == [0, 0, 0, 0, 10]
+    assert [
+        start_of([], 10),
+        start_of([0], 10),
+        start_of([0], 0),
+        start_of([12], 10),
+        start_of([9], 10),
+    ] == [0, 0, 0, 0, 10]
 
 
 def test_stop_rule_begins_anew_at_the_switch() -> None:

@@ -11,17 +11,35 @@ from crosswind.training.settings import TrainingSettings, base_settings
 
 def test_defaults_are_the_papers() -> None:
     chosen = TrainingSettings.of({})
-    assert (chosen.steps, chosen.batch, chosen.validate_every, chosen.patience, chosen.optimiser) == (10_000, 128, 100, 20, "adam")
+    assert (
+        chosen.steps,
+        chosen.batch,
+        chosen.validate_every,
+        chosen.patience,
+        chosen.optimiser,
+    ) == (10_000, 128, 100, 20, "adam")
     assert TrainingSettings(**dataclasses.asdict(chosen)) == chosen
 
 
 def test_bad_values_name_the_field() -> None:
     for values, message in [
-        ({"step": 3}, "training.step: unknown setting of the training loop 'step', did you mean 'steps'"),
+        (
+            {"step": 3},
+            "training.step: unknown setting of the training loop 'step', did you mean 'steps'",
+        ),
         ({"steps": -1}, r"training.steps: must be in \[0, inf\), not -1"),
         ({"batch": "many"}, "training.batch: must be a whole number"),
-        ({"precision": "fp16"}, r"training.precision: unknown value 'fp16'.*fp32, tf32, bf16, fp64"),
-        ({"precision": "tf32"}, "training.precision: tf32 belongs to a cuda device, the device is cpu.*fp32, bf16, fp64"),
+        (
+            {"precision": "fp16"},
+            r"training.precision: unknown value 'fp16'.*fp32, tf32, bf16, fp64",
+        ),
+        (
+            {"precision": "tf32"},
+            (
+                "training.precision: tf32 belongs to a cuda device, the device is cpu.*fp32, bf16,"
+                " fp64"
+            ),
+        ),
         ({"lr": 0}, "training.lr"),
         ({"momentum": 0.9}, "training.momentum: belongs to sgd, the optimiser is adam"),
     ]:

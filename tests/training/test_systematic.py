@@ -24,18 +24,34 @@ VALUES = {
     "noise": {"transform": "gaussian-noise", "severity": [3, 5]},
     "turned": {"transform": "rotate", "draw": "fixed"},
 }
-SHARES = {"type": "systematic", "environment": "e", "classes": {"clean": "all", "noise": ["3", "7"]}, "shares": {"turned": 0.4}}
+SHARES = {
+    "type": "systematic",
+    "environment": "e",
+    "classes": {"clean": "all", "noise": ["3", "7"]},
+    "shares": {"turned": 0.4},
+}
 
 
 @pytest.mark.parametrize("mode", ["per-visit", "fixed"])
 @pytest.mark.parametrize(
     ("sampler", "needed"),
-    [("uniform", "epoch"), ({"environment": 0.75}, "epoch"), ({"image": 0.5}, "epoch"), ("balanced", "epoch"),
-     ("uniform", "balanced"), ("uniform", "per-environment")],
-)  # fmt: skip
-def test_no_excluded_pair_of_class_and_environment_is_ever_drawn(mode: str, sampler: Any, needed: str) -> None:
-    """Told by the pictures, not by the labels of environments alone: what is not clean differs from the row's own picture."""
-    data = derive(Digits().load(), DerivedAttribute("e", tuple(VALUES), "", tuple(VALUES.values()), mode))
+    [
+        ("uniform", "epoch"),
+        ({"environment": 0.75}, "epoch"),
+        ({"image": 0.5}, "epoch"),
+        ("balanced", "epoch"),
+        ("uniform", "balanced"),
+        ("uniform", "per-environment"),
+    ],
+)
+def test_no_excluded_pair_of_class_and_environment_is_ever_drawn(
+    mode: str, sampler: Any, needed: str
+) -> None:
+    """Told by the pictures, not by the labels of environments alone: what is not clean differs from
+    the row's own picture."""
+    data = derive(
+        Digits().load(), DerivedAttribute("e", tuple(VALUES), "", tuple(VALUES.values()), mode)
+    )
     shift = parse_shift(SHARES)
     plan = SplitPlan("digit", ("e",), shift, parse_draw("all"), Roles(20, 0.1), sampler=sampler)
     split = make_split({"d": data}, "d", plan, 0)
@@ -49,7 +65,9 @@ def test_no_excluded_pair_of_class_and_environment_is_ever_drawn(mode: str, samp
         assert batch.environment is not None and batch.group is not None
         shown, y = batch.environment.numpy(), batch.y.numpy()
         assert (batch.group.numpy() == y * 3 + shown).all()
-        assert np.array_equal(((batch.x - plain[batch.ids]).abs().flatten(1).amax(1) < 1e-5).numpy(), shown == 0)
+        assert np.array_equal(
+            ((batch.x - plain[batch.ids]).abs().flatten(1).amax(1) < 1e-5).numpy(), shown == 0
+        )
         np.add.at(table, (y, shown), 1)
     seen = shift.table(split.parts["train"].pool.cells)[1]  # type: ignore[attr-defined]
     assert seen.sum() == 10 + 2 + 4
@@ -86,10 +104,15 @@ print(len(x), hashlib.sha256(x.contiguous().numpy().tobytes()).hexdigest())
 
 
 @pytest.mark.slow
-def test_corrupted_evaluation_inputs_repeat_to_the_bit_between_processes_batch_sizes_threads_and_orders() -> None:
-    """330 pictures, each under one of 19 corruptions x 5 severities: in processes of their own, all the same bytes."""
+def test_corrupted_evaluation_inputs_repeat_to_the_bit_between_processes_batch_sizes_threads_and_orders() -> (
+    None
+):
+    """330 pictures, each under one of 19 corruptions x 5 severities: in processes of their own, all
+    the same bytes."""
     told = {
-        subprocess.run([sys.executable, "-c", EVERYTHING, *how], capture_output=True, text=True, check=True).stdout
+        subprocess.run(
+            [sys.executable, "-c", EVERYTHING, *how], capture_output=True, text=True, check=True
+        ).stdout
         for how in (("64", "1"), ("7", "1"), ("500", "2"), ("500", "1"))
     }
     assert len(told) == 1 and next(iter(told)).startswith("330 "), told

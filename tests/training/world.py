@@ -1,4 +1,5 @@
-"""A tiny world that trains in milliseconds: two classes told by brightness, an attribute that tints the picture."""
+"""A tiny world that trains in milliseconds: two classes told by brightness, an attribute that tints
+the picture."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ QUICK: dict[str, dict[str, Any]] = {
     "mmd-align": {"pairs": "class"},
     "vicreg": {"pairs": "class", "width": 16},
 }
-"""Settings with which sweeps over all methods try one whose published networks would take minutes, or that pairs images with
-themselves, which the rows of a sweep do not allow."""
+"""Settings with which sweeps over all methods try one whose published networks would take minutes,
+or that pairs images with themselves, which the rows of a sweep do not allow."""
 GROUPS = ("dark, red", "dark, blue", "bright, red", "bright, blue")
 
 
@@ -59,9 +60,12 @@ class Sets:
 
 
 def dataset(n: int = 200, tint: float = 30) -> AttributedDataset:
-    """Row i has class i % 2 and tint (i // 2) % 2, of `tint` grey levels; pixels are noise around both."""
+    """Row i has class i % 2 and tint (i // 2) % 2, of `tint` grey levels; pixels are noise around
+    both."""
     codes = np.stack([np.arange(n) % 2, np.arange(n) // 2 % 2]).astype(np.uint8)
-    table = AttributeTable((Attribute("light", ("dark", "bright")), Attribute("tint", ("red", "blue"))), codes)
+    table = AttributeTable(
+        (Attribute("light", ("dark", "bright")), Attribute("tint", ("red", "blue"))), codes
+    )
     noise = np.random.default_rng(7).normal(0, 40, (n, SIDE, SIDE, 3))
     pixels = 110 + 36 * codes[0][:, None, None, None] + noise
     pixels[np.arange(n), :, :, np.where(codes[1], 2, 0)] += tint
@@ -72,7 +76,16 @@ def dataset(n: int = 200, tint: float = 30) -> AttributedDataset:
 def rows_of(data: AttributedDataset, rows: np.ndarray) -> Rows:
     label, tint = (data.table.column(name)[rows].astype(np.int64) for name in ("light", "tint"))
     n = len(rows)
-    return Rows("tiny", rows, label, label, 2 * label + tint, tint, np.full(n, 1.0 / max(n, 1)), np.zeros(n, dtype=np.int8))
+    return Rows(
+        "tiny",
+        rows,
+        label,
+        label,
+        2 * label + tint,
+        tint,
+        np.full(n, 1.0 / max(n, 1)),
+        np.zeros(n, dtype=np.int8),
+    )
 
 
 DATA = dataset()
@@ -83,7 +96,9 @@ def split(n_train: int = 60, data: AttributedDataset = DATA) -> Sets:
     parts = {"validation": (90, 120), "ood-validation": (120, 150), "test": (150, 195)}
     sets = {name: rows_of(data, np.arange(*part)) for name, part in parts.items()}
     return Sets(
-        rows_of(data, np.arange(n_train)), {key: sets[key] for key in ("validation", "ood-validation")}, {"test": sets["test"]}
+        rows_of(data, np.arange(n_train)),
+        {key: sets[key] for key in ("validation", "ood-validation")},
+        {"test": sets["test"]},
     )
 
 
@@ -109,7 +124,14 @@ def run(
     """A short fit; two hidden layers of 16 where the model is the perceptron."""
     knobs = {"hidden": 16, "layers": 2} if model == "mlp" else {}
     chosen = TrainingSettings.of(
-        {"steps": 12, "batch": 16, "validate_every": 4, "evaluation_batch": 32, "checkpoint_seconds": 0, **settings}
+        {
+            "steps": 12,
+            "batch": 16,
+            "validate_every": 4,
+            "evaluation_batch": 32,
+            "checkpoint_seconds": 0,
+            **settings,
+        }
     )
     sets = split() if sets is None else sets
     model_spec = ModelSpec(model, knobs)
@@ -129,10 +151,15 @@ def run(
     )
 
 
-def same_weights(left: Trajectory, right: Trajectory, rule: str = "last", tolerance: float = 0.0) -> bool:
-    """Whether two trajectories end with equal networks and state, bit for bit where the tolerance is 0."""
+def same_weights(
+    left: Trajectory, right: Trajectory, rule: str = "last", tolerance: float = 0.0
+) -> bool:
+    """Whether two trajectories end with equal networks and state, bit for bit where the tolerance
+    is 0."""
     one, two = left.weights(rule), right.weights(rule)
     assert one.keys() == two.keys()
     if tolerance:
-        return all(bool((one[key].double() - two[key].double()).abs().max() <= tolerance) for key in one)
+        return all(
+            bool((one[key].double() - two[key].double()).abs().max() <= tolerance) for key in one
+        )
     return all(bool((one[key] == two[key]).all()) for key in one)

@@ -1,4 +1,5 @@
-"""Pictures that the transforms are tried on: crops of scikit-learn's photographs, and such as have few levels."""
+"""Pictures that the transforms are tried on: crops of scikit-learn's photographs, and such as have
+few levels."""
 
 from __future__ import annotations
 
@@ -15,14 +16,19 @@ from PIL import Image
 def photograph() -> Image.Image:
     import sklearn.datasets
 
-    return Image.open(Path(sklearn.datasets.__file__).parent / "images" / "flower.jpg").convert("RGB")
+    return Image.open(Path(sklearn.datasets.__file__).parent / "images" / "flower.jpg").convert(
+        "RGB"
+    )
 
 
 @cache
 def pictures(channels: int = 3, height: int = 33, width: int = 29, count: int = 32) -> torch.Tensor:
-    """uint8 [count, channels, height, width]: crops; the last five of one level, of two, of neighbouring levels, noise, one dot."""
+    """uint8 [count, channels, height, width]: crops; the last five of one level, of two, of
+    neighbouring levels, noise, one dot."""
     whole = photograph() if channels == 3 else photograph().convert("L")
-    crops = [whole.crop((9 * i + 80, 7 * i, 9 * i + 80 + width, 7 * i + height)) for i in range(count)]
+    crops = [
+        whole.crop((9 * i + 80, 7 * i, 9 * i + 80 + width, 7 * i + height)) for i in range(count)
+    ]
     x = torch.stack([tensor(crop) for crop in crops])
     generator = torch.Generator().manual_seed(0)
     x[-5] = 93
@@ -46,8 +52,11 @@ def tensor(picture: Image.Image) -> torch.Tensor:
     return torch.from_numpy(pixels.reshape(*pixels.shape[:2], -1)).permute(2, 0, 1)
 
 
-def assert_same_bits(change: Callable[[torch.Tensor, np.ndarray], torch.Tensor], x: torch.Tensor) -> None:
-    """`change(images, rows)` gives a row the same bits alone, among any others, in any order and memory layout."""
+def assert_same_bits(
+    change: Callable[[torch.Tensor, np.ndarray], torch.Tensor], x: torch.Tensor
+) -> None:
+    """`change(images, rows)` gives a row the same bits alone, among any others, in any order and
+    memory layout."""
     n = len(x)
     together = change(x, np.arange(n))
     assert together.dtype == torch.uint8 and together.shape == x.shape
@@ -57,12 +66,16 @@ def assert_same_bits(change: Callable[[torch.Tensor, np.ndarray], torch.Tensor],
         for layout in (torch.contiguous_format, torch.channels_last):
             given = part.contiguous(memory_format=layout)
             kept = given.clone()
-            assert torch.equal(change(given, rows), together[torch.from_numpy(rows)]), (size, layout)
+            assert torch.equal(change(given, rows), together[torch.from_numpy(rows)]), (
+                size,
+                layout,
+            )
             assert torch.equal(given, kept)
 
 
 def bilinear(picture: Image.Image, operation: Callable[[Image.Image], Image.Image]) -> Image.Image:
-    """A resampling of Pillow done in floats and rounded to levels; of bytes it would drop the fractions."""
+    """A resampling of Pillow done in floats and rounded to levels; of bytes it would drop the
+    fractions."""
     bands = [operation(band.convert("F")) for band in picture.split()]
     levels = [Image.fromarray(np.rint(np.asarray(band)).astype(np.uint8)) for band in bands]
     return Image.merge(picture.mode, levels)

@@ -19,7 +19,8 @@ def test_a_row_depends_on_its_key_alone() -> None:
 
 
 def test_the_numbers_of_one_key_are_fixed() -> None:
-    """A slow reference in Python integers: lowbias32 of counter and key, the key's upper half between the multiplications."""
+    """A slow reference in Python integers: lowbias32 of counter and key, the key's upper half
+    between the multiplications."""
 
     def reference(key: int, count: int) -> list[int]:
         mask, wide = 2**32 - 1, 2**64 - 1
@@ -46,7 +47,8 @@ def test_the_numbers_of_one_key_are_fixed() -> None:
 
 @pytest.mark.parametrize("shift", [0, 32, 56])
 def test_numbers_are_uniform_and_rows_unlike_whatever_bits_the_keys_differ_in(shift: int) -> None:
-    """256 bins of 100 x 4096 numbers: chi-square with 255 degrees of freedom, mean 255, sd 22.6; pairs of rows: |r| sqrt(n) < 6."""
+    """256 bins of 100 x 4096 numbers: chi-square with 255 degrees of freedom, mean 255, sd 22.6;
+    pairs of rows: |r| sqrt(n) < 6."""
     drawn = bits16(np.arange(100, dtype=np.uint64) << np.uint64(shift), 4096).numpy()
     for part in (drawn >> 8, drawn & 255):
         counts = np.bincount(part.ravel(), minlength=256)

@@ -41,7 +41,9 @@ def test_every_sample_goes_through_its_own_groups_in_order(memory: torch.memory_
     asked = []
 
     def change(step: int, group: int, images: torch.Tensor, rows: np.ndarray) -> torch.Tensor:
-        assert (groups[rows, step] == group).all() and is_channels_last(images) == (memory == torch.channels_last)
+        assert (groups[rows, step] == group).all() and is_channels_last(images) == (
+            memory == torch.channels_last
+        )
         asked.append((step, group, len(rows)))
         return images * 2 if group == 1 else images + 1
 

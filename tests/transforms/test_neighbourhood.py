@@ -14,26 +14,54 @@ from crosswind.core.knobs import resolve
 from crosswind.core.registry import facts, load
 from crosswind.core.seeds import hash64
 from crosswind.estimators.intervals import least_families
-from crosswind.transforms.neighbourhood import NEIGHBOURHOODS, NEIGHBOURS, POOL, TEXT_POOL, neighbourhood, pool_of_kind
+from crosswind.transforms.neighbourhood import (
+    NEIGHBOURHOODS,
+    NEIGHBOURS,
+    POOL,
+    TEXT_POOL,
+    neighbourhood,
+    pool_of_kind,
+)
 from crosswind.transforms.text.changing import changed_texts
 
-IMAGES, TEXTS = (sorted(name for name, item in NEIGHBOURHOODS.items() if item.takes == kind) for kind in ("image", "text"))
+IMAGES, TEXTS = (
+    sorted(name for name, item in NEIGHBOURHOODS.items() if item.takes == kind)
+    for kind in ("image", "text")
+)
 
 
 def test_the_four_are_registered_transforms_with_the_papers_magnitudes() -> None:
-    assert NEIGHBOURS == 10 and IMAGES == ["ni-erase", "ni-flipcrop", "ni-randaugment", "ni-translate"]
+    assert NEIGHBOURS == 10 and IMAGES == [
+        "ni-erase",
+        "ni-flipcrop",
+        "ni-randaugment",
+        "ni-translate",
+    ]
     assert {"ni-eda", "ni-randomreplace"} <= set(TEXTS)
     told = {name: item.knobs() for name, item in NEIGHBOURHOODS.items()}
-    assert (told["ni-randaugment"]["magnitude"], told["ni-randaugment"]["bins"], told["ni-randaugment"]["count"]) == (15, 31, 1)
+    assert (
+        told["ni-randaugment"]["magnitude"],
+        told["ni-randaugment"]["bins"],
+        told["ni-randaugment"]["count"],
+    ) == (15, 31, 1)
     assert NEIGHBOURHOODS["ni-randaugment"].knobs(large=True)["count"] == 3
-    assert told["ni-eda"] == dict.fromkeys(["replace", "insert", "swap", "delete"], 0.1) and told["ni-randomreplace"] == {
-        "rate": 0.15
-    }
+    assert told["ni-eda"] == dict.fromkeys(["replace", "insert", "swap", "delete"], 0.1) and told[
+        "ni-randomreplace"
+    ] == {"rate": 0.15}
     assert told["ni-translate"] == {"horizontal": 0.1, "vertical": 0.1, "draw": "uniform"}
-    assert told["ni-erase"]["largest"] == 0.33 and told["ni-erase"]["tallest"] == pytest.approx(10 / 3)
+    assert told["ni-erase"]["largest"] == 0.33 and told["ni-erase"]["tallest"] == pytest.approx(
+        10 / 3
+    )
     assert 1 / told["ni-erase"]["widest"] == pytest.approx(1 / 3)
-    assert told["ni-flipcrop"] == {"scale": 0.08, "flip": 0.5, "narrowest": 0.75, "widest": pytest.approx(4 / 3)}
-    with pytest.raises(InputError, match="unknown neighbourhood 'ni-flip-crop', did you mean 'ni-flipcrop'"):
+    assert told["ni-flipcrop"] == {
+        "scale": 0.08,
+        "flip": 0.5,
+        "narrowest": 0.75,
+        "widest": pytest.approx(4 / 3),
+    }
+    with pytest.raises(
+        InputError, match="unknown neighbourhood 'ni-flip-crop', did you mean 'ni-flipcrop'"
+    ):
         neighbourhood("ni-flip-crop")
 
 
@@ -43,12 +71,15 @@ def test_ten_neighbours_of_one_picture_differ(name: str, large: bool) -> None:
     item = neighbourhood(name)
     resolve(facts("transforms", item.transform).knobs, item.knobs(large), name, name)
     x = pictures()[:1].expand(NEIGHBOURS, -1, -1, -1)
-    found = load("transforms", item.transform)(**item.knobs(large))(x, hash64(np.arange(NEIGHBOURS), 5))
+    found = load("transforms", item.transform)(**item.knobs(large))(
+        x, hash64(np.arange(NEIGHBOURS), 5)
+    )
     assert len({row.numpy().tobytes() for row in found}) >= 8
 
 
 def test_levels_of_randaugment_are_drawn_up_to_the_magnitude() -> None:
-    """Rotations by 0 to 15 of 30 levels, 30 degrees at the last: level k turns by k degrees to either side, so 31 angles."""
+    """Rotations by 0 to 15 of 30 levels, 30 degrees at the last: level k turns by k degrees to
+    either side, so 31 angles."""
     item = neighbourhood("ni-randaugment")
     transform = load("transforms", item.transform)(**{**item.knobs(), "operations": "rotate"})
     chains = transform.chains(hash64(np.arange(4000), 1), (32, 32))
@@ -58,7 +89,10 @@ def test_levels_of_randaugment_are_drawn_up_to_the_magnitude() -> None:
     assert transform(x, hash64(np.arange(2), 1)).shape == x.shape
 
 
-REVIEW = "The acting wasn't very good, but the story itself is a masterpiece of cinema; I would watch it again tomorrow."
+REVIEW = (
+    "The acting wasn't very good, but the story itself is a masterpiece of cinema; I would watch it"
+    " again tomorrow."
+)
 
 
 @pytest.mark.parametrize("name", ["ni-eda", "ni-randomreplace"])
@@ -73,8 +107,11 @@ def test_ten_neighbours_of_one_text_differ(name: str) -> None:
 def test_a_pool_has_families_enough_and_each_change_is_one_of_its_own(kind: str, room: str) -> None:
     pool = pool_of_kind(kind)
     families = [change.family for change in pool]
-    # One family more than a two-sided interval needs: an estimate on a known change learns from the others.
-    assert len(set(families)) > least_families(sides=2) and {families.count(family) for family in families} == {3}
+    # One family more than a two-sided interval needs: an estimate on a known change learns from the
+    # others.
+    assert len(set(families)) > least_families(sides=2) and {
+        families.count(family) for family in families
+    } == {3}
     assert len({change.name for change in pool}) == len(pool) and pool in (POOL, TEXT_POOL)
     for change in pool:
         resolve(facts(room, change.transform).knobs, change.knobs, change.name, change.name)
@@ -84,15 +121,28 @@ def test_a_pool_has_families_enough_and_each_change_is_one_of_its_own(kind: str,
 def test_each_change_of_the_pool_of_texts_changes_one_the_more_the_stronger() -> None:
     keys, plain = (
         hash64(np.arange(40), 3),
-        changed_texts(load("text-transforms", "typos")(rate=0.0), [REVIEW], hash64(np.arange(1), 3)),
+        changed_texts(
+            load("text-transforms", "typos")(rate=0.0), [REVIEW], hash64(np.arange(1), 3)
+        ),
     )
     met = 0
     for place in range(0, len(TEXT_POOL), 3):
         far = []
         for change in TEXT_POOL[place : place + 3]:
-            made = changed_texts(load("text-transforms", change.transform)(**change.knobs), [REVIEW] * len(keys), keys)
+            made = changed_texts(
+                load("text-transforms", change.transform)(**change.knobs),
+                [REVIEW] * len(keys),
+                keys,
+            )
             assert all(made)
-            far.append(np.mean([1 - SequenceMatcher(None, plain[0], text, autojunk=False).ratio() for text in made]))
+            far.append(
+                np.mean(
+                    [
+                        1 - SequenceMatcher(None, plain[0], text, autojunk=False).ratio()
+                        for text in made
+                    ]
+                )
+            )
             met += 1
         assert 0 < far[0] <= far[1] <= far[2], change.family
         assert far[0] < far[2] or change.family == "no marks", change.family

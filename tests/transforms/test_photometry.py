@@ -1,4 +1,5 @@
-"""What becomes of the values of pixels: torchvision's, one image at a time with the same parameters."""
+"""What becomes of the values of pixels: torchvision's, one image at a time with the same
+parameters."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ from torchvision.transforms import functional as theirs
 
 from crosswind.transforms import photometry
 
-FACTORS = torch.cat([1 + sign * torch.linspace(0, most, 31) for most in (0.9, 0.99) for sign in (-1, 1)]).double()
+FACTORS = torch.cat(
+    [1 + sign * torch.linspace(0, most, 31) for most in (0.9, 0.99) for sign in (-1, 1)]
+).double()
 BLENDS = {
     "brightness": theirs.adjust_brightness,
     "contrast": theirs.adjust_contrast,
@@ -39,19 +42,40 @@ def test_blends_are_pillows_to_the_level(name: str, channels: int) -> None:
 def test_operations_on_levels_are_pillows_to_the_level(channels: int) -> None:
     x = pictures(channels)
     for bits in range(1, 9):
-        assert torch.equal(photometry.posterize(x[:1], torch.tensor([bits]))[0], tensor(theirs.posterize(image(x[0]), bits)))
+        assert torch.equal(
+            photometry.posterize(x[:1], torch.tensor([bits]))[0],
+            tensor(theirs.posterize(image(x[0]), bits)),
+        )
     assert int(photometry.posterize(x[:1], torch.tensor([0])).max()) == 0
-    thresholds = torch.cat([torch.linspace(255, 0, 31), torch.linspace(255, 0, 10), torch.tensor([0.5, 254.5, 256.0, 300.0])])
-    ramp = torch.arange(256, dtype=torch.uint8).view(1, 1, 16, 16).expand(len(thresholds), channels, -1, -1).contiguous()
+    thresholds = torch.cat(
+        [
+            torch.linspace(255, 0, 31),
+            torch.linspace(255, 0, 10),
+            torch.tensor([0.5, 254.5, 256.0, 300.0]),
+        ]
+    )
+    ramp = (
+        torch.arange(256, dtype=torch.uint8)
+        .view(1, 1, 16, 16)
+        .expand(len(thresholds), channels, -1, -1)
+        .contiguous()
+    )
     found = photometry.solarize(ramp, thresholds)
     for i, threshold in enumerate(thresholds.tolist()):
-        assert torch.equal(found[i], tensor(ImageOps.solarize(image(ramp[i]), threshold))), threshold
+        assert torch.equal(found[i], tensor(ImageOps.solarize(image(ramp[i]), threshold))), (
+            threshold
+        )
     for ours, other in (
         (photometry.autocontrast, theirs.autocontrast),
         (photometry.equalize, theirs.equalize),
         (photometry.invert, theirs.invert),
     ):
-        for batch in (x, pictures(channels, 64, 64), pictures(channels, 3, 5), pictures(channels, 1, 7)):
+        for batch in (
+            x,
+            pictures(channels, 64, 64),
+            pictures(channels, 3, 5),
+            pictures(channels, 1, 7),
+        ):
             found = ours(batch)
             for i in range(len(batch)):
                 assert torch.equal(found[i], tensor(other(image(batch[i])))), (ours, i)

@@ -12,33 +12,76 @@ from crosswind.core.errors import DataError, InputError
 
 
 def audit_command(
-    train: Annotated[str, typer.Option("--train", metavar="TABLE", help="The rows that a model is trained on, CSV or Parquet.")],
-    target: Annotated[str, typer.Option("--target", metavar="TABLE", help="The rows that it is for.")],
-    label: Annotated[str, typer.Option("--label", metavar="COLUMN", help="The column that a model predicts.")],
+    train: Annotated[
+        str,
+        typer.Option(
+            "--train", metavar="TABLE", help="The rows that a model is trained on, CSV or Parquet."
+        ),
+    ],
+    target: Annotated[
+        str, typer.Option("--target", metavar="TABLE", help="The rows that it is for.")
+    ],
+    label: Annotated[
+        str, typer.Option("--label", metavar="COLUMN", help="The column that a model predicts.")
+    ],
     columns: Annotated[
-        str | None, typer.Option("--columns", metavar="A,B,...", help="Only these columns; default is all that both tables have.")
+        str | None,
+        typer.Option(
+            "--columns",
+            metavar="A,B,...",
+            help="Only these columns; default is all that both tables have.",
+        ),
     ] = None,
     names: Annotated[
-        str | None, typer.Option("--names", metavar="A,B,...", help="Columns whose numbers are names, never put into classes.")
+        str | None,
+        typer.Option(
+            "--names",
+            metavar="A,B,...",
+            help="Columns whose numbers are names, never put into classes.",
+        ),
     ] = None,
     header: Annotated[
-        str | None, typer.Option("--header", metavar="A,B,...", help="Names of the columns of a CSV whose first line is a row.")
+        str | None,
+        typer.Option(
+            "--header",
+            metavar="A,B,...",
+            help="Names of the columns of a CSV whose first line is a row.",
+        ),
     ] = None,
     same: Annotated[
-        str | None, typer.Option("--same", metavar="A,B,...", help="Columns in which values that may be one, Red and red, are one.")
+        str | None,
+        typer.Option(
+            "--same",
+            metavar="A,B,...",
+            help="Columns in which values that may be one, Red and red, are one.",
+        ),
     ] = None,
     distinct: Annotated[
-        str | None, typer.Option("--distinct", metavar="A,B,...", help="Columns in which such values differ; else left out.")
+        str | None,
+        typer.Option(
+            "--distinct",
+            metavar="A,B,...",
+            help="Columns in which such values differ; else left out.",
+        ),
     ] = None,
     as_json: AsJson = False,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Draw a picture: a name that ends in .svg, .pdf, .png or .html.")
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="FILE",
+            help="Draw a picture: a name that ends in .svg, .pdf, .png or .html.",
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the bootstrap intervals.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", help="Of the bootstrap intervals.")
+    ] = 0,
 ) -> None:
-    """Say which shifts lie between two tables: spurious correlations, low-data drift, unseen values, label shift.
+    """Say which shifts lie between two tables: spurious correlations, low-data drift, unseen
+    values, label shift.
 
-    What follows from other shifts is told apart, and what the rows are too few for is said. It reads tables only, no pictures.
+    What follows from other shifts is told apart, and what the rows are too few for is said. It
+    reads tables only, no pictures.
     """
     from crosswind.shifts.audit import audit
 

@@ -15,10 +15,13 @@ _HELP = "A store, or STORE#STUDY where it holds several."
 def compare_command(
     first: Annotated[str, typer.Argument(metavar="A", help=_HELP)],
     second: Annotated[str, typer.Argument(metavar="B", help=_HELP)],
-    metric: Annotated[str, typer.Option("--metric", metavar="NAME", help="The score that is compared.")] = "accuracy",
+    metric: Annotated[
+        str, typer.Option("--metric", metavar="NAME", help="The score that is compared.")
+    ] = "accuracy",
     as_json: AsJson = False,
 ) -> None:
-    """Compare two stores or two studies: B minus A for every method under every shift, paired where seeds agree."""
+    """Compare two stores or two studies: B minus A for every method under every shift, paired where
+    seeds agree."""
     from contextlib import ExitStack
 
     from crosswind.reports.comparison import comparison
@@ -32,7 +35,9 @@ def compare_command(
             store = stack.enter_context(Store.open(where))
             names = store.study_names()
             if not study and len(names) != 1:
-                raise InputError(name, f"{where} holds {len(names)} studies: name one as {where}#STUDY", names)
+                raise InputError(
+                    name, f"{where} holds {len(names)} studies: name one as {where}#STUDY", names
+                )
             records.append(gather(store, store.study(study or names[0])["name"], draws=False))
         table = comparison(records[0], records[1], metric)
     if as_json:

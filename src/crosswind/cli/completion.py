@@ -1,4 +1,5 @@
-"""What a shell may complete: kinds, names of things, studies. Files it completes by itself where nothing else fits."""
+"""What a shell may complete: kinds, names of things, studies. Files it completes by itself where
+nothing else fits."""
 
 from __future__ import annotations
 
@@ -6,10 +7,23 @@ from collections.abc import Iterable
 
 import typer
 
-ROOMS = ("methods", "models", "sources", "shifts", "transforms", "text-transforms", "estimators", "studies")
+ROOMS = (
+    "methods",
+    "models",
+    "sources",
+    "shifts",
+    "transforms",
+    "text-transforms",
+    "estimators",
+    "studies",
+)
 """What can be listed."""
 SHOWN = (
-    *(room.removesuffix("s") if room != "studies" else "study" for room in ROOMS if room != "text-transforms"),
+    *(
+        room.removesuffix("s") if room != "studies" else "study"
+        for room in ROOMS
+        if room != "text-transforms"
+    ),
     "run",
     "training",
 )
@@ -31,7 +45,10 @@ def shown(incomplete: str) -> list[str]:
 def named(ctx: typer.Context, incomplete: str) -> list[str]:
     """Names of the kind that was written before."""
     kind = str(ctx.params.get("kind") or "")
-    room = next((room for room in ROOMS if kind in (room, room.removesuffix("s"))), "studies" if kind == "study" else "")
+    room = next(
+        (room for room in ROOMS if kind in (room, room.removesuffix("s"))),
+        "studies" if kind == "study" else "",
+    )
     if room == "studies":
         return studies(incomplete)
     if not room:

@@ -11,43 +11,82 @@ from crosswind.cli.options import AsJson, check_place, listed, listed_classes, p
 from crosswind.core.errors import InputError
 from crosswind.core.printing import utf8
 
-_FIELDS = {"near_rows": "--neighbour-rows", "settings": "--set", "beside_classes": "--beside-classes"}
+_FIELDS = {
+    "near_rows": "--neighbour-rows",
+    "settings": "--set",
+    "beside_classes": "--beside-classes",
+}
 
 
 def estimate_command(
     model: Annotated[
         str | None,
         typer.Option(
-            "--model", metavar="MODEL", help="STORE#KEY of a run, FILE.safetensors with its card, FILE.onnx, or module:function."
+            "--model",
+            metavar="MODEL",
+            help=(
+                "STORE#KEY of a run, FILE.safetensors with its card, FILE.onnx, or module:function."
+            ),
         ),
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option("--data", metavar="DATA", help="A folder of pictures, a table with paths or texts, or a source."),
+        typer.Option(
+            "--data",
+            metavar="DATA",
+            help="A folder of pictures, a table with paths or texts, or a source.",
+        ),
     ] = None,
     source: Annotated[
-        str | None, typer.Option("--source", metavar="LABELLED", help="Labelled rows of what it was trained on; a run has its own.")
+        str | None,
+        typer.Option(
+            "--source",
+            metavar="LABELLED",
+            help="Labelled rows of what it was trained on; a run has its own.",
+        ),
     ] = None,
     beside: Annotated[
         list[str] | None,
-        typer.Option("--beside", metavar="MODEL", help="A further model of the same classes to compare with; may be repeated."),
+        typer.Option(
+            "--beside",
+            metavar="MODEL",
+            help="A further model of the same classes to compare with; may be repeated.",
+        ),
     ] = None,
     predictions: Annotated[
-        str | None, typer.Option("--predictions", metavar="TABLE", help="Scores instead of model and data: a column a class.")
+        str | None,
+        typer.Option(
+            "--predictions",
+            metavar="TABLE",
+            help="Scores instead of model and data: a column a class.",
+        ),
     ] = None,
-    label: Annotated[str | None, typer.Option("--label", metavar="COLUMN", help="The column of labels of LABELLED.")] = None,
-    images: Annotated[str | None, typer.Option("--images", metavar="DIR", help="The folder of the pictures of a table.")] = None,
+    label: Annotated[
+        str | None,
+        typer.Option("--label", metavar="COLUMN", help="The column of labels of LABELLED."),
+    ] = None,
+    images: Annotated[
+        str | None,
+        typer.Option("--images", metavar="DIR", help="The folder of the pictures of a table."),
+    ] = None,
     text: Annotated[
         str | None,
-        typer.Option("--text", metavar="A,B,...", help="The column of texts of a table, or those of their parts; default: text."),
+        typer.Option(
+            "--text",
+            metavar="A,B,...",
+            help="The column of texts of a table, or those of their parts; default: text.",
+        ),
     ] = None,
     classes: Annotated[
         str | None,
         typer.Option(
             "--classes",
             metavar="A,B,...",
-            help="In the order of the model's outputs, or of the columns of scores; default: those of LABELLED, numbers by size, "
-            "others sorted as text.",
+            help=(
+                "In the order of the model's outputs, or of the columns of scores; default: those"
+                " of LABELLED, numbers by size, "
+                "others sorted as text."
+            ),
         ),
     ] = None,
     beside_classes: Annotated[
@@ -55,7 +94,10 @@ def estimate_command(
         typer.Option(
             "--beside-classes",
             metavar="A,B,...",
-            help="In the order of the outputs of the models beside, once for all or once for each; default: that of MODEL.",
+            help=(
+                "In the order of the outputs of the models beside, once for all or once for each;"
+                " default: that of MODEL."
+            ),
         ),
     ] = None,
     settings: Annotated[
@@ -63,26 +105,48 @@ def estimate_command(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="A setting of the model (scale=unit of onnx) or of an estimator (ni-ssmba.model=DIR).",
+            help=(
+                "A setting of the model (scale=unit of onnx) or of an estimator"
+                " (ni-ssmba.model=DIR)."
+            ),
         ),
     ] = None,
     estimators: Annotated[
-        str | None, typer.Option("--estimators", metavar="A,B,...", help="Only these; see crosswind list estimators.")
+        str | None,
+        typer.Option(
+            "--estimators", metavar="A,B,...", help="Only these; see crosswind list estimators."
+        ),
     ] = None,
-    size: Annotated[int | None, typer.Option("--size", metavar="PX", min=4, max=2048, help="Side of the pictures.")] = None,
+    size: Annotated[
+        int | None,
+        typer.Option("--size", metavar="PX", min=4, max=2048, help="Side of the pictures."),
+    ] = None,
     pool_rows: Annotated[
         int,
         typer.Option(
-            "--pool-rows", metavar="N", min=0, help="Labelled rows that are shown under every change of the pool; 0: none."
+            "--pool-rows",
+            metavar="N",
+            min=0,
+            help="Labelled rows that are shown under every change of the pool; 0: none.",
         ),
     ] = 200,
     near_rows: Annotated[
-        int, typer.Option("--neighbour-rows", metavar="N", min=0, help="Rows whose ten neighbours are asked for; 0: none.")
+        int,
+        typer.Option(
+            "--neighbour-rows",
+            metavar="N",
+            min=0,
+            help="Rows whose ten neighbours are asked for; 0: none.",
+        ),
     ] = 300,
     as_json: AsJson = False,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write a page: a name that ends in .html.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Write a page: a name that ends in .html."),
+    ] = None,
 ) -> None:
-    """Estimate a model's accuracy on data without labels: every estimate with its interval, which to believe, and why."""
+    """Estimate a model's accuracy on data without labels: every estimate with its interval, which
+    to believe, and why."""
     from crosswind.api import estimate
     from crosswind.studies.reading import apply_settings
 
@@ -112,9 +176,18 @@ def estimate_command(
     except InputError as error:
         # The fields of the function are the options of the command.
         head, dot, rest = error.field.partition(".")
-        if not head.isidentifier() or error.field == model:  # the name of the model itself, as of a function
-            raise InputError("--model", f"{error.field}: {error.problem}", error.choices, error.limit) from None
-        raise InputError(f"{_FIELDS.get(head, '--' + head)}{dot}{rest}", error.problem, error.choices, error.limit) from None
+        if (
+            not head.isidentifier() or error.field == model
+        ):  # the name of the model itself, as of a function
+            raise InputError(
+                "--model", f"{error.field}: {error.problem}", error.choices, error.limit
+            ) from None
+        raise InputError(
+            f"{_FIELDS.get(head, '--' + head)}{dot}{rest}",
+            error.problem,
+            error.choices,
+            error.limit,
+        ) from None
     if out is not None:
         from crosswind.reports.estimate_page import estimate_page
 

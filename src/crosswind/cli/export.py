@@ -1,4 +1,5 @@
-"""`crosswind export STORE --to TARGET PLACE`: a study for the tools that a group looks at its runs with."""
+"""`crosswind export STORE --to TARGET PLACE`: a study for the tools that a group looks at its runs
+with."""
 
 from __future__ import annotations
 
@@ -14,17 +15,29 @@ from crosswind.core.errors import InputError
 def export_command(
     where: StoreWord,
     place: Annotated[
-        str, typer.Argument(metavar="PLACE", help="A file, a folder, a tracking URI (mlflow) or a project's name (wandb).")
+        str,
+        typer.Argument(
+            metavar="PLACE",
+            help="A file, a folder, a tracking URI (mlflow) or a project's name (wandb).",
+        ),
     ],
     target: Annotated[
-        str, typer.Option("--to", metavar="TARGET", help="csv, parquet, tensorboard, mlflow or wandb.", autocompletion=targets)
+        str,
+        typer.Option(
+            "--to",
+            metavar="TARGET",
+            help="csv, parquet, tensorboard, mlflow or wandb.",
+            autocompletion=targets,
+        ),
     ],
     study: StudyName = None,
 ) -> None:
-    """Write a study's runs to a table, or to TensorBoard, MLflow or Weights & Biases by their own clients.
+    """Write a study's runs to a table, or to TensorBoard, MLflow or Weights & Biases by their own
+    clients.
 
-    A run brings its labels, settings, scores by selection rule and set, and its learning curve. A run that is there already is not
-    written twice. For wandb, WANDB_MODE=offline writes to ./wandb without a network.
+    A run brings its labels, settings, scores by selection rule and set, and its learning curve. A
+    run that is there already is not written twice. For wandb, WANDB_MODE=offline writes to ./wandb
+    without a network.
     """
     from crosswind.reports.export import export
     from crosswind.studies.store import Store
@@ -34,4 +47,7 @@ def export_command(
         if len(names) != 1:
             raise InputError("--study", f"{where} holds {len(names)} studies; name one", names)
         number = export(store, names[0], target, place)
-    typer.echo(f"{number:,} {'rows' if target in ('csv', 'parquet') else 'runs'} written to {place} ({target})")
+    typer.echo(
+        f"{number:,} {'rows' if target in ('csv', 'parquet') else 'runs'} written to {place}"
+        f" ({target})"
+    )

@@ -1,4 +1,5 @@
-"""`crosswind features MODEL`: what a model makes of rows, for clusters, for pictures and for other tools."""
+"""`crosswind features MODEL`: what a model makes of rows, for clusters, for pictures and for other
+tools."""
 
 from __future__ import annotations
 
@@ -15,29 +16,61 @@ def features_command(
     model: Annotated[
         str,
         typer.Argument(
-            metavar="MODEL", help="STORE#KEY of a run, FILE.safetensors with its card, or a model (crosswind list models)."
+            metavar="MODEL",
+            help=(
+                "STORE#KEY of a run, FILE.safetensors with its card, or a model (crosswind list"
+                " models)."
+            ),
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder that features.npy and rows.csv are written to.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", metavar="DIR", help="The folder that features.npy and rows.csv are written to."
+        ),
+    ],
     data: Annotated[
-        str | None, typer.Option("--data", metavar="DATA", help="A folder of pictures, a table or a source; a run has its own.")
+        str | None,
+        typer.Option(
+            "--data",
+            metavar="DATA",
+            help="A folder of pictures, a table or a source; a run has its own.",
+        ),
     ] = None,
     rows: Annotated[
-        str, typer.Option("--rows", metavar="SET", help="A set of the run's study, or all: every row of its data, in order.")
+        str,
+        typer.Option(
+            "--rows",
+            metavar="SET",
+            help="A set of the run's study, or all: every row of its data, in order.",
+        ),
     ] = "test",
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting of the model, such as path=clip-vit-base-patch32."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A setting of the model, such as path=clip-vit-base-patch32.",
+        ),
     ] = None,
     umap: Annotated[
-        bool, typer.Option("--umap", help="Lay the rows out by UMAP too: umap.json and a picture (extra features).")
+        bool,
+        typer.Option(
+            "--umap", help="Lay the rows out by UMAP too: umap.json and a picture (extra features)."
+        ),
     ] = False,
     by: Annotated[
-        str | None, typer.Option("--by", metavar="A,B,...", help="Attributes that the picture is coloured by; default: the run's.")
+        str | None,
+        typer.Option(
+            "--by",
+            metavar="A,B,...",
+            help="Attributes that the picture is coloured by; default: the run's.",
+        ),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Of UMAP.")] = 0,
 ) -> None:
-    """Write the features that a model has for rows, float32 [rows, d], with the id and the attributes of every row."""
+    """Write the features that a model has for rows, float32 [rows, d], with the id and the
+    attributes of every row."""
     from crosswind.models.form import check_extra
     from crosswind.studies.features import features_of
     from crosswind.studies.reading import apply_settings
@@ -55,7 +88,11 @@ def features_command(
             paths = [*table.write(out), *maps]
     except InputError as error:
         head, dot, rest = error.field.partition(".")
-        option = {"model": "MODEL", "settings": "--set"}.get(head, f"--{head}") if head.isidentifier() else error.field
+        option = (
+            {"model": "MODEL", "settings": "--set"}.get(head, f"--{head}")
+            if head.isidentifier()
+            else error.field
+        )
         raise InputError(f"{option}{dot}{rest}", error.problem, error.choices) from None
     n, d = table.features.shape
     typer.echo(f"{n:,} rows of {d:,} features: {', '.join(str(path) for path in paths)}")

@@ -13,22 +13,53 @@ from crosswind.core.errors import InputError
 
 def init_command(
     table: Annotated[
-        str, typer.Argument(metavar="TABLE", help="A CSV or Parquet file with a column of paths of images, or of texts.")
+        str,
+        typer.Argument(
+            metavar="TABLE",
+            help="A CSV or Parquet file with a column of paths of images, or of texts.",
+        ),
     ],
-    images: Annotated[str | None, typer.Option("--images", metavar="DIR", help="Folder of the images; else looked for.")] = None,
+    images: Annotated[
+        str | None,
+        typer.Option("--images", metavar="DIR", help="Folder of the images; else looked for."),
+    ] = None,
     text: Annotated[
-        str | None, typer.Option("--text", metavar="A,B,...", help="The column of texts, or of their parts; else looked for.")
+        str | None,
+        typer.Option(
+            "--text",
+            metavar="A,B,...",
+            help="The column of texts, or of their parts; else looked for.",
+        ),
     ] = None,
     header: Annotated[
         str | None,
-        typer.Option("--header", "--columns", metavar="A,B,...", help="Names of the columns of a CSV whose first line is a row."),
+        typer.Option(
+            "--header",
+            "--columns",
+            metavar="A,B,...",
+            help="Names of the columns of a CSV whose first line is a row.",
+        ),
     ] = None,
-    label: Annotated[str | None, typer.Option("--label", metavar="COLUMN", help="What is to be told; else proposed.")] = None,
-    size: Annotated[int, typer.Option("--size", metavar="PX", min=4, max=2048, help="Side of the pictures in pixels.")] = 32,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where it goes; default: TABLE's name .yaml.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    label: Annotated[
+        str | None,
+        typer.Option("--label", metavar="COLUMN", help="What is to be told; else proposed."),
+    ] = None,
+    size: Annotated[
+        int,
+        typer.Option(
+            "--size", metavar="PX", min=4, max=2048, help="Side of the pictures in pixels."
+        ),
+    ] = 32,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Where it goes; default: TABLE's name .yaml."),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write over a file that is there.")
+    ] = False,
 ) -> None:
-    """Write a commented study for a table: its columns looked at, label and attributes proposed, sizes that fit.
+    """Write a commented study for a table: its columns looked at, label and attributes proposed,
+    sizes that fit.
 
     The study is planned before it is written, so that it can be run as it is.
     """

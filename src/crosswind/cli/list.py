@@ -31,21 +31,28 @@ def list_command(
         str | None,
         typer.Argument(
             metavar="KIND",
-            help="methods, models, sources, shifts, transforms, text-transforms, estimators or studies.",
+            help=(
+                "methods, models, sources, shifts, transforms, text-transforms, estimators or"
+                " studies."
+            ),
             autocompletion=listed,
         ),
     ] = None,
     as_json: AsJson = False,
     root: Root = None,
 ) -> None:
-    """List what there is: methods, models, sources, shifts, transforms, text-transforms, estimators, studies.
+    """List what there is: methods, models, sources, shifts, transforms, text-transforms,
+    estimators, studies.
 
-    Of methods also the kind, the family in each paper, what they need, the hooks that they use and what a training step costs
-    beside plain training's; architectures, which a study names in models, stand among them as in the papers' tables. Of sources
-    also which can be loaded here: always (drawn or built in), ready (prepared), in part (with other settings), no.
+    Of methods also the kind, the family in each paper, what they need, the hooks that they use and
+    what a training step costs beside plain training's; architectures, which a study names in
+    models, stand among them as in the papers' tables. Of sources also which can be loaded here:
+    always (drawn or built in), ready (prepared), in part (with other settings), no.
     """
     room = None if kind is None else room_of(kind)
-    rows = _rows(room, root) if room else [{"name": name, "count": len(_rows(name))} for name in ROOMS]
+    rows = (
+        _rows(room, root) if room else [{"name": name, "count": len(_rows(name))} for name in ROOMS]
+    )
     if as_json:
         print_json(rows)
     elif not rows:
@@ -57,14 +64,19 @@ def list_command(
         ready = max(len(str(row.get("ready", ""))) for row in rows)
         for row in rows:
             state = f"{row['ready']:<{ready}}  " if "ready" in row else ""
-            typer.echo(f"{row['name']:<{width}}  {state}{row.get('summary', row.get('count', ''))}".rstrip())
+            typer.echo(
+                f"{row['name']:<{width}}  {state}{row.get('summary', row.get('count', ''))}".rstrip()
+            )
 
 
 def _rows(room: str, root: str | None = None) -> list[dict[str, Any]]:
     if room == "studies":
         from crosswind.studies.reading import read_study_file, shipped_studies
 
-        about = {name: str(read_study_file(path).get("about", "")) for name, path in shipped_studies().items()}
+        about = {
+            name: str(read_study_file(path).get("about", ""))
+            for name, path in shipped_studies().items()
+        }
         return [{"name": name, "summary": " ".join(text.split())} for name, text in about.items()]
     from crosswind.core.registry import listing
 
@@ -78,7 +90,10 @@ def _rows(room: str, root: str | None = None) -> list[dict[str, Any]]:
         from crosswind.data.prepared.paths import readiness
 
         states = readiness(known, root_folder(root))
-        ready = {name: {"ready": state.text, "copies": [dict(copy) for copy in state.copies]} for name, state in states.items()}
+        ready = {
+            name: {"ready": state.text, "copies": [dict(copy) for copy in state.copies]}
+            for name, state in states.items()
+        }
         return [{**item.describe(), **ready[item.name]} for item in known]
     return [item.describe() for item in known]
 
@@ -90,33 +105,52 @@ def _print_methods() -> None:
     for item in listed_methods():
         needs = "; ".join(item.needs.words()) if item.needs is not None else ""
         hooks = ", ".join(item.defines) if item.room == "methods" else ""
-        words = (short_cost(item.name), needs, hooks, family_of(item), item.summary.partition(": ")[2] or item.summary)
+        words = (
+            short_cost(item.name),
+            needs,
+            hooks,
+            family_of(item),
+            item.summary.partition(": ")[2] or item.summary,
+        )
         rows.append((item.name, kind_of(item), *(word or "-" for word in words)))
     # Where nothing says how wide the reader's screen is, wide enough.
     width = shutil.get_terminal_size((WIDE, 0)).columns
     titles = ("name", "kind", "cost", "needs", "hooks", "family (paper)", "what it does")
     for line in _columns(titles, rows, width) if width >= NARROW else _blocks(titles, rows, width):
         typer.echo(line)
-    note = f"cost: a training step's time beside erm's on {COST_MODEL}, or a run's or a prediction's where it says so. "
-    note += "An architecture is named in `models` of a study. Pretraining is `weights` of an architecture."
+    note = (
+        f"cost: a training step's time beside erm's on {COST_MODEL}, or a run's or a prediction's"
+        " where it says so. "
+    )
+    note += (
+        "An architecture is named in `models` of a study. Pretraining is `weights` of an"
+        " architecture."
+    )
     typer.echo("\n" + textwrap.fill(note, max(20, width)))
 
 
 def _columns(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
-    """The first three columns as wide as they must be, the others folded into equal parts of the rest."""
+    """The first three columns as wide as they must be, the others folded into equal parts of the
+    rest."""
     least = [max(len(row[place]) for row in [titles, *rows]) for place in range(3)]
     rest = (width - sum(least) - 2 * (len(titles) - 1)) // (len(titles) - 3)
     widths = [*least, *[rest] * (len(titles) - 3)]
     for row in [titles, *rows]:
         folded = [textwrap.wrap(text, size) for text, size in zip(row, widths, strict=True)]
         for line in itertools.zip_longest(*folded, fillvalue=""):
-            yield "  ".join(f"{text:<{size}}" for text, size in zip(line, widths, strict=True)).rstrip()
+            yield "  ".join(
+                f"{text:<{size}}" for text, size in zip(line, widths, strict=True)
+            ).rstrip()
 
 
 def _blocks(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
     """A few lines a row, for screens on which columns would be all folds."""
     for name, kind, cost, *texts, does in rows:
         yield f"{name}  {kind}  cost {cost}"
-        facts = [f"{title.partition(' ')[0]}: {text}" for title, text in zip(titles[3:], texts, strict=False) if text != "-"]
+        facts = [
+            f"{title.partition(' ')[0]}: {text}"
+            for title, text in zip(titles[3:], texts, strict=False)
+            if text != "-"
+        ]
         for text in (does, *facts):
             yield textwrap.indent(textwrap.fill(text, max(20, width - 4)), "    ")

@@ -1,7 +1,8 @@
 """The command `crosswind`: verbs, and how errors end.
 
-Every refusal is one sentence on standard error and exit status 2; a study that ran but has failed runs, and a check that found
-something, ends with 1; an interrupt with 130. Verbs import what they need when they are called, so help and lists start at once.
+Every refusal is one sentence on standard error and exit status 2; a study that ran but has failed
+runs, and a check that found something, ends with 1; an interrupt with 130. Verbs import what they
+need when they are called, so help and lists start at once.
 """
 
 from __future__ import annotations
@@ -30,13 +31,17 @@ from crosswind.cli.status import check_command, status_command
 from crosswind.core.errors import CrosswindError, one_line
 from crosswind.core.printing import LOCALE_REMEDY, escape_output
 
-# Newer typer carries its own click: the classes of what it raises are found from one that it exports.
+# Newer typer carries its own click: the classes of what it raises are found from one that it
+# exports.
 _UsageError: Any = typer.BadParameter.__mro__[1]
 _ClickException: Any = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
     name="crosswind",
-    help="A wind tunnel for classifiers: controlled distribution shifts, robustness methods, honest statistics.",
+    help=(
+        "A wind tunnel for classifiers: controlled distribution shifts, robustness methods, honest"
+        " statistics."
+    ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -69,7 +74,9 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _root(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version and exit."),
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
+    ),
 ) -> None:
     pass
 
@@ -81,15 +88,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _status(arguments: Sequence[str] | None) -> int:
     escape_output()
-    # A picture that PIL warns of is refused in a sentence, or read as it should be: damaged EXIF data are common in photographs.
+    # A picture that PIL warns of is refused in a sentence, or read as it should be: damaged EXIF
+    # data are common in photographs.
     warnings.filterwarnings("ignore", module=r"PIL\.")
     command = typer.main.get_command(app)
     try:
-        result = command.main(args=None if arguments is None else list(arguments), prog_name="crosswind", standalone_mode=False)
+        result = command.main(
+            args=None if arguments is None else list(arguments),
+            prog_name="crosswind",
+            standalone_mode=False,
+        )
     except CrosswindError as error:
         return _refuse(str(error))
     except _UsageError as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # the bare command: its message is the whole help
+        if (
+            type(error).__name__ == "NoArgsIsHelpError"
+        ):  # the bare command: its message is the whole help
             typer.echo(error.format_message())
             return 0
         hint = f" (see {error.ctx.command_path} --help)" if error.ctx is not None else ""
@@ -110,13 +124,21 @@ def _status(arguments: Sequence[str] | None) -> int:
 
 
 def _unencodable(error: UnicodeEncodeError) -> str:
-    """What to do about a name that the system's encoding, or a library that takes UTF-8 alone, has no bytes for."""
-    return f"the name {error.object!r} cannot be written in {error.encoding}: rename it, or work from within its folder"
+    """What to do about a name that the system's encoding, or a library that takes UTF-8 alone, has
+    no bytes for."""
+    return (
+        f"the name {error.object!r} cannot be written in {error.encoding}: rename it, or work from"
+        " within its folder"
+    )
 
 
 def _refuse(sentence: str) -> int:
     encoding = sys.getfilesystemencoding()
     # A file that is there is not found by a name that the locale cannot write.
-    hint = "" if encoding == "utf-8" or sentence.isascii() else f" (names of files are read in {encoding} here; {LOCALE_REMEDY})"
+    hint = (
+        ""
+        if encoding == "utf-8" or sentence.isascii()
+        else f" (names of files are read in {encoding} here; {LOCALE_REMEDY})"
+    )
     print(f"error: {sentence}{hint}", file=sys.stderr)
     return 2

@@ -27,26 +27,41 @@ StudyWord = Annotated[
     ),
 ]
 StoreWord = Annotated[
-    str, typer.Argument(metavar="STORE", help="The folder that crosswind run wrote (--out), or a postgresql:// URL.")
+    str,
+    typer.Argument(
+        metavar="STORE", help="The folder that crosswind run wrote (--out), or a postgresql:// URL."
+    ),
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change one field, such as training.steps=100; may be repeated."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change one field, such as training.steps=100; may be repeated.",
+    ),
 ]
-Scale = Annotated[str | None, typer.Option("--scale", metavar="NAME", help="Lay the study's overlay of this name over it.")]
+Scale = Annotated[
+    str | None,
+    typer.Option("--scale", metavar="NAME", help="Lay the study's overlay of this name over it."),
+]
 
 
 def folder(text: str | None) -> str | None:
-    """A folder's name. "" is the working directory to most programs, which nobody means by a variable that is not set."""
+    """A folder's name. "" is the working directory to most programs, which nobody means by a
+    variable that is not set."""
     if text == "":
         raise typer.BadParameter("must not be empty")
     return text
 
 
 _ROOT_HELP = "Folder of prepared data; default: CROSSWIND_DATA, else ~/.cache/crosswind/data."
-Root = Annotated[str | None, typer.Option("--root", metavar="DIR", callback=folder, help=_ROOT_HELP)]
+Root = Annotated[
+    str | None, typer.Option("--root", metavar="DIR", callback=folder, help=_ROOT_HELP)
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-StudyName = Annotated[str | None, typer.Option("--study", metavar="NAME", help="Only this study of the store.")]
+StudyName = Annotated[
+    str | None, typer.Option("--study", metavar="NAME", help="Only this study of the store.")
+]
 
 
 def print_json(value: Any) -> None:
@@ -82,7 +97,8 @@ def written(option: str, path: Path) -> Iterator[None]:
 
 @contextmanager
 def progress_bar(time_left: bool = False) -> Iterator[Any]:
-    """A `rich.progress.Progress` on standard error whose tasks have a field `words`; None where that is no terminal."""
+    """A `rich.progress.Progress` on standard error whose tasks have a field `words`; None where
+    that is no terminal."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -101,7 +117,8 @@ def listed(words: str | None) -> list[str] | None:
 
 
 def listed_classes(words: str | None) -> list[str] | None:
-    """The classes of an option `A,B,...`, a name with a comma in quotation marks; None where it was not given."""
+    """The classes of an option `A,B,...`, a name with a comma in quotation marks; None where it was
+    not given."""
     if words is None:
         return None
     lines = list(csv.reader([words], skipinitialspace=True))
@@ -109,7 +126,8 @@ def listed_classes(words: str | None) -> list[str] | None:
 
 
 def check_place(out: Path, endings: Sequence[str], what: str) -> None:
-    """Refuse, before any work, an `--out FILE` that cannot be written: `what` is what a file of these endings is called."""
+    """Refuse, before any work, an `--out FILE` that cannot be written: `what` is what a file of
+    these endings is called."""
     if out.suffix.lower() not in endings:
         raise InputError("--out", f"{str(out)!r} is no {what} by its name", endings)
     if not out.parent.is_dir():

@@ -1,4 +1,5 @@
-"""`crosswind plan STUDY`: what a study would do, without training; `crosswind schema`: what a study file may hold."""
+"""`crosswind plan STUDY`: what a study would do, without training; `crosswind schema`: what a study
+file may hold."""
 
 from __future__ import annotations
 
@@ -21,8 +22,11 @@ _LAWS = {
 _COLUMNS = ("source", "shift", "size", "train", "validation", "test", "cells", "shared by seeds")
 
 
-def plan_command(study: StudyWord, settings: Overrides = None, scale: Scale = None, as_json: AsJson = False) -> None:
-    """Say what a study would run: rows of every draw, matched values, runs, requests and their price. Trains and asks nothing."""
+def plan_command(
+    study: StudyWord, settings: Overrides = None, scale: Scale = None, as_json: AsJson = False
+) -> None:
+    """Say what a study would run: rows of every draw, matched values, runs, requests and their
+    price. Trains and asks nothing."""
     from crosswind.studies.foreseen import foreseen, words
     from crosswind.studies.plan import plan_of
 
@@ -40,11 +44,15 @@ def plan_command(study: StudyWord, settings: Overrides = None, scale: Scale = No
     for row in rows:
         cells = (f"{cell:{'<' if i < 3 else '>'}{widths[i]}}" for i, cell in enumerate(row))
         typer.echo("  " + "  ".join(cells))
-    typer.echo("shared by seeds: the share of the training rows that two seeds are expected to have in common")
+    typer.echo(
+        "shared by seeds: the share of the training rows that two seeds are expected to have in"
+        " common"
+    )
     for name, law in planned.validation.items():
         typer.echo(f"validation set {name}: law {law}{_LAWS.get(law, '')}")
     matched = (
-        f"matched in {draw.source}, {attribute}: " + ", ".join(f"{name}: {' '.join(values)}" for name, values in pairs.items())
+        f"matched in {draw.source}, {attribute}: "
+        + ", ".join(f"{name}: {' '.join(values)}" for name, values in pairs.items())
         for draw in planned.draws
         for attribute, pairs in draw.matching.items()
     )
@@ -62,29 +70,50 @@ def plan_command(study: StudyWord, settings: Overrides = None, scale: Scale = No
 
 
 def _environments(draw: DrawReport) -> Iterator[str]:
-    """The table of a systematic shift, classes with the same row together; "." where training never shows the pair."""
+    """The table of a systematic shift, classes with the same row together; "." where training never
+    shows the pair."""
     together: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for label, shares in draw.environments.items():
-        together.setdefault(tuple((name, f"{share:.4f}") for name, share in shares.items()), []).append(label)
+        together.setdefault(
+            tuple((name, f"{share:.4f}") for name, share in shares.items()), []
+        ).append(label)
     if not together:
         return
     names = list(next(iter(draw.environments.values())))
-    yield f"environments in {draw.source} under {draw.shift}: the share of training's visits that show each class there"
+    yield (
+        f"environments in {draw.source} under {draw.shift}: the share of training's visits that"
+        " show each class there"
+    )
     rows = [("classes", *names, "each class")]
     for pattern, labels in together.items():
-        shown, more = ", ".join(labels[:3]), f" and {len(labels) - 3} more" if len(labels) > 3 else ""
+        shown, more = (
+            ", ".join(labels[:3]),
+            f" and {len(labels) - 3} more" if len(labels) > 3 else "",
+        )
         total = sum(draw.environments[labels[0]].values())
-        rows.append((f"{shown}{more}", *(text if float(text) else "." for _, text in pattern), f"{total:.4f}"))
+        rows.append(
+            (
+                f"{shown}{more}",
+                *(text if float(text) else "." for _, text in pattern),
+                f"{total:.4f}",
+            )
+        )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        yield "  " + "  ".join(f"{cell:{'>' if i else '<'}{widths[i]}}" for i, cell in enumerate(row))
+        yield "  " + "  ".join(
+            f"{cell:{'>' if i else '<'}{widths[i]}}" for i, cell in enumerate(row)
+        )
 
 
 def schema_command(
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write it there instead of printing it.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Write it there instead of printing it."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the JSON Schema of a study file (an editor that knows it completes and checks as you type)."""
+    """Print the JSON Schema of a study file (an editor that knows it completes and checks as you
+    type)."""
     from crosswind.studies.spec import json_schema
 
     del as_json  # a schema is JSON either way

@@ -26,29 +26,51 @@ def report_command(
     where: StoreWord = DEFAULT_OUT,
     study: StudyName = None,
     form: Annotated[
-        str, typer.Option("--format", metavar="text|csv|latex|json", help="How tables are written.", autocompletion=formats)
+        str,
+        typer.Option(
+            "--format",
+            metavar="text|csv|latex|json",
+            help="How tables are written.",
+            autocompletion=formats,
+        ),
     ] = "text",
     which: Annotated[
-        str, typer.Option("--tables", metavar="two|all", help="Which tables are printed as text, below the findings.")
+        str,
+        typer.Option(
+            "--tables",
+            metavar="two|all",
+            help="Which tables are printed as text, below the findings.",
+        ),
     ] = "two",
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Write one file a table there instead of printing.")
+        Path | None,
+        typer.Option(
+            "--out", metavar="DIR", help="Write one file a table there instead of printing."
+        ),
     ] = None,
     page: Annotated[
         Path | None,
-        typer.Option("--page", metavar="FILE", help=f"Where the page goes; default with text: {PAGE_NAME} beside the store."),
+        typer.Option(
+            "--page",
+            metavar="FILE",
+            help=f"Where the page goes; default with text: {PAGE_NAME} beside the store.",
+        ),
     ] = None,
     no_page: Annotated[bool, typer.Option("--no-page", help="Print the tables only.")] = False,
     figures: Annotated[
-        Path | None, typer.Option("--figures", metavar="DIR", help="Write every figure there as SVG, PDF and PNG.")
+        Path | None,
+        typer.Option(
+            "--figures", metavar="DIR", help="Write every figure there as SVG, PDF and PNG."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print what the studies of a store found, and write their page.
 
-    First come the findings in sentences: what each shift costs, what each method wins or loses beside the reference, and what could
-    not be told. Then come two tables, or all of them. The page is one HTML file with figures and tables that needs no network. CSV
-    is one tidy table with every number. With another format or --out the page is written only where --page names it.
+    First come the findings in sentences: what each shift costs, what each method wins or loses
+    beside the reference, and what could not be told. Then come two tables, or all of them. The page
+    is one HTML file with figures and tables that needs no network. CSV is one tidy table with every
+    number. With another format or --out the page is written only where --page names it.
     """
     from crosswind.reports.gather import gather, no_collection
     from crosswind.studies.store import Store
@@ -65,12 +87,17 @@ def report_command(
         names = [store.study(study)["name"]] if study is not None else store.study_names()
         if not names:
             raise InputError("STORE", f"{where} holds no study yet")
-        # Reading is most of the time that a large store takes: tables, figures and page share what is read.
+        # Reading is most of the time that a large store takes: tables, figures and page share what
+        # is read.
         records = [gather(store, name, draws=paged or figures is not None) for name in names]
         tables = [
             table
             for record in records
-            for table in (record.number_tables(every=out is not None) if form == "csv" else record.text_tables())
+            for table in (
+                record.number_tables(every=out is not None)
+                if form == "csv"
+                else record.text_tables()
+            )
         ]
         if out is None and form == "json":
             print_json({"studies": [record.to_json() for record in records]})
@@ -78,7 +105,12 @@ def report_command(
             typer.echo("\n\n".join(record.to_text() for record in records))
         elif out is None:
             if form == "text":
-                typer.echo("".join(f"{record.findings.to_text()}\n\n" for record in records if record.findings), nl=False)
+                typer.echo(
+                    "".join(
+                        f"{record.findings.to_text()}\n\n" for record in records if record.findings
+                    ),
+                    nl=False,
+                )
             _print(tables, form)
         else:
             _write(tables, form, out)
@@ -93,8 +125,8 @@ def report_command(
 def make_page(store: Store, studies: Sequence[StudyRecord], path: Path | None = None) -> str:
     """Write the page of `studies` to `path`, or beside the store, and say where it is.
 
-    The default place may be read-only; then the sentence says what to do, since whoever asked for tables has them. Raises
-    `InputError` where a given `path` cannot be written.
+    The default place may be read-only; then the sentence says what to do, since whoever asked for
+    tables has them. Raises `InputError` where a given `path` cannot be written.
     """
     from crosswind.reports.page import write_page
 
@@ -109,7 +141,10 @@ def make_page(store: Store, studies: Sequence[StudyRecord], path: Path | None = 
     try:
         write_page(studies, store.name, place)
     except OSError as error:
-        return f"No page was written: {place}: {error.strerror or error}; name another file with --page FILE."
+        return (
+            f"No page was written: {place}: {error.strerror or error}; name another file with"
+            " --page FILE."
+        )
     return f"The page is {place}"
 
 
@@ -127,7 +162,9 @@ def _print(tables: Sequence[Table], form: str) -> None:
     if form == "csv":
         # One header: the tables of several studies are one tidy table.
         for position, table in enumerate(tables):
-            typer.echo(table.to_csv() if position == 0 else table.to_csv().partition("\n")[2], nl=False)
+            typer.echo(
+                table.to_csv() if position == 0 else table.to_csv().partition("\n")[2], nl=False
+            )
     else:
         typer.echo("\n\n".join(table.written(form) for table in tables))
 

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crosswind.cli.options import DEFAULT_OUT, AsJson, Overrides, Scale, StudyWord, folder, print_json, progress_bar
+from crosswind.cli.options import (
+    DEFAULT_OUT,
+    AsJson,
+    Overrides,
+    Scale,
+    StudyWord,
+    folder,
+    print_json,
+    progress_bar,
+)
 from crosswind.cli.status import status_row, warn_of_damage
 from crosswind.core.errors import InputError
 
@@ -28,25 +37,51 @@ def run_command(
     study: StudyWord,
     workers: Annotated[
         int | None,
-        typer.Option("--workers", metavar="N", min=1, max=1024, help="Processes that train at once; default: one a core."),
+        typer.Option(
+            "--workers",
+            metavar="N",
+            min=1,
+            max=1024,
+            help="Processes that train at once; default: one a core.",
+        ),
     ] = None,
-    out_word: Annotated[str, typer.Option("--out", metavar="DIR", help="Where results go.", callback=folder)] = DEFAULT_OUT,
+    out_word: Annotated[
+        str, typer.Option("--out", metavar="DIR", help="Where results go.", callback=folder)
+    ] = DEFAULT_OUT,
     settings: Overrides = None,
     scale: Scale = None,
     store_url: Annotated[
-        str | None, typer.Option("--store", metavar="URL", help="Keep results in this PostgreSQL database, files in --out.")
+        str | None,
+        typer.Option(
+            "--store",
+            metavar="URL",
+            help="Keep results in this PostgreSQL database, files in --out.",
+        ),
     ] = None,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try failed runs again.")] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Try failed runs again.")
+    ] = False,
     memory: Annotated[
         str | None,
-        typer.Option("--memory", metavar="SIZE", help="Most memory for pixels, such as 8GB; default: half. Others are read ahead."),
+        typer.Option(
+            "--memory",
+            metavar="SIZE",
+            help="Most memory for pixels, such as 8GB; default: half. Others are read ahead.",
+        ),
     ] = None,
     profile: Annotated[
-        bool, typer.Option("--profile", help="Trace a few steps of one run of every data set, model and method, to DIR/profile.")
+        bool,
+        typer.Option(
+            "--profile",
+            help=(
+                "Trace a few steps of one run of every data set, model and method, to DIR/profile."
+            ),
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Run a study. What is finished in DIR already is not done again, so the same command goes on after a stop."""
+    """Run a study. What is finished in DIR already is not done again, so the same command goes on
+    after a stop."""
     from crosswind.data.budget import memory_bytes
     from crosswind.studies.plan import plan_of
     from crosswind.studies.running import check_ready, run_plan, slow_devices
@@ -54,7 +89,10 @@ def run_command(
 
     out = Path(out_word)
     if store_url is not None and "://" not in store_url:
-        raise InputError("--store", f"{store_url!r} is no URL such as postgresql://HOST/NAME; a folder is named by --out")
+        raise InputError(
+            "--store",
+            f"{store_url!r} is no URL such as postgresql://HOST/NAME; a folder is named by --out",
+        )
     size = memory_bytes(memory, "--memory")
     if out.exists() and not out.is_dir():
         raise InputError("--out", f"{out} is a file; name a folder")
@@ -86,13 +124,17 @@ def run_command(
 def _traced(summary: Summary, folder: Path) -> str:
     """What came of `--profile`, and how to look at it."""
     if not summary.executed:
-        return "Nothing was profiled: every run is done, and none is done again; name a new folder with --out to profile one."
+        return (
+            "Nothing was profiled: every run is done, and none is done again; name a new folder"
+            " with --out to profile one."
+        )
     lines = [f"Not profiled: {reason}." for reason in summary.untraced]
     if summary.traces:
         number = len(summary.traces)
         lines.append(
-            f"{number} trace{'s' if number > 1 else ''} in {folder}: open a .json.gz at https://ui.perfetto.dev or in "
-            "chrome://tracing; the .txt beside it names the operators that took most."
+            f"{number} trace{'s' if number > 1 else ''} in {folder}: open a .json.gz at"
+            " https://ui.perfetto.dev or in chrome://tracing; the .txt beside it names the"
+            " operators that took most."
         )
     return "\n".join(lines or ["Nothing was profiled: no run that was chosen for it ended."])
 
@@ -113,7 +155,9 @@ def _finish(store: Store, planned: Plan, summary: Summary, where: str, as_json: 
         print_json({"status": status_row(store, planned.study.name), **record.to_json()})
     else:
         typer.echo(record.to_text())
-        again = f"crosswind report {where}" + (f" --study {planned.study.name}" if len(records) > 1 else "")
+        again = f"crosswind report {where}" + (
+            f" --study {planned.study.name}" if len(records) > 1 else ""
+        )
         busy = f", workers busy {summary.busy:.0%} of it" if summary.executed else ""
         typer.echo(f"{summary.executed} runs in {summary.seconds:.0f} s{busy}.\nResults: {again}")
         typer.echo(page)
@@ -124,14 +168,18 @@ def _finish(store: Store, planned: Plan, summary: Summary, where: str, as_json: 
 
 
 def _teller(name: str, bar: Any) -> Callable[[Progress], None]:
-    """What tells progress: by a bar on a terminal, elsewhere by about fifty lines, however many runs there are."""
+    """What tells progress: by a bar on a terminal, elsewhere by about fifty lines, however many
+    runs there are."""
     task = bar.add_task(name, total=1, words="starting") if bar else None
     printed, at = -1.0, time.monotonic()
 
     def tell(progress: Progress) -> None:
         nonlocal printed, at
         ended, failure = progress.done + progress.failed, "failed" in progress.message
-        words = f"{progress.done} of {progress.total} runs done, {progress.running} running, {progress.failed} failed"
+        words = (
+            f"{progress.done} of {progress.total} runs done, {progress.running} running,"
+            f" {progress.failed} failed"
+        )
         words += f", {_clock(progress.left)} left" if progress.left is not None else ""
         if "rows" in progress.report:  # of a model that is asked, which may take hours for one set
             words += f"; {progress.report['rows']:,} of {progress.report['of']:,} rows are answered"
@@ -143,7 +191,11 @@ def _teller(name: str, bar: Any) -> Callable[[Progress], None]:
                 print(f"{name}: {words}", file=sys.stderr)
         else:
             at = time.monotonic()
-            if ended - printed >= max(1, progress.total // 50) or ended == progress.total or failure:
+            if (
+                ended - printed >= max(1, progress.total // 50)
+                or ended == progress.total
+                or failure
+            ):
                 printed = ended
                 print(f"{name}: {words}", file=sys.stderr)
         if failure and bar:
@@ -157,4 +209,10 @@ def _teller(name: str, bar: Any) -> Callable[[Progress], None]:
 def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+    return (
+        f"{hours} h {minutes:02d} min"
+        if hours
+        else f"{minutes} min {rest:02d} s"
+        if minutes
+        else f"{rest} s"
+    )

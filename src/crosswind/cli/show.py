@@ -24,31 +24,54 @@ def show_command(
     kind: Annotated[
         str,
         typer.Argument(
-            metavar="KIND", help="method, model, source, shift, transform, study, run or training.", autocompletion=completion.shown
+            metavar="KIND",
+            help="method, model, source, shift, transform, study, run or training.",
+            autocompletion=completion.shown,
         ),
     ],
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="Its name; of a run, STORE#KEYPREFIX.", autocompletion=completion.named),
+        typer.Argument(
+            metavar="NAME",
+            help="Its name; of a run, STORE#KEYPREFIX.",
+            autocompletion=completion.named,
+        ),
     ] = None,
     as_json: AsJson = False,
     image: Annotated[
-        Path | None, typer.Option("--image", metavar="FILE", help="Of a transform: the picture that a contact sheet is made of.")
+        Path | None,
+        typer.Option(
+            "--image",
+            metavar="FILE",
+            help="Of a transform: the picture that a contact sheet is made of.",
+        ),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", metavar="PNG", help="Where the contact sheet goes.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="PNG", help="Where the contact sheet goes.")
+    ] = None,
     settings: Overrides = None,
-    size: Annotated[int, typer.Option("--size", metavar="PX", help="Side of the picture, whose middle square is taken.")] = 128,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Another seed, other draws.")] = 0,
+    size: Annotated[
+        int,
+        typer.Option(
+            "--size", metavar="PX", help="Side of the picture, whose middle square is taken."
+        ),
+    ] = 128,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", help="Another seed, other draws.")
+    ] = 0,
 ) -> None:
     """Show one thing: what it does, its settings with their domains and defaults, its source.
 
-    Of a transform also what it looks like, from weak to strong: show transform NAME --image FILE --out PNG [--set knob=value].
+    Of a transform also what it looks like, from weak to strong: show transform NAME --image FILE
+    --out PNG [--set knob=value].
     """
     if image is not None or out is not None:
         _draw_sheet(kind, name, image, out, settings or [], size, seed)
         return
     if settings:
-        raise InputError("--set", "goes with --image and --out, for the contact sheet of a transform")
+        raise InputError(
+            "--set", "goes with --image and --out, for the contact sheet of a transform"
+        )
     if name is None and kind != "training":
         raise InputError("NAME", f"is missing; crosswind list {kind} tells the names")
     cards = {"training": _training, "run": _run, "studies": _study, "methods": _method}
@@ -61,15 +84,26 @@ def show_command(
 
 
 def _draw_sheet(
-    kind: str, name: str | None, image: Path | None, out: Path | None, settings: list[str], size: int, seed: int
+    kind: str,
+    name: str | None,
+    image: Path | None,
+    out: Path | None,
+    settings: list[str],
+    size: int,
+    seed: int,
 ) -> None:
     from crosswind.studies.reading import apply_settings
     from crosswind.transforms.sheet import check_place, contact_sheet, read_picture, write_png
 
     if room_of(kind) != "transforms" or name is None:
-        raise InputError("--image", "draws a contact sheet: show transform NAME --image FILE --out PNG")
+        raise InputError(
+            "--image", "draws a contact sheet: show transform NAME --image FILE --out PNG"
+        )
     if image is None or out is None:
-        raise InputError("--out" if out is None else "--image", "is missing: a contact sheet needs --image FILE and --out PNG")
+        raise InputError(
+            "--out" if out is None else "--image",
+            "is missing: a contact sheet needs --image FILE and --out PNG",
+        )
     check_place(out)
     picture = read_picture(image, size)
     write_png(contact_sheet(name, picture, apply_settings({}, settings), seed), out)
@@ -94,7 +128,15 @@ def _method(name: str) -> Card:
     lines = card_lines(known)
     width = max(len(title) for title, _ in lines)
     card = [f"{title:<{width}}  {text}" for title, text in lines]
-    text = [f"{known.name}  ({kind_of(known)})", "", *card, "", known.doc, "", *_knob_lines(known.knobs)]
+    text = [
+        f"{known.name}  ({kind_of(known)})",
+        "",
+        *card,
+        "",
+        known.doc,
+        "",
+        *_knob_lines(known.knobs),
+    ]
     return {**method_row(known), "doc": known.doc, "module": known.module}, "\n".join(text)
 
 
@@ -125,7 +167,10 @@ def _run(word: str) -> Card:
         needed = [store.run(key) for key in record["needs"]]
     for item in needed:
         item["artifacts"] = None if item["artifacts"] is None else str(item["artifacts"])
-    record["needs"] = [{name: item[name] for name in ("key", "kind", "status", "spec", "artifacts")} for item in needed]
+    record["needs"] = [
+        {name: item[name] for name in ("key", "kind", "status", "spec", "artifacts")}
+        for item in needed
+    ]
     texts = [Path(item["artifacts"]) / TEXTS for item in needed if item["artifacts"] is not None]
     record["answers"] = [str(path) for path in texts if path.is_file()]
     record["artifacts"] = None if record["artifacts"] is None else str(record["artifacts"])
@@ -139,20 +184,35 @@ def _source_card(known: Facts) -> list[str]:
     card = known.card
     assert card is not None
     state = readiness([known], root_folder())[known.name]
-    fetched = bool(card.files) and all(item.url and (item.sha256 or item.md5) for item in card.files)
+    fetched = bool(card.files) and all(
+        item.url and (item.sha256 or item.md5) for item in card.files
+    )
     facts = {
         "Rows": ", ".join(f"{part} {count:,}" for part, count in card.totals.items()),
         "Inputs" if (card.shape or "").startswith(("a text", "texts")) else "Pictures": card.shape,
-        "Files": ", ".join(f"{item.name}{f' ({bytes_text(item.size)})' if item.size else ''}" for item in card.files),
-        "How to get it": card.get or (f"crosswind prepare {known.name} fetches the files" if fetched else ""),
-        "Ready here": "\n    ".join([state.text, *(copy["folder"] for copy in state.copies)]) if is_prepared(known) else "",
+        "Files": ", ".join(
+            f"{item.name}{f' ({bytes_text(item.size)})' if item.size else ''}"
+            for item in card.files
+        ),
+        "How to get it": (
+            card.get or (f"crosswind prepare {known.name} fetches the files" if fetched else "")
+        ),
+        "Ready here": (
+            "\n    ".join([state.text, *(copy["folder"] for copy in state.copies)])
+            if is_prepared(known)
+            else ""
+        ),
         "Licence": card.licence,
         "Citation": card.citation,
         "Used in": "; ".join(f"{paper}: {where}" for paper, where in card.used.items()),
         "Layout of the files": card.layout,
     }
     attributes = [f"  {name}: {_values(values)}" for name, values in card.attributes.items()]
-    return ["Attributes", *attributes, *(f"{title}: {text}" for title, text in facts.items() if text)]
+    return [
+        "Attributes",
+        *attributes,
+        *(f"{title}: {text}" for title, text in facts.items() if text),
+    ]
 
 
 def _values(values: Any) -> str:
@@ -169,7 +229,10 @@ def _knob_lines(knobs: tuple[Knob, ...]) -> list[str]:
         domain = f" in {item['domain']}" if item["domain"] else ""
         source = f" [{item['source']}]" if item["source"] else ""
         tried = [f"search {declared.search.words()}"] if declared.search else []
-        tried += [f"{paper}: {', '.join(map(str, values))}" for paper, values in (declared.grid or {}).items()]
+        tried += [
+            f"{paper}: {', '.join(map(str, values))}"
+            for paper, values in (declared.grid or {}).items()
+        ]
         lines.append(f"  {item['name']}: {item['type']}{domain}, {default}{source}")
         lines += [f"      {text}" for text in (item["doc"], "; ".join(tried)) if text]
     return lines

@@ -1,4 +1,5 @@
-"""`crosswind status STORE` and `crosswind check STORE`: how far studies are, and whether their files are what was written."""
+"""`crosswind status STORE` and `crosswind check STORE`: how far studies are, and whether their
+files are what was written."""
 
 from __future__ import annotations
 
@@ -10,15 +11,25 @@ from typing import Annotated, Any
 
 import typer
 
-from crosswind.cli.options import DEFAULT_OUT, AsJson, StoreWord, StudyName, print_json, progress_bar
+from crosswind.cli.options import (
+    DEFAULT_OUT,
+    AsJson,
+    StoreWord,
+    StudyName,
+    print_json,
+    progress_bar,
+)
 from crosswind.core.errors import one_line
 
 _SHOWN = 5
 _TELL_SECONDS = 10.0
 
 
-def status_command(where: StoreWord = DEFAULT_OUT, study: StudyName = None, as_json: AsJson = False) -> None:
-    """Say how many runs of each study are done, running, waiting or failed, and why; what runs warned of; whose files are gone.
+def status_command(
+    where: StoreWord = DEFAULT_OUT, study: StudyName = None, as_json: AsJson = False
+) -> None:
+    """Say how many runs of each study are done, running, waiting or failed, and why; what runs
+    warned of; whose files are gone.
 
     Files are not read: crosswind check does that.
     """
@@ -26,7 +37,10 @@ def status_command(where: StoreWord = DEFAULT_OUT, study: StudyName = None, as_j
     from crosswind.studies.store import Store
 
     with Store.open(where) as store:
-        rows = [status_row(store, name) for name in ([study] if study is not None else store.study_names())]
+        rows = [
+            status_row(store, name)
+            for name in ([study] if study is not None else store.study_names())
+        ]
     if as_json:
         print_json(rows)
         return
@@ -34,12 +48,21 @@ def status_command(where: StoreWord = DEFAULT_OUT, study: StudyName = None, as_j
         typer.echo(f"{where} holds no study yet")
     for row in rows:
         # What a store holds may steer a terminal.
-        parts = [f"{row[name]} {name}" for name in ("finished", "diverged", "failed", "running", "pending") if row[name]]
-        typer.echo(f"study {one_line(row['name'])}: {row['total']} runs: {', '.join(parts) or 'none'}")
+        parts = [
+            f"{row[name]} {name}"
+            for name in ("finished", "diverged", "failed", "running", "pending")
+            if row[name]
+        ]
+        typer.echo(
+            f"study {one_line(row['name'])}: {row['total']} runs: {', '.join(parts) or 'none'}"
+        )
         for failure in row["failures"]:
             words = f"{failure['runs']} failed: {one_line(failure['reason'])}"
             if failure["cause"]:
-                stopped = f"{failure['runs']} stopped by the machine ({CAUSES.get(failure['cause'], 'system error')})"
+                stopped = (
+                    f"{failure['runs']} stopped by the machine"
+                    f" ({CAUSES.get(failure['cause'], 'system error')})"
+                )
                 words = f"{stopped}: they run again at the next run ({one_line(failure['reason'])})"
             typer.echo(f"  {words}")
         for warning in row["warnings"][:_SHOWN]:
@@ -50,49 +73,83 @@ def status_command(where: StoreWord = DEFAULT_OUT, study: StudyName = None, as_j
 
 
 def status_row(store: Any, name: str) -> dict[str, Any]:
-    """The state of one study as plain values: counts by status, failures by reason, warnings, and what `Store.damaged` sees."""
+    """The state of one study as plain values: counts by status, failures by reason, warnings, and
+    what `Store.damaged` sees."""
     reasons: dict[tuple[str, str | None], list[str]] = {}
     counts = store.counts(name)
     for run in store.runs(name) if counts["failed"] else ():
         if run["status"] == "failed":
-            reasons.setdefault((run["reason"] or "no reason recorded", run["cause"]), []).append(run["key"])
-    failures = [{"reason": reason, "cause": cause, "runs": len(keys), "keys": keys} for (reason, cause), keys in reasons.items()]
+            reasons.setdefault((run["reason"] or "no reason recorded", run["cause"]), []).append(
+                run["key"]
+            )
+    failures = [
+        {"reason": reason, "cause": cause, "runs": len(keys), "keys": keys}
+        for (reason, cause), keys in reasons.items()
+    ]
     warnings = [{"text": text, "runs": number} for text, number in store.warnings(name)]
-    return {"name": name, **counts, "failures": failures, "warnings": warnings, "damaged": store.damaged(name)}
+    return {
+        "name": name,
+        **counts,
+        "failures": failures,
+        "warnings": warnings,
+        "damaged": store.damaged(name),
+    }
 
 
 def warn_of_damage(study: str, damaged: Mapping[str, list[str]], where: str) -> None:
-    """Print one sentence about runs whose files are gone or damaged, given by what is wrong, if there are any."""
+    """Print one sentence about runs whose files are gone or damaged, given by what is wrong, if
+    there are any."""
     if not damaged:
         return
     listed = "; ".join(f"{key[:12]}: {faults[0]}" for key, faults in list(damaged.items())[:_SHOWN])
     more = f"; {len(damaged) - _SHOWN:,} more" if len(damaged) > _SHOWN else ""
     words = f"study {study}: files of {len(damaged):,} jobs are gone or damaged ({listed}{more})"
-    typer.echo(one_line(f"warning: {words}; crosswind check {where} reads them all, --repair has them done again"), err=True)
+    typer.echo(
+        one_line(
+            f"warning: {words}; crosswind check {where} reads them all, --repair has them done"
+            " again"
+        ),
+        err=True,
+    )
 
 
 def check_command(
     where: StoreWord = DEFAULT_OUT,
     study: StudyName = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="The folder of the jobs' files, where STORE is a URL.")
+        Path | None,
+        typer.Option(
+            "--out", metavar="DIR", help="The folder of the jobs' files, where STORE is a URL."
+        ),
     ] = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Forget the jobs named, scores too: the next crosswind run does them again.")
+        bool,
+        typer.Option(
+            "--repair",
+            help="Forget the jobs named, scores too: the next crosswind run does them again.",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Read every file that finished jobs left, and name the jobs whose files are gone or are not what was written.
+    """Read every file that finished jobs left, and name the jobs whose files are gone or are not
+    what was written.
 
-    Sizes and SHA-256 are compared with those recorded when the job finished, and so are the models' files that jobs read, where
-    they lie here. Exit status 0: all is well; 1: a job or a file is named.
+    Sizes and SHA-256 are compared with those recorded when the job finished, and so are the models'
+    files that jobs read, where they lie here. Exit status 0: all is well; 1: a job or a file is
+    named.
     """
     from crosswind.studies.given_files import changed_files
     from crosswind.studies.store import Store
 
     with Store.open(where, out) as store:
-        files = store.files(study) if store.out else {}  # first of all the sentence that there is no folder
-        damaged = {key: faults for key, listed in _with_progress(files) if (faults := store.faults(key, listed, read=True))}
+        files = (
+            store.files(study) if store.out else {}
+        )  # first of all the sentence that there is no folder
+        damaged = {
+            key: faults
+            for key, listed in _with_progress(files)
+            if (faults := store.faults(key, listed, read=True))
+        }
         specs: dict[str, Any] = {}
         for name in [study] if study is not None else store.study_names():
             specs |= store.specs(name)
@@ -103,17 +160,29 @@ def check_command(
         with Store.open(where, out, create=True) as store:
             undone = store.undo(damaged)
     if as_json:
-        found = [{"key": key, "labels": labels[key], "faults": faults} for key, faults in damaged.items()]
+        found = [
+            {"key": key, "labels": labels[key], "faults": faults} for key, faults in damaged.items()
+        ]
         moved_on = [{"path": place, "jobs": keys} for place, keys in changed.items()]
         print_json({"jobs": len(files), "damaged": found, "undone": undone, "changed": moved_on})
         return 1 if damaged or changed else 0
-    typer.echo(f"{len(files):,} jobs are done, {len(damaged):,} of them with files that are gone or damaged")
+    typer.echo(
+        f"{len(files):,} jobs are done, {len(damaged):,} of them with files that are gone or"
+        " damaged"
+    )
     for key, faults in damaged.items():
-        words = " ".join(str(value) for value in labels[key][0].values()) if labels[key] else "in no study"
+        words = (
+            " ".join(str(value) for value in labels[key][0].values())
+            if labels[key]
+            else "in no study"
+        )
         typer.echo(f"  {key[:12]} ({one_line(words, 120)}): {one_line('; '.join(faults), 300)}")
     for place, keys in changed.items():
         told = f"{one_line(place, 300)} has changed since {len(keys):,} jobs read it"
-        typer.echo(f"  {told}; their numbers are of the file before, and the next crosswind run of the study asks the present one")
+        typer.echo(
+            f"  {told}; their numbers are of the file before, and the next crosswind run of the"
+            " study asks the present one"
+        )
     if undone:
         typer.echo(f"{undone:,} jobs are pending again; the next crosswind run does them")
     elif damaged:
@@ -122,7 +191,8 @@ def check_command(
 
 
 def _with_progress(files: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The items, with progress on standard error: a bar on a terminal, elsewhere a line every ten seconds."""
+    """The items, with progress on standard error: a bar on a terminal, elsewhere a line every ten
+    seconds."""
     printed = time.monotonic()
     with progress_bar() as bar:
         task = bar.add_task("reading", total=len(files), words="") if bar else None

@@ -1,7 +1,8 @@
 """What is known of a data set before any of its files is there: its card.
 
-The cards of the package's own sources are data, in `data/sources/cards.toml`. The registry evaluates `card = ...` of a source
-without running its file, so it may use only literals and the words of this module.
+The cards of the package's own sources are data, in `data/sources/cards.toml`. The registry
+evaluates `card = ...` of a source without running its file, so it may use only literals and the
+words of this module.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ CARDS = Path(__file__).parents[1] / "data" / "sources" / "cards.toml"
 class Original:
     """One file as its authors published it.
 
-    `name`: what it is called in the folder of originals, a relative path. `url`: where it can be fetched; empty where the licence
-    or the site does not allow it. `size` in bytes, 0 where it is not known. `sha256` and `md5`: hexadecimal, empty where they are
-    not known; one is enough, and a file with neither is never fetched. `variant`: the value of the source's knob that it belongs
+    `name`: what it is called in the folder of originals, a relative path. `url`: where it can be
+    fetched; empty where the licence or the site does not allow it. `size` in bytes, 0 where it is
+    not known. `sha256` and `md5`: hexadecimal, empty where they are not known; one is enough, and a
+    file with neither is never fetched. `variant`: the value of the source's knob that it belongs
     to; empty: to all.
     """
 
@@ -39,11 +41,13 @@ class Original:
 class Card:
     """The card of a data set.
 
-    `attributes`: name -> values, or their number, or a few words. `totals`: part (`"train"`, `"all"`) -> rows, as published; empty
-    where the data are the user's own. `shape`: height x width x channels of the pictures, or what a text is, in words. `licence`,
-    `citation`: as the authors give them. `used`: paper -> where and how. `layout`: the source for the layout of the files. `get`:
-    one sentence on what to get and from where, for files that are not fetched. `files`: the originals. `drawn`: with its default
-    settings the data set is drawn or lies in a library, so that no file is needed.
+    `attributes`: name -> values, or their number, or a few words. `totals`: part (`"train"`,
+    `"all"`) -> rows, as published; empty where the data are the user's own. `shape`: height x width
+    x channels of the pictures, or what a text is, in words. `licence`, `citation`: as the authors
+    give them. `used`: paper -> where and how. `layout`: the source for the layout of the files.
+    `get`: one sentence on what to get and from where, for files that are not fetched. `files`: the
+    originals. `drawn`: with its default settings the data set is drawn or lies in a library, so
+    that no file is needed.
     """
 
     attributes: Mapping[str, Any]
@@ -61,10 +65,13 @@ class Card:
         """The card as plain values for JSON, empty entries left out."""
         told = {key: value for key, value in vars(self).items() if value and key != "files"}
         told["attributes"] = {
-            name: list(values) if isinstance(values, tuple) else values for name, values in self.attributes.items()
+            name: list(values) if isinstance(values, tuple) else values
+            for name, values in self.attributes.items()
         }
         if self.files:
-            told["files"] = [{key: value for key, value in vars(item).items() if value} for item in self.files]
+            told["files"] = [
+                {key: value for key, value in vars(item).items() if value} for item in self.files
+            ]
         return told
 
 
@@ -73,7 +80,8 @@ def card_of(name: str) -> Card:
     told = dict(_tables()[name])
     base = told.pop("base", "")
     told["attributes"] = {
-        attribute: tuple(values) if isinstance(values, list) else values for attribute, values in told["attributes"].items()
+        attribute: tuple(values) if isinstance(values, list) else values
+        for attribute, values in told["attributes"].items()
     }
     told["files"] = tuple(_original(base, *row) for row in told.get("files", ()))
     return Card(**told)
@@ -84,7 +92,11 @@ def _tables() -> dict[str, Any]:
     return tomllib.loads(CARDS.read_text(encoding="utf-8"))
 
 
-def _original(base: str, name: str, address: str, size: int, digits: str, variant: str = "") -> Original:
+def _original(
+    base: str, name: str, address: str, size: int, digits: str, variant: str = ""
+) -> Original:
     whole = address if "://" in address else base + address
     url = "" if address == "none" else whole + name if whole.endswith("/") else whole
-    return Original(name, url, size, **{"md5" if len(digits) == 32 else "sha256": digits}, variant=variant)
+    return Original(
+        name, url, size, **{"md5" if len(digits) == 32 else "sha256": digits}, variant=variant
+    )

@@ -10,18 +10,27 @@ __all__ = ["aligned_codes"]
 
 
 def aligned_codes(
-    names: Sequence[str], rows: Sequence[float], clean: str | None, aligned: Sequence[str] | None, path: str = "method"
+    names: Sequence[str],
+    rows: Sequence[float],
+    clean: str | None,
+    aligned: Sequence[str] | None,
+    path: str = "method",
 ) -> tuple[int, list[int]]:
-    """The code of the environment `clean` and those of the `aligned`, given as `noise` or as `corruption=noise`.
+    """The code of the environment `clean` and those of the `aligned`, given as `noise` or as
+    `corruption=noise`.
 
-    None: the first environment with training `rows`, and all others with such. Raises `InputError` on `path.clean` and
-    `path.aligned` for a name of no environment with training rows, and for one that is named where it must not be.
+    None: the first environment with training `rows`, and all others with such. Raises `InputError`
+    on `path.clean` and `path.aligned` for a name of no environment with training rows, and for one
+    that is named where it must not be.
     """
     shown = {code: names[code] for code, count in enumerate(rows) if count > 0}
 
     def code_of(name: str, field: str, valid: Mapping[int, str]) -> int:
         for code, full in valid.items():
-            if name in (full, ", ".join(part.partition("=")[2] or part for part in full.split(", "))):
+            if name in (
+                full,
+                ", ".join(part.partition("=")[2] or part for part in full.split(", ")),
+            ):
                 return code
         raise unknown(f"{path}.{field}", "environment", name, list(valid.values()))
 
@@ -30,5 +39,9 @@ def aligned_codes(
     given = [] if isinstance(aligned, str) else aligned
     found = list(others) if given is None else [code_of(name, "aligned", others) for name in given]
     if not found or len(set(found)) < len(found):
-        raise InputError(f"{path}.aligned", f"must be a list of environments, each once, not {aligned!r}", list(others.values()))
+        raise InputError(
+            f"{path}.aligned",
+            f"must be a list of environments, each once, not {aligned!r}",
+            list(others.values()),
+        )
     return first, found

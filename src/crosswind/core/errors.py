@@ -23,7 +23,8 @@ _STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u206
 
 
 class CrosswindError(Exception):
-    """Base of everything that Crosswind refuses. The message is one sentence that a user can act on.
+    """Base of everything that Crosswind refuses. The message is one sentence that a user can act
+    on.
 
     It is cut at `limit` characters: more than usual where it holds what is to be copied whole.
     """
@@ -35,14 +36,23 @@ class CrosswindError(Exception):
 class InputError(CrosswindError):
     """A value the user wrote is not valid.
 
-    `field` is the dotted path of the value (`data.digits.label`), `problem` says what is wrong with it, `choices` are the
-    valid values, if there is a list of them. `limit`: see `CrosswindError`.
+    `field` is the dotted path of the value (`data.digits.label`), `problem` says what is wrong with
+    it, `choices` are the valid values, if there is a list of them. `limit`: see `CrosswindError`.
     """
 
-    def __init__(self, field: str, problem: str, choices: Iterable[object] | None = None, limit: int = 1000) -> None:
+    def __init__(
+        self, field: str, problem: str, choices: Iterable[object] | None = None, limit: int = 1000
+    ) -> None:
         self.field, self.problem, self.limit = field, problem, limit
         self.choices = None if choices is None else [str(choice) for choice in choices]
-        super().__init__(f"{field}: {problem}{_listing(self.choices)}" if field else f"{problem}{_listing(self.choices)}", limit)
+        super().__init__(
+            (
+                f"{field}: {problem}{_listing(self.choices)}"
+                if field
+                else f"{problem}{_listing(self.choices)}"
+            ),
+            limit,
+        )
 
 
 class DataError(CrosswindError):
@@ -62,17 +72,20 @@ class RunError(CrosswindError):
 
 
 class InternalError(CrosswindError):
-    """Crosswind contradicts itself: what it made is not what it should be. Nothing that the user wrote is to blame."""
+    """Crosswind contradicts itself: what it made is not what it should be. Nothing that the user
+    wrote is to blame."""
 
 
 def one_line(text: str, limit: int = 1000) -> str:
-    """`text` with all white space runs, line breaks included, made one space, cut at `limit` characters, and `plain`."""
+    """`text` with all white space runs, line breaks included, made one space, cut at `limit`
+    characters, and `plain`."""
     flat = plain(" ".join(str(text).replace("\0", "").split()))  # no database keeps a zero
     return flat if len(flat) <= limit else flat[: limit - 3] + "..."
 
 
 def plain(text: str) -> str:
-    """`text` with U+FFFD for each character that steers a terminal or the direction of writing, or that is half of one.
+    """`text` with U+FFFD for each character that steers a terminal or the direction of writing, or
+    that is half of one.
 
     A byte of a file's name that is not UTF-8 becomes its escape, see `escaped_bytes`.
     """
@@ -80,12 +93,14 @@ def plain(text: str) -> str:
 
 
 def escaped_bytes(text: str) -> str:
-    """`text` with `\\xfc` for each byte that is not UTF-8, as Python holds those of a file's name (PEP 383)."""
+    """`text` with `\\xfc` for each byte that is not UTF-8, as Python holds those of a file's name
+    (PEP 383)."""
     return _FOREIGN_BYTE.sub(lambda match: f"\\x{ord(match[0]) - 0xDC00:02x}", text)
 
 
 def escaped(text: str) -> str:
-    """A text of JSON or YAML with the same characters written by their numbers, as in its strings: nothing is lost."""
+    """A text of JSON or YAML with the same characters written by their numbers, as in its strings:
+    nothing is lost."""
     return _STEERING.sub(lambda letter: f"\\u{ord(letter[0]):04x}", text)
 
 
@@ -97,9 +112,12 @@ def nearest(word: str, choices: Iterable[str]) -> str | None:
 
 
 def shown(value: object, limit: int = 80) -> str:
-    """`value` as errors quote it: as Python writes it but for null, true and false, cut at `limit` characters."""
+    """`value` as errors quote it: as Python writes it but for null, true and false, cut at `limit`
+    characters."""
     words = {None: "null", True: "true", False: "false"}
-    return words[value] if value is None or isinstance(value, bool) else one_line(repr(value), limit)
+    return (
+        words[value] if value is None or isinstance(value, bool) else one_line(repr(value), limit)
+    )
 
 
 def unknown(field: str, what: str, word: object, choices: Iterable[object]) -> InputError:

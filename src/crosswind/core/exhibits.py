@@ -1,4 +1,5 @@
-"""What a job may leave to be looked at: bars, pictures and tables by name. They are kept as JSON, and reports draw them.
+"""What a job may leave to be looked at: bars, pictures and tables by name. They are kept as JSON,
+and reports draw them.
 
 An exhibit decides no number: it is in no key and in no score.
 """
@@ -24,7 +25,8 @@ FILE = "exhibits.json"
 
 @dataclass(frozen=True)
 class Bars:
-    """Numbers by name, such as a histogram's counts by bin: `values` in the order in which they are drawn, `unit` what they are."""
+    """Numbers by name, such as a histogram's counts by bin: `values` in the order in which they are
+    drawn, `unit` what they are."""
 
     values: Mapping[str, float]
     unit: str
@@ -55,13 +57,21 @@ class Picture:
     def of(cls, pixels: NDArray[np.uint8], caption: str = "") -> Picture:
         """A picture of uint8 [h, w, 3], or [h, w] for grey."""
         shape = pixels.shape
-        if pixels.dtype != np.uint8 or len(shape) not in (2, 3) or len(shape) == 3 and shape[2] != 3 or 0 in shape:
+        if (
+            pixels.dtype != np.uint8
+            or len(shape) not in (2, 3)
+            or len(shape) == 3
+            and shape[2] != 3
+            or 0 in shape
+        ):
             raise ValueError(f"a picture is uint8 [h, w, 3] or [h, w], not {pixels.dtype} {shape}")
-        # PNG by its specification: 8 bits a channel, each line behind a byte that says "not filtered". Imaging libraries are not
-        # loaded by rooms that report.
+        # PNG by its specification: 8 bits a channel, each line behind a byte that says "not
+        # filtered". Imaging libraries are not loaded by rooms that report.
         head = struct.pack(">IIBBBBB", shape[1], shape[0], 8, 2 if len(shape) == 3 else 0, 0, 0, 0)
         lines = np.pad(pixels.reshape(shape[0], -1), ((0, 0), (1, 0))).tobytes()
-        return cls(_PNG + _chunk(b"IHDR", head) + _chunk(b"IDAT", zlib.compress(lines)) + _END, caption)
+        return cls(
+            _PNG + _chunk(b"IHDR", head) + _chunk(b"IDAT", zlib.compress(lines)) + _END, caption
+        )
 
     @classmethod
     def sheet(
@@ -73,19 +83,32 @@ class Picture:
         columns: Sequence[str] = (),
         rows: Sequence[str] = (),
     ) -> Picture:
-        """One picture of rows and columns of images, uint8 [rows, columns, h, w, c] with c 1 or 3, two white pixels apart.
+        """One picture of rows and columns of images, uint8 [rows, columns, h, w, c] with c 1 or 3,
+        two white pixels apart.
 
         Images smaller than `least` pixels a side are enlarged by a whole number, without smoothing.
         """
-        if images.dtype != np.uint8 or images.ndim != 5 or images.shape[4] not in (1, 3) or 0 in images.shape:
-            raise ValueError(f"a sheet is uint8 [rows, columns, h, w, 1 or 3], not {images.dtype} {images.shape}")
+        if (
+            images.dtype != np.uint8
+            or images.ndim != 5
+            or images.shape[4] not in (1, 3)
+            or 0 in images.shape
+        ):
+            raise ValueError(
+                f"a sheet is uint8 [rows, columns, h, w, 1 or 3], not {images.dtype} {images.shape}"
+            )
         down, across, height, width, channels = images.shape
         if len(columns) not in (0, across) or len(rows) not in (0, down):
-            raise ValueError(f"a sheet of {down} x {across} images has so many names, not {len(rows)} and {len(columns)}")
+            raise ValueError(
+                f"a sheet of {down} x {across} images has so many names, not {len(rows)} and"
+                f" {len(columns)}"
+            )
         times = max(1, -(-least // max(height, width)))
         large = images.repeat(times, axis=2).repeat(times, axis=3)
         framed = np.pad(large, ((0, 0), (0, 0), (0, 2), (0, 2), (0, 0)), constant_values=255)
-        whole = framed.transpose(0, 2, 1, 3, 4).reshape(down * framed.shape[2], across * framed.shape[3], channels)[:-2, :-2]
+        whole = framed.transpose(0, 2, 1, 3, 4).reshape(
+            down * framed.shape[2], across * framed.shape[3], channels
+        )[:-2, :-2]
         made = cls.of(np.ascontiguousarray(whole if channels == 3 else whole[..., 0]), caption)
         return replace(made, columns=tuple(columns), rows=tuple(rows))
 
@@ -107,7 +130,10 @@ class Grid:
 
     def __post_init__(self) -> None:
         if not self.columns or any(len(row) != len(self.columns) for row in self.rows):
-            raise ValueError("every row of a grid has a value for each of its columns, of which there is one at least")
+            raise ValueError(
+                "every row of a grid has a value for each of its columns, of which there is one at"
+                " least"
+            )
 
 
 Exhibit = Bars | Picture | Grid
@@ -121,12 +147,16 @@ def write_exhibits(folder: Path, exhibits: Mapping[str, Exhibit]) -> None:
 
 
 def read_exhibits(folder: Path) -> dict[str, Exhibit]:
-    """What `write_exhibits` wrote there; empty without a file. Raises `ValueError` for a file that holds something else."""
+    """What `write_exhibits` wrote there; empty without a file. Raises `ValueError` for a file that
+    holds something else."""
     path = folder / FILE
     if not path.is_file():
         return {}
     try:
-        return {str(name): _read(item) for name, item in json.loads(path.read_text(encoding="utf-8")).items()}
+        return {
+            str(name): _read(item)
+            for name, item in json.loads(path.read_text(encoding="utf-8")).items()
+        }
     except (AttributeError, KeyError, TypeError, OSError, RecursionError) as error:
         raise ValueError(f"{FILE} holds no exhibits") from error
 
@@ -136,17 +166,34 @@ def _plain(item: Exhibit) -> dict[str, Any]:
         values = {name: float(value) for name, value in item.values.items()}
         return {"kind": "bars", "values": values, "unit": item.unit, "caption": item.caption}
     if isinstance(item, Grid):
-        return {"kind": "grid", "columns": list(item.columns), "rows": [list(row) for row in item.rows], "caption": item.caption}
+        return {
+            "kind": "grid",
+            "columns": list(item.columns),
+            "rows": [list(row) for row in item.rows],
+            "caption": item.caption,
+        }
     named = {"columns": list(item.columns), "rows": list(item.rows)}
-    return {"kind": "picture", "png": base64.b64encode(item.png).decode("ascii"), "caption": item.caption, **named}
+    return {
+        "kind": "picture",
+        "png": base64.b64encode(item.png).decode("ascii"),
+        "caption": item.caption,
+        **named,
+    }
 
 
 def _read(told: Mapping[str, Any]) -> Exhibit:
     caption = str(told["caption"])
     if told["kind"] == "bars":
-        return Bars({str(name): float(value) for name, value in told["values"].items()}, str(told["unit"]), caption)
+        return Bars(
+            {str(name): float(value) for name, value in told["values"].items()},
+            str(told["unit"]),
+            caption,
+        )
     if told["kind"] == "grid":
-        rows = [[value if isinstance(value, str | int | float | None) else str(value) for value in row] for row in told["rows"]]
+        rows = [
+            [value if isinstance(value, str | int | float | None) else str(value) for value in row]
+            for row in told["rows"]
+        ]
         return Grid([str(name) for name in told["columns"]], rows, caption)
     if told["kind"] != "picture":
         raise KeyError(told["kind"])

@@ -1,7 +1,9 @@
-"""Files: those that a user names are looked at before they are read, ours are written whole or not at all.
+"""Files: those that a user names are looked at before they are read, ours are written whole or not
+at all.
 
-A pipe or a terminal waits for ever, `/dev/zero` never ends, and a file of gigabytes fills the memory before anybody has seen that
-it is not what it should be. What is refused is an `OSError` whose `strerror` is half a sentence, as those of the system are.
+A pipe or a terminal waits for ever, `/dev/zero` never ends, and a file of gigabytes fills the
+memory before anybody has seen that it is not what it should be. What is refused is an `OSError`
+whose `strerror` is half a sentence, as those of the system are.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ _KINDS = {
 
 
 def root_folder(root: str | os.PathLike[str] | None = None) -> Path:
-    """The folder of prepared data: `root`, else what CROSSWIND_DATA names, else ~/.cache/crosswind/data; always absolute."""
+    """The folder of prepared data: `root`, else what CROSSWIND_DATA names, else
+    ~/.cache/crosswind/data; always absolute."""
     given = root or os.environ.get(ROOT_VARIABLE) or Path("~/.cache/crosswind/data")
     try:
         if "\0" in str(given):
@@ -38,16 +41,20 @@ def root_folder(root: str | os.PathLike[str] | None = None) -> Path:
 
 
 def check_file(path: Path) -> int:
-    """The size in bytes of a plain file, a link followed to its end. Raises `OSError` for what is none."""
+    """The size in bytes of a plain file, a link followed to its end. Raises `OSError` for what is
+    none."""
     state = os.stat(path)
     kind = stat.S_IFMT(state.st_mode)
     if kind != stat.S_IFREG:
-        raise OSError(errno.EINVAL, f"it is {_KINDS.get(kind, 'of an unknown kind')}, not a file", str(path))
+        raise OSError(
+            errno.EINVAL, f"it is {_KINDS.get(kind, 'of an unknown kind')}, not a file", str(path)
+        )
     return state.st_size
 
 
 def read_at_most(path: Path, limit: int) -> bytes:
-    """The bytes of a plain file of at most `limit` bytes. Raises `OSError`, also for a larger one, of which no more is read."""
+    """The bytes of a plain file of at most `limit` bytes. Raises `OSError`, also for a larger one,
+    of which no more is read."""
     large = check_file(path) > limit
     if not large:
         with path.open("rb") as file:
@@ -59,7 +66,8 @@ def read_at_most(path: Path, limit: int) -> bytes:
 
 
 def library_path(path: Path) -> Path | io.BytesIO:
-    """What a library is given that takes paths of UTF-8 alone: `path`, or the bytes of a file whose path is not."""
+    """What a library is given that takes paths of UTF-8 alone: `path`, or the bytes of a file whose
+    path is not."""
     try:
         str(path).encode()
     except UnicodeEncodeError:
@@ -68,7 +76,8 @@ def library_path(path: Path) -> Path | io.BytesIO:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write `data` to `path` so that a reader, or the next start after a kill, sees the old bytes or the new, never a mixture."""
+    """Write `data` to `path` so that a reader, or the next start after a kill, sees the old bytes
+    or the new, never a mixture."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:

@@ -12,7 +12,10 @@ MAX_ROWS = 40
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """A titled table; of many rows the first, and how many more there are."""
     head = "".join(f"<th>{escape(str(name))}</th>" for name in columns)
-    body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows[:MAX_ROWS])
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>"
+        for row in rows[:MAX_ROWS]
+    )
     more = line(f"and {len(rows) - MAX_ROWS:,} more rows") if len(rows) > MAX_ROWS else ""
     return f"<table><caption>{escape(title)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 

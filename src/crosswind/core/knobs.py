@@ -1,8 +1,10 @@
-"""Hyperparameters declared once, where they are used, and the other facts that a registered class declares.
+"""Hyperparameters declared once, where they are used, and the other facts that a registered class
+declares.
 
-A *knob* is a dataclass field with its domain, its search range, the grids the papers used and the source of its default.
-Lists, documentation, study files and search grids are all made from these declarations. Nothing here needs torch: the
-registry evaluates the declarations of a file without running the rest of it.
+A *knob* is a dataclass field with its domain, its search range, the grids the papers used and the
+source of its default. Lists, documentation, study files and search grids are all made from these
+declarations. Nothing here needs torch: the registry evaluates the declarations of a file without
+running the rest of it.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ REQUIRED = dataclasses.MISSING
 
 @dataclass(frozen=True)
 class Log:
-    """A search range, drawn evenly in the logarithm when `log`, else evenly in the value; or a set of choices."""
+    """A search range, drawn evenly in the logarithm when `log`, else evenly in the value; or a set
+    of choices."""
 
     low: float = 0.0
     high: float = 0.0
@@ -34,11 +37,23 @@ class Log:
         return self.choices or (self.low, self.high)
 
     def words(self) -> str:
-        """The range as a reader is told it: `0.01 to 10, evenly in the logarithm`, or `20, 50, 100`."""
+        """The range as a reader is told it: `0.01 to 10, evenly in the logarithm`, or `20, 50,
+        100`."""
         told = [
-            f"{value:g}" if isinstance(value, float) else value if isinstance(value, str) else shown(value) for value in self.ends()
+            (
+                f"{value:g}"
+                if isinstance(value, float)
+                else value
+                if isinstance(value, str)
+                else shown(value)
+            )
+            for value in self.ends()
         ]
-        return ", ".join(told) if self.choices else " to ".join(told) + ", evenly in the logarithm" * self.log
+        return (
+            ", ".join(told)
+            if self.choices
+            else " to ".join(told) + ", evenly in the logarithm" * self.log
+        )
 
 
 def log(low: float, high: float) -> Log:
@@ -60,9 +75,10 @@ def choose(*values: Any) -> Log:
 class Knob:
     """One declared hyperparameter.
 
-    `domain` is an interval `"[0, inf)"` for numbers, each one of a list, or a set `"{a, b}"` for words; empty means that the class
-    itself checks. `annotation` is the text of the field's type. `grid` maps a paper's key to the values that it searched.
-    `below`: the knob whose value this one must stay below.
+    `domain` is an interval `"[0, inf)"` for numbers, each one of a list, or a set `"{a, b}"` for
+    words; empty means that the class itself checks. `annotation` is the text of the field's type.
+    `grid` maps a paper's key to the values that it searched. `below`: the knob whose value this one
+    must stay below.
     """
 
     name: str
@@ -82,8 +98,16 @@ class Knob:
 
     def describe(self) -> dict[str, Any]:
         """The knob as plain values for JSON."""
-        told = {"type" if name == "annotation" else name: value for name, value in vars(self).items() if name != "below" or value}
-        told |= {"default": None if self.required else self.default, "required": self.required, "grid": dict(self.grid or {})}
+        told = {
+            "type" if name == "annotation" else name: value
+            for name, value in vars(self).items()
+            if name != "below" or value
+        }
+        told |= {
+            "default": None if self.required else self.default,
+            "required": self.required,
+            "grid": dict(self.grid or {}),
+        }
         return {**told, "search": None if self.search is None else list(self.search.ends())}
 
 
@@ -98,43 +122,66 @@ def knob(
     below: str = "",
 ) -> Any:
     """Declare a hyperparameter as a dataclass field. Without a default the user must give it."""
-    metadata = {"knob": {"domain": domain, "search": search, "grid": grid, "source": source, "doc": doc, "below": below}}
+    metadata = {
+        "knob": {
+            "domain": domain,
+            "search": search,
+            "grid": grid,
+            "source": source,
+            "doc": doc,
+            "below": below,
+        }
+    }
     if isinstance(default, list | dict | set):
         return dataclasses.field(default_factory=lambda: type(default)(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
 
 
 NAMED_WHERE_GIVEN = ("header",)
-"""Knobs that came after data sets had keys: left out of a key, and of the card of a copy, where they have no value."""
+"""Knobs that came after data sets had keys: left out of a key, and of the card of a copy, where
+they have no value."""
 
 
 def only_given(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings without those of `NAMED_WHERE_GIVEN` that have no value."""
-    return {name: value for name, value in settings.items() if value is not None or name not in NAMED_WHERE_GIVEN}
+    return {
+        name: value
+        for name, value in settings.items()
+        if value is not None or name not in NAMED_WHERE_GIVEN
+    }
 
 
 def knobs_of(cls: type) -> tuple[Knob, ...]:
     """The knobs of a dataclass, in the order of its fields."""
     fields = [item for item in dataclasses.fields(cls) if "knob" in item.metadata]
-    return tuple(knob_of(item.name, str(getattr(item.type, "__name__", item.type)), item) for item in fields)
+    return tuple(
+        knob_of(item.name, str(getattr(item.type, "__name__", item.type)), item) for item in fields
+    )
 
 
 def knob_of(name: str, annotation: str, declared: Any) -> Knob:
     """The knob of the field that `knob` gave."""
     made = declared.default_factory is not dataclasses.MISSING
-    return Knob(name, annotation, declared.default_factory() if made else declared.default, **declared.metadata["knob"])
+    return Knob(
+        name,
+        annotation,
+        declared.default_factory() if made else declared.default,
+        **declared.metadata["knob"],
+    )
 
 
 @dataclass(frozen=True)
 class Access:
     """What an estimator of accuracy reads. Checked when a study is planned.
 
-    `scores`: what it needs of every answer: `labels`, `probabilities` (softmax of the logits, so that logarithms of probabilities
-    serve as well), or `logits` as the network gave them. `source`: labelled rows of the distribution that was trained on.
-    `neighbourhood`: the name of the neighbourhood of each row that the model answers for too; `handed`: knobs of the estimator that
-    are those of its transform. `pool`: labelled sets of other distributions, from which it learns how its measure and accuracy go
-    together. `models`: how many models answer for the same rows. `weights`: the network itself, so that only a pool of networks
-    can tell accuracies. `features`: what the head reads. `passes`: forward passes a target row.
+    `scores`: what it needs of every answer: `labels`, `probabilities` (softmax of the logits, so
+    that logarithms of probabilities serve as well), or `logits` as the network gave them. `source`:
+    labelled rows of the distribution that was trained on. `neighbourhood`: the name of the
+    neighbourhood of each row that the model answers for too; `handed`: knobs of the estimator that
+    are those of its transform. `pool`: labelled sets of other distributions, from which it learns
+    how its measure and accuracy go together. `models`: how many models answer for the same rows.
+    `weights`: the network itself, so that only a pool of networks can tell accuracies. `features`:
+    what the head reads. `passes`: forward passes a target row.
     """
 
     scores: str = "probabilities"
@@ -150,12 +197,14 @@ class Access:
 
 @dataclass(frozen=True)
 class Base:
-    """The run that a method starts from: an ordinary run of `method` on the same split, model and seed, planned and done once.
+    """The run that a method starts from: an ordinary run of `method` on the same split, model and
+    seed, planned and done once.
 
-    `settings` are the training settings in which it differs from the method's own; `from_knobs` maps a training setting to the
-    knob of the method that holds its value (`{"epochs": "base_epochs"}`); `scaled` maps one to the knob that it is multiplied by
-    (`{"steps": "first"}`). `rule`: whose weights the method starts from, `"best-id"` (the last where nothing is validated) or
-    `"last"`.
+    `settings` are the training settings in which it differs from the method's own; `from_knobs`
+    maps a training setting to the knob of the method that holds its value (`{"epochs":
+    "base_epochs"}`); `scaled` maps one to the knob that it is multiplied by (`{"steps": "first"}`).
+    `rule`: whose weights the method starts from, `"best-id"` (the last where nothing is validated)
+    or `"last"`.
     """
 
     method: str = "erm"
@@ -169,18 +218,22 @@ class Base:
 class Needs:
     """What a method must be given; checked before any work starts.
 
-    `groups`: a cell of label and attributes for every training row, at least two of them with rows. `environments`: at least
-    two environments with rows. `sampler`: how batches are made, `"epoch"` (permutations), `"balanced"` (equal shares of groups)
-    or `"per-environment"` (equal shares of environments in every batch). `pairs`: the knob that says how rows of two
-    environments are paired (`"view"`, `"instance"` or `"class"`), see `Method.partners`. `taps`: names of the model stages
-    whose features it reads. `base`: the run whose weights it starts from. `switches`: knobs that say where in a run the method
-    changes, see `switch_steps`; a run must be longer than each. `adapts`: the knob that names the attribute by whose values
-    evaluation rows are handed to `adapt`; a method with it is transductive. `norm`: what the model's layers must be normalised
-    by, see `Form`. `maps`: whether the outputs of the model's stages must be maps [c, h, w]. `channels`: the numbers of
-    channels of the images that it can work on; empty: any. `rows`: the least rows that a batch must have. `spread`: knob -> its
-    value with which the rows of one environment, or of one mixture of them, are compared with each other, so that a batch must
-    hold two of each. `numbers`: the knob above 0 with which it blends or moves inputs, which must then be numbers and no
-    tokens. `given`: whether it means something only from given weights; a study warns of random ones. `linear`: whether
+    `groups`: a cell of label and attributes for every training row, at least two of them with rows.
+    `environments`: at least two environments with rows. `sampler`: how batches are made, `"epoch"`
+    (permutations), `"balanced"` (equal shares of groups) or `"per-environment"` (equal shares of
+    environments in every batch). `pairs`: the knob that says how rows of two environments are
+    paired (`"view"`, `"instance"` or `"class"`), see `Method.partners`. `taps`: names of the model
+    stages whose features it reads. `base`: the run whose weights it starts from. `switches`: knobs
+    that say where in a run the method changes, see `switch_steps`; a run must be longer than each.
+    `adapts`: the knob that names the attribute by whose values evaluation rows are handed to
+    `adapt`; a method with it is transductive. `norm`: what the model's layers must be normalised
+    by, see `Form`. `maps`: whether the outputs of the model's stages must be maps [c, h, w].
+    `channels`: the numbers of channels of the images that it can work on; empty: any. `rows`: the
+    least rows that a batch must have. `spread`: knob -> its value with which the rows of one
+    environment, or of one mixture of them, are compared with each other, so that a batch must hold
+    two of each. `numbers`: the knob above 0 with which it blends or moves inputs, which must then
+    be numbers and no tokens. `given`: whether it means something only from given weights; a study
+    warns of random ones. `linear`: whether
     the model must have linear layers beside its head.
     """
 
@@ -202,10 +255,12 @@ class Needs:
     linear: bool = False
 
     def switch_steps(self, knobs: Mapping[str, Any], steps: int) -> dict[str, int]:
-        """For each of `switches` the step of a stage at which it happens, for a method with these knobs in a run of `steps` steps.
+        """For each of `switches` the step of a stage at which it happens, for a method with these
+        knobs in a run of `steps` steps.
 
-        A whole number is that step. A number with a point below 1 is a share of the run's steps, rounded, which leaves at least one
-        step. Null is no switch. Weights are from after a switch at step s once they have taken more than s steps.
+        A whole number is that step. A number with a point below 1 is a share of the run's steps,
+        rounded, which leaves at least one step. Null is no switch. Weights are from after a switch
+        at step s once they have taken more than s steps.
         Raises `InputError` for a number of steps that is not whole.
         """
         found = {}
@@ -213,7 +268,11 @@ class Needs:
             value = knobs[name]
             if value is not None:
                 if value >= 1 and value != int(value):
-                    raise InputError(name, f"must be a whole number of steps, or a share of the run below 1, not {value}")
+                    raise InputError(
+                        name,
+                        "must be a whole number of steps, or a share of the run below 1, not"
+                        f" {value}",
+                    )
                 share = isinstance(value, float) and value < 1
                 found[name] = min(round(value * steps), max(steps - 1, 0)) if share else int(value)
         return found
@@ -242,18 +301,22 @@ class Needs:
 
 @dataclass(frozen=True)
 class Form:
-    """What a model is made of and which inputs it takes, known without building it; checked before any work starts.
+    """What a model is made of and which inputs it takes, known without building it; checked before
+    any work starts.
 
-    `norm`: what its layers are normalised by, `"batch"`, `"layer"` or `"none"`, or the knob that says so. `least`: the smallest
-    side of an image in pixels. `patch`: the knob whose value must divide the sides of an image, which are then to be equal.
-    `weights`: the names of published weights that its knob `weights` takes beside the path of a safetensors file; they are of
-    images of 3 channels and of a model whose knobs are as in `weights_with`. `trained`: whether methods train it, or the knob that
-    says so; else it answers as it is, `files` are its knobs that name files, whose contents are part of what it is, and `apart`
-    those that say how it is asked and are no part of it. `takes`: the kinds of input, see `InputSpec`. `of`: the knob that names
-    the model whose features it is trained on, and whose inputs it then takes; its knob `settings` holds that model's. `folders`:
-    the knobs that name a folder or file whose contents are part of what it is, and what must be in it, `"tokenizer"`, `"encoder"`,
-    `"clip"` or `"vision-language"`; the hash is in the knob `NAME_sha256`. `maps`: whether its stages give maps [c, h, w]; None: as
-    `has_maps` tells by the norm. `linear`: whether it has linear layers beside its head; None: not known.
+    `norm`: what its layers are normalised by, `"batch"`, `"layer"` or `"none"`, or the knob that
+    says so. `least`: the smallest side of an image in pixels. `patch`: the knob whose value must
+    divide the sides of an image, which are then to be equal. `weights`: the names of published
+    weights that its knob `weights` takes beside the path of a safetensors file; they are of images
+    of 3 channels and of a model whose knobs are as in `weights_with`. `trained`: whether methods
+    train it, or the knob that says so; else it answers as it is, `files` are its knobs that name
+    files, whose contents are part of what it is, and `apart` those that say how it is asked and are
+    no part of it. `takes`: the kinds of input, see `InputSpec`. `of`: the knob that names the model
+    whose features it is trained on, and whose inputs it then takes; its knob `settings` holds that
+    model's. `folders`: the knobs that name a folder or file whose contents are part of what it is,
+    and what must be in it, `"tokenizer"`, `"encoder"`, `"clip"` or `"vision-language"`; the hash is
+    in the knob `NAME_sha256`. `maps`: whether its stages give maps [c, h, w]; None: as `has_maps`
+    tells by the norm. `linear`: whether it has linear layers beside its head; None: not known.
     """
 
     norm: str = ""
@@ -271,7 +334,8 @@ class Form:
     linear: bool | None = None
 
     def has_maps(self) -> bool | None:
-        """Whether its stages give maps; None: not known. Networks that are never normalised, or by layer, are not convolutional."""
+        """Whether its stages give maps; None: not known. Networks that are never normalised, or by
+        layer, are not convolutional."""
         if self.maps is not None:
             return self.maps
         return self.norm not in ("none", "layer") if self.norm else None
@@ -281,7 +345,8 @@ class Form:
         return bool(knobs[self.trained]) if isinstance(self.trained, str) else self.trained
 
     def is_given(self, knobs: Mapping[str, Any]) -> bool:
-        """Whether the model with these knobs begins with weights made elsewhere, of a file, a folder or by name."""
+        """Whether the model with these knobs begins with weights made elsewhere, of a file, a
+        folder or by name."""
         if self.of and knobs[self.of] is not None:
             return False  # its one layer is new
         return knobs["weights"] is not None if "weights" in knobs else bool(self.folders)
@@ -295,9 +360,10 @@ class Form:
 class Limit:
     """The values of knobs at which a method becomes another one: a free test.
 
-    `equals` is a registered method or a reference, `"erm-group-mean"` or `"erm-environment-mean"`: the mean of the mean losses of
-    all groups, or of the environments in a batch. `reason` says why there is none. `also`: further places, each knob -> the values
-    at which, in any combination, it is the same.
+    `equals` is a registered method or a reference, `"erm-group-mean"` or `"erm-environment-mean"`:
+    the mean of the mean losses of all groups, or of the environments in a batch. `reason` says why
+    there is none. `also`: further places, each knob -> the values at which, in any combination, it
+    is the same.
     """
 
     knobs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -320,13 +386,22 @@ class Limit:
 
 
 _INTERVAL = re.compile(r"^([\[(])\s*([^,]+?)\s*,\s*([^,]+?)\s*([\])])$")
-_PLAIN = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false", "None": "null"}
+_PLAIN = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "None": "null",
+}
 
 
-def resolve(knobs: tuple[Knob, ...], values: Mapping[str, Any], field: str, what: str) -> dict[str, Any]:
+def resolve(
+    knobs: tuple[Knob, ...], values: Mapping[str, Any], field: str, what: str
+) -> dict[str, Any]:
     """All knobs with the user's values put in, each checked against its type and domain.
 
-    `field` is the dotted path that errors name; `what` names the thing (`method 'groupdro'`). Raises `InputError`.
+    `field` is the dotted path that errors name; `what` names the thing (`method 'groupdro'`).
+    Raises `InputError`.
     """
     inside = f"{field}." if field else ""
     names = [item.name for item in knobs]
@@ -338,13 +413,17 @@ def resolve(knobs: tuple[Knob, ...], values: Mapping[str, Any], field: str, what
         if item.name in values:
             out[item.name] = check(item, values[item.name], f"{inside}{item.name}")
         elif item.required:
-            raise InputError(f"{inside}{item.name}", f"{what} needs {item.name!r}" + (f" ({item.doc})" if item.doc else ""))
+            raise InputError(
+                f"{inside}{item.name}",
+                f"{what} needs {item.name!r}" + (f" ({item.doc})" if item.doc else ""),
+            )
         else:
             out[item.name] = item.default
     for item in knobs:
         if item.below and out[item.name] >= out[item.below]:
             raise InputError(
-                f"{inside}{item.name}", f"must be below {item.below}, which is {out[item.below]}, not {out[item.name]}"
+                f"{inside}{item.name}",
+                f"must be below {item.below}, which is {out[item.below]}, not {out[item.name]}",
             )
     return out
 
@@ -360,7 +439,13 @@ def check(item: Knob, value: Any, path: str) -> Any:
     given = next((kind.__name__ for kind in (bool, int, float, str) if isinstance(value, kind)), "")
     if plain and given == "int" and "int" not in kinds and "float" in kinds:
         value = float(value)
-    elif plain and given == "float" and "float" not in kinds and "int" in kinds and value.is_integer():
+    elif (
+        plain
+        and given == "float"
+        and "float" not in kinds
+        and "int" in kinds
+        and value.is_integer()
+    ):
         value = int(value)
     elif value is None or "list[float]" in kinds or plain and (nan or given not in kinds):
         raise InputError(path, f"must be {_expected(item)}, not {'a NaN' if nan else shown(value)}")
@@ -371,7 +456,12 @@ def check(item: Knob, value: Any, path: str) -> Any:
     match = _INTERVAL.match(item.domain)
     if match is not None and isinstance(value, int | float):
         low, high = float(match[2]), float(match[3])
-        if value < low or value > high or (value == low and match[1] == "(") or (value == high and match[4] == ")"):
+        if (
+            value < low
+            or value > high
+            or (value == low and match[1] == "(")
+            or (value == high and match[4] == ")")
+        ):
             raise InputError(path, f"must be in {item.domain}, not {value!r}")
     return value
 
@@ -385,5 +475,8 @@ def _expected(item: Knob) -> str:
     if "Any" in kinds:
         return item.doc or "given"  # what it is in words, since its type says nothing
     names = {**_PLAIN, "list[float]": "a list of numbers"}
-    told = [names.get(kind, {"dict": "a mapping", "list": "a list"}.get(kind.partition("[")[0], kind)) for kind in kinds]
+    told = [
+        names.get(kind, {"dict": "a mapping", "list": "a list"}.get(kind.partition("[")[0], kind))
+        for kind in kinds
+    ]
     return " or ".join(told) + (f" in {item.domain}" if item.domain else "")

@@ -1,7 +1,8 @@
 """What is printed or written never fails on a name.
 
-The name of a file is bytes. Python holds those that are not UTF-8 as half characters (U+DC80 to U+DCFF), which no encoding takes,
-and a terminal of an old locale takes little but ASCII. Both are written as escapes: `M\\xfcnchen` for Latin-1's `ü`.
+The name of a file is bytes. Python holds those that are not UTF-8 as half characters (U+DC80 to
+U+DCFF), which no encoding takes, and a terminal of an old locale takes little but ASCII. Both are
+written as escapes: `M\\xfcnchen` for Latin-1's `ü`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any, TextIO
 from crosswind.core.errors import escaped_bytes
 
 ESCAPES = "crosswind-escapes"
-"""How an encoder treats what it has no bytes for: the word for `errors` of `str.encode` and `open`."""
+"""How an encoder treats what it has no bytes for: the word for `errors` of `str.encode` and `open`.
+"""
 
 
 LOCALE_REMEDY = "set PYTHONUTF8=1, or a locale of UTF-8 such as LC_ALL=C.UTF-8"
@@ -36,7 +38,8 @@ def utf8(text: str) -> bytes:
 
 
 def foreign_name(name: str) -> str | None:
-    """What is wrong with a file's name that the file system's encoding cannot tell, and the remedy; None for any other name."""
+    """What is wrong with a file's name that the file system's encoding cannot tell, and the remedy;
+    None for any other name."""
     told = escaped_bytes(name)
     if told == name:
         return None
@@ -47,7 +50,8 @@ def foreign_name(name: str) -> str | None:
 
 
 def json_text(value: Any, stream: TextIO, indent: int | None = 2) -> str:
-    """`value` as JSON that `stream` can show: in letters where its encoding has them all, else in JSON's own escapes."""
+    """`value` as JSON that `stream` can show: in letters where its encoding has them all, else in
+    JSON's own escapes."""
     letters = json.dumps(value, indent=indent, allow_nan=False, ensure_ascii=False)
     try:
         letters.encode(stream.encoding or "utf-8")
@@ -59,6 +63,8 @@ def json_text(value: Any, stream: TextIO, indent: int | None = 2) -> str:
 def escape_output() -> None:
     """Have standard output and standard error write escapes for what their encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)  # a stream that a program put there may have none
+        reconfigure = getattr(
+            stream, "reconfigure", None
+        )  # a stream that a program put there may have none
         if reconfigure is not None:
             reconfigure(errors=ESCAPES)

@@ -22,19 +22,21 @@ _WITHOUT = ("SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX512_CORE", "AVX512_CORE_VNN
 
 
 def has_bfloat16() -> bool | None:
-    """Whether torch computes bfloat16 by instructions of this processor; None where the system does not say."""
+    """Whether torch computes bfloat16 by instructions of this processor; None where the system does
+    not say."""
     if os.environ.get("ONEDNN_MAX_CPU_ISA", "").upper() in _WITHOUT:
         return False
     return _instructions()
 
 
 def slow_bfloat16() -> str:
-    """What is said where bfloat16 is asked of this processor, going on from "asks for bfloat16"; empty where there is no reason."""
+    """What is said where bfloat16 is asked of this processor, going on from "asks for bfloat16";
+    empty where there is no reason."""
     if has_bfloat16() is not False:
         return ""
     return (
-        "and this processor has no instructions for it (avx512_bf16 or amx_bf16 of x86, bf16 of ARM): expect it to be slower "
-        "than float32, 7 to 14 times where there is no AVX-512 either"
+        "and this processor has no instructions for it (avx512_bf16 or amx_bf16 of x86, bf16 of"
+        " ARM): expect it to be slower than float32, 7 to 14 times where there is no AVX-512 either"
     )
 
 
@@ -43,14 +45,19 @@ def _instructions() -> bool | None:
     if sys.platform == "darwin":
         return _told_by_darwin() if platform.machine() == "arm64" else False
     try:
-        return told_by_linux(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"), platform.machine())
+        return told_by_linux(
+            Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"), platform.machine()
+        )
     except OSError:
         return None
 
 
 def told_by_linux(text: str, machine: str) -> bool | None:
-    """The same by the text of /proc/cpuinfo: all processors of a machine have what the first has."""
-    flags = next((line for line in text.splitlines() if line.startswith(("flags", "Features"))), None)
+    """The same by the text of /proc/cpuinfo: all processors of a machine have what the first
+    has."""
+    flags = next(
+        (line for line in text.splitlines() if line.startswith(("flags", "Features"))), None
+    )
     if flags is None or machine not in _FLAGS:
         return None
     return not _FLAGS[machine].isdisjoint(flags.partition(":")[2].split())
@@ -58,5 +65,7 @@ def told_by_linux(text: str, machine: str) -> bool | None:
 
 def _told_by_darwin() -> bool | None:
     value, size = ctypes.c_int(0), ctypes.c_size_t(ctypes.sizeof(ctypes.c_int))
-    status = ctypes.CDLL(None).sysctlbyname(b"hw.optional.arm.FEAT_BF16", ctypes.byref(value), ctypes.byref(size), None, 0)
+    status = ctypes.CDLL(None).sysctlbyname(
+        b"hw.optional.arm.FEAT_BF16", ctypes.byref(value), ctypes.byref(size), None, 0
+    )
     return value.value == 1 if status == 0 else None

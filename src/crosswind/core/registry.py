@@ -1,12 +1,14 @@
 """Find by name, without importing: the facts of every registered class are read from its file.
 
-A class is registered by the decorator `@register("groupdro", kind="method")`. Listing, planning and help may not import torch,
-which most of these files do. So each file of a room is parsed, and only the *declarations* of a registered class (docstring, knobs,
-needs, limit, action, built, version) are evaluated, with nothing but the words of `crosswind.core.knobs` and its neighbours. `load`
+A class is registered by the decorator `@register("groupdro", kind="method")`. Listing, planning and
+help may not import torch, which most of these files do. So each file of a room is parsed, and only
+the *declarations* of a registered class (docstring, knobs, needs, limit, action, built, version)
+are evaluated, with nothing but the words of `crosswind.core.knobs` and its neighbours. `load`
 imports the file.
 
-Classes outside the package come by the entry-point group `crosswind`, whose values name modules (read in the same way), or are
-registered by being defined in the running program. A worker process imports the modules that `CROSSWIND_MODULES` names.
+Classes outside the package come by the entry-point group `crosswind`, whose values name modules
+(read in the same way), or are registered by being defined in the running program. A worker process
+imports the modules that `CROSSWIND_MODULES` names.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ ROOMS: dict[str, tuple[str, tuple[str, ...]]] = {
     "estimators": ("crosswind.estimators", ("estimator",)),
 }
 MODULES_VARIABLE = "CROSSWIND_MODULES"
-"""The environment variable that names, with commas between, modules in which a worker finds classes."""
+"""The environment variable that names, with commas between, modules in which a worker finds
+classes."""
 
 _WORDS: dict[str, Any] = {
     name: word
@@ -53,7 +56,19 @@ _WORDS: dict[str, Any] = {
     for name, word in vars(module).items()
     if not name.startswith("_") and getattr(word, "__module__", "") == module.__name__
 }
-_DECLARED = ("needs", "limit", "action", "built", "card", "copy", "own", "version", "family", "extra", "access")
+_DECLARED = (
+    "needs",
+    "limit",
+    "action",
+    "built",
+    "card",
+    "copy",
+    "own",
+    "version",
+    "family",
+    "extra",
+    "access",
+)
 _LIVE: dict[tuple[str, str], type] = {}
 
 
@@ -83,25 +98,42 @@ class Facts:
 
     @property
     def summary(self) -> str:
-        """The first line of the docstring."""
-        return self.doc.strip().splitlines()[0] if self.doc.strip() else ""
+        """The first paragraph of the docstring, in one line."""
+        return " ".join(self.doc.strip().partition("\n\n")[0].split())
 
     def describe(self) -> dict[str, Any]:
         """The facts as plain values for JSON."""
-        told: dict[str, Any] = {"family": self.family or None, "hooks": list(self.defines) if self.room == "methods" else None}
+        told: dict[str, Any] = {
+            "family": self.family or None,
+            "hooks": list(self.defines) if self.room == "methods" else None,
+        }
         for name, item in (("needs", self.needs), ("built", self.built), ("access", self.access)):
-            told[name] = None if item is None else {key: value for key, value in asdict(item).items() if value}
+            told[name] = (
+                None
+                if item is None
+                else {key: value for key, value in asdict(item).items() if value}
+            )
         if self.limit is not None:
-            told["limit"] = {"knobs": dict(self.limit.knobs), "equals": self.limit.equals, "reason": self.limit.reason}
+            told["limit"] = {
+                "knobs": dict(self.limit.knobs),
+                "equals": self.limit.equals,
+                "reason": self.limit.reason,
+            }
         if self.card is not None:
             told["card"] = self.card.describe()
-        always = {"name": self.name, "kind": self.kind, "summary": self.summary, "version": self.version}
+        always = {
+            "name": self.name,
+            "kind": self.kind,
+            "summary": self.summary,
+            "version": self.version,
+        }
         always["knobs"] = [item.describe() for item in self.knobs]
         return {**always, **{name: value for name, value in told.items() if value is not None}}
 
 
 def register(name: str, *, kind: str) -> Callable[[C], C]:
-    """Give a class its name. A second class of the same name and room is an error, wherever it comes from."""
+    """Give a class its name. A second class of the same name and room is an error, wherever it
+    comes from."""
     room = _room_of(kind)
 
     def attach(cls: C) -> C:
@@ -111,7 +143,9 @@ def register(name: str, *, kind: str) -> Callable[[C], C]:
         if taken is None and not _is_ours(cls.__module__) and name in _scan(room):
             taken = (_scan(room)[name].module, _scan(room)[name].qualname)
         if taken not in (None, own):
-            raise InputError("name", f"{name!r} is already registered in {room} by {'.'.join(taken or ())}")
+            raise InputError(
+                "name", f"{name!r} is already registered in {room} by {'.'.join(taken or ())}"
+            )
         _LIVE[room, name] = cls
         cls.registered_name = name  # type: ignore[attr-defined]
         cls.registered_kind = kind  # type: ignore[attr-defined]
@@ -132,7 +166,8 @@ def listing(room: str) -> list[Facts]:
 
 
 def facts(room: str, name: str, field: str = "name") -> Facts:
-    """The facts of one thing; an unknown name is an `InputError` on `field` with the nearest names."""
+    """The facts of one thing; an unknown name is an `InputError` on `field` with the nearest
+    names."""
     scanned = _scan(room)
     if name in scanned:
         return scanned[name]
@@ -153,13 +188,15 @@ def load(room: str, name: str, field: str = "name") -> type:
 
 
 def outside_modules(functions: Iterable[Callable[..., Any]] = ()) -> list[str]:
-    """The modules, by names that another process can import, of classes that only this program has registered, and of `functions`
-    that it has declared as metrics.
+    """The modules, by names that another process can import, of classes that only this program has
+    registered, and of `functions` that it has declared as metrics.
 
-    What is defined in the program itself is found there under its file's name. Raises `InputError` where it has no file, as in an
-    interactive session.
+    What is defined in the program itself is found there under its file's name. Raises `InputError`
+    where it has no file, as in an interactive session.
     """
-    things = [(name, cls.__module__) for (room, name), cls in _LIVE.items() if name not in _scan(room)]
+    things = [
+        (name, cls.__module__) for (room, name), cls in _LIVE.items() if name not in _scan(room)
+    ]
     things += [(function.__name__, function.__module__) for function in functions]
     found = set()
     for name, module in things:
@@ -169,8 +206,14 @@ def outside_modules(functions: Iterable[Callable[..., Any]] = ()) -> list[str]:
             main = sys.modules["__main__"]
             spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
             if spec is None and file is None:
-                raise InputError("workers", f"{name!r} is defined in this session, where workers cannot find it; use workers=0")
-            module = spec.name.removesuffix(".__main__") if spec is not None else Path(str(file)).stem
+                raise InputError(
+                    "workers",
+                    f"{name!r} is defined in this session, where workers cannot find it; use"
+                    " workers=0",
+                )
+            module = (
+                spec.name.removesuffix(".__main__") if spec is not None else Path(str(file)).stem
+            )
         found.add(module)
     return sorted(found)
 
@@ -189,16 +232,24 @@ def _scan(room: str) -> dict[str, Facts]:
     for module, path in [*_files_of(package), *_plugins()]:
         for item in _read(module, path, room):
             if item.name in found:
-                raise InputError("name", f"{item.name!r} is registered in {room} by {found[item.name].module} and {item.module}")
+                raise InputError(
+                    "name",
+                    f"{item.name!r} is registered in {room} by {found[item.name].module} and"
+                    f" {item.module}",
+                )
             found[item.name] = item
     return found
 
 
 def _files_of(package: str) -> list[tuple[str, Path]]:
-    # The path of the package is known from ours: asking the import system would import the parent packages.
+    # The path of the package is known from ours: asking the import system would import the parent
+    # packages.
     folder = Path(__file__).resolve().parents[1].joinpath(*package.split(".")[1:])
     files = sorted(path for path in folder.rglob("*.py") if path.stem != "__init__")
-    return [(".".join([package, *path.relative_to(folder).with_suffix("").parts]), path) for path in files]
+    return [
+        (".".join([package, *path.relative_to(folder).with_suffix("").parts]), path)
+        for path in files
+    ]
 
 
 @cache
@@ -208,14 +259,19 @@ def _plugins() -> list[tuple[str, Path]]:
         module = point.value.partition(":")[0].strip()
         path = _file_of(module)
         if path is None:
-            whose = f"the plug-in {point.name!r}" + (f" of {point.dist.name}" if point.dist is not None else "")
-            raise InputError(whose, f"its module {module!r} cannot be found; install it again, or uninstall it")
+            whose = f"the plug-in {point.name!r}" + (
+                f" of {point.dist.name}" if point.dist is not None else ""
+            )
+            raise InputError(
+                whose, f"its module {module!r} cannot be found; install it again, or uninstall it"
+            )
         found[module] = path
     return list(found.items())
 
 
 def _file_of(module: str) -> Path | None:
-    # Only the top is asked of the whole import system: for a longer name it would import the parents, which may be slow, or broken.
+    # Only the top is asked of the whole import system: for a longer name it would import the
+    # parents, which may be slow, or broken.
     top, *rest = module.split(".")
     try:
         spec = importlib.util.find_spec(top)
@@ -234,12 +290,15 @@ def _import(module: str, what: str) -> ModuleType:
     except Exception as error:  # whatever the code of somebody else does when it is imported
         if _is_ours(module):
             raise
-        raise InputError(what, f"its module {module!r} cannot be imported: {type(error).__name__}: {error}") from error
+        raise InputError(
+            what, f"its module {module!r} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
 
 
 @cache
 def import_named() -> None:
-    """Import the modules that `CROSSWIND_MODULES` names, which register classes and declare metrics."""
+    """Import the modules that `CROSSWIND_MODULES` names, which register classes and declare
+    metrics."""
     for module in os.environ.get(MODULES_VARIABLE, "").split(","):
         if module.strip():
             _import(module.strip(), MODULES_VARIABLE)
@@ -260,9 +319,18 @@ def _read(module: str, path: Path, room: str) -> list[Facts]:
             if isinstance(decorator, ast.Call) and _word_of(decorator.func) == "register":
                 try:
                     name = str(ast.literal_eval(decorator.args[0]))
-                    kind = str(next(ast.literal_eval(word.value) for word in decorator.keywords if word.arg == "kind"))
+                    kind = str(
+                        next(
+                            ast.literal_eval(word.value)
+                            for word in decorator.keywords
+                            if word.arg == "kind"
+                        )
+                    )
                 except (IndexError, StopIteration, ValueError):
-                    problem = f'line {node.lineno}: {node.name} must be registered as @register("its-name", kind="its kind")'
+                    problem = (
+                        f"line {node.lineno}: {node.name} must be registered as"
+                        ' @register("its-name", kind="its kind")'
+                    )
                     raise InputError(module, problem) from None
                 if _room_of(kind) == room:
                     found.append(_facts_of_node(node, name, kind, room, module, body))
@@ -271,7 +339,9 @@ def _read(module: str, path: Path, room: str) -> list[Facts]:
 
 def _parsed(path: Path) -> list[ast.stmt]:
     text = path.read_text(encoding="utf-8")
-    return ast.parse(text, filename=str(path)).body if "knob(" in text or "register(" in text else []
+    return (
+        ast.parse(text, filename=str(path)).body if "knob(" in text or "register(" in text else []
+    )
 
 
 _parsed_base = cache(_parsed)
@@ -279,20 +349,37 @@ _parsed_base = cache(_parsed)
 
 def _word_of(node: ast.expr) -> str:
     """`knob` of both `knob(...)` and `crosswind.knob(...)`."""
-    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return (
+        node.id
+        if isinstance(node, ast.Name)
+        else node.attr
+        if isinstance(node, ast.Attribute)
+        else ""
+    )
 
 
-def _bases_of(node: ast.ClassDef, module: str, body: list[ast.stmt]) -> Iterator[tuple[ast.ClassDef, str, list[ast.stmt]]]:
-    """The classes of this package that a class is made of, the last named first, each with its module and that module's body."""
+def _bases_of(
+    node: ast.ClassDef, module: str, body: list[ast.stmt]
+) -> Iterator[tuple[ast.ClassDef, str, list[ast.stmt]]]:
+    """The classes of this package that a class is made of, the last named first, each with its
+    module and that module's body."""
     for base in reversed(node.bases):
-        for item in body:  # a base stands in this file or is imported from another one of the package
+        for (
+            item
+        ) in body:  # a base stands in this file or is imported from another one of the package
             if isinstance(item, ast.ClassDef) and item.name == _word_of(base):
                 yield item, module, body
             if isinstance(item, ast.ImportFrom) and item.module and _is_ours(item.module):
-                names = [word.name for word in item.names if (word.asname or word.name) == _word_of(base)]
+                names = [
+                    word.name for word in item.names if (word.asname or word.name) == _word_of(base)
+                ]
                 path = _file_of(item.module) if names else None
                 there = [] if path is None else _parsed_base(path)
-                for found in (other for other in there if isinstance(other, ast.ClassDef) and other.name in names):
+                for found in (
+                    other
+                    for other in there
+                    if isinstance(other, ast.ClassDef) and other.name in names
+                ):
                     yield found, item.module, there
 
 
@@ -302,20 +389,38 @@ def _knobs_of_node(node: ast.ClassDef, module: str, body: list[ast.stmt]) -> dic
     for base in _bases_of(node, module, body):
         read |= _knobs_of_node(*base)
     for item in node.body:
-        if isinstance(item, ast.AnnAssign) and isinstance(item.value, ast.Call) and _word_of(item.value.func) == "knob":
+        if (
+            isinstance(item, ast.AnnAssign)
+            and isinstance(item.value, ast.Call)
+            and _word_of(item.value.func) == "knob"
+        ):
             name = _word_of(item.target)
-            read[name] = declarations.knob_of(name, ast.unparse(item.annotation), _evaluate(item.value, module))
+            read[name] = declarations.knob_of(
+                name, ast.unparse(item.annotation), _evaluate(item.value, module)
+            )
     return read
 
 
 def _defined(node: ast.ClassDef, module: str, body: list[ast.stmt]) -> list[str]:
-    """The public functions of a class and of its bases that have knobs: what it shares with other classes of its kind."""
-    shared = [name for base in _bases_of(node, module, body) if _knobs_of_node(*base) for name in _defined(*base)]
-    own = [item.name for item in node.body if isinstance(item, ast.FunctionDef) and not item.name.startswith("_")]
+    """The public functions of a class and of its bases that have knobs: what it shares with other
+    classes of its kind."""
+    shared = [
+        name
+        for base in _bases_of(node, module, body)
+        if _knobs_of_node(*base)
+        for name in _defined(*base)
+    ]
+    own = [
+        item.name
+        for item in node.body
+        if isinstance(item, ast.FunctionDef) and not item.name.startswith("_")
+    ]
     return list(dict.fromkeys([*shared, *own]))
 
 
-def _facts_of_node(node: ast.ClassDef, name: str, kind: str, room: str, module: str, body: list[ast.stmt]) -> Facts:
+def _facts_of_node(
+    node: ast.ClassDef, name: str, kind: str, room: str, module: str, body: list[ast.stmt]
+) -> Facts:
     knobs = _knobs_of_node(node, module, body)
     declared = {}
     for item in node.body:
@@ -325,13 +430,20 @@ def _facts_of_node(node: ast.ClassDef, name: str, kind: str, room: str, module: 
                 declared[label] = _evaluate(item.value, module)
     defines = tuple(_defined(node, module, body))
     doc = ast.get_docstring(node) or ""
-    return Facts(name, kind, room, module, node.name, doc, tuple(knobs.values()), defines=defines, **declared)
+    return Facts(
+        name, kind, room, module, node.name, doc, tuple(knobs.values()), defines=defines, **declared
+    )
 
 
 def _evaluate(node: ast.expr, module: str) -> Any:
-    # Only declarations of this package's files and of installed plug-ins reach this point, the same code that an import would run.
+    # Only declarations of this package's files and of installed plug-ins reach this point, the same
+    # code that an import would run.
     try:
-        return eval(compile(ast.Expression(node), module, "eval"), {"__builtins__": {}, "float": float}, dict(_WORDS))
+        return eval(
+            compile(ast.Expression(node), module, "eval"),
+            {"__builtins__": {}, "float": float},
+            dict(_WORDS),
+        )
     except Exception as error:  # what an import of the file would raise as well
         words = f"a declaration may use only {', '.join(sorted(_WORDS))} ({error})"
         problem = words if isinstance(error, NameError) else f"{type(error).__name__}: {error}"
@@ -339,21 +451,41 @@ def _evaluate(node: ast.expr, module: str) -> Any:
 
 
 def facts_of_class(cls: Any) -> Facts:
-    """The facts of a class that is already imported, for classes of the running program; a contract test compares both readers."""
+    """The facts of a class that is already imported, for classes of the running program; a contract
+    test compares both readers."""
     import inspect
 
     knobs = declarations.knobs_of(cls)
-    own = {key: value for key, value in vars(cls).items() if key not in [item.name for item in knobs]}
+    own = {
+        key: value for key, value in vars(cls).items() if key not in [item.name for item in knobs]
+    }
     declared = {key: own[key] for key in _DECLARED if key in own}
     bases: list[type] = cls.__mro__[:0:-1]
-    shared = [base for base in bases if "__dataclass_fields__" in vars(base) and declarations.knobs_of(base)]
+    shared = [
+        base
+        for base in bases
+        if "__dataclass_fields__" in vars(base) and declarations.knobs_of(base)
+    ]
     parts = [item for part in (*shared, cls) for item in vars(part).items()]
-    functions = [key for key, value in parts if inspect.isfunction(value) or isinstance(value, property)]
+    functions = [
+        key for key, value in parts if inspect.isfunction(value) or isinstance(value, property)
+    ]
     defines = tuple(dict.fromkeys(key for key in functions if not key.startswith("_")))
     name, kind, doc = cls.registered_name, cls.registered_kind, inspect.cleandoc(cls.__doc__ or "")
-    return Facts(name, kind, _room_of(kind), cls.__module__, cls.__qualname__, doc, knobs, defines=defines, **declared)
+    return Facts(
+        name,
+        kind,
+        _room_of(kind),
+        cls.__module__,
+        cls.__qualname__,
+        doc,
+        knobs,
+        defines=defines,
+        **declared,
+    )
 
 
 def forget(room: str, name: str) -> None:
-    """Take a class of the running program out again (tests and notebooks that define one name twice)."""
+    """Take a class of the running program out again (tests and notebooks that define one name
+    twice)."""
     _LIVE.pop((room, name), None)

@@ -1,7 +1,8 @@
 """Randomness as an argument: named streams, stable hashes of row ids, keyed permutations.
 
-Nothing here has state. Every stage of a run draws from `stream(seed, "stage name", ...)`, so a stage that draws once more
-changes nothing in another stage. Torch generators are seeded with `torch_seed` of the same names.
+Nothing here has state. Every stage of a run draws from `stream(seed, "stage name", ...)`, so a
+stage that draws once more changes nothing in another stage. Torch generators are seeded with
+`torch_seed` of the same names.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ _MIX2 = np.uint64(0x94D049BB133111EB)
 
 
 def seed_of(seed: int, *names: object) -> int:
-    """A 64-bit unsigned integer that depends on `seed` and every name, and on nothing else (not on PYTHONHASHSEED)."""
+    """A 64-bit unsigned integer that depends on `seed` and every name, and on nothing else (not on
+    PYTHONHASHSEED)."""
     text = "\x1f".join([str(int(seed)), *(str(name) for name in names)])
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
@@ -33,10 +35,11 @@ def torch_seed(seed: int, *names: object) -> int:
 
 
 def hash64(ids: NDArray[np.integer], key: int | NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """A well-mixed 64-bit hash of every integer id under `key` (SplitMix64's finaliser, Steele et al. 2014).
+    """A well-mixed 64-bit hash of every integer id under `key` (SplitMix64's finaliser, Steele et
+    al. 2014).
 
-    `ids`: any integer dtype, any shape; an array of keys is broadcast against them. Distinct ids have distinct hashes under one key
-    (the finaliser is a bijection).
+    `ids`: any integer dtype, any shape; an array of keys is broadcast against them. Distinct ids
+    have distinct hashes under one key (the finaliser is a bijection).
     """
     with np.errstate(over="ignore"):
         z = ids.astype(np.uint64) * _GOLDEN + np.uint64(key & 0xFFFFFFFFFFFFFFFF)
@@ -48,17 +51,23 @@ def hash64(ids: NDArray[np.integer], key: int | NDArray[np.uint64]) -> NDArray[n
     return z
 
 
-def permuted(positions: NDArray[np.integer], sizes: NDArray[np.integer], keys: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Where each position goes under a keyed random permutation of range(size): many small draws without loops.
+def permuted(
+    positions: NDArray[np.integer], sizes: NDArray[np.integer], keys: NDArray[np.uint64]
+) -> NDArray[np.int64]:
+    """Where each position goes under a keyed random permutation of range(size): many small draws
+    without loops.
 
-    `positions`, `sizes`, `keys`: int or uint64 [n], one permutation per (size, key), 0 <= position < size < 2**62.
-    For one size and key, distinct positions have distinct images in range(size), and the images of 0..k-1 are a uniform-looking
-    draw of k without replacement whose first j are the draw of j: draws nest. Cost O(n), whatever the sizes.
+    `positions`, `sizes`, `keys`: int or uint64 [n], one permutation per (size, key), 0 <= position
+    < size < 2**62.
+    For one size and key, distinct positions have distinct images in range(size), and the images of
+    0..k-1 are a uniform-looking draw of k without replacement whose first j are the draw of j:
+    draws nest. Cost O(n), whatever the sizes.
 
-    A Feistel network over the smallest rectangle that holds the range, its rounds adding modulo the sides, walking until the image
-    falls inside (Black and Rogaway 2002). A rectangle near the square leaves next to nothing to walk over; a power of two would
-    leave up to three quarters. Ranges to 256 take 16 rounds, larger ones 8: fewer leave triples uneven in ranges of 5 and 6, and
-    pairs in ranges near 40.
+    A Feistel network over the smallest rectangle that holds the range, its rounds adding modulo the
+    sides, walking until the image falls inside (Black and Rogaway 2002). A rectangle near the
+    square leaves next to nothing to walk over; a power of two would leave up to three quarters.
+    Ranges to 256 take 16 rounds, larger ones 8: fewer leave triples uneven in ranges of 5 and 6,
+    and pairs in ranges near 40.
     """
     value = np.asarray(positions).astype(np.uint64)
     if value.size == 0:
@@ -72,7 +81,9 @@ def permuted(positions: NDArray[np.integer], sizes: NDArray[np.integer], keys: N
     return value.astype(np.int64)
 
 
-def _walk(value: NDArray[np.uint64], bounds: NDArray[np.uint64], keys: NDArray[np.uint64], rounds: int) -> NDArray[np.uint64]:
+def _walk(
+    value: NDArray[np.uint64], bounds: NDArray[np.uint64], keys: NDArray[np.uint64], rounds: int
+) -> NDArray[np.uint64]:
     rows = np.ceil(np.sqrt(bounds)).astype(np.uint64)
     columns = (bounds + rows - np.uint64(1)) // rows
     value = _feistel(value, rows, columns, keys, rounds)
@@ -85,7 +96,11 @@ def _walk(value: NDArray[np.uint64], bounds: NDArray[np.uint64], keys: NDArray[n
 
 
 def _feistel(
-    value: NDArray[np.uint64], rows: NDArray[np.uint64], columns: NDArray[np.uint64], keys: NDArray[np.uint64], rounds: int
+    value: NDArray[np.uint64],
+    rows: NDArray[np.uint64],
+    columns: NDArray[np.uint64],
+    keys: NDArray[np.uint64],
+    rounds: int,
 ) -> NDArray[np.uint64]:
     row = value // columns
     column = value - row * columns

@@ -1,6 +1,7 @@
 """Plain values that several layers share, and how a value becomes a key.
 
-Units, once and for all: accuracy is a fraction in [0, 1], loss is in nats, time in seconds, memory in bytes.
+Units, once and for all: accuracy is a fraction in [0, 1], loss is in nats, time in seconds, memory
+in bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ from numpy.typing import NDArray
 
 from crosswind.core.files import check_file
 
-_DTYPES = {"image": "uint8", "tokens": "int64", "features": "float32", "text": "object", "image-and-text": "object"}
+_DTYPES = {
+    "image": "uint8",
+    "tokens": "int64",
+    "features": "float32",
+    "text": "object",
+    "image-and-text": "object",
+}
 
 
 PART_MARK = "\x1f"
@@ -28,9 +35,10 @@ PART_MARK = "\x1f"
 class InputSpec:
     """What one row of a data set gives a model.
 
-    `kind` and what n rows are: `image` uint8 [n, h, w, c]; `tokens` int64 [n, length], each in [0, vocabulary), 0 where a text has
-    ended; `features` float32 [n, width]; `text` n strings as an object array [n]; `image-and-text` an object array [n] of pairs of
-    an image uint8 [h, w, c] and a string. `shape` is (h, w, c), (length,), (width,) or (). Strings reach a network by its
+    `kind` and what n rows are: `image` uint8 [n, h, w, c]; `tokens` int64 [n, length], each in [0,
+    vocabulary), 0 where a text has ended; `features` float32 [n, width]; `text` n strings as an
+    object array [n]; `image-and-text` an object array [n] of pairs of an image uint8 [h, w, c] and
+    a string. `shape` is (h, w, c), (length,), (width,) or (). Strings reach a network by its
     model's `encode`. Made by the class methods.
     """
 
@@ -81,17 +89,25 @@ class InputSpec:
     def __str__(self) -> str:
         """Such as `images of 32 x 32 x 3` or `features of 64 numbers`."""
         size = " x ".join(str(side) for side in self.shape)
-        words = {"image": f"images of {size}", "tokens": f"texts of {size} tokens", "features": f"features of {size} numbers"}
-        return words.get(self.kind, "texts" if self.kind == "text" else f"images of {size} with texts")
+        words = {
+            "image": f"images of {size}",
+            "tokens": f"texts of {size} tokens",
+            "features": f"features of {size} numbers",
+        }
+        return words.get(
+            self.kind, "texts" if self.kind == "text" else f"images of {size} with texts"
+        )
 
 
 @dataclass(frozen=True)
 class Predictions:
     """What one model said about one set of rows.
 
-    `ids` int64 [n] row ids of the source; `label` int64 [n] true labels, -1 where there is none; `group` int64 [n] cell of
-    each row for per-group scores; `answer` int64 [n] predicted labels, -1 for an answer that could not be parsed;
-    `logits` float32 [n, k] or None where the model gives only answers; `texts` the n answers in words, or None where it has none.
+    `ids` int64 [n] row ids of the source; `label` int64 [n] true labels, -1 where there is none;
+    `group` int64 [n] cell of each row for per-group scores; `answer` int64 [n] predicted labels, -1
+    for an answer that could not be parsed;
+    `logits` float32 [n, k] or None where the model gives only answers; `texts` the n answers in
+    words, or None where it has none.
     """
 
     ids: NDArray[np.int64]
@@ -105,7 +121,9 @@ class Predictions:
         n = len(self.ids)
         for name in ("label", "group", "answer"):
             if getattr(self, name).shape != (n,):
-                raise ValueError(f"Predictions.{name} has shape {getattr(self, name).shape}, not ({n},)")
+                raise ValueError(
+                    f"Predictions.{name} has shape {getattr(self, name).shape}, not ({n},)"
+                )
         if self.logits is not None and (self.logits.ndim != 2 or len(self.logits) != n):
             raise ValueError(f"Predictions.logits has shape {self.logits.shape}, not ({n}, k)")
         if self.texts is not None and len(self.texts) != n:
@@ -117,7 +135,14 @@ class Predictions:
 
 def canonical(value: Any) -> str:
     """`value` as JSON that is the same for equal values: sorted keys, no spaces, NaN refused."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=_plain)
+    return json.dumps(
+        value,
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=True,
+        allow_nan=False,
+        default=_plain,
+    )
 
 
 def digest(value: Any, length: int = 32) -> str:
@@ -154,11 +179,12 @@ def _plain(value: Any) -> Any:
 class Job:
     """One piece of work as the plan knows it.
 
-    `key` names the job everywhere and is the digest of everything that decides its numbers. `spec` is the resolved
-    specification as plain JSON values; `labels` are the columns by which reports group scores (data, shift, size, method,
-    model, seed, point); `needs` are the keys of the jobs that must be finished first. `kind`: what it does, see
-    `crosswind.studies.jobs`. `follows`: the key of the job after which it is done at once, in the same process, which still holds
-    what that job made; empty for none.
+    `key` names the job everywhere and is the digest of everything that decides its numbers. `spec`
+    is the resolved specification as plain JSON values; `labels` are the columns by which reports
+    group scores (data, shift, size, method, model, seed, point); `needs` are the keys of the jobs
+    that must be finished first. `kind`: what it does, see `crosswind.studies.jobs`. `follows`: the
+    key of the job after which it is done at once, in the same process, which still holds what that
+    job made; empty for none.
     """
 
     key: str

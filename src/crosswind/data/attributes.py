@@ -1,6 +1,8 @@
-"""Attributes with named values, the table of their codes for all rows, and attributes that a transform derives.
+"""Attributes with named values, the table of their codes for all rows, and attributes that a
+transform derives.
 
-A table holds small unsigned codes, one contiguous array for each attribute: 737,280 rows of 7 attributes take 5 MB.
+A table holds small unsigned codes, one contiguous array for each attribute: 737,280 rows of 7
+attributes take 5 MB.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ def spelled(value: object) -> str:
 class Attribute:
     """One attribute of the rows: its name and the names of its values, code 0 first.
 
-    Raises `InputError` for an empty name, no values, a value named twice, and more than 65,535 values.
+    Raises `InputError` for an empty name, no values, a value named twice, and more than 65,535
+    values.
     """
 
     name: str
@@ -55,7 +58,10 @@ class Attribute:
         if not self.values:
             raise InputError(self.name, "an attribute needs at least one value")
         if len(self.values) > MOST_VALUES:
-            raise InputError(self.name, f"an attribute has at most {MOST_VALUES:,} values, not {len(self.values):,}")
+            raise InputError(
+                self.name,
+                f"an attribute has at most {MOST_VALUES:,} values, not {len(self.values):,}",
+            )
         if len(self._by_text) < len(self.values):
             twice = next(value for i, value in enumerate(self.values) if value in self.values[:i])
             raise InputError(self.name, f"the value {twice!r} is named twice")
@@ -66,9 +72,10 @@ class Attribute:
     def code_of(self, value: object, field: str = "") -> int:
         """The code of a value by its name, in [0, len).
 
-        Numbers and their texts are the same value: 0.8, "0.8" and "0.80", or 1 and "1.0"; so are `True` and a value named
-        true, yes, on or 1 (YAML reads a bare `yes` as true), and texts that differ in nothing that is seen (`spellings.clean`). An
-        unknown value is an `InputError` on `field` that names the values.
+        Numbers and their texts are the same value: 0.8, "0.8" and "0.80", or 1 and "1.0"; so are
+        `True` and a value named true, yes, on or 1 (YAML reads a bare `yes` as true), and texts
+        that differ in nothing that is seen (`spellings.clean`). An unknown value is an `InputError`
+        on `field` that names the values.
         """
         if not isinstance(value, bool | np.bool_):
             code = self._by_text.get(spelled(value))
@@ -80,10 +87,16 @@ class Attribute:
             if code is not None:
                 return code
         else:
-            meant = [self._by_folded[word] for word in (_TRUE if value else _FALSE) if word in self._by_folded]
+            meant = [
+                self._by_folded[word]
+                for word in (_TRUE if value else _FALSE)
+                if word in self._by_folded
+            ]
             if len(set(meant)) == 1:
                 return meant[0]
-        raise unknown(field or self.name, f"value of attribute {self.name!r}", spelled(value), self.values)
+        raise unknown(
+            field or self.name, f"value of attribute {self.name!r}", spelled(value), self.values
+        )
 
     @cached_property
     def _by_text(self) -> dict[str, int]:
@@ -92,7 +105,11 @@ class Attribute:
     @cached_property
     def _by_look(self) -> dict[str, int]:
         looks = [look_of(value) for value in self.values]
-        return {look: code for code, look in enumerate(looks) if looks.count(look) == 1} if len(looks) <= _FEW else {}
+        return (
+            {look: code for code, look in enumerate(looks) if looks.count(look) == 1}
+            if len(looks) <= _FEW
+            else {}
+        )
 
     @cached_property
     def _by_folded(self) -> dict[str, int]:
@@ -101,18 +118,24 @@ class Attribute:
     @cached_property
     def _by_number(self) -> dict[float, int]:
         numbers = [_number(value) for value in self.values]
-        # Where two names are the same number ("7" and "007") neither is meant by the number: only the text tells them apart.
+        # Where two names are the same number ("7" and "007") neither is meant by the number: only
+        # the text tells them apart.
         counts = Counter(numbers)
-        return {number: code for code, number in enumerate(numbers) if number is not None and counts[number] == 1}
+        return {
+            number: code
+            for code, number in enumerate(numbers)
+            if number is not None and counts[number] == 1
+        }
 
 
 @dataclass(frozen=True, eq=False)
 class AttributeTable:
     """The value of every attribute for every row.
 
-    `attributes`: distinct names. `codes`: unsigned [k, n], `codes[i, r]` the code of row r's value of attribute i; any integer
-    dtype is taken and made the smallest unsigned one, each row contiguous, not writeable. Raises `DataError` for codes outside
-    an attribute's values and for shapes that do not fit.
+    `attributes`: distinct names. `codes`: unsigned [k, n], `codes[i, r]` the code of row r's value
+    of attribute i; any integer dtype is taken and made the smallest unsigned one, each row
+    contiguous, not writeable. Raises `DataError` for codes outside an attribute's values and for
+    shapes that do not fit.
     """
 
     attributes: tuple[Attribute, ...]
@@ -124,17 +147,27 @@ class AttributeTable:
         if twice := [name for i, name in enumerate(names) if name in names[:i]]:
             raise DataError(f"two attributes have the name {twice[0]!r}")
         codes = np.asarray(self.codes)
-        if codes.ndim != 2 or len(codes) != len(names) or not np.issubdtype(codes.dtype, np.integer):
-            raise DataError(f"codes must be integers of shape ({len(names)}, rows), not {codes.dtype} {codes.shape}")
+        if (
+            codes.ndim != 2
+            or len(codes) != len(names)
+            or not np.issubdtype(codes.dtype, np.integer)
+        ):
+            raise DataError(
+                f"codes must be integers of shape ({len(names)}, rows), not {codes.dtype}"
+                f" {codes.shape}"
+            )
         for attribute, column in zip(self.attributes, codes, strict=True):
             if column.size and (int(column.max()) >= len(attribute) or int(column.min()) < 0):
                 row = int(np.flatnonzero((column >= len(attribute)) | (column < 0))[0])
                 raise DataError(
-                    f"row {row} has code {int(column[row])} of attribute {attribute.name!r}, which has {len(attribute)} values"
+                    f"row {row} has code {int(column[row])} of attribute {attribute.name!r}, which"
+                    f" has {len(attribute)} values"
                 )
         most = max((len(attribute) for attribute in self.attributes), default=1)
         codes = np.ascontiguousarray(codes, dtype=np.min_scalar_type(most - 1)).view()
-        codes.flags.writeable = False  # the digest and the indices of cells made from the table are kept
+        codes.flags.writeable = (
+            False  # the digest and the indices of cells made from the table are kept
+        )
         object.__setattr__(self, "codes", codes)
 
     @property
@@ -148,7 +181,8 @@ class AttributeTable:
         return tuple(attribute.name for attribute in self.attributes)
 
     def attribute(self, name: str, field: str = "attribute") -> Attribute:
-        """The attribute of a name; an unknown one is an `InputError` on `field` that names the nearest."""
+        """The attribute of a name; an unknown one is an `InputError` on `field` that names the
+        nearest."""
         return self.attributes[self._index(name, field)]
 
     def column(self, name: str, field: str = "attribute") -> NDArray[np.integer[Any]]:
@@ -166,8 +200,12 @@ class AttributeTable:
 
     @cached_property
     def _digest(self) -> str:
-        words = "\x1e".join("\x1f".join((attribute.name, *attribute.values)) for attribute in self.attributes)
-        return digest_arrays({"codes": self.codes, "names": np.frombuffer(words.encode(), dtype=np.uint8)})
+        words = "\x1e".join(
+            "\x1f".join((attribute.name, *attribute.values)) for attribute in self.attributes
+        )
+        return digest_arrays(
+            {"codes": self.codes, "names": np.frombuffer(words.encode(), dtype=np.uint8)}
+        )
 
     def _index(self, name: str, field: str) -> int:
         for i, attribute in enumerate(self.attributes):
@@ -178,11 +216,13 @@ class AttributeTable:
 
 MODES = ("fixed", "per-visit")
 Settings = Mapping[str, Any] | tuple[Mapping[str, Any], ...] | None
-"""Of a value of a derived attribute: knobs of its transform; several `{transform, knobs}` of which each row draws one; or None."""
+"""Of a value of a derived attribute: knobs of its transform; several `{transform, knobs}` of which
+each row draws one; or None."""
 
 
 def transform_facts(name: str, field: str = "transform") -> Facts:
-    """The facts of a transform of images (room `transforms`) or of texts (`text-transforms`); `InputError` for an unknown name."""
+    """The facts of a transform of images (room `transforms`) or of texts (`text-transforms`);
+    `InputError` for an unknown name."""
     texts = {item.name for item in listing("text-transforms")}
     return facts("text-transforms" if name in texts else "transforms", name, field)
 
@@ -191,12 +231,15 @@ def transform_facts(name: str, field: str = "transform") -> Facts:
 class DerivedAttribute:
     """An attribute whose values are made by transforms of the image, or of the text.
 
-    `values`: names of the values. `transform`: a registered transform; "" where every value names its own. `settings`: one entry a
-    value in the order of `values` (or a mapping from value to entry): the transform's knobs, among which `transform` names another
-    one; or None where it stays untouched. Of several each row draws one, all as likely: of the values of a knob (or of `transform`)
-    that are given as a list, each with each, or of a list of entries. `mode`: `fixed`, the value of a training row is drawn once;
-    `per-visit`, it is drawn again each time that the row is seen.
-    Raises `InputError` for an unknown transform, knob or mode, for values without settings, and where two are the same.
+    `values`: names of the values. `transform`: a registered transform; "" where every value names
+    its own. `settings`: one entry a value in the order of `values` (or a mapping from value to
+    entry): the transform's knobs, among which `transform` names another one; or None where it stays
+    untouched. Of several each row draws one, all as likely: of the values of a knob (or of
+    `transform`) that are given as a list, each with each, or of a list of entries. `mode`: `fixed`,
+    the value of a training row is drawn once; `per-visit`, it is drawn again each time that the row
+    is seen.
+    Raises `InputError` for an unknown transform, knob or mode, for values without settings, and
+    where two are the same.
     """
 
     name: str
@@ -216,13 +259,22 @@ class DerivedAttribute:
             if strange := [value for value in by_name if value not in names]:
                 raise unknown(f"{self.name}.settings", "value", strange[0], names)
             if missing := [value for value in names if value not in by_name]:
-                raise InputError(f"{self.name}.settings", f"value {missing[0]!r} has no settings (null leaves the image untouched)")
+                raise InputError(
+                    f"{self.name}.settings",
+                    f"value {missing[0]!r} has no settings (null leaves the image untouched)",
+                )
             given = [by_name[value] for value in names]
         if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != len(names):
-            raise InputError(f"{self.name}.settings", f"needs one entry for each of {len(names)} values, not {given!r}")
+            raise InputError(
+                f"{self.name}.settings",
+                f"needs one entry for each of {len(names)} values, not {given!r}",
+            )
         if self.transform:
             transform_facts(self.transform, f"{self.name}.transform")
-        checked = [self._checked(entry, f"{self.name}.settings.{value}") for value, entry in zip(names, given, strict=True)]
+        checked = [
+            self._checked(entry, f"{self.name}.settings.{value}")
+            for value, entry in zip(names, given, strict=True)
+        ]
         object.__setattr__(self, "settings", tuple(checked))
 
     def _checked(self, given: Any, path: str) -> Settings:
@@ -233,39 +285,67 @@ class DerivedAttribute:
         for place, entry in enumerate(listed):
             at = path if len(listed) == 1 else f"{path}.{place}"
             if not isinstance(entry, Mapping):
-                raise InputError(at, f"must be settings of {self.transform or 'a transform'} or null, not {entry!r}")
+                raise InputError(
+                    at,
+                    f"must be settings of {self.transform or 'a transform'} or null, not {entry!r}",
+                )
             found += self._each(entry, at)
         if not found or any(one in found[:place] for place, one in enumerate(found)):
             raise InputError(
-                path, "names the same settings twice" if found else "has no settings (null leaves the image untouched)"
+                path,
+                (
+                    "names the same settings twice"
+                    if found
+                    else "has no settings (null leaves the image untouched)"
+                ),
             )
         if len(found) == 1 and found[0]["transform"] == self.transform:
             return {key: value for key, value in found[0].items() if key != "transform"}
         return tuple(found)
 
     def _each(self, entry: Mapping[str, Any], path: str) -> Iterator[Mapping[str, Any]]:
-        """The settings that one entry stands for: every combination of the values that are given as lists."""
+        """The settings that one entry stands for: every combination of the values that are given as
+        lists."""
         rest = {key: value for key, value in entry.items() if key != "transform"}
         names = entry.get("transform", self.transform)
         for name in names if isinstance(names, list) else [names]:
             if not name:
-                raise InputError(f"{path}.transform", "names no transform, and the attribute has none for all its values")
+                raise InputError(
+                    f"{path}.transform",
+                    "names no transform, and the attribute has none for all its values",
+                )
             known = transform_facts(name, f"{path}.transform")
             whole = {item.name for item in known.knobs if "list" in item.annotation}
-            choices = [value if isinstance(value, list) and key not in whole else [value] for key, value in rest.items()]
+            choices = [
+                value if isinstance(value, list) and key not in whole else [value]
+                for key, value in rest.items()
+            ]
             for chosen in product(*choices):
-                knobs = resolve(known.knobs, dict(zip(rest, chosen, strict=True)), path, f"transform {name!r}")
+                knobs = resolve(
+                    known.knobs, dict(zip(rest, chosen, strict=True)), path, f"transform {name!r}"
+                )
                 yield {"transform": name, **knobs}
 
     @cached_property
     def options(self) -> tuple[tuple[tuple[str, Mapping[str, Any]] | None, ...], ...]:
-        """What a row may draw under each value, a transform's name and knobs or None; a single one where there is no choice."""
+        """What a row may draw under each value, a transform's name and knobs or None; a single one
+        where there is no choice."""
         return tuple(
-            (None,)
-            if entry is None
-            else ((self.transform, entry),)
-            if isinstance(entry, Mapping)
-            else tuple((one["transform"], {key: value for key, value in one.items() if key != "transform"}) for one in entry)
+            (
+                (None,)
+                if entry is None
+                else (
+                    ((self.transform, entry),)
+                    if isinstance(entry, Mapping)
+                    else tuple(
+                        (
+                            one["transform"],
+                            {key: value for key, value in one.items() if key != "transform"},
+                        )
+                        for one in entry
+                    )
+                )
+            )
             for entry in self.settings
         )
 
@@ -293,7 +373,9 @@ class DerivedAttribute:
             "name": self.name,
             "transform": self.transform,
             "version": transform_facts(self.transform).version if self.transform else 0,
-            "values": {value: _told(entry) for value, entry in zip(self.values, self.settings, strict=True)},
+            "values": {
+                value: _told(entry) for value, entry in zip(self.values, self.settings, strict=True)
+            },
             "mode": self.mode,
         }
 

@@ -13,18 +13,22 @@ from crosswind.core.errors import InputError, shown
 
 SHARE = 0.5
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_UNLIMITED = 1 << 60  # what version 1 of the kernel's groups writes where there is no limit is near 2^63
+_UNLIMITED = (
+    1 << 60
+)  # what version 1 of the kernel's groups writes where there is no limit is near 2^63
 _given: list[int] = []
 
 
 def budget() -> int:
-    """The most bytes of pixels that this process may hold by itself: what `bounded` says, else half of `usable_memory`."""
+    """The most bytes of pixels that this process may hold by itself: what `bounded` says, else half
+    of `usable_memory`."""
     return _given[-1] if _given else int(SHARE * usable_memory())
 
 
 @contextlib.contextmanager
 def bounded(size: int | None) -> Iterator[None]:
-    """Another bound than half of the memory, in bytes; 0 holds nothing, None changes nothing. Speed only."""
+    """Another bound than half of the memory, in bytes; 0 holds nothing, None changes nothing. Speed
+    only."""
     if size is None:
         yield
         return
@@ -36,13 +40,18 @@ def bounded(size: int | None) -> Iterator[None]:
 
 
 def memory_bytes(value: object, field: str) -> int | None:
-    """A number of bytes from `8GB`, `500M`, `1.5 GiB`, a whole number or None (stays None); units are powers of 1024.
+    """A number of bytes from `8GB`, `500M`, `1.5 GiB`, a whole number or None (stays None); units
+    are powers of 1024.
 
     Raises `InputError` on `field` for anything else.
     """
     if value is None:
         return None
-    found = None if isinstance(value, bool) else re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)I?B?\s*", str(value).upper())
+    found = (
+        None
+        if isinstance(value, bool)
+        else re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)I?B?\s*", str(value).upper())
+    )
     if found is None or len(found[1]) > 18:
         raise InputError(field, f"{shown(value)} is no amount of memory such as 500MB or 8GB")
     return int(float(found[1]) * _UNITS[found[2]])
@@ -50,7 +59,8 @@ def memory_bytes(value: object, field: str) -> int | None:
 
 @cache
 def usable_memory() -> int:
-    """The memory that this process may use, in bytes: that of the machine, or less where a control group (1 or 2) sets a limit."""
+    """The memory that this process may use, in bytes: that of the machine, or less where a control
+    group (1 or 2) sets a limit."""
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
@@ -63,7 +73,8 @@ def usable_memory() -> int:
 
 
 def _limits(root: Path, path: str, name: str) -> list[int]:
-    """The limits of a group and of those above it. In a container the group's own folder may be mounted as the root."""
+    """The limits of a group and of those above it. In a container the group's own folder may be
+    mounted as the root."""
     group = Path(path.strip("/"))
     found = []
     for folder in {root, *(root / above for above in (group, *group.parents))}:

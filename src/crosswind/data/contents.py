@@ -1,6 +1,8 @@
-"""What rows hold, as hashes: pictures and numbers in memory, and files, of which as few bytes are read as tell them apart.
+"""What rows hold, as hashes: pictures and numbers in memory, and files, of which as few bytes are
+read as tell them apart.
 
-Equal hashes stand for equal rows: of 64 bits, a million rows have two by chance once in 37 million data sets.
+Equal hashes stand for equal rows: of 64 bits, a million rows have two by chance once in 37 million
+data sets.
 """
 
 from __future__ import annotations
@@ -23,22 +25,26 @@ Hashes = NDArray[np.uint64]
 PROBE = 4096
 """Bytes from the middle of a file that are compared first; smaller files are read whole at once."""
 MOST_ALIKE = 0.05
-"""The most rows of numbers, as a share, that are taken as copies of one: more are a value that many rows have, such as zero."""
+"""The most rows of numbers, as a share, that are taken as copies of one: more are a value that many
+rows have, such as zero."""
 _AT_ONCE = 1 << 18
 _ROWS = 256
 _THREADS = 8
 
 
 def picture_hashes(pictures: NDArray[np.uint8]) -> Hashes:
-    """A hash of the pixels of each picture uint8 [n, h, w, c]: uint64 [n]. Prepared copies have the same."""
+    """A hash of the pixels of each picture uint8 [n, h, w, c]: uint64 [n]. Prepared copies have the
+    same."""
     return _in_threads(len(pictures), lambda row: np.ascontiguousarray(pictures[row]).data)
 
 
 def number_hashes(numbers: NDArray[np.float32]) -> Hashes | None:
-    """A hash of each row of numbers float32 [n, d]; None where equal rows say nothing of what they are about.
+    """A hash of each row of numbers float32 [n, d]; None where equal rows say nothing of what they
+    are about.
 
-    Rows of few values are equal by chance: were the columns independent, with the values that they have, some pair of the different
-    rows would be expected to be equal. So are they where one row is repeated by more than 20 rows and `MOST_ALIKE` of all.
+    Rows of few values are equal by chance: were the columns independent, with the values that they
+    have, some pair of the different rows would be expected to be equal. So are they where one row
+    is repeated by more than 20 rows and `MOST_ALIKE` of all.
     """
     hashes = _row_hashes(numbers)
     _, first, counts = np.unique(hashes, return_index=True, return_counts=True)
@@ -51,13 +57,20 @@ def number_hashes(numbers: NDArray[np.float32]) -> Hashes | None:
 
 @final
 class FileContents:
-    """What the files of rows hold: `sizes` int64 [n] in bytes, and `opened(row)`, the path or the bytes of a row.
+    """What the files of rows hold: `sizes` int64 [n] in bytes, and `opened(row)`, the path or the
+    bytes of a row.
 
-    Files of different sizes differ, and so do those whose middles do: only the others are read whole. What was read is kept as a
-    hash, so that each file is read once, whatever it is compared with. `named(row)`: what errors call it.
+    Files of different sizes differ, and so do those whose middles do: only the others are read
+    whole. What was read is kept as a hash, so that each file is read once, whatever it is compared
+    with. `named(row)`: what errors call it.
     """
 
-    def __init__(self, sizes: NDArray[np.int64], opened: Callable[[int], Path | bytes], named: Callable[[int], str]) -> None:
+    def __init__(
+        self,
+        sizes: NDArray[np.int64],
+        opened: Callable[[int], Path | bytes],
+        named: Callable[[int], str],
+    ) -> None:
         self.sizes, self.opened, self.named = sizes, opened, named
         self._stages = [
             hash64(sizes, seed_of(0, "size of a file")),
@@ -70,14 +83,17 @@ class FileContents:
         """Those of some of the rows."""
         opened, named = self.opened, self.named
         given = rows.tolist()
-        return FileContents(self.sizes[rows], lambda row: opened(given[row]), lambda row: named(given[row]))
+        return FileContents(
+            self.sizes[rows], lambda row: opened(given[row]), lambda row: named(given[row])
+        )
 
     def names(self) -> Hashes:
         """A name of each row, uint64 [n]: equal where the bytes of two files are."""
         return names_of([self])[0]
 
     def read_to(self, stage: int, rows: NDArray[np.int64]) -> None:
-        """Read the middle (stage 1) or all (stage 2) of some rows, in threads. Raises `DataError` for one that cannot be read."""
+        """Read the middle (stage 1) or all (stage 2) of some rows, in threads. Raises `DataError`
+        for one that cannot be read."""
         new = rows[self._known[rows] < stage]
         found = _in_threads(len(new), lambda place: self._bytes(int(new[place]), stage))
         whole = (self.sizes[new] <= PROBE) | (stage == 2)
@@ -103,11 +119,14 @@ class FileContents:
             finally:
                 os.close(handle)
         except OSError as error:
-            raise DataError(f"{self.named(row)} cannot be read: {error.strerror or error}") from None
+            raise DataError(
+                f"{self.named(row)} cannot be read: {error.strerror or error}"
+            ) from None
 
 
 def names_of(sets: Sequence[FileContents]) -> list[Hashes]:
-    """Names of the rows of several sets of files: equal, within a set or between two, where the bytes of two files are."""
+    """Names of the rows of several sets of files: equal, within a set or between two, where the
+    bytes of two files are."""
     names = [each.stage(0).copy() for each in sets]
     for stage in (1, 2):
         every = np.concatenate(names)
@@ -131,7 +150,8 @@ def _read(handle: int, begin: int, length: int) -> bytes:
 
 
 def _in_threads(n: int, bytes_of: Callable[[int], Any]) -> Hashes:
-    """The hash of the bytes of each row, by threads: reading and hashing let go of the interpreter."""
+    """The hash of the bytes of each row, by threads: reading and hashing let go of the
+    interpreter."""
 
     def some(start: int) -> bytes:
         rows = range(start, min(start + _ROWS, n))
@@ -145,7 +165,8 @@ def _in_threads(n: int, bytes_of: Callable[[int], Any]) -> Hashes:
 
 
 def _row_hashes(numbers: NDArray[np.float32]) -> Hashes:
-    """A hash of each row: its 32-bit words, each mixed under a key of its place, summed and mixed again."""
+    """A hash of each row: its 32-bit words, each mixed under a key of its place, summed and mixed
+    again."""
     n, width = numbers.shape
     keys = hash64(np.arange(width), seed_of(0, "place of a number"))
     out = np.empty(n, dtype=np.uint64)
@@ -162,7 +183,8 @@ def _row_hashes(numbers: NDArray[np.float32]) -> Hashes:
 
 
 def _pairs_by_chance(rows: NDArray[np.float32]) -> float:
-    """How many pairs of rows would be equal were the columns independent, each with the values that it has."""
+    """How many pairs of rows would be equal were the columns independent, each with the values that
+    it has."""
     expected = len(rows) * (len(rows) - 1) / 2
     for column in rows.T:
         counts = np.unique(column, return_counts=True)[1] / len(rows)

@@ -1,4 +1,5 @@
-"""Changed copies of rows, as a data set of their own: every model answers for them on the path on which it answers for rows.
+"""Changed copies of rows, as a data set of their own: every model answers for them on the path on
+which it answers for rows.
 
 Estimators of accuracy ask for them: the neighbours of a row, or labelled rows under corruptions.
 """
@@ -22,23 +23,32 @@ from crosswind.data.derive import evaluation_inputs
 from crosswind.transforms.text.changing import changed_texts
 
 Chain: TypeAlias = tuple[tuple[str, Mapping[str, Any]], ...]
-"""Registered transforms with values of their knobs, one after the other; an empty one leaves the row as it is."""
+"""Registered transforms with values of their knobs, one after the other; an empty one leaves the
+row as it is."""
 
 
 def copies(
-    dataset: AttributedDataset, rows: NDArray[np.int64], changes: Sequence[Chain], name: str = "copies"
+    dataset: AttributedDataset,
+    rows: NDArray[np.int64],
+    changes: Sequence[Chain],
+    name: str = "copies",
 ) -> AttributedDataset:
-    """The data set whose row i V + v is row `rows[i]` of `dataset`, a virtual one too, under the v-th of V `changes`.
+    """The data set whose row i V + v is row `rows[i]` of `dataset`, a virtual one too, under the
+    v-th of V `changes`.
 
-    Its table is that of the rows. The randomness of a transform is a function of the row's id, v, and its place in the chain: a
-    copy has the same bits whichever rows stand beside it. Images and texts. Raises `InputError` where the inputs are neither, or a
-    transform does not take them.
+    Its table is that of the rows. The randomness of a transform is a function of the row's id, v,
+    and its place in the chain: a copy has the same bits whichever rows stand beside it. Images and
+    texts. Raises `InputError` where the inputs are neither, or a transform does not take them.
     """
     spec, many = dataset.check_inputs(), len(changes)
     room = {"image": "transforms", "text": "text-transforms"}.get(spec.kind)
     if room is None and any(changes):
-        raise InputError("data", f"{spec} cannot be changed by a transform; only images and texts can")
-    known = {repr(item): load(room or "", item[0])(**item[1]) for chain in changes for item in chain}
+        raise InputError(
+            "data", f"{spec} cannot be changed by a transform; only images and texts can"
+        )
+    known = {
+        repr(item): load(room or "", item[0])(**item[1]) for chain in changes for item in chain
+    }
     numbers = [[list(known).index(repr(item)) for item in chain] for chain in changes]
     made = list(known.values())
     rows = np.asarray(rows, dtype=np.int64)
@@ -58,7 +68,8 @@ def copies(
                     mine = which == place
                     keys[mine] = hash64(own[mine], seed_of(0, "copies", int(place), step))
                     by[mine] = numbers[place][step]
-            # All that one transform changes at this step goes through it at once: a network's batches are full.
+            # All that one transform changes at this step goes through it at once: a network's
+            # batches are full.
             for number in np.unique(by[by >= 0]):
                 mine = by == number
                 given[mine] = change(made[number], given[mine], keys[mine])
@@ -72,7 +83,9 @@ def copies(
     return dataclasses.replace(
         dataset,
         name=name,
-        table=AttributeTable(dataset.table.attributes, np.repeat(dataset.table.codes[:, base], many, axis=1)),
+        table=AttributeTable(
+            dataset.table.attributes, np.repeat(dataset.table.codes[:, base], many, axis=1)
+        ),
         read=read,
         ids=np.arange(len(rows) * many),
         units=None,
@@ -85,11 +98,14 @@ def copies(
     )
 
 
-def _images(transform: Any, images: NDArray[np.uint8], keys: NDArray[np.uint64]) -> NDArray[np.uint8]:
+def _images(
+    transform: Any, images: NDArray[np.uint8], keys: NDArray[np.uint64]
+) -> NDArray[np.uint8]:
     import torch
 
     x = torch.from_numpy(np.ascontiguousarray(images)).permute(0, 3, 1, 2)
-    # A row looks the same whoever asks for it first, be it in the middle of a forward pass in half precision.
+    # A row looks the same whoever asks for it first, be it in the middle of a forward pass in half
+    # precision.
     with torch.autocast("cpu", enabled=False):
         changed = transform(x, keys)
     return np.ascontiguousarray(changed.permute(0, 2, 3, 1).numpy())

@@ -29,21 +29,25 @@ _BY_ROW_NUMBER: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 class AttributedDataset:
     """Rows with ids, attribute values and inputs.
 
-    `read(rows)` gives the inputs of base rows (int64 [m], each in [0, n)) as `input` says, such as uint8 [m, h, w, c] for images;
-    both are None where there are none. `inputs` is what calls it.
-    `ids`: int64 [n], distinct and stable under filtering; default: the row numbers. `units`: int64 [n]; rows of one unit (a
-    patient, a toy) never get different roles; None: every row is its own unit. `fingerprint` identifies table and inputs without
-    reading the inputs.
-    Two rows show one picture, and keep one role in a study, if they have equal `originals` (uint64 [n], default: the ids) and one
-    `origin` (the collection, default: the data set's name), whatever their size, colours or derived attribute; or if they have
-    equal `contents` (uint64 [n], hashes of the pixels, the texts or the numbers), or their files in `files` have equal bytes.
-    `from_files`: images are decoded from files that may be damaged; a study reads all of them before it starts. `notes`: what a
-    plan says of the rows, each with the attribute it is about, "" for all rows. `distinct`: the attributes whose values are known
-    to be different ones, whatever they look like; None: all, since a program named them. `unit_doubts`: units that may be one.
-    A derived attribute of V values gives n x V virtual rows: row b * V + v is base row b under value v.
+    `read(rows)` gives the inputs of base rows (int64 [m], each in [0, n)) as `input` says, such as
+    uint8 [m, h, w, c] for images; both are None where there are none. `inputs` is what calls it.
+    `ids`: int64 [n], distinct and stable under filtering; default: the row numbers. `units`: int64
+    [n]; rows of one unit (a patient, a toy) never get different roles; None: every row is its own
+    unit. `fingerprint` identifies table and inputs without reading the inputs.
+    Two rows show one picture, and keep one role in a study, if they have equal `originals` (uint64
+    [n], default: the ids) and one `origin` (the collection, default: the data set's name), whatever
+    their size, colours or derived attribute; or if they have equal `contents` (uint64 [n], hashes
+    of the pixels, the texts or the numbers), or their files in `files` have equal bytes.
+    `from_files`: images are decoded from files that may be damaged; a study reads all of them
+    before it starts. `notes`: what a plan says of the rows, each with the attribute it is about, ""
+    for all rows. `distinct`: the attributes whose values are known to be different ones, whatever
+    they look like; None: all, since a program named them. `unit_doubts`: units that may be one. A
+    derived attribute of V values gives n x V virtual rows: row b * V + v is base row b under value
+    v.
     `cache` holds what later stages compute from this data set.
 
-    Raises `DataError` for ids, units, originals or contents of the wrong shape or type and for repeated ids.
+    Raises `DataError` for ids, units, originals or contents of the wrong shape or type and for
+    repeated ids.
     """
 
     name: str
@@ -66,10 +70,16 @@ class AttributedDataset:
 
     def __post_init__(self) -> None:
         n = self.table.n_rows
-        ids = np.arange(n, dtype=np.int64) if self.ids is _BY_ROW_NUMBER else np.asarray(self.ids, dtype=np.int64)
+        ids = (
+            np.arange(n, dtype=np.int64)
+            if self.ids is _BY_ROW_NUMBER
+            else np.asarray(self.ids, dtype=np.int64)
+        )
         if ids.shape != (n,):
             raise DataError(f"data set {self.name!r} has {n} rows and ids of shape {ids.shape}")
-        if not (np.diff(ids) > 0).all() and len(np.unique(ids)) < n:  # the sort is needed only for ids out of order
+        if (
+            not (np.diff(ids) > 0).all() and len(np.unique(ids)) < n
+        ):  # the sort is needed only for ids out of order
             raise DataError(f"data set {self.name!r} gives one id to two rows")
         object.__setattr__(self, "ids", ids)
         if self.units is not None:
@@ -78,12 +88,23 @@ class AttributedDataset:
             array = getattr(self, name)
             if array is not None and (array.shape != (n,) or array.dtype != kind):
                 wanted = f"{np.dtype(kind)} ({n},)"
-                raise DataError(f"data set {self.name!r} has {n} rows and {name} of {array.dtype} {array.shape}, not {wanted}")
+                raise DataError(
+                    f"data set {self.name!r} has {n} rows and {name} of {array.dtype}"
+                    f" {array.shape}, not {wanted}"
+                )
         if not self.origin:
             object.__setattr__(self, "origin", self.name)
         if not self.fingerprint:
-            told = {"name": self.name, "table": self.table.digest(), "image_shape": self.image_shape}
-            made = digest(told if self.input is None or self.image_shape is not None else {**told, "input": vars(self.input)})
+            told = {
+                "name": self.name,
+                "table": self.table.digest(),
+                "image_shape": self.image_shape,
+            }
+            made = digest(
+                told
+                if self.input is None or self.image_shape is not None
+                else {**told, "input": vars(self.input)}
+            )
             object.__setattr__(self, "fingerprint", made)
 
     @property
@@ -93,7 +114,8 @@ class AttributedDataset:
 
     @property
     def n_rows(self) -> int:
-        """The number of rows, virtual ones counted: n, or n x V with a derived attribute of V values."""
+        """The number of rows, virtual ones counted: n, or n x V with a derived attribute of V
+        values."""
         return self.n_base * self.n_derived
 
     @property
@@ -109,24 +131,29 @@ class AttributedDataset:
         return (*self.table.attributes, self.derived.attribute)
 
     def attribute(self, name: str, field: str = "attribute") -> Attribute:
-        """The attribute of a name; an unknown one is an `InputError` on `field` that names the nearest."""
+        """The attribute of a name; an unknown one is an `InputError` on `field` that names the
+        nearest."""
         for attribute in self.schema:
             if attribute.name == name:
                 return attribute
-        raise unknown(field, f"attribute of {self.name}", name, [attribute.name for attribute in self.schema])
+        raise unknown(
+            field, f"attribute of {self.name}", name, [attribute.name for attribute in self.schema]
+        )
 
     def code_of(self, name: str, value: object, field: str = "") -> int:
         """The code of a value of a named attribute, see `Attribute.code_of`."""
         return self.attribute(name, field or "attribute").code_of(value, field)
 
     def row_ids(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-        """The stable ids of (virtual) rows: int64 of the shape of `rows`; distinct rows have distinct ids."""
+        """The stable ids of (virtual) rows: int64 of the shape of `rows`; distinct rows have
+        distinct ids."""
         base, values = np.divmod(np.asarray(rows, dtype=np.int64), self.n_derived)
         ids: NDArray[np.int64] = self.ids[base] * self.n_derived + values
         return ids
 
     def row_units(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-        """The unit of (virtual) rows: int64 of the shape of `rows`; a derived row's unit is that of its base row."""
+        """The unit of (virtual) rows: int64 of the shape of `rows`; a derived row's unit is that of
+        its base row."""
         base = np.asarray(rows, dtype=np.int64) // self.n_derived
         return self.ids[base] if self.units is None else self.units[base]
 
@@ -146,25 +173,38 @@ class AttributedDataset:
     def check_inputs(self) -> InputSpec:
         """What the inputs are. Raises `DataError` where there are none."""
         if self.read is None or self.input is None:
-            raise DataError(f"data set {self.name!r} has attributes but no inputs, so it can be planned but not trained on")
+            raise DataError(
+                f"data set {self.name!r} has attributes but no inputs, so it can be planned but not"
+                " trained on"
+            )
         return self.input
 
     def inputs(self, rows: NDArray[np.integer[Any]]) -> NDArray[Any]:
-        """The inputs of base rows, see `InputSpec`; `DataError` where the data set has none or gives something else."""
+        """The inputs of base rows, see `InputSpec`; `DataError` where the data set has none or
+        gives something else."""
         spec, asked = self.check_inputs(), np.asarray(rows, dtype=np.int64)
         assert self.read is not None
         if asked.size and (int(asked.min()) < 0 or int(asked.max()) >= self.n_base):
-            raise DataError(f"data set {self.name!r} has rows 0 to {self.n_base - 1}, not {int(asked.min())} to {int(asked.max())}")
+            raise DataError(
+                f"data set {self.name!r} has rows 0 to {self.n_base - 1}, not {int(asked.min())} to"
+                f" {int(asked.max())}"
+            )
         found, shape = self.read(asked), (len(asked), *spec.row_shape)
         if found.dtype != spec.dtype or found.shape != shape:
-            raise DataError(f"data set {self.name!r} gave {spec.kind}s of {found.dtype} {found.shape}, not {spec.dtype} {shape}")
+            raise DataError(
+                f"data set {self.name!r} gave {spec.kind}s of {found.dtype} {found.shape}, not"
+                f" {spec.dtype} {shape}"
+            )
         return found
 
-    def keep(self, values: Mapping[str, Sequence[object]], field: str = "keep") -> AttributedDataset:
-        """The data set of the rows whose attributes have one of the given values; those values remain, in the given order.
+    def keep(
+        self, values: Mapping[str, Sequence[object]], field: str = "keep"
+    ) -> AttributedDataset:
+        """The data set of the rows whose attributes have one of the given values; those values
+        remain, in the given order.
 
-        Ids, units and names of pictures stay those of the rows. Raises `InputError` for an unknown attribute or value, no values,
-        a value named twice, and where no row is left.
+        Ids, units and names of pictures stay those of the rows. Raises `InputError` for an unknown
+        attribute or value, no values, a value named twice, and where no row is left.
         """
         table, derived = self.table, self.derived
         attributes, codes = list(table.attributes), table.codes.astype(np.int32)
@@ -173,7 +213,9 @@ class AttributedDataset:
             path = f"{field}.{name}"
             attribute = self.attribute(name, path)
             if isinstance(wanted, str) or not isinstance(wanted, Sequence) or not wanted:
-                raise InputError(path, f"must be a list of values, not {wanted!r}", attribute.values)
+                raise InputError(
+                    path, f"must be a list of values, not {wanted!r}", attribute.values
+                )
             order = [attribute.code_of(value, path) for value in wanted]
             if len(set(order)) < len(order):
                 raise InputError(path, f"a value is named twice in {list(wanted)!r}")
@@ -188,7 +230,11 @@ class AttributedDataset:
             attributes[i] = Attribute(name, tuple(spelling[name]))
         rows = np.flatnonzero((codes >= 0).all(axis=0))
         if not rows.size:
-            raise InputError(field, f"no row of {self.name} has one of the values of every attribute named in {dict(values)!r}")
+            raise InputError(
+                field,
+                f"no row of {self.name} has one of the values of every attribute named in"
+                f" {dict(values)!r}",
+            )
         read = self.read
         return dataclasses.replace(
             self,
@@ -203,25 +249,38 @@ class AttributedDataset:
             derived=derived,
         )
 
-    def with_attribute(self, name: str, values: Sequence[object], codes: NDArray[np.integer[Any]]) -> AttributedDataset:
-        """The data set with one more attribute, such as clusters: `codes` int [n] of base rows, each in [0, len(values))."""
+    def with_attribute(
+        self, name: str, values: Sequence[object], codes: NDArray[np.integer[Any]]
+    ) -> AttributedDataset:
+        """The data set with one more attribute, such as clusters: `codes` int [n] of base rows,
+        each in [0, len(values))."""
         if name in [attribute.name for attribute in self.schema]:
             raise InputError(name, f"data set {self.name!r} already has an attribute of this name")
         added = Attribute(name, tuple(values))  # type: ignore[arg-type]
         column = np.asarray(codes)
         if column.shape != (self.n_base,) or not np.issubdtype(column.dtype, np.integer):
-            raise DataError(f"attribute {name!r} needs {self.n_base} whole numbers, not {column.dtype} {column.shape}")
+            raise DataError(
+                f"attribute {name!r} needs {self.n_base} whole numbers, not {column.dtype}"
+                f" {column.shape}"
+            )
         alone = AttributeTable((added,), column[None])
-        table = AttributeTable((*self.table.attributes, added), np.concatenate([self.table.codes, alone.codes]))
-        return dataclasses.replace(self, table=table, fingerprint=digest({"of": self.fingerprint, "with": alone.digest()}))
+        table = AttributeTable(
+            (*self.table.attributes, added), np.concatenate([self.table.codes, alone.codes])
+        )
+        return dataclasses.replace(
+            self, table=table, fingerprint=digest({"of": self.fingerprint, "with": alone.digest()})
+        )
 
     def with_units(self, attribute: str, field: str = "unit") -> AttributedDataset:
         """The data set whose rows belong together by an attribute's value: one unit a value."""
         units = self.table.column(attribute, field).astype(np.int64)
-        return dataclasses.replace(self, units=units, fingerprint=digest({"of": self.fingerprint, "units": attribute}))
+        return dataclasses.replace(
+            self, units=units, fingerprint=digest({"of": self.fingerprint, "units": attribute})
+        )
 
     def describe(self) -> dict[str, Any]:
-        """Name, rows, attributes with value names and counts of rows, inputs and fingerprint, as plain values for JSON."""
+        """Name, rows, attributes with value names and counts of rows, inputs and fingerprint, as
+        plain values for JSON."""
         columns = [
             np.bincount(codes, minlength=len(attribute))
             for attribute, codes in zip(self.table.attributes, self.table.codes, strict=True)

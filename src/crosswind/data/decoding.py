@@ -1,7 +1,8 @@
 """Image files as pixels: what sources that read files of pictures share.
 
-A picture is turned as its EXIF data say, made RGB (transparency is dropped) and resized to a square without keeping its
-proportions, bilinearly with PIL's own filter. What is no whole image is refused in one sentence that names it.
+A picture is turned as its EXIF data say, made RGB (transparency is dropped) and resized to a square
+without keeping its proportions, bilinearly with PIL's own filter. What is no whole image is refused
+in one sentence that names it.
 """
 
 from __future__ import annotations
@@ -23,19 +24,25 @@ IMAGE_ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tif
 """The endings, in lower case, by which a file in a folder is taken for an image."""
 
 
-# Of the many formats that PIL knows, those that hold pictures: PIL hands PostScript, for one, to a program outside.
+# Of the many formats that PIL knows, those that hold pictures: PIL hands PostScript, for one, to a
+# program outside.
 _FORMATS = ("JPEG", "PNG", "BMP", "GIF", "PPM", "TIFF", "WEBP", "JPEG2000")
 
 
 class Refused(Exception):
-    """Why bytes are not taken as an image, as the end of a sentence; which file it is about is added where it is known."""
+    """Why bytes are not taken as an image, as the end of a sentence; which file it is about is
+    added where it is known."""
 
 
-def decoder(opened: Callable[[int], Path | bytes], size: int, named: Callable[[int], str], border: int = 0) -> Images:
-    """The `images` of a data set whose row i is the image in the file or the bytes `opened(i)`, uint8 [m, size, size, 3].
+def decoder(
+    opened: Callable[[int], Path | bytes], size: int, named: Callable[[int], str], border: int = 0
+) -> Images:
+    """The `images` of a data set whose row i is the image in the file or the bytes `opened(i)`,
+    uint8 [m, size, size, 3].
 
-    They may be asked for by several threads at once if `opened` may. The first file that is no whole image is a `DataError`
-    that begins with `named(i)`; `opened` may raise `Refused` too. `border`: pixels that are cut off at each side first.
+    They may be asked for by several threads at once if `opened` may. The first file that is no
+    whole image is a `DataError` that begins with `named(i)`; `opened` may raise `Refused` too.
+    `border`: pixels that are cut off at each side first.
     """
 
     def images(rows: NDArray[np.int64]) -> NDArray[np.uint8]:
@@ -51,25 +58,41 @@ def decoder(opened: Callable[[int], Path | bytes], size: int, named: Callable[[i
 
 
 def named_files(folder: Path, files: Sequence[str]) -> dict[str, Any]:
-    """`origin` and `originals` of a data set of files below a folder: a file is one picture, whichever table or folder lists it."""
+    """`origin` and `originals` of a data set of files below a folder: a file is one picture,
+    whichever table or folder lists it."""
     top = os.path.realpath(folder)
-    names = b"".join(hashlib.blake2b(f"{top}/{file}".encode("utf-8", "surrogateescape"), digest_size=8).digest() for file in files)
+    names = b"".join(
+        hashlib.blake2b(f"{top}/{file}".encode("utf-8", "surrogateescape"), digest_size=8).digest()
+        for file in files
+    )
     return {"origin": "files", "originals": np.frombuffer(names, dtype=np.uint64)}
 
 
 def decoded(file: Path | bytes, size: int, border: int = 0) -> NDArray[np.uint8]:
-    """One image file as uint8 [size, size, 3]. Raises `Refused` for what is no whole image of 8 bits."""
+    """One image file as uint8 [size, size, 3]. Raises `Refused` for what is no whole image of 8
+    bits."""
     from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
 
     if ImageFile.LOAD_TRUNCATED_IMAGES:
-        raise Refused("cannot be checked: PIL's LOAD_TRUNCATED_IMAGES is switched on in this program")
+        raise Refused(
+            "cannot be checked: PIL's LOAD_TRUNCATED_IMAGES is switched on in this program"
+        )
     try:
-        with Image.open(io.BytesIO(file) if isinstance(file, bytes) else file, formats=_FORMATS) as opened:
-            # PIL only warns of these; filters of warnings belong to the whole program, and its other threads.
-            if Image.MAX_IMAGE_PIXELS is not None and opened.width * opened.height > Image.MAX_IMAGE_PIXELS:
+        with Image.open(
+            io.BytesIO(file) if isinstance(file, bytes) else file, formats=_FORMATS
+        ) as opened:
+            # PIL only warns of these; filters of warnings belong to the whole program, and its
+            # other threads.
+            if (
+                Image.MAX_IMAGE_PIXELS is not None
+                and opened.width * opened.height > Image.MAX_IMAGE_PIXELS
+            ):
                 raise Image.DecompressionBombError
             if opened.mode.startswith("I") or opened.mode == "F":
-                raise Refused(f"has pixels of more than 8 bits (mode {opened.mode}), which must be made 8 bits first")
+                raise Refused(
+                    f"has pixels of more than 8 bits (mode {opened.mode}), which must be made 8"
+                    " bits first"
+                )
             upright = ImageOps.exif_transpose(opened)
             if min(upright.size) <= 2 * border:
                 raise Refused(f"is no larger than its border of {border} pixels")
@@ -83,6 +106,8 @@ def decoded(file: Path | bytes, size: int, border: int = 0) -> NDArray[np.uint8]
         raise Refused("has more pixels than an image of a data set should have") from None
     except FileNotFoundError:
         raise Refused("is no longer there") from None
-    except Exception as error:  # decoders raise OSError, SyntaxError, struct.error and others for damaged files
+    except (
+        Exception
+    ) as error:  # decoders raise OSError, SyntaxError, struct.error and others for damaged files
         raise Refused(f"cannot be read as a whole image: {error}") from None
     return np.asarray(picture, dtype=np.uint8)

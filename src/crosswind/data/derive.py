@@ -1,7 +1,9 @@
-"""Attributes that a transform makes: corruptions, rotations and other changes of images or texts, as attribute values.
+"""Attributes that a transform makes: corruptions, rotations and other changes of images or texts,
+as attribute values.
 
-A derived data set has one virtual row for every base row and value; its table stays that of the base rows. All randomness is
-counter-based, a function of row id, visit or value, and seed: a row gets the same bits alone, in any batch and in any worker.
+A derived data set has one virtual row for every base row and value; its table stays that of the
+base rows. All randomness is counter-based, a function of row id, visit or value, and seed: a row
+gets the same bits alone, in any batch and in any worker.
 """
 
 from __future__ import annotations
@@ -28,15 +30,25 @@ if TYPE_CHECKING:
 def derive(dataset: AttributedDataset, derived: DerivedAttribute) -> AttributedDataset:
     """The data set whose virtual rows are its rows under every value of `derived`.
 
-    Raises `InputError` if it already has one, and for a transform of images where the inputs are texts, or the other way round.
+    Raises `InputError` if it already has one, and for a transform of images where the inputs are
+    texts, or the other way round.
     """
     if dataset.derived is not None:
-        raise InputError(derived.name, f"data set {dataset.name!r} already has the derived attribute {dataset.derived.name!r}")
+        raise InputError(
+            derived.name,
+            f"data set {dataset.name!r} already has the derived attribute {dataset.derived.name!r}",
+        )
     if derived.name in dataset.table.names:
-        raise InputError(derived.name, f"data set {dataset.name!r} already has an attribute of this name")
+        raise InputError(
+            derived.name, f"data set {dataset.name!r} already has an attribute of this name"
+        )
     _check_kinds(dataset, derived)
     # The order of the values counts: it gives the virtual rows their numbers.
-    told: dict[str, Any] = {"of": dataset.fingerprint, "derived": derived.describe(), "order": derived.values}
+    told: dict[str, Any] = {
+        "of": dataset.fingerprint,
+        "derived": derived.describe(),
+        "order": derived.values,
+    }
     if dataset.input is not None and dataset.input.kind == "text":
         made = list(_checked(derived))
         if any(transform.whole for transform in made):
@@ -45,7 +57,8 @@ def derive(dataset: AttributedDataset, derived: DerivedAttribute) -> AttributedD
 
 
 def _checked(derived: DerivedAttribute) -> Iterator[Any]:
-    """The transforms of texts of every value, what they need looked for. Raises `InputError` on the value's setting."""
+    """The transforms of texts of every value, what they need looked for. Raises `InputError` on the
+    value's setting."""
     for value, some in zip(derived.values, derived.options, strict=True):
         for name, knobs in filter(None, some):
             transform = load("text-transforms", name)(**knobs)
@@ -53,49 +66,75 @@ def _checked(derived: DerivedAttribute) -> Iterator[Any]:
                 transform.check()
             except InputError as error:
                 setting = error.field.removeprefix(f"{transform.title}.")
-                raise InputError(f"{derived.name}.settings.{value}.{setting}", error.problem, error.choices) from None
+                raise InputError(
+                    f"{derived.name}.settings.{value}.{setting}", error.problem, error.choices
+                ) from None
             yield transform
 
 
-def split_rows(dataset: AttributedDataset, rows: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Base row and value code of (virtual) rows: two int64 [n]; value 0 for all where nothing is derived."""
+def split_rows(
+    dataset: AttributedDataset, rows: NDArray[np.integer[Any]]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Base row and value code of (virtual) rows: two int64 [n]; value 0 for all where nothing is
+    derived."""
     base, values = np.divmod(np.asarray(rows, dtype=np.int64), dataset.n_derived)
     return base, values
 
 
 def visit_values(
-    law: NDArray[np.float64], ids: NDArray[np.integer[Any]], visit: NDArray[np.integer[Any]] | int, seed: int
+    law: NDArray[np.float64],
+    ids: NDArray[np.integer[Any]],
+    visit: NDArray[np.integer[Any]] | int,
+    seed: int,
 ) -> NDArray[np.int64]:
     """The value that each row takes at a visit: int64 [n], drawn by its own probabilities.
 
-    `law`: float64 [n, V], non-negative, each row with a positive sum (it is normalised here). `ids`: int64 [n] stable ids.
-    `visit`: int64 [n] or one number for all. A value of probability 0 is never drawn. Raises `ValueError` for a row without mass.
+    `law`: float64 [n, V], non-negative, each row with a positive sum (it is normalised here).
+    `ids`: int64 [n] stable ids. `visit`: int64 [n] or one number for all. A value of probability 0
+    is never drawn. Raises `ValueError` for a row without mass.
     """
     law = np.asarray(law, dtype=np.float64)
     total = np.cumsum(law, axis=1)
     if not (total[:, -1] > 0).all() or (law < 0).any():
-        raise ValueError("every row of a law of values needs non-negative probabilities with a positive sum")
+        raise ValueError(
+            "every row of a law of values needs non-negative probabilities with a positive sum"
+        )
     total /= total[:, -1:]
-    uniform = (_keys(ids, visit, seed_of(seed, "visit values")) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    # The first value whose cumulated probability lies above the draw; the last entry is 1 exactly and the draw below 1.
+    uniform = (_keys(ids, visit, seed_of(seed, "visit values")) >> np.uint64(11)).astype(
+        np.float64
+    ) * 2.0**-53
+    # The first value whose cumulated probability lies above the draw; the last entry is 1 exactly
+    # and the draw below 1.
     return np.asarray((uniform[:, None] >= total).sum(axis=1), dtype=np.int64)
 
 
-def training_keys(ids: NDArray[np.integer[Any]], visit: NDArray[np.integer[Any]] | int, seed: int) -> NDArray[np.uint64]:
+def training_keys(
+    ids: NDArray[np.integer[Any]], visit: NDArray[np.integer[Any]] | int, seed: int
+) -> NDArray[np.uint64]:
     """The noise key of each row at a visit of training: uint64 [n], by row id, visit and seed."""
     return _keys(ids, visit, seed_of(seed, "training noise"))
 
 
-def evaluation_keys(ids: NDArray[np.integer[Any]], values: NDArray[np.integer[Any]]) -> NDArray[np.uint64]:
-    """The noise key of each base row under a value in evaluation: uint64 [n], by row id and value, so that evaluation repeats."""
+def evaluation_keys(
+    ids: NDArray[np.integer[Any]], values: NDArray[np.integer[Any]]
+) -> NDArray[np.uint64]:
+    """The noise key of each base row under a value in evaluation: uint64 [n], by row id and value,
+    so that evaluation repeats."""
     return _keys(ids, values, seed_of(0, "evaluation noise"))
 
 
-def render(dataset: AttributedDataset, x: Tensor, values: NDArray[np.integer[Any]], keys: NDArray[np.uint64]) -> Tensor:
-    """The images of rows under their values of the derived attribute: uint8 [n, c, h, w], on the device of `x`.
+def render(
+    dataset: AttributedDataset,
+    x: Tensor,
+    values: NDArray[np.integer[Any]],
+    keys: NDArray[np.uint64],
+) -> Tensor:
+    """The images of rows under their values of the derived attribute: uint8 [n, c, h, w], on the
+    device of `x`.
 
-    `x`: uint8 [n, c, h, w] base images, never changed. `values`: int64 [n] codes. `keys`: uint64 [n] noise keys. Where nothing is
-    derived, or every value leaves the image untouched, the answer is `x` itself.
+    `x`: uint8 [n, c, h, w] base images, never changed. `values`: int64 [n] codes. `keys`: uint64
+    [n] noise keys. Where nothing is derived, or every value leaves the image untouched, the answer
+    is `x` itself.
     """
     derived = dataset.derived
     codes = np.asarray(values)
@@ -108,16 +147,24 @@ def render(dataset: AttributedDataset, x: Tensor, values: NDArray[np.integer[Any
 
     def change(_: int, number: int, images: Tensor, rows: NDArray[np.int64]) -> Tensor:
         option = options[number]
-        return images if option is None else load("transforms", option[0])(**option[1])(images, noise[rows])
+        return (
+            images
+            if option is None
+            else load("transforms", option[0])(**option[1])(images, noise[rows])
+        )
 
     if (chosen == chosen[0]).all():
         return change(0, int(chosen[0]), x, np.arange(len(codes)))
-    # The rows of one value stand together and come back by gathers: to write them where they belong takes many times as long.
+    # The rows of one value stand together and come back by gathers: to write them where they belong
+    # takes many times as long.
     return in_groups(x, chosen[:, None], change, none=-1)
 
 
-def _chosen(derived: DerivedAttribute, codes: NDArray[np.integer[Any]], keys: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """The place of each row's option among those of all values: int64 [n], drawn by its key where its value has several."""
+def _chosen(
+    derived: DerivedAttribute, codes: NDArray[np.integer[Any]], keys: NDArray[np.uint64]
+) -> NDArray[np.int64]:
+    """The place of each row's option among those of all values: int64 [n], drawn by its key where
+    its value has several."""
     many = np.array([len(some) for some in derived.options])
     first, there = (np.cumsum(many) - many)[codes], many[codes]
     drawn = hash64(keys, seed_of(0, "one of several settings")) % there.astype(np.uint64)
@@ -125,7 +172,8 @@ def _chosen(derived: DerivedAttribute, codes: NDArray[np.integer[Any]], keys: ND
 
 
 def evaluation_inputs(dataset: AttributedDataset, rows: NDArray[np.integer[Any]]) -> NDArray[Any]:
-    """The inputs of (virtual) rows with evaluation noise, see `InputSpec`. Imports torch where a transform is applied."""
+    """The inputs of (virtual) rows with evaluation noise, see `InputSpec`. Imports torch where a
+    transform is applied."""
     base, values = split_rows(dataset, rows)
     given, derived = dataset.inputs(base), dataset.derived
     if derived is None or all(derived.settings[int(code)] is None for code in np.unique(values)):
@@ -136,13 +184,19 @@ def evaluation_inputs(dataset: AttributedDataset, rows: NDArray[np.integer[Any]]
     import torch
 
     x = torch.from_numpy(given).permute(0, 3, 1, 2)
-    # A row looks the same whoever asks for it first, be it in the middle of a forward pass in half precision.
+    # A row looks the same whoever asks for it first, be it in the middle of a forward pass in half
+    # precision.
     with torch.autocast("cpu", enabled=False):
         done = render(dataset, x, values, keys)
     return np.ascontiguousarray(done.permute(0, 2, 3, 1).numpy())
 
 
-def _edited(derived: DerivedAttribute, texts: NDArray[Any], values: NDArray[np.int64], keys: NDArray[np.uint64]) -> NDArray[Any]:
+def _edited(
+    derived: DerivedAttribute,
+    texts: NDArray[Any],
+    values: NDArray[np.int64],
+    keys: NDArray[np.uint64],
+) -> NDArray[Any]:
     out, chosen = texts.copy(), _chosen(derived, values, keys)
     options = [option for some in derived.options for option in some]
     for number in np.unique(chosen):
@@ -161,15 +215,20 @@ def _check_kinds(dataset: AttributedDataset, derived: DerivedAttribute) -> None:
         takes = "text" if transform_facts(name).room == "text-transforms" else "image"
         if takes != spec.kind:
             rooms = {"image": "transforms", "text": "text-transforms"}
-            fitting = [item.name for item in listing(rooms[spec.kind])] if spec.kind in rooms else []
+            fitting = (
+                [item.name for item in listing(rooms[spec.kind])] if spec.kind in rooms else []
+            )
             problem = f"{name!r} changes {takes}s, and the inputs of {dataset.name!r} are {spec}"
             raise InputError("derive.transform", problem, fitting)
     if spec.kind == "text" and derived.mode != "fixed":
         raise InputError("derive.mode", "texts are changed once and not at every visit", ["fixed"])
 
 
-def _keys(ids: NDArray[np.integer[Any]], step: NDArray[np.integer[Any]] | int, key: int) -> NDArray[np.uint64]:
-    # Both numbers are hashed before they meet: ids and visits are small integers, and a sum of them would collide.
+def _keys(
+    ids: NDArray[np.integer[Any]], step: NDArray[np.integer[Any]] | int, key: int
+) -> NDArray[np.uint64]:
+    # Both numbers are hashed before they meet: ids and visits are small integers, and a sum of them
+    # would collide.
     row = hash64(np.asarray(ids), key)
     turn = hash64(np.asarray(step), seed_of(key, "step"))
     return hash64(row ^ turn, seed_of(key, "both"))

@@ -1,6 +1,8 @@
-"""Whether the first line of a CSV table names its columns, or is its first row: told by the cells below.
+"""Whether the first line of a CSV table names its columns, or is its first row: told by the cells
+below.
 
-A table without names would lose its first row in silence, and its columns would be called by what stood in it.
+A table without names would lose its first row in silence, and its columns would be called by what
+stood in it.
 """
 
 from __future__ import annotations
@@ -20,8 +22,9 @@ if TYPE_CHECKING:
 LOOKED_AT = 20_000
 """Rows of a column whose cells are compared with its first one by what they look like."""
 _USUAL = (
-    "path file filename filepath image image_id image_path img images picture photo name id index row label labels class class_id "
-    "target y species category diagnosis answer text texts sentence review title split fold partition subset prediction"
+    "path file filename filepath image image_id image_path img images picture photo name id index"
+    " row label labels class class_id target y species category diagnosis answer text texts"
+    " sentence review title split fold partition subset prediction"
 )
 USUAL_NAMES = frozenset(_USUAL.split())
 _NUMBER = r"^\s*[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?\s*$"
@@ -37,8 +40,9 @@ _YEARS = range(1000, 3000)
 class _Look:
     """What the first cell of a column looks like beside those below.
 
-    `file`: it is an image as they are; `number`: so are they; `alike`: it is written as all of them are; `again`: it stands below;
-    `name`: it is surely a name; `likely_name`: the few values below do not know it.
+    `file`: it is an image as they are; `number`: so are they; `alike`: it is written as all of them
+    are; `again`: it stands below; `name`: it is surely a name; `likely_name`: the few values below
+    do not know it.
     """
 
     file: bool
@@ -49,10 +53,14 @@ class _Look:
     likely_name: bool
 
 
-def first_row_in_header(first: Sequence[str | None], columns: Sequence[Series], folder: Path) -> str | None:
-    """Why the first line of a table is a row and holds no names, as half a sentence; None where it may hold names.
+def first_row_in_header(
+    first: Sequence[str | None], columns: Sequence[Series], folder: Path
+) -> str | None:
+    """Why the first line of a table is a row and holds no names, as half a sentence; None where it
+    may hold names.
 
-    `first`: its cells; `columns`: the cells below, as text; `folder`: where the table lies, and perhaps its files.
+    `first`: its cells; `columns`: the cells below, as text; `folder`: where the table lies, and
+    perhaps its files.
     """
     cells = [(cell or "").strip() for cell in first]
     looks = [_look(cell, column, folder) for cell, column in zip(cells, columns, strict=True)]
@@ -62,36 +70,48 @@ def first_row_in_header(first: Sequence[str | None], columns: Sequence[Series], 
     if any(look.name for look in looks):
         return None
     numbers = [place for place, look in enumerate(looks) if look.number]
-    if numbers and not _may_be_names([cells[place] for place in numbers], [columns[place] for place in numbers]):
+    if numbers and not _may_be_names(
+        [cells[place] for place in numbers], [columns[place] for place in numbers]
+    ):
         return f"{cells[numbers[0]]!r} is a number over numbers"
     alike = [place for place, look in enumerate(looks) if look.alike]
     if alike:
         return f"{cells[alike[0]]!r} is written like every cell below"
     again = [place for place, look in enumerate(looks) if look.again]
-    words = [place for place in again if place not in numbers]  # 0 and 1 name columns of which they are values, too
+    words = [
+        place for place in again if place not in numbers
+    ]  # 0 and 1 name columns of which they are values, too
     if words and len(again) > sum(look.likely_name for look in looks):
         return f"{cells[again[0]]!r} stands below too"
     return None
 
 
 def names_for(first: Sequence[str | None], columns: Sequence[Series]) -> list[str]:
-    """Names that a table without any may take: `path` for its images, `label` for its last column of few values."""
+    """Names that a table without any may take: `path` for its images, `label` for its last column
+    of few values."""
     names = [f"column{place + 1}" for place in range(len(first))]
     for place, column in enumerate(columns):
         below = column.head(LOOKED_AT).drop_nulls()
         if "path" not in names and _share_of_images(below) > _MOSTLY:
             names[place] = "path"
     for place in reversed(range(len(columns))):
-        if names[place] != "path" and "label" not in names and columns[place].n_unique() * 2 <= max(2, len(columns[place])):
+        if (
+            names[place] != "path"
+            and "label" not in names
+            and columns[place].n_unique() * 2 <= max(2, len(columns[place]))
+        ):
             names[place] = "label"
     return names
 
 
 def repeated_header(first: Sequence[str | None], columns: Sequence[Series]) -> int | None:
-    """The number of the first row, from 0, that holds the names once more, as in two tables that were joined; None for none."""
+    """The number of the first row, from 0, that holds the names once more, as in two tables that
+    were joined; None for none."""
     import polars
 
-    if len(first) < 2 or all(re.match(_NUMBER, cell or "") for cell in first):  # 0 and 1 may name columns of zeros and ones
+    if len(first) < 2 or all(
+        re.match(_NUMBER, cell or "") for cell in first
+    ):  # 0 and 1 may name columns of zeros and ones
         return None
     same = polars.Series([True]).new_from_index(0, len(columns[0]))
     for cell, column in zip(first, columns, strict=True):
@@ -109,11 +129,17 @@ def _look(cell: str, column: Series, folder: Path) -> _Look:
     again = bool(cell) and bool((column == cell).any())
     values = column.n_unique()
     return _Look(
-        file=(is_image and images >= 0.5) or (text and cell.lower() not in USUAL_NAMES and _is_file(folder / cell)),
+        file=(is_image and images >= 0.5)
+        or (text and cell.lower() not in USUAL_NAMES and _is_file(folder / cell)),
         number=is_number and numbers >= _MOSTLY,
         alike=_written_alike(cell, below),
         again=again,
-        name=text and (cell.lower() in USUAL_NAMES or numbers >= _MOSTLY or (not is_image and images >= _MOSTLY)),
+        name=text
+        and (
+            cell.lower() in USUAL_NAMES
+            or numbers >= _MOSTLY
+            or (not is_image and images >= _MOSTLY)
+        ),
         likely_name=text and not again and values * _FEW <= len(column),
     )
 
@@ -135,25 +161,55 @@ def _is_file(path: Path) -> bool:
 
 
 def _written_alike(cell: str, below: Series) -> bool:
-    """Whether a cell has digits and the same length as all below, letters and digits at the same places or digits of base 16."""
-    if len(cell) < _SHORTEST_SHAPE or sum(letter.isdigit() for letter in cell) < 2 or not len(below):
+    """Whether a cell has digits and the same length as all below, letters and digits at the same
+    places or digits of base 16."""
+    if (
+        len(cell) < _SHORTEST_SHAPE
+        or sum(letter.isdigit() for letter in cell) < 2
+        or not len(below)
+    ):
         return False
     classes = {"digit": "[0-9]", "lower": "[a-z]", "upper": "[A-Z]"}
-    kinds = ("digit" if mark.isdigit() else "lower" if mark.islower() else "upper" if mark.isupper() else "" for mark in cell)
-    shape = "".join(classes.get(kind) or re.escape(mark) for kind, mark in zip(kinds, cell, strict=True))
-    patterns = [f"^{shape}$"] + ([f"^[0-9a-fA-F]{{{len(cell)}}}$"] if re.fullmatch("[0-9a-fA-F]+", cell) else [])
+    kinds = (
+        (
+            "digit"
+            if mark.isdigit()
+            else "lower"
+            if mark.islower()
+            else "upper"
+            if mark.isupper()
+            else ""
+        )
+        for mark in cell
+    )
+    shape = "".join(
+        classes.get(kind) or re.escape(mark) for kind, mark in zip(kinds, cell, strict=True)
+    )
+    patterns = [f"^{shape}$"] + (
+        [f"^[0-9a-fA-F]{{{len(cell)}}}$"] if re.fullmatch("[0-9a-fA-F]+", cell) else []
+    )
     return any(_share(below, pattern) == 1.0 for pattern in patterns)
 
 
 def _may_be_names(cells: Sequence[str], columns: Sequence[Series]) -> bool:
-    """Whether numbers may name columns of numbers: 0 to k-1, 1 to k, years, steps of a scale, or whole ones over fractions."""
+    """Whether numbers may name columns of numbers: 0 to k-1, 1 to k, years, steps of a scale, or
+    whole ones over fractions."""
     values = [float(cell.replace(",", ".")) for cell in cells]
     if len(set(values)) < len(values):
         return False
     if all(value.is_integer() for value in values):
-        fractions = [_share(column.head(LOOKED_AT).drop_nulls(), r"[.,]\d*[1-9]|[eE]-") for column in columns]
-        counted = sorted(values) in ([*map(float, range(len(values)))], [*map(float, range(1, len(values) + 1))])
+        fractions = [
+            _share(column.head(LOOKED_AT).drop_nulls(), r"[.,]\d*[1-9]|[eE]-") for column in columns
+        ]
+        counted = sorted(values) in (
+            [*map(float, range(len(values)))],
+            [*map(float, range(1, len(values) + 1))],
+        )
         if counted or all(value in _YEARS for value in values) or min(fractions) >= 0.5:
             return True
     steps = [later - earlier for earlier, later in itertools.pairwise(values)]
-    return len(values) >= 3 and steps[0] > 0 and all(abs(step - steps[0]) <= 1e-9 * max(map(abs, values)) for step in steps)
+    return (
+        len(values) >= 3
+        and steps[0] > 0
+        and all(abs(step - steps[0]) <= 1e-9 * max(map(abs, values)) for step in steps)
+    )

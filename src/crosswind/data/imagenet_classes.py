@@ -1,4 +1,5 @@
-"""ImageNet's 1,000 classes, subsets of them, and which of a network's 1,000 outputs stand for a class of another data set."""
+"""ImageNet's 1,000 classes, subsets of them, and which of a network's 1,000 outputs stand for a
+class of another data set."""
 
 from __future__ import annotations
 
@@ -30,20 +31,28 @@ def subset(name: str) -> tuple[str, ...]:
 
 
 def groups(name: str) -> dict[str, tuple[int, ...]]:
-    """The classes of `objectnet`, `imagenet-vid` or `ytbb`, and the outputs that count as each, none for what ImageNet has not."""
+    """The classes of `objectnet`, `imagenet-vid` or `ytbb`, and the outputs that count as each,
+    none for what ImageNet has not."""
     return {label: _places(told) for label, told in _facts()["groups"][name].items()}
 
 
 def outputs_of(class_names: Sequence[str]) -> list[tuple[int, ...]] | None:
-    """The outputs that count as each class, by its name; None where a name is of none of these sets."""
+    """The outputs that count as each class, by its name; None where a name is of none of these
+    sets."""
     known = _known()
-    return [known[name] for name in class_names] if all(name in known for name in class_names) else None
+    return (
+        [known[name] for name in class_names]
+        if all(name in known for name in class_names)
+        else None
+    )
 
 
 def onto_classes(outputs: NDArray[Any], class_names: Sequence[str]) -> NDArray[np.float32] | None:
-    """Outputs [n, 1000] as logits [n, k] of other classes: the largest of the outputs that count as a class.
+    """Outputs [n, 1000] as logits [n, k] of other classes: the largest of the outputs that count as
+    a class.
 
-    A class that ImageNet has not is never answered: its logit is the least number of float32. None where a class is not known.
+    A class that ImageNet has not is never answered: its logit is the least number of float32. None
+    where a class is not known.
     """
     found = outputs_of(class_names)
     if found is None:
@@ -56,7 +65,8 @@ def onto_classes(outputs: NDArray[Any], class_names: Sequence[str]) -> NDArray[n
 
 
 def in_classes(dataset: AttributedDataset, classes: str) -> AttributedDataset:
-    """The data set with its classes as they are (`present`), all 1,000 in ImageNet's order, or those of a subset that it has.
+    """The data set with its classes as they are (`present`), all 1,000 in ImageNet's order, or
+    those of a subset that it has.
 
     Raises `DataError` where it has none of them, `InputError` where its classes are not ImageNet's.
     """
@@ -64,7 +74,11 @@ def in_classes(dataset: AttributedDataset, classes: str) -> AttributedDataset:
         return dataset
     label = dataset.attribute("class")
     if not set(label.values) <= set(synsets()):
-        raise InputError(f"{dataset.name}.classes", "takes the classes of ImageNet, and this set has its own", ["present"])
+        raise InputError(
+            f"{dataset.name}.classes",
+            "takes the classes of ImageNet, and this set has its own",
+            ["present"],
+        )
     if classes != "all":
         names = [name for name in subset(classes) if name in label.values]
         if not names:
@@ -73,7 +87,10 @@ def in_classes(dataset: AttributedDataset, classes: str) -> AttributedDataset:
     place = dataset.table.names.index("class")
     codes = dataset.table.codes.astype(np.int64)
     codes[place] = np.array([synsets().index(name) for name in label.values])[codes[place]]
-    attributes = tuple(Attribute("class", synsets()) if i == place else item for i, item in enumerate(dataset.table.attributes))
+    attributes = tuple(
+        Attribute("class", synsets()) if i == place else item
+        for i, item in enumerate(dataset.table.attributes)
+    )
     made = digest({"of": dataset.fingerprint, "classes": "all"})
     return replace(dataset, table=AttributeTable(attributes, codes), fingerprint=made)
 
@@ -93,4 +110,6 @@ def _known() -> dict[str, tuple[int, ...]]:
 def _places(told: str) -> tuple[int, ...]:
     """`3 7-9` as (3, 7, 8, 9)."""
     runs = [word.partition("-") for word in told.split()]
-    return tuple(place for first, _, last in runs for place in range(int(first), int(last or first) + 1))
+    return tuple(
+        place for first, _, last in runs for place in range(int(first), int(last or first) + 1)
+    )

@@ -1,4 +1,5 @@
-"""Data sets that a program has already: a data frame with images, and a data set of torch with a frame of attributes."""
+"""Data sets that a program has already: a data frame with images, and a data set of torch with a
+frame of attributes."""
 
 from __future__ import annotations
 
@@ -29,17 +30,33 @@ def from_frame(
 ) -> AttributedDataset:
     """The data set of a frame with one row an image and columns of attributes.
 
-    `frame`: polars, pandas, or a mapping from name to values. `images`: a folder, under which `path_column` names the file of each
-    row, read at `size` x `size` as the source `table` does; or an array uint8 [n, h, w] or [n, h, w, 3] in the order of the frame,
-    which is held as it is. `unit`: the column whose equal values are kept in one role. `columns`: which are attributes; all but
-    `path_column` and `unit` by default. Raises `InputError` for settings, `DataError` for what frame, folder or array hold.
+    `frame`: polars, pandas, or a mapping from name to values. `images`: a folder, under which
+    `path_column` names the file of each row, read at `size` x `size` as the source `table` does; or
+    an array uint8 [n, h, w] or [n, h, w, 3] in the order of the frame, which is held as it is.
+    `unit`: the column whose equal values are kept in one role. `columns`: which are attributes; all
+    but `path_column` and `unit` by default. Raises `InputError` for settings, `DataError` for what
+    frame, folder or array hold.
     """
     rows = frame_of(frame, "frame")
     if isinstance(images, str | Path):
         chosen = None if columns is None else list(columns)
-        table = Table(path=name, images=str(images), path_column=path_column, size=size, unit=unit, columns=chosen)
+        table = Table(
+            path=name,
+            images=str(images),
+            path_column=path_column,
+            size=size,
+            unit=unit,
+            columns=chosen,
+        )
         return table.of(rows, f"the frame {name!r}").dataset
-    return _held(rows, _uint8(np.asarray(images)), name, unit, columns, (path_column,) if path_column in rows.columns else ())
+    return _held(
+        rows,
+        _uint8(np.asarray(images)),
+        name,
+        unit,
+        columns,
+        (path_column,) if path_column in rows.columns else (),
+    )
 
 
 def from_torch(
@@ -51,13 +68,15 @@ def from_torch(
     unit: str | None = None,
     columns: Sequence[str] | None = None,
 ) -> AttributedDataset:
-    """The data set of a map-style data set of torch, whose items are an image, or an image and a label.
+    """The data set of a map-style data set of torch, whose items are an image, or an image and a
+    label.
 
-    An image is a PIL image, a tensor [c, h, w] of uint8 or of floats in [0, 1], or an array uint8 [h, w] or [h, w, c]; all of one
-    size. Every item is read once, here, and held. A random transform would be drawn once: leave it out and name a method that
-    augments. `attributes`: a polars or pandas frame, or a mapping, in the order of the data set. A label of the items is an
-    attribute too, called `label`, by the names of `dataset.classes` where there are any, unless `attributes` has that column.
-    `unit` and `columns` are those of `from_frame`.
+    An image is a PIL image, a tensor [c, h, w] of uint8 or of floats in [0, 1], or an array uint8
+    [h, w] or [h, w, c]; all of one size. Every item is read once, here, and held. A random
+    transform would be drawn once: leave it out and name a method that augments. `attributes`: a
+    polars or pandas frame, or a mapping, in the order of the data set. A label of the items is an
+    attribute too, called `label`, by the names of `dataset.classes` where there are any, unless
+    `attributes` has that column. `unit` and `columns` are those of `from_frame`.
 
     Raises `InputError` for settings, `DataError` for items that are no images of one size.
     """
@@ -73,22 +92,36 @@ def from_torch(
         raise DataError(f"the data set {name!r} has no items")
     shapes = {image.shape for image in pixels}
     if len(shapes) > 1:
-        raise DataError(f"the items of {name!r} have {len(shapes)} sizes, such as {' and '.join(map(str, sorted(shapes)[:2]))}")
-    frame = {} if attributes is None else frame_of(attributes, "attributes").to_dict(as_series=False)
+        raise DataError(
+            f"the items of {name!r} have {len(shapes)} sizes, such as"
+            f" {' and '.join(map(str, sorted(shapes)[:2]))}"
+        )
+    frame = (
+        {} if attributes is None else frame_of(attributes, "attributes").to_dict(as_series=False)
+    )
     if len(labels) == n and label not in frame:
         classes = getattr(dataset, "classes", None)
         frame[label] = [str(classes[value]) for value in labels] if classes else labels
     if not frame:
-        raise InputError("attributes", f"is needed: the items of {name!r} have no label that could be one")
+        raise InputError(
+            "attributes", f"is needed: the items of {name!r} have no label that could be one"
+        )
     rows = frame_of(frame, "attributes")
     return _held(rows, np.stack(pixels), name, unit, columns, ())
 
 
 def _held(
-    rows: Any, pixels: NDArray[np.uint8], name: str, unit: str | None, columns: Sequence[str] | None, taken: Sequence[str]
+    rows: Any,
+    pixels: NDArray[np.uint8],
+    name: str,
+    unit: str | None,
+    columns: Sequence[str] | None,
+    taken: Sequence[str],
 ) -> AttributedDataset:
     if len(pixels) != rows.height:
-        raise DataError(f"{name!r} has {len(pixels):,} images and {rows.height:,} rows of attributes")
+        raise DataError(
+            f"{name!r} has {len(pixels):,} images and {rows.height:,} rows of attributes"
+        )
     plain = of_columns(rows, name, name, None if columns is None else list(columns), unit, taken)
     height, width, channels = pixels.shape[1:]
     return with_inputs(plain, name, pixels, InputSpec.image(height, width, channels))
@@ -97,15 +130,18 @@ def _held(
 def _image(image: Any, what: str) -> NDArray[np.uint8]:
     """uint8 [h, w, c] of one image."""
     if type(image).__module__.partition(".")[0] == "PIL":
-        return np.asarray(image.convert("L" if image.mode in ("1", "L") else "RGB"), dtype=np.uint8).reshape(
-            image.height, image.width, -1
-        )
+        return np.asarray(
+            image.convert("L" if image.mode in ("1", "L") else "RGB"), dtype=np.uint8
+        ).reshape(image.height, image.width, -1)
     array = np.asarray(image.detach().cpu() if hasattr(image, "detach") else image)
     if hasattr(image, "detach") and array.ndim == 3:
         array = array.transpose(1, 2, 0)
     if array.dtype.kind == "f":
         if not (array.min() >= 0 and array.max() <= 1):
-            raise DataError(f"{what} has values outside 0 to 1: leave a normalisation out of the data set's transform")
+            raise DataError(
+                f"{what} has values outside 0 to 1: leave a normalisation out of the data set's"
+                " transform"
+            )
         array = np.round(array * 255).astype(np.uint8)
     return _uint8(array[None], what)[0]
 
@@ -115,5 +151,8 @@ def _uint8(images: NDArray[Any], what: str = "images") -> NDArray[np.uint8]:
     images = images[..., None] if images.ndim == 3 else images
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3):
         kinds = ("uint8 [h, w]", "uint8 [h, w, 1] or [h, w, 3]")
-        raise DataError(f"{what}: must be {' or '.join(kinds)} each, not {images.dtype} {shown(list(images.shape[1:]))}")
+        raise DataError(
+            f"{what}: must be {' or '.join(kinds)} each, not {images.dtype}"
+            f" {shown(list(images.shape[1:]))}"
+        )
     return images

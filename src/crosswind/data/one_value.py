@@ -1,4 +1,5 @@
-"""What a study, or a program, says of values that may be one: `same` makes them one, `distinct` keeps them apart."""
+"""What a study, or a program, says of values that may be one: `same` makes them one, `distinct`
+keeps them apart."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from crosswind.data.spellings import UnitDoubts, refusal, spellings_of
 
 
 def doubts_of(dataset: AttributedDataset, attribute: str) -> tuple[tuple[str, ...], ...]:
-    """The values of an attribute, or of the column of units, that may be one and of which nothing was said, in groups."""
+    """The values of an attribute, or of the column of units, that may be one and of which nothing
+    was said, in groups."""
     if dataset.distinct is None or attribute in dataset.distinct:
         return ()
     if dataset.unit_doubts is not None and dataset.unit_doubts.column == attribute:
@@ -29,8 +31,11 @@ def doubts_of(dataset: AttributedDataset, attribute: str) -> tuple[tuple[str, ..
     return found
 
 
-def refuse_doubts(dataset: AttributedDataset, attributes: Iterable[str], field: str, how: str = "") -> None:
-    """Raises `InputError` on `field` for the first of some attributes, or the column of units, with values that may be one.
+def refuse_doubts(
+    dataset: AttributedDataset, attributes: Iterable[str], field: str, how: str = ""
+) -> None:
+    """Raises `InputError` on `field` for the first of some attributes, or the column of units, with
+    values that may be one.
 
     `how`: where the two entries that the sentence names are given, if not in a study file.
     """
@@ -40,8 +45,11 @@ def refuse_doubts(dataset: AttributedDataset, attributes: Iterable[str], field: 
             raise InputError(field, refusal(doubts, name) + (f" ({how})" if how else ""))
 
 
-def with_distinct(dataset: AttributedDataset, attributes: Sequence[str], field: str = "distinct") -> AttributedDataset:
-    """The data set in which the values of some attributes, or of the column of units, differ as they are written."""
+def with_distinct(
+    dataset: AttributedDataset, attributes: Sequence[str], field: str = "distinct"
+) -> AttributedDataset:
+    """The data set in which the values of some attributes, or of the column of units, differ as
+    they are written."""
     _check_names(dataset, attributes, field)
     return replace(dataset, distinct=(dataset.distinct or frozenset()).union(attributes))
 
@@ -49,17 +57,25 @@ def with_distinct(dataset: AttributedDataset, attributes: Sequence[str], field: 
 def with_same(
     dataset: AttributedDataset, same: Mapping[str, Mapping[str, Sequence[Any]]], field: str = "same"
 ) -> AttributedDataset:
-    """The data set in which several values of an attribute are one: attribute -> its name -> the other ways it is written.
+    """The data set in which several values of an attribute are one: attribute -> its name -> the
+    other ways it is written.
 
-    The name may be one of the values or a new one. Of the column of units those can be named that may be one. Raises `InputError`
-    for an unknown attribute or value, and for a value that is named twice.
+    The name may be one of the values or a new one. Of the column of units those can be named that
+    may be one. Raises `InputError` for an unknown attribute or value, and for a value that is named
+    twice.
     """
     _check_names(dataset, same, field)
     for column, groups in same.items():
         path = f"{field}.{column}"
         if not isinstance(groups, Mapping) or not groups:
-            raise InputError(path, f"must map a value to the other ways in which it is written, not {shown(groups)}")
-        listed = {spelled(name): [spelled(name), *map(spelled, _listed(others, path))] for name, others in groups.items()}
+            raise InputError(
+                path,
+                f"must map a value to the other ways in which it is written, not {shown(groups)}",
+            )
+        listed = {
+            spelled(name): [spelled(name), *map(spelled, _listed(others, path))]
+            for name, others in groups.items()
+        }
         doubts = dataset.unit_doubts
         if doubts is not None and doubts.column == column:
             dataset = _same_units(dataset, doubts, listed, path)
@@ -69,7 +85,10 @@ def with_same(
 
 
 def _check_names(dataset: AttributedDataset, names: Iterable[str], field: str) -> None:
-    known = [*dataset.table.names, *([] if dataset.unit_doubts is None else [dataset.unit_doubts.column])]
+    known = [
+        *dataset.table.names,
+        *([] if dataset.unit_doubts is None else [dataset.unit_doubts.column]),
+    ]
     for name in names:
         if name not in known:
             raise unknown(field, f"attribute of {dataset.name}", name, known)
@@ -81,7 +100,9 @@ def _listed(others: Any, path: str) -> list[Any]:
     return list(others)
 
 
-def _same_values(dataset: AttributedDataset, column: str, listed: Mapping[str, list[str]], path: str) -> AttributedDataset:
+def _same_values(
+    dataset: AttributedDataset, column: str, listed: Mapping[str, list[str]], path: str
+) -> AttributedDataset:
     table = dataset.table
     values = table.attribute(column).values
     name_of = list(values)
@@ -91,7 +112,9 @@ def _same_values(dataset: AttributedDataset, column: str, listed: Mapping[str, l
             if text not in values and text != name:
                 raise unknown(path, f"value of attribute {column!r}", text, values)
             if taken.setdefault(text, name) != name:
-                raise InputError(path, f"{text!r} is named twice, as {taken[text]!r} and as {name!r}")
+                raise InputError(
+                    path, f"{text!r} is named twice, as {taken[text]!r} and as {name!r}"
+                )
         for text in texts:
             if text in values:
                 name_of[values.index(text)] = name
@@ -100,21 +123,42 @@ def _same_values(dataset: AttributedDataset, column: str, listed: Mapping[str, l
     place = table.names.index(column)
     codes = table.codes.astype(np.int64)
     codes[place] = new_code[codes[place]]
-    attributes = [Attribute(column, kept) if item.name == column else item for item in table.attributes]
-    made = digest({"of": dataset.fingerprint, "same": {column: {name: sorted(texts) for name, texts in listed.items()}}})
+    attributes = [
+        Attribute(column, kept) if item.name == column else item for item in table.attributes
+    ]
+    made = digest(
+        {
+            "of": dataset.fingerprint,
+            "same": {column: {name: sorted(texts) for name, texts in listed.items()}},
+        }
+    )
     return replace(dataset, table=AttributeTable(tuple(attributes), codes), fingerprint=made)
 
 
-def _same_units(dataset: AttributedDataset, doubts: UnitDoubts, listed: Mapping[str, list[str]], path: str) -> AttributedDataset:
+def _same_units(
+    dataset: AttributedDataset, doubts: UnitDoubts, listed: Mapping[str, list[str]], path: str
+) -> AttributedDataset:
     assert dataset.units is not None
     units, named = dataset.units.copy(), set()
     for name, texts in listed.items():
         strange = [text for text in texts if text not in doubts.units]
         if strange:
-            raise unknown(path, f"value of {doubts.column!r} that may be another", strange[0], doubts.units)
+            raise unknown(
+                path, f"value of {doubts.column!r} that may be another", strange[0], doubts.units
+            )
         numbers = [doubts.units[text] for text in texts]
         units[np.isin(units, numbers)] = doubts.units[name]
         named |= set(texts)
     groups = tuple(group for group in doubts.groups if not named.issuperset(group))
-    made = digest({"of": dataset.fingerprint, "same": {doubts.column: {name: sorted(texts) for name, texts in listed.items()}}})
-    return replace(dataset, units=units, unit_doubts=UnitDoubts(doubts.column, groups, doubts.units), fingerprint=made)
+    made = digest(
+        {
+            "of": dataset.fingerprint,
+            "same": {doubts.column: {name: sorted(texts) for name, texts in listed.items()}},
+        }
+    )
+    return replace(
+        dataset,
+        units=units,
+        unit_doubts=UnitDoubts(doubts.column, groups, doubts.units),
+        fingerprint=made,
+    )

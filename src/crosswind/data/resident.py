@@ -1,8 +1,10 @@
-"""Inputs in shared memory: each row is rendered once for all processes of a study and held as far as a memory bound allows.
+"""Inputs in shared memory: each row is rendered once for all processes of a study and held as far
+as a memory bound allows.
 
-A `Region` is one anonymous, sparse file in memory whose descriptor the processes share. It holds an `Arena` for each data set: a
-byte for every row, 1 where the row is held, and a place for every row's input. A row's byte is written after its input, so a
-killed process leaves only rows that the next one renders. Locks are the kernel's on ranges of the file; they end with the process.
+A `Region` is one anonymous, sparse file in memory whose descriptor the processes share. It holds an
+`Arena` for each data set: a byte for every row, 1 where the row is held, and a place for every
+row's input. A row's byte is written after its input, so a killed process leaves only rows that the
+next one renders. Locks are the kernel's on ranges of the file; they end with the process.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ CHUNK_BYTES = 2 << 20
 """Rows are rendered a chunk at a time: a renderer may need many times the memory of its result."""
 CHUNK_ROWS = (16, 512)
 
-_ENTRY = struct.Struct("<QQ32s16x")  # an arena's begin and end in the file, and its key; never across two pages
+_ENTRY = struct.Struct(
+    "<QQ32s16x"
+)  # an arena's begin and end in the file, and its key; never across two pages
 _HEADER_BYTES = 256 * _ENTRY.size  # the bound, and up to 255 entries
 
 _private: weakref.WeakSet[Region] = weakref.WeakSet()
@@ -41,10 +45,11 @@ _shared: list[Region] = []
 
 @final
 class Region:
-    """One anonymous file in memory with the arenas of many data sets, up to `bound` bytes and at most one chunk more.
+    """One anonymous file in memory with the arenas of many data sets, up to `bound` bytes and at
+    most one chunk more.
 
-    Without a bound it belongs to this process, and `budget()` bounds all such regions together. Its memory is free once every
-    process has closed or forgotten it.
+    Without a bound it belongs to this process, and `budget()` bounds all such regions together. Its
+    memory is free once every process has closed or forgotten it.
     """
 
     def __init__(self, handle: int, bound: int | None) -> None:
@@ -63,7 +68,8 @@ class Region:
 
     @classmethod
     def attach(cls, handle: int) -> Region:
-        """The region with a bound that another process made and whose descriptor this process inherited."""
+        """The region with a bound that another process made and whose descriptor this process
+        inherited."""
         return cls(handle, struct.unpack("<Q", os.pread(handle, 8, 0))[0])
 
     def used(self) -> int:
@@ -78,7 +84,8 @@ class Region:
 
     @contextlib.contextmanager
     def locked(self, start: int = 0, length: int = 1, *, wait: bool = True) -> Iterator[bool]:
-        """Lock a range of bytes against other processes. Gives False where another process has it and `wait` is false."""
+        """Lock a range of bytes against other processes. Gives False where another process has it
+        and `wait` is false."""
         try:
             fcntl.lockf(self.handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), length, start)
         except (BlockingIOError, PermissionError):
@@ -89,8 +96,11 @@ class Region:
         finally:
             fcntl.lockf(self.handle, fcntl.LOCK_UN, length, start)
 
-    def arena(self, key: bytes, n_rows: int, shape: tuple[int, ...], dtype: DTypeLike = np.uint8) -> Arena | None:
-        """The arena of a data set with a key of 32 bytes, made where it is new; None where there is no place for it."""
+    def arena(
+        self, key: bytes, n_rows: int, shape: tuple[int, ...], dtype: DTypeLike = np.uint8
+    ) -> Arena | None:
+        """The arena of a data set with a key of 32 bytes, made where it is new; None where there is
+        no place for it."""
         size = _arena_bytes(n_rows, int(np.prod(shape)) * np.dtype(dtype).itemsize)
         try:
             with self.locked():
@@ -104,26 +114,36 @@ class Region:
                         os.pwrite(self.handle, _ENTRY.pack(end, end + size, key), place)
                         return Arena(self, end, n_rows, shape, dtype)
                     end = after
-        except (OSError, OverflowError, ValueError):  # no address space, or a limit on the size of files
+        except (
+            OSError,
+            OverflowError,
+            ValueError,
+        ):  # no address space, or a limit on the size of files
             pass
         return None
 
 
 @final
 class Arena:
-    """The rows of one data set. `rows`: [n, ...], of which those are to be read whose byte in `held` (uint8 [n]) is 1."""
+    """The rows of one data set. `rows`: [n, ...], of which those are to be read whose byte in
+    `held` (uint8 [n]) is 1."""
 
-    def __init__(self, region: Region, start: int, n_rows: int, shape: tuple[int, ...], dtype: DTypeLike) -> None:
+    def __init__(
+        self, region: Region, start: int, n_rows: int, shape: tuple[int, ...], dtype: DTypeLike
+    ) -> None:
         self._region, self._start, self._pixels = region, start, start + _aligned(n_rows)
         numbers = int(np.prod(shape))
         self._row_bytes = numbers * np.dtype(dtype).itemsize
         memory = mmap.mmap(region.handle, _arena_bytes(n_rows, self._row_bytes), offset=start)
         self.held = np.frombuffer(memory, np.uint8, n_rows)
-        self.rows: NDArray[Any] = np.frombuffer(memory, dtype, n_rows * numbers, _aligned(n_rows)).reshape(n_rows, *shape)
+        self.rows: NDArray[Any] = np.frombuffer(
+            memory, dtype, n_rows * numbers, _aligned(n_rows)
+        ).reshape(n_rows, *shape)
         self._failed = False
 
     def fill(self, rows: NDArray[np.int64], render: Render) -> float:
-        """Hold `rows` (sorted) as far as there is room; the seconds spent waiting for processes that rendered some of them."""
+        """Hold `rows` (sorted) as far as there is room; the seconds spent waiting for processes
+        that rendered some of them."""
         least, most = CHUNK_ROWS
         size = max(least, min(most, CHUNK_BYTES // max(1, self._row_bytes)))
         rows = rows[self.held[rows] == 0]
@@ -135,7 +155,9 @@ class Arena:
                     continue
                 begun = time.perf_counter()
                 first = self._place(chunk[0])
-                with self._region.locked(first, self._place(chunk[-1] + 1) - first, wait=wait) as mine:
+                with self._region.locked(
+                    first, self._place(chunk[-1] + 1) - first, wait=wait
+                ) as mine:
                     waited += time.perf_counter() - begun if wait else 0.0
                     missing = chunk[self.held[chunk] == 0][: self._room()]
                     if mine and len(missing):
@@ -152,36 +174,63 @@ class Arena:
     def _write(self, rows: NDArray[np.int64], made: NDArray[Any]) -> None:
         with self._region.locked():
             rows = rows[: self._room()]
-            runs = [run for run in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(rows) != 1) + 1) if len(run)]
+            runs = [
+                run
+                for run in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(rows) != 1) + 1)
+                if len(run)
+            ]
             try:
-                # By calls and not through the mapping: without memory a call fails, and a mapping kills the process.
+                # By calls and not through the mapping: without memory a call fails, and a mapping
+                # kills the process.
                 for run in runs:
-                    _write(self._region.handle, made[run].reshape(-1).view(np.uint8).data, self._place(rows[run[0]]))
+                    _write(
+                        self._region.handle,
+                        made[run].reshape(-1).view(np.uint8).data,
+                        self._place(rows[run[0]]),
+                    )
                 for run in runs:
-                    _write(self._region.handle, memoryview(bytes([1]) * len(run)), self._start + int(rows[run[0]]))
+                    _write(
+                        self._region.handle,
+                        memoryview(bytes([1]) * len(run)),
+                        self._start + int(rows[run[0]]),
+                    )
             except OSError:
                 self._failed = True  # rows that are not held are rendered at each reading
 
 
 class ResidentRows:
-    """The inputs of some rows of a data set: those that are held are read from memory, others are rendered at each reading.
+    """The inputs of some rows of a data set: those that are held are read from memory, others are
+    rendered at each reading.
 
-    `rows` int64 [n]: base rows, or with `evaluation` virtual rows, as evaluation shows them. `waited`: seconds spent so far on
-    waiting for other processes that rendered the same rows.
+    `rows` int64 [n]: base rows, or with `evaluation` virtual rows, as evaluation shows them.
+    `waited`: seconds spent so far on waiting for other processes that rendered the same rows.
     """
 
-    def __init__(self, dataset: AttributedDataset, rows: NDArray[np.int64], *, evaluation: bool) -> None:
+    def __init__(
+        self, dataset: AttributedDataset, rows: NDArray[np.int64], *, evaluation: bool
+    ) -> None:
         self.rows, self.waited = rows, 0.0
         derived = evaluation and dataset.derived is not None
-        self._render: Render = (lambda asked: evaluation_inputs(dataset, asked)) if derived else dataset.inputs
-        self._arena = _arena_of(dataset, "evaluation" if derived else "base", dataset.n_rows if derived else dataset.n_base)
+        self._render: Render = (
+            (lambda asked: evaluation_inputs(dataset, asked)) if derived else dataset.inputs
+        )
+        self._arena = _arena_of(
+            dataset,
+            "evaluation" if derived else "base",
+            dataset.n_rows if derived else dataset.n_base,
+        )
         self._tried = np.zeros(len(rows), dtype=bool)
         self._held = np.zeros(len(rows), dtype=bool)
         self._complete = len(rows) == 0
 
     def bring(self, places: NDArray[np.int64] | None = None) -> None:
-        """Hold the rows at `places` (None: all) as far as there is room. Raises `DataError` where they cannot be rendered."""
-        new = np.flatnonzero(~self._tried) if places is None else np.unique(places[~self._tried[places]])
+        """Hold the rows at `places` (None: all) as far as there is room. Raises `DataError` where
+        they cannot be rendered."""
+        new = (
+            np.flatnonzero(~self._tried)
+            if places is None
+            else np.unique(places[~self._tried[places]])
+        )
         if self._arena is not None and len(new):
             self.waited += self._arena.fill(np.unique(self.rows[new]), self._render)
             self._held[new] = self._arena.held[self.rows[new]] == 1
@@ -194,7 +243,8 @@ class ResidentRows:
 
     @property
     def memory(self) -> NDArray[Any] | None:
-        """The memory [rows of the data set, ...]; only held rows may be read. None where nothing can be held."""
+        """The memory [rows of the data set, ...]; only held rows may be read. None where nothing
+        can be held."""
         return None if self._arena is None else self._arena.rows
 
     def take(self, places: NDArray[np.int64]) -> NDArray[Any]:
@@ -210,7 +260,8 @@ class ResidentRows:
 
 
 def share(handle: int) -> None:
-    """From now on this process holds inputs in the region of this descriptor. What it holds of its own is not moved there."""
+    """From now on this process holds inputs in the region of this descriptor. What it holds of its
+    own is not moved there."""
     _shared[:] = [Region.attach(handle)]
 
 
@@ -232,7 +283,8 @@ def _arena_of(dataset: AttributedDataset, kind: str, n_rows: int) -> Arena | Non
 
 
 def _anonymous_file() -> int:
-    """A descriptor of a file without a name: nothing of it is left when the last process that has it ends."""
+    """A descriptor of a file without a name: nothing of it is left when the last process that has
+    it ends."""
     if hasattr(os, "memfd_create"):
         with contextlib.suppress(OSError):
             return os.memfd_create("crosswind-pixels")

@@ -1,4 +1,5 @@
-"""Small pictures brought to one size and one number of channels, so that several data sets stand side by side in a study."""
+"""Small pictures brought to one size and one number of channels, so that several data sets stand
+side by side in a study."""
 
 from __future__ import annotations
 
@@ -14,10 +15,11 @@ from crosswind.data.dataset import AttributedDataset, Images
 
 
 def resized(pictures: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
-    """The pictures at `size` x `size`: uint8 [m, h, w, c] with 1 or 3 channels -> [m, size, size, c].
+    """The pictures at `size` x `size`: uint8 [m, h, w, c] with 1 or 3 channels -> [m, size, size,
+    c].
 
-    Bilinear, over all pixels that a smaller one covers (Pillow's filter); proportions are not kept. The same array is given back
-    where nothing changes.
+    Bilinear, over all pixels that a smaller one covers (Pillow's filter); proportions are not kept.
+    The same array is given back where nothing changes.
     """
     if pictures.shape[1:3] == (size, size):
         return pictures
@@ -27,15 +29,18 @@ def resized(pictures: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     out = np.empty((len(pictures), size, size, channels), dtype=np.uint8)
     for i, picture in enumerate(pictures):
         image = Image.fromarray(picture[..., 0] if channels == 1 else picture)
-        out[i] = np.asarray(image.resize((size, size), Image.Resampling.BILINEAR)).reshape(size, size, channels)
+        out[i] = np.asarray(image.resize((size, size), Image.Resampling.BILINEAR)).reshape(
+            size, size, channels
+        )
     return out
 
 
 def in_channels(dataset: AttributedDataset, channels: int) -> AttributedDataset:
-    """The data set with pictures of 1 or 3 channels: grey repeated, or colours mixed as ITU-R BT.601 weighs them.
+    """The data set with pictures of 1 or 3 channels: grey repeated, or colours mixed as ITU-R
+    BT.601 weighs them.
 
-    The data set itself where nothing changes; a data set without images stays without. The weights are whole 65,536ths, so the
-    pixels are the same everywhere.
+    The data set itself where nothing changes; a data set without images stays without. The weights
+    are whole 65,536ths, so the pixels are the same everywhere.
     """
     images, shape = dataset.read, dataset.image_shape
     if images is None or shape is None or shape[2] == channels:
@@ -58,11 +63,14 @@ def in_channels(dataset: AttributedDataset, channels: int) -> AttributedDataset:
     )
 
 
-def of_parts(parts: Sequence[Callable[[], NDArray[np.uint8]]], counts: Sequence[int], size: int) -> Images:
+def of_parts(
+    parts: Sequence[Callable[[], NDArray[np.uint8]]], counts: Sequence[int], size: int
+) -> Images:
     """Pictures of rows that lie one part after the other, `resized`: uint8 [m, size, size, c].
 
-    `parts`: each reads its pictures, uint8 [n, h, w, c], all parts of one shape; called once, when one of them is first asked for,
-    whichever thread asks. `counts`: rows of each part. What is read is held as long as the answer is.
+    `parts`: each reads its pictures, uint8 [n, h, w, c], all parts of one shape; called once, when
+    one of them is first asked for, whichever thread asks. `counts`: rows of each part. What is read
+    is held as long as the answer is.
     """
     starts = np.cumsum([0, *counts])
     held: dict[int, NDArray[np.uint8]] = {}

@@ -19,26 +19,39 @@ WORD = re.compile(r"\w+(?:['\u2019]\w+)*")
 _AT_ONCE = 4096
 
 
-def with_rule(dataset: AttributedDataset, name: str, rule: Mapping[str, Any], field: str = "rules") -> AttributedDataset:
+def with_rule(
+    dataset: AttributedDataset, name: str, rule: Mapping[str, Any], field: str = "rules"
+) -> AttributedDataset:
     """The data set with one more attribute, computed from the text of every row.
 
     `rule` has one entry, the others are missing or None:
-    words: increasing whole numbers; the values are the classes of length between them, such as 0-49, 50-99, 100+;
-    contains: a word or phrase, or a list of them; yes where one of them stands in the text, whole and in any case, else no;
-    matches: a regular expression (Python's `re`, searched for); yes or no.
-    Words are those between white space and marks; an apostrophe inside belongs to one. A phrase or a pattern lies in one part of a
-    text. Raises `InputError` on `field`.
+    words: increasing whole numbers; the values are the classes of length between them, such as
+    0-49, 50-99, 100+;
+    contains: a word or phrase, or a list of them; yes where one of them stands in the text, whole
+    and in any case, else no; matches: a regular expression (Python's `re`, searched for); yes or
+    no.
+    Words are those between white space and marks; an apostrophe inside belongs to one. A phrase or
+    a pattern lies in one part of a text. Raises `InputError` on `field`.
     """
     given = {kind: rule[kind] for kind in KINDS if rule.get(kind) is not None}
     if len(given) != 1:
-        raise InputError(f"{field}.{name}", f"needs exactly one rule, not {shown(dict(rule))}", KINDS)
+        raise InputError(
+            f"{field}.{name}", f"needs exactly one rule, not {shown(dict(rule))}", KINDS
+        )
     ((kind, value),) = given.items()
     path = f"{field}.{name}.{kind}"
     if name in dataset.table.names:
-        raise InputError(f"{field}.{name}", f"data set {dataset.name!r} already has an attribute of this name")
+        raise InputError(
+            f"{field}.{name}", f"data set {dataset.name!r} already has an attribute of this name"
+        )
     if dataset.input is not None and dataset.input.kind != "text":
-        raise InputError(f"{field}.{name}", f"reads texts, and the inputs of {dataset.name!r} are {dataset.input}")
-    values, code_of = _lengths(value, path) if kind == "words" else (("no", "yes"), _found(kind, value, path))
+        raise InputError(
+            f"{field}.{name}",
+            f"reads texts, and the inputs of {dataset.name!r} are {dataset.input}",
+        )
+    values, code_of = (
+        _lengths(value, path) if kind == "words" else (("no", "yes"), _found(kind, value, path))
+    )
     dataset.check_inputs()
     codes = [np.empty(0, dtype=np.int64)]
     for start in range(0, dataset.n_base, _AT_ONCE):
@@ -48,11 +61,20 @@ def with_rule(dataset: AttributedDataset, name: str, rule: Mapping[str, Any], fi
 
 
 def _lengths(cuts: Any, path: str) -> tuple[tuple[str, ...], Callable[[str], int]]:
-    whole = isinstance(cuts, list) and cuts and all(isinstance(cut, int) and not isinstance(cut, bool) for cut in cuts)
+    whole = (
+        isinstance(cuts, list)
+        and cuts
+        and all(isinstance(cut, int) and not isinstance(cut, bool) for cut in cuts)
+    )
     if not whole or cuts[0] < 1 or any(one >= other for one, other in itertools.pairwise(cuts)):
-        raise InputError(path, f"must be a list of increasing numbers of words from 1 on, not {shown(cuts)}")
+        raise InputError(
+            path, f"must be a list of increasing numbers of words from 1 on, not {shown(cuts)}"
+        )
     edges: NDArray[np.int64] = np.array(cuts)
-    values = [f"{low}-{high - 1}" if high - low > 1 else str(low) for low, high in itertools.pairwise([0, *cuts])]
+    values = [
+        f"{low}-{high - 1}" if high - low > 1 else str(low)
+        for low, high in itertools.pairwise([0, *cuts])
+    ]
 
     def code_of(text: str) -> int:
         return int(np.searchsorted(edges, sum(1 for _ in WORD.finditer(text)), side="right"))
@@ -65,10 +87,16 @@ def _found(kind: str, value: Any, path: str) -> Callable[[str], int]:
         try:
             pattern = re.compile(value if isinstance(value, str) else "(")
         except re.error as error:
-            raise InputError(path, f"must be a regular expression, not {shown(value)} ({error})") from None
+            raise InputError(
+                path, f"must be a regular expression, not {shown(value)} ({error})"
+            ) from None
     else:
         words: Sequence[Any] = [value] if isinstance(value, str) else value
-        if not isinstance(words, list) or not words or not all(isinstance(word, str) and word.strip() for word in words):
+        if (
+            not isinstance(words, list)
+            or not words
+            or not all(isinstance(word, str) and word.strip() for word in words)
+        ):
             raise InputError(path, f"must be a word or a list of words, not {shown(value)}")
         told = "|".join(r"\s+".join(map(re.escape, word.split())) for word in words)
         pattern = re.compile(rf"(?<!\w)(?:{told})(?!\w)", re.IGNORECASE)

@@ -1,12 +1,14 @@
 """The pictures behind Shapes3D: a ray caster for one solid on the floor of a coloured room.
 
-A picture is a weighted sum of the colours of floor, wall, object and sky, pixel by pixel. The weights depend on shape, scale and
-orientation only: each of those 480 views is cast once, 16 rays a pixel, and kept; colouring a picture is then one small product
-of matrices. Weights are whole 4096ths, so that the product is exact in float32: a row has the same bits alone and among others,
+A picture is a weighted sum of the colours of floor, wall, object and sky, pixel by pixel. The
+weights depend on shape, scale and orientation only: each of those 480 views is cast once, 16 rays a
+pixel, and kept; colouring a picture is then one small product of matrices. Weights are whole
+4096ths, so that the product is exact in float32: a row has the same bits alone and among others,
 whatever multiplies the matrices.
 
-The room is 7 x 7 and open to the sky; the camera stands on a ring around the object and looks down at it. Lengths are in units
-of the room, z points up, and the solids stand on z = 0 at the origin, their faces along the walls.
+The room is 7 x 7 and open to the sky; the camera stands on a ring around the object and looks down
+at it. Lengths are in units of the room, z points up, and the solids stand on z = 0 at the origin,
+their faces along the walls.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ Hits = tuple[Floats, Floats]
 
 SHAPES = ("cube", "cylinder", "sphere", "capsule")
 SCALES = tuple(0.75 + 0.5 * step / 7 for step in range(8))
-ORIENTATIONS = tuple(-30.0 + 60.0 * step / 14 for step in range(15))  # degrees of the camera about the vertical
+ORIENTATIONS = tuple(
+    -30.0 + 60.0 * step / 14 for step in range(15)
+)  # degrees of the camera about the vertical
 
 HALF = 3.5  # half the side of the room
 WALL = 2.55  # height of the walls
@@ -37,29 +41,42 @@ AMBIENT, SUN, LAMP = 0.45, 0.38, 0.15  # light from everywhere, from the sun, an
 SKY = ((150, 185, 235), (222, 236, 250))  # straight ahead above the wall, and near it
 FINE = 4  # rays a pixel, each way
 UNIT = 4096
-FLOOR, WALLS, OBJECT, HIGH, LOW, HALVES = range(6)  # columns of a view: weights of the colours, and a half for rounding
+FLOOR, WALLS, OBJECT, HIGH, LOW, HALVES = range(
+    6
+)  # columns of a view: weights of the colours, and a half for rounding
 RAYS = 1 << 16  # that are cast at once
 KEPT = 256 << 20  # bytes of views that are kept
 
-# Half the side of the cube, the radii of sphere, cylinder and capsule, and the heights of the last two, at scale 1.
+# Half the side of the cube, the radii of sphere, cylinder and capsule, and the heights of the last
+# two, at scale 1.
 CUBE, SPHERE, CYLINDER, CAPSULE = 0.7, 0.84, (0.7, 1.45), (0.56, 1.95)
-REACH, TALL = 0.85, 1.96  # no solid reaches further from its axis along x or y, or higher, at scale 1
+REACH, TALL = (
+    0.85,
+    1.96,
+)  # no solid reaches further from its axis along x or y, or higher, at scale 1
 
 
 def hue_colors(saturation: float, value: float, count: int = 10) -> NDArray[np.uint8]:
-    """The colours of `count` hues at equal steps from red: uint8 [count, 3]. `saturation` and `value` in [0, 1]."""
+    """The colours of `count` hues at equal steps from red: uint8 [count, 3]. `saturation` and
+    `value` in [0, 1]."""
     hue = np.arange(count) * 6 / count
-    ramps = np.stack([np.clip(np.abs((hue - middle) % 6 - 3) - 1, 0, 1) for middle in (0, 2, 4)], axis=1)
+    ramps = np.stack(
+        [np.clip(np.abs((hue - middle) % 6 - 3) - 1, 0, 1) for middle in (0, 2, 4)], axis=1
+    )
     return np.rint(255 * value * (1 - saturation * (1 - ramps))).astype(np.uint8)
 
 
 def drawn_rooms(
-    views: NDArray[np.int64], floors: NDArray[np.uint8], walls: NDArray[np.uint8], objects: NDArray[np.uint8], size: int
+    views: NDArray[np.int64],
+    floors: NDArray[np.uint8],
+    walls: NDArray[np.uint8],
+    objects: NDArray[np.uint8],
+    size: int,
 ) -> NDArray[np.uint8]:
     """The pictures of rooms: uint8 [n, size, size, 3].
 
-    `views` [n]: (scale x 4 + shape) x 15 + orientation, by their places in `SCALES`, `SHAPES` and `ORIENTATIONS`. `floors`,
-    `walls`, `objects`: colours uint8 [n, 3].
+    `views` [n]: (scale x 4 + shape) x 15 + orientation, by their places in `SCALES`, `SHAPES` and
+    `ORIENTATIONS`. `floors`, `walls`, `objects`: colours uint8 [n, 3].
     """
     view = _views(size)
     colors = np.empty((len(views), 6, 3), dtype=np.float32)
@@ -73,7 +90,8 @@ def drawn_rooms(
 
 @cache
 def _views(size: int) -> Callable[[int], NDArray[np.float32]]:
-    """The views of pictures of one size, by number: weights float32 [size x size, 6], each a whole number of 4096ths."""
+    """The views of pictures of one size, by number: weights float32 [size x size, 6], each a whole
+    number of 4096ths."""
     kept: dict[int, NDArray[np.float32]] = {}
     most = max(1, KEPT // (size * size * 24))
     lock = threading.Lock()
@@ -108,7 +126,9 @@ def _cast(shape: str, scale: float, orientation: int, size: int) -> NDArray[np.f
         shade[floor[to_light < np.inf]] -= SUN * LIGHT[2, 0]
         material[hit] = OBJECT
         shade[hit] = _shade(normal, rays)[hit]
-        weights.reshape(size, size, 6)[band, columns] = _averaged(material, shade, rays, band, columns)
+        weights.reshape(size, size, 6)[band, columns] = _averaged(
+            material, shade, rays, band, columns
+        )
     return weights
 
 
@@ -126,26 +146,39 @@ def _empty_room(orientation: int, size: int) -> NDArray[np.float32]:
 def _bands(rows: slice, columns: slice) -> list[slice]:
     """The rows in parts of a bounded number of rays."""
     step = max(1, RAYS // ((columns.stop - columns.start) * FINE * FINE))
-    return [slice(start, min(start + step, rows.stop)) for start in range(rows.start, rows.stop, step)]
+    return [
+        slice(start, min(start + step, rows.stop)) for start in range(rows.start, rows.stop, step)
+    ]
 
 
 def _camera(orientation: int) -> tuple[Floats, Floats]:
-    """Where the camera is [3, 1], and the directions to the right, up and forward of its picture [3, 3]."""
+    """Where the camera is [3, 1], and the directions to the right, up and forward of its picture
+    [3, 3]."""
     angle = np.deg2rad(ORIENTATIONS[orientation])
     # Rounded, so that machines whose sines differ in the last bit draw the same pixels.
     sin, cos = float(np.round(np.sin(angle), 12)), float(np.round(np.cos(angle), 12))
     length = float(np.sqrt(RING**2 + (HEIGHT - TARGET) ** 2))
     ahead, down = RING / length, (HEIGHT - TARGET) / length
-    axes = np.array([(cos, sin, 0.0), (-sin * down, cos * down, ahead), (-sin * ahead, cos * ahead, -down)])
+    axes = np.array(
+        [(cos, sin, 0.0), (-sin * down, cos * down, ahead), (-sin * ahead, cos * ahead, -down)]
+    )
     return np.array([[RING * sin], [-RING * cos], [HEIGHT]]), axes
 
 
 def _rays(orientation: int, rows: slice, columns: slice, size: int) -> tuple[Floats, Floats]:
-    """Where the camera is, and the unit directions of the rays through some rows and columns of pixels: [3, 1], [3, rays]."""
+    """Where the camera is, and the unit directions of the rays through some rows and columns of
+    pixels: [3, 1], [3, rays]."""
     eye, (right, up, forward) = _camera(orientation)
     step = 2 / (size * FINE)
-    across, down = ((np.arange(part.start * FINE, part.stop * FINE) + 0.5) * step - 1 for part in (columns, rows))
-    rays = right[:, None, None] * across - up[:, None, None] * down[:, None] + (LENS * forward)[:, None, None]
+    across, down = (
+        (np.arange(part.start * FINE, part.stop * FINE) + 0.5) * step - 1
+        for part in (columns, rows)
+    )
+    rays = (
+        right[:, None, None] * across
+        - up[:, None, None] * down[:, None]
+        + (LENS * forward)[:, None, None]
+    )
     rays = rays.reshape(3, -1)
     return eye, rays / np.sqrt(_dot(rays, rays))
 
@@ -159,7 +192,9 @@ def _window(scale: float, orientation: int, size: int) -> tuple[slice, slice]:
     """The rows and columns of pixels in which the solid and its shadow lie."""
     eye, (right, up, forward) = _camera(orientation)
     reach = REACH * scale
-    corners = np.array(list(itertools.product((-reach, reach), (-reach, reach), (0.0, TALL * scale)))).T
+    corners = np.array(
+        list(itertools.product((-reach, reach), (-reach, reach), (0.0, TALL * scale)))
+    ).T
     points = np.hstack([corners, corners - LIGHT / LIGHT[2] * corners[2]]) - eye
     depth = _dot(points, forward) / LENS
     return _pixels(-_dot(points, up) / depth, size), _pixels(_dot(points, right) / depth, size)
@@ -171,7 +206,8 @@ def _pixels(seen: Floats, size: int) -> slice:
 
 
 def _room(eye: Floats, rays: Floats) -> tuple[NDArray[np.int64], Floats, Floats]:
-    """What of the empty room the rays meet, how bright it is, and where: [rays], [rays], [3, rays]."""
+    """What of the empty room the rays meet, how bright it is, and where: [rays], [rays], [3,
+    rays]."""
     ends = np.copysign([[HALF], [HALF], [0.0]], rays)
     with np.errstate(divide="ignore"):
         to_x, to_y, to_z = (ends - eye) / rays
@@ -187,12 +223,15 @@ def _room(eye: Floats, rays: Floats) -> tuple[NDArray[np.int64], Floats, Floats]
 
 
 def _shade(normal: Floats, rays: Floats) -> Floats:
-    """How bright surfaces are, 0 to 1: Lambert's law for the sun and for a lamp at the camera, on top of light from everywhere."""
+    """How bright surfaces are, 0 to 1: Lambert's law for the sun and for a lamp at the camera, on
+    top of light from everywhere."""
     sun, lamp = _dot(normal, LIGHT), -_dot(normal, rays)
     return np.asarray(AMBIENT + SUN * np.maximum(sun, 0) + LAMP * np.maximum(lamp, 0))
 
 
-def _averaged(material: NDArray[np.int64], shade: Floats, rays: Floats, rows: slice, columns: slice) -> NDArray[np.float32]:
+def _averaged(
+    material: NDArray[np.int64], shade: Floats, rays: Floats, rows: slice, columns: slice
+) -> NDArray[np.float32]:
     """The weights of pixels from their rays: float32 [rows, columns, 6]."""
     height, width = rows.stop - rows.start, columns.stop - columns.start
     # The sky pales towards the wall; the walls' tops are seen at about these slopes.
@@ -203,7 +242,12 @@ def _averaged(material: NDArray[np.int64], shade: Floats, rays: Floats, rows: sl
     weights = np.zeros((height, width, 6), dtype=np.float32)
     for code, part in parts.items():
         # Whole numbers from here on: their sums do not depend on the order.
-        whole = np.rint(part * UNIT).astype(np.int64).reshape(height, FINE, width, FINE).sum(axis=(1, 3))
+        whole = (
+            np.rint(part * UNIT)
+            .astype(np.int64)
+            .reshape(height, FINE, width, FINE)
+            .sum(axis=(1, 3))
+        )
         weights[..., code] = (whole + FINE * FINE // 2) // (FINE * FINE) / UNIT
     weights[..., HALVES] = 0.5
     return weights
@@ -243,12 +287,20 @@ def _tube(origin: Floats, rays: Floats, radius: float, low: float, high: float) 
     """The side of a cylinder around the axis between two heights."""
     square = rays[0] * rays[0] + rays[1] * rays[1]
     toward = origin[0] * rays[0] + origin[1] * rays[1]
-    inside = toward * toward - square * (origin[0] * origin[0] + origin[1] * origin[1] - radius * radius)
+    inside = toward * toward - square * (
+        origin[0] * origin[0] + origin[1] * origin[1] - radius * radius
+    )
     with np.errstate(divide="ignore", invalid="ignore"):
         distance = (-toward - np.sqrt(np.maximum(inside, 0))) / square
     height = origin[2] + np.where(inside > 0, distance, 0) * rays[2]
-    distance = np.where((inside > 0) & (distance > 0) & (height >= low) & (height <= high), distance, np.inf)
-    return distance, (origin + np.where(distance < np.inf, distance, 0) * rays) / radius * [[1], [1], [0]]
+    distance = np.where(
+        (inside > 0) & (distance > 0) & (height >= low) & (height <= high), distance, np.inf
+    )
+    return distance, (origin + np.where(distance < np.inf, distance, 0) * rays) / radius * [
+        [1],
+        [1],
+        [0],
+    ]
 
 
 def _lid(origin: Floats, rays: Floats, radius: float, height: float) -> Hits:

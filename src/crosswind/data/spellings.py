@@ -1,8 +1,10 @@
-"""Which texts are one value to a person: surely, because they look alike whatever bytes they are, or perhaps.
+"""Which texts are one value to a person: surely, because they look alike whatever bytes they are,
+or perhaps.
 
-Surely one are texts that differ by how accents are composed, by characters that nobody sees, by white space, and truths that differ
-by capitals. Perhaps one are texts that differ by capitals, by forms of one character (full width, ligatures, letters of other
-alphabets that look alike), by dashes, apostrophes and quotes, or by how a number is written. Only a person knows that.
+Surely one are texts that differ by how accents are composed, by characters that nobody sees, by
+white space, and truths that differ by capitals. Perhaps one are texts that differ by capitals, by
+forms of one character (full width, ligatures, letters of other alphabets that look alike), by
+dashes, apostrophes and quotes, or by how a number is written. Only a person knows that.
 """
 
 from __future__ import annotations
@@ -32,9 +34,13 @@ _UNSEEN = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a]"
 )
-"""Characters that take no place: Unicode's default ignorable ones, without joiners and the tags that flags are made of."""
-_IDLE_JOINERS = re.compile("(?<![\u0590-\U0010ffff])[\u200c\u200d]|[\u200c\u200d](?![\u0590-\U0010ffff])")
-"""Joiners beside letters that they do not change; of Arabic, Indic scripts and emoji they change how signs look."""
+"""Characters that take no place: Unicode's default ignorable ones, without joiners and the tags
+that flags are made of."""
+_IDLE_JOINERS = re.compile(
+    "(?<![\u0590-\U0010ffff])[\u200c\u200d]|[\u200c\u200d](?![\u0590-\U0010ffff])"
+)
+"""Joiners beside letters that they do not change; of Arabic, Indic scripts and emoji they change
+how signs look."""
 _HIDDEN = re.compile("[\u200c\u200d\U000e0000-\U000e0fff]")
 _LETTERS = str.maketrans(
     "аеорсухіјѕԁһӏԛԝАВЕКМНОРСТУХІЈЅԌԚԜαοινκρτυχΑΒΕΖΗΙΚΜΝΟΡΤΥΧ",
@@ -42,7 +48,13 @@ _LETTERS = str.maketrans(
 )
 """Cyrillic and Greek letters that look like Latin ones."""
 _SIGNS = str.maketrans(
-    dict.fromkeys("‐‑‒–—―−﹘﹣⁃", "-") | dict.fromkeys('‘’‛ʼʹ′`´ˈ“”„‟″«»"', "'") | {"×": "x", "⁄": "/", "∕": "/"}
+    dict.fromkeys("‐‑‒–—―−﹘﹣⁃", "-")
+    | dict.fromkeys('‘’‛ʼʹ′`´ˈ“”„‟″«»"', "'")
+    | {
+        "×": "x",
+        "⁄": "/",
+        "∕": "/",
+    }
 )
 """Dashes, apostrophes and quotes."""
 _BETWEEN_WORDS = re.compile(r"(?<=[^\W\d_])[-_ ]+(?=[^\W\d_])")
@@ -52,7 +64,8 @@ _NUMBER = re.compile(r"([+-]?)(\d+)(?:[.,](\d*))?")
 
 
 def clean(text: str) -> str:
-    """A text as a person sees it: accents composed, nothing that is not seen, single spaces and none around it."""
+    """A text as a person sees it: accents composed, nothing that is not seen, single spaces and
+    none around it."""
     if not text.isascii():
         text = _IDLE_JOINERS.sub("", _UNSEEN.sub("", text))
         text = unicodedata.normalize("NFC", text)
@@ -66,7 +79,8 @@ def look_of(text: str) -> str:
 
 
 def perhaps(text: str) -> tuple[str, str]:
-    """What all texts that may be one value with a text have in common: one of the two, by letters or by how they look."""
+    """What all texts that may be one value with a text have in common: one of the two, by letters
+    or by how they look."""
     seen = clean(text)
     if seen.isascii():
         return (_plain(seen),) * 2
@@ -78,7 +92,8 @@ def _plain(text: str) -> str:
     folded = text.casefold().translate(_SIGNS).strip("' ")
     number = _NUMBER.fullmatch(folded)
     if number is None:
-        # Names of base 16 have zeros anywhere: a zero is style in the one number of a name, or between signs.
+        # Names of base 16 have zeros anywhere: a zero is style in the one number of a name, or
+        # between signs.
         style = len(_RUN.findall(folded)) == 1 or not _LETTER.search(folded)
         words = _BETWEEN_WORDS.sub(" ", folded)
         return _ZEROS.sub("", words) if style else words
@@ -92,8 +107,9 @@ def _plain(text: str) -> str:
 class Spellings:
     """What the different texts of a column are to a person.
 
-    `names`: every text that is not a value as it stands, and the value that it surely is; empty where each is its own.
-    `doubts`: values that may be one, in groups of two or more, each group in order.
+    `names`: every text that is not a value as it stands, and the value that it surely is; empty
+    where each is its own. `doubts`: values that may be one, in groups of two or more, each group in
+    order.
     """
 
     names: Mapping[str, str]
@@ -104,8 +120,15 @@ class Spellings:
         groups: dict[str, list[str]] = defaultdict(list)
         for text, name in self.names.items():
             groups[name].append(text)
-        told = [f"{_listed(shown_apart([*texts, name]))} are one value" for name, texts in groups.items()]
-        more = f", and {len(told) - 3} values more that are written in several ways" if len(told) > 3 else ""
+        told = [
+            f"{_listed(shown_apart([*texts, name]))} are one value"
+            for name, texts in groups.items()
+        ]
+        more = (
+            f", and {len(told) - 3} values more that are written in several ways"
+            if len(told) > 3
+            else ""
+        )
         return f"attribute {column}: {'; '.join(told[:3])}{more}" if told else ""
 
 
@@ -115,7 +138,8 @@ NONE = Spellings({}, ())
 @final
 @dataclass(frozen=True)
 class UnitDoubts:
-    """Values of a column of units that may be one: the column, the groups, and the unit of each of their values."""
+    """Values of a column of units that may be one: the column, the groups, and the unit of each of
+    their values."""
 
     column: str
     groups: tuple[tuple[str, ...], ...]
@@ -123,7 +147,8 @@ class UnitDoubts:
 
 
 def spellings_of(distinct: Sequence[str]) -> Spellings:
-    """What some different texts are. For the many of a column that has a value a row see `spellings_of_series`."""
+    """What some different texts are. For the many of a column that has a value a row see
+    `spellings_of_series`."""
     folded = {text: clean(text) for text in distinct}
     lower = {name.casefold() for name in folded.values()}
     truths = TRUTHS.union(*(words for words in ANSWERS if lower <= words))
@@ -134,23 +159,38 @@ def spellings_of(distinct: Sequence[str]) -> Spellings:
     groups: dict[str, list[str]] = defaultdict(list)
     for text, name in folded.items():
         groups[name].append(text)
-    # A value that is written in one way keeps it, whatever it is: nothing changes for the table that has it.
-    names = {text: name for name, texts in groups.items() if len(texts) > 1 for text in texts if text != name}
+    # A value that is written in one way keeps it, whatever it is: nothing changes for the table
+    # that has it.
+    names = {
+        text: name
+        for name, texts in groups.items()
+        if len(texts) > 1
+        for text in texts
+        if text != name
+    }
     values = [name if len(texts) > 1 else texts[0] for name, texts in groups.items()]
     return Spellings(names, _doubts(values))
 
 
-def as_values(column: str, names: Sequence[str]) -> tuple[tuple[str, ...], NDArray[np.int64], tuple[tuple[str, str], ...]]:
-    """Different names as values, those that are surely one made one: the values, the value of each name, and what is said of it."""
+def as_values(
+    column: str, names: Sequence[str]
+) -> tuple[tuple[str, ...], NDArray[np.int64], tuple[tuple[str, str], ...]]:
+    """Different names as values, those that are surely one made one: the values, the value of each
+    name, and what is said of it."""
     found = spellings_of(names)
     made = [found.names.get(name, name) for name in names]
     values = tuple(dict.fromkeys(made))
-    codes = np.array([values.index(value) for value in made], dtype=np.int64) if found.names else np.arange(len(made))
+    codes = (
+        np.array([values.index(value) for value in made], dtype=np.int64)
+        if found.names
+        else np.arange(len(made))
+    )
     return values, codes, ((column, said),) if (said := found.said(column)) else ()
 
 
 def spellings_of_series(texts: Series) -> Spellings:
-    """What the different texts of a column are, of which there may be a million: only those that are nearly alike are looked at."""
+    """What the different texts of a column are, of which there may be a million: only those that
+    are nearly alike are looked at."""
     distinct = texts.unique().drop_nulls()
     if len(distinct) <= 200:
         return spellings_of(distinct.sort().to_list())
@@ -168,10 +208,14 @@ def spellings_of_series(texts: Series) -> Spellings:
 
 
 def shown_apart(texts: Iterable[str]) -> list[str]:
-    """Texts as errors quote them: those that look alike show what tells them apart, as Python escapes it."""
+    """Texts as errors quote them: those that look alike show what tells them apart, as Python
+    escapes it."""
     given = list(dict.fromkeys(texts))
     looks = [clean(text) for text in given]
-    return [repr(text) if looks.count(look) < 2 or text.isascii() else ascii(text) for text, look in zip(given, looks, strict=True)]
+    return [
+        repr(text) if looks.count(look) < 2 or text.isascii() else ascii(text)
+        for text, look in zip(given, looks, strict=True)
+    ]
 
 
 def refusal(doubts: Sequence[Sequence[str]], column: str) -> str:
@@ -181,11 +225,18 @@ def refusal(doubts: Sequence[Sequence[str]], column: str) -> str:
     name, others = first[0], ", ".join(map(_quoted, first[1:]))
     entry = f"same: {{{column}: {{{_quoted(name)}: [{others}]}}}}"
     values = _listed(shown_apart(first))
-    return f"{values} of {column!r} may be one value{more}: say {entry} where they are, and distinct: [{column}] where they are not"
+    return (
+        f"{values} of {column!r} may be one value{more}: say {entry} where they are, and distinct:"
+        f" [{column}] where they are not"
+    )
 
 
 def _quoted(value: str) -> str:
-    return f'"{value}"' if value.isascii() and '"' not in value else f'"{value.encode("unicode_escape").decode()}"'
+    return (
+        f'"{value}"'
+        if value.isascii() and '"' not in value
+        else f'"{value.encode("unicode_escape").decode()}"'
+    )
 
 
 def _listed(words: Sequence[str]) -> str:
@@ -205,7 +256,9 @@ def _doubts(values: Sequence[str]) -> tuple[tuple[str, ...], ...]:
             key = above[key]
         return key
 
-    keys_of = {value: (_MEANT[value.casefold()],) * 2 if truths else perhaps(value) for value in values}
+    keys_of = {
+        value: (_MEANT[value.casefold()],) * 2 if truths else perhaps(value) for value in values
+    }
     for by_letters, by_looks in keys_of.values():
         above[root(by_letters)] = root(by_looks)
     groups: dict[str, list[str]] = defaultdict(list)

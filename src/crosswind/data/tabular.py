@@ -1,8 +1,10 @@
-"""Columns of a CSV or Parquet file as attributes: what sources that read the user's own tables share.
+"""Columns of a CSV or Parquet file as attributes: what sources that read the user's own tables
+share.
 
-Every cell of an attribute must hold a value; errors name file, column and row. polars is imported where a file is read, because
-planning most studies reads none. A child process of bounded memory tries Parquet first: at a damaged file (a run length of 2^61)
-polars' allocator aborts, which no Python catches.
+Every cell of an attribute must hold a value; errors name file, column and row. polars is imported
+where a file is read, because planning most studies reads none. A child process of bounded memory
+tries Parquet first: at a damaged file (a run length of 2^61) polars' allocator aborts, which no
+Python catches.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ MISSING = ("", "nan", "null", "<na>")  # case folded; "none" and "NA" are real n
 FRAMES = ("a polars or pandas frame", "a mapping from name to values")
 MANY_NUMBERS = 1000
 NAMES_ADVICE = "write a line of names above it, or name its columns, such as header: [{names}]"
-"""What to do about a table without a line of names, for settings of sources; commands have an option."""
+"""What to do about a table without a line of names, for settings of sources; commands have an
+option."""
 NAMES_ABOVE = "write a line of names above it, such as {names}"
 """The same where nothing else can name them."""
 MOST_MEMORY = 8 << 30  # of the child that tries Parquet, in bytes
@@ -48,27 +51,39 @@ class NoNames(DataError):
 
 
 def read_table(
-    path: str, field: str, names: Sequence[str] | None = None, remedy: str = NAMES_ADVICE, unnamed: str = ""
+    path: str,
+    field: str,
+    names: Sequence[str] | None = None,
+    remedy: str = NAMES_ADVICE,
+    unnamed: str = "",
 ) -> DataFrame:
-    """The rows of a CSV (UTF-8, with a first line of names) or Parquet file. CSV cells are all text, empty ones null.
+    """The rows of a CSV (UTF-8, with a first line of names) or Parquet file. CSV cells are all
+    text, empty ones null.
 
-    Cells of a CSV are separated by commas, or by what stands in its first line without one: semicolons, tabs, bars, or spaces where
-    every line has as many cells and one of them is an image. `names`: of the columns of a CSV whose first line is a row; where it
-    holds just these names, it is none. `unnamed`: what a column without a name is called, with {number} for its number; "" refuses
-    one.
+    Cells of a CSV are separated by commas, or by what stands in its first line without one:
+    semicolons, tabs, bars, or spaces where every line has as many cells and one of them is an
+    image. `names`: of the columns of a CSV whose first line is a row; where it holds just these
+    names, it is none. `unnamed`: what a column without a name is called, with {number} for its
+    number; "" refuses one.
 
-    `field` names the setting in errors about the path, `remedy` says how names are given, with {names} for some. Raises
-    `InputError` for a path that is no such file and names that do not fit, `DataError` for a file that cannot be read as a table,
-    has no rows, names a column twice, or holds a row where its names should stand.
+    `field` names the setting in errors about the path, `remedy` says how names are given, with
+    {names} for some. Raises `InputError` for a path that is no such file and names that do not fit,
+    `DataError` for a file that cannot be read as a table, has no rows, names a column twice, or
+    holds a row where its names should stand.
     """
     place = Path(path).expanduser()
     kind = place.suffix.lower()
     if kind not in KINDS:
         raise InputError(field, f"{path!r} is no table by its name", KINDS)
     if not place.is_file():
-        raise InputError(field, f"{path!r} is not a file" if place.exists() else f"there is no file {path!r}")
+        raise InputError(
+            field, f"{path!r} is not a file" if place.exists() else f"there is no file {path!r}"
+        )
     if kind == ".parquet" and names is not None:
-        raise InputError(_setting_beside(field), f"names columns of a CSV table, and {path} is a Parquet file with its own")
+        raise InputError(
+            _setting_beside(field),
+            f"names columns of a CSV table, and {path} is a Parquet file with its own",
+        )
     import polars
 
     text = b""
@@ -76,7 +91,9 @@ def read_table(
         if kind != ".parquet":
             text = _tabs_for_spaces(_text_of(place, path))
             # Without a header first: polars would rename a column that is named twice.
-            rows = polars.read_csv(text, has_header=False, infer_schema=False, separator=_separator(text))
+            rows = polars.read_csv(
+                text, has_header=False, infer_schema=False, separator=_separator(text)
+            )
             header = [None if name is None else str(name).strip() for name in rows.row(0)]
             rows, header = _under_names(rows, header, names, path, field, remedy)
         else:
@@ -88,12 +105,18 @@ def read_table(
     except polars.exceptions.NoDataError:
         raise DataError(f"{path} is empty") from None
     except (polars.exceptions.PolarsError, OSError, ValueError) as error:
-        raise DataError(_fault_of(text, path) or f"{path} cannot be read as a table: {_first_sentence(str(error))}") from None
+        raise DataError(
+            _fault_of(text, path)
+            or f"{path} cannot be read as a table: {_first_sentence(str(error))}"
+        ) from None
     columns: list[str] = []
     for i, name in enumerate(header):
         name = name or unnamed.format(number=i + 1)
         if not name or "\x00" in name:
-            raise DataError(f"{path} has no name for column {i + 1} in its first line (was it written with a row index?)")
+            raise DataError(
+                f"{path} has no name for column {i + 1} in its first line (was it written with a"
+                " row index?)"
+            )
         if name in columns:
             raise DataError(f"{path} names column {name!r} twice")
         columns.append(name)
@@ -104,7 +127,8 @@ def read_table(
 
 
 def unquoted_names(names: Sequence[str], path: Path, separator: str = ",") -> dict[str, str]:
-    """From names of a CSV's columns as polars reads them to the ones that are meant, where they differ.
+    """From names of a CSV's columns as polars reads them to the ones that are meant, where they
+    differ.
 
     polars undoes the doubled quotes of cells, and leaves those of the first line.
     """
@@ -112,18 +136,32 @@ def unquoted_names(names: Sequence[str], path: Path, separator: str = ",") -> di
 
     if not any('""' in name for name in names):
         return {}
-    first = polars.read_csv(library_path(path), has_header=False, infer_schema=False, n_rows=1, separator=separator).row(0)
-    return {name: meant for name, meant in zip(names, first, strict=True) if '""' in name and meant not in (None, name)}
+    first = polars.read_csv(
+        library_path(path), has_header=False, infer_schema=False, n_rows=1, separator=separator
+    ).row(0)
+    return {
+        name: meant
+        for name, meant in zip(names, first, strict=True)
+        if '""' in name and meant not in (None, name)
+    }
 
 
 def _under_names(
-    rows: DataFrame, first: list[str | None], names: Sequence[str] | None, path: str, field: str, remedy: str
+    rows: DataFrame,
+    first: list[str | None],
+    names: Sequence[str] | None,
+    path: str,
+    field: str,
+    remedy: str,
 ) -> tuple[DataFrame, list[str | None]]:
-    """The rows under a table's names, and these: its first line, or those that are given. Raises `InputError`, `DataError`."""
+    """The rows under a table's names, and these: its first line, or those that are given. Raises
+    `InputError`, `DataError`."""
     below = rows.slice(1)
     if names is not None:
         if len(names) != rows.width:
-            problem = f"names {len(names)} columns, and the first line of {path} has {rows.width} cells"
+            problem = (
+                f"names {len(names)} columns, and the first line of {path} has {rows.width} cells"
+            )
             raise InputError(_setting_beside(field), problem)
         return below if list(names) == first else rows, list(names)
     why = first_row_in_header(first, below.get_columns(), Path(path).expanduser().parent)
@@ -132,7 +170,10 @@ def _under_names(
         raise NoNames(f"{path} has no line of names: its first line is a row ({why}); {advice}")
     again = repeated_header(first, below.get_columns())
     if again is not None:
-        raise DataError(f"{path}, row {again + 1} holds the names of the columns once more: were two tables joined? Take it out")
+        raise DataError(
+            f"{path}, row {again + 1} holds the names of the columns once more: were two tables"
+            " joined? Take it out"
+        )
     return below, first
 
 
@@ -142,17 +183,21 @@ def _setting_beside(field: str) -> str:
 
 
 def whole_parquet(place: Path) -> DataFrame:
-    """All rows of a Parquet file: what `tried` is given first. Raises `DataError` for a damaged one."""
+    """All rows of a Parquet file: what `tried` is given first. Raises `DataError` for a damaged
+    one."""
     import polars
 
     try:
         return polars.read_parquet(library_path(place), glob=False)
     except (polars.exceptions.PolarsError, OSError, ValueError) as error:
-        raise DataError(f"{place} cannot be read as a PARQUET table: {_first_sentence(str(error))}") from None
+        raise DataError(
+            f"{place} cannot be read as a PARQUET table: {_first_sentence(str(error))}"
+        ) from None
 
 
 def _text_of(place: Path, path: str) -> bytes:
-    """The text of a CSV file in UTF-8, with line ends as polars knows them; `DataError` for any but UTF-8 and marked UTF-16."""
+    """The text of a CSV file in UTF-8, with line ends as polars knows them; `DataError` for any but
+    UTF-8 and marked UTF-16."""
     raw = read_at_most(place, MOST_BYTES)
     if raw[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):  # as Excel writes "Unicode text"
         try:
@@ -165,14 +210,18 @@ def _text_of(place: Path, path: str) -> bytes:
         raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise DataError(f"{path}, line {line}: byte 0x{raw[error.start]:02x} is not UTF-8, which a CSV table needs") from None
+        raise DataError(
+            f"{path}, line {line}: byte 0x{raw[error.start]:02x} is not UTF-8, which a CSV table"
+            " needs"
+        ) from None
     if b"\r" in raw.partition(b"\n")[0].rstrip(b"\r"):
         raw = re.sub(rb"\r(?!\n)", b"\n", raw)  # lines that end as on old Macs
     return raw.rstrip(b"\r\n")
 
 
 def _separator(text: bytes) -> str:
-    """What stands between the cells of a CSV's first line: a comma where there is one, not counting what names in quotes hold."""
+    """What stands between the cells of a CSV's first line: a comma where there is one, not counting
+    what names in quotes hold."""
     line = text.partition(b"\n")[0].decode(errors="replace")
     first = re.sub('"[^"]*"', "", line)
     return next((mark for mark in ",;\t|" if mark in first), ",")
@@ -181,7 +230,8 @@ def _separator(text: bytes) -> str:
 def _tabs_for_spaces(text: bytes) -> bytes:
     """A table whose cells stand apart by spaces, with tabs instead; any other text as it is.
 
-    Texts have spaces too: every line must have as many words, two at least, one of which is an image in each but perhaps the first.
+    Texts have spaces too: every line must have as many words, two at least, one of which is an
+    image in each but perhaps the first.
     """
     first = text.partition(b"\n")[0]
     if any(mark in first for mark in b",;\t|") or b" " not in first.strip():
@@ -191,28 +241,43 @@ def _tabs_for_spaces(text: bytes) -> bytes:
     if any(len(cells) != width for cells in lines):
         return text
     endings = tuple(ending.encode() for ending in IMAGE_ENDINGS)
-    listed = any(all(cells[place].lower().endswith(endings) for cells in lines[1:] or lines) for place in range(width))
+    listed = any(
+        all(cells[place].lower().endswith(endings) for cells in lines[1:] or lines)
+        for place in range(width)
+    )
     return b"\n".join(b"\t".join(cells) for cells in lines) if listed else text
 
 
 def _fault_of(text: bytes, path: str) -> str | None:
-    """The sentence about the first line that has more cells than the first one, or whose quotes go wrong, if there is one."""
-    reader = csv.reader(io.StringIO(text.decode("utf-8-sig"), newline=""), strict=True, delimiter=_separator(text))
+    """The sentence about the first line that has more cells than the first one, or whose quotes go
+    wrong, if there is one."""
+    reader = csv.reader(
+        io.StringIO(text.decode("utf-8-sig"), newline=""), strict=True, delimiter=_separator(text)
+    )
     try:
         first = len(next(reader, []))
-        found = next(((reader.line_num, len(cells)) for cells in reader if len(cells) > first), None)
+        found = next(
+            ((reader.line_num, len(cells)) for cells in reader if len(cells) > first), None
+        )
     except csv.Error as error:
         return f"{path}, line {reader.line_num}: {error}"
-    return None if found is None else f"{path}, line {found[0]} has {found[1]} cells, and the first line has {first}"
+    return (
+        None
+        if found is None
+        else f"{path}, line {found[0]} has {found[1]} cells, and the first line has {first}"
+    )
 
 
 def frame_of(
-    table: Any, field: str, kinds: Sequence[str] = ("a polars or pandas frame", "a mapping from name to values")
+    table: Any,
+    field: str,
+    kinds: Sequence[str] = ("a polars or pandas frame", "a mapping from name to values"),
 ) -> DataFrame:
-    """A polars or pandas frame, or a mapping from name to values, as a polars frame. Missing values are null, mixed ones text.
+    """A polars or pandas frame, or a mapping from name to values, as a polars frame. Missing values
+    are null, mixed ones text.
 
-    `field` names the table in errors, `kinds` say what else is taken. Raises `InputError` for something else, `DataError` for
-    columns of other lengths.
+    `field` names the table in errors, `kinds` say what else is taken. Raises `InputError` for
+    something else, `DataError` for columns of other lengths.
     """
     import polars
 
@@ -233,12 +298,15 @@ def _framed(columns: Mapping[str, Any], field: str) -> DataFrame:
     made: dict[str, Series] = {}
     for name, values in columns.items():
         if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
-            raise InputError(field, f"column {name!r} must be a list of values, not {shown(values)}")
+            raise InputError(
+                field, f"column {name!r} must be a list of values, not {shown(values)}"
+            )
         made[name] = _series(name, values.tolist() if hasattr(values, "tolist") else list(values))
         first = next(iter(made))
         if len(made[name]) != len(made[first]):
             raise DataError(
-                f"column {name!r} of the {field} table has {len(made[name]):,} rows, and {first!r} has {len(made[first]):,}"
+                f"column {name!r} of the {field} table has {len(made[name]):,} rows, and {first!r}"
+                f" has {len(made[first]):,}"
             )
     return polars.DataFrame(made)
 
@@ -249,15 +317,23 @@ def _series(name: str, values: list[Any]) -> Series:
     kinds = {type(value) for value in values if value is not None}
     if any(issubclass(kind, list | tuple | dict | set | np.ndarray) for kind in kinds):
         return polars.Series(name, values, dtype=polars.Object)
-    if kinds in ({int}, {float}, {bool}) and not (int in kinds and any(abs(value or 0) >= 2**62 for value in values)):
+    if kinds in ({int}, {float}, {bool}) and not (
+        int in kinds and any(abs(value or 0) >= 2**62 for value in values)
+    ):
         return polars.Series(name, values)
     # Columns of mixed values, such as text with a NaN for what is missing, are text.
-    return polars.Series(name, [None if _lacks(value) else str(value) for value in values], dtype=polars.String)
+    return polars.Series(
+        name, [None if _lacks(value) else str(value) for value in values], dtype=polars.String
+    )
 
 
 def _lacks(value: object) -> bool:
     """None, a NaN, and what pandas writes for a missing value or time."""
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
+    return (
+        value is None
+        or type(value).__name__ in ("NAType", "NaTType")
+        or (isinstance(value, float) and value != value)
+    )
 
 
 def has_column(rows: DataFrame, name: str, path: str, field: str) -> str:
@@ -268,19 +344,24 @@ def has_column(rows: DataFrame, name: str, path: str, field: str) -> str:
 
 
 def texts(rows: DataFrame, name: str, path: str) -> Series:
-    """A column as text, white space around it taken off; `DataError` for a cell without a value or a type that has no names."""
+    """A column as text, white space around it taken off; `DataError` for a cell without a value or
+    a type that has no names."""
     import polars
 
     column = rows.get_column(name)
     kind = column.dtype
     if kind.is_nested() or kind in (polars.Binary, polars.Object):
         raise DataError(
-            f"{path}, column {name!r} holds {str(kind).lower()} values, and an attribute needs text, numbers or true/false"
+            f"{path}, column {name!r} holds {str(kind).lower()} values, and an attribute needs"
+            " text, numbers or true/false"
         )
     try:
         text = column.cast(polars.String).str.strip_chars()
     except polars.exceptions.PolarsError:
-        raise DataError(f"{path}, column {name!r} holds {str(kind).lower()} values, which have no text to name them by") from None
+        raise DataError(
+            f"{path}, column {name!r} holds {str(kind).lower()} values, which have no text to name"
+            " them by"
+        ) from None
     missing = (text.is_null() | text.str.to_lowercase().is_in(list(MISSING))).arg_true()
     if len(missing):
         word = text[missing[0]]
@@ -290,7 +371,10 @@ def texts(rows: DataFrame, name: str, path: str) -> Series:
     broken = text.str.contains(r"[\x00-\x1f\x7f]").arg_true()
     if len(broken):
         word = text[broken[0]]
-        raise DataError(f"{path}, column {name!r}, row {broken[0] + 1} has a line break or another control character: {word!r}")
+        raise DataError(
+            f"{path}, column {name!r}, row {broken[0] + 1} has a line break or another control"
+            f" character: {word!r}"
+        )
     return text
 
 
@@ -310,24 +394,35 @@ def group_codes(text: Series) -> NDArray[np.int64]:
     return codes
 
 
-def unit_codes(rows: DataFrame, name: str, path: str) -> tuple[NDArray[np.int64], UnitDoubts, Notes]:
-    """The units that a column makes, int64 [n], those of its values that may be one, and what was made one."""
+def unit_codes(
+    rows: DataFrame, name: str, path: str
+) -> tuple[NDArray[np.int64], UnitDoubts, Notes]:
+    """The units that a column makes, int64 [n], those of its values that may be one, and what was
+    made one."""
     text, given = one_spelling(rows, name, path)
     codes, groups = group_codes(text), spellings_of_series(text).doubts
     doubtful = [value for group in groups for value in group]
     places = text.is_in(doubtful).arg_true().to_list() if doubtful else []
     units = {str(text[place]): int(codes[place]) for place in places}
-    return codes, UnitDoubts(name, groups, units), ((("", said),) if (said := given.said(name)) else ())
+    return (
+        codes,
+        UnitDoubts(name, groups, units),
+        ((("", said),) if (said := given.said(name)) else ()),
+    )
 
 
-def attribute_table(rows: DataFrame, columns: Sequence[str], path: str) -> tuple[AttributeTable, Notes]:
+def attribute_table(
+    rows: DataFrame, columns: Sequence[str], path: str
+) -> tuple[AttributeTable, Notes]:
     """The attribute table of some columns, and of each what was made one value.
 
     Values are in numeric order where all are numbers, else sorted as text.
     """
     read = [(name, *one_spelling(rows, name, path)) for name in columns]
     made = [_attribute(text, name, path) for name, text, _ in read]
-    table = AttributeTable(tuple(attribute for attribute, _ in made), np.stack([codes for _, codes in made]))
+    table = AttributeTable(
+        tuple(attribute for attribute, _ in made), np.stack([codes for _, codes in made])
+    )
     return table, tuple((name, said) for name, _, given in read if (said := given.said(name)))
 
 
@@ -345,12 +440,19 @@ def _attribute(text: Series, name: str, path: str) -> tuple[Attribute, NDArray[n
         problem = f"{len(distinct):,} different values, more than {MOST_VALUES:,}"
     if problem:
         advice = "leave it out with the setting 'columns', or put it into a few classes"
-        raise DataError(f"{path}, column {name!r} holds {problem}, too many for an attribute: {advice}")
+        raise DataError(
+            f"{path}, column {name!r} holds {problem}, too many for an attribute: {advice}"
+        )
     if numeric:
         order = np.lexsort((np.arange(len(distinct)), numbers.to_numpy()))
         distinct = distinct[order.tolist()]
     rank = polars.DataFrame({name: distinct, "code": np.arange(len(distinct))})
-    codes = text.to_frame(name).join(rank, on=name, how="left", maintain_order="left").get_column("code").to_numpy()
+    codes = (
+        text.to_frame(name)
+        .join(rank, on=name, how="left", maintain_order="left")
+        .get_column("code")
+        .to_numpy()
+    )
     return Attribute(name, tuple(distinct.to_list())), codes.astype(np.int64)
 
 

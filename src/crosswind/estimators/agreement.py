@@ -14,7 +14,8 @@ LEAST_RATE = 1e-4
 
 
 def agreements(answers: Sequence[Answers]) -> Floats:
-    """For every two of m models the share of rows with the same answer, float64 [m, m]; the diagonal is 1.
+    """For every two of m models the share of rows with the same answer, float64 [m, m]; the
+    diagonal is 1.
 
     Two answers that name no class do not agree.
     """
@@ -30,9 +31,11 @@ def probit(rates: Floats) -> Floats:
 
 
 def from_means_of_pairs(means: Floats) -> Floats:
-    """The m numbers x whose means (x_i + x_j) / 2 are nearest, by least squares over all pairs, to these; m is 3 at least.
+    """The m numbers x whose means (x_i + x_j) / 2 are nearest, by least squares over all pairs, to
+    these; m is 3 at least.
 
-    `means` float64 [m, m], symmetric; its diagonal is not read. The normal equations of all pairs have the matrix
+    `means` float64 [m, m], symmetric; its diagonal is not read. The normal equations of all pairs
+    have the matrix
     ((m - 2) I + 1 1') / 4, whose inverse is 4 / (m - 2) (I - 1 1' / (2 m - 2)).
     """
     m = len(means)

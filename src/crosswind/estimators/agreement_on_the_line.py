@@ -23,26 +23,37 @@ TRUSTED = 0.95
 @register("agreement-on-the-line", kind="estimator")
 @dataclass(frozen=True)
 class AgreementOnTheLine(Joint):
-    """Agreement on the line (ALine): accuracies from how the agreements of many models move from source to target.
+    """Agreement on the line (ALine): accuracies from how the agreements of many models move from
+    source to target.
 
-    Estimates: with probits throughout, the line agr_T = a agr_S + b is fitted to all pairs of models. Form S: acc_T = a acc_S + b.
-    Form D: the accuracies that fit (acc_T(h) + acc_T(g)) / 2 = agr_T(h, g) + a ((acc_S(h) + acc_S(g)) / 2 - agr_S(h, g)) best, by
-    least squares over all pairs. Rates are cut to [1e-4, 1 - 1e-4].
-    Assumes: accuracies lie on the line of the agreements. Where the R2 of that line is below 0.95 there is a warning. Ten models or
-    more are better than three.
+    Estimates: with probits throughout, the line agr_T = a agr_S + b is fitted to all pairs of
+    models. Form S: acc_T = a acc_S + b.
+    Form D: the accuracies that fit (acc_T(h) + acc_T(g)) / 2 = agr_T(h, g) + a ((acc_S(h) +
+    acc_S(g)) / 2 - agr_S(h, g)) best, by least squares over all pairs. Rates are cut to [1e-4, 1 -
+    1e-4].
+    Assumes: accuracies lie on the line of the agreements. Where the R2 of that line is below 0.95
+    there is a warning. Ten models or more are better than three.
     Reads: answers; labels of the source.
-    Deviations: where all pairs agree equally often on the source there is no line, and its slope is taken as 1.
-    Reference: Baek et al. 2022, "Agreement-on-the-Line: Predicting the Performance of Neural Networks under Distribution Shift".
+    Deviations: where all pairs agree equally often on the source there is no line, and its slope is
+    taken as 1.
+    Reference: Baek et al. 2022, "Agreement-on-the-Line: Predicting the Performance of Neural
+    Networks under Distribution Shift".
     """
 
-    form: str = knob("D", domain="{D, S}", doc="accuracies from the means of pairs (D) or from the line itself (S)")
+    form: str = knob(
+        "D",
+        domain="{D, S}",
+        doc="accuracies from the means of pairs (D) or from the line itself (S)",
+    )
     version = 1
     access = Access(scores="labels", models=3)
     resamples = 200
 
     def estimate(self, sources: Sequence[Labelled], targets: Sequence[Answers]) -> list[Estimate]:
         """The accuracy of each model, and the same warning for each."""
-        there, here = (probit(agreements(answers)) for answers in (targets, [item.answers for item in sources]))
+        there, here = (
+            probit(agreements(answers)) for answers in (targets, [item.answers for item in sources])
+        )
         pairs = np.triu_indices(len(targets), 1)
         line = fitted_map(here[pairs], there[pairs])
         slope, intercept = line if line is not None else (1.0, float((there - here)[pairs].mean()))
@@ -52,7 +63,9 @@ class AgreementOnTheLine(Joint):
             found = from_means_of_pairs(there + slope * ((known[:, None] + known) / 2 - here))
         warnings = () if line is None else _doubts(there[pairs], slope * here[pairs] + intercept)
         if line is None:
-            warnings = ("all pairs of models agree equally often on the source, so that there is no line",)
+            warnings = (
+                "all pairs of models agree equally often on the source, so that there is no line",
+            )
         return [Estimate(float(value), warnings=warnings) for value in ndtr(found)]
 
 
@@ -61,4 +74,9 @@ def _doubts(told: Floats, by_line: Floats) -> tuple[str, ...]:
     r2 = 1 - float(((told - by_line) ** 2).sum()) / whole if whole > 1e-12 else 0.0
     if r2 >= TRUSTED:
         return ()
-    return (f"the agreements of the models lie on a line with an R2 of {r2:.2f}, and below {TRUSTED} the estimates are doubtful",)
+    return (
+        (
+            f"the agreements of the models lie on a line with an R2 of {r2:.2f}, and below"
+            f" {TRUSTED} the estimates are doubtful"
+        ),
+    )

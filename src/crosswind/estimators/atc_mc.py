@@ -15,14 +15,18 @@ from crosswind.estimators.thresholds import Thresholded, confidence_score
 @register("atc-mc", kind="estimator")
 @dataclass(frozen=True)
 class AtcMaximumConfidence(Thresholded):
-    """Average thresholded confidence (ATC), maximum confidence: the share of target rows whose confidence is above a threshold.
+    """Average thresholded confidence (ATC), maximum confidence: the share of target rows whose
+    confidence is above a threshold.
 
-    Estimates: accuracy = 1/n sum_i [c_i > t], with t such that on the source this is the accuracy. Rows that are tied at t count
-    in part, so that it is the accuracy exactly.
-    Assumes: the share of rows above the threshold goes down by as much as the accuracy. No label shift is accounted for.
+    Estimates: accuracy = 1/n sum_i [c_i > t], with t such that on the source this is the accuracy.
+    Rows that are tied at t count in part, so that it is the accuracy exactly.
+    Assumes: the share of rows above the threshold goes down by as much as the accuracy. No label
+    shift is accounted for.
     Reads: probabilities; labels of the source.
-    Deviations: the public code takes a score as its threshold and counts one row too many; here it lies between two scores.
-    Reference: Garg et al. 2022, "Leveraging Unlabeled Data to Predict Out-of-Distribution Performance".
+    Deviations: the public code takes a score as its threshold and counts one row too many; here it
+    lies between two scores.
+    Reference: Garg et al. 2022, "Leveraging Unlabeled Data to Predict Out-of-Distribution
+    Performance".
     """
 
     version = 1

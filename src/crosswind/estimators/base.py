@@ -1,9 +1,12 @@
-"""What an estimator of accuracy is: it reads what a model says of rows that nobody labelled, and tells how much of it is right.
+"""What an estimator of accuracy is: it reads what a model says of rows that nobody labelled, and
+tells how much of it is right.
 
-There are three kinds. A *direct* estimator (`Estimator`) learns from labelled rows of the source. A *measure* (`Measure`) is a
-number that goes up with accuracy; labelled sets of other distributions, the pool, say how. A *joint* estimator (`Joint`) reads what
-several models say of the same rows. None can be handed a label of the rows that it estimates: `Answers` has no place for one.
-`crosswind.estimators.estimating` is what everything else calls: it checks what the estimator reads, and makes the interval.
+There are three kinds. A *direct* estimator (`Estimator`) learns from labelled rows of the source. A
+*measure* (`Measure`) is a number that goes up with accuracy; labelled sets of other distributions,
+the pool, say how. A *joint* estimator (`Joint`) reads what several models say of the same rows.
+None can be handed a label of the rows that it estimates: `Answers` has no place for one.
+`crosswind.estimators.estimating` is what everything else calls: it checks what the estimator reads,
+and makes the interval.
 """
 
 from __future__ import annotations
@@ -30,10 +33,11 @@ Floats = NDArray[np.float64]
 class Answers:
     """What a model says of n rows.
 
-    `answer` int64 [n], -1 for an answer that names no class. `logits` floating [n, k], or None where there are labels only.
-    `classes`: k, the number of classes. `neighbours`: by neighbourhood, the answers int64 [n, N + 1] for each row, first, and the N
-    rows made near it. `entropies`: of the softmax of each of those, in nats, float [n, N + 1]. `features` floating [n, d]: what the
-    network's head reads. `weights`: the network's tensors by name.
+    `answer` int64 [n], -1 for an answer that names no class. `logits` floating [n, k], or None
+    where there are labels only. `classes`: k, the number of classes. `neighbours`: by
+    neighbourhood, the answers int64 [n, N + 1] for each row, first, and the N rows made near it.
+    `entropies`: of the softmax of each of those, in nats, float [n, N + 1]. `features` floating [n,
+    d]: what the network's head reads. `weights`: the network's tensors by name.
     """
 
     answer: NDArray[np.int64]
@@ -53,8 +57,8 @@ class Answers:
 
     @cached_property
     def log_probabilities(self) -> Floats:
-        """Logarithms of the softmax of the logits, float64 [n, k], from float64 throughout: a confidence of 1 in half precision
-        still has its order among others."""
+        """Logarithms of the softmax of the logits, float64 [n, k], from float64 throughout: a
+        confidence of 1 in half precision still has its order among others."""
         assert self.logits is not None
         z = self.logits.astype(np.float64)
         z = z - z.max(axis=1, keepdims=True)
@@ -72,7 +76,8 @@ class Answers:
         return np.asarray(np.exp(self.log_probabilities.max(axis=1)))
 
     def entropy_rise(self, near: str) -> float | None:
-        """Mean entropy of the outputs for the neighbours less that for the rows, in nats (Ng et al. 2022, section 5.4).
+        """Mean entropy of the outputs for the neighbours less that for the rows, in nats (Ng et al.
+        2022, section 5.4).
 
         None where there are no outputs for neighbours.
         """
@@ -96,7 +101,8 @@ class Answers:
 @final
 @dataclass(frozen=True, eq=False)
 class Labelled:
-    """Answers for rows whose labels are known, int64 [n]. `family`: sets of a pool that resemble each other share it."""
+    """Answers for rows whose labels are known, int64 [n]. `family`: sets of a pool that resemble
+    each other share it."""
 
     answers: Answers
     label: NDArray[np.int64]
@@ -105,7 +111,10 @@ class Labelled:
 
     def __post_init__(self) -> None:
         if self.label.shape != (len(self.answers),):
-            raise ValueError(f"{self.name} has labels of shape {self.label.shape}, and {len(self.answers)} answers")
+            raise ValueError(
+                f"{self.name} has labels of shape {self.label.shape}, and {len(self.answers)}"
+                " answers"
+            )
 
     @property
     def right(self) -> NDArray[np.bool_]:
@@ -127,9 +136,9 @@ class Labelled:
 class Estimate:
     """An accuracy in [0, 1] and its 90% interval, None where there is none.
 
-    `basis`: what the interval covers. `pool`: errors as large as those on labelled sets of other distributions. `rows`: the chance
-    of which rows were drawn, and nothing else. `warnings` are sentences for the reader. `no_interval`: why there is none, in words
-    that go on after "since".
+    `basis`: what the interval covers. `pool`: errors as large as those on labelled sets of other
+    distributions. `rows`: the chance of which rows were drawn, and nothing else. `warnings` are
+    sentences for the reader. `no_interval`: why there is none, in words that go on after "since".
     """
 
     accuracy: float
@@ -141,11 +150,13 @@ class Estimate:
 
 
 class Estimator(ABC):
-    """A registered estimator; subclasses are frozen dataclasses whose fields are knobs. Equal answers give equal estimates.
+    """A registered estimator; subclasses are frozen dataclasses whose fields are knobs. Equal
+    answers give equal estimates.
 
-    `access`: what it reads. `resamples`: how often rows are drawn anew for the interval of rows; where 0, `no_rows_interval` says
-    why. `no_pool_interval`: why its intervals of a pool are not shown, "" where those measured hold (`benchmarks/coverage.py`).
-    `corrects_labels`: whether it is exact where the labels come in other shares.
+    `access`: what it reads. `resamples`: how often rows are drawn anew for the interval of rows;
+    where 0, `no_rows_interval` says why. `no_pool_interval`: why its intervals of a pool are not
+    shown, "" where those measured hold (`benchmarks/interval_coverage.py`). `corrects_labels`: whether it is
+    exact where the labels come in other shares.
     """
 
     access: ClassVar[Access] = Access()
@@ -160,11 +171,13 @@ class Estimator(ABC):
 
     @abstractmethod
     def estimate(self, fitted: Any, target: Answers) -> float | Estimate:
-        """The accuracy on the rows of `target`, of which there is one at least; an `Estimate` where there is a warning to give."""
+        """The accuracy on the rows of `target`, of which there is one at least; an `Estimate` where
+        there is a warning to give."""
 
 
 class Measure(ABC):
-    """A registered measure of what a model says of rows; a map that is fitted on a pool makes an accuracy of it.
+    """A registered measure of what a model says of rows; a map that is fitted on a pool makes an
+    accuracy of it.
 
     `no_pool_interval`: as of an `Estimator`.
     """
@@ -185,4 +198,5 @@ class Joint(ABC):
 
     @abstractmethod
     def estimate(self, sources: Sequence[Labelled], targets: Sequence[Answers]) -> list[Estimate]:
-        """One estimate a model. `sources[i]` and `targets[i]` are model i's; row j is the same row for all."""
+        """One estimate a model. `sources[i]` and `targets[i]` are model i's; row j is the same row
+        for all."""

@@ -1,4 +1,5 @@
-"""Isotonic calibration of the probabilities of several classes, one against the rest (Zadrozny & Elkan 2002)."""
+"""Isotonic calibration of the probabilities of several classes, one against the rest (Zadrozny &
+Elkan 2002)."""
 
 from __future__ import annotations
 
@@ -12,13 +13,15 @@ RESOLUTION = 1e-15
 """Probabilities that are no further apart are one: so far can rounding bring equal ones."""
 
 Calibrator = tuple[tuple[Floats, Floats], ...]
-"""For every class the probabilities at which its calibration is known, rising, and its values there."""
+"""For every class the probabilities at which its calibration is known, rising, and its values
+there."""
 
 
 def fitted_calibrator(probabilities: Floats, label: NDArray[np.int64]) -> Calibrator:
     """By class the isotonic regression of "has this label" on the probability of the class.
 
-    `probabilities` float64 [n, k], `label` int64 [n]. Equal probabilities are one point, which weighs as many rows as it has.
+    `probabilities` float64 [n, k], `label` int64 [n]. Equal probabilities are one point, which
+    weighs as many rows as it has.
     """
     found = []
     for code, column in enumerate(probabilities.T):
@@ -27,16 +30,22 @@ def fitted_calibrator(probabilities: Floats, label: NDArray[np.int64]) -> Calibr
         group = np.cumsum(begins) - 1
         counts = np.bincount(group)
         share = np.bincount(group, weights=label[order] == code) / counts
-        found.append((column[order][begins], np.asarray(isotonic_regression(share, weights=counts).x)))
+        found.append(
+            (column[order][begins], np.asarray(isotonic_regression(share, weights=counts).x))
+        )
     return tuple(found)
 
 
 def calibrated(calibrator: Calibrator, probabilities: Floats) -> Floats:
-    """Calibrated probabilities float64 [n, k] that sum to 1: linear between the known points and constant beyond them.
+    """Calibrated probabilities float64 [n, k] that sum to 1: linear between the known points and
+    constant beyond them.
 
     A row for which every class has 0 gets 1 / k for each.
     """
-    columns = [np.interp(column, at, value) for column, (at, value) in zip(probabilities.T, calibrator, strict=True)]
+    columns = [
+        np.interp(column, at, value)
+        for column, (at, value) in zip(probabilities.T, calibrator, strict=True)
+    ]
     found = np.stack(columns, axis=1)
     total = found.sum(axis=1, keepdims=True)
     even = np.full_like(found, 1 / found.shape[1])

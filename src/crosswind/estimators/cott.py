@@ -26,34 +26,55 @@ class _Fitted:
 @register("cott", kind="estimator")
 @dataclass(frozen=True)
 class Cott(Estimator):
-    """Confidence optimal transport with a threshold (COTT): the share of target rows whose transport costs less than a threshold.
+    """Confidence optimal transport with a threshold (COTT): the share of target rows whose
+    transport costs less than a threshold.
 
-    Estimates: accuracy = 1/n sum_i [cost_i < t]. The cost of a row is what it pays in the transport of `cot`. The threshold is such
-    that on the source this is the accuracy; rows that are tied at it count in part.
-    Assumes: the same share of each label on source and target, and costs of wrong answers above t on both.
+    Estimates: accuracy = 1/n sum_i [cost_i < t]. The cost of a row is what it pays in the transport
+    of `cot`. The threshold is such that on the source this is the accuracy; rows that are tied at
+    it count in part.
+    Assumes: the same share of each label on source and target, and costs of wrong answers above t
+    on both.
     Reads: probabilities; labels of the source. Needs the extra `transport`.
-    Deviations: the public code draws n labels for the target and solves n x n. Here the k x n problem is solved, in which fewer
-    than k rows are shared out among labels and pay the mean. No interval of rows is made, see `cot`.
+    Deviations: the public code draws n labels for the target and solves n x n. Here the k x n
+    problem is solved, in which fewer than k rows are shared out among labels and pay the mean. No
+    interval of rows is made, see `cot`.
     Reference: Lu et al. 2023, "Characterizing Out-of-Distribution Error via Optimal Transport".
     """
 
-    temperature: str = knob("fit", domain="{none, fit}", doc="the temperature of the softmax: 1, or fitted on the source")
+    temperature: str = knob(
+        "fit",
+        domain="{none, fit}",
+        doc="the temperature of the softmax: 1, or fitted on the source",
+    )
     version = 1
     access = Access()
     extra = "transport"
     resamples = 0
-    no_rows_interval = "rows drawn by chance have other shares of labels, which a transport takes for errors; it needs a pool"
+    no_rows_interval = (
+        "rows drawn by chance have other shares of labels, which a transport takes for errors; it"
+        " needs a pool"
+    )
 
     def fit(self, source: Labelled) -> _Fitted:
         """The temperature, the shares of the labels and the threshold of the costs."""
         temperature, kept = temperature_of(self.temperature, source), kept_rows(source.answers)
         some = source.take(kept)
-        costs = transport_costs(some.answers, marginal_of(some.label, some.answers.classes), temperature)
+        costs = transport_costs(
+            some.answers, marginal_of(some.label, some.answers.classes), temperature
+        )
         drawn = told_if_drawn(source.answers, kept, "source")
-        return _Fitted(temperature, marginal_of(source.label, some.answers.classes), fitted_threshold(-costs, some.right), drawn)
+        return _Fitted(
+            temperature,
+            marginal_of(source.label, some.answers.classes),
+            fitted_threshold(-costs, some.right),
+            drawn,
+        )
 
     def estimate(self, fitted: _Fitted, target: Answers) -> Estimate:
         """The share that costs less than the threshold."""
         kept = kept_rows(target)
         costs = transport_costs(target.take(kept), fitted.marginal, fitted.temperature)
-        return Estimate(fitted.threshold.share(-costs), warnings=(*fitted.warnings, *told_if_drawn(target, kept, "set")))
+        return Estimate(
+            fitted.threshold.share(-costs),
+            warnings=(*fitted.warnings, *told_if_drawn(target, kept, "set")),
+        )

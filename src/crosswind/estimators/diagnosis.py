@@ -1,6 +1,8 @@
-"""What speaks against an estimate of accuracy: signs in the answers themselves, each a number and a sentence.
+"""What speaks against an estimate of accuracy: signs in the answers themselves, each a number and a
+sentence.
 
-None of them needs a label of the target. A finding without a warning is no proof that an estimate holds.
+None of them needs a label of the target. A finding without a warning is no proof that an estimate
+holds.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from numpy.typing import NDArray
 from crosswind.estimators.base import Answers, Labelled
 
 ENTROPY = 0.1
-"""Rise of the entropy in nats above which a neighbourhood is no measure of accuracy (Ng et al. 2022, section 5.4)."""
+"""Rise of the entropy in nats above which a neighbourhood is no measure of accuracy (Ng et al.
+2022, section 5.4)."""
 
 LOST = 0.1
 """Accuracy on labelled neighbours that may be lost. Ours."""
@@ -29,13 +32,15 @@ ROUNDED = 2.0**-25
 """The largest distance from 1 that single precision rounds to 1."""
 
 UNSTEADY = 0.005
-"""Share of rows that may get another answer the second time, by rounding in batches of another size. Ours."""
+"""Share of rows that may get another answer the second time, by rounding in batches of another
+size. Ours."""
 
 
 @final
 @dataclass(frozen=True)
 class Finding:
-    """One number and what it means. `warning` is a sentence, "" where there is nothing to warn of."""
+    """One number and what it means. `warning` is a sentence, "" where there is nothing to warn
+    of."""
 
     name: str
     value: float
@@ -43,13 +48,20 @@ class Finding:
 
 
 def diagnosed(source: Labelled, target: Answers, accuracy: float | None = None) -> list[Finding]:
-    """Every finding for which the answers are there, in a fixed order. `accuracy`: an estimate for the target, in [0, 1].
+    """Every finding for which the answers are there, in a fixed order. `accuracy`: an estimate for
+    the target, in [0, 1].
 
-    Both sides have rows; without labelled rows of the source, `source` of no rows, only what the target alone shows is told.
+    Both sides have rows; without labelled rows of the source, `source` of no rows, only what the
+    target alone shows is told.
     """
     found = []
     if len(source.answers):
-        found += [few_labelled(source), mistakes(source), *neighbourhoods(source.answers, "source"), *lost_accuracy(source)]
+        found += [
+            few_labelled(source),
+            mistakes(source),
+            *neighbourhoods(source.answers, "source"),
+            *lost_accuracy(source),
+        ]
     found += neighbourhoods(target, "target")
     if len(source.answers):
         found += [*shifted_labels(source, target), chance_floor(source, source.accuracy, "source")]
@@ -66,39 +78,53 @@ def few_labelled(source: Labelled) -> Finding:
 
 
 def mistakes(source: Labelled) -> Finding:
-    """How many answers on the source are wrong. It warns where none is: nothing can be learned of how a mistake looks."""
+    """How many answers on the source are wrong. It warns where none is: nothing can be learned of
+    how a mistake looks."""
     wrong = int((~source.right).sum())
     words = (
-        f"none of the {len(source.answers):,} answers on {source.name} is wrong, so that an estimate can only guess how confident a"
-        " mistake would be; rows that the model was trained on are no source"
+        f"none of the {len(source.answers):,} answers on {source.name} is wrong, so that an"
+        " estimate can only guess how confident a mistake would be; rows that the model was"
+        " trained on are no source"
     )
     return Finding("source-mistakes", wrong, "" if wrong else words)
 
 
 def neighbourhoods(answers: Answers, what: str) -> list[Finding]:
-    """By neighbourhood: by how many nats the mean entropy of the outputs for the neighbours exceeds that for the rows themselves
-    (Ng et al. 2022, section 5.4), and the share of rows whose answer is another one when asked again, as a row and as its own
-    first neighbour."""
+    """By neighbourhood: by how many nats the mean entropy of the outputs for the neighbours exceeds
+    that for the rows themselves (Ng et al. 2022, section 5.4), and the share of rows whose answer
+    is another one when asked again, as a row and as its own first neighbour."""
     found = []
     for name in answers.entropies:
         rise = answers.entropy_rise(name)
         if rise is None:
             continue
-        words = f"on the {what} outputs for the neighbours ({name}) have {rise:.2f} nats more entropy than those for the rows"
-        why = f"; above {ENTROPY:g} invariance no longer goes with accuracy, since such changes destroy the label"
-        found.append(Finding(f"entropy-rise:{name}:{what}", rise, words + why if rise > ENTROPY else ""))
+        words = (
+            f"on the {what} outputs for the neighbours ({name}) have {rise:.2f} nats more entropy"
+            " than those for the rows"
+        )
+        why = (
+            f"; above {ENTROPY:g} invariance no longer goes with accuracy, since such changes"
+            " destroy the label"
+        )
+        found.append(
+            Finding(f"entropy-rise:{name}:{what}", rise, words + why if rise > ENTROPY else "")
+        )
     for name, votes in answers.neighbours.items():
         other = float((votes[:, 0] != answers.answer).mean())
         words = (
-            f"on the {what} {other:.1%} of the rows got another answer when they were asked again with their neighbours ({name})"
+            f"on the {what} {other:.1%} of the rows got another answer when they were asked again"
+            f" with their neighbours ({name})"
         )
         why = ", as from a model in training mode, whose answers depend on the rest of the batch"
-        found.append(Finding(f"unsteady:{name}:{what}", other, words + why if other > UNSTEADY else ""))
+        found.append(
+            Finding(f"unsteady:{name}:{what}", other, words + why if other > UNSTEADY else "")
+        )
     return found
 
 
 def lost_accuracy(source: Labelled) -> list[Finding]:
-    """By neighbourhood: accuracy on the labelled rows, less that on their neighbours with the same labels."""
+    """By neighbourhood: accuracy on the labelled rows, less that on their neighbours with the same
+    labels."""
     found = []
     for name, votes in source.answers.neighbours.items():
         if votes.shape[1] < 2:
@@ -106,50 +132,72 @@ def lost_accuracy(source: Labelled) -> list[Finding]:
         right = votes == source.label[:, None]
         before, after = float(right[:, 0].mean()), float(right[:, 1:].mean())
         words = (
-            f"accuracy on {source.name} falls from {before:.3f} to {after:.3f} on the neighbours ({name}), more than {LOST:g}:"
-            " the change may destroy the label"
+            f"accuracy on {source.name} falls from {before:.3f} to {after:.3f} on the neighbours"
+            f" ({name}), more than {LOST:g}: the change may destroy the label"
         )
-        found.append(Finding(f"lost-accuracy:{name}", before - after, words if before - after > LOST else ""))
+        found.append(
+            Finding(f"lost-accuracy:{name}", before - after, words if before - after > LOST else "")
+        )
     return found
 
 
 def shifted_labels(source: Labelled, target: Answers) -> list[Finding]:
-    """The share of the labels, in [0, 1], that would lie in other classes than on the source if nothing but their shares had
-    changed. It warns where that explains the answers; nothing where it cannot be told."""
-    from crosswind.estimators.label_shift import TEXT, fitted_shares  # not at the top: reports load this module and start at once
+    """The share of the labels, in [0, 1], that would lie in other classes than on the source if
+    nothing but their shares had changed. It warns where that explains the answers; nothing where it
+    cannot be told."""
+    from crosswind.estimators.label_shift import (
+        TEXT,
+        fitted_shares,
+    )  # not at the top: reports load this module and start at once
 
     found = fitted_shares(source, target)
-    return [] if found is None else [Finding("label-shift", found.moved, TEXT if found.told else "")]
+    return (
+        [] if found is None else [Finding("label-shift", found.moved, TEXT if found.told else "")]
+    )
 
 
 def chance_floor(source: Labelled, accuracy: float, what: str) -> Finding:
-    """By how much an accuracy on the source or estimated for the target exceeds that of guessing: of always giving the commonest
-    label of the source, and of 1/k."""
+    """By how much an accuracy on the source or estimated for the target exceeds that of guessing:
+    of always giving the commonest label of the source, and of 1/k."""
     common = float(_counts(source.label, source.answers.classes).max() / len(source.label))
     floor = max(common, 1 / source.answers.classes)
     over = accuracy - floor
     told = "the accuracy" if what == "source" else "the estimate"
-    words = f"{told} of {accuracy:.3f} on the {what} is no more than {NEAR:g} above the {floor:.3f} of guessing the commonest class"
+    words = (
+        f"{told} of {accuracy:.3f} on the {what} is no more than {NEAR:g} above the {floor:.3f} of"
+        " guessing the commonest class"
+    )
     return Finding(f"above-chance:{what}", over, words if over <= NEAR else "")
 
 
 def constant_answers(source: Labelled, target: Answers) -> Finding:
-    """The share of the commonest answer on the target. It warns where the answers that differ are less than a quarter of the labels
-    that do: of those of the source, or of equal shares where there is no source."""
+    """The share of the commonest answer on the target. It warns where the answers that differ are
+    less than a quarter of the labels that do: of those of the source, or of equal shares where
+    there is no source."""
     counts = _counts(target.answer, target.classes)
     share, which = float(counts.max() / len(target)), int(counts.argmax())
-    labels = float(_counts(source.label, target.classes).max() / len(source.label)) if len(source.label) else 1 / target.classes
+    labels = (
+        float(_counts(source.label, target.classes).max() / len(source.label))
+        if len(source.label)
+        else 1 / target.classes
+    )
     told = f"class {which}" if which < target.classes else "no class"
-    words = f"{share:.1%} of the answers on the target are {told}: agreement and confidence are high for a constant answer too"
+    words = (
+        f"{share:.1%} of the answers on the target are {told}: agreement and confidence are high"
+        " for a constant answer too"
+    )
     return Finding("commonest-answer", share, words if 1 - share < 0.25 * (1 - labels) else "")
 
 
 def saturated(target: Answers) -> list[Finding]:
-    """The share of confidences that are 1 in single precision; nothing where there are no logits."""
+    """The share of confidences that are 1 in single precision; nothing where there are no
+    logits."""
     if target.logits is None:
         return []
     share = float((-np.expm1(target.log_probabilities.max(axis=1)) <= ROUNDED).mean())
-    words = f"{share:.1%} of the confidences are 1 in single precision: they tell few of the rows apart"
+    words = (
+        f"{share:.1%} of the confidences are 1 in single precision: they tell few of the rows apart"
+    )
     return [Finding("saturated", share, words if share > SATURATED else "")]
 
 

@@ -17,16 +17,22 @@ from crosswind.estimators.base import Answers, Measure
 @register("dispersion", kind="estimator")
 @dataclass(frozen=True)
 class Dispersion(Measure):
-    """Dispersion: how far apart in feature space the rows with different answers lie, in the logarithm.
+    """Dispersion: how far apart in feature space the rows with different answers lie, in the
+    logarithm.
 
-    Measures: log(sum_j (n_j / n) ||mu_j - mu||^2 / (c - 1)), over the c classes j that are answered, n_j rows each; mu_j their mean
-    features and mu that of all. It is not a number where fewer than two classes are answered, and is refused then. Rows whose
-    answer names no class, -1, are left out.
-    Assumes: features of right answers lie in clusters. Features of different scales, as of different networks, are not comparable.
+    Measures: log(sum_j (n_j / n) ||mu_j - mu||^2 / (c - 1)), over the c classes j that are
+    answered, n_j rows each; mu_j their mean features and mu that of all. It is not a number where
+    fewer than two classes are answered, and is refused then. Rows whose answer names no class, -1,
+    are left out.
+    Assumes: features of right answers lie in clusters. Features of different scales, as of
+    different networks, are not comparable.
     Reads: features and answers.
-    Rows: the means of few rows scatter, which adds about c v / n to the sum, v the variance of the features inside a class.
-    Deviations: the published score has n_j where n_j / n stands here, and so grows with log n for the same distribution.
-    Reference: Xie et al. 2023, "On the Importance of Feature Separability in Predicting Out-Of-Distribution Error", NeurIPS.
+    Rows: the means of few rows scatter, which adds about c v / n to the sum, v the variance of the
+    features inside a class.
+    Deviations: the published score has n_j where n_j / n stands here, and so grows with log n for
+    the same distribution.
+    Reference: Xie et al. 2023, "On the Importance of Feature Separability in Predicting
+    Out-Of-Distribution Error", NeurIPS.
     """
 
     version = 1
@@ -37,7 +43,9 @@ class Dispersion(Measure):
         assert target.features is not None
         named = target.answer >= 0
         features = target.features[named].reshape(int(named.sum()), -1).astype(np.float64)
-        classes, inverse, counts = np.unique(target.answer[named], return_inverse=True, return_counts=True)
+        classes, inverse, counts = np.unique(
+            target.answer[named], return_inverse=True, return_counts=True
+        )
         if len(classes) < 2:
             return math.nan
         sums = np.zeros((len(classes), features.shape[1]))

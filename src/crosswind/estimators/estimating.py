@@ -1,4 +1,5 @@
-"""From answers to an estimate with its interval, whichever estimator: what is refused, the map of a measure, which interval."""
+"""From answers to an estimate with its interval, whichever estimator: what is refused, the map of a
+measure, which interval."""
 
 from __future__ import annotations
 
@@ -21,11 +22,14 @@ from crosswind.models.form import extra_missing
 _PARTS = {item.name for item in fields(Answers)} | {"log_probabilities"}
 
 
-def estimated(estimator: Estimator | Measure, source: Labelled, target: Answers, pool: Sequence[Labelled] = ()) -> Estimate | str:
+def estimated(
+    estimator: Estimator | Measure, source: Labelled, target: Answers, pool: Sequence[Labelled] = ()
+) -> Estimate | str:
     """The estimate for `target` with its interval, or a sentence that says why there is none.
 
-    `source`: labelled rows of the distribution that the model was trained on. `pool`: labelled sets of other distributions, of this
-    model or of others; measures need it, and with it the interval covers errors of their size.
+    `source`: labelled rows of the distribution that the model was trained on. `pool`: labelled sets
+    of other distributions, of this model or of others; measures need it, and with it the interval
+    covers errors of their size.
     """
     return Prepared(estimator, source, pool)(target)
 
@@ -42,15 +46,21 @@ class _Measured(NamedTuple):
 class Prepared:
     """An estimator with what it learns from; it learns once, and is asked for many sets."""
 
-    def __init__(self, estimator: Estimator | Measure, source: Labelled, pool: Sequence[Labelled] = ()) -> None:
+    def __init__(
+        self, estimator: Estimator | Measure, source: Labelled, pool: Sequence[Labelled] = ()
+    ) -> None:
         self.estimator, self.source, self.pool = estimator, source, pool
 
     def __call__(self, target: Answers, without: str = "") -> Estimate | str:
-        """See `estimated`. `without`: a family of the pool that is not learned from, as where the target is one of it."""
+        """See `estimated`. `without`: a family of the pool that is not learned from, as where the
+        target is one of it."""
         check_has_no_labels(target)
         estimator, source = self.estimator, self.source
         if isinstance(estimator, Joint):
-            return f"it compares what {estimator.access.models} models or more say of the same rows, and has one"
+            return (
+                f"it compares what {estimator.access.models} models or more say of the same rows,"
+                " and has one"
+            )
         pool = [item for item in self.pool if family_of(item) != without]
         why = refusal(estimator, source, target, pool)
         if why:
@@ -67,7 +77,8 @@ class Prepared:
         return self._with_rows(found, target)
 
     def shifted(self, target: Answers) -> Fitted | None:
-        """The shares of the labels of a target that looks as under a shift of labels alone; None where it does not."""
+        """The shares of the labels of a target that looks as under a shift of labels alone; None
+        where it does not."""
         fitted = fitted_shares(self.source, target)
         return fitted if fitted is not None and fitted.told else None
 
@@ -76,7 +87,8 @@ class Prepared:
             return replace(found, no_interval=self.estimator.no_pool_interval)
         return with_pool(found, anchor, held, n, len(self.source.answers))
 
-    # -- direct estimators ----------------------------------------------------------------------------------------------------
+    # -- direct estimators
+    # ----------------------------------------------------------------------------------------------
 
     @cached_property
     def _fitted(self) -> Any:
@@ -93,15 +105,24 @@ class Prepared:
         return [*self.pool, *shifted_sets(self.source, self.pool)]
 
     def _sets(self, shifted: Fitted | None) -> tuple[list[Labelled], Floats]:
-        """The sets that it learns from for a target whose labels have shifted or not, and how much each resembles it."""
+        """The sets that it learns from for a target whose labels have shifted or not, and how much
+        each resembles it."""
         sets = list(self.pool) if shifted is None else self._shifted_pool
-        return sets, np.ones(len(sets)) if shifted is None else likeness(shifted, self.source, sets, len(self.pool))
+        return sets, (
+            np.ones(len(sets))
+            if shifted is None
+            else likeness(shifted, self.source, sets, len(self.pool))
+        )
 
     def _errors(self, shifted: Fitted | None, without: str) -> list[Held]:
         sets, like = self._sets(shifted)
         plain = self._plain_errors if shifted is None else self._shifted_errors
         chosen = zip(sets, plain, like.tolist(), strict=True)
-        return [replace(held, like=weight) for item, held, weight in chosen if family_of(item) != without]
+        return [
+            replace(held, like=weight)
+            for item, held, weight in chosen
+            if family_of(item) != without
+        ]
 
     @cached_property
     def _plain_errors(self) -> list[Held]:
@@ -109,10 +130,15 @@ class Prepared:
 
     @cached_property
     def _shifted_errors(self) -> list[Held]:
-        return [*self._plain_errors, *(self._held(item) for item in self._shifted_pool[len(self.pool) :])]
+        return [
+            *self._plain_errors,
+            *(self._held(item) for item in self._shifted_pool[len(self.pool) :]),
+        ]
 
     def _held(self, item: Labelled) -> Held:
-        return Held(family_of(item), self._direct(item.answers).accuracy, item.accuracy, len(item.label))
+        return Held(
+            family_of(item), self._direct(item.answers).accuracy, item.accuracy, len(item.label)
+        )
 
     def _with_rows(self, found: Estimate, target: Answers) -> Estimate:
         estimator, source = self.estimator, self.source
@@ -127,10 +153,13 @@ class Prepared:
             values.append(_as_estimate(estimator.estimate(estimator.fit(again), drawn)).accuracy)
         known = None
         if m and not refusal(estimator, source, source.answers):
-            known = Drawn(source.accuracy, m, self._direct(source.answers).accuracy, estimator.access.source)
+            known = Drawn(
+                source.accuracy, m, self._direct(source.answers).accuracy, estimator.access.source
+            )
         return with_rows(found, float(np.var(values)), n, known)
 
-    # -- measures -------------------------------------------------------------------------------------------------------------
+    # -- measures
+    # ----------------------------------------------------------------------------------------------
 
     @cached_property
     def _measured(self) -> _Measured:
@@ -145,8 +174,13 @@ class Prepared:
         assert isinstance(self.estimator, Measure)
         every = [*([self.source] if self.estimator.access.source else []), *pool]
         measures = np.array([self.estimator.measure(item.answers) for item in every])
-        accuracies, families = np.array([item.accuracy for item in every]), np.array([family_of(item) for item in every])
-        return _Measured(measures, accuracies, families, np.array([len(item.label) for item in every]))
+        accuracies, families = (
+            np.array([item.accuracy for item in every]),
+            np.array([family_of(item) for item in every]),
+        )
+        return _Measured(
+            measures, accuracies, families, np.array([len(item.label) for item in every])
+        )
 
     def _by_map(self, measure: Measure, target: Answers, without: str) -> Estimate | str:
         shifted = self.shifted(target)
@@ -155,12 +189,19 @@ class Prepared:
         if not np.isfinite([*known.measures, mine]).all():
             return "its measure is not finite for some rows"
         if line is None:
-            return "its measure is the same number for every set of the pool, so that it tells no accuracies apart"
+            return (
+                "its measure is the same number for every set of the pool, so that it tells no"
+                " accuracies apart"
+            )
         warnings = []
         if not known.measures.min() <= mine <= known.measures.max():
-            warnings.append("the measure lies outside those of the pool, so that the line is extrapolated")
+            warnings.append(
+                "the measure lies outside those of the pool, so that the line is extrapolated"
+            )
         if line[0] < 0:
-            warnings.append("on the pool the measure falls where accuracy rises, against what it is for")
+            warnings.append(
+                "on the pool the measure falls where accuracy rises, against what it is for"
+            )
         held = self._held_out(shifted, without)
         if isinstance(held, str):
             return held
@@ -184,21 +225,32 @@ class Prepared:
             own = known.families == family
             other = fitted_map(known.measures[~own], known.accuracies[~own])
             if other is None:
-                return f"its measure is the same number for every set of the pool but those of {family}, too few to fit a line"
+                return (
+                    "its measure is the same number for every set of the pool but those of"
+                    f" {family}, too few to fit a line"
+                )
             parts = (known.measures[own], known.accuracies[own], known.rows[own], weights[own])
-            held += [Held(family, _on(other, x), y, n, weight) for x, y, n, weight in zip(*parts, strict=True)]
+            held += [
+                Held(family, _on(other, x), y, n, weight)
+                for x, y, n, weight in zip(*parts, strict=True)
+            ]
         return held
 
     def pool_error(self, target: Answers | None = None, without: str = "") -> float | None:
-        """The mean absolute error on the sets of the pool, families alike; a measure's by lines that did not see the family. For a
-        `target` whose labels have shifted, on sets whose labels have, too. `without`: a family that is left out.
+        """The mean absolute error on the sets of the pool, families alike; a measure's by lines
+        that did not see the family. For a `target` whose labels have shifted, on sets whose labels
+        have, too. `without`: a family that is left out.
 
         None without a pool, or where the estimator refuses. Call it after a target was estimated.
         """
         if not self.pool:
             return None
         shifted = None if target is None else self.shifted(target)
-        held = self._held_out(shifted, without) if isinstance(self.estimator, Measure) else self._errors(shifted, without)
+        held = (
+            self._held_out(shifted, without)
+            if isinstance(self.estimator, Measure)
+            else self._errors(shifted, without)
+        )
         return None if isinstance(held, str) else mean_error(held)
 
 
@@ -212,13 +264,15 @@ def _on(line: tuple[float, float], measure: float) -> float:
 
 
 def check_has_no_labels(target: Answers) -> None:
-    """Raise `TypeError` for anything but plain `Answers`, which have no place for the labels of the rows to estimate."""
+    """Raise `TypeError` for anything but plain `Answers`, which have no place for the labels of the
+    rows to estimate."""
     if type(target) is not Answers or vars(target).keys() - _PARTS:
         raise TypeError("the rows to estimate come as Answers, which hold no labels")
 
 
 def measured(measure: Measure, target: Answers) -> float | str:
-    """The measure itself, which needs neither source nor pool, or a sentence that says why there is none."""
+    """The measure itself, which needs neither source nor pool, or a sentence that says why there is
+    none."""
     check_has_no_labels(target)
     empty = Labelled(Answers(np.empty(0, np.int64)), np.empty(0, np.int64))
     why = refusal(measure, empty, target, access=replace(measure.access, source=False, pool=False))
@@ -227,12 +281,18 @@ def measured(measure: Measure, target: Answers) -> float | str:
 
 
 def told_of(
-    estimator: Estimator | Measure, source: Labelled, target: Answers, pool: Sequence[Labelled], near: str, name: str
+    estimator: Estimator | Measure,
+    source: Labelled,
+    target: Answers,
+    pool: Sequence[Labelled],
+    near: str,
+    name: str,
 ) -> tuple[dict[str, float | None], list[str]]:
-    """What a study keeps of the set `name`, and sentences without their subject: warnings, and why something is not there.
+    """What a study keeps of the set `name`, and sentences without their subject: warnings, and why
+    something is not there.
 
-    `measure` and `entropy_rise` near the rows are those of a measure; `accuracy`, `low` and `high` are those of direct estimators
-    and of a measure that has a pool.
+    `measure` and `entropy_rise` near the rows are those of a measure; `accuracy`, `low` and `high`
+    are those of direct estimators and of a measure that has a pool.
     """
     told: dict[str, float | None] = {}
     if isinstance(estimator, Measure):
@@ -255,13 +315,18 @@ def refusal(
     pool: Sequence[Labelled] = (),
     access: Access | None = None,
 ) -> str:
-    """Why the estimator cannot be asked, in a sentence; "" where it can. `access`: what is read of what it declares."""
+    """Why the estimator cannot be asked, in a sentence; "" where it can. `access`: what is read of
+    what it declares."""
     access, extra = access or estimator.access, getattr(estimator, "extra", None)
     if extra_missing(extra):
         return f"it needs the extra: pip install 'crosswind[{extra}]'"
     if not len(target):
         return "there are no rows to estimate"
-    sets = [("source", source.answers)] * access.source + [("set", target)] + [(item.name, item.answers) for item in pool]
+    sets = (
+        [("source", source.answers)] * access.source
+        + [("set", target)]
+        + [(item.name, item.answers) for item in pool]
+    )
     if access.source and not len(source.answers):
         return "there are no labelled rows of the source"
     for what, answers in sets:
@@ -271,16 +336,27 @@ def refusal(
             if not np.isfinite(answers.logits.max(axis=1)).all() or np.isnan(answers.logits).any():
                 return f"the model gave logits that are not finite for the rows of the {what}"
             if access.scores == "logits" and not np.isfinite(answers.logits).all():
-                return f"the model gave logits of minus infinity for the rows of the {what}, as of probabilities that are 0"
+                return (
+                    f"the model gave logits of minus infinity for the rows of the {what}, as of"
+                    " probabilities that are 0"
+                )
         if answers.classes != target.classes:
             return f"the {what} has {answers.classes} classes and the set {target.classes}"
         if access.neighbourhood and access.neighbourhood not in answers.neighbours:
-            return f"the model was not asked for the neighbours ({access.neighbourhood}) of the rows of the {what}"
+            return (
+                f"the model was not asked for the neighbours ({access.neighbourhood}) of the rows"
+                f" of the {what}"
+            )
         if access.features and answers.features is None:
             return f"there are no features for the rows of the {what}"
         if access.weights and answers.weights is None:
             return "the weights of the network are not at hand"
-    if access.source and 0 < target.classes <= source.label.max() or access.source and source.label.min() < 0:
+    if (
+        access.source
+        and 0 < target.classes <= source.label.max()
+        or access.source
+        and source.label.min() < 0
+    ):
         return f"the source has labels that are none of the model's {target.classes} classes"
     if access.pool and len({family_of(item) for item in pool}) < 2:
         return "it needs a pool of labelled sets of other distributions, of two families at least"
@@ -293,7 +369,8 @@ def _as_estimate(found: float | Estimate) -> Estimate:
 
 
 def fitted_map(measures: Floats, accuracies: Floats) -> tuple[float, float] | None:
-    """Slope and intercept by least squares (Ng et al. 2022, section 4.3); None where all measures are one number."""
+    """Slope and intercept by least squares (Ng et al. 2022, section 4.3); None where all measures
+    are one number."""
     if np.ptp(measures) <= 1e-12 * max(1.0, float(np.abs(measures).max())):
         return None
     centred = measures - measures.mean()
@@ -301,14 +378,18 @@ def fitted_map(measures: Floats, accuracies: Floats) -> tuple[float, float] | No
     return slope, float(accuracies.mean() - slope * measures.mean())
 
 
-# -- several models -----------------------------------------------------------------------------------------------------------
+# -- several models
+# --------------------------------------------------------------------------------------------------
 
 
-def estimated_jointly(estimator: Joint, sources: Sequence[Labelled], targets: Sequence[Answers]) -> list[Estimate] | str:
+def estimated_jointly(
+    estimator: Joint, sources: Sequence[Labelled], targets: Sequence[Answers]
+) -> list[Estimate] | str:
     """One estimate a model with its interval of rows, or a sentence that says why there are none.
 
-    `sources[i]` and `targets[i]` are model i's; row j of either is the same row for all. An estimator that reads no labelled rows
-    takes an empty `sources`. Rows are drawn anew for all models at once.
+    `sources[i]` and `targets[i]` are model i's; row j of either is the same row for all. An
+    estimator that reads no labelled rows takes an empty `sources`. Rows are drawn anew for all
+    models at once.
     """
     access = estimator.access
     for item in targets:
@@ -328,8 +409,17 @@ def estimated_jointly(estimator: Joint, sources: Sequence[Labelled], targets: Se
         drawn = random.integers(m, size=m) if access.source else None
         again = sources if drawn is None else [item.take(drawn) for item in sources]
         rows = random.integers(n, size=n)
-        values.append([_as_estimate(item).accuracy for item in estimator.estimate(again, [item.take(rows) for item in targets])])
-    known = [Drawn(item.accuracy, m, item.accuracy) for item in sources] if access.source else [None] * len(found)
+        values.append(
+            [
+                _as_estimate(item).accuracy
+                for item in estimator.estimate(again, [item.take(rows) for item in targets])
+            ]
+        )
+    known = (
+        [Drawn(item.accuracy, m, item.accuracy) for item in sources]
+        if access.source
+        else [None] * len(found)
+    )
     return [
         replace(with_rows(item, float(moved), n, source), warnings=(*item.warnings, *few_rows(m)))
         for item, moved, source in zip(found, np.var(values, axis=0), known, strict=True)
@@ -340,12 +430,17 @@ def _labels_of(answers: Answers) -> Answers:
     return Answers(answers.answer, classes=answers.classes)
 
 
-def _refused_jointly(estimator: Joint, sources: Sequence[Labelled], targets: Sequence[Answers]) -> str:
+def _refused_jointly(
+    estimator: Joint, sources: Sequence[Labelled], targets: Sequence[Answers]
+) -> str:
     access, many = estimator.access, len(targets)
     if many < access.models:
         return f"it needs the answers of {access.models} models at least, not of {many}"
     if access.source and len(sources) != many:
-        return f"{many} models answered for the set, and {len(sources)} for the labelled rows of the source"
+        return (
+            f"{many} models answered for the set, and {len(sources)} for the labelled rows of the"
+            " source"
+        )
     empty = Labelled(Answers(np.empty(0, np.int64)), np.empty(0, np.int64))
     for i, target in enumerate(targets):
         source = sources[i] if access.source else empty
@@ -353,9 +448,18 @@ def _refused_jointly(estimator: Joint, sources: Sequence[Labelled], targets: Seq
         if why:
             return f"model {i + 1} of {many}: {why}"
         if len(target) != len(targets[0]):
-            return f"model {i + 1} of {many} answered for {len(target)} rows of the set, and the first for {len(targets[0])}"
+            return (
+                f"model {i + 1} of {many} answered for {len(target)} rows of the set, and the first"
+                f" for {len(targets[0])}"
+            )
         if target.classes != targets[0].classes:
-            return f"model {i + 1} of {many} has {target.classes} classes, and the first {targets[0].classes}"
+            return (
+                f"model {i + 1} of {many} has {target.classes} classes, and the first"
+                f" {targets[0].classes}"
+            )
         if access.source and not np.array_equal(source.label, sources[0].label):
-            return f"model {i + 1} of {many} answered for other labelled rows of the source than the first"
+            return (
+                f"model {i + 1} of {many} answered for other labelled rows of the source than the"
+                " first"
+            )
     return ""

@@ -15,14 +15,16 @@ from crosswind.estimators.norms import WeightNorm, frobenius_norm
 @register("frobenius-norm", kind="estimator")
 @dataclass(frozen=True)
 class FrobeniusNorm(WeightNorm):
-    """Frobenius norms: minus the logarithm of the product over layers of the squared root of the sum of squares.
+    """Frobenius norms: minus the logarithm of the product over layers of the squared root of the
+    sum of squares.
 
-    Measures: -sum_l log ||W_l||^2, so that smaller weights are the larger measure. The product itself overflows.
-    Assumes: among networks of one architecture the smaller weights generalise better. Ng et al. 2022 found correlations with
-    accuracy near 0 or negative.
+    Measures: -sum_l log ||W_l||^2, so that smaller weights are the larger measure. The product
+    itself overflows.
+    Assumes: among networks of one architecture the smaller weights generalise better. Ng et al.
+    2022 found correlations with accuracy near 0 or negative.
     Reads: the weights; no row. It tells networks apart, and no two sets of one network.
-    Convolutions: `kernel` sums over the weights. `operator` is the periodic convolution of images of `size` x `size` pixels, whose
-    sum of squares is that times the number of pixels.
+    Convolutions: `kernel` sums over the weights. `operator` is the periodic convolution of images
+    of `size` x `size` pixels, whose sum of squares is that times the number of pixels.
     Reference: Neyshabur et al. 2015, "Norm-Based Capacity Control in Neural Networks", COLT; as a
     baseline Ng et al. 2022, appendix B.1.
     """

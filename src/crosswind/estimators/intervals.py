@@ -1,24 +1,30 @@
 """Intervals of estimated accuracies: from labelled sets of other distributions, or from the rows.
 
-*Interval of a pool.* On every set p of the pool the estimator is e_p and the accuracy a_p. The error is counted in units of
-s(e) = FLOOR + |a_S - e|, which grow with the drop from the accuracy a_S on the source. The interval of a target with estimate e is
-e + s(e) q, with q the quantiles of the signed scores (a_p - e_p) / s(e_p): split conformal prediction (Vovk et al. 2005) with
-normalised scores (Papadopoulos et al. 2002), localised: a set weighs exp(-|e_p - e| / BANDWIDTH) (Guan 2023), and where the labels
-of the target have shifted, more if its own have (`shifted_pool`). A family of the pool
-is one observation, shared by its sets, and the family to come weighs as much as one and may lie as far out as can be (Dunn et al.
-2023). Between two scores the quantile is interpolated. In quadrature comes the chance of which rows were drawn, those of the source
-and the target, as far as it exceeds that of a set of the pool, which is in the scores already. For that the families of a pool
-should show rows of their own draw.
-FLOOR and BANDWIDTH were chosen on networks of which no reported figure is made, so that weak and strong shifts are covered about
-alike. The interval covers where the target misleads the estimator no more than a further family of the pool would, and nowhere else
-for certain: `benchmarks/coverage.py` measures it. Where families can be exchanged with the target's it holds 9 times in 10 if the
-sets of a family err alike, and more often the less they do.
+*Interval of a pool.* On every set p of the pool the estimator is e_p and the accuracy a_p. The
+error is counted in units of s(e) = FLOOR + |a_S - e|, which grow with the drop from the accuracy
+a_S on the source. The interval of a target with estimate e is e + s(e) q, with q the quantiles of
+the signed scores (a_p - e_p) / s(e_p): split conformal prediction (Vovk et al. 2005) with
+normalised scores (Papadopoulos et al. 2002), localised: a set weighs exp(-|e_p - e| / BANDWIDTH)
+(Guan 2023), and where the labels of the target have shifted, more if its own have (`shifted_pool`).
+A family of the pool
+is one observation, shared by its sets, and the family to come weighs as much as one and may lie as
+far out as can be (Dunn et al. 2023). Between two scores the quantile is interpolated. In quadrature
+comes the chance of which rows were drawn, those of the source and the target, as far as it exceeds
+that of a set of the pool, which is in the scores already. For that the families of a pool should
+show rows of their own draw.
+FLOOR and BANDWIDTH were chosen on networks of which no reported figure is made, so that weak and
+strong shifts are covered about alike. The interval covers where the target misleads the estimator
+no more than a further family of the pool would, and nowhere else for certain:
+`benchmarks/interval_coverage.py` measures it. Where families can be exchanged with the target's it holds 9
+times in 10 if the sets of a family err alike, and more often the less they do.
 
-*Interval of rows.* Source and target rows are drawn anew with replacement, which tells how far the estimate moves; few rows make
-that a guess, so that its quantile is Student's for as many rows. Rows drawn anew hold no mistake where there is none, so that
-each side is at least as long as the exact bounds of the source's accuracy (Clopper and Pearson 1934) lie from the estimate for the
-source itself. In quadrature come the exact bounds of n answers of which a share e is right, the chance of the target. No interval
-of a pool is narrower than the chance of source and target around its own middle.
+*Interval of rows.* Source and target rows are drawn anew with replacement, which tells how far the
+estimate moves; few rows make that a guess, so that its quantile is Student's for as many rows. Rows
+drawn anew hold no mistake where there is none, so that each side is at least as long as the exact
+bounds of the source's accuracy (Clopper and Pearson 1934) lie from the estimate for the source
+itself. In quadrature come the exact bounds of n answers of which a share e is right, the chance of
+the target. No interval of a pool is narrower than the chance of source and target around its own
+middle.
 """
 
 from __future__ import annotations
@@ -36,26 +42,28 @@ FLOOR = 0.1
 """Room for error where no drop is estimated, as an accuracy."""
 
 BANDWIDTH = 0.1
-"""How far apart two estimates are, as accuracies, of which one tells a third as much of the other's error as of its own."""
+"""How far apart two estimates are, as accuracies, of which one tells a third as much of the other's
+error as of its own."""
 
 Z = 1.644854
 """Half the width of a normal 90% interval, in standard errors."""
 
 
 DOUBTFUL = 0.05
-"""Mean error on the sets of a pool with about this estimate, as an accuracy, above which there is a warning. Chosen on networks of
-which no reported figure is made."""
+"""Mean error on the sets of a pool with about this estimate, as an accuracy, above which there is a
+warning. Chosen on networks of which no reported figure is made."""
 
 DOUBT = "where it gave about this estimate on changed copies of labelled rows, it erred by"
 
 FEW = 30
-"""Labelled rows of the source below which there is a warning: of 29 that are all right, 9.8% of the answers may be wrong."""
+"""Labelled rows of the source below which there is a warning: of 29 that are all right, 9.8% of the
+answers may be wrong."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """An estimate for a set of the pool that did not learn from the set's family, and its accuracy. `like`: how much the set
-    resembles the target by the shares of its labels."""
+    """An estimate for a set of the pool that did not learn from the set's family, and its accuracy.
+    `like`: how much the set resembles the target by the shares of its labels."""
 
     family: str
     estimate: float
@@ -71,8 +79,8 @@ class Held:
 
 @dataclass(frozen=True)
 class Drawn:
-    """The labelled rows of a source: the share `right`, how many, and what the estimator says of them, `estimate`. `read`: whether
-    it learns from them."""
+    """The labelled rows of a source: the share `right`, how many, and what the estimator says of
+    them, `estimate`. `read`: whether it learns from them."""
 
     right: float
     rows: int
@@ -80,14 +88,20 @@ class Drawn:
     read: bool = True
 
 
-def with_pool(found: Estimate, anchor: float, held: Sequence[Held], n: int, n_source: int) -> Estimate:
-    """The estimate with the interval of a pool. `anchor`: the accuracy on the source; `n`, `n_source`: rows of target and source.
+def with_pool(
+    found: Estimate, anchor: float, held: Sequence[Held], n: int, n_source: int
+) -> Estimate:
+    """The estimate with the interval of a pool. `anchor`: the accuracy on the source; `n`,
+    `n_source`: rows of target and source.
 
-    With sets of n_p rows out of the source's n_S the variance p (1 - p) (1 / n_p - 1 / n_S) is in the scores, and that of the
-    target is p (1 - p) (1 / n + 1 / n_S). `n_source` is 0 where there is no source.
+    With sets of n_p rows out of the source's n_S the variance p (1 - p) (1 / n_p - 1 / n_S) is in
+    the scores, and that of the target is p (1 - p) (1 / n + 1 / n_S). `n_source` is 0 where there
+    is no source.
     """
     value = found.accuracy
-    scores = np.array([(item.accuracy - item.estimate) / _room(anchor, item.estimate) for item in held])
+    scores = np.array(
+        [(item.accuracy - item.estimate) / _room(anchor, item.estimate) for item in held]
+    )
     near = np.array([item.like * np.exp(-abs(item.estimate - value) / BANDWIDTH) for item in held])
     near = np.maximum(near, 1e-12)
     found = replace(found, warnings=(*found.warnings, *_doubt(found, held, near)))
@@ -95,7 +109,10 @@ def with_pool(found: Estimate, anchor: float, held: Sequence[Held], n: int, n_so
     low, high = conformal(scores, families, near)
     if not np.isfinite([low, high]).all():
         many = len(set(families))
-        short = f"a pool of {many} families is too small for a {LEVEL:.0%} interval, which needs {least_families()}"
+        short = (
+            f"a pool of {many} families is too small for a {LEVEL:.0%} interval, which needs"
+            f" {least_families()}"
+        )
         return replace(found, low=0.0, high=1.0, basis="pool", warnings=(*found.warnings, short))
     twice = 2 / n_source if n_source else 0.0
     excess = max(1 / n + twice - float(np.mean([1 / item.rows for item in held])), 0)
@@ -105,7 +122,12 @@ def with_pool(found: Estimate, anchor: float, held: Sequence[Held], n: int, n_so
     # Where neither the pool nor the rows hold a mistake all of these lengths are 0.
     middle = (ends[0] + ends[1]) / 2
     below, above = _chance_of_rows(middle, n, Drawn(anchor, n_source, anchor) if n_source else None)
-    return replace(found, low=_cut(min(ends[0], middle - below)), high=_cut(max(ends[1], middle + above)), basis="pool")
+    return replace(
+        found,
+        low=_cut(min(ends[0], middle - below)),
+        high=_cut(max(ends[1], middle + above)),
+        basis="pool",
+    )
 
 
 def _doubt(found: Estimate, held: Sequence[Held], near: Floats) -> tuple[str, ...]:
@@ -117,7 +139,8 @@ def _doubt(found: Estimate, held: Sequence[Held], near: Floats) -> tuple[str, ..
 
 
 def mean_error(held: Sequence[Held]) -> float:
-    """The mean absolute error, families alike, and of each those sets most that resemble the target."""
+    """The mean absolute error, families alike, and of each those sets most that resemble the
+    target."""
     many = Counter(item.family for item in held)
     weights = [item.like / many[item.family] for item in held]
     return float(np.average([item.error for item in held], weights=weights))
@@ -132,25 +155,31 @@ def _room(anchor: float, value: float) -> float:
 
 
 def _wider(length: float, chance: float) -> float:
-    """The length of one side of an interval with chance added; a negative side, where all errors have one sign, is shortened."""
+    """The length of one side of an interval with chance added; a negative side, where all errors
+    have one sign, is shortened."""
     return float(np.hypot(length, chance)) if length >= 0 else length + chance
 
 
 def with_rows(found: Estimate, variance: float, n: int, source: Drawn | None = None) -> Estimate:
-    """The estimate with the interval of rows. `variance`: of the estimate when rows are drawn anew; `n`: rows of the target;
-    `source`: what is known of the labelled rows, None without any."""
+    """The estimate with the interval of rows. `variance`: of the estimate when rows are drawn anew;
+    `n`: rows of the target; `source`: what is known of the labelled rows, None without any."""
     learned = source.rows if source is not None and source.read else n
     if learned < 2:
         moved = 1.0
     else:
-        moved = float(stdtrit(learned - 1, (1 + LEVEL) / 2) * np.sqrt(variance * learned / (learned - 1)))
+        moved = float(
+            stdtrit(learned - 1, (1 + LEVEL) / 2) * np.sqrt(variance * learned / (learned - 1))
+        )
     below, above = _chance_of_rows(found.accuracy, n, source, moved)
-    return replace(found, low=_cut(found.accuracy - below), high=_cut(found.accuracy + above), basis="rows")
+    return replace(
+        found, low=_cut(found.accuracy - below), high=_cut(found.accuracy + above), basis="rows"
+    )
 
 
 def exact_bounds(share: float, rows: int, level: float = LEVEL) -> tuple[float, float]:
-    """The bounds of Clopper and Pearson (1934) for the probability behind a share of so many rows, which may be a fraction of one:
-    by neither is it missed in more than (1 - `level`) / 2 of all draws, and they differ for every share."""
+    """The bounds of Clopper and Pearson (1934) for the probability behind a share of so many rows,
+    which may be a fraction of one: by neither is it missed in more than (1 - `level`) / 2 of all
+    draws, and they differ for every share."""
     hits, tail = share * rows, (1 - level) / 2
     misses = rows - hits
     low = float(betaincinv(hits, misses + 1, tail)) if hits > 0 else 0.0
@@ -159,15 +188,19 @@ def exact_bounds(share: float, rows: int, level: float = LEVEL) -> tuple[float, 
 
 
 def few_rows(n_source: int) -> tuple[str, ...]:
-    """The warning that the source has too few labelled rows to learn from; none where there are none at all."""
+    """The warning that the source has too few labelled rows to learn from; none where there are
+    none at all."""
     if not 0 < n_source < FEW:
         return ()
     many = "1 labelled row" if n_source == 1 else f"{n_source} labelled rows"
     return (f"the source has {many}, from which little can be learned; give {FEW} at least",)
 
 
-def _chance_of_rows(value: float, n: int, source: Drawn | None, moved: float = 0.0) -> tuple[float, float]:
-    """How far below and above `value` chance reaches: that of the source's rows, at least `moved`, and that of the target's."""
+def _chance_of_rows(
+    value: float, n: int, source: Drawn | None, moved: float = 0.0
+) -> tuple[float, float]:
+    """How far below and above `value` chance reaches: that of the source's rows, at least `moved`,
+    and that of the target's."""
     below = above = moved
     if source is not None:
         low, high = exact_bounds(source.right, source.rows)
@@ -177,18 +210,24 @@ def _chance_of_rows(value: float, n: int, source: Drawn | None, moved: float = 0
 
 
 def least_families(level: float = LEVEL, *, sides: int = 1) -> int:
-    """The smallest number of families with which an interval ends: 9 by absolute scores, 19 by signed ones, at 90%."""
+    """The smallest number of families with which an interval ends: 9 by absolute scores, 19 by
+    signed ones, at 90%."""
     return int(np.ceil(sides / (1 - level) - 1 - 1e-9))
 
 
-def conformal(scores: Floats, families: Sequence[str], near: Floats | None = None, level: float = LEVEL) -> tuple[float, float]:
-    """The two numbers between which a further score lies with probability `level`, if its family is as one of these.
+def conformal(
+    scores: Floats, families: Sequence[str], near: Floats | None = None, level: float = LEVEL
+) -> tuple[float, float]:
+    """The two numbers between which a further score lies with probability `level`, if its family is
+    as one of these.
 
-    `near`: weights > 0 of the sets, None for equal ones; a family shares its sets' mean out among them. With
-    `least_families(sides=2)` the ends are quantiles of the signed scores, with fewer those of their absolute values, with fewer
-    than `least_families()` they are infinite.
+    `near`: weights > 0 of the sets, None for equal ones; a family shares its sets' mean out among
+    them. With `least_families(sides=2)` the ends are quantiles of the signed scores, with fewer
+    those of their absolute values, with fewer than `least_families()` they are infinite.
     """
-    names, inverse, counts = np.unique(np.asarray(families), return_inverse=True, return_counts=True)
+    names, inverse, counts = np.unique(
+        np.asarray(families), return_inverse=True, return_counts=True
+    )
     if len(names) < least_families(level):
         return -float("inf"), float("inf")
     weight = (np.ones(len(scores)) if near is None else near) / counts[inverse]
@@ -201,7 +240,10 @@ def conformal(scores: Floats, families: Sequence[str], near: Floats | None = Non
 
 
 def _quantile(values: Floats, weight: Floats, share: float) -> float:
-    """The value below which `share` of the mass lies, between two values interpolated; infinite where all of them have less."""
+    """The value below which `share` of the mass lies, between two values interpolated; infinite
+    where all of them have less."""
     order = np.argsort(values, kind="stable")
     mass = np.cumsum(weight[order])
-    return float(np.interp(share, mass, values[order])) if share <= mass[-1] + 1e-9 else float("inf")
+    return (
+        float(np.interp(share, mass, values[order])) if share <= mass[-1] + 1e-9 else float("inf")
+    )

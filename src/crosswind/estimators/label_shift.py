@@ -1,10 +1,13 @@
-"""Whether answers look as under a shift of labels alone: the classes come in other shares, and each looks as it did.
+"""Whether answers look as under a shift of labels alone: the classes come in other shares, and each
+looks as it did.
 
-Under such a shift the target's answers and confidences are a mixture, with unknown weights, of what the source shows class by
-class (black-box shift estimation, Lipton et al. 2018). The weights are fitted, and the verdict is by size and not by significance:
-with a thousand rows any two real sets differ for certain. A shift of labels is one that moves more than `MOVED` of the labels and
-explains more than `EXPLAINED` of the distance between source and target. Calibration, thresholds and label shares of the source do
-not hold then, so that no estimator here is exact but by chance. How often it is right: `benchmarks/label_shifts.py`.
+Under such a shift the target's answers and confidences are a mixture, with unknown weights, of what
+the source shows class by class (black-box shift estimation, Lipton et al. 2018). The weights are
+fitted, and the verdict is by size and not by significance: with a thousand rows any two real sets
+differ for certain. A shift of labels is one that moves more than `MOVED` of the labels and explains
+more than `EXPLAINED` of the distance between source and target. Calibration, thresholds and label
+shares of the source do not hold then, so that no estimator here is exact but by chance. How often
+it is right: `benchmarks/label_shifts.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ MOVED = 0.1
 """The share of the labels that lies in other classes, above which a shift of labels is told of."""
 
 EXPLAINED = 0.35
-"""The part of the distance between source and target that other shares of the labels explain, above which it is told of."""
+"""The part of the distance between source and target that other shares of the labels explain, above
+which it is told of."""
 
 PARTS = 3
 """Into which the confidences of each answer are divided, at quantiles of the source."""
@@ -40,8 +44,9 @@ TEXT = "the answers look as under a shift of labels alone, under which this esti
 
 
 class Fitted(NamedTuple):
-    """`differs`: the p-value of no difference. `moved`: the share of the labels in other classes than on the source. `explained`: 1
-    less the distance of the best mixture to the target over that of the source, both total variation. `shares` float64 [k]."""
+    """`differs`: the p-value of no difference. `moved`: the share of the labels in other classes
+    than on the source. `explained`: 1 less the distance of the best mixture to the target over that
+    of the source, both total variation. `shares` float64 [k]."""
 
     differs: float
     moved: float
@@ -54,11 +59,14 @@ class Fitted(NamedTuple):
         return self.differs < DIFFERS and self.moved > MOVED and self.explained > EXPLAINED
 
 
-_fitted: WeakKeyDictionary[Labelled, WeakKeyDictionary[Answers, Fitted | None]] = WeakKeyDictionary()
+_fitted: WeakKeyDictionary[Labelled, WeakKeyDictionary[Answers, Fitted | None]] = (
+    WeakKeyDictionary()
+)
 
 
 def label_shift(source: Labelled, target: Answers) -> tuple[str, ...]:
-    """A sentence where the target looks as under a shift of labels alone; none where it does not, or where it cannot be told."""
+    """A sentence where the target looks as under a shift of labels alone; none where it does not,
+    or where it cannot be told."""
     found = fitted_shares(source, target)
     return (TEXT,) if found is not None and found.told else ()
 
@@ -66,7 +74,8 @@ def label_shift(source: Labelled, target: Answers) -> tuple[str, ...]:
 def fitted_shares(source: Labelled, target: Answers) -> Fitted | None:
     """The shares of the labels that explain the target best; None where that cannot be told.
 
-    It is fitted once for a source and a target, and remembered as long as both are there: every estimator asks for it.
+    It is fitted once for a source and a target, and remembered as long as both are there: every
+    estimator asks for it.
     """
     of_source = _fitted.setdefault(source, WeakKeyDictionary())
     if target not in of_source:
@@ -77,13 +86,22 @@ def fitted_shares(source: Labelled, target: Answers) -> Fitted | None:
 def _fit(source: Labelled, target: Answers) -> Fitted | None:
     """See `fitted_shares`.
 
-    Cells are an answer and a part of its confidence. The weights of the classes are fitted by non-negative least squares; the
-    variance of a cell holds the chance of both sets.
+    Cells are an answer and a part of its confidence. The weights of the classes are fitted by
+    non-negative least squares; the variance of a cell holds the chance of both sets.
     """
     here, k = source.answers, target.classes
-    if here.logits is None or target.logits is None or not len(here) or here.classes != k or not 1 < k <= MOST:
+    if (
+        here.logits is None
+        or target.logits is None
+        or not len(here)
+        or here.classes != k
+        or not 1 < k <= MOST
+    ):
         return None
-    if not np.isfinite(here.logits.max(axis=1)).all() or not np.isin(source.label, np.arange(k)).all():
+    if (
+        not np.isfinite(here.logits.max(axis=1)).all()
+        or not np.isin(source.label, np.arange(k)).all()
+    ):
         return None
     cells = [np.zeros(len(item), dtype=np.int64) for item in (here, target)]
     for code in np.unique(here.answer):
@@ -92,7 +110,9 @@ def _fit(source: Labelled, target: Answers) -> Fitted | None:
             rows = item.answer == code
             cell[rows] = 1 + PARTS * (code + 1) + np.searchsorted(ends, item.confidence[rows])
     codes, many = np.unique(source.label), 1 + PARTS * (k + 1)
-    by_class = np.stack([np.bincount(cells[0][source.label == code], minlength=many) for code in codes], axis=1).astype(np.float64)
+    by_class = np.stack(
+        [np.bincount(cells[0][source.label == code], minlength=many) for code in codes], axis=1
+    ).astype(np.float64)
     counts = np.bincount(cells[1], minlength=many).astype(np.float64)
     small = by_class.sum(axis=1) + counts < _LEAST
     by_class = np.vstack([by_class[~small], by_class[small].sum(axis=0)])
@@ -110,12 +130,19 @@ def _fit(source: Labelled, target: Answers) -> Fitted | None:
     shares = np.zeros(k)
     shares[codes] = after
     differs = float(chdtrc(len(counts) - 1, statistic)) if len(counts) > 1 else 1.0
-    return Fitted(differs, 0.5 * float(np.abs(after - before).sum()), 1 - left / far if far > 0 else 0.0, shares)
+    return Fitted(
+        differs,
+        0.5 * float(np.abs(after - before).sum()),
+        1 - left / far if far > 0 else 0.0,
+        shares,
+    )
 
 
 def _weights(profile: Floats, rows: Floats, counts: Floats) -> Floats:
     m, variance = counts.sum(), np.maximum(counts, 1)
     for _ in range(4):
-        weight: Floats = nnls(m * profile / np.sqrt(variance)[:, None], counts / np.sqrt(variance))[0]
+        weight: Floats = nnls(m * profile / np.sqrt(variance)[:, None], counts / np.sqrt(variance))[
+            0
+        ]
         variance = np.maximum(m * profile @ weight + m**2 * profile @ (weight**2 / rows), 1)
     return weight

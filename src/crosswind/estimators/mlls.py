@@ -18,20 +18,23 @@ LEAST_LOGIT = -1e6
 """What stands for a logit of minus infinity, below the largest one of its row."""
 
 SHARPNESS = (-15.0, 4.0)
-"""Bounds of the logarithm of 1 / temperature: the lower one calibrates logits that are as far apart as half precision holds."""
+"""Bounds of the logarithm of 1 / temperature: the lower one calibrates logits that are as far apart
+as half precision holds."""
 
 PENALTY = 1e-3
-"""Of a squared bias, in the mean log-likelihood: a class without a row would have an infinite one."""
+"""Of a squared bias, in the mean log-likelihood: a class without a row would have an infinite one.
+"""
 
 PASSES, CLOSE = 300, 1e-6
-"""Most passes of the EM algorithm, and the change of the shares, summed over classes, below which it ends."""
+"""Most passes of the EM algorithm, and the change of the shares, summed over classes, below which
+it ends."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Bias-corrected temperature scaling: logits times `sharpness`, plus `bias` float64 [k]. `shares` float64 [k] of the source's
-    labels."""
+    """Bias-corrected temperature scaling: logits times `sharpness`, plus `bias` float64 [k].
+    `shares` float64 [k] of the source's labels."""
 
     sharpness: float
     bias: Floats
@@ -46,20 +49,28 @@ class Calibration:
 @register("mlls", kind="estimator")
 @dataclass(frozen=True)
 class Mlls(Estimator):
-    """Maximum likelihood label shift (MLLS): the mean probability of the answer, after the shares of the labels were corrected.
+    """Maximum likelihood label shift (MLLS): the mean probability of the answer, after the shares
+    of the labels were corrected.
 
-    Estimates: the shares q of the target's labels that make its calibrated probabilities p likeliest, by the EM algorithm:
-    w_ij = p_ij q_j / s_j, scaled to sum to 1 over j, and q_j = 1/n sum_i w_ij until q stays, with s the source's shares. Then
-    accuracy = 1/n sum_i w_i,answer. p is calibrated on the source by one temperature and a bias a class (BCTS).
-    Assumes: the classes come in other shares, and each looks as it did on the source. A change of the inputs is taken for one.
+    Estimates: the shares q of the target's labels that make its calibrated probabilities p
+    likeliest, by the EM algorithm: w_ij = p_ij q_j / s_j, scaled to sum to 1 over j, and q_j = 1/n
+    sum_i w_ij until q stays, with s the source's shares. Then accuracy = 1/n sum_i w_i,answer. p is
+    calibrated on the source by one temperature and a bias a class (BCTS).
+    Assumes: the classes come in other shares, and each looks as it did on the source. A change of
+    the inputs is taken for one.
     Reads: probabilities; labels of the source.
-    Deviations: a small penalty keeps biases finite. The papers estimate shares and adapt answers; the accuracy is of the answers
-    as they are.
-    Reference: Saerens et al. 2002, "Adjusting the Outputs of a Classifier to New a Priori Probabilities", equations 2.6 and 2.9;
-    Alexandari et al. 2020, "Maximum Likelihood with Bias-Corrected Calibration is Hard-To-Beat at Label Shift Adaptation".
+    Deviations: a small penalty keeps biases finite. The papers estimate shares and adapt answers;
+    the accuracy is of the answers as they are.
+    Reference: Saerens et al. 2002, "Adjusting the Outputs of a Classifier to New a Priori
+    Probabilities", equations 2.6 and 2.9; Alexandari et al. 2020, "Maximum Likelihood with
+    Bias-Corrected Calibration is Hard-To-Beat at Label Shift Adaptation".
     """
 
-    bias: bool = knob(True, source="Alexandari et al. 2020", doc="whether the calibration has a bias for every class, too")
+    bias: bool = knob(
+        True,
+        source="Alexandari et al. 2020",
+        doc="whether the calibration has a bias for every class, too",
+    )
     version = 1
     access = Access()
     resamples = 50
@@ -70,7 +81,8 @@ class Mlls(Estimator):
         return fitted_calibration(source, self.bias)
 
     def estimate(self, fitted: Calibration, target: Answers) -> float:
-        """The mean probability of the answers under the target's shares; an answer that names no class has none."""
+        """The mean probability of the answers under the target's shares; an answer that names no
+        class has none."""
         _, weights = fitted_target_shares(fitted.probabilities(target), fitted.shares)
         named = target.answer >= 0
         return float(weights[named, target.answer[named]].sum() / len(target))
@@ -79,7 +91,8 @@ class Mlls(Estimator):
 def fitted_calibration(source: Labelled, bias: bool = True) -> Calibration:
     """The temperature and biases that minimise the mean negative log-likelihood of the labels.
 
-    Rows are taken in the order of their logits, so that the last digits do not depend on that in which they were given.
+    Rows are taken in the order of their logits, so that the last digits do not depend on that in
+    which they were given.
     """
     logits = _lowered(source.answers)
     order = np.lexsort((source.label, *logits.T[::-1]))
@@ -97,15 +110,25 @@ def fitted_calibration(source: Labelled, bias: bool = True) -> Calibration:
         return float(value), np.append((slope * logits).sum() * sharpness / n, by_bias)
 
     bounds = [SHARPNESS, *[(None, None) if bias else (0.0, 0.0)] * k]
-    found = minimize(loss, np.zeros(k + 1), jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-12, "gtol": 1e-7})
-    return Calibration(float(np.exp(found.x[0])), np.asarray(found.x[1:]), marginal_of(source.label, k))
+    found = minimize(
+        loss,
+        np.zeros(k + 1),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=bounds,
+        options={"ftol": 1e-12, "gtol": 1e-7},
+    )
+    return Calibration(
+        float(np.exp(found.x[0])), np.asarray(found.x[1:]), marginal_of(source.label, k)
+    )
 
 
 def fitted_target_shares(probabilities: Floats, shares: Floats) -> tuple[Floats, Floats]:
-    """The likeliest shares of the labels float64 [k], and the probabilities under them, float64 [n, k].
+    """The likeliest shares of the labels float64 [k], and the probabilities under them, float64 [n,
+    k].
 
-    `probabilities` float64 [n, k] belong to the source's `shares` float64 [k]. A class that the source lacks has none. A row that
-    no class of the source explains has probabilities of 0.
+    `probabilities` float64 [n, k] belong to the source's `shares` float64 [k]. A class that the
+    source lacks has none. A row that no class of the source explains has probabilities of 0.
     """
     known = shares > 0
     now = shares

@@ -14,14 +14,19 @@ from crosswind.estimators.invariance import Invariance
 @register("ni-erase", kind="estimator")
 @dataclass(frozen=True)
 class NIErase(Invariance):
-    """Neighbourhood invariance, erased patches: the share of a row and its neighbours that get the commonest answer.
+    """Neighbourhood invariance, erased patches: the share of a row and its neighbours that get the
+    commonest answer.
 
     Measures: 1/n sum_i mu(x_i), with mu as `form` says; equations 3 and 4 by default.
     Neighbours: a patch of up to 33% of the area, of aspect 1/3 to 10/3, is erased.
-    Assumes: the change keeps the label. It does not on digits of 28 pixels (the paper's section 5.4).
-    Reads: answers, of the row and of ten neighbours; no probability. An answer of -1 agrees with none.
-    Deviations: `agreement` is ours. Its value for answers at random is 1/k for any number of neighbours.
-    Reference: Ng et al. 2022, "Predicting Out-of-Domain Generalization with Neighborhood Invariance", TMLR 2023, section 3.2.
+    Assumes: the change keeps the label. It does not on digits of 28 pixels (the paper's section
+    5.4).
+    Reads: answers, of the row and of ten neighbours; no probability. An answer of -1 agrees with
+    none.
+    Deviations: `agreement` is ours. Its value for answers at random is 1/k for any number of
+    neighbours.
+    Reference: Ng et al. 2022, "Predicting Out-of-Domain Generalization with Neighborhood
+    Invariance", TMLR 2023, section 3.2.
     """
 
     version = 1

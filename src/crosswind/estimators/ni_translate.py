@@ -14,14 +14,18 @@ from crosswind.estimators.invariance import Invariance
 @register("ni-translate", kind="estimator")
 @dataclass(frozen=True)
 class NITranslate(Invariance):
-    """Neighbourhood invariance, translation: the share of a row and its neighbours that get the commonest answer.
+    """Neighbourhood invariance, translation: the share of a row and its neighbours that get the
+    commonest answer.
 
     Measures: 1/n sum_i mu(x_i), with mu as `form` says; equations 3 and 4 by default.
     Neighbours: moved by up to 10% of each side.
     Assumes: the change keeps the label. An object at the border may leave the image.
-    Reads: answers, of the row and of ten neighbours; no probability. An answer of -1 agrees with none.
-    Deviations: `agreement` is ours. Its value for answers at random is 1/k for any number of neighbours.
-    Reference: Ng et al. 2022, "Predicting Out-of-Domain Generalization with Neighborhood Invariance", TMLR 2023, section 3.2.
+    Reads: answers, of the row and of ten neighbours; no probability. An answer of -1 agrees with
+    none.
+    Deviations: `agreement` is ours. Its value for answers at random is 1/k for any number of
+    neighbours.
+    Reference: Ng et al. 2022, "Predicting Out-of-Domain Generalization with Neighborhood
+    Invariance", TMLR 2023, section 3.2.
     """
 
     version = 1

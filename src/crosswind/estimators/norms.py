@@ -1,17 +1,21 @@
 """Norms of the weights of a network, summed over its layers in the logarithm.
 
-Reference: Neyshabur et al. 2015, "Norm-Based Capacity Control in Neural Networks" (Frobenius); Yoshida & Miyato 2017, "Spectral
-Norm Regularization for Improving the Generalizability of Deep Learning" (spectral). The product over layers, prod_l ||W_l||^2, is
-that of Jiang et al. 2019, "Fantastic Generalization Measures and Where to Find Them", and of Ng et al. 2022, appendix B.1.
+Reference: Neyshabur et al. 2015, "Norm-Based Capacity Control in Neural Networks" (Frobenius);
+Yoshida & Miyato 2017, "Spectral Norm Regularization for Improving the Generalizability of Deep
+Learning" (spectral). The product over layers, prod_l ||W_l||^2, is that of Jiang et al. 2019,
+"Fantastic Generalization Measures and Where to Find Them", and of Ng et al. 2022, appendix B.1.
 
-*Which tensors count*: those whose name ends in `weight` and that have 2 axes, or 4 as of a convolution, [out, in, height, width].
-Those of embeddings are among them. Biases and the scales of normalisation are not, so that a network and the same one with batch
-norm folded into its weights differ.
+*Which tensors count*: those whose name ends in `weight` and that have 2 axes, or 4 as of a
+convolution, [out, in, height, width]. Those of embeddings are among them. Biases and the scales of
+normalisation are not, so that a network and the same one with batch norm folded into its weights
+differ.
 
-*A convolution* is a matrix in two ways. `kernel`: its weights reshaped to [out, in x height x width]. `operator`: the linear map
-from one image to the next, of `size` x `size` pixels with periodic borders and stride 1. The Fourier transform makes it one matrix
-[out, in] for each frequency (Sedghi et al. 2019, "The Singular Values of Convolutional Layers"). Every layer is taken at that size,
-also behind a pooling, at the size of its kernel where that is larger, and as one group.
+*A convolution* is a matrix in two ways. `kernel`: its weights reshaped to [out, in x height x
+width]. `operator`: the linear map from one image to the next, of `size` x `size` pixels with
+periodic borders and stride 1. The Fourier transform makes it one matrix [out, in] for each
+frequency (Sedghi et al. 2019, "The Singular Values of Convolutional Layers"). Every layer is taken
+at that size, also behind a pooling, at the size of its kernel where that is larger, and as one
+group.
 """
 
 from __future__ import annotations
@@ -31,17 +35,24 @@ from crosswind.estimators.base import Answers, Floats, Measure
 
 def layers(weights: Mapping[str, NDArray[Any]]) -> dict[str, Floats]:
     """The tensors that count, by name, in float64."""
-    found = {name: item for name, item in weights.items() if name.endswith("weight") and item.ndim in (2, 4) and item.size}
+    found = {
+        name: item
+        for name, item in weights.items()
+        if name.endswith("weight") and item.ndim in (2, 4) and item.size
+    }
     return {name: np.asarray(item, dtype=np.float64) for name, item in found.items()}
 
 
 def spectral_norm(weight: Floats, convolution: str = "kernel", size: int = 32) -> float:
-    """The largest singular value of a matrix [out, in] or a convolution [out, in, height, width], see above."""
+    """The largest singular value of a matrix [out, in] or a convolution [out, in, height, width],
+    see above."""
     if weight.ndim == 2 or convolution == "kernel":
         return _largest(weight.reshape(len(weight), -1))
     rows, columns = (max(size, side) for side in weight.shape[2:])
     best = 0.0
-    half = np.fft.rfft(weight, n=columns, axis=3)  # real weights: the other half of the frequencies is its conjugate
+    half = np.fft.rfft(
+        weight, n=columns, axis=3
+    )  # real weights: the other half of the frequencies is its conjugate
     for i in range(rows):
         turn = np.exp(-2j * np.pi * i * np.arange(weight.shape[2]) / rows)
         best = max(best, _largest(np.einsum("oahw,h->woa", half, turn)))
@@ -49,7 +60,8 @@ def spectral_norm(weight: Floats, convolution: str = "kernel", size: int = 32) -
 
 
 def frobenius_norm(weight: Floats, convolution: str = "kernel", size: int = 32) -> float:
-    """The root of the sum of squares. A convolution's operator holds every weight once for each pixel."""
+    """The root of the sum of squares. A convolution's operator holds every weight once for each
+    pixel."""
     norm = float(np.linalg.norm(weight))
     if weight.ndim == 2 or convolution == "kernel":
         return norm
@@ -57,7 +69,8 @@ def frobenius_norm(weight: Floats, convolution: str = "kernel", size: int = 32) 
 
 
 def _largest(matrices: NDArray[Any]) -> float:
-    """The largest singular value of any of the matrices [..., a, b], by the smaller of the two Gram matrices."""
+    """The largest singular value of any of the matrices [..., a, b], by the smaller of the two Gram
+    matrices."""
     if matrices.shape[-2] > matrices.shape[-1]:
         matrices = matrices.swapaxes(-1, -2)
     gram = matrices @ matrices.swapaxes(-1, -2).conj()
@@ -66,17 +79,29 @@ def _largest(matrices: NDArray[Any]) -> float:
 
 @dataclass(frozen=True)
 class WeightNorm(Measure):
-    """Minus the sum over layers of log ||W||^2, for the norm of a subclass: smaller norms are the larger measure."""
+    """Minus the sum over layers of log ||W||^2, for the norm of a subclass: smaller norms are the
+    larger measure."""
 
-    convolution: str = knob("kernel", domain="{kernel, operator}", source="ours", doc="the matrix that a convolution is taken as")
-    size: int = knob(32, domain="[1, inf)", source="ours", doc="side in pixels of the images that `operator` assumes")
+    convolution: str = knob(
+        "kernel",
+        domain="{kernel, operator}",
+        source="ours",
+        doc="the matrix that a convolution is taken as",
+    )
+    size: int = knob(
+        32,
+        domain="[1, inf)",
+        source="ours",
+        doc="side in pixels of the images that `operator` assumes",
+    )
 
     @abstractmethod
     def norm(self, weight: Floats) -> float:
         """The norm of one layer."""
 
     def measure(self, target: Answers) -> float:
-        """Minus the sum of logarithms; not a number where no tensor counts, or one is not finite or all zeros."""
+        """Minus the sum of logarithms; not a number where no tensor counts, or one is not finite or
+        all zeros."""
         found = list(layers(target.weights or {}).values())
         if not found or not all(np.isfinite(weight).all() and weight.any() for weight in found):
             return math.nan

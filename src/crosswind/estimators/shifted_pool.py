@@ -1,12 +1,15 @@
-"""The pool where labels have shifted: its sets drawn again with other shares of the labels, and which of them resemble a target.
+"""The pool where labels have shifted: its sets drawn again with other shares of the labels, and
+which of them resemble a target.
 
-A pool of changed copies shows changes of inputs and none of the shares of the classes. Drawing its rows again costs no answer of
-the model. Where the target looks as under a shift of labels (`label_shift`), the estimators learn from these sets too, most from
-those whose signs are alike: the share `moved` of the labels that would lie in other classes, and the part `explained` of the
-distance to the source. A set weighs exp(-|moved_p - moved| / MOVED_APART - |explained_p - explained| / EXPLAINED_APART), one that
-does not look so `UNLIKE` times that, and a changed copy that looks so without a shift `MISTAKEN` times that: a model whose
-answers to changes look so tells little by them. Where the target does not look so, they learn from the pool as it is. All of
-these numbers were chosen on networks of which no reported figure is made.
+A pool of changed copies shows changes of inputs and none of the shares of the classes. Drawing its
+rows again costs no answer of the model. Where the target looks as under a shift of labels
+(`label_shift`), the estimators learn from these sets too, most from those whose signs are alike:
+the share `moved` of the labels that would lie in other classes, and the part `explained` of the
+distance to the source. A set weighs exp(-|moved_p - moved| / MOVED_APART - |explained_p -
+explained| / EXPLAINED_APART), one that does not look so `UNLIKE` times that, and a changed copy
+that looks so without a shift `MISTAKEN` times that: a model whose answers to changes look so tells
+little by them. Where the target does not look so, they learn from the pool as it is. All of these
+numbers were chosen on networks of which no reported figure is made.
 """
 
 from __future__ import annotations
@@ -37,7 +40,8 @@ FAMILY = "shares of labels"
 """Of those sets."""
 
 MOVED_APART, EXPLAINED_APART = 0.1, 0.2
-"""How far apart the signs of two sets are, of which one tells a third as much of the other's error as of its own."""
+"""How far apart the signs of two sets are, of which one tells a third as much of the other's error
+as of its own."""
 
 UNLIKE = 0.02
 """What a set weighs that does not look as under a shift of labels."""
@@ -49,7 +53,8 @@ _drawn: WeakKeyDictionary[Labelled, tuple[Labelled, ...]] = WeakKeyDictionary()
 
 
 def shifted_sets(source: Labelled, pool: Sequence[Labelled]) -> list[Labelled]:
-    """The sets of the pool and of the source with other shares of the labels; made once for each, and kept as long as it is."""
+    """The sets of the pool and of the source with other shares of the labels; made once for each,
+    and kept as long as it is."""
     of_source = _drawn.get(source)
     if of_source is None:
         of_source = _drawn.setdefault(source, tuple(_of_source(source)))
@@ -63,14 +68,17 @@ def shifted_sets(source: Labelled, pool: Sequence[Labelled]) -> list[Labelled]:
 
 
 def likeness(target: Fitted, source: Labelled, sets: Sequence[Labelled], plain: int) -> Floats:
-    """How much each set resembles a target whose labels have shifted, float64 > 0. `plain`: of the sets the first so many are the
-    pool as it is."""
+    """How much each set resembles a target whose labels have shifted, float64 > 0. `plain`: of the
+    sets the first so many are the pool as it is."""
     out = np.full(len(sets), UNLIKE)
     for place, item in enumerate(sets):
         fitted = fitted_shares(source, item.answers)
         if fitted is None:
             continue
-        apart = abs(fitted.moved - target.moved) / MOVED_APART + abs(fitted.explained - target.explained) / EXPLAINED_APART
+        apart = (
+            abs(fitted.moved - target.moved) / MOVED_APART
+            + abs(fitted.explained - target.explained) / EXPLAINED_APART
+        )
         looks = MISTAKEN if place < plain else 1.0
         out[place] = np.exp(-apart) * (looks if fitted.told else UNLIKE)
     return out
@@ -79,8 +87,13 @@ def likeness(target: Fitted, source: Labelled, sets: Sequence[Labelled], plain: 
 def _of_source(source: Labelled) -> list[Labelled]:
     random = stream(0, "shares of labels of the source")
     rows = min(ROWS, len(source.label))
-    made = [with_other_shares(source, share, rows, random) for share in STRENGTHS * (OF_SOURCE // len(STRENGTHS))]
-    return [replace(item, name=f"{FAMILY} {place}", family=FAMILY) for place, item in enumerate(made)]
+    made = [
+        with_other_shares(source, share, rows, random)
+        for share in STRENGTHS * (OF_SOURCE // len(STRENGTHS))
+    ]
+    return [
+        replace(item, name=f"{FAMILY} {place}", family=FAMILY) for place, item in enumerate(made)
+    ]
 
 
 def _of_set(item: Labelled) -> list[Labelled]:
@@ -89,9 +102,12 @@ def _of_set(item: Labelled) -> list[Labelled]:
     return [with_other_shares(item, float(share), len(item.label), random) for share in strengths]
 
 
-def with_other_shares(item: Labelled, share: float, rows: int, random: np.random.Generator) -> Labelled:
-    """So many of the rows, of which about `share` of the labels lie in other classes than before: at random, with a class or two
-    left out, or with one far more frequent. Rows of a class are repeated only where there are too few."""
+def with_other_shares(
+    item: Labelled, share: float, rows: int, random: np.random.Generator
+) -> Labelled:
+    """So many of the rows, of which about `share` of the labels lie in other classes than before:
+    at random, with a class or two left out, or with one far more frequent. Rows of a class are
+    repeated only where there are too few."""
     before = np.bincount(item.label) / len(item.label)
     wanted = before
     for _ in range(100):
@@ -105,7 +121,9 @@ def with_other_shares(item: Labelled, share: float, rows: int, random: np.random
     for code in np.unique(drawn):
         of_class, places = np.flatnonzero(item.label == code), np.flatnonzero(drawn == code)
         rounds = -(-len(places) // len(of_class))
-        taken[places] = np.concatenate([random.permutation(of_class) for _ in range(rounds)])[: len(places)]
+        taken[places] = np.concatenate([random.permutation(of_class) for _ in range(rounds)])[
+            : len(places)
+        ]
     return item.take(taken)
 
 

@@ -1,4 +1,5 @@
-"""Temperature scaling: one number that the logits are divided by, fitted on labelled rows (Guo et al. 2017, section 4.2)."""
+"""Temperature scaling: one number that the logits are divided by, fitted on labelled rows (Guo et
+al. 2017, section 4.2)."""
 
 from __future__ import annotations
 
@@ -9,17 +10,20 @@ from scipy.optimize import brentq
 from crosswind.estimators.base import Answers, Floats, Labelled
 
 BOUNDS = (0.01, 100.0)
-"""Of a temperature. It reaches the lower end where every answer is right, since the likelihood then has no maximum."""
+"""Of a temperature. It reaches the lower end where every answer is right, since the likelihood then
+has no maximum."""
 
 _LEAST = -1e5
-"""What stands for a logit of minus infinity, below the largest one of its row: its probability is 0 at every temperature."""
+"""What stands for a logit of minus infinity, below the largest one of its row: its probability is 0
+at every temperature."""
 
 
 def fitted_temperature(source: Labelled) -> float:
     """The temperature in `BOUNDS` that minimises the mean negative log-likelihood of the labels.
 
-    Found as the root of the derivative, in the logarithm of the temperature: the likelihood is concave in 1 / temperature. A row
-    whose label has a logit of minus infinity has likelihood 0 at every temperature, and is left out; 1 where no row is left.
+    Found as the root of the derivative, in the logarithm of the temperature: the likelihood is
+    concave in 1 / temperature. A row whose label has a logit of minus infinity has likelihood 0 at
+    every temperature, and is left out; 1 where no row is left.
     """
     assert source.answers.logits is not None
     z = source.answers.logits.astype(np.float64)
@@ -48,14 +52,16 @@ def temperature_of(choice: str, source: Labelled) -> float:
 
 
 def scaled_logits(answers: Answers, temperature: float) -> Floats:
-    """The logits, less the largest of their row, over the temperature; float64 [n, k], at most 0."""
+    """The logits, less the largest of their row, over the temperature; float64 [n, k], at most
+    0."""
     assert answers.logits is not None
     z: NDArray[np.float64] = answers.logits.astype(np.float64)
     return (z - z.max(axis=1, keepdims=True)) / temperature
 
 
 def scaled_log_probabilities(answers: Answers, temperature: float) -> Floats:
-    """Logarithms of the softmax at a temperature, float64 [n, k], where those of a confidence near 1 keep their digits."""
+    """Logarithms of the softmax at a temperature, float64 [n, k], where those of a confidence near
+    1 keep their digits."""
     z = scaled_logits(answers, temperature)
     others = np.exp(z)
     others[np.arange(len(z)), z.argmax(axis=1)] = 0

@@ -1,7 +1,9 @@
-"""Scores of single answers, and the threshold at which as large a share of them is above as is right.
+"""Scores of single answers, and the threshold at which as large a share of them is above as is
+right.
 
-Ties are what makes a threshold wrong: where many rows have the score of the threshold, as with saturated confidences, only a part
-of them may count. That part is kept with the threshold, so that on the source the share is its accuracy whatever the scores.
+Ties are what makes a threshold wrong: where many rows have the score of the threshold, as with
+saturated confidences, only a part of them may count. That part is kept with the threshold, so that
+on the source the share is its accuracy whatever the scores.
 """
 
 from __future__ import annotations
@@ -18,16 +20,19 @@ from crosswind.estimators.base import Answers, Estimator, Floats, Labelled
 from crosswind.estimators.temperature import scaled_log_probabilities, temperature_of
 
 TOLERANCE = 1e-12
-"""Scores whose difference is at most this share of the threshold are tied: so far apart can rounding bring equal ones."""
+"""Scores whose difference is at most this share of the threshold are tied: so far apart can
+rounding bring equal ones."""
 
 
 def confidence_score(answers: Answers, temperature: float = 1.0) -> Floats:
-    """The largest softmax probability less 1, float64 [n] in (-1, 0]: it orders confidences that are 1 in any precision."""
+    """The largest softmax probability less 1, float64 [n] in (-1, 0]: it orders confidences that
+    are 1 in any precision."""
     return np.asarray(np.expm1(scaled_log_probabilities(answers, temperature).max(axis=1)))
 
 
 def entropy_score(answers: Answers, temperature: float = 1.0) -> Floats:
-    """The negative entropy of the softmax, sum_k p_k log p_k in nats with 0 log 0 = 0, float64 [n] in [-log k, 0]."""
+    """The negative entropy of the softmax, sum_k p_k log p_k in nats with 0 log 0 = 0, float64 [n]
+    in [-log k, 0]."""
     logs = np.maximum(scaled_log_probabilities(answers, temperature), -1e4)
     return np.asarray((np.exp(logs) * logs).sum(axis=1))
 
@@ -52,8 +57,9 @@ class Threshold:
 def fitted_threshold(scores: Floats, right: NDArray[np.bool_]) -> Threshold:
     """The threshold below which there are as many scores as wrong answers.
 
-    With e of n answers wrong it lies halfway between the e-th and the next score in rising order; below all where none is wrong,
-    above all where all are. Where the two are tied it is their score, of which as large a part counts as is missing.
+    With e of n answers wrong it lies halfway between the e-th and the next score in rising order;
+    below all where none is wrong, above all where all are. Where the two are tied it is their
+    score, of which as large a part counts as is missing.
     """
     wrong, n = int((~right).sum()), len(scores)
     if wrong in (0, n):

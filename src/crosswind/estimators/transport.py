@@ -1,4 +1,5 @@
-"""Optimal transport from the softmax outputs of n rows to one-hot labels with a given marginal, exactly, as a k x n problem."""
+"""Optimal transport from the softmax outputs of n rows to one-hot labels with a given marginal,
+exactly, as a k x n problem."""
 
 from __future__ import annotations
 
@@ -24,10 +25,11 @@ def marginal_of(label: NDArray[np.int64], classes: int) -> Floats:
 
 
 def kept_rows(answers: Answers) -> NDArray[np.int64]:
-    """The rows that are transported, int64 [m]: all, or as many as `LARGEST` allows, drawn with a fixed seed.
+    """The rows that are transported, int64 [m]: all, or as many as `LARGEST` allows, drawn with a
+    fixed seed.
 
-    They come in the order of their logits, so that neither which ones are drawn nor how ties are broken depends on the order in
-    which they were given.
+    They come in the order of their logits, so that neither which ones are drawn nor how ties are
+    broken depends on the order in which they were given.
     """
     assert answers.logits is not None
     order = np.lexsort((answers.answer, *answers.logits.T[::-1])).astype(np.int64)
@@ -42,19 +44,32 @@ def told_if_drawn(answers: Answers, kept: NDArray[np.int64], what: str) -> tuple
     """The warning that only some rows were transported."""
     if len(kept) == len(answers):
         return ()
-    return (f"of the {len(answers)} rows of the {what} {len(kept)} were drawn with a fixed seed, since all would take minutes",)
+    return (
+        (
+            f"of the {len(answers)} rows of the {what} {len(kept)} were drawn with a fixed seed,"
+            " since all would take minutes"
+        ),
+    )
 
 
 def transport_costs(answers: Answers, marginal: Floats, temperature: float) -> Floats:
-    """What each row costs in the cheapest transport of all rows to one-hot labels with this marginal, float64 [n] in [0, 1].
+    """What each row costs in the cheapest transport of all rows to one-hot labels with this
+    marginal, float64 [n] in [0, 1].
 
-    A row with probabilities p costs ||e_y - p||_1 / 2 = 1 - p_y where it goes to label y (Lu et al. 2023). `marginal`
-    float64 [k] sums to 1. A row that is shared out among labels costs their mean. Needs POT; the solution is exact.
+    A row with probabilities p costs ||e_y - p||_1 / 2 = 1 - p_y where it goes to label y (Lu et al.
+    2023). `marginal`
+    float64 [k] sums to 1. A row that is shared out among labels costs their mean. Needs POT; the
+    solution is exact.
     """
     with warnings.catch_warnings():  # of its source text, when it is compiled
         warnings.simplefilter("ignore")
         import ot
     n, used = len(answers), np.flatnonzero(marginal)
     cost = -np.expm1(scaled_log_probabilities(answers, temperature)[:, used]).T
-    plan = ot.emd(marginal[used] / marginal[used].sum() * n, np.ones(n), np.ascontiguousarray(cost), numItermax=100_000_000)
+    plan = ot.emd(
+        marginal[used] / marginal[used].sum() * n,
+        np.ones(n),
+        np.ascontiguousarray(cost),
+        numItermax=100_000_000,
+    )
     return np.asarray(np.round((plan * cost).sum(axis=0) / plan.sum(axis=0), DIGITS))

@@ -1,4 +1,5 @@
-"""Comparisons over seeds and split seeds: intervals, paired differences, corrections for many comparisons, ranks.
+"""Comparisons over seeds and split seeds: intervals, paired differences, corrections for many
+comparisons, ranks.
 
 Plain numbers in, plain values out; nothing here knows where they come from.
 """
@@ -13,12 +14,14 @@ from typing import Any, NamedTuple, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
-# Differences of accuracies that are equal on paper differ in the last bits; a spread below this is none.
+# Differences of accuracies that are equal on paper differ in the last bits; a spread below this is
+# none.
 _ROUNDING = 1e-12
 
 
 class Seeds(NamedTuple):
-    """What names a run beside its settings where a study has several split seeds: it is run at every pair of both."""
+    """What names a run beside its settings where a study has several split seeds: it is run at
+    every pair of both."""
 
     split: int
     seed: int
@@ -29,10 +32,11 @@ class Seeds(NamedTuple):
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean of `n` values, their standard deviation (n - 1 in the denominator) and an interval of the mean; None where n < 2.
+    """Mean of `n` values, their standard deviation (n - 1 in the denominator) and an interval of
+    the mean; None where n < 2.
 
-    `splits`: the split seeds among the values; with several, `n` is their number times that of the seeds. `left_out`: values that
-    are not used, since their split seed or seed lacks others.
+    `splits`: the split seeds among the values; with several, `n` is their number times that of the
+    seeds. `left_out`: values that are not used, since their split seed or seed lacks others.
     """
 
     mean: float
@@ -53,7 +57,8 @@ class Summary:
 class Difference(Summary):
     """A difference to a reference, paired by run. `missing` runs had one side only or are left out.
 
-    `p` is two-sided and agrees with the interval: it is below 1 - level where the interval excludes 0. None without a spread.
+    `p` is two-sided and agrees with the interval: it is below 1 - level where the interval excludes
+    0. None without a spread.
     """
 
     missing: int = 0
@@ -61,16 +66,22 @@ class Difference(Summary):
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether the interval excludes 0. False without a spread: equal differences say nothing about their uncertainty."""
-        return self.low is not None and self.high is not None and bool(self.sd) and (self.low > 0 or self.high < 0)
+        """Whether the interval excludes 0. False without a spread: equal differences say nothing
+        about their uncertainty."""
+        return (
+            self.low is not None
+            and self.high is not None
+            and bool(self.sd)
+            and (self.low > 0 or self.high < 0)
+        )
 
 
 def summary(values: Sequence[float], level: float = 0.95) -> Summary:
     """Mean, standard deviation and the two-sided t-interval of the mean at `level`.
 
     The interval is mean +- t * sd / sqrt(n) with n - 1 degrees of freedom. It takes the values as
-    independent draws from a normal distribution; it is not cut at 0 or 1. Raises `ValueError` where there is no value or one is
-    not finite.
+    independent draws from a normal distribution; it is not cut at 0 or 1. Raises `ValueError` where
+    there is no value or one is not finite.
     """
     n = len(values)
     if n == 0:
@@ -88,28 +99,37 @@ def summary(values: Sequence[float], level: float = 0.95) -> Summary:
 
 
 def over_runs(values: Mapping[Any, float], level: float = 0.95) -> Summary:
-    """Mean and interval over runs: keys are seeds, and `summary` is taken; or they are `Seeds`, of several split seeds.
+    """Mean and interval over runs: keys are seeds, and `summary` is taken; or they are `Seeds`, of
+    several split seeds.
 
-    Split seeds (a of them) and seeds (b) are crossed random effects: y_ij = m + S_i + T_j + E_ij, all normal. With the mean
-    squares MS_S and MS_T of the means by split seed and by seed, and MS_E of the rest, the half-width h of the interval is
-    h^2 = (t^2 MS_S + t'^2 MS_T) / (a b), where t and t' are the t-quantiles for a - 1 and b - 1 degrees of freedom, and at least
-    that of MS_E alone, for (a - 1) (b - 1). Its coverage is at least `level` for any variances (Banerjee 1960): an interval by
-    Satterthwaite's degrees of freedom is narrower and falls to 0.89 with two split seeds (`benchmarks/intervals.py`).
+    Split seeds (a of them) and seeds (b) are crossed random effects: y_ij = m + S_i + T_j + E_ij,
+    all normal. With the mean squares MS_S and MS_T of the means by split seed and by seed, and MS_E
+    of the rest, the half-width h of the interval is h^2 = (t^2 MS_S + t'^2 MS_T) / (a b), where t
+    and t' are the t-quantiles for a - 1 and b - 1 degrees of freedom, and at least that of MS_E
+    alone, for (a - 1) (b - 1). Its coverage is at least `level` for any variances (Banerjee 1960):
+    an interval by Satterthwaite's degrees of freedom is narrower and falls to 0.89 with two split
+    seeds (`benchmarks/intervals.py`).
 
-    Where pairs are missing, the split seed or seed that has the smallest share of its runs is left out, until none is missing; of
-    equal ones a seed before a split seed, the last first. Raises `ValueError` as `summary` does.
+    Where pairs are missing, the split seed or seed that has the smallest share of its runs is left
+    out, until none is missing; of equal ones a seed before a split seed, the last first. Raises
+    `ValueError` as `summary` does.
     """
     kept = _rectangle(values)
     splits = len({key.split for key in kept if isinstance(key, Seeds)}) or 1
-    found = replace(summary(list(kept.values()), level), splits=splits, left_out=len(values) - len(kept))
+    found = replace(
+        summary(list(kept.values()), level), splits=splits, left_out=len(values) - len(kept)
+    )
     if not found.sd or splits in (1, found.n):
         return found
     half = _crossed_half_width(kept)(1 - level)
     return replace(found, low=found.mean - half, high=found.mean + half)
 
 
-def paired(reference: Mapping[K, float], values: Mapping[K, float], level: float = 0.95) -> Difference | None:
-    """Mean of `values - reference` over the runs that both have, as `over_runs` gives it; None where they share no run."""
+def paired(
+    reference: Mapping[K, float], values: Mapping[K, float], level: float = 0.95
+) -> Difference | None:
+    """Mean of `values - reference` over the runs that both have, as `over_runs` gives it; None
+    where they share no run."""
     differences = {key: values[key] - reference[key] for key in values if key in reference}
     if not differences:
         return None
@@ -124,16 +144,22 @@ def paired(reference: Mapping[K, float], values: Mapping[K, float], level: float
         low, high = math.log(1e-100), 0.0  # by halving: the half-width falls as p grows
         for _ in range(60):
             middle = (low + high) / 2
-            low, high = (middle, high) if half(math.exp(middle)) > abs(found.mean) else (low, middle)
+            low, high = (
+                (middle, high) if half(math.exp(middle)) > abs(found.mean) else (low, middle)
+            )
         p = math.exp(high)
     missing = len(set(values) | set(reference)) - found.n
     return Difference(**{**vars(found), "missing": missing, "p": p})
 
 
-def unpaired(reference: Sequence[float], values: Sequence[float], level: float = 0.95) -> Difference:
-    """Mean of `values` minus mean of `reference`, taken as independent, with the interval and p of Welch (1947).
+def unpaired(
+    reference: Sequence[float], values: Sequence[float], level: float = 0.95
+) -> Difference:
+    """Mean of `values` minus mean of `reference`, taken as independent, with the interval and p of
+    Welch (1947).
 
-    Without a second value on both sides, or without any spread, there is neither. Raises `ValueError` as `summary` does.
+    Without a second value on both sides, or without any spread, there is neither. Raises
+    `ValueError` as `summary` does.
     """
     from scipy.special import stdtr, stdtrit
 
@@ -144,14 +170,17 @@ def unpaired(reference: Sequence[float], values: Sequence[float], level: float =
     if one.sd is None or other.sd is None or not any(parts):
         return Difference(mean, None, n, None, None)
     error = math.sqrt(sum(parts))
-    free = sum(parts) ** 2 / sum(part**2 / (side.n - 1) for part, side in zip(parts, (one, other), strict=True))
+    free = sum(parts) ** 2 / sum(
+        part**2 / (side.n - 1) for part, side in zip(parts, (one, other), strict=True)
+    )
     half = float(stdtrit(free, (1 + level) / 2)) * error
     p = float(2 * stdtr(free, -abs(mean) / error))
     return Difference(mean, error * math.sqrt(n), n, mean - half, mean + half, p=p)
 
 
 def _crossed_half_width(values: Mapping[Seeds, float]) -> Callable[[float], float]:
-    """The half-width of the interval at level 1 - p, of a whole rectangle of several split seeds and several seeds."""
+    """The half-width of the interval at level 1 - p, of a whole rectangle of several split seeds
+    and several seeds."""
     from scipy.special import stdtrit
 
     splits, seeds = (list(dict.fromkeys(key[axis] for key in values)) for axis in (0, 1))
@@ -161,7 +190,10 @@ def _crossed_half_width(values: Mapping[Seeds, float]) -> Callable[[float], floa
     free = (len(splits) - 1, len(seeds) - 1, (len(splits) - 1) * (len(seeds) - 1))
     by_split = len(seeds) * math.fsum((value - mean) ** 2 for value in rows.values()) / free[0]
     by_seed = len(splits) * math.fsum((value - mean) ** 2 for value in columns.values()) / free[1]
-    rest = math.fsum((value - rows[i] - columns[j] + mean) ** 2 for (i, j), value in values.items()) / free[2]
+    rest = (
+        math.fsum((value - rows[i] - columns[j] + mean) ** 2 for (i, j), value in values.items())
+        / free[2]
+    )
 
     def half(p: float) -> float:
         t, u, v = (float(stdtrit(df, p / 2)) for df in free)
@@ -171,15 +203,22 @@ def _crossed_half_width(values: Mapping[Seeds, float]) -> Callable[[float], floa
 
 
 def _rectangle(values: Mapping[Any, float]) -> Mapping[Any, float]:
-    """The runs of split seeds and seeds of which none is missing, see `over_runs`; all where there is one split seed."""
+    """The runs of split seeds and seeds of which none is missing, see `over_runs`; all where there
+    is one split seed."""
     kept = values
     if not all(isinstance(key, Seeds) for key in values):
         return kept
-    while len(kept) < len(splits := {key.split for key in kept}) * len(seeds := {key.seed for key in kept}):
+    while len(kept) < len(splits := {key.split for key in kept}) * len(
+        seeds := {key.seed for key in kept}
+    ):
         shares = [(sum(key.seed == seed for key in kept) / len(splits), 0, -seed) for seed in seeds]
-        shares += [(sum(key.split == split for key in kept) / len(seeds), 1, -split) for split in splits]
+        shares += [
+            (sum(key.split == split for key in kept) / len(seeds), 1, -split) for split in splits
+        ]
         _, axis, name = min(shares)
-        kept = {key: value for key, value in kept.items() if (key.split if axis else key.seed) != -name}
+        kept = {
+            key: value for key, value in kept.items() if (key.split if axis else key.seed) != -name
+        }
     return kept
 
 
@@ -193,10 +232,14 @@ def t_quantile(df: int, level: float = 0.95) -> float:
     return float(stdtrit(df, (1 + level) / 2))
 
 
-def seeds_to_tell(sd: float, effect: float, level: float = 0.95, power: float = 0.8, most: int = 10_000) -> int | None:
-    """The least number of seeds, at least 2, at which a paired t-test tells a mean difference of `effect` with this power.
+def seeds_to_tell(
+    sd: float, effect: float, level: float = 0.95, power: float = 0.8, most: int = 10_000
+) -> int | None:
+    """The least number of seeds, at least 2, at which a paired t-test tells a mean difference of
+    `effect` with this power.
 
-    `sd`: of the differences. Two-sided at 1 - `level`, by the noncentral t distribution; None where `most` are not enough.
+    `sd`: of the differences. Two-sided at 1 - `level`, by the noncentral t distribution; None where
+    `most` are not enough.
     """
 
     def reached(n: int) -> bool:
@@ -214,20 +257,25 @@ def seeds_to_tell(sd: float, effect: float, level: float = 0.95, power: float = 
 
 
 def told_effect(sd: float, n: int, level: float = 0.95, power: float = 0.8) -> float:
-    """The least mean difference that a paired t-test over `n` seeds, at least 2, tells with this power; see `seeds_to_tell`."""
+    """The least mean difference that a paired t-test over `n` seeds, at least 2, tells with this
+    power; see `seeds_to_tell`."""
     low, high = 0.0, 1.0
     while not _told(n, high * math.sqrt(n), level, power):
         high *= 2
     for _ in range(40):
         middle = (low + high) / 2
-        low, high = (low, middle) if _told(n, middle * math.sqrt(n), level, power) else (middle, high)
+        low, high = (
+            (low, middle) if _told(n, middle * math.sqrt(n), level, power) else (middle, high)
+        )
     return high * sd
 
 
 def sd_bounds(sd: float, n: int, level: float = 0.95) -> tuple[float, float]:
-    """The interval of a standard deviation that `n` normal values, at least 2, show as `sd`; by the chi-square distribution.
+    """The interval of a standard deviation that `n` normal values, at least 2, show as `sd`; by the
+    chi-square distribution.
 
-    Of 3 values it reaches from half to six times what they show. Raises `ValueError` for fewer than 2.
+    Of 3 values it reaches from half to six times what they show. Raises `ValueError` for fewer than
+    2.
     """
     if n < 2:
         raise ValueError(f"{n} values have no spread")
@@ -239,18 +287,21 @@ def sd_bounds(sd: float, n: int, level: float = 0.95) -> tuple[float, float]:
 
 
 def _told(n: int, shift: float, level: float, power: float) -> bool:
-    """Whether a two-sided t-test of `n` values has this power where the noncentrality is `shift`."""
+    """Whether a two-sided t-test of `n` values has this power where the noncentrality is
+    `shift`."""
     from scipy.special import nctdtr
 
     t = t_quantile(n - 1, level)
-    # The tail on the wrong side is below 0.001 here, and not a number for some shifts. Far beyond the answer this one overflows.
+    # The tail on the wrong side is below 0.001 here, and not a number for some shifts. Far beyond
+    # the answer this one overflows.
     return shift > max(30.0, 4 * t) or float(1 - nctdtr(n - 1, shift, t)) >= power
 
 
 def holm(p_values: Mapping[K, float]) -> dict[K, float]:
     """Adjusted p-values that control the chance of any false finding among them (Holm 1979).
 
-    The i-th smallest of m is multiplied by m - i + 1, made monotone and cut at 1. In the order of `p_values`.
+    The i-th smallest of m is multiplied by m - i + 1, made monotone and cut at 1. In the order of
+    `p_values`.
     """
     adjusted, largest = dict(p_values), 0.0
     for rank, key in enumerate(_sorted(p_values)):
@@ -260,9 +311,11 @@ def holm(p_values: Mapping[K, float]) -> dict[K, float]:
 
 
 def benjamini_hochberg(p_values: Mapping[K, float]) -> dict[K, float]:
-    """Adjusted p-values that control the expected share of false findings among the findings (Benjamini and Hochberg 1995).
+    """Adjusted p-values that control the expected share of false findings among the findings
+    (Benjamini and Hochberg 1995).
 
-    The i-th smallest of m is multiplied by m / i, made monotone from the largest down. In the order of `p_values`.
+    The i-th smallest of m is multiplied by m / i, made monotone from the largest down. In the order
+    of `p_values`.
     """
     adjusted, smallest = dict(p_values), 1.0
     for rank, key in reversed(list(enumerate(_sorted(p_values), 1))):
@@ -279,7 +332,8 @@ def _sorted(p_values: Mapping[K, float]) -> list[K]:
 
 @dataclass(frozen=True)
 class Ranks:
-    """Mean rank of each name (1 is best) over `blocks`; `left_out` blocks lacked a name, so that their ranks do not compare."""
+    """Mean rank of each name (1 is best) over `blocks`; `left_out` blocks lacked a name, so that
+    their ranks do not compare."""
 
     mean: Mapping[str, float]
     blocks: int
@@ -287,16 +341,21 @@ class Ranks:
 
 
 def mean_ranks(blocks: Sequence[Mapping[str, float]]) -> Ranks:
-    """Rank the names inside each block (one data set, shift and seed), equal values sharing the mean of their ranks, and average.
+    """Rank the names inside each block (one data set, shift and seed), equal values sharing the
+    mean of their ranks, and average.
 
-    The highest value has rank 1. Only blocks that have every name count; without such a block the means are empty.
+    The highest value has rank 1. Only blocks that have every name count; without such a block the
+    means are empty.
     """
     names = list(dict.fromkeys(name for block in blocks for name in block))
     whole = [block for block in blocks if len(block) == len(names)]
     totals = dict.fromkeys(names, 0.0)
     for block in whole:
         for name, value in block.items():
-            better, equal = sum(other > value for other in block.values()), sum(other == value for other in block.values())
+            better, equal = (
+                sum(other > value for other in block.values()),
+                sum(other == value for other in block.values()),
+            )
             totals[name] += better + (equal + 1) / 2
     means = {name: total / len(whole) for name, total in totals.items()} if whole else {}
     return Ranks(means, len(whole), len(blocks) - len(whole))

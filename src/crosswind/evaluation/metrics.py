@@ -1,7 +1,9 @@
-"""Scores of one model on one set: pure functions of Predictions. Nothing here knows a model, a method or a seed.
+"""Scores of one model on one set: pure functions of Predictions. Nothing here knows a model, a
+method or a seed.
 
-Every metric declares itself in `METRICS`: reports, claims and selection read there what it is called and which way is better. A new
-one is a function with the decorator `metric`; it arrives in scores and tables under its name.
+Every metric declares itself in `METRICS`: reports, claims and selection read there what it is
+called and which way is better. A new one is a function with the decorator `metric`; it arrives in
+scores and tables under its name.
 """
 
 from __future__ import annotations
@@ -21,18 +23,20 @@ from crosswind.evaluation.systematic import by_environment, systematic_scores
 ECE_BINS = 15
 
 Measure = Callable[[Predictions, Sequence[str], Sequence[str]], float | None]
-"""From predictions, names of groups and names of classes to a number, or None where it is not defined."""
+"""From predictions, names of groups and names of classes to a number, or None where it is not
+defined."""
 
 
 @dataclass(frozen=True)
 class Metric:
     """One metric: what reports, claims and selection have to know of it.
 
-    `unit`: "fraction", "nats", "rows", or "" for a bare number. `better`: which way, None where neither is. `needs`: what
-    predictions must hold. `title`: how tables name it. `slug`: the name of the table that it gets; without one it is in the table
-    of every number only. `chance`: the score of guessing, which is the share of the most frequent class ("majority") or 1 / classes
-    ("classes"). `note`: a sentence below its table. `measure`: how it is computed; None for those that `scores` computes together.
-    `version` is raised when `measure` gives other numbers.
+    `unit`: "fraction", "nats", "rows", or "" for a bare number. `better`: which way, None where
+    neither is. `needs`: what predictions must hold. `title`: how tables name it. `slug`: the name
+    of the table that it gets; without one it is in the table of every number only. `chance`: the
+    score of guessing, which is the share of the most frequent class ("majority") or 1 / classes
+    ("classes"). `note`: a sentence below its table. `measure`: how it is computed; None for those
+    that `scores` computes together. `version` is raised when `measure` gives other numbers.
     """
 
     name: str
@@ -52,18 +56,55 @@ class Metric:
         return self.name.replace("_", " ")
 
 
-_PAIRS = "Of environments that training shows with some classes and not with others, the mean over them; see Systematic robustness."
-_ECE = "Expected calibration error over 15 bins of equal width; 0 is best. Small sets have more than 0 by chance alone."
+_PAIRS = (
+    "Of environments that training shows with some classes and not with others, the mean over them;"
+    " see Systematic robustness."
+)
+_ECE = (
+    "Expected calibration error over 15 bins of equal width; 0 is best. Small sets have more than 0"
+    " by chance alone."
+)
 METRICS = {
     item.name: item
     for item in (
         Metric("accuracy", "fraction", "higher", "labels", "Accuracy", "accuracy", "majority"),
-        Metric("worst_group", "fraction", "higher", "groups", "Worst group accuracy", "worst-group", "classes"),
-        Metric("balanced_accuracy", "fraction", "higher", "labels", "Balanced accuracy", chance="classes"),
+        Metric(
+            "worst_group",
+            "fraction",
+            "higher",
+            "groups",
+            "Worst group accuracy",
+            "worst-group",
+            "classes",
+        ),
+        Metric(
+            "balanced_accuracy",
+            "fraction",
+            "higher",
+            "labels",
+            "Balanced accuracy",
+            chance="classes",
+        ),
         Metric("nll", "nats", "lower", "logits", "Negative log likelihood"),
         Metric("ece", "fraction", "lower", "logits", "Calibration error", "ece", note=_ECE),
-        Metric("seen_accuracy", "fraction", "higher", "pairs", "Accuracy on seen pairs", "seen", note=_PAIRS),
-        Metric("unseen_accuracy", "fraction", "higher", "pairs", "Accuracy on unseen pairs", "unseen", note=_PAIRS),
+        Metric(
+            "seen_accuracy",
+            "fraction",
+            "higher",
+            "pairs",
+            "Accuracy on seen pairs",
+            "seen",
+            note=_PAIRS,
+        ),
+        Metric(
+            "unseen_accuracy",
+            "fraction",
+            "higher",
+            "pairs",
+            "Accuracy on unseen pairs",
+            "unseen",
+            note=_PAIRS,
+        ),
         Metric("rho", "", "higher", "pairs", "Systematic robustness rho", "rho", note=_PAIRS),
         Metric("unparsed", "rows", "lower", "answers", "Rows without an answer"),
     )
@@ -73,7 +114,8 @@ METRICS = {
 ESTIMATE, ESTIMATE_ERROR, ESTIMATE_COVERS = "estimate:", "estimate_error:", "estimate_covers:"
 ESTIMATE_LOW, ESTIMATE_HIGH = "estimate_low:", "estimate_high:"
 MEASURE, ENTROPY_RISE = "measure:", "entropy_rise:"
-"""How the metrics of an estimate of accuracy begin; the estimator's label ends them. A measure is a number of its own unit."""
+"""How the metrics of an estimate of accuracy begin; the estimator's label ends them. A measure is a
+number of its own unit."""
 
 HEADLINE = METRICS["accuracy"]
 """The metric that methods are compared and ranked by."""
@@ -89,14 +131,20 @@ def metric(
     note: str = "",
     version: int = 1,
 ) -> Callable[[Measure], Measure]:
-    """Declare a function as a metric with a table of its own, see `Metric`. Raises `ValueError` for a name that is taken."""
+    """Declare a function as a metric with a table of its own, see `Metric`. Raises `ValueError` for
+    a name that is taken."""
 
     def declare(measure: Measure) -> Measure:
         known = METRICS.get(name)
-        if known is not None and getattr(known.measure, "__qualname__", None) != measure.__qualname__:
+        if (
+            known is not None
+            and getattr(known.measure, "__qualname__", None) != measure.__qualname__
+        ):
             raise ValueError(f"there is a metric {name!r} already")
         heading = title or name.replace("_", " ").capitalize()
-        METRICS[name] = Metric(name, unit, better, needs, heading, name.replace("_", "-"), None, note, measure, version)
+        METRICS[name] = Metric(
+            name, unit, better, needs, heading, name.replace("_", "-"), None, note, measure, version
+        )
         return measure
 
     return declare
@@ -109,22 +157,26 @@ def scores(
     min_rows: int = 1,
     seen: Sequence[bool] | None = None,
 ) -> dict[str, Any]:
-    """Every score of one set of predictions, as plain values for JSON: what follows, and every metric that has a `measure`.
+    """Every score of one set of predictions, as plain values for JSON: what follows, and every
+    metric that has a `measure`.
 
-    `n` rows; `accuracy`; `unparsed` rows whose answer is -1 (they count as wrong); `balanced_accuracy`, the mean recall over
-    the classes that have rows, of which there are `classes`; `majority`, the share of the rows that are of the most frequent one;
-    `groups`, for each group with rows its `n` and `accuracy`; `worst_group`, the lowest accuracy of a
-    group with at least `min_rows` rows, with `worst_group_name` and `worst_group_n` (of equal groups the first; all None where
-    no group is that large); `groups_skipped`, the groups with rows but fewer than `min_rows`; `nll`, the mean negative log
-    likelihood of the label in nats; `ece`, see `calibration_error`.
+    `n` rows; `accuracy`; `unparsed` rows whose answer is -1 (they count as wrong);
+    `balanced_accuracy`, the mean recall over the classes that have rows, of which there are
+    `classes`; `majority`, the share of the rows that are of the most frequent one; `groups`, for
+    each group with rows its `n` and `accuracy`; `worst_group`, the lowest accuracy of a
+    group with at least `min_rows` rows, with `worst_group_name` and `worst_group_n` (of equal
+    groups the first; all None where no group is that large); `groups_skipped`, the groups with rows
+    but fewer than `min_rows`; `nll`, the mean negative log likelihood of the label in nats; `ece`,
+    see `calibration_error`.
 
-    `seen`: which groups training shows, of a systematic shift; without it `seen_accuracy`, `unseen_accuracy` and `rho` are None
-    (`systematic_scores`).
+    `seen`: which groups training shows, of a systematic shift; without it `seen_accuracy`,
+    `unseen_accuracy` and `rho` are None (`systematic_scores`).
 
-    `nll` and `ece` are None without logits. `non_finite` counts rows with a NaN or +inf among their logits (None without
-    logits); where there is one, both are None, and so is an `nll` that is infinite. A row of group -1 is in no group.
-    Raises `DataError` where there are no rows, a row has no label (-1), or a label, group, answer or row of logits does not
-    fit the names.
+    `nll` and `ece` are None without logits. `non_finite` counts rows with a NaN or +inf among their
+    logits (None without logits); where there is one, both are None, and so is an `nll` that is
+    infinite. A row of group -1 is in no group.
+    Raises `DataError` where there are no rows, a row has no label (-1), or a label, group, answer
+    or row of logits does not fit the names.
     """
     _check(predictions, len(group_names), len(class_names))
     label, group = predictions.label, predictions.group
@@ -147,7 +199,11 @@ def scores(
             nll = -float(log_likelihoods(logits)[np.arange(len(label)), label].mean())
             out["nll"] = nll if math.isfinite(nll) else None
             out["ece"] = calibration_error(confidence(logits), right)
-    shown = {} if seen is None else by_environment(right[None], group, seen, group_names, class_names, replicates=0)
+    shown = (
+        {}
+        if seen is None
+        else by_environment(right[None], group, seen, group_names, class_names, replicates=0)
+    )
     out.update(systematic_scores(shown))
     for item in METRICS.values():
         if item.measure is not None:
@@ -155,14 +211,21 @@ def scores(
     return out
 
 
-def estimate_metrics(label: str, estimate: Mapping[str, float | None], accuracy: float) -> dict[str, float | None]:
-    """What scores hold of an estimated accuracy: itself, its interval, what it is above the accuracy, and whether the interval
-    holds that (0, 1). Those of a measure also, or only, what it measured and by how many nats entropy rises near the rows.
+def estimate_metrics(
+    label: str, estimate: Mapping[str, float | None], accuracy: float
+) -> dict[str, float | None]:
+    """What scores hold of an estimated accuracy: itself, its interval, what it is above the
+    accuracy, and whether the interval holds that (0, 1). Those of a measure also, or only, what it
+    measured and by how many nats entropy rises near the rows.
 
-    `estimate` has `accuracy`, and `low` and `high` or None for them, and `measure` and `entropy_rise`, as far as there are; names
-    end with the estimator's label.
+    `estimate` has `accuracy`, and `low` and `high` or None for them, and `measure` and
+    `entropy_rise`, as far as there are; names end with the estimator's label.
     """
-    names = {start: estimate[name] for start, name in ((MEASURE, "measure"), (ENTROPY_RISE, "entropy_rise")) if name in estimate}
+    names = {
+        start: estimate[name]
+        for start, name in ((MEASURE, "measure"), (ENTROPY_RISE, "entropy_rise"))
+        if name in estimate
+    }
     value, low, high = (estimate.get(name) for name in ("accuracy", "low", "high"))
     if value is not None:
         covers = None if low is None or high is None else float(low <= accuracy <= high)
@@ -177,22 +240,30 @@ def estimate_metrics(label: str, estimate: Mapping[str, float | None], accuracy:
 
 
 def log_likelihoods(logits: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    """Log-softmax of `logits` [n, k] in float64, stable for any finite values; -inf logits stay -inf."""
+    """Log-softmax of `logits` [n, k] in float64, stable for any finite values; -inf logits stay
+    -inf."""
     shifted = logits.astype(np.float64)
     shifted -= shifted.max(axis=1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
 
 
-def calibration_error(confidence: NDArray[np.floating[Any]], right: NDArray[np.bool_], bins: int = ECE_BINS) -> float:
-    """Expected calibration error: sum over bins of (rows in it / n) * |accuracy - mean confidence| (Guo et al. 2017, eq. 3).
+def calibration_error(
+    confidence: NDArray[np.floating[Any]], right: NDArray[np.bool_], bins: int = ECE_BINS
+) -> float:
+    """Expected calibration error: sum over bins of (rows in it / n) * |accuracy - mean confidence|
+    (Guo et al. 2017, eq. 3).
 
-    `confidence` [n] in [0, 1], the probability of the answer; `right` [n]; `bins` of equal width, bin m is
-    ((m-1)/bins, m/bins], and a confidence of 0 belongs to the first. With few rows the estimate is biased upwards: a perfectly
-    calibrated model has more than 0.
+    `confidence` [n] in [0, 1], the probability of the answer; `right` [n]; `bins` of equal width,
+    bin m is
+    ((m-1)/bins, m/bins], and a confidence of 0 belongs to the first. With few rows the estimate is
+    biased upwards: a perfectly calibrated model has more than 0.
     """
     which = np.clip(np.ceil(confidence.astype(np.float64) * bins).astype(np.int64) - 1, 0, bins - 1)
     # Summed first, divided once: (n_m / n) * |hits / n_m - sum / n_m| = |hits - sum| / n.
-    hits, total = np.bincount(which, weights=right, minlength=bins), np.bincount(which, weights=confidence, minlength=bins)
+    hits, total = (
+        np.bincount(which, weights=right, minlength=bins),
+        np.bincount(which, weights=confidence, minlength=bins),
+    )
     return float(np.abs(hits - total).sum() / len(confidence))
 
 
@@ -208,11 +279,17 @@ def _balanced(label: NDArray[np.int64], right: NDArray[np.bool_], n_classes: int
     return float((hits[present] / rows[present]).mean())
 
 
-def _by_group(group: NDArray[np.int64], right: NDArray[np.bool_], names: Sequence[str], min_rows: int) -> dict[str, Any]:
+def _by_group(
+    group: NDArray[np.int64], right: NDArray[np.bool_], names: Sequence[str], min_rows: int
+) -> dict[str, Any]:
     inside = group >= 0
     rows = np.bincount(group[inside], minlength=len(names))
     hits = np.bincount(group[inside], weights=right[inside], minlength=len(names))
-    table = {name: {"n": int(rows[g]), "accuracy": float(hits[g] / rows[g])} for g, name in enumerate(names) if rows[g]}
+    table = {
+        name: {"n": int(rows[g]), "accuracy": float(hits[g] / rows[g])}
+        for g, name in enumerate(names)
+        if rows[g]
+    }
     large = {name: item for name, item in table.items() if item["n"] >= min_rows}
     worst = min(large, key=lambda name: large[name]["accuracy"], default=None)
     return {
@@ -229,7 +306,9 @@ def _check(predictions: Predictions, n_groups: int, n_classes: int) -> None:
         raise DataError("there are no predictions to score")
     unlabelled = int((predictions.label == -1).sum())
     if unlabelled:
-        raise DataError(f"{unlabelled} of {len(predictions)} rows have no label (-1): they cannot be scored")
+        raise DataError(
+            f"{unlabelled} of {len(predictions)} rows have no label (-1): they cannot be scored"
+        )
     for name, values, low, high in (
         ("label", predictions.label, 0, n_classes),
         ("answer", predictions.answer, -1, n_classes),
@@ -237,6 +316,11 @@ def _check(predictions: Predictions, n_groups: int, n_classes: int) -> None:
     ):
         out = (values < low) | (values >= high)
         if out.any():
-            raise DataError(f"{name} {int(values[out][0])} of row {int(predictions.ids[out][0])} is not in [{low}, {high})")
+            raise DataError(
+                f"{name} {int(values[out][0])} of row {int(predictions.ids[out][0])} is not in"
+                f" [{low}, {high})"
+            )
     if predictions.logits is not None and predictions.logits.shape[1] != n_classes:
-        raise DataError(f"logits have {predictions.logits.shape[1]} columns for {n_classes} classes")
+        raise DataError(
+            f"logits have {predictions.logits.shape[1]} columns for {n_classes} classes"
+        )

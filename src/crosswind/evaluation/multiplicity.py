@@ -1,4 +1,5 @@
-"""Tests that are judged together: adjusted p-values, and the one level whose intervals say what the adjusted verdicts say."""
+"""Tests that are judged together: adjusted p-values, and the one level whose intervals say what the
+adjusted verdicts say."""
 
 from __future__ import annotations
 
@@ -31,9 +32,11 @@ ADJUST: Mapping[str, tuple[str, Callable[[Mapping[Any, float]], Mapping[Any, flo
 
 @dataclass(frozen=True)
 class Family(Generic[K]):
-    """Tests that are judged together. `adjusted`: their p-values after the correction for all of them.
+    """Tests that are judged together. `adjusted`: their p-values after the correction for all of
+    them.
 
-    `threshold`: the unadjusted p-value below which a test of this family is told. It depends on how many are told.
+    `threshold`: the unadjusted p-value below which a test of this family is told. It depends on how
+    many are told.
     """
 
     multiplicity: str
@@ -47,7 +50,8 @@ class Family(Generic[K]):
 
     @property
     def hardest_level(self) -> float:
-        """The level that the smallest p-value must reach where no other test is told: enough whatever the others show."""
+        """The level that the smallest p-value must reach where no other test is told: enough
+        whatever the others show."""
         return hardest_level(self.multiplicity, len(self.adjusted))
 
     def tells(self, name: K) -> bool:
@@ -56,11 +60,13 @@ class Family(Generic[K]):
 
 
 def judged_together(p_values: Mapping[K, float], multiplicity: str) -> Family[K]:
-    """The family of some tests, by `multiplicity`: holm, fdr or none. Raises `ValueError` for a p-value outside [0, 1].
+    """The family of some tests, by `multiplicity`: holm, fdr or none. Raises `ValueError` for a
+    p-value outside [0, 1].
 
-    With r of m tests told, a p-value is told below 0.05 / (m - r + 1) by Holm, below 0.05 r / m by Benjamini and Hochberg, and r
-    counts as 1 where nothing is. Of the intervals of told differences at that level at most 5% are expected to miss, for r of m
-    intervals at 1 - 0.05 r / m have that (Benjamini and Yekutieli 2005), and those of Holm are wider.
+    With r of m tests told, a p-value is told below 0.05 / (m - r + 1) by Holm, below 0.05 r / m by
+    Benjamini and Hochberg, and r counts as 1 where nothing is. Of the intervals of told differences
+    at that level at most 5% are expected to miss, for r of m intervals at 1 - 0.05 r / m have that
+    (Benjamini and Yekutieli 2005), and those of Holm are wider.
     """
     adjusted = ADJUST[multiplicity][1](p_values) if multiplicity in ADJUST else p_values
     told, many = max(1, sum(p < ALPHA for p in adjusted.values())), len(p_values)
@@ -69,12 +75,14 @@ def judged_together(p_values: Mapping[K, float], multiplicity: str) -> Family[K]
 
 
 def hardest_level(multiplicity: str, many: int) -> float:
-    """The level of one test among `many` that is told whatever the others show: 1 - 0.05 / many, and 0.95 uncorrected."""
+    """The level of one test among `many` that is told whatever the others show: 1 - 0.05 / many,
+    and 0.95 uncorrected."""
     return 1 - ALPHA / (max(1, many) if multiplicity in ADJUST else 1)
 
 
 def at_level(item: Difference | None, level: float) -> Difference | None:
-    """A difference of one mean over `n` values with its t-interval at another level; as it is where it has no spread."""
+    """A difference of one mean over `n` values with its t-interval at another level; as it is where
+    it has no spread."""
     if item is None or not item.sd:
         return item
     half = t_quantile(item.n - 1, level) * item.sd / math.sqrt(item.n)
@@ -89,16 +97,19 @@ def percent(level: float) -> str:
 
 
 def seeds_needed(sd: float, n: int, effect: float, level: float) -> tuple[int | None, int | None]:
-    """The seeds that tell a mean difference of `effect` with 80% power: of the least and of the largest likely spread.
+    """The seeds that tell a mean difference of `effect` with 80% power: of the least and of the
+    largest likely spread.
 
-    `sd`: of the differences of `n` seeds, at least 2; the spread is known no better than its 95% interval says. `level`: of the
-    interval that must exclude 0. None where 10,000 seeds are not enough.
+    `sd`: of the differences of `n` seeds, at least 2; the spread is known no better than its 95%
+    interval says. `level`: of the interval that must exclude 0. None where 10,000 seeds are not
+    enough.
     """
     least, most = sd_bounds(sd, n)
     return seeds_to_tell(least, effect, level), seeds_to_tell(most, effect, level)
 
 
 def effects_told(sd: float, n: int, level: float, power: float) -> tuple[float, float]:
-    """The mean differences that `n` seeds tell with this power, of the least and of the largest likely spread (95%)."""
+    """The mean differences that `n` seeds tell with this power, of the least and of the largest
+    likely spread (95%)."""
     least, most = sd_bounds(sd, n)
     return told_effect(least, n, level, power), told_effect(most, n, level, power)

@@ -1,8 +1,10 @@
-"""Points of a pool of networks as columns, lines and rank correlations in one cell of it, and averages over cells.
+"""Points of a pool of networks as columns, lines and rank correlations in one cell of it, and
+averages over cells.
 
-What `crosswind.evaluation.pools` is made of. Every number is computed for all draws of networks at once. A draw is a row of
-weights, how often it takes each network; the first row takes each once. A number of a cell is float64 [draws], NaN where a draw
-has none, or the reason why there is none at all.
+What `crosswind.evaluation.pools` is made of. Every number is computed for all draws of networks at
+once. A draw is a row of weights, how often it takes each network; the first row takes each once. A
+number of a cell is float64 [draws], NaN where a draw has none, or the reason why there is none at
+all.
 """
 
 from __future__ import annotations
@@ -44,9 +46,9 @@ Found = Floats | str
 class Point:
     """A network on the rows of one test domain.
 
-    `network`: its name; it has one `training` domain and one `architecture`. `value`: of a measure, in any unit, or an estimated
-    accuracy. `accuracy` in [0, 1]. `low`, `high`: the interval of an estimate. `source`: the accuracy on the training domain.
-    `severity`: of a synthetic shift.
+    `network`: its name; it has one `training` domain and one `architecture`. `value`: of a measure,
+    in any unit, or an estimated accuracy. `accuracy` in [0, 1]. `low`, `high`: the interval of an
+    estimate. `source`: the accuracy on the training domain. `severity`: of a synthetic shift.
     """
 
     network: str
@@ -65,7 +67,8 @@ class Point:
 @final
 @dataclass(frozen=True)
 class Number:
-    """A number with its interval; `value` is None where it is undefined, and `why` says the reason, also of a missing interval.
+    """A number with its interval; `value` is None where it is undefined, and `why` says the reason,
+    also of a missing interval.
 
     `cells` are averaged; `left_out` more were undefined.
     """
@@ -87,10 +90,11 @@ class Cell(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """What a line is fitted on, in words and as a mask of points; the last argument is the architecture, or -1 for any.
+    """What a line is fitted on, in words and as a mask of points; the last argument is the
+    architecture, or -1 for any.
 
-    `uses_target_labels`: among them are accuracies on the test domain whose accuracies are predicted. `by_architecture`: each
-    architecture has a line of its own.
+    `uses_target_labels`: among them are accuracies on the test domain whose accuracies are
+    predicted. `by_architecture`: each architecture has a line of its own.
     """
 
     words: str
@@ -101,7 +105,8 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """The table as columns [n], names as codes, and the weights of the draws, float64 [draws, networks].
+    """The table as columns [n], names as codes, and the weights of the draws, float64 [draws,
+    networks].
 
     `cells`: those that have points and whose test domain is not the training domain.
     """
@@ -118,7 +123,9 @@ class Columns:
 
     def of_cell(self, cell: Cell) -> Mask:
         """Which points a cell has."""
-        return np.asarray((self.pool == cell.pool) & (self.training == cell.training) & (self.test == cell.test))
+        return np.asarray(
+            (self.pool == cell.pool) & (self.training == cell.training) & (self.test == cell.test)
+        )
 
 
 HELD: Mapping[str, Rule] = {
@@ -127,21 +134,30 @@ HELD: Mapping[str, Rule] = {
         True,
         False,
         lambda at, cell, _: (
-            (at.pool == cell.pool) & (at.training != cell.training) & (at.training != cell.test) & (at.test == cell.test)
+            (at.pool == cell.pool)
+            & (at.training != cell.training)
+            & (at.training != cell.test)
+            & (at.test == cell.test)
         ),
     ),
     "test": Rule(
         "networks trained on i, on test domains other than o, i among them",
         False,
         False,
-        lambda at, cell, _: (at.pool == cell.pool) & (at.training == cell.training) & (at.test != cell.test),
+        lambda at, cell, _: (
+            (at.pool == cell.pool) & (at.training == cell.training) & (at.test != cell.test)
+        ),
     ),
-    "in-sample": Rule("the very points that it predicts", True, False, lambda at, cell, _: at.of_cell(cell)),
+    "in-sample": Rule(
+        "the very points that it predicts", True, False, lambda at, cell, _: at.of_cell(cell)
+    ),
     "architecture": Rule(
         "networks of other architectures trained on domains other than o, on o",
         True,
         True,
-        lambda at, cell, kind: (at.architecture != kind) & (at.training != cell.test) & (at.test == cell.test),
+        lambda at, cell, kind: (
+            (at.architecture != kind) & (at.training != cell.test) & (at.test == cell.test)
+        ),
     ),
     "architecture and test": Rule(
         "networks of other architectures, on test domains other than o",
@@ -150,31 +166,51 @@ HELD: Mapping[str, Rule] = {
         lambda at, cell, kind: (at.architecture != kind) & (at.test != cell.test),
     ),
 }
-"""What a line for training domain i and test domain o is fitted on. Rules without `by_architecture` stay inside the pool."""
+"""What a line for training domain i and test domain o is fitted on. Rules without `by_architecture`
+stay inside the pool."""
 
 
-# -- the table ----------------------------------------------------------------------------------------------------------------
+# -- the table
+# --------------------------------------------------------------------------------------------------
 
 
 def read(points: Sequence[Point], resamples: int, by_architecture: bool) -> Columns:
-    """The table with `resamples` draws of networks; `by_architecture` as in `judge`. Raises `ValueError` for what is no table."""
+    """The table with `resamples` draws of networks; `by_architecture` as in `judge`. Raises
+    `ValueError` for what is no table."""
     if not points:
         raise ValueError("there are no points to judge")
-    value, accuracy = (np.array([getattr(item, name) for item in points], dtype=np.float64) for name in ("value", "accuracy"))
+    value, accuracy = (
+        np.array([getattr(item, name) for item in points], dtype=np.float64)
+        for name in ("value", "accuracy")
+    )
     if not np.isfinite(value).all():
         raise ValueError("a value of the points is not finite")
     if not ((accuracy >= 0) & (accuracy <= 1)).all():
         raise ValueError("an accuracy of the points is not in [0, 1]")
     where: dict[str, tuple[str, str]] = {}
     for item in points:
-        if where.setdefault(item.network, (item.training, item.architecture)) != (item.training, item.architecture):
-            raise ValueError(f"network {item.network!r} has two training domains or architectures: give each network its own name")
-    domains = {name: code for code, name in enumerate(sorted({item.training for item in points} | {item.test for item in points}))}
+        if where.setdefault(item.network, (item.training, item.architecture)) != (
+            item.training,
+            item.architecture,
+        ):
+            raise ValueError(
+                f"network {item.network!r} has two training domains or architectures: give each"
+                " network its own name"
+            )
+    domains = {
+        name: code
+        for code, name in enumerate(
+            sorted({item.training for item in points} | {item.test for item in points})
+        )
+    }
     network, architecture = (
-        np.unique([getattr(item, name) for item in points], return_inverse=True)[1] for name in ("network", "architecture")
+        np.unique([getattr(item, name) for item in points], return_inverse=True)[1]
+        for name in ("network", "architecture")
     )
     many = len(where)
-    drawn = stream(0, "networks of pools").multinomial(many, np.full(many, 1 / many), size=resamples)
+    drawn = stream(0, "networks of pools").multinomial(
+        many, np.full(many, 1 / many), size=resamples
+    )
     at = Columns(
         value,
         accuracy,
@@ -194,7 +230,8 @@ def pairs(one: Rows, other: Rows, mask: Mask) -> list[tuple[int, int]]:
     return sorted(set(zip(one[mask].tolist(), other[mask].tolist(), strict=True)))
 
 
-# -- numbers of one cell ------------------------------------------------------------------------------------------------------
+# -- numbers of one cell
+# --------------------------------------------------------------------------------------------------
 
 
 _SAME = "all networks have the same accuracy"
@@ -214,14 +251,17 @@ def _refused(at: Columns, rows: Rows) -> str:
 
 def cell_tau(at: Columns, rows: Rows) -> Found:
     """Kendall's tau-b of value and accuracy over some points."""
-    return _refused(at, rows) or tau_b(at.value[rows], at.accuracy[rows], at.weights[:, at.network[rows]])
+    return _refused(at, rows) or tau_b(
+        at.value[rows], at.accuracy[rows], at.weights[:, at.network[rows]]
+    )
 
 
 def tau_b(x: Floats, y: Floats, weights: Floats) -> Floats:
-    """Kendall's tau-b of n points, each taken as often as `weights` [draws, n] says: [draws], NaN where one side has no two values.
+    """Kendall's tau-b of n points, each taken as often as `weights` [draws, n] says: [draws], NaN
+    where one side has no two values.
 
-    As `scipy.stats.kendalltau`, but for all draws at once: a pair counts w_i w_j times, and a point that is taken twice makes a
-    pair that is tied on both sides, which counts nowhere.
+    As `scipy.stats.kendalltau`, but for all draws at once: a pair counts w_i w_j times, and a point
+    that is taken twice makes a pair that is tied on both sides, which counts nowhere.
     """
     if not len(x):
         return np.full(len(weights), np.nan)
@@ -231,12 +271,17 @@ def tau_b(x: Floats, y: Floats, weights: Floats) -> Floats:
     def counted(pairs: NDArray[np.float32]) -> Floats:
         return np.asarray(((taken @ pairs).astype(np.float64) * weights).sum(axis=1))
 
-    agree, first, second = counted(sides[0] * sides[1]), counted(np.abs(sides[0])), counted(np.abs(sides[1]))
+    agree, first, second = (
+        counted(sides[0] * sides[1]),
+        counted(np.abs(sides[0])),
+        counted(np.abs(sides[1])),
+    )
     return _ratio(agree, np.sqrt(first * second))
 
 
 def across(at: Columns, shifted: Mask) -> list[tuple[int, Found]]:
-    """Kendall's tau over the test domains of each network, averaged over networks; one entry a pool."""
+    """Kendall's tau over the test domains of each network, averaged over networks; one entry a
+    pool."""
     found: list[tuple[int, Found]] = []
     for pool in np.unique(at.pool):
         taus = []
@@ -249,26 +294,35 @@ def across(at: Columns, shifted: Mask) -> list[tuple[int, Found]]:
             found.append((pool, f"no network has {LEAST} test domains of different values"))
             continue
         weights = at.weights[:, [network for network, _ in taus]]
-        found.append((pool, _ratio(weights @ np.array([tau for _, tau in taus]), weights.sum(axis=1))))
+        found.append(
+            (pool, _ratio(weights @ np.array([tau for _, tau in taus]), weights.sum(axis=1)))
+        )
     return found
 
 
 def _line(at: Columns, mask: Mask) -> tuple[Floats, Floats] | None:
-    """Slope and intercept by least squares for each draw, from sums by network; None where there is no line."""
+    """Slope and intercept by least squares for each draw, from sums by network; None where there is
+    no line."""
     rows = np.flatnonzero(mask)
     if len(np.unique(at.network[rows])) < LEAST or _constant(at.value[rows]):
         return None
     mean = float(at.value[rows].mean())
     x, y, many = at.value[rows] - mean, at.accuracy[rows], at.weights.shape[1]
-    columns = [np.bincount(at.network[rows], weights=item, minlength=many) for item in (np.ones_like(x), x, y, x * x, x * y)]
+    columns = [
+        np.bincount(at.network[rows], weights=item, minlength=many)
+        for item in (np.ones_like(x), x, y, x * x, x * y)
+    ]
     n, sx, sy, sxx, sxy = (at.weights @ np.stack(columns, axis=1)).T
     spread = n * sxx - sx * sx
-    slope = _ratio(n * sxy - sx * sy, np.where(spread > 1e-12 * n * n * np.ptp(x) ** 2, spread, 0.0))
+    slope = _ratio(
+        n * sxy - sx * sy, np.where(spread > 1e-12 * n * n * np.ptp(x) ** 2, spread, 0.0)
+    )
     return slope, _ratio(sy - slope * sx, n) - slope * mean
 
 
 def predicted(at: Columns, cell: Cell, rows: Rows, held: str) -> Floats:
-    """Predictions [draws, rows] for the points of a cell, NaN where there is no line; "estimate" takes the values themselves."""
+    """Predictions [draws, rows] for the points of a cell, NaN where there is no line; "estimate"
+    takes the values themselves."""
     draws = len(at.weights)
     if held == "estimate":
         return np.broadcast_to(at.value[rows], (draws, len(rows)))
@@ -277,13 +331,18 @@ def predicted(at: Columns, cell: Cell, rows: Rows, held: str) -> Floats:
     for kind in kinds:
         line = _line(at, rule.fitted_on(at, cell, int(kind)))
         if line is not None:
-            mine = at.architecture[rows] == kind if rule.by_architecture else np.ones(len(rows), dtype=bool)
+            mine = (
+                at.architecture[rows] == kind
+                if rule.by_architecture
+                else np.ones(len(rows), dtype=bool)
+            )
             told[:, mine] = line[0][:, None] * at.value[rows][mine] + line[1][:, None]
     return told
 
 
 def errors(at: Columns, cell: Cell, rows: Rows, held: str) -> tuple[Found, ...]:
-    """Squared correlation, 1 - SSE/SST, mean absolute and mean signed error in percentage points."""
+    """Squared correlation, 1 - SSE/SST, mean absolute and mean signed error in percentage
+    points."""
     told = predicted(at, cell, rows, held)
     rows, told = rows[~np.isnan(told[0])], told[:, ~np.isnan(told[0])]
     if not len(rows):
@@ -296,7 +355,10 @@ def errors(at: Columns, cell: Cell, rows: Rows, held: str) -> tuple[Found, ...]:
     n = weights.sum(axis=1)
     sst, sxx = (weights @ (side * side) - _ratio((weights @ side) ** 2, n) for side in (y, x))
     sxy = weights @ (x * y) - _ratio((weights @ x) * (weights @ y), n)
-    sst, sxx = (np.where(part > 1e-12 * n * np.ptp(side) ** 2, part, 0.0) for part, side in ((sst, y), (sxx, x)))
+    sst, sxx = (
+        np.where(part > 1e-12 * n * np.ptp(side) ** 2, part, 0.0)
+        for part, side in ((sst, y), (sxx, x))
+    )
     mae, bias = (100 * _ratio((weights * part).sum(axis=1), n) for part in (np.abs(error), error))
     flat = _SAME if _constant(at.accuracy[rows]) else ""
     explained = flat or 1 - _ratio((weights * error**2).sum(axis=1), sst)
@@ -304,32 +366,44 @@ def errors(at: Columns, cell: Cell, rows: Rows, held: str) -> tuple[Found, ...]:
 
 
 def _ratio(above: Floats, below: Floats) -> Floats:
-    return np.divide(above, below, out=np.full(np.shape(above), np.nan), where=~np.isnan(below) & (below != 0))
+    return np.divide(
+        above, below, out=np.full(np.shape(above), np.nan), where=~np.isnan(below) & (below != 0)
+    )
 
 
-# -- from cells to numbers ----------------------------------------------------------------------------------------------------
+# -- from cells to numbers
+# --------------------------------------------------------------------------------------------------
 
 
 def mean_of(cells: Sequence[tuple[int, Found]]) -> tuple[Floats | None, str]:
-    """The mean over pools of the mean over cells, [draws], and why cells were left out. A draw takes the cells that it has."""
+    """The mean over pools of the mean over cells, [draws], and why cells were left out. A draw
+    takes the cells that it has."""
     reasons = "; ".join(dict.fromkeys(found for _, found in cells if isinstance(found, str)))
     kept = [(pool, found) for pool, found in cells if not isinstance(found, str)]
     if not kept:
         return None, reasons or "there are no points of this kind"
-    pools = [_nanmean([found for pool, found in kept if pool == name]) for name in dict.fromkeys(pool for pool, _ in kept)]
+    pools = [
+        _nanmean([found for pool, found in kept if pool == name])
+        for name in dict.fromkeys(pool for pool, _ in kept)
+    ]
     return _nanmean(pools), reasons
 
 
 def _nanmean(found: Sequence[Floats]) -> Floats:
     stacked = np.stack(found)
-    return _ratio(np.where(np.isnan(stacked), 0.0, stacked).sum(axis=0), (~np.isnan(stacked)).sum(axis=0).astype(np.float64))
+    return _ratio(
+        np.where(np.isnan(stacked), 0.0, stacked).sum(axis=0),
+        (~np.isnan(stacked)).sum(axis=0).astype(np.float64),
+    )
 
 
 def standard_error(draws: Floats, networks: int) -> float | None:
-    """From the 5% and 95% quantiles of the draws, as of a normal distribution, times sqrt(G / (G - 1)) for G networks.
+    """From the 5% and 95% quantiles of the draws, as of a normal distribution, times sqrt(G / (G -
+    1)) for G networks.
 
-    Quantiles, since a draw of next to equal accuracies makes 1 - SSE/SST as low as may be. None where fewer than half of the draws
-    have a number, or there are fewer than `LEAST_FOR_INTERVAL` networks.
+    Quantiles, since a draw of next to equal accuracies makes 1 - SSE/SST as low as may be. None
+    where fewer than half of the draws have a number, or there are fewer than `LEAST_FOR_INTERVAL`
+    networks.
     """
     kept = draws[1:][~np.isnan(draws[1:])]
     if networks < LEAST_FOR_INTERVAL or not 2 * len(kept) >= len(draws) - 1 > 0:
@@ -338,7 +412,12 @@ def standard_error(draws: Floats, networks: int) -> float | None:
     return float(high - low) / (2 * Z) * math.sqrt(networks / (networks - 1))
 
 
-def average(cells: Sequence[tuple[int, Found]], networks: int, least: float = -math.inf, most: float = math.inf) -> Number:
+def average(
+    cells: Sequence[tuple[int, Found]],
+    networks: int,
+    least: float = -math.inf,
+    most: float = math.inf,
+) -> Number:
     """The average as `mean_of` takes it, with its interval, cut to what the number can be."""
     draws, why = mean_of(cells)
     left_out = sum(isinstance(found, str) for _, found in cells)
@@ -346,7 +425,13 @@ def average(cells: Sequence[tuple[int, Found]], networks: int, least: float = -m
         return Number(None, left_out=left_out, why=why)
     value, count, error = float(draws[0]), len(cells) - left_out, standard_error(draws, networks)
     if error is None:
-        short = f"no interval from {networks} networks" if networks < LEAST_FOR_INTERVAL else "no interval: few draws have a number"
-        return Number(value, cells=count, left_out=left_out, why="; ".join(filter(None, (why, short))))
+        short = (
+            f"no interval from {networks} networks"
+            if networks < LEAST_FOR_INTERVAL
+            else "no interval: few draws have a number"
+        )
+        return Number(
+            value, cells=count, left_out=left_out, why="; ".join(filter(None, (why, short)))
+        )
     half = t_quantile(networks - 1, LEVEL) * error
     return Number(value, max(least, value - half), min(most, value + half), count, left_out, why)

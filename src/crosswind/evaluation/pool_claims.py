@@ -1,8 +1,9 @@
 """What Ng et al. 2022 claim of neighbourhood invariance, put to the test on a pool of networks.
 
-Each claim is a difference with a sign, its interval and p-value by drawing whole networks anew, see `crosswind.evaluation.pools`.
-All p-values of a pool are adjusted together by Holm's method, and intervals have the level that this comes to, so that they exclude
-0 where a claim is decided. A difference that cannot be had counts as p = 1.
+Each claim is a difference with a sign, its interval and p-value by drawing whole networks anew, see
+`crosswind.evaluation.pools`. All p-values of a pool are adjusted together by Holm's method, and
+intervals have the level that this comes to, so that they exclude 0 where a claim is decided. A
+difference that cannot be had counts as p = 1.
 """
 
 from __future__ import annotations
@@ -15,7 +16,16 @@ import numpy as np
 
 from crosswind.evaluation.compare import Difference
 from crosswind.evaluation.multiplicity import ALPHA, at_level, judged_together
-from crosswind.evaluation.points import LEVEL, RESAMPLES, Floats, Point, cell_tau, mean_of, pairs, read
+from crosswind.evaluation.points import (
+    LEVEL,
+    RESAMPLES,
+    Floats,
+    Point,
+    cell_tau,
+    mean_of,
+    pairs,
+    read,
+)
 from crosswind.evaluation.pools import comparison, difference
 
 HOLDS, OPPOSITE, CANNOT_TELL = "holds", "the opposite holds", "cannot tell"
@@ -23,10 +33,19 @@ RISE = 0.1
 """Nats of entropy above which the paper says that a neighbourhood fails (section 5.4)."""
 
 CLAIMS: Mapping[int, str] = {
-    1: "neighbourhood invariance goes with accuracy under shift more closely than ATC (section 5.2)",
+    1: (
+        "neighbourhood invariance goes with accuracy under shift more closely than ATC (section"
+        " 5.2)"
+    ),
     2: "the farther a domain, the less neighbourhood invariance goes with accuracy (section 5.1)",
-    3: "neighbourhood invariance still goes with accuracy where ATC fails, on the most extreme domain (sections 5.2 and 5.3)",
-    4: f"neighbourhood invariance fails for changes that raise the entropy of outputs by more than {RISE:g} nats (section 5.4)",
+    3: (
+        "neighbourhood invariance still goes with accuracy where ATC fails, on the most extreme"
+        " domain (sections 5.2 and 5.3)"
+    ),
+    4: (
+        "neighbourhood invariance fails for changes that raise the entropy of outputs by more than"
+        f" {RISE:g} nats (section 5.4)"
+    ),
 }
 """By number; the second is about macro tau by domain, the others about differences of macro tau."""
 
@@ -34,9 +53,11 @@ CLAIMS: Mapping[int, str] = {
 @final
 @dataclass(frozen=True)
 class Decision:
-    """One test of a claim. `what` is compared; `found` is above 0 where the claim holds, None with the reason in `why`.
+    """One test of a claim. `what` is compared; `found` is above 0 where the claim holds, None with
+    the reason in `why`.
 
-    `adjusted`: the p-value among all tests of the pool, 1 where there is none. `level`: of the interval of `found`.
+    `adjusted`: the p-value among all tests of the pool, 1 where there is none. `level`: of the
+    interval of `found`.
     """
 
     claim: int
@@ -63,36 +84,62 @@ def decide(
 ) -> list[Decision]:
     """Every test that the measures of a pool allow, by claim.
 
-    `invariances`: points by neighbourhood; `baselines`: those of ATC, whose networks and domains are the same; `rises`: by
-    neighbourhood the rise of entropy in nats.
+    `invariances`: points by neighbourhood; `baselines`: those of ATC, whose networks and domains
+    are the same; `rises`: by neighbourhood the rise of entropy in nats.
     """
     found: list[Decision] = []
     for name, points in invariances.items():
         for other, theirs in baselines.items():
-            found.append(_difference(1, f"macro tau of {name} less that of {other}", theirs, points, by_architecture))
+            found.append(
+                _difference(
+                    1, f"macro tau of {name} less that of {other}", theirs, points, by_architecture
+                )
+            )
     for name, points in invariances.items():
         found.append(falls(name, points, by_architecture=by_architecture))
     for name, points in invariances.items():
         last = farthest(points)
         for other, theirs in baselines.items() if last else ():
-            first, second = ([item for item in side if item.test == last] for side in (theirs, points))
-            found.append(_difference(3, f"on {last}, tau of {name} less that of {other}", first, second, by_architecture))
+            first, second = (
+                [item for item in side if item.test == last] for side in (theirs, points)
+            )
+            found.append(
+                _difference(
+                    3,
+                    f"on {last}, tau of {name} less that of {other}",
+                    first,
+                    second,
+                    by_architecture,
+                )
+            )
     if len(invariances) > 1:
         found.append(_by_rise(invariances, rises, by_architecture))
-    p_values = {i: 1.0 if item.found is None or item.found.p is None else item.found.p for i, item in enumerate(found)}
+    p_values = {
+        i: 1.0 if item.found is None or item.found.p is None else item.found.p
+        for i, item in enumerate(found)
+    }
     family = judged_together(p_values, "holm")
     return [
-        replace(item, found=at_level(item.found, family.level), adjusted=family.adjusted[i], level=family.level)
+        replace(
+            item,
+            found=at_level(item.found, family.level),
+            adjusted=family.adjusted[i],
+            level=family.level,
+        )
         for i, item in enumerate(found)
     ]
 
 
 def lost(points: Sequence[Point]) -> dict[str, float]:
-    """By shifted test domain, the mean accuracy of the networks in domain less that on it: how far it is."""
+    """By shifted test domain, the mean accuracy of the networks in domain less that on it: how far
+    it is."""
     own = [item.accuracy for item in points if item.test == item.training]
     shifted = dict.fromkeys(item.test for item in points if item.test != item.training)
     base = float(np.mean(own)) if own else 0.0
-    return {name: base - float(np.mean([p.accuracy for p in points if p.test == name != p.training])) for name in shifted}
+    return {
+        name: base - float(np.mean([p.accuracy for p in points if p.test == name != p.training]))
+        for name in shifted
+    }
 
 
 def farthest(points: Sequence[Point]) -> str:
@@ -102,12 +149,15 @@ def farthest(points: Sequence[Point]) -> str:
 
 
 def falls(name: str, points: Sequence[Point], *, by_architecture: bool = True) -> Decision:
-    """Claim 2: how much macro tau falls for ten points more of accuracy lost, by least squares over test domains, ID among them."""
+    """Claim 2: how much macro tau falls for ten points more of accuracy lost, by least squares over
+    test domains, ID among them."""
     far, taus = lost(points), _taus(points, by_architecture)
     if any(item.test == item.training for item in points):
         far[""] = 0.0
     kept = [key for key in far if isinstance(taus.get(key), np.ndarray)]
-    what = f"fall of the macro tau of {name} for ten points of accuracy lost, over {len(kept)} domains"
+    what = (
+        f"fall of the macro tau of {name} for ten points of accuracy lost, over {len(kept)} domains"
+    )
     x = np.array([10 * far[key] for key in kept])
     if len(kept) < 3 or np.ptp(x) < 1e-9:
         return Decision(2, what, None, "fewer than 3 domains with a tau")
@@ -116,11 +166,20 @@ def falls(name: str, points: Sequence[Point], *, by_architecture: bool = True) -
     return Decision(2, what, difference(-(x @ stacked) / (x @ x), _networks(points)))
 
 
-def _by_rise(invariances: Mapping[str, Sequence[Point]], rises: Mapping[str, float], by_architecture: bool) -> Decision:
-    """Claim 4: the mean macro tau of the neighbourhoods that raise entropy by `RISE` at most, less that of the others."""
+def _by_rise(
+    invariances: Mapping[str, Sequence[Point]], rises: Mapping[str, float], by_architecture: bool
+) -> Decision:
+    """Claim 4: the mean macro tau of the neighbourhoods that raise entropy by `RISE` at most, less
+    that of the others."""
     sides: list[Floats] = []
-    low, high = ([name for name in invariances if name in rises and (rises[name] > RISE) == over] for over in (False, True))
-    what = f"mean macro tau of {', '.join(low) or 'none'}, which stay below, less that of {', '.join(high) or 'none'}"
+    low, high = (
+        [name for name in invariances if name in rises and (rises[name] > RISE) == over]
+        for over in (False, True)
+    )
+    what = (
+        f"mean macro tau of {', '.join(low) or 'none'}, which stay below, less that of"
+        f" {', '.join(high) or 'none'}"
+    )
     for side in (low, high):
         draws = []
         for name in side:
@@ -129,9 +188,16 @@ def _by_rise(invariances: Mapping[str, Sequence[Point]], rises: Mapping[str, flo
             told, _ = mean_of([(0, tau) for tau in shifted])
             draws += [] if told is None else [told]
         if not draws:
-            return Decision(4, what, None, f"no neighbourhood {'above' if side is high else 'below'} {RISE:g} nats has a tau")
+            return Decision(
+                4,
+                what,
+                None,
+                f"no neighbourhood {'above' if side is high else 'below'} {RISE:g} nats has a tau",
+            )
         sides.append(np.asarray(np.mean(draws, axis=0)))
-    return Decision(4, what, difference(sides[0] - sides[1], _networks(next(iter(invariances.values())))))
+    return Decision(
+        4, what, difference(sides[0] - sides[1], _networks(next(iter(invariances.values()))))
+    )
 
 
 def _taus(points: Sequence[Point], by_architecture: bool) -> dict[str, Floats | str]:
@@ -143,17 +209,26 @@ def _taus(points: Sequence[Point], by_architecture: bool) -> dict[str, Floats | 
         for test in np.unique(at.test):
             rows = np.flatnonzero((at.pool == pool) & (at.training == training) & (at.test == test))
             if len(rows):
-                cells.setdefault("" if test == training else names[test], []).append((pool, cell_tau(at, rows)))
+                cells.setdefault("" if test == training else names[test], []).append(
+                    (pool, cell_tau(at, rows))
+                )
     found = {name: mean_of(some) for name, some in cells.items()}
     return {name: why if draws is None else draws for name, (draws, why) in found.items()}
 
 
-def _difference(claim: int, what: str, first: Sequence[Point], second: Sequence[Point], by_architecture: bool) -> Decision:
+def _difference(
+    claim: int, what: str, first: Sequence[Point], second: Sequence[Point], by_architecture: bool
+) -> Decision:
     try:
         told = comparison(first, second, held="in-sample", by_architecture=by_architecture)
     except ValueError as error:  # the tables differ, as where one of the two refused a network
         return Decision(claim, what, None, str(error))
-    return Decision(claim, what, told.macro_tau, "; ".join(why for why in told.why if why.startswith("macro tau")))
+    return Decision(
+        claim,
+        what,
+        told.macro_tau,
+        "; ".join(why for why in told.why if why.startswith("macro tau")),
+    )
 
 
 def _networks(points: Sequence[Point]) -> int:

@@ -1,19 +1,24 @@
-"""How well a measure or an estimate tells the accuracies of a pool of networks: the numbers of Ng et al. 2022, section 4.3.
+"""How well a measure or an estimate tells the accuracies of a pool of networks: the numbers of Ng
+et al. 2022, section 4.3.
 
-A table of points goes in, one for each network and test domain. `judge` gives the rank correlations and, for the lines that turn a
-measure into an accuracy, R2 and the mean absolute error on what a line was not fitted on. `comparison` sets two estimators against
-each other. `coverage` counts how often intervals hold the accuracy. All intervals are of 90% and take the points of one network as
+A table of points goes in, one for each network and test domain. `judge` gives the rank correlations
+and, for the lines that turn a measure into an accuracy, R2 and the mean absolute error on what a
+line was not fitted on. `comparison` sets two estimators against each other. `coverage` counts how
+often intervals hold the accuracy. All intervals are of 90% and take the points of one network as
 one observation.
 
-*Cells.* A pool is the networks of one architecture, or all of them. A cell of a pool is a training domain i and a test domain o
-other than i. A number is computed in each cell, averaged over the cells of a pool, then over pools.
+*Cells.* A pool is the networks of one architecture, or all of them. A cell of a pool is a training
+domain i and a test domain o other than i. A number is computed in each cell, averaged over the
+cells of a pool, then over pools.
 
-*Lines.* `HELD` lists what a line is fitted on. Some use accuracies of other networks on the very domain that is estimated, which
-nobody has in practice; `Fit.uses_target_labels` says so. Predictions are not cut to [0, 1], as in the paper.
+*Lines.* `HELD` lists what a line is fitted on. Some use accuracies of other networks on the very
+domain that is estimated, which nobody has in practice; `Fit.uses_target_labels` says so.
+Predictions are not cut to [0, 1], as in the paper.
 
-*Intervals* of `judge` and `comparison` are a bootstrap: whole networks are drawn with replacement, and every line is fitted anew.
-The interval is the number +- t SE, with SE from the spread of the draws and t of Student's distribution with one degree of freedom
-less than there are networks. It does not end at the quantiles of the draws: where a cell has few networks these can miss the number
+*Intervals* of `judge` and `comparison` are a bootstrap: whole networks are drawn with replacement,
+and every line is fitted anew. The interval is the number +- t SE, with SE from the spread of the
+draws and t of Student's distribution with one degree of freedom less than there are networks. It
+does not end at the quantiles of the draws: where a cell has few networks these can miss the number
 itself, since networks repeat in a draw and a line fits it too well.
 """
 
@@ -58,11 +63,13 @@ from crosswind.evaluation.points import (
 @final
 @dataclass(frozen=True)
 class Fit:
-    """How well accuracies are told, by a line fitted as `held` says, or by an estimate itself (`held` is "estimate").
+    """How well accuracies are told, by a line fitted as `held` says, or by an estimate itself
+    (`held` is "estimate").
 
-    `r2`: the squared correlation of value and accuracy in a cell, whatever the line and its sign. `explained`: 1 - SSE/SST of the
-    predictions, below 0 where the mean accuracy of the cell predicts better. `mae`, `bias`: mean absolute and mean signed error
-    (prediction - accuracy), in percentage points. `uses_target_labels`: the line is fitted on accuracies on the domain that it
+    `r2`: the squared correlation of value and accuracy in a cell, whatever the line and its sign.
+    `explained`: 1 - SSE/SST of the predictions, below 0 where the mean accuracy of the cell
+    predicts better. `mae`, `bias`: mean absolute and mean signed error (prediction - accuracy), in
+    percentage points. `uses_target_labels`: the line is fitted on accuracies on the domain that it
     predicts.
     """
 
@@ -79,9 +86,10 @@ class Fit:
 class Judgement:
     """Every number of one measure or estimator. Kendall's tau is tau-b.
 
-    `id_tau`: over the networks of a training domain, on that domain. `macro_tau`: over the networks of a cell. `micro_tau`: on one
-    test domain, over the networks of a pool that were trained on any other. `arch_tau`: the same over the networks of all
-    architectures. `across_tau`: over the test domains of one network (appendix B.2). `fits`: by what the line was fitted on.
+    `id_tau`: over the networks of a training domain, on that domain. `macro_tau`: over the networks
+    of a cell. `micro_tau`: on one test domain, over the networks of a pool that were trained on any
+    other. `arch_tau`: the same over the networks of all architectures. `across_tau`: over the test
+    domains of one network (appendix B.2). `fits`: by what the line was fitted on.
     """
 
     networks: int
@@ -98,7 +106,8 @@ _ONE_DOMAIN = "the networks have one training domain"
 
 
 class OnDomain(NamedTuple):
-    """Of one test domain: macro tau and squared correlation, averaged over training domains, and micro tau."""
+    """Of one test domain: macro tau and squared correlation, averaged over training domains, and
+    micro tau."""
 
     tau: Number
     r2: Number
@@ -110,9 +119,10 @@ class OnDomain(NamedTuple):
 class Comparison:
     """`second` less `first`, paired by network; None where undefined, with the reason in `why`.
 
-    `n` of a difference is the number of networks, `sd` its standard error times the root of that. Without a spread there is no p.
-    `mae` in percentage points: below 0 the second is better. `macro_tau`: above 0 the second is better. Of several comparisons p
-    is adjusted by Holm's method; intervals, of `mae_level` and `tau_level`, exclude 0 where that is below 0.05.
+    `n` of a difference is the number of networks, `sd` its standard error times the root of that.
+    Without a spread there is no p. `mae` in percentage points: below 0 the second is better.
+    `macro_tau`: above 0 the second is better. Of several comparisons p is adjusted by Holm's
+    method; intervals, of `mae_level` and `tau_level`, exclude 0 where that is below 0.05.
     """
 
     mae: Difference | None
@@ -129,9 +139,10 @@ class Comparison:
 class Covered:
     """How many of some pairs of network and shift have an accuracy inside their interval.
 
-    `kind`: "all", "natural" or "synthetic". `strength`: "all", "weak", "middle", "strong", "severity 3", ..., or "unknown". `pairs`
-    have an interval, `without` have none. `share`: the share covered. `width`: the median of high - low. `drop`: the least and the
-    largest fall of accuracy from the source. None where there are no such pairs.
+    `kind`: "all", "natural" or "synthetic". `strength`: "all", "weak", "middle", "strong",
+    "severity 3", ..., or "unknown". `pairs` have an interval, `without` have none. `share`: the
+    share covered. `width`: the median of high - low. `drop`: the least and the largest fall of
+    accuracy from the source. None where there are no such pairs.
     """
 
     kind: str
@@ -145,12 +156,17 @@ class Covered:
 
 
 def judge(
-    points: Sequence[Point], *, estimates: bool = False, by_architecture: bool = True, resamples: int = RESAMPLES
+    points: Sequence[Point],
+    *,
+    estimates: bool = False,
+    by_architecture: bool = True,
+    resamples: int = RESAMPLES,
 ) -> Judgement:
     """Every number of one measure or estimator.
 
-    `estimates`: the values are accuracies, and are judged as such too (the fit "estimate"). `by_architecture`: each architecture is
-    a pool, as in the paper; False takes all networks as one. Raises `ValueError` for a table that cannot be read.
+    `estimates`: the values are accuracies, and are judged as such too (the fit "estimate").
+    `by_architecture`: each architecture is a pool, as in the paper; False takes all networks as
+    one. Raises `ValueError` for a table that cannot be read.
     """
     at = read(points, resamples, by_architecture)
     many = at.weights.shape[1]
@@ -159,7 +175,9 @@ def judge(
     own = at.training == at.test
 
     def taus(groups: Sequence[tuple[int, Mask]]) -> Number:
-        return average([(pool, cell_tau(at, np.flatnonzero(mask))) for pool, mask in groups], many, -1, 1)
+        return average(
+            [(pool, cell_tau(at, np.flatnonzero(mask))) for pool, mask in groups], many, -1, 1
+        )
 
     shifted = [mask for test in np.unique(at.test) if (mask := (at.test == test) & ~own).any()]
     micro = [part for mask in shifted for part in _micro(at, mask)]
@@ -168,10 +186,19 @@ def judge(
     return Judgement(
         networks=many,
         points=len(points),
-        id_tau=taus([(pool, own & (at.pool == pool) & (at.training == i)) for pool, i in pairs(at.pool, at.training, own)]),
+        id_tau=taus(
+            [
+                (pool, own & (at.pool == pool) & (at.training == i))
+                for pool, i in pairs(at.pool, at.training, own)
+            ]
+        ),
         macro_tau=taus([(cell.pool, at.of_cell(cell)) for cell in at.cells]),
         micro_tau=taus(micro) if micro else Number(None, why=_ONE_DOMAIN),
-        arch_tau=Number(None, why="the networks have one architecture") if one_kind else taus([(0, mask) for mask in shifted]),
+        arch_tau=(
+            Number(None, why="the networks have one architecture")
+            if one_kind
+            else taus([(0, mask) for mask in shifted])
+        ),
         across_tau=average(across(at, ~own), many, -1, 1),
         fits=fits,
     )
@@ -180,10 +207,14 @@ def judge(
 def by_domain(points: Sequence[Point], *, by_architecture: bool = True) -> dict[str, OnDomain]:
     """What is told on each test domain alone, in the order of the points.
 
-    A domain on which networks were trained has the numbers of the networks trained elsewhere; in domain where there are none.
+    A domain on which networks were trained has the numbers of the networks trained elsewhere; in
+    domain where there are none.
     """
     at = read(points, RESAMPLES, by_architecture)
-    codes = {name: code for code, name in enumerate(sorted({p.training for p in points} | {p.test for p in points}))}
+    codes = {
+        name: code
+        for code, name in enumerate(sorted({p.training for p in points} | {p.test for p in points}))
+    }
     many, found = at.weights.shape[1], {}
     for name in dict.fromkeys(p.test for p in points):
         there = at.test == codes[name]
@@ -203,12 +234,17 @@ def by_domain(points: Sequence[Point], *, by_architecture: bool = True) -> dict[
 
 def _micro(at: Columns, mask: Mask) -> list[tuple[int, Mask]]:
     """The points of a mask by pool, of pools whose networks have several training domains."""
-    several = [int(pool) for pool in np.unique(at.pool) if len(np.unique(at.training[at.pool == pool])) > 1]
+    several = [
+        int(pool) for pool in np.unique(at.pool) if len(np.unique(at.training[at.pool == pool])) > 1
+    ]
     return [(pool, inside) for pool in several if (inside := mask & (at.pool == pool)).any()]
 
 
-def predictions(points: Sequence[Point], held: str, *, by_architecture: bool = True) -> list[float | None]:
-    """The accuracy that the line predicts for each point; None where there is no line, and in domain. `held` is one of `HELD`."""
+def predictions(
+    points: Sequence[Point], held: str, *, by_architecture: bool = True
+) -> list[float | None]:
+    """The accuracy that the line predicts for each point; None where there is no line, and in
+    domain. `held` is one of `HELD`."""
     if held not in HELD:
         raise ValueError(f"held is {held!r}: choose one of {', '.join(HELD)}")
     at = read(points, 0, by_architecture)
@@ -230,28 +266,51 @@ def comparison(
 ) -> Comparison:
     """Two estimators on the same points, with 90% intervals and p-values.
 
-    `held`: whose errors are compared, one of `HELD` or "estimate" for those of the values themselves. A difference is averaged over
-    the cells where both have a number; a draw of networks is the same for both. The interval excludes 0 where p < 0.1. Raises
-    `ValueError` where the tables differ in more than values.
+    `held`: whose errors are compared, one of `HELD` or "estimate" for those of the values
+    themselves. A difference is averaged over the cells where both have a number; a draw of networks
+    is the same for both. The interval excludes 0 where p < 0.1. Raises `ValueError` where the
+    tables differ in more than values.
     """
-    key = [[(p.network, p.training, p.test, p.architecture, p.accuracy) for p in side] for side in (first, second)]
+    key = [
+        [(p.network, p.training, p.test, p.architecture, p.accuracy) for p in side]
+        for side in (first, second)
+    ]
     order = [sorted(range(len(side)), key=side.__getitem__) for side in key]
     if [key[0][i] for i in order[0]] != [key[1][i] for i in order[1]]:
         raise ValueError("two estimators are compared on points that are not the same")
     if held not in (*HELD, "estimate"):
         raise ValueError(f"held is {held!r}: choose one of {', '.join(HELD)}, estimate")
-    sides = [read([side[i] for i in at], resamples, by_architecture) for side, at in zip((first, second), order, strict=True)]
+    sides = [
+        read([side[i] for i in at], resamples, by_architecture)
+        for side, at in zip((first, second), order, strict=True)
+    ]
     why, found = [], []
     for name in ("MAE", "macro tau"):
         cells: list[tuple[int, Found]] = []
         for cell in sides[0].cells:
             rows = np.flatnonzero(sides[0].of_cell(cell))
-            one, other = (cell_tau(at, rows) if name != "MAE" else errors(at, cell, rows, held)[2] for at in sides)
-            cells.append((cell.pool, one if isinstance(one, str) else other if isinstance(other, str) else other - one))
+            one, other = (
+                cell_tau(at, rows) if name != "MAE" else errors(at, cell, rows, held)[2]
+                for at in sides
+            )
+            cells.append(
+                (
+                    cell.pool,
+                    (
+                        one
+                        if isinstance(one, str)
+                        else other
+                        if isinstance(other, str)
+                        else other - one
+                    ),
+                )
+            )
         draws, reason = mean_of(cells)
         told = None if draws is None else difference(draws, sides[0].weights.shape[1])
         if told is None or told.low is None:
-            why.append(f"{name}: {reason or f'fewer than {LEAST_FOR_INTERVAL} networks for an interval'}")
+            why.append(
+                f"{name}: {reason or f'fewer than {LEAST_FOR_INTERVAL} networks for an interval'}"
+            )
         found.append(told)
     return Comparison(found[0], found[1], tuple(why))
 
@@ -264,25 +323,38 @@ def comparisons(
     by_architecture: bool = True,
     resamples: int = RESAMPLES,
 ) -> dict[str, Comparison]:
-    """Each of `others` against one reference, the p-values adjusted by Holm's method, those of each number for themselves."""
+    """Each of `others` against one reference, the p-values adjusted by Holm's method, those of each
+    number for themselves."""
     found = {
-        name: comparison(reference, side, held=held, by_architecture=by_architecture, resamples=resamples)
+        name: comparison(
+            reference, side, held=held, by_architecture=by_architecture, resamples=resamples
+        )
         for name, side in others.items()
     }
-    sides = [{name: getattr(item, which) for name, item in found.items()} for which in ("mae", "macro_tau")]
-    mae, tau = (judged_together({k: v.p for k, v in side.items() if v and v.p is not None}, "holm") for side in sides)
+    sides = [
+        {name: getattr(item, which) for name, item in found.items()}
+        for which in ("mae", "macro_tau")
+    ]
+    mae, tau = (
+        judged_together({k: v.p for k, v in side.items() if v and v.p is not None}, "holm")
+        for side in sides
+    )
     for name, item in found.items():
         adjusted = mae.adjusted.get(name), tau.adjusted.get(name), mae.level, tau.level
-        found[name] = Comparison(at_level(item.mae, mae.level), at_level(item.macro_tau, tau.level), item.why, *adjusted)
+        found[name] = Comparison(
+            at_level(item.mae, mae.level), at_level(item.macro_tau, tau.level), item.why, *adjusted
+        )
     return found
 
 
 def coverage(points: Sequence[Point], *, by: str = "drop") -> list[Covered]:
-    """How often intervals hold the accuracy: for all pairs, natural and synthetic shifts apart, each by strength of the shift too.
+    """How often intervals hold the accuracy: for all pairs, natural and synthetic shifts apart,
+    each by strength of the shift too.
 
-    Points in domain are no shifts and are not counted. `by`: "drop" takes terciles, over all pairs, of the fall of accuracy from
-    the source (`Point.source`, else the network's own point in domain); "severity" takes the severity given. A share's interval
-    is that of Clopper and Pearson for as many independent pairs as give the variance between networks (Korn and Graubard 1998);
+    Points in domain are no shifts and are not counted. `by`: "drop" takes terciles, over all pairs,
+    of the fall of accuracy from the source (`Point.source`, else the network's own point in
+    domain); "severity" takes the severity given. A share's interval is that of Clopper and Pearson
+    for as many independent pairs as give the variance between networks (Korn and Graubard 1998);
     where all or none are covered, for as many as there are networks.
     """
     if by not in ("drop", "severity"):
@@ -292,20 +364,39 @@ def coverage(points: Sequence[Point], *, by: str = "drop") -> list[Covered]:
         raise ValueError("there are no points of a test domain other than that of training")
     inside = {item.network: item.accuracy for item in points if item.training == item.test}
     source = [inside.get(item.network) if item.source is None else item.source for item in shifted]
-    drops = [None if before is None else before - item.accuracy for before, item in zip(source, shifted, strict=True)]
+    drops = [
+        None if before is None else before - item.accuracy
+        for before, item in zip(source, shifted, strict=True)
+    ]
     known = [drop for drop in drops if drop is not None]
     edges = np.quantile(known, [1 / 3, 2 / 3]) if known else np.zeros(2)
 
     def strength(item: Point, drop: float | None) -> str:
         if by == "severity":
             return "unknown" if item.severity is None else f"severity {item.severity:g}"
-        return "unknown" if drop is None else ("weak", "middle", "strong")[int(np.searchsorted(edges, drop))]
+        return (
+            "unknown"
+            if drop is None
+            else ("weak", "middle", "strong")[int(np.searchsorted(edges, drop))]
+        )
 
     told = [strength(item, drop) for item, drop in zip(shifted, drops, strict=True)]
-    order = sorted(set(told), key=lambda name: (name == "unknown", ["weak", "middle", "strong", name].index(name), len(name), name))
+    order = sorted(
+        set(told),
+        key=lambda name: (
+            name == "unknown",
+            ["weak", "middle", "strong", name].index(name),
+            len(name),
+            name,
+        ),
+    )
     kinds = [
         "all",
-        *(kind for kind in ("natural", "synthetic") if any(item.synthetic == (kind == "synthetic") for item in shifted)),
+        *(
+            kind
+            for kind in ("natural", "synthetic")
+            if any(item.synthetic == (kind == "synthetic") for item in shifted)
+        ),
     ]
     found = []
     for kind in kinds:
@@ -313,14 +404,19 @@ def coverage(points: Sequence[Point], *, by: str = "drop") -> list[Covered]:
             chosen = [
                 (item, drop)
                 for item, drop, mine in zip(shifted, drops, told, strict=True)
-                if name in ("all", mine) and kind in ("all", "synthetic" if item.synthetic else "natural")
+                if name in ("all", mine)
+                and kind in ("all", "synthetic" if item.synthetic else "natural")
             ]
             found.append(_covered(kind, name, chosen))
     return found
 
 
 def _covered(kind: str, strength: str, chosen: Sequence[tuple[Point, float | None]]) -> Covered:
-    ends = [(item, item.low, item.high) for item, _ in chosen if item.low is not None and item.high is not None]
+    ends = [
+        (item, item.low, item.high)
+        for item, _ in chosen
+        if item.low is not None and item.high is not None
+    ]
     drops = [drop for _, drop in chosen if drop is not None]
     names = sorted({item.network for item, _, _ in ends})
     held = [low <= item.accuracy <= high for item, low, high in ends]
@@ -348,7 +444,9 @@ def _share(held: Floats, network: Rows, many: int) -> Number:
 
     apart = np.bincount(network, weights=held - share, minlength=many)
     variance = many / (many - 1) * float((apart**2).sum()) / n**2
-    independent = many if share in (0, 1) else min(n, share * (1 - share) / variance) if variance > 0 else n
+    independent = (
+        many if share in (0, 1) else min(n, share * (1 - share) / variance) if variance > 0 else n
+    )
     count = independent * (Z / t_quantile(many - 1, LEVEL)) ** 2
     right, tail = count * share, (1 - LEVEL) / 2
     low = float(betaincinv(right, count - right + 1, tail)) if share > 0 else 0.0
@@ -359,35 +457,61 @@ def _share(held: Floats, network: Rows, many: int) -> Number:
 def _fit(at: Columns, held: str) -> Fit:
     columns: list[list[tuple[int, Found]]] = [[], [], [], []]
     for cell in at.cells:
-        for column, found in zip(columns, errors(at, cell, np.flatnonzero(at.of_cell(cell)), held), strict=True):
+        for column, found in zip(
+            columns, errors(at, cell, np.flatnonzero(at.of_cell(cell)), held), strict=True
+        ):
             column.append((cell.pool, found))
-    bounds = ((0.0, 1.0), (-math.inf, 1.0), (0.0, 100.0 if held == "estimate" else math.inf), (-math.inf, math.inf))
-    numbers = (average(column, at.weights.shape[1], *ends) for column, ends in zip(columns, bounds, strict=True))
+    bounds = (
+        (0.0, 1.0),
+        (-math.inf, 1.0),
+        (0.0, 100.0 if held == "estimate" else math.inf),
+        (-math.inf, math.inf),
+    )
+    numbers = (
+        average(column, at.weights.shape[1], *ends)
+        for column, ends in zip(columns, bounds, strict=True)
+    )
     return Fit(held, held in HELD and HELD[held].uses_target_labels, *numbers)
 
 
 def micro_difference(
-    first: Sequence[Point], second: Sequence[Point], *, by_architecture: bool = True, resamples: int = RESAMPLES
+    first: Sequence[Point],
+    second: Sequence[Point],
+    *,
+    by_architecture: bool = True,
+    resamples: int = RESAMPLES,
 ) -> Difference | None:
-    """Micro tau of `second` less that of `first`, each averaged over its own test domains; None where one has none.
+    """Micro tau of `second` less that of `first`, each averaged over its own test domains; None
+    where one has none.
 
-    The networks are the same, and a draw of them is: measures may differ, and so may the rows that they were taken on. Raises
-    `ValueError` for other networks.
+    The networks are the same, and a draw of them is: measures may differ, and so may the rows that
+    they were taken on. Raises `ValueError` for other networks.
     """
     draws = []
     for points in (first, second):
         at = read(points, resamples, by_architecture)
         shifted = [(at.test == test) & (at.training != at.test) for test in np.unique(at.test)]
-        told, _ = mean_of([(pool, cell_tau(at, np.flatnonzero(mask))) for some in shifted for pool, mask in _micro(at, some)])
+        told, _ = mean_of(
+            [
+                (pool, cell_tau(at, np.flatnonzero(mask)))
+                for some in shifted
+                for pool, mask in _micro(at, some)
+            ]
+        )
         draws.append(told)
     names = [sorted({item.network for item in points}) for points in (first, second)]
     if names[0] != names[1]:
         raise ValueError("two micro taus are compared over networks that are not the same")
-    return None if draws[0] is None or draws[1] is None else difference(draws[1] - draws[0], len(names[0]))
+    return (
+        None
+        if draws[0] is None or draws[1] is None
+        else difference(draws[1] - draws[0], len(names[0]))
+    )
 
 
 def difference(draws: Floats, networks: int) -> Difference:
-    """The first of the draws, its interval by the others and its p-value; `n` is the number of networks."""
+    """The first of the draws, its interval by the others and its p-value; `n` is the number of
+    networks."""
     mean, error = float(draws[0]), standard_error(draws, networks)
     if error is None:
         return Difference(mean, None, networks, None, None)

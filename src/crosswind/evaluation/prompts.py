@@ -1,7 +1,9 @@
-"""One prompt for each model and data set, and what that choice is worth. Plain numbers in, plain values out.
+"""One prompt for each model and data set, and what that choice is worth. Plain numbers in, plain
+values out.
 
-Scores are by (model, prompt, data set). A prompt that is chosen by the scores that are then reported is an oracle: it saw the test
-labels. Jeon et al. 2025 report the best prompt so (table 5; figures 3, 8 and table 3 follow from it).
+Scores are by (model, prompt, data set). A prompt that is chosen by the scores that are then
+reported is an oracle: it saw the test labels. Jeon et al. 2025 report the best prompt so (table 5;
+figures 3, 8 and table 3 follow from it).
 """
 
 from __future__ import annotations
@@ -27,17 +29,22 @@ Choices = dict[tuple[str, str], Chosen]
 
 
 def best_prompt(scores: Scores, by: Scores | None = None) -> Choices:
-    """The prompt of each model and data set that is best by `by`, which is `scores` itself by default: an oracle.
+    """The prompt of each model and data set that is best by `by`, which is `scores` itself by
+    default: an oracle.
 
-    Of equal ones the first. With `by` a pair is left out where any of its prompts has no value there: the best of those that have
-    one would be chosen among fewer.
+    Of equal ones the first. With `by` a pair is left out where any of its prompts has no value
+    there: the best of those that have one would be chosen among fewer.
     """
     tried: dict[tuple[str, str], list[str]] = {}
     for model, prompt, data in scores:
         tried.setdefault((model, data), []).append(prompt)
     judge, out = scores if by is None else by, {}
     for (model, data), prompts in tried.items():
-        values = {prompt: judge[model, prompt, data] for prompt in prompts if (model, prompt, data) in judge}
+        values = {
+            prompt: judge[model, prompt, data]
+            for prompt in prompts
+            if (model, prompt, data) in judge
+        }
         if len(values) == len(prompts):
             prompt = max(values, key=values.__getitem__)
             out[model, data] = Chosen(prompt, scores[model, prompt, data])
@@ -60,11 +67,14 @@ def over_data(chosen: Choices, data: Sequence[str]) -> dict[str, float]:
     """Mean score over data sets, each as heavy as another, of every model that has all of them."""
     models = dict.fromkeys(model for model, _ in chosen)
     whole = [model for model in models if data and all((model, name) in chosen for name in data)]
-    return {model: math.fsum(chosen[model, name].score for name in data) / len(data) for model in whole}
+    return {
+        model: math.fsum(chosen[model, name].score for name in data) / len(data) for model in whole
+    }
 
 
 def spread(scores: Scores) -> dict[tuple[str, str], float]:
-    """By (model, data set) the best prompt's score less the worst's, of those that were asked with several."""
+    """By (model, data set) the best prompt's score less the worst's, of those that were asked with
+    several."""
     found: dict[tuple[str, str], list[float]] = {}
     for (model, _, data), score in scores.items():
         found.setdefault((model, data), []).append(score)
@@ -72,7 +82,8 @@ def spread(scores: Scores) -> dict[tuple[str, str], float]:
 
 
 def of_rows(share: float, rows: int, level: float = 0.95) -> tuple[float, float]:
-    """The interval of an accuracy over test rows drawn independently: the score interval of Wilson 1927, "Probable Inference".
+    """The interval of an accuracy over test rows drawn independently: the score interval of Wilson
+    1927, "Probable Inference".
 
     For one model whose answers no seed changes. Raises `ValueError` without rows.
     """
@@ -80,5 +91,7 @@ def of_rows(share: float, rows: int, level: float = 0.95) -> tuple[float, float]
         raise ValueError("there are no rows")
     z2 = NormalDist().inv_cdf((1 + level) / 2) ** 2
     middle = (share + z2 / (2 * rows)) / (1 + z2 / rows)
-    half = math.sqrt(z2 * share * (1 - share) / rows + z2 * z2 / (4 * rows * rows)) / (1 + z2 / rows)
+    half = math.sqrt(z2 * share * (1 - share) / rows + z2 * z2 / (4 * rows * rows)) / (
+        1 + z2 / rows
+    )
     return max(0.0, middle - half), min(1.0, middle + half)

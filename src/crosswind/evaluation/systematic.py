@@ -1,7 +1,9 @@
-"""Systematic robustness: what is learned of an environment on some classes, and how much of it the other classes show.
+"""Systematic robustness: what is learned of an environment on some classes, and how much of it the
+other classes show.
 
-Pure functions of answers. `rho` is equation 1 of Omran and Schiele 2022, `effective_robustness` what Taori et al. 2020 measure,
-named beside it: rho alone is 1 wherever nothing was learned of the environment that the reference did not know.
+Pure functions of answers. `rho` is equation 1 of Omran and Schiele 2022, `effective_robustness`
+what Taori et al. 2020 measure, named beside it: rho alone is 1 wherever nothing was learned of the
+environment that the reference did not know.
 """
 
 from __future__ import annotations
@@ -20,10 +22,12 @@ _PART = 250  # replicates of the bootstrap that are made at a time
 
 
 def rho(seen: float, unseen: float, reference: float = 0.0) -> float | None:
-    """min(1, max(0, unseen - reference) / min(1, seen - reference)); None where the denominator is not positive.
+    """min(1, max(0, unseen - reference) / min(1, seen - reference)); None where the denominator is
+    not positive.
 
-    `seen`, `unseen`: accuracies in one environment on the classes that training showed there, and on the others. `reference`: that
-    of the reference model on all classes there; 0 where there is none. Omran and Schiele 2022, equation 1.
+    `seen`, `unseen`: accuracies in one environment on the classes that training showed there, and
+    on the others. `reference`: that of the reference model on all classes there; 0 where there is
+    none. Omran and Schiele 2022, equation 1.
     """
     below = min(1.0, seen - reference)
     return min(1.0, max(0.0, unseen - reference) / below) if below > 0 else None
@@ -31,10 +35,11 @@ def rho(seen: float, unseen: float, reference: float = 0.0) -> float | None:
 
 @dataclass(frozen=True)
 class Systematic:
-    """One environment: accuracy on its seen and its unseen classes, rows of each, `reference`, and rho with its interval.
+    """One environment: accuracy on its seen and its unseen classes, rows of each, `reference`, and
+    rho with its interval.
 
-    `rho` is None where it is undefined, `low` and `high` are where more than 5% of the replicates of the bootstrap are: of
-    `undefined`, a share of them.
+    `rho` is None where it is undefined, `low` and `high` are where more than 5% of the replicates
+    of the bootstrap are: of `undefined`, a share of them.
     """
 
     seen: float
@@ -49,23 +54,41 @@ class Systematic:
 
 
 def systematic(
-    right: Right, seen: Right, reference: Right | None = None, *, level: float = 0.95, replicates: int = 2000, seed: int = 0
+    right: Right,
+    seen: Right,
+    reference: Right | None = None,
+    *,
+    level: float = 0.95,
+    replicates: int = 2000,
+    seed: int = 0,
 ) -> Systematic:
-    """Accuracies and rho in one environment, with the percentile interval of rho over test rows and over seeds.
+    """Accuracies and rho in one environment, with the percentile interval of rho over test rows and
+    over seeds.
 
-    `right` bool [seeds, n]: whether each run answered each test row of the environment; `seen` bool [n]: whether training showed
-    the row's class there; `reference` bool [models, n]: the same rows answered by a reference model, or several. A replicate draws
-    seeds, and rows of seen and of unseen classes apart, with replacement; the reference's rows with them. One seed cannot be
-    resampled: the interval is then over rows alone. `replicates` 0: no interval. Raises `ValueError` without rows of either kind.
+    `right` bool [seeds, n]: whether each run answered each test row of the environment; `seen` bool
+    [n]: whether training showed the row's class there; `reference` bool [models, n]: the same rows
+    answered by a reference model, or several. A replicate draws seeds, and rows of seen and of
+    unseen classes apart, with replacement; the reference's rows with them. One seed cannot be
+    resampled: the interval is then over rows alone. `replicates` 0: no interval. Raises
+    `ValueError` without rows of either kind.
     """
     right = np.atleast_2d(right)
     places = [np.flatnonzero(seen), np.flatnonzero(~seen)]
     if not len(places[0]) or not len(places[1]):
-        raise ValueError("an environment needs test rows of classes that training showed there, and of others")
+        raise ValueError(
+            "an environment needs test rows of classes that training showed there, and of others"
+        )
     known = None if reference is None else np.atleast_2d(reference).mean(axis=0)
     accuracy = [float(right[:, rows].mean()) for rows in places]
     base = 0.0 if known is None else float(known.mean())
-    told = Systematic(accuracy[0], accuracy[1], len(places[0]), len(places[1]), base, rho(accuracy[0], accuracy[1], base))
+    told = Systematic(
+        accuracy[0],
+        accuracy[1],
+        len(places[0]),
+        len(places[1]),
+        base,
+        rho(accuracy[0], accuracy[1], base),
+    )
     if not replicates:
         return told
     drawn = _replicates(right.astype(np.float64), known, places, replicates, seed)
@@ -74,13 +97,20 @@ def systematic(
     if undefined > 0.05 or told.rho is None:
         return Systematic(**{**vars(told), "undefined": undefined})
     low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
-    return Systematic(**{**vars(told), "low": float(low), "high": float(high), "undefined": undefined})
+    return Systematic(
+        **{**vars(told), "low": float(low), "high": float(high), "undefined": undefined}
+    )
 
 
 def _replicates(
-    right: NDArray[np.float64], known: NDArray[np.float64] | None, places: Sequence[NDArray[np.int64]], replicates: int, seed: int
+    right: NDArray[np.float64],
+    known: NDArray[np.float64] | None,
+    places: Sequence[NDArray[np.int64]],
+    replicates: int,
+    seed: int,
 ) -> NDArray[np.float64]:
-    """Accuracy on seen and on unseen classes and of the reference in every replicate: float64 [replicates, 3]."""
+    """Accuracy on seen and on unseen classes and of the reference in every replicate: float64
+    [replicates, 3]."""
     generator = stream(seed, "bootstrap of rho")
     out = np.zeros((replicates, 3))
     runs, n = len(right), sum(map(len, places))
@@ -89,19 +119,28 @@ def _replicates(
         of_runs = generator.multinomial(runs, np.full(runs, 1 / runs), size) / runs
         for side, rows in enumerate(places):
             times = generator.multinomial(len(rows), np.full(len(rows), 1 / len(rows)), size)
-            out[start : start + size, side] = ((times @ right[:, rows].T) * of_runs).sum(axis=1) / len(rows)
+            out[start : start + size, side] = ((times @ right[:, rows].T) * of_runs).sum(
+                axis=1
+            ) / len(rows)
             if known is not None:
                 out[start : start + size, 2] += times @ known[rows] / n
     return out
 
 
 def by_environment(
-    right: Right, group: NDArray[np.int64], seen: Sequence[bool], names: Sequence[str], class_names: Sequence[str], **more: Any
+    right: Right,
+    group: NDArray[np.int64],
+    seen: Sequence[bool],
+    names: Sequence[str],
+    class_names: Sequence[str],
+    **more: Any,
 ) -> dict[str, Systematic]:
-    """`systematic` of every environment of which training showed some classes and not others, by name.
+    """`systematic` of every environment of which training showed some classes and not others, by
+    name.
 
-    `right` bool [seeds, n]; `group` int64 [n]: numbers of `names`, the groups of label and environment, class after class; `seen`:
-    which groups training showed. An environment without test rows of either kind is left out. `more`: as for `systematic`.
+    `right` bool [seeds, n]; `group` int64 [n]: numbers of `names`, the groups of label and
+    environment, class after class; `seen`: which groups training showed. An environment without
+    test rows of either kind is left out. `more`: as for `systematic`.
     """
     right, found = np.atleast_2d(right), {}
     known = more.pop("reference", None)
@@ -114,7 +153,8 @@ def by_environment(
 def kept_apart(
     group: NDArray[np.int64], seen: Sequence[bool], names: Sequence[str], class_names: Sequence[str]
 ) -> Iterator[tuple[str, NDArray[np.int64], Right]]:
-    """Every environment of `by_environment`: its name, its test rows, and which of them training showed."""
+    """Every environment of `by_environment`: its name, its test rows, and which of them training
+    showed."""
     size = len(names) // len(class_names)
     for place in range(size):
         rows = np.flatnonzero((group >= 0) & (group % size == place))
@@ -126,7 +166,8 @@ def kept_apart(
 def systematic_scores(found: Mapping[str, Systematic]) -> dict[str, Any]:
     """What scores hold: means over the environments, and each of them as plain values.
 
-    `seen_accuracy`, `unseen_accuracy`, `rho`: None without environments; rho also where it is undefined in one of them.
+    `seen_accuracy`, `unseen_accuracy`, `rho`: None without environments; rho also where it is
+    undefined in one of them.
     """
     items = list(found.values())
     ratios = [item.rho for item in items if item.rho is not None]
@@ -139,7 +180,8 @@ def systematic_scores(found: Mapping[str, Systematic]) -> dict[str, Any]:
 
 
 class Line(NamedTuple):
-    """A line in logits of accuracy, from standard to shifted test rows, with the share of variance that it explains."""
+    """A line in logits of accuracy, from standard to shifted test rows, with the share of variance
+    that it explains."""
 
     slope: float
     intercept: float
@@ -150,13 +192,22 @@ class Line(NamedTuple):
 def effective_robustness(
     standard: NDArray[np.float64], shifted: NDArray[np.float64], baseline: Right | None = None
 ) -> tuple[NDArray[np.float64], Line]:
-    """How much higher each model's accuracy under shift is than the baseline models' line says: float64 [n], and that line.
+    """How much higher each model's accuracy under shift is than the baseline models' line says:
+    float64 [n], and that line.
 
-    `standard`, `shifted` [n]: accuracies in (0, 1); a model with another number (or NaN) in either has NaN and is not in the fit.
-    `baseline` bool [n]: the models that the line is fitted to, all by default; least squares on logits (Taori et al. 2020, section
-    3.1). Raises `ValueError` where these have fewer than two different standard accuracies.
+    `standard`, `shifted` [n]: accuracies in (0, 1); a model with another number (or NaN) in either
+    has NaN and is not in the fit. `baseline` bool [n]: the models that the line is fitted to, all
+    by default; least squares on logits (Taori et al. 2020, section 3.1). Raises `ValueError` where
+    these have fewer than two different standard accuracies.
     """
-    usable = np.isfinite(standard) & np.isfinite(shifted) & (standard > 0) & (standard < 1) & (shifted > 0) & (shifted < 1)
+    usable = (
+        np.isfinite(standard)
+        & np.isfinite(shifted)
+        & (standard > 0)
+        & (standard < 1)
+        & (shifted > 0)
+        & (shifted < 1)
+    )
     chosen = usable if baseline is None else usable & baseline
     if len(np.unique(standard[chosen])) < 2:
         raise ValueError("a line needs baseline models of at least two different accuracies")

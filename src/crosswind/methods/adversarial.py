@@ -1,4 +1,5 @@
-"""What ADA and ME-ADA share: phases of training between which adversarial copies of the training pictures are appended."""
+"""What ADA and ME-ADA share: phases of training between which adversarial copies of the training
+pictures are appended."""
 
 from __future__ import annotations
 
@@ -26,10 +27,15 @@ UNMOVED = 0.5  # grey levels below which a copy is the picture itself, as a scre
 
 @dataclass(frozen=True)
 class Adversarial(Method):
-    """Minimisation phases with a maximisation after each; see `ADA`, whose objective of a copy a subclass may extend."""
+    """Minimisation phases with a maximisation after each; see `ADA`, whose objective of a copy a
+    subclass may extend."""
 
     phases: int = knob(
-        2, domain="[0, inf)", grid={"jeon2025": [2]}, source="Zhao et al. 2020; Jeon et al. 2025", doc="maximisation phases (K)"
+        2,
+        domain="[0, inf)",
+        grid={"jeon2025": [2]},
+        source="Zhao et al. 2020; Jeon et al. 2025",
+        doc="maximisation phases (K)",
     )
     share: float = knob(
         0.1,
@@ -45,7 +51,11 @@ class Adversarial(Method):
         doc="steps of an ascent (T_max)",
     )
     rate: float = knob(
-        20.0, domain="(0, inf)", search=log(1.0, 500.0), source="Zhao et al. 2020", doc="step size of the ascent on a batch's mean"
+        20.0,
+        domain="(0, inf)",
+        search=log(1.0, 500.0),
+        source="Zhao et al. 2020",
+        doc="step size of the ascent on a batch's mean",
     )
     gamma: float = knob(
         1.0,
@@ -61,9 +71,11 @@ class Adversarial(Method):
         return 0.0
 
     def state(self, info: Info) -> State:
-        """`moved` []: mean distance of the last copies from what they were made of, in units of inputs, -1 before there are any.
+        """`moved` []: mean distance of the last copies from what they were made of, in units of
+        inputs, -1 before there are any.
 
-        `shown` uint8 [6, phases + 1, c, h, w]: pictures of training and their copies of each phase; of pictures only.
+        `shown` uint8 [6, phases + 1, c, h, w]: pictures of training and their copies of each phase;
+        of pictures only.
         """
         out = {"moved": torch.tensor(-1.0)}
         if self.phases and info.input.kind == "image":
@@ -71,7 +83,8 @@ class Adversarial(Method):
         return out
 
     def stage(self, index: int, context: RunContext) -> Stage | None:
-        """Minimisation phases, then the rest of the run; each after the first on the rows and all copies made so far."""
+        """Minimisation phases, then the rest of the run; each after the first on the rows and all
+        copies made so far."""
         if index > self.phases:
             return None
         extra = self._appended(index, context) if index else None
@@ -92,7 +105,16 @@ class Adversarial(Method):
         moved = torch.zeros((), dtype=torch.float64)
         size = context.info.batch
         for start in range(0, many, size):
-            parts = [(context.inputs(rows[start : min(start + size, n)]), context.y[start : start + size])] if start < n else []
+            parts = (
+                [
+                    (
+                        context.inputs(rows[start : min(start + size, n)]),
+                        context.y[start : start + size],
+                    )
+                ]
+                if start < n
+                else []
+            )
             if before is not None and start + size > n:
                 places = slice(max(start - n, 0), start + size - n)
                 parts.append((before.x[places].to(like), before.y[places].to(context.y)))
@@ -105,11 +127,16 @@ class Adversarial(Method):
         if "shown" in context.state:
             self._show(index, context, made)
         y = context.y if before is None else torch.cat([context.y, before.y.to(context.y)])
-        kept = (made, y, parents) if before is None else (_both(before.x, made), _both(before.y, y), _both(before.parents, parents))
+        kept = (
+            (made, y, parents)
+            if before is None
+            else (_both(before.x, made), _both(before.y, y), _both(before.parents, parents))
+        )
         return Examples(*kept)
 
     def _ascended(self, model: Model, x: Tensor, y: Tensor, batch: int) -> Tensor:
-        """Copies of inputs x [n, ...] with labels y, moved up the objective; each row by itself, in steps of rate / `batch`.
+        """Copies of inputs x [n, ...] with labels y, moved up the objective; each row by itself, in
+        steps of rate / `batch`.
 
         A row whose copy is not all numbers stays as it is.
         """
@@ -127,14 +154,21 @@ class Adversarial(Method):
                     gains = gains - self._entropy_weight() * (told.exp() * told).sum(1)
                 (slope,) = torch.autograd.grad(gains.sum(), copies)
             copies = (copies + (self.rate / batch) * slope).detach()
-        # A rate that is far too high drives values beyond numbers, and one of them would end the training.
-        copies = torch.where(copies.isfinite().flatten(1).all(1).view(-1, *[1] * (x.ndim - 1)), copies, x)
+        # A rate that is far too high drives values beyond numbers, and one of them would end the
+        # training.
+        copies = torch.where(
+            copies.isfinite().flatten(1).all(1).view(-1, *[1] * (x.ndim - 1)), copies, x
+        )
         return copies.clamp(-1.0, 1.0) if x.ndim == 4 else copies
 
     def _show(self, index: int, context: RunContext, made: Tensor) -> None:
         """Keep the copies of a few rows, and at first the rows themselves; classes in turn."""
         y = context.y
-        rank = (y[:, None] == y).tril(-1).sum(1) if len(y) <= 1000 else (y[:1000, None] == y[:1000]).tril(-1).sum(1)
+        rank = (
+            (y[:, None] == y).tril(-1).sum(1)
+            if len(y) <= 1000
+            else (y[:1000, None] == y[:1000]).tril(-1).sum(1)
+        )
         rows = (rank * context.info.n_classes + y[: len(rank)]).argsort()[:SHOWN]
         shown = context.state["shown"].clone()
         if index == 1:
@@ -148,8 +182,8 @@ class Adversarial(Method):
         if "shown" not in state or not 0 <= moved < UNMOVED:
             return []
         return [
-            f"the ascent moved pictures by {moved:.2g} grey levels at the mean, so the copies that it appended are the training "
-            "rows again; raise `rate` or `ascent_steps`"
+            f"the ascent moved pictures by {moved:.2g} grey levels at the mean, so the copies that"
+            " it appended are the training rows again; raise `rate` or `ascent_steps`"
         ]
 
     def exhibits(self, info: Info, state: State) -> Mapping[str, Exhibit]:
@@ -161,12 +195,17 @@ class Adversarial(Method):
             return {}
         moved = float(state["moved"]) * LEVELS
         caption = (
-            f"Pictures of training and their copies of each phase; last what the last copy adds, {LARGER} times, grey for nothing. "
-            f"The last copies are {moved:.1f} grey levels of 255 away at the mean."
+            "Pictures of training and their copies of each phase; last what the last copy adds,"
+            f" {LARGER} times, grey for nothing. The last copies are {moved:.1f} grey levels of 255"
+            " away at the mean."
         )
         added = 128 + LARGER * (images[:, -1:].astype(np.int32) - images[:, :1])
         images = np.concatenate([images, added.clip(0, 255).astype(np.uint8)], 1)
-        columns = ["picture", *(f"copy {place + 1}" for place in range(self.phases)), f"change x {LARGER}"]
+        columns = [
+            "picture",
+            *(f"copy {place + 1}" for place in range(self.phases)),
+            f"change x {LARGER}",
+        ]
         return {"adversarial copies": Picture.sheet(images, caption, columns=columns)}
 
 

@@ -1,4 +1,5 @@
-"""What COS, VICReg and MMD-align share: pairs of rows of two environments, both classified and their embeddings aligned."""
+"""What COS, VICReg and MMD-align share: pairs of rows of two environments, both classified and
+their embeddings aligned."""
 
 from __future__ import annotations
 
@@ -10,7 +11,16 @@ import torch
 from torch import Tensor
 
 from crosswind.core.knobs import knob, log
-from crosswind.methods.base import Batch, Info, Loss, Method, Modules, Partners, State, aligned_codes
+from crosswind.methods.base import (
+    Batch,
+    Info,
+    Loss,
+    Method,
+    Modules,
+    Partners,
+    State,
+    aligned_codes,
+)
 from crosswind.methods.functional import row_losses
 from crosswind.transforms.cropping import FlipCrop
 
@@ -21,8 +31,8 @@ __all__ = ["Alignment", "Pairs"]
 
 
 class Pairs(NamedTuple):
-    """The pairs of a batch: `clean` and `other` embeddings [n, d]; which count, bool [n]; `environment` int64 [n] of the others, of
-    so many `environments`.
+    """The pairs of a batch: `clean` and `other` embeddings [n, d]; which count, bool [n];
+    `environment` int64 [n] of the others, of so many `environments`.
     """
 
     clean: Tensor
@@ -39,23 +49,36 @@ class Pairs(NamedTuple):
 
 @dataclass(frozen=True)
 class Alignment(Method):
-    """The mean cross-entropy of both members of every pair plus weight x how far their embeddings are apart, by a subclass.
+    """The mean cross-entropy of both members of every pair plus weight x how far their embeddings
+    are apart, by a subclass.
 
-    `pairs`: "view", an image and the same under another value of the derived attribute that makes environments; "instance", the
-    same with a random crop for either; "class", another row of the class. See `Partners`, for which pairs are made of a batch.
+    `pairs`: "view", an image and the same under another value of the derived attribute that makes
+    environments; "instance", the same with a random crop for either; "class", another row of the
+    class. See `Partners`, for which pairs are made of a batch.
     """
 
     weight: float = knob(
-        1.0, domain="[0, inf)", search=log(1e-2, 10.0), source="ours; the paper prints none", doc="weight of the alignment"
+        1.0,
+        domain="[0, inf)",
+        search=log(1e-2, 10.0),
+        source="ours; the paper prints none",
+        doc="weight of the alignment",
     )
     pairs: str = knob(
-        "view", domain="{view, instance, class}", source="Omran and Schiele 2022, figure 5", doc="what the rows of a pair share"
+        "view",
+        domain="{view, instance, class}",
+        source="Omran and Schiele 2022, figure 5",
+        doc="what the rows of a pair share",
     )
     clean: str | None = knob(
-        None, source="ours", doc="the environment that others are aligned to; null: the first with training rows"
+        None,
+        source="ours",
+        doc="the environment that others are aligned to; null: the first with training rows",
     )
     aligned: list[str] | None = knob(
-        None, source="Omran and Schiele 2022, table 3", doc="the environments that are aligned to it; null: all others"
+        None,
+        source="Omran and Schiele 2022, table 3",
+        doc="the environments that are aligned to it; null: all others",
     )
     crop: float = knob(
         1.0,
@@ -71,11 +94,16 @@ class Alignment(Method):
 
     def partners(self, info: Info) -> Partners:
         """By the settings; nothing is cropped where nothing would change."""
-        crop = None if self.crop == 1.0 and self.flip == 0.0 else FlipCrop(scale=self.crop, flip=self.flip)
+        crop = (
+            None
+            if self.crop == 1.0 and self.flip == 0.0
+            else FlipCrop(scale=self.crop, flip=self.flip)
+        )
         return Partners(self.pairs, self._codes(info)[0], crop)
 
     def state(self, info: Info) -> State:
-        """Which environment is the clean one and which are aligned to it: `clean` and `aligned`, bool [e]."""
+        """Which environment is the clean one and which are aligned to it: `clean` and `aligned`,
+        bool [e]."""
         clean, aligned = self._codes(info)
         codes = torch.arange(len(info.environment_names))
         return {"clean": codes == clean, "aligned": torch.isin(codes, torch.tensor(aligned))}
@@ -83,17 +111,32 @@ class Alignment(Method):
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
         """See the class."""
         assert batch.pair is not None and batch.environment is not None
-        model, (first, second) = cast("Model", modules["model"]), (batch.environment, batch.pair.environment)
-        features = model.features(torch.cat([batch.x, batch.pair.x]))  # one pass, so that both share the batch's statistics
+        model, (first, second) = (
+            cast("Model", modules["model"]),
+            (batch.environment, batch.pair.environment),
+        )
+        features = model.features(
+            torch.cat([batch.x, batch.pair.x])
+        )  # one pass, so that both share the batch's statistics
         classed = row_losses(model.head(features), torch.cat([batch.y, batch.y])).mean()
         one, two = features.chunk(2)
         is_clean = state["clean"][first]
-        counts = torch.where(is_clean, state["aligned"][second], state["clean"][second] & state["aligned"][first])
-        clean, other = (torch.where(is_clean[:, None], *members) for members in ((one, two), (two, one)))
-        pairs = Pairs(clean, other, counts, torch.where(is_clean, second, first), len(state["clean"]))
+        counts = torch.where(
+            is_clean, state["aligned"][second], state["clean"][second] & state["aligned"][first]
+        )
+        clean, other = (
+            torch.where(is_clean[:, None], *members) for members in ((one, two), (two, one))
+        )
+        pairs = Pairs(
+            clean, other, counts, torch.where(is_clean, second, first), len(state["clean"])
+        )
         apart, parts = self._apart(modules, pairs)
         terms = {"classification": classed, "alignment": apart, **parts}
-        return Loss(classed + self.weight * apart, {name: term.detach() for name, term in terms.items()})
+        return Loss(
+            classed + self.weight * apart, {name: term.detach() for name, term in terms.items()}
+        )
 
     def _codes(self, info: Info) -> tuple[int, list[int]]:
-        return aligned_codes(info.environment_names, info.environment_counts, self.clean, self.aligned)
+        return aligned_codes(
+            info.environment_names, info.environment_counts, self.clean, self.aligned
+        )

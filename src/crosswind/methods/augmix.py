@@ -18,23 +18,31 @@ __all__ = ["AugMix"]
 @register("augmix", kind="augmentation")
 @dataclass(frozen=True)
 class AugMix(Method):
-    """AugMix without its consistency loss: ERM on pictures mixed with `width` chains of operations of themselves.
+    """AugMix without its consistency loss: ERM on pictures mixed with `width` chains of operations
+    of themselves.
 
-    Objective: min over theta of 1/n sum_i -log p_theta(y_i | T_i(x_i)), T_i(x) = m x + (1 - m) sum_j w_j C_j(x) drawn anew at every
-        visit of a row: `width` chains C_j of one to three operations, each at a level below `severity` of 10, w from a Dirichlet
-        and m from a Beta distribution, all their parameters 1 (their algorithm 1). The transform "augmix" has the operations.
-    Assumes: the label survives shears, shifts, turns and changes of brightness, colour, contrast and sharpness, diluted by the
-        picture itself. Evaluation and validation see rows as they are.
-    Knobs: severity 3 and width 3, Jeon et al. 2025's for controlled data sets and the authors'; 7 and 5 for their real ones.
+    Objective: min over theta of 1/n sum_i -log p_theta(y_i | T_i(x_i)), T_i(x) = m x + (1 - m)
+        sum_j w_j C_j(x) drawn anew at every visit of a row: `width` chains C_j of one to three
+        operations, each at a level below `severity` of 10, w from a Dirichlet and m from a Beta
+        distribution, all their parameters 1 (their algorithm 1). The transform "augmix" has the
+        operations.
+    Assumes: the label survives shears, shifts, turns and changes of brightness, colour, contrast
+        and sharpness, diluted by the picture itself. Evaluation and validation see rows as they
+        are.
+    Knobs: severity 3 and width 3, Jeon et al. 2025's for controlled data sets and the authors'; 7
+    and 5 for their real ones.
     Limits: at width 0, no chain, it is "erm".
-    Deviations: the authors add a divergence between the answers to three versions of a row (JSD), which neither Wiles et al. 2022
-        nor Jeon et al. 2025 do. Operations are torchvision's, brightness to sharpness among them, which the authors leave out where
-        they test on such corruptions. Further ones are the transform's, and are told there.
+    Deviations: the authors add a divergence between the answers to three versions of a row (JSD),
+        which neither Wiles et al. 2022 nor Jeon et al. 2025 do. Operations are torchvision's,
+        brightness to sharpness among them, which the authors leave out where they test on such
+        corruptions. Further ones are the transform's, and are told there.
     Reference:
-        @inproceedings{hendrycks2020augmix, title={{AugMix}: A Simple Data Processing Method to Improve Robustness and
-        Uncertainty}, author={Hendrycks, Dan and Mu, Norman and Cubuk, Ekin D. and Zoph, Barret and Gilmer, Justin and
-        Lakshminarayanan, Balaji}, booktitle={ICLR}, year={2020}}
-    Checked against: torchvision's functions on Pillow images, one by one, in the transform "augmix".
+        @inproceedings{hendrycks2020augmix, title={{AugMix}: A Simple Data Processing Method to
+        Improve Robustness and Uncertainty}, author={Hendrycks, Dan and Mu, Norman and Cubuk, Ekin
+        D. and Zoph, Barret and Gilmer, Justin and Lakshminarayanan, Balaji}, booktitle={ICLR},
+        year={2020}}
+    Checked against: torchvision's functions on Pillow images, one by one, in the transform
+    "augmix".
     """
 
     severity: int = knob(

@@ -1,7 +1,9 @@
-"""The contract of a method: what it is given, what it gives back, and the hooks that it may override.
+"""The contract of a method: what it is given, what it gives back, and the hooks that it may
+override.
 
-A method computes, the training loop acts: a method builds no optimiser, moves no device, seeds nothing, reads no file, prints
-nothing and knows no data set's name. Use the weakest hook that serves:
+A method computes, the training loop acts: a method builds no optimiser, moves no device, seeds
+nothing, reads no file, prints nothing and knows no data set's name. Use the weakest hook that
+serves:
 
     loss         nearly always; a pure function of modules, batch and state
     modules      more networks, changed networks, fresh copies
@@ -64,9 +66,9 @@ State: TypeAlias = "dict[str, Tensor]"
 class Info:
     """What a method may know of a run before it starts; plain values.
 
-    `input`: a row as the model takes it. `n_rows` training rows. `group_counts[g]` and `environment_counts[e]` are numbers of
-    training rows, 0 for a cell that training never shows. `steps` is the largest number of steps of a stage, `lr` and `batch` are
-    the study's.
+    `input`: a row as the model takes it. `n_rows` training rows. `group_counts[g]` and
+    `environment_counts[e]` are numbers of training rows, 0 for a cell that training never shows.
+    `steps` is the largest number of steps of a stage, `lr` and `batch` are the study's.
     """
 
     input: InputSpec
@@ -100,13 +102,15 @@ class Info:
 
 @dataclass(frozen=True)
 class Partners:
-    """How each row of a batch gets a partner of its class, one of the two in the environment `clean` (its code), the other not.
+    """How each row of a batch gets a partner of its class, one of the two in the environment
+    `clean` (its code), the other not.
 
-    A row seen elsewhere has its partner in `clean`; one seen in `clean` has it in another environment, drawn as the partner's
-    visits are. No partner is shown where training never shows it. A row for which there is none is its own, where it was seen.
-    `by`: `"view"`, the same image, both cropped alike; `"instance"`, the same image, each with a crop of its own; `"class"`,
-    another row, drawn evenly from those of the class; the row itself where it is the only one. `crop`: what both members, uint8
-    images, go through before environments are made of them.
+    A row seen elsewhere has its partner in `clean`; one seen in `clean` has it in another
+    environment, drawn as the partner's visits are. No partner is shown where training never shows
+    it. A row for which there is none is its own, where it was seen. `by`: `"view"`, the same image,
+    both cropped alike; `"instance"`, the same image, each with a crop of its own; `"class"`,
+    another row, drawn evenly from those of the class; the row itself where it is the only one.
+    `crop`: what both members, uint8 images, go through before environments are made of them.
     """
 
     by: str
@@ -116,7 +120,8 @@ class Partners:
 
 @dataclass(frozen=True)
 class Pair:
-    """The partner of every row of a batch, of its class: `x` like the batch's, `ids` int64 [n], `environment` int64 [n]."""
+    """The partner of every row of a batch, of its class: `x` like the batch's, `ids` int64 [n],
+    `environment` int64 [n]."""
 
     x: Tensor
     ids: Tensor
@@ -127,12 +132,13 @@ class Pair:
 class Batch:
     """One batch of training rows.
 
-    `x`: what the model takes; images float [n, c, h, w] in (-1, 1), features float [n, d], texts int64 [n, t]. `y` int64 [n], noise
-    included. `ids` int64 [n]: the row's place in the training set, in [0, Info.n_rows), the same in every stage; an extra example
-    carries its parent's. A row occurs twice where draws are with replacement or the set is smaller than a batch. `group` int64
-    [n]: cell; `environment` int64 [n] or None. `views`: what `Method.views` asks for beyond the first, each like `x`. `step`
-    counts from 0 in each stage, `steps` is the stage's length, `epoch` is that of the first row, `progress` = step / steps, in
-    [0, 1). `stage` is the stage's name.
+    `x`: what the model takes; images float [n, c, h, w] in (-1, 1), features float [n, d], texts
+    int64 [n, t]. `y` int64 [n], noise included. `ids` int64 [n]: the row's place in the training
+    set, in [0, Info.n_rows), the same in every stage; an extra example carries its parent's. A row
+    occurs twice where draws are with replacement or the set is smaller than a batch. `group` int64
+    [n]: cell; `environment` int64 [n] or None. `views`: what `Method.views` asks for beyond the
+    first, each like `x`. `step` counts from 0 in each stage, `steps` is the stage's length, `epoch`
+    is that of the first row, `progress` = step / steps, in [0, 1). `stage` is the stage's name.
     """
 
     x: Tensor
@@ -153,8 +159,9 @@ class Batch:
 class Loss:
     """What a loss function gives back.
 
-    `total`: the scalar that is descended, in nats. `terms`: scalars to be logged, without gradient; left as tensors, they are read
-    at validation only. `state`: new values of state tensors, put in place after the descent.
+    `total`: the scalar that is descended, in nats. `terms`: scalars to be logged, without gradient;
+    left as tensors, they are read at validation only. `state`: new values of state tensors, put in
+    place after the descent.
     """
 
     total: Tensor
@@ -166,8 +173,9 @@ class Loss:
 class OptimiserSpec:
     """One declared optimiser: the loop builds, steps and checkpoints it.
 
-    `parameters`: what it updates; a parameter may stand in two optimisers. None for a number means the study's. `clip`: largest
-    norm of the gradient over all its parameters. `schedule(step, epoch)` multiplies the learning rate, both counted in the stage.
+    `parameters`: what it updates; a parameter may stand in two optimisers. None for a number means
+    the study's. `clip`: largest norm of the gradient over all its parameters. `schedule(step,
+    epoch)` multiplies the learning rate, both counted in the stage.
     """
 
     parameters: Sequence[nn.Parameter]
@@ -185,8 +193,8 @@ class OptimiserSpec:
 class Examples:
     """Training examples made by a method, added to the training rows of a stage.
 
-    `x` float [m, c, h, w] in (-1, 1) or uint8; `y` int64 [m]; `parents` int64 [m]: the training row each was made of, whose group
-    and environment it takes.
+    `x` float [m, c, h, w] in (-1, 1) or uint8; `y` int64 [m]; `parents` int64 [m]: the training row
+    each was made of, whose group and environment it takes.
     """
 
     x: Tensor
@@ -198,13 +206,15 @@ class Examples:
 class Stage:
     """One stage of training.
 
-    `name` keys the random streams: two methods whose stages have the same name see the same batches. `start`: `"fresh"`, the
-    networks as at the run's beginning, or `"last"`, as they are; the first stage is fresh, optimisers always start anew, state
-    goes on. `end`: what the stage hands on, and the next call of `stage` sees: `"last"`, or `"best"` by in-distribution
-    validation, state included. `weights` float [n_rows]: rows are drawn in proportion, with replacement. `copies` int64 [n_rows]:
-    how often a row stands in each epoch's permutation. `steps`: length, None for the study's. `stop`: whether the stop rule
-    applies; `patience` replaces the study's. `validate` False: nothing is measured, as where no classifier is trained yet.
-    Selection rules read the last stage.
+    `name` keys the random streams: two methods whose stages have the same name see the same
+    batches. `start`: `"fresh"`, the networks as at the run's beginning, or `"last"`, as they are;
+    the first stage is fresh, optimisers always start anew, state goes on. `end`: what the stage
+    hands on, and the next call of `stage` sees: `"last"`, or `"best"` by in-distribution
+    validation, state included. `weights` float [n_rows]: rows are drawn in proportion, with
+    replacement. `copies` int64 [n_rows]: how often a row stands in each epoch's permutation.
+    `steps`: length, None for the study's. `stop`: whether the stop rule applies; `patience`
+    replaces the study's. `validate` False: nothing is measured, as where no classifier is trained
+    yet. Selection rules read the last stage.
     """
 
     name: str = "main"
@@ -221,9 +231,11 @@ class Stage:
 
 @dataclass(frozen=True)
 class Output:
-    """What a method says of n inputs: `logits` float [n, k], or `label` int64 [n] with -1 where the answer had none.
+    """What a method says of n inputs: `logits` float [n, k], or `label` int64 [n] with -1 where the
+    answer had none.
 
-    `label` is needed where the answer is not the largest logit; `parsed` bool [n] marks the answers that could be read.
+    `label` is needed where the answer is not the largest logit; `parsed` bool [n] marks the answers
+    that could be read.
     """
 
     logits: Tensor | None = None
@@ -233,10 +245,11 @@ class Output:
 
 @dataclass(frozen=True)
 class Unlabelled:
-    """Evaluation inputs without labels: `n` rows of one evaluation set that share `value` of `attribute` (None: the whole set).
+    """Evaluation inputs without labels: `n` rows of one evaluation set that share `value` of
+    `attribute` (None: the whole set).
 
-    `batches()` yields x of at most the evaluation batch's rows, in a fixed order. There is no label, group or environment here,
-    so that none can leak.
+    `batches()` yields x of at most the evaluation batch's rows, in a fixed order. There is no
+    label, group or environment here, so that none can leak.
     """
 
     n: int
@@ -249,10 +262,11 @@ class MakeModel(Protocol):
     """Builds one more model as the study configures it."""
 
     def __call__(self, *, n_classes: int | None = None, base: bool = False, **knobs: Any) -> Model:
-        """A model with `n_classes` outputs (None: the data's) and the study's model knobs, some replaced by `knobs`.
+        """A model with `n_classes` outputs (None: the data's) and the study's model knobs, some
+        replaced by `knobs`.
 
-        The first call of a run has the initial weights that every method of the seed starts from, each further call others.
-        `base`: the weights of the base run that `needs.base` declares.
+        The first call of a run has the initial weights that every method of the seed starts from,
+        each further call others. `base`: the weights of the base run that `needs.base` declares.
         """
         ...
 
@@ -260,9 +274,10 @@ class MakeModel(Protocol):
 class RunContext(Protocol):
     """What the loop does for `update` and `stage`.
 
-    `modules` and `state` are the run's own and change as it goes on. `y`, `group` int64 [n_rows] and `environment` int64 [n_rows]
-    or None are the training rows', on the run's device; `seed` is for `torch_seed` and `stream` inside `stage`; `last` is the
-    stage that has ended, None before the first.
+    `modules` and `state` are the run's own and change as it goes on. `y`, `group` int64 [n_rows]
+    and `environment` int64 [n_rows] or None are the training rows', on the run's device; `seed` is
+    for `torch_seed` and `stream` inside `stage`; `last` is the stage that has ended, None before
+    the first.
     """
 
     info: Info
@@ -275,7 +290,8 @@ class RunContext(Protocol):
     last: Stage | None
 
     def descend(self, name: str, loss: Callable[[], Loss]) -> Loss:
-        """One step of the optimiser `name` down `loss()`; only its parameters get gradients. The default one is `"main"`."""
+        """One step of the optimiser `name` down `loss()`; only its parameters get gradients. The
+        default one is `"main"`."""
         ...
 
     def reset(self, name: str) -> None:
@@ -287,16 +303,19 @@ class RunContext(Protocol):
         ...
 
     def predict(self, rows: Tensor | None = None, *, base: bool = False) -> Output:
-        """What the method now says of training rows, or what the base run's model says, in evaluation mode; on the CPU."""
+        """What the method now says of training rows, or what the base run's model says, in
+        evaluation mode; on the CPU."""
         ...
 
     def features(self, rows: Tensor | None = None, *, base: bool = False) -> Tensor:
-        """Features [m, d] of training rows by `modules["model"]` or the base run's model, in evaluation mode; on the CPU."""
+        """Features [m, d] of training rows by `modules["model"]` or the base run's model, in
+        evaluation mode; on the CPU."""
         ...
 
 
 class Method:
-    """A way to train a classifier and to predict with it. Subclasses are frozen dataclasses whose fields are knobs."""
+    """A way to train a classifier and to predict with it. Subclasses are frozen dataclasses whose
+    fields are knobs."""
 
     needs: ClassVar[Needs] = Needs()
     limit: ClassVar[Limit] = Limit.none("abstract")
@@ -312,25 +331,34 @@ class Method:
     def modules(self, info: Info, make_model: MakeModel) -> Modules:
         """The networks by name; `"model"` is the classifier unless `predict` says otherwise.
 
-        Parameters that want no gradient here are never saved: they must come out the same whenever this is called.
+        Parameters that want no gradient here are never saved: they must come out the same whenever
+        this is called.
         """
         return {"model": make_model()}
 
     def optimisers(self, info: Info, modules: Modules, stage: str) -> dict[str, OptimiserSpec]:
-        """The optimisers of a stage by name: one, the study's, over every parameter that wants a gradient."""
-        return {"main": OptimiserSpec([p for module in modules.values() for p in module.parameters() if p.requires_grad])}
+        """The optimisers of a stage by name: one, the study's, over every parameter that wants a
+        gradient."""
+        return {
+            "main": OptimiserSpec(
+                [p for module in modules.values() for p in module.parameters() if p.requires_grad]
+            )
+        }
 
     def views(self) -> tuple[Transform | None, ...]:
-        """What is done to the uint8 images of a training batch: the first gives `batch.x`, further ones `batch.views`.
+        """What is done to the uint8 images of a training batch: the first gives `batch.x`, further
+        ones `batch.views`.
 
-        None leaves the images as they are. Each view of each visit of a row has randomness of its own, by row, visit and view.
-        Applied to images of 1 or 3 channels (`InputError` otherwise), after the data's own per-visit transforms and before
-        normalisation; never to validation and evaluation sets nor to examples that a stage added.
+        None leaves the images as they are. Each view of each visit of a row has randomness of its
+        own, by row, visit and view. Applied to images of 1 or 3 channels (`InputError` otherwise),
+        after the data's own per-visit transforms and before normalisation; never to validation and
+        evaluation sets nor to examples that a stage added.
         """
         return (None,)
 
     def partners(self, info: Info) -> Partners | None:
-        """How the rows of a batch get partners, `batch.pair`; None: there are none. Declared by `needs.pairs`."""
+        """How the rows of a batch get partners, `batch.pair`; None: there are none. Declared by
+        `needs.pairs`."""
         return None
 
     def state(self, info: Info) -> State:
@@ -344,21 +372,25 @@ class Method:
     def stage(self, index: int, context: RunContext) -> Stage | None:
         """The stage that follows `index` finished ones, None when there is no more.
 
-        Called once before each stage, so what it computes from `context` is that of the last one; networks are in evaluation
-        mode. It keeps nothing in variables: what a later call needs goes into `context.state`, or is in `context.last`.
+        Called once before each stage, so what it computes from `context` is that of the last one;
+        networks are in evaluation mode. It keeps nothing in variables: what a later call needs goes
+        into `context.state`, or is in `context.last`.
         """
         return Stage() if index == 0 else None
 
     def predict(self, modules: Modules, x: Tensor, state: State) -> Output:
-        """What the trained method says of x [n, ...]. Modules are in evaluation mode and must stay as they are."""
+        """What the trained method says of x [n, ...]. Modules are in evaluation mode and must stay
+        as they are."""
         return Output(logits=modules["model"](x))
 
     def adapt(self, modules: Modules, state: State, data: Unlabelled) -> tuple[Modules, State]:
-        """Modules and state to predict `data` with; called where `needs.adapts` is declared, on copies that are thrown away."""
+        """Modules and state to predict `data` with; called where `needs.adapts` is declared, on
+        copies that are thrown away."""
         return modules, state
 
     def switch_steps(self, steps: int) -> tuple[int, ...]:
-        """The steps at which the method changes in a run of `steps` steps: see `Needs.switch_steps`, which planning asks too."""
+        """The steps at which the method changes in a run of `steps` steps: see
+        `Needs.switch_steps`, which planning asks too."""
         return tuple(self.needs.switch_steps(vars(self), steps).values())
 
     def exports(self, weights: State) -> dict[str, bytes]:
@@ -366,13 +398,16 @@ class Method:
         return {}
 
     def doubts(self, state: State) -> list[str]:
-        """What a reader of the run's numbers must be told, a sentence each; `state` is that at the end of training."""
+        """What a reader of the run's numbers must be told, a sentence each; `state` is that at the
+        end of training."""
         return []
 
     def measured(self, state: State) -> Mapping[str, float]:
-        """How much the method did, by name and unit, as `moved_grey_levels`; declared by `action.tells`. `state`: at the end."""
+        """How much the method did, by name and unit, as `moved_grey_levels`; declared by
+        `action.tells`. `state`: at the end."""
         return {}
 
     def exhibits(self, info: Info, state: State) -> Mapping[str, Exhibit]:
-        """What there is to look at after training, by name; `state` is that at its end. Reports draw it, and no number reads it."""
+        """What there is to look at after training, by name; `state` is that at its end. Reports
+        draw it, and no number reads it."""
         return {}

@@ -27,36 +27,44 @@ UNSEEN = -1.0  # no cross-entropy is negative
 @register("bpa", kind="method")
 @dataclass(frozen=True)
 class BPA(Method):
-    """BPA: rows are weighted by the size and the loss of clusters of an ERM network's features, which stand for groups.
+    """BPA: rows are weighted by the size and the loss of clusters of an ERM network's features,
+    which stand for groups.
 
-    Objective: the features of a first network, trained by ERM, are clustered within each class, `k` clusters a class. With N_c the
-        rows of cluster c, N those of all, l_i the cross-entropy of row i when it was last drawn and L_c the mean l_i over the rows
-        of c, a row of cluster c has in a batch B the raw weight
+    Objective: the features of a first network, trained by ERM, are clustered within each class, `k`
+        clusters a class. With N_c the rows of cluster c, N those of all, l_i the cross-entropy of
+        row i when it was last drawn and L_c the mean l_i over the rows of c, a row of cluster c has
+        in a batch B the raw weight
             r_i = (N / N_c) L_c / sum over c' of L_c',        before every row was drawn once: r_i = N / N_c,
         divided by its mean over B. Every row keeps a running weight w_i, 1 at first:
             w_i <- (1 - momentum) w_i + momentum r_i          (average "mean", their section 4.3)
             w_i <- w_i exp(momentum r_i)                      (average "exponential")
             w_i <- r_i exp(momentum r_i)                      (average "released": nothing of a row's past is in it)
-        divided by its mean over B, and a step descends the mean over B of w_i l_i. L_c is taken anew each `refresh` steps. The
-        model starts from the seed's own weights, not from the first network's.
-    Assumes: the first network's features tell the groups apart within a class, so that rows against the bias fall in clusters of
-        their own, small or with a large loss. No group or environment is read. Mislabelled rows have large losses too.
-    Knobs: k 8 and momentum 0.3, those of Jeon et al. 2025 (12 clusters for iWildCam). refresh 10: Jeon et al.'s code. The first
-        network is ERM for at most base_epochs 50 passes, stopped after base_patience 10 validations without a new best, and that of
-        the best validation is taken: Jeon et al. 2025.
-    Limits: at momentum = 0 all weights stay 1, and it is "erm" on the same batches, but for average "released". One cluster a class
-        is not the limit: it weighs classes.
-    Deviations: the authors weigh in their released code the rows of a batch by weights of the rows, as here; their text has running
-        weights of clusters. That code has no running average: whichever is asked for, it first puts the raw weight where the
-        running one was. So its "avg" is r_i whatever the momentum, and its default, "expavg" with a step of 0.05 (0.01 in its last
-        version), is r_i exp(0.05 r_i): average "released" with momentum 0.05 here. The default here is the text's. Clusters are
-        k-means of features scaled to length 1 (scikit-learn), theirs by the cosine to unscaled centres. A class with fewer
-        different rows than k has fewer clusters; Jeon et al.'s code repeats its rows. A weight above 10 is cut in their settings,
-        which their code never reads; here none is. Patience counts the study's validations, not passes. A row that stands in a
-        batch twice counts with its mean loss.
+        divided by its mean over B, and a step descends the mean over B of w_i l_i. L_c is taken
+        anew each `refresh` steps. The model starts from the seed's own weights, not from the first
+        network's.
+    Assumes: the first network's features tell the groups apart within a class, so that rows against
+        the bias fall in clusters of their own, small or with a large loss. No group or environment
+        is read. Mislabelled rows have large losses too.
+    Knobs: k 8 and momentum 0.3, those of Jeon et al. 2025 (12 clusters for iWildCam). refresh 10:
+        Jeon et al.'s code. The first network is ERM for at most base_epochs 50 passes, stopped
+        after base_patience 10 validations without a new best, and that of the best validation is
+        taken: Jeon et al. 2025.
+    Limits: at momentum = 0 all weights stay 1, and it is "erm" on the same batches, but for average
+        "released". One cluster a class is not the limit: it weighs classes.
+    Deviations: the authors weigh in their released code the rows of a batch by weights of the rows,
+        as here; their text has running weights of clusters. That code has no running average:
+        whichever is asked for, it first puts the raw weight where the running one was. So its "avg"
+        is r_i whatever the momentum, and its default, "expavg" with a step of 0.05 (0.01 in its
+        last version), is r_i exp(0.05 r_i): average "released" with momentum 0.05 here. The default
+        here is the text's. Clusters are k-means of features scaled to length 1 (scikit-learn),
+        theirs by the cosine to unscaled centres. A class with fewer different rows than k has fewer
+        clusters; Jeon et al.'s code repeats its rows. A weight above 10 is cut in their settings,
+        which their code never reads; here none is. Patience counts the study's validations, not
+        passes. A row that stands in a batch twice counts with its mean loss.
     Reference:
-        @inproceedings{seo2022unsupervised, title={Unsupervised Learning of Debiased Representations with Pseudo-Attributes},
-        author={Seo, Seonguk and Lee, Joon-Young and Han, Bohyung}, booktitle={CVPR}, pages={16742--16751}, year={2022}}
+        @inproceedings{seo2022unsupervised, title={Unsupervised Learning of Debiased Representations
+        with Pseudo-Attributes}, author={Seo, Seonguk and Lee, Joon-Young and Han, Bohyung},
+        booktitle={CVPR}, pages={16742--16751}, year={2022}}
     Checked against: hand-worked weights; a plain loop over rows and clusters.
     """
 
@@ -74,35 +82,61 @@ class BPA(Method):
         search=linear(0.05, 0.5),
         grid={"jeon2025": [0.3]},
         source="Jeon et al. 2025, table 9",
-        doc="share of the raw weight in the running one, or the factor in the exponent (0.05 as released)",
+        doc=(
+            "share of the raw weight in the running one, or the factor in the exponent (0.05 as"
+            " released)"
+        ),
     )
     average: str = knob(
         "mean",
         domain="{mean, exponential, released}",
-        source="Seo et al. 2022, section 4.3; exponential: as the authors' code names it; released: as that code computes it",
+        source=(
+            "Seo et al. 2022, section 4.3; exponential: as the authors' code names it; released: as"
+            " that code computes it"
+        ),
         doc="how raw weights become running ones",
     )
     refresh: int = knob(
-        10, domain="[1, inf)", source="Jeon et al. 2025, their code", doc="steps between two looks at the clusters' losses"
+        10,
+        domain="[1, inf)",
+        source="Jeon et al. 2025, their code",
+        doc="steps between two looks at the clusters' losses",
     )
     base_patience: int | None = knob(
-        10, domain="[1, inf)", source="Jeon et al. 2025, table 9", doc="validations without a new best that end the first training"
+        10,
+        domain="[1, inf)",
+        source="Jeon et al. 2025, table 9",
+        doc="validations without a new best that end the first training",
     )
     base_epochs: float | None = knob(
-        50.0, domain="(0, inf)", source="Jeon et al. 2025, table 9", doc="passes over the rows of the first training, at most"
+        50.0,
+        domain="(0, inf)",
+        source="Jeon et al. 2025, table 9",
+        doc="passes over the rows of the first training, at most",
     )
 
     needs = Needs(
-        base=Base("erm", settings={"stop_at": None}, from_knobs={"patience": "base_patience", "epochs": "base_epochs"}), rows=2
+        base=Base(
+            "erm",
+            settings={"stop_at": None},
+            from_knobs={"patience": "base_patience", "epochs": "base_epochs"},
+        ),
+        rows=2,
     )
-    limit = Limit({"momentum": 0.0, "average": "mean"}, equals="erm", also=[{"momentum": [0.0], "average": ["exponential"]}])
+    limit = Limit(
+        {"momentum": 0.0, "average": "mean"},
+        equals="erm",
+        also=[{"momentum": [0.0], "average": ["exponential"]}],
+    )
     version = 1
     family = {"jeon2025": "worst case"}
 
     def state(self, info: Info) -> State:
-        """By row: `cluster` int64, `weight`, `loss` (`UNSEEN` before it was drawn), `group` int64; `rows`, `level` [c] of clusters.
+        """By row: `cluster` int64, `weight`, `loss` (`UNSEEN` before it was drawn), `group` int64;
+        `rows`, `level` [c] of clusters.
 
-        `level` is a cluster's mean loss. `found` bool []: whether the first network's features were numbers.
+        `level` is a cluster's mean loss. `found` bool []: whether the first network's features were
+        numbers.
         """
         n = info.n_rows
         return {
@@ -122,9 +156,16 @@ class BPA(Method):
         features = context.features(base=True).float()
         finite = bool(torch.isfinite(features).all())
         if finite:
-            found = clusters(features.numpy(), context.y.cpu().numpy(), self.k, seed_of(context.seed, "pseudo-attributes"))
+            found = clusters(
+                features.numpy(),
+                context.y.cpu().numpy(),
+                self.k,
+                seed_of(context.seed, "pseudo-attributes"),
+            )
             context.state["cluster"] = torch.from_numpy(found).to(context.y.device)
-            counts = torch.bincount(torch.from_numpy(found), minlength=context.info.n_classes * self.k)
+            counts = torch.bincount(
+                torch.from_numpy(found), minlength=context.info.n_classes * self.k
+            )
             context.state["rows"] = counts.to(context.y.device, torch.float32)
         context.state["group"] = context.group.clone()
         context.state["found"] = torch.tensor(finite, device=context.y.device)
@@ -145,16 +186,21 @@ class BPA(Method):
         new = new / new.mean()
         with torch.no_grad():
             same = (batch.ids[:, None] == batch.ids).float()
-            losses = state["loss"].index_copy(0, batch.ids, (same @ each.detach().float()) / same.sum(1))
+            losses = state["loss"].index_copy(
+                0, batch.ids, (same @ each.detach().float()) / same.sum(1)
+            )
             if (batch.step + 1) % self.refresh == 0:
                 levels = _means(losses, cluster, many)
         weights = state["weight"].index_copy(0, batch.ids, new)
         return Loss(
-            (new.to(each.dtype) * each).mean(), {"largest_weight": new.max()}, {"weight": weights, "loss": losses, "level": levels}
+            (new.to(each.dtype) * each).mean(),
+            {"largest_weight": new.max()},
+            {"weight": weights, "loss": losses, "level": levels},
         )
 
     def _weighed(self, before: Tensor, raw: Tensor) -> Tensor:
-        """The weights of rows by those that they had and the raw ones of their clusters, [n] each."""
+        """The weights of rows by those that they had and the raw ones of their clusters, [n]
+        each."""
         if self.average == "mean":
             return torch.lerp(before, raw, self.momentum)
         return (before if self.average == "exponential" else raw) * torch.exp(self.momentum * raw)
@@ -165,16 +211,23 @@ class BPA(Method):
             return []
         if not bool(state["found"]):
             return [
-                "the first network diverged, so its features are no clusters and all rows weigh the same; lower the learning rate"
+                "the first network diverged, so its features are no clusters and all rows weigh the"
+                " same; lower the learning rate"
             ]
         if bool((state["loss"] == UNSEEN).any()) or not bool(state["level"].any()):
-            short = "the run ended before every row was drawn and the clusters' losses were looked at"
+            short = (
+                "the run ended before every row was drawn and the clusters' losses were looked at"
+            )
             return [f"{short}, so weights follow the clusters' sizes alone; take more steps"]
         return []
 
     def exhibits(self, info: Info, state: State) -> dict[str, Exhibit]:
         """The weights beside the true groups, which training did not read; and the clusters."""
-        group, weight, cluster = state["group"].cpu(), state["weight"].cpu().double(), state["cluster"].cpu()
+        group, weight, cluster = (
+            state["group"].cpu(),
+            state["weight"].cpu().double(),
+            state["cluster"].cpu(),
+        )
         by_group = membership(group, info.n_groups).double()
         counts = by_group.sum(0)
         mean = (weight @ by_group) / counts.clamp(min=1.0)
@@ -190,7 +243,10 @@ class BPA(Method):
                 most = int(of.argmax())
                 told.append(
                     [
-                        f"{info.class_names[code // self.k] if info.class_names else code // self.k} {code % self.k + 1}",
+                        (
+                            f"{info.class_names[code // self.k] if info.class_names else code // self.k}"
+                            f" {code % self.k + 1}"
+                        ),
                         int(inside.sum()),
                         round(float(weight[inside].mean()), 4),
                         names[most],
@@ -201,21 +257,26 @@ class BPA(Method):
             "weights by group": Bars(
                 bars,
                 "mean weight",
-                "Weight of the rows at the end of training, 1 on average over batches. No group was read in training. In brackets: "
-                "training rows.",
+                "Weight of the rows at the end of training, 1 on average over batches. No group was"
+                " read in training. In brackets: training rows.",
             ),
             "clusters": Grid(
                 ["cluster", "training rows", "mean weight", "largest group", "its share"],
                 told,
-                "Clusters of the first network's features within each class, and the group that most of their rows are of.",
+                "Clusters of the first network's features within each class, and the group that"
+                " most of their rows are of.",
             ),
         }
 
 
-def clusters(features: NDArray[np.float32], y: NDArray[np.int64], k: int, seed: int) -> NDArray[np.int64]:
-    """The cluster of each row, int64 [n]: k times its class + a number below k, by k-means of features [n, d] in each class.
+def clusters(
+    features: NDArray[np.float32], y: NDArray[np.int64], k: int, seed: int
+) -> NDArray[np.int64]:
+    """The cluster of each row, int64 [n]: k times its class + a number below k, by k-means of
+    features [n, d] in each class.
 
-    Features are scaled to length 1, so that distances go by the cosine. A class of fewer different rows has fewer clusters.
+    Features are scaled to length 1, so that distances go by the cosine. A class of fewer different
+    rows has fewer clusters.
     """
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
@@ -226,7 +287,8 @@ def clusters(features: NDArray[np.float32], y: NDArray[np.int64], k: int, seed: 
     points = features / np.where(length > 0, length, 1)
     for code in np.unique(y).tolist():
         rows = np.flatnonzero(y == code)
-        # Several threads add up in no fixed order. Warned of are fewer different rows than clusters, which is said above.
+        # Several threads add up in no fixed order. Warned of are fewer different rows than
+        # clusters, which is said above.
         with threadpool_limits(limits=1), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             found = KMeans(min(k, len(rows)), n_init=1, random_state=seed % 2**32).fit(points[rows])
@@ -238,4 +300,6 @@ def _means(losses: Tensor, cluster: Tensor, many: int) -> Tensor:
     """The mean loss of the rows of every cluster that were drawn, [many]; 0 where none was."""
     drawn = (losses != UNSEEN).to(losses.dtype)
     zeros = torch.zeros(many, dtype=losses.dtype, device=losses.device)
-    return zeros.index_add(0, cluster, losses * drawn) / zeros.index_add(0, cluster, drawn).clamp(min=1.0)
+    return zeros.index_add(0, cluster, losses * drawn) / zeros.index_add(0, cluster, drawn).clamp(
+        min=1.0
+    )

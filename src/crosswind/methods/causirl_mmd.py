@@ -22,38 +22,48 @@ __all__ = ["CausIRLMMD"]
 @register("causirl-mmd", kind="method")
 @dataclass(frozen=True)
 class CausIRLMMD(Method):
-    """CausIRL with MMD: features that are distributed alike in two random mixtures of the environments.
+    """CausIRL with MMD: features that are distributed alike in two random mixtures of the
+    environments.
 
-    Objective: the mean cross-entropy plus weight x the squared maximum mean discrepancy of the features (the head's input, not
-    logits) of two mixtures, drawn anew at every step. A share for each environment, evenly from [0, 1], and each of its
-    rows goes to the first mixture with that chance, so that the mixtures differ in how they weigh environments. Kernels, widths and
-    estimates:
+    Objective: the mean cross-entropy plus weight x the squared maximum mean discrepancy of the
+    features (the head's input, not logits) of two mixtures, drawn anew at every step. A share for
+    each environment, evenly from [0, 1], and each of its
+    rows goes to the first mixture with that chance, so that the mixtures differ in how they weigh
+    environments. Kernels, widths and estimates:
         MMD^2 = mean k(a, a') + mean k(b, b') - 2 mean k(a, b)        a, a' rows of the first mixture; b, b' of the second
         k(a, b) = sum over widths w of exp(-|a - b|^2 / (2 w^2))
         biased     with a row's pairs with itself: never negative, and too large by an amount that falls as 1 / rows
         unbiased   without them: right on average, and so negative at times
-    Assumes: training rows of several environments; each batch holds equal shares of them (`needs.sampler`), as in DomainBed.
-        With a single one the mixtures are two random halves of the batch, as in the code of Jeon et al. 2025: their distributions
-        are the same whatever the features, so there is nothing to learn of an environment, and the run says so. A batch all of
-        whose rows go to one mixture has no penalty, nor one with a single row in a mixture in "unbiased".
-    Knobs: widths null, one width: the median distance of two rows of the batch (Gretton et al. 2012, section 8). The weight 1 that
-        goes with it is ours, that of "mmd", where it was measured; mixtures differ less than environments do, so it is none too
-        strong. estimate "biased", DomainBed's. DomainBed's own pair is weight (the papers' gamma) 1, searched from 0.1 to 10, with
-        seven fixed kernels exp(-g |a - b|^2), g = 0.001, 0.01, ..., 1000: widths [22.36, 7.071, 2.236, 0.7071, 0.2236, 0.07071,
-        0.02236] here. Jeon et al. 2025 take 1 for Shapes3D and real data, 0.5 for SmallNORB, 0.3 for dSprites, where their code has
-        0.1, and 0.1 for DeepFashion and CelebA.
+    Assumes: training rows of several environments; each batch holds equal shares of them
+        (`needs.sampler`), as in DomainBed. With a single one the mixtures are two random halves of
+        the batch, as in the code of Jeon et al. 2025: their distributions are the same whatever the
+        features, so there is nothing to learn of an environment, and the run says so. A batch all
+        of whose rows go to one mixture has no penalty, nor one with a single row in a mixture in
+        "unbiased".
+    Knobs: widths null, one width: the median distance of two rows of the batch (Gretton et al.
+        2012, section 8). The weight 1 that goes with it is ours, that of "mmd", where it was
+        measured; mixtures differ less than environments do, so it is none too strong. estimate
+        "biased", DomainBed's. DomainBed's own pair is weight (the papers' gamma) 1, searched from
+        0.1 to 10, with seven fixed kernels exp(-g |a - b|^2), g = 0.001, 0.01, ..., 1000: widths
+        [22.36, 7.071, 2.236, 0.7071, 0.2236, 0.07071, 0.02236] here. Jeon et al. 2025 take 1 for
+        Shapes3D and real data, 0.5 for SmallNORB, 0.3 for dSprites, where their code has 0.1, and
+        0.1 for DeepFashion and CelebA.
     Limits: at weight = 0 it is ERM on the same batches.
-    Deviations: the authors' code cuts each environment's rows in the order of the batch, and leaves the penalty out where a mixture
-        has one row; here "biased" needs none of that. The number of an environment's rows in the first mixture is, as there,
-        any from none to all with equal chance. The median width is a function of the features and is differentiated as one: held
-        constant, it follows rows that the biased estimate draws together step by step, and the classifier is lost.
+    Deviations: the authors' code cuts each environment's rows in the order of the batch, and leaves
+        the penalty out where a mixture has one row; here "biased" needs none of that. The number of
+        an environment's rows in the first mixture is, as there, any from none to all with equal
+        chance. The median width is a function of the features and is differentiated as one: held
+        constant, it follows rows that the biased estimate draws together step by step, and the
+        classifier is lost.
     Reference:
-        @article{chevalley2022invariant, title={Invariant Causal Mechanisms through Distribution Matching}, author={Chevalley,
-        Mathieu and Bunne, Charlotte and Krause, Andreas and Bauer, Stefan}, journal={arXiv:2206.11646}, year={2022}}
-        @article{gretton2012kernel, title={A Kernel Two-Sample Test}, author={Gretton, Arthur and Borgwardt, Karsten M. and Rasch,
-        Malte J. and Sch{\\"o}lkopf, Bernhard and Smola, Alexander}, journal={Journal of Machine Learning Research}, volume={13},
-        number={25}, pages={723--773}, year={2012}}
-    Checked against: hand-worked numbers; loops over all pairs of rows; how often rows are drawn into a mixture.
+        @article{chevalley2022invariant, title={Invariant Causal Mechanisms through Distribution
+        Matching}, author={Chevalley, Mathieu and Bunne, Charlotte and Krause, Andreas and Bauer,
+        Stefan}, journal={arXiv:2206.11646}, year={2022}} @article{gretton2012kernel, title={A
+        Kernel Two-Sample Test}, author={Gretton, Arthur and Borgwardt, Karsten M. and Rasch, Malte
+        J. and Sch{\\"o}lkopf, Bernhard and Smola, Alexander}, journal={Journal of Machine Learning
+        Research}, volume={13}, number={25}, pages={723--773}, year={2012}}
+    Checked against: hand-worked numbers; loops over all pairs of rows; how often rows are drawn
+    into a mixture.
     """
 
     weight: float = knob(
@@ -68,7 +78,10 @@ class CausIRLMMD(Method):
         None,
         domain="(0, inf)",
         source="Gretton et al. 2012, section 8",
-        doc="the kernels' widths, in units of the features; null: the median distance of two rows of the batch",
+        doc=(
+            "the kernels' widths, in units of the features; null: the median distance of two rows"
+            " of the batch"
+        ),
     )
     estimate: str = knob(
         "biased",
@@ -83,8 +96,13 @@ class CausIRLMMD(Method):
     family = {"jeon2025": "out-of-distribution generalisation"}
 
     def state(self, info: Info) -> State:
-        """`environment_rows` int64 [e]: training rows of each environment, of the only one where none is declared."""
-        return {"environment_rows": torch.tensor(info.environment_counts or (info.n_rows,), dtype=torch.int64)}
+        """`environment_rows` int64 [e]: training rows of each environment, of the only one where
+        none is declared."""
+        return {
+            "environment_rows": torch.tensor(
+                info.environment_counts or (info.n_rows,), dtype=torch.int64
+            )
+        }
 
     def update(self, context: RunContext, batch: Batch) -> Loss:
         """One descent; overridden because a loss that draws is not one of several runs at once."""
@@ -96,13 +114,19 @@ class CausIRLMMD(Method):
         features = model.features(batch.x)
         classed = row_losses(model.head(features), batch.y).mean()
         mixture = mixtures(batch.ids, batch.environment, state["environment_rows"])
-        apart = kernel_distance(features, mixture, 2, self.widths, unbiased=self.estimate == "unbiased")
-        return Loss(classed + self.weight * apart, {"classification": classed.detach(), "alignment": apart.detach()})
+        apart = kernel_distance(
+            features, mixture, 2, self.widths, unbiased=self.estimate == "unbiased"
+        )
+        return Loss(
+            classed + self.weight * apart,
+            {"classification": classed.detach(), "alignment": apart.detach()},
+        )
 
     def doubts(self, state: State) -> list[str]:
         """One environment makes the mixtures the same distribution."""
         if int((state["environment_rows"] > 0).sum()) > 1:
             return []
         return [
-            "all training rows are of one environment, so the mixtures were random halves of it and no invariance was asked for"
+            "all training rows are of one environment, so the mixtures were random halves of it and"
+            " no invariance was asked for"
         ]

@@ -1,4 +1,5 @@
-"""Learned augmentation: a cycle-consistent translator shows every training picture under the other values of an attribute."""
+"""Learned augmentation: a cycle-consistent translator shows every training picture under the other
+values of an attribute."""
 
 from __future__ import annotations
 
@@ -33,7 +34,10 @@ __all__ = ["CycleGAN"]
 
 TRANSLATOR = "translator"
 SHOWN, COLUMNS = 6, 6  # pictures of the exhibit, and values that each is translated to at most
-ASKED, NEAR = 256, 1024  # translations that are judged, and training pictures among which their nearest is looked for
+ASKED, NEAR = (
+    256,
+    1024,
+)  # translations that are judged, and training pictures among which their nearest is looked for
 FEWEST = 8  # of a cell of class and environment among these, where it has so many
 LEAST = 8  # pixels of a side that are still more than one when they are halved twice
 LARGE = 256  # side from which the published generator has 9 blocks and not 6
@@ -43,47 +47,94 @@ LARGE = 256  # side from which the published generator has 9 blocks and not 6
 @register("cyclegan", kind="method")
 @dataclass(frozen=True)
 class CycleGAN(Method):
-    """CycleGAN: a translator learns to change the environment of a picture and nothing else; its pictures join the training rows.
+    """CycleGAN: a translator learns to change the environment of a picture and nothing else; its
+    pictures join the training rows.
 
-    Objective: first a generator G(x, t, y), which gives a picture x of environment s and class y the environment t, and a
-        discriminator D, which tells real pictures of environment and class by patches. t is drawn evenly from the environments that
-        the class is seen with. G descends, in means over rows and pixels or patches,
-            (D(G(x, t, y), t, y) - 1)^2 + cycle |G(G(x, t, y), s, y) - x| + identity |G(x, s, y) - x|,
-        D descends ((D(x, s, y) - 1)^2 + D(G, t, y)^2) / 2, with G from the last 50 translations or this step's (Zhu et al. 2017,
-        equations 1 to 3 and section 4). Then the model descends the mean cross-entropy of the rows and of their translations to
-        all other values, so that the values of a row are seen evenly (Goel et al. 2020, without their group objective, as Wiles et
-        al. 2022).
-    Assumes: each class is seen with at least two environments, a few rows each; an environment is a change of the picture that
-        convolutions can make. Pictures that the translator cannot change, and ones whose class it changes, are noise.
-    Knobs: cycle 10, identity 5, translator_lr 0.0002 with betas 0.5 and 0.999, falling to 0 in the second half: Zhu et al. 2017,
-        and so are width 64 and blocks, null: 6, and 9 from 256 pixels on. first 1: the translator has as many steps as the model.
-        by_class false tells neither network the class.
+    Objective: first a generator G(x, t, y), which gives a picture x of environment s and class y
+        the environment t, and a discriminator D, which tells real pictures of environment and class
+        by patches. t is drawn evenly from the environments that the class is seen with. G descends,
+        in means over rows and pixels or patches,
+            (D(G(x, t, y), t, y) - 1)^2 + cycle |G(G(x, t, y), s, y) - x|
+            + identity |G(x, s, y) - x|,
+        D descends ((D(x, s, y) - 1)^2 + D(G, t, y)^2) / 2, with G from the last 50 translations or
+        this step's (Zhu et al. 2017, equations 1 to 3 and section 4). Then the model descends the
+        mean cross-entropy of the rows and of their translations to all other values, so that the
+        values of a row are seen evenly (Goel et al. 2020, without their group objective, as Wiles
+        et al. 2022).
+    Assumes: each class is seen with at least two environments, a few rows each; an environment is a
+        change of the picture that convolutions can make. Pictures that the translator cannot
+        change, and ones whose class it changes, are noise.
+    Knobs: cycle 10, identity 5, translator_lr 0.0002 with betas 0.5 and 0.999, falling to 0 in the
+        second half: Zhu et al. 2017, and so are width 64 and blocks, null: 6, and 9 from 256 pixels
+        on. first 1: the translator has as many steps as the model. by_class false tells neither
+        network the class.
     Limits: at share = 0 it is "erm", without a translator.
-    Deviations: one translator that is told what to make, by scales and shifts after its norms (Dumoulin et al. 2017), where the
-        papers train two for each pair of values, within each class.
-        The translator sees every cell of class and environment equally often. The discriminator halves a picture
-        three times from 128 pixels on, twice at 64, else once; theirs three times, at 256. Translations are made once and kept as 8
-        bits, so augmentations at a visit do not change them. Rows of a batch beyond 50 are not kept for the discriminator.
+    Deviations: one translator that is told what to make, by scales and shifts after its norms
+        (Dumoulin et al. 2017), where the papers train two for each pair of values, within each
+        class.
+        The translator sees every cell of class and environment equally often. The discriminator
+        halves a picture
+        three times from 128 pixels on, twice at 64, else once; theirs three times, at 256.
+        Translations are made once and kept as 8 bits, so augmentations at a visit do not change
+        them. Rows of a batch beyond 50 are not kept for the discriminator.
     Reference:
-        @inproceedings{zhu2017unpaired, title={Unpaired Image-to-Image Translation using Cycle-Consistent Adversarial Networks},
-        author={Zhu, Jun-Yan and Park, Taesung and Isola, Phillip and Efros, Alexei A.}, booktitle={ICCV}, year={2017}}
-        @inproceedings{goel2021model, title={Model Patching: Closing the Subgroup Performance Gap with Data Augmentation},
-        author={Goel, Karan and Gu, Albert and Li, Yixuan and R{\\'e}, Christopher}, booktitle={ICLR}, year={2021}}
-    Checked against: losses by loops over rows; what each stage trains; a translator between two shades.
+        @inproceedings{zhu2017unpaired, title={Unpaired Image-to-Image Translation using
+        Cycle-Consistent Adversarial Networks}, author={Zhu, Jun-Yan and Park, Taesung and Isola,
+        Phillip and Efros, Alexei A.}, booktitle={ICCV}, year={2017}} @inproceedings{goel2021model,
+        title={Model Patching: Closing the Subgroup Performance Gap with Data Augmentation},
+        author={Goel, Karan and Gu, Albert and Li, Yixuan and R{\\'e}, Christopher},
+        booktitle={ICLR}, year={2021}}
+    Checked against: losses by loops over rows; what each stage trains; a translator between two
+    shades.
     """
 
-    share: float = knob(1.0, domain="[0, 1]", source="Wiles et al. 2022", doc="share of the translations that join the rows")
-    cycle: float = knob(10.0, domain="[0, inf)", search=log(1.0, 100.0), source="Zhu et al. 2017", doc="weight of the way back")
-    identity: float = knob(5.0, domain="[0, inf)", source="Zhu et al. 2017", doc="weight of leaving a picture under its own value")
-    width: int = knob(64, domain="[1, inf)", source="Zhu et al. 2017", doc="channels of both networks' first layers")
+    share: float = knob(
+        1.0,
+        domain="[0, 1]",
+        source="Wiles et al. 2022",
+        doc="share of the translations that join the rows",
+    )
+    cycle: float = knob(
+        10.0,
+        domain="[0, inf)",
+        search=log(1.0, 100.0),
+        source="Zhu et al. 2017",
+        doc="weight of the way back",
+    )
+    identity: float = knob(
+        5.0,
+        domain="[0, inf)",
+        source="Zhu et al. 2017",
+        doc="weight of leaving a picture under its own value",
+    )
+    width: int = knob(
+        64,
+        domain="[1, inf)",
+        source="Zhu et al. 2017",
+        doc="channels of both networks' first layers",
+    )
     blocks: int | None = knob(
-        None, domain="[1, inf)", source="Zhu et al. 2017", doc="residual blocks of the generator; null: by size"
+        None,
+        domain="[1, inf)",
+        source="Zhu et al. 2017",
+        doc="residual blocks of the generator; null: by size",
     )
     translator_lr: float = knob(
-        2e-4, domain="(0, inf)", search=log(5e-5, 2e-3), source="Zhu et al. 2017", doc="learning rate of both networks at first"
+        2e-4,
+        domain="(0, inf)",
+        search=log(5e-5, 2e-3),
+        source="Zhu et al. 2017",
+        doc="learning rate of both networks at first",
     )
-    first: float = knob(1.0, domain="(0, inf)", source="ours", doc="length of the translator's training, in the study's steps")
-    by_class: bool = knob(True, source="Goel et al. 2020", doc="whether the translator is told the class")
+    first: float = knob(
+        1.0,
+        domain="(0, inf)",
+        source="ours",
+        doc="length of the translator's training, in the study's steps",
+    )
+    by_class: bool = knob(
+        True, source="Goel et al. 2020", doc="whether the translator is told the class"
+    )
 
     needs = Needs(environments=True, channels=(1, 3))
     limit = Limit({"share": 0.0}, equals="erm")
@@ -96,9 +147,14 @@ class CycleGAN(Method):
         if not self.share:
             return {"model": model}
         if min(info.input_shape[1:]) < LEAST:
-            raise NeedsError(f"method 'cyclegan' needs pictures of at least {LEAST} pixels a side, and these are {info.input}")
+            raise NeedsError(
+                f"method 'cyclegan' needs pictures of at least {LEAST} pixels a side, and these are"
+                f" {info.input}"
+            )
         many, classes = len(info.environment_names), info.n_classes if self.by_class else 0
-        blocks = (9 if min(info.input_shape[1:]) >= LARGE else 6) if self.blocks is None else self.blocks
+        blocks = (
+            (9 if min(info.input_shape[1:]) >= LARGE else 6) if self.blocks is None else self.blocks
+        )
         generator = Generator(info.input_shape[0], many + classes, self.width, blocks)
         discriminator = Discriminator(info.input_shape, many * max(1, classes), self.width)
         return {"model": model, "generator": generator, "discriminator": discriminator}
@@ -106,7 +162,9 @@ class CycleGAN(Method):
     def optimisers(self, info: Info, modules: Modules, stage: str) -> dict[str, OptimiserSpec]:
         """Adam of Zhu et al. for each network of the translator; the study's for the model."""
         if stage != TRANSLATOR:
-            return {"main": OptimiserSpec([p for p in modules["model"].parameters() if p.requires_grad])}
+            return {
+                "main": OptimiserSpec([p for p in modules["model"].parameters() if p.requires_grad])
+            }
         length = max(1, self._length(info))
 
         def falling(step: int, epoch: int) -> float:
@@ -114,25 +172,41 @@ class CycleGAN(Method):
 
         return {
             name: OptimiserSpec(
-                list(modules[name].parameters()), "adam", self.translator_lr, weight_decay=0.0, betas=(0.5, 0.999), schedule=falling
+                list(modules[name].parameters()),
+                "adam",
+                self.translator_lr,
+                weight_decay=0.0,
+                betas=(0.5, 0.999),
+                schedule=falling,
             )
             for name in ("generator", "discriminator")
         }
 
     def state(self, info: Info) -> State:
-        """`cells` int64 [k, e]: training rows of each class and environment. `pool` uint8 [50, c, h, w], `pool_cell` int64 [50].
+        """`cells` int64 [k, e]: training rows of each class and environment. `pool` uint8 [50, c,
+        h, w], `pool_cell` int64 [50].
 
-        A cell is e x a class + a value, -1 where there is no picture yet. `shown` uint8 [6, 1 + e, c, h, w], six values at most,
-        and `shown_cell` int64 [6]. `quality` [4], -1 before it is known: how often the nearest training picture of a real picture
-        and of a translation has the value that it should have; and the same of the class. Means over cells.
+        A cell is e x a class + a value, -1 where there is no picture yet. `shown` uint8 [6, 1 + e,
+        c, h, w], six values at most, and `shown_cell` int64 [6]. `quality` [4], -1 before it is
+        known: how often the nearest training picture of a real picture and of a translation has the
+        value that it should have; and the same of the class. Means over cells.
         """
         if not self.share:
             return {}
         many, shape = len(info.environment_names), info.input_shape
-        out = {"cells": torch.zeros(info.n_classes, many, dtype=torch.int64), "quality": torch.full((4,), -1.0)}
-        out |= {"pool": torch.zeros(KEPT, *shape, dtype=torch.uint8), "pool_cell": torch.full((KEPT,), -1, dtype=torch.int64)}
+        out = {
+            "cells": torch.zeros(info.n_classes, many, dtype=torch.int64),
+            "quality": torch.full((4,), -1.0),
+        }
+        out |= {
+            "pool": torch.zeros(KEPT, *shape, dtype=torch.uint8),
+            "pool_cell": torch.full((KEPT,), -1, dtype=torch.int64),
+        }
         out["shown_cell"] = torch.full((SHOWN,), -1, dtype=torch.int64)
-        return {**out, "shown": torch.zeros(SHOWN, 1 + min(many, COLUMNS), *shape, dtype=torch.uint8)}
+        return {
+            **out,
+            "shown": torch.zeros(SHOWN, 1 + min(many, COLUMNS), *shape, dtype=torch.uint8),
+        }
 
     def stage(self, index: int, context: RunContext) -> Stage | None:
         """The translator's training, and the model's on rows and translations."""
@@ -146,7 +220,13 @@ class CycleGAN(Method):
             context.state["cells"] = counts
             alike = counts if self.by_class else counts.sum(0).expand(k, e)
             weights = 1.0 / alike[context.y, context.environment].float()
-            return Stage(TRANSLATOR, steps=self._length(context.info), weights=weights, stop=False, validate=False)
+            return Stage(
+                TRANSLATOR,
+                steps=self._length(context.info),
+                weights=weights,
+                stop=False,
+                validate=False,
+            )
         if index > 1:
             return None
         extra, values = self._translations(context)
@@ -156,12 +236,17 @@ class CycleGAN(Method):
         return Stage(extra=extra)
 
     def update(self, context: RunContext, batch: Batch) -> Loss:
-        """A step of the model; while the translator is trained, one of the generator and one of the discriminator."""
+        """A step of the model; while the translator is trained, one of the generator and one of the
+        discriminator."""
         if batch.stage != TRANSLATOR:
             return super().update(context, batch)
         kept: list[Tensor] = []
-        found = context.descend("generator", lambda: self._translated(context.modules, batch, context.state, kept))
-        other = context.descend("discriminator", lambda: self._told(context.modules, batch, context.state, kept))
+        found = context.descend(
+            "generator", lambda: self._translated(context.modules, batch, context.state, kept)
+        )
+        other = context.descend(
+            "discriminator", lambda: self._told(context.modules, batch, context.state, kept)
+        )
         return Loss(found.total, {**found.terms, **other.terms})
 
     def doubts(self, state: State) -> list[str]:
@@ -169,34 +254,52 @@ class CycleGAN(Method):
         if "cells" not in state or not bool(state["cells"].any()):
             return []
         if not bool(self._targets(state).sum(1).max() > 1):
-            return ["every class is seen with one environment, so no picture could be translated and this run is ERM"]
+            return [
+                "every class is seen with one environment, so no picture could be translated and"
+                " this run is ERM"
+            ]
         real, made = (float(value) for value in state["quality"][:2])
         if 0 <= made < real / 2:
             return [
-                f"the nearest training picture of a translation has the value meant in {made:.0%} of them, of a real picture in "
-                f"{real:.0%}: the translator hardly changes pictures; train it longer (`first`) or raise `translator_lr`"
+                f"the nearest training picture of a translation has the value meant in {made:.0%}"
+                f" of them, of a real picture in {real:.0%}: the translator hardly changes"
+                " pictures; train it longer (`first`) or raise `translator_lr`"
             ]
         return []
 
     def exhibits(self, info: Info, state: State) -> Mapping[str, Exhibit]:
-        """Pictures under each value, and how often translations are taken for what they should be."""
+        """Pictures under each value, and how often translations are taken for what they should
+        be."""
         if "quality" not in state or bool((state["quality"] < 0).any()):
             return {}
         images = state["shown"].cpu().permute(0, 1, 3, 4, 2).numpy()
-        columns = ["picture", *(f"as {name}" for name in info.environment_names[: images.shape[1] - 1])]
-        e, classes = state["cells"].shape[1], info.class_names or tuple(map(str, range(info.n_classes)))
+        columns = [
+            "picture",
+            *(f"as {name}" for name in info.environment_names[: images.shape[1] - 1]),
+        ]
+        e, classes = (
+            state["cells"].shape[1],
+            info.class_names or tuple(map(str, range(info.n_classes))),
+        )
         rows = [
-            "" if cell < 0 else f"{classes[cell // e]}, {info.environment_names[cell % e]}" for cell in state["shown_cell"].tolist()
+            "" if cell < 0 else f"{classes[cell // e]}, {info.environment_names[cell % e]}"
+            for cell in state["shown_cell"].tolist()
         ]
         caption = (
-            "Training pictures, beside each what it is, and what the translator makes of them. Black: its class is not seen so."
+            "Training pictures, beside each what it is, and what the translator makes of them."
+            " Black: its class is not seen so."
         )
         told = [round(float(value), 4) for value in state["quality"]]
-        grid: list[list[str | float | int | None]] = [["environment", told[0], told[1]], ["class", told[2], told[3]]]
+        grid: list[list[str | float | int | None]] = [
+            ["environment", told[0], told[1]],
+            ["class", told[2], told[3]],
+        ]
         asked = (
-            "How often the nearest training picture, by squared difference of pixels among as many of every class and environment, "
-            "has the environment that was meant, and the class: of training pictures and of their translations, means over class "
-            "and environment. Never asked is the picture itself, nor that which one was made of; the translator learned from all."
+            "How often the nearest training picture, by squared difference of pixels among as many"
+            " of every class and environment, has the environment that was meant, and the class: of"
+            " training pictures and of their translations, means over class and environment. Never"
+            " asked is the picture itself, nor that which one was made of; the translator learned"
+            " from all."
         )
         return {
             "translations": Picture.sheet(images, caption, columns=columns, rows=rows),
@@ -214,7 +317,9 @@ class CycleGAN(Method):
     def _told_of(self, y: Tensor, value: Tensor, state: State) -> Tensor:
         """What the generator is told: one-hot values, and classes, float [n, e (+ k)]."""
         k, e = state["cells"].shape
-        parts = [membership(value, e), membership(y, k)] if self.by_class else [membership(value, e)]
+        parts = (
+            [membership(value, e), membership(y, k)] if self.by_class else [membership(value, e)]
+        )
         return torch.cat(parts, 1).float()
 
     def _cell(self, y: Tensor, value: Tensor, state: State) -> Tensor:
@@ -245,7 +350,8 @@ class CycleGAN(Method):
         return Loss(total, {"discriminator": total.detach()}, changes)
 
     def _translations(self, context: RunContext) -> tuple[Examples, Tensor]:
-        """Every row under each other value of its class, or the share of these that is wanted; and the values, int64 [m]."""
+        """Every row under each other value of its class, or the share of these that is wanted; and
+        the values, int64 [m]."""
         assert context.environment is not None
         y, s = context.y, context.environment
         wanted = self._targets(context.state)[y] & ~membership(s, context.state["cells"].shape[1])
@@ -254,11 +360,20 @@ class CycleGAN(Method):
         rows, values = wanted.nonzero(as_tuple=True)
         parts = []
         for start in range(0, len(rows), context.info.batch):
-            chunk, value = rows[start : start + context.info.batch], values[start : start + context.info.batch]
+            chunk, value = (
+                rows[start : start + context.info.batch],
+                values[start : start + context.info.batch],
+            )
             with torch.no_grad():
-                made = context.modules["generator"](context.inputs(chunk), self._told_of(y[chunk], value, context.state))
+                made = context.modules["generator"](
+                    context.inputs(chunk), self._told_of(y[chunk], value, context.state)
+                )
             parts.append(levels(made).cpu())
-        whole = torch.cat(parts) if parts else torch.zeros(0, *context.info.input_shape, dtype=torch.uint8)
+        whole = (
+            torch.cat(parts)
+            if parts
+            else torch.zeros(0, *context.info.input_shape, dtype=torch.uint8)
+        )
         return Examples(whole, y[rows], rows), values
 
     def _judge(self, context: RunContext, extra: Examples, values: Tensor) -> None:
@@ -275,13 +390,20 @@ class CycleGAN(Method):
         shown[: len(rows), 0] = levels(x)
         with torch.no_grad():
             for value in range(shown.shape[1] - 1):
-                made = levels(context.modules["generator"](x, self._told_of(y[rows], torch.full_like(rows, value), state)))
-                shown[: len(rows), 1 + value] = torch.where(targets[y[rows], value].view(-1, 1, 1, 1), made, 0)
+                made = levels(
+                    context.modules["generator"](
+                        x, self._told_of(y[rows], torch.full_like(rows, value), state)
+                    )
+                )
+                shown[: len(rows), 1 + value] = torch.where(
+                    targets[y[rows], value].view(-1, 1, 1, 1), made, 0
+                )
         state["shown"], state["shown_cell"] = shown, cells
         state["quality"] = self._quality(context, extra, values)
 
     def _quality(self, context: RunContext, extra: Examples, values: Tensor) -> Tensor:
-        """What the state's `quality` holds: by nearest neighbours among as many rows of every class and environment."""
+        """What the state's `quality` holds: by nearest neighbours among as many rows of every class
+        and environment."""
         assert context.environment is not None
         y, s, e = context.y, context.environment, context.state["cells"].shape[1]
         cell = y * e + s
@@ -299,7 +421,9 @@ class CycleGAN(Method):
             (extra.x[made.cpu()].to(there).flatten(1), parents[made], to[made]),
         ):
             apart = torch.cdist(pictures, there)
-            apart[rows[:, None] == near] = torch.inf  # never the picture itself, nor that which one was made of
+            apart[rows[:, None] == near] = (
+                torch.inf
+            )  # never the picture itself, nor that which one was made of
             like = cell[near][apart.argmin(1)]
             for right in (like % e == cells % e, like // e == cells // e):
                 means, seen = group_means(right.float(), cells, context.state["cells"].numel())
@@ -308,7 +432,8 @@ class CycleGAN(Method):
 
 
 def _evenly(cell: Tensor, each: int) -> Tensor:
-    """Places of `each` members of every cell, int64 codes [n], spread over its members in order; of all where it has fewer."""
+    """Places of `each` members of every cell, int64 codes [n], spread over its members in order; of
+    all where it has fewer."""
     order = cell.argsort(stable=True)
     counts = torch.bincount(cell)
     rank = torch.arange(len(cell), device=cell.device) - (counts.cumsum(0) - counts)[cell[order]]
@@ -316,7 +441,8 @@ def _evenly(cell: Tensor, each: int) -> Tensor:
 
 
 def _ordered(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-    """Inputs, labels and environments in the order of the rows' ids: what is drawn for places is that of a set of rows."""
+    """Inputs, labels and environments in the order of the rows' ids: what is drawn for places is
+    that of a set of rows."""
     assert batch.environment is not None
     order = batch.ids.argsort(stable=True)
     return batch.x[order], batch.y[order], batch.environment[order]

@@ -11,7 +11,17 @@ from torch import Tensor, nn
 
 from crosswind.core.knobs import Limit, Needs, choose, knob, log
 from crosswind.core.registry import register
-from crosswind.methods.base import Batch, Info, Loss, MakeModel, Method, Modules, OptimiserSpec, RunContext, State
+from crosswind.methods.base import (
+    Batch,
+    Info,
+    Loss,
+    MakeModel,
+    Method,
+    Modules,
+    OptimiserSpec,
+    RunContext,
+    State,
+)
 from crosswind.methods.functional import row_losses, with_slopes
 
 if TYPE_CHECKING:
@@ -26,28 +36,35 @@ __all__ = ["DANN"]
 class DANN(Method):
     """DANN: features from which a discriminator cannot tell the environment.
 
-    Objective: with L_y the mean cross-entropy of the labels and L_d that of the environments, told from the features (the head's
-    input) by a perceptron, a saddle point (their section 4.2):
+    Objective: with L_y the mean cross-entropy of the labels and L_d that of the environments, told
+    from the features (the head's input) by a perceptron, a saddle point (their section 4.2):
         theta <- one step down L_y - weight r L_d       theta: the model's, features and head
         phi   <- one step down L_d                      phi: the discriminator's
-    Both gradients are taken before either moves, so one step is that of a gradient reversal layer, with an optimiser for each.
-    r is 2 / (1 + exp(-10 p)) - 1, p the share of training that is over (their section 5.2.2), or 1. With `discriminator_steps`
-    above 1 the discriminator takes further steps on the same features. gradient_penalty x the mean squared norm of the gradient
-    of a row's L_d by its features is added for the discriminator only. The model, its classifier included, moves on every step.
-    Assumes: at least two environments with training rows; refused otherwise, since one leaves nothing to tell apart and so ERM.
-        Each batch holds equal shares of them (`needs.sampler`), as source and target have in the paper and all in DomainBed.
-    Knobs: weight 1, and schedule "ramp" from 0 to it, the paper's; DomainBed holds it at 1. Wiles et al. 2022 searched weights
-        from 0.01 to 10. discriminator_steps 1, gradient_penalty 0, width 256 and two hidden layers: DomainBed's defaults (the
-        paper has one of 100, or two of 1024, by data set). discriminator_lr null: the study's.
+    Both gradients are taken before either moves, so one step is that of a gradient reversal layer,
+    with an optimiser for each. r is 2 / (1 + exp(-10 p)) - 1, p the share of training that is over
+    (their section 5.2.2), or 1. With `discriminator_steps` above 1 the discriminator takes further
+    steps on the same features. gradient_penalty x the mean squared norm of the gradient of a row's
+    L_d by its features is added for the discriminator only. The model, its classifier included,
+    moves on every step.
+    Assumes: at least two environments with training rows; refused otherwise, since one leaves
+        nothing to tell apart and so ERM. Each batch holds equal shares of them (`needs.sampler`),
+        as source and target have in the paper and all in DomainBed.
+    Knobs: weight 1, and schedule "ramp" from 0 to it, the paper's; DomainBed holds it at 1. Wiles
+        et al. 2022 searched weights from 0.01 to 10. discriminator_steps 1, gradient_penalty 0,
+        width 256 and two hidden layers: DomainBed's defaults (the paper has one of 100, or two of
+        1024, by data set). discriminator_lr null: the study's.
     Limits: at weight = 0 the model is ERM's on the same batches, and the discriminator looks on.
-    Deviations: all environments are labelled and told apart, not one source and one target. DomainBed's code trains the
-        discriminator on one step and the model on the next, so at its defaults the classifier misses every other batch, and its
-        model also descends minus the gradient penalty; here neither is so. The study's optimiser trains both, where the paper has
+    Deviations: all environments are labelled and told apart, not one source and one target.
+        DomainBed's code trains the discriminator on one step and the model on the next, so at its
+        defaults the classifier misses every other batch, and its model also descends minus the
+        gradient penalty; here neither is so. The study's optimiser trains both, where the paper has
         SGD with a decaying rate and DomainBed Adam with a beta1 of 0.5.
     Reference:
-        @article{ganin2016domain, title={Domain-Adversarial Training of Neural Networks}, author={Ganin, Yaroslav and Ustinova,
-        Evgeniya and Ajakan, Hana and Germain, Pascal and Larochelle, Hugo and Laviolette, Fran{\\c{c}}ois and Marchand, Mario and
-        Lempitsky, Victor}, journal={Journal of Machine Learning Research}, volume={17}, number={59}, pages={1--35}, year={2016}}
+        @article{ganin2016domain, title={Domain-Adversarial Training of Neural Networks},
+        author={Ganin, Yaroslav and Ustinova, Evgeniya and Ajakan, Hana and Germain, Pascal and
+        Larochelle, Hugo and Laviolette, Fran{\\c{c}}ois and Marchand, Mario and Lempitsky, Victor},
+        journal={Journal of Machine Learning Research}, volume={17}, number={59}, pages={1--35},
+        year={2016}}
     Checked against: hand-worked numbers; a gradient reversal layer under one optimiser.
     """
 
@@ -66,7 +83,11 @@ class DANN(Method):
         doc="whether the weight grows from 0 over training or is the same throughout",
     )
     discriminator_steps: int = knob(
-        1, domain="[1, inf)", search=choose(1, 2, 4, 8), source="DomainBed", doc="steps of the discriminator for each of the model"
+        1,
+        domain="[1, inf)",
+        search=choose(1, 2, 4, 8),
+        source="DomainBed",
+        doc="steps of the discriminator for each of the model",
     )
     gradient_penalty: float = knob(
         0.0,
@@ -76,9 +97,19 @@ class DANN(Method):
         doc="weight of the discriminator's squared gradient by the features",
     )
     width: int = knob(
-        256, domain="[1, inf)", search=choose(64, 256, 1024), source="DomainBed", doc="the discriminator's hidden units"
+        256,
+        domain="[1, inf)",
+        search=choose(64, 256, 1024),
+        source="DomainBed",
+        doc="the discriminator's hidden units",
     )
-    layers: int = knob(2, domain="[0, inf)", search=choose(2, 3, 4), source="DomainBed", doc="the discriminator's hidden layers")
+    layers: int = knob(
+        2,
+        domain="[0, inf)",
+        search=choose(2, 3, 4),
+        source="DomainBed",
+        doc="the discriminator's hidden layers",
+    )
     discriminator_lr: float | None = knob(
         None,
         domain="(0, inf)",
@@ -99,10 +130,13 @@ class DANN(Method):
         """The ramp begins at 0, so that a single step has nothing of it."""
         if self.schedule == "constant" or int(state["steps"]) > 1:
             return []
-        return ["the run has one step, at which the ramp is 0, so nothing was asked of the features"]
+        return [
+            "the run has one step, at which the ramp is 0, so nothing was asked of the features"
+        ]
 
     def modules(self, info: Info, make_model: MakeModel) -> Modules:
-        """The model, and a perceptron from its features to logits of environments, one for each name."""
+        """The model, and a perceptron from its features to logits of environments, one for each
+        name."""
         model = make_model()
         sizes = [model.width, *[self.width] * self.layers]
         parts: list[nn.Module] = []
@@ -115,37 +149,52 @@ class DANN(Method):
         """One for the model and one for the discriminator."""
         return {
             "main": OptimiserSpec([p for p in modules["model"].parameters() if p.requires_grad]),
-            "discriminator": OptimiserSpec(list(modules["discriminator"].parameters()), lr=self.discriminator_lr),
+            "discriminator": OptimiserSpec(
+                list(modules["discriminator"].parameters()), lr=self.discriminator_lr
+            ),
         }
 
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
         """The model's objective, L_y - weight r L_d."""
         features = cast("Model", modules["model"]).features(batch.x)
-        return self._objective(modules, features, self._told(modules, features, batch).mean(), batch)
+        return self._objective(
+            modules, features, self._told(modules, features, batch).mean(), batch
+        )
 
     def update(self, context: RunContext, batch: Batch) -> Loss:
-        """One step of the model, then those of the discriminator on the features that the model had before it."""
-        model, told_by = cast("Model", context.modules["model"]), list(context.modules["discriminator"].parameters())
+        """One step of the model, then those of the discriminator on the features that the model had
+        before it."""
+        model, told_by = (
+            cast("Model", context.modules["model"]),
+            list(context.modules["discriminator"].parameters()),
+        )
         kept: list[Tensor] = []
         first: list[Tensor] = []
 
         def objective() -> Loss:
             features = model.features(batch.x)
-            given = features.detach().requires_grad_()  # one pass a step: a second would move the batch statistics twice
+            given = (
+                features.detach().requires_grad_()
+            )  # one pass a step: a second would move the batch statistics twice
             told = self._told(context.modules, given, batch).mean()
-            # One way there and back through the discriminator serves its own first step and the model's.
+            # One way there and back through the discriminator serves its own first step and the
+            # model's.
             slope, *slopes = torch.autograd.grad(told, [given, *told_by])
             told = told.detach()
             kept.append(given.detach())
             first.append(with_slopes(told, told_by, slopes))
-            return self._objective(context.modules, features, with_slopes(told, [features], [slope]), batch)
+            return self._objective(
+                context.modules, features, with_slopes(told, [features], [slope]), batch
+            )
 
         found = context.descend("main", objective)
         for number in range(self.discriminator_steps):
             if number == 0 and self.gradient_penalty == 0:
                 context.descend("discriminator", lambda: Loss(first[0]))
             else:
-                context.descend("discriminator", lambda: Loss(self._own(context.modules, kept[0], batch)))
+                context.descend(
+                    "discriminator", lambda: Loss(self._own(context.modules, kept[0], batch))
+                )
         return found
 
     def _objective(self, modules: Modules, features: Tensor, told: Tensor, batch: Batch) -> Loss:
@@ -153,7 +202,10 @@ class DANN(Method):
         weight = self.weight
         if self.schedule == "ramp":
             weight *= 2.0 / (1.0 + math.exp(-10.0 * batch.progress)) - 1.0
-        return Loss(classed - weight * told, {"classification": classed.detach(), "discriminator": told.detach()})
+        return Loss(
+            classed - weight * told,
+            {"classification": classed.detach(), "discriminator": told.detach()},
+        )
 
     def _told(self, modules: Modules, features: Tensor, batch: Batch) -> Tensor:
         """The discriminator's loss of every row."""

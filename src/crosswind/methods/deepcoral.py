@@ -24,23 +24,29 @@ __all__ = ["DeepCORAL"]
 class DeepCORAL(Method):
     """DeepCORAL: features whose mean and covariance are the same in every environment.
 
-    Objective: the mean cross-entropy plus weight x the mean over pairs of environments (i, j) in the batch of
+    Objective: the mean cross-entropy plus weight x the mean over pairs of environments (i, j) in
+    the batch of
         mean-and-covariance   |m_i - m_j|^2 / d + |C_i - C_j|_F^2 / d^2
         covariance            |C_i - C_j|_F^2 / (4 d^2)       (their equation 1)
-    with m_e and C_e the mean and the covariance (over n_e - 1) of the d features of e's rows, the head's input and not logits.
-    Assumes: at least two environments with training rows; refused otherwise, since one leaves no pair and so ERM. Each batch
-        holds equal shares of them (`needs.sampler`), as in DomainBed. An environment with one row in a batch, or one training row
-        that a batch repeats, has no covariance: pairs with it compare means only, and the mean over pairs is over those that can
+    with m_e and C_e the mean and the covariance (over n_e - 1) of the d features of e's rows, the
+    head's input and not logits.
+    Assumes: at least two environments with training rows; refused otherwise, since one leaves no
+        pair and so ERM. Each batch holds equal shares of them (`needs.sampler`), as in DomainBed.
+        An environment with one row in a batch, or one training row that a batch repeats, has no
+        covariance: pairs with it compare means only, and the mean over pairs is over those that can
         be compared. Where form "covariance" would find none it is refused.
-    Knobs: weight 1, DomainBed's default, whose search is 0.1 to 10; Wiles et al. 2022 searched 0.01 to 10. form
-        "mean-and-covariance", the loss of DomainBed and WILDS, to which these weights belong. The paper's own is 4 times smaller
-        in the covariance, without the means: at d = 512 weights of this size hardly move it, so it wants far larger ones; the
-        authors choose the weight such that both losses are equal at the end of training.
+    Knobs: weight 1, DomainBed's default, whose search is 0.1 to 10; Wiles et al. 2022 searched 0.01
+        to 10. form "mean-and-covariance", the loss of DomainBed and WILDS, to which these weights
+        belong. The paper's own is 4 times smaller in the covariance, without the means: at d = 512
+        weights of this size hardly move it, so it wants far larger ones; the authors choose the
+        weight such that both losses are equal at the end of training.
     Limits: at weight = 0 it is ERM on the same batches.
-    Deviations: the paper has one labelled and one unlabelled environment; here all are labelled and every pair counts.
+    Deviations: the paper has one labelled and one unlabelled environment; here all are labelled and
+    every pair counts.
     Reference:
-        @inproceedings{sun2016deep, title={Deep {CORAL}: Correlation Alignment for Deep Domain Adaptation}, author={Sun, Baochen
-        and Saenko, Kate}, booktitle={ECCV Workshops}, year={2016}}
+        @inproceedings{sun2016deep, title={Deep {CORAL}: Correlation Alignment for Deep Domain
+        Adaptation}, author={Sun, Baochen and Saenko, Kate}, booktitle={ECCV Workshops},
+        year={2016}}
     Checked against: hand-worked numbers; NumPy covariances in a loop over pairs.
     """
 
@@ -65,7 +71,8 @@ class DeepCORAL(Method):
     family = {"wiles2022": "domain generalisation"}
 
     def state(self, info: Info) -> State:
-        """`environment_rows` int64 [e]: training rows of each environment; a loss needs their number without asking the device."""
+        """`environment_rows` int64 [e]: training rows of each environment; a loss needs their
+        number without asking the device."""
         return {"environment_rows": torch.tensor(info.environment_counts, dtype=torch.int64)}
 
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
@@ -75,6 +82,19 @@ class DeepCORAL(Method):
         features = model.features(batch.x)
         classed = row_losses(model.head(features), batch.y).mean()
         width = features.shape[1]
-        shares = (0.0, 1.0 / (4 * width**2)) if self.form == "covariance" else (1.0 / width, 1.0 / width**2)
-        apart = moment_distance(features, batch.environment, len(state["environment_rows"]), *shares, state["environment_rows"])
-        return Loss(classed + self.weight * apart, {"classification": classed.detach(), "alignment": apart.detach()})
+        shares = (
+            (0.0, 1.0 / (4 * width**2))
+            if self.form == "covariance"
+            else (1.0 / width, 1.0 / width**2)
+        )
+        apart = moment_distance(
+            features,
+            batch.environment,
+            len(state["environment_rows"]),
+            *shares,
+            state["environment_rows"],
+        )
+        return Loss(
+            classed + self.weight * apart,
+            {"classification": classed.detach(), "alignment": apart.detach()},
+        )

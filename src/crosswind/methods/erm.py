@@ -16,7 +16,8 @@ __all__ = ["ERM"]
 @register("erm", kind="method")
 @dataclass(frozen=True)
 class ERM(Method):
-    """Empirical risk minimisation: the mean cross-entropy of the training rows, and the baseline of every table.
+    """Empirical risk minimisation: the mean cross-entropy of the training rows, and the baseline of
+    every table.
 
     Objective: min over theta of 1/n sum_i -log p_theta(y_i | x_i), each batch's mean in its place.
     Assumes: nothing beyond labels; no group or environment is read.
@@ -24,8 +25,8 @@ class ERM(Method):
     Limits: it is itself the limit of others.
     Deviations: none.
     Reference:
-        @book{vapnik1998statistical, title={Statistical Learning Theory}, author={Vapnik, Vladimir N.}, publisher={Wiley},
-        year={1998}}
+        @book{vapnik1998statistical, title={Statistical Learning Theory}, author={Vapnik, Vladimir
+        N.}, publisher={Wiley}, year={1998}}
     Checked against: hand-worked cross-entropy.
     """
 

@@ -21,25 +21,32 @@ __all__ = ["GroupDRO"]
 @register("groupdro", kind="method")
 @dataclass(frozen=True)
 class GroupDRO(Method):
-    """GroupDRO: minimise the loss of the worst group by weights on groups that grow with their losses.
+    """GroupDRO: minimise the loss of the worst group by weights on groups that grow with their
+    losses.
 
-    Objective: min over theta, max over q in the simplex of sum_g q_g L_g(theta), L_g the mean cross-entropy of group g. In each
-    step, with L_g the mean over the batch's rows of g and 0 where it has none,
+    Objective: min over theta, max over q in the simplex of sum_g q_g L_g(theta), L_g the mean
+    cross-entropy of group g. In each step, with L_g the mean over the batch's rows of g and 0 where
+    it has none,
         q_g <- q_g exp(eta (L_g + C / sqrt(n_g)))    for groups in the batch; the others keep their q; then q <- q / sum q
         theta <- one step down sum_g q_g L_g         with the new q, through which no gradient flows
-    (their algorithm 1 and section 3.3). n_g is the number of training rows of g. q is kept and normalised in logarithms.
-    Assumes: a group for every training row, at least two with rows; refused otherwise, because with one group it is ERM. The
-        default grouping of a study is label x attribute. Groups are drawn evenly (`needs.sampler`), as in the authors' released
-        settings, which pass --reweight_groups with --robust; q then weighs groups that a batch sees equally often.
+    (their algorithm 1 and section 3.3). n_g is the number of training rows of g. q is kept and
+    normalised in logarithms.
+    Assumes: a group for every training row, at least two with rows; refused otherwise, because with
+        one group it is ERM. The default grouping of a study is label x attribute. Groups are drawn
+        evenly (`needs.sampler`), as in the authors' released settings, which pass --reweight_groups
+        with --robust; q then weighs groups that a batch sees equally often.
     Knobs: eta 0.01, the authors' default (--robust_step_size); C 0 (their search is 0 to 5).
-    Limits: at eta = 0 q stays uniform and the loss is 1/G sum_g L_g ("erm-group-mean", G the groups that have training rows).
-    Deviations: a group that training never shows has q = 0 for good, where the authors' code gives it 1/G for ever and thereby
-        scales the loss of the others. With C > 0 the authors multiply groups absent from the batch by exp(eta C / sqrt(n_g)); here
-        they keep their q. With C = 0 both are the same.
+    Limits: at eta = 0 q stays uniform and the loss is 1/G sum_g L_g ("erm-group-mean", G the groups
+    that have training rows).
+    Deviations: a group that training never shows has q = 0 for good, where the authors' code gives
+        it 1/G for ever and thereby scales the loss of the others. With C > 0 the authors multiply
+        groups absent from the batch by exp(eta C / sqrt(n_g)); here they keep their q. With C = 0
+        both are the same.
     Reference:
-        @inproceedings{sagawa2020distributionally, title={Distributionally Robust Neural Networks for Group Shifts: On the
-        Importance of Regularization for Worst-Case Generalization}, author={Sagawa, Shiori and Koh, Pang Wei and Hashimoto,
-        Tatsunori B. and Liang, Percy}, booktitle={ICLR}, year={2020}}
+        @inproceedings{sagawa2020distributionally, title={Distributionally Robust Neural Networks
+        for Group Shifts: On the Importance of Regularization for Worst-Case Generalization},
+        author={Sagawa, Shiori and Koh, Pang Wei and Hashimoto, Tatsunori B. and Liang, Percy},
+        booktitle={ICLR}, year={2020}}
     Checked against: hand-worked numbers.
     """
 
@@ -65,11 +72,15 @@ class GroupDRO(Method):
     family = {"jeon2025": "worst case"}
 
     def state(self, info: Info) -> State:
-        """`log_q` [g]: uniform over groups with training rows, -inf for the others; `margin` [g]: C / sqrt(n_g)."""
+        """`log_q` [g]: uniform over groups with training rows, -inf for the others; `margin` [g]: C
+        / sqrt(n_g)."""
         counts = torch.tensor(info.group_counts, dtype=torch.float64)
         seen = counts > 0
         log_q = torch.where(seen, -math.log(int(seen.sum())), -math.inf)
-        return {"log_q": log_q, "margin": torch.where(seen, self.adjustment / counts.clamp(min=1.0).sqrt(), 0.0)}
+        return {
+            "log_q": log_q,
+            "margin": torch.where(seen, self.adjustment / counts.clamp(min=1.0).sqrt(), 0.0),
+        }
 
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
         """See the class."""
@@ -85,4 +96,10 @@ class GroupDRO(Method):
         """q at the end of training, the largest first."""
         q = dict(zip(info.group_names, state["log_q"].exp().tolist(), strict=True))
         ordered = dict(sorted(q.items(), key=lambda pair: -pair[1]))
-        return {"group weights": Bars(ordered, "weight q", "Weight of each group at the end of training. They add up to 1.")}
+        return {
+            "group weights": Bars(
+                ordered,
+                "weight q",
+                "Weight of each group at the end of training. They add up to 1.",
+            )
+        }

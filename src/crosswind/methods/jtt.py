@@ -18,34 +18,44 @@ __all__ = ["JTT"]
 @register("jtt", kind="method")
 @dataclass(frozen=True)
 class JTT(Method):
-    """JTT: train once, then train a fresh model on a set that holds the rows which the first got wrong `up` times.
+    """JTT: train once, then train a fresh model on a set that holds the rows which the first got
+    wrong `up` times.
 
-    Objective: with f the network of T steps of ERM and the error set E = {i : argmax f(x_i) != y_i}, minimise over a fresh theta
-        sum_{i in E} up L_i(theta) + sum_{i not in E} L_i(theta)
-    (their algorithm 1, equation 2), by epochs in which a row of E stands `up` times and each other one once. The first network is
-    an ERM run of its own (`needs.base`), done once for all values of `up`; E is found at its last step, in evaluation mode,
-    from un-augmented inputs, against the labels that training sees, noise included.
-    Assumes: rows that ERM gets wrong early are those of the groups that it fails. No group or environment is read. Label noise
-        breaks the assumption: mislabelled rows are wrong too, and their false labels are multiplied.
-    Knobs: up 20, that of Wiles et al. 2022; the authors' search is over {20, 50, 100}. T is the end of the first pass over the
-        training rows after which the share `fit_at` of them is right, and at most the share `first` of the study's steps. fit_at
-        0.9 is ours. A fixed T fits one task: the authors tune it on validation groups (60 of 300 epochs on Waterbirds, 1 of 50 on
-        CelebA), Wiles et al. take half the steps (`fit_at: null, first: 0.5`). On small data half can be beyond the step at which
-        no row is wrong any more, and JTT is then ERM. Measured, with perceptrons and small networks on 300 to 2,000 rows: 0.9 of
-        the rows are right after 0.5 to 40 passes, so no number of epochs fits. Where colour tells the size of a shape in 95% of
-        the rows (dSprites at 16 pixels) the rows then wrong hold 0.7 to 1.0 of the other 5%, and the worst group is right on 0.07,
-        0.34, 0.52 with 300, 1,000, 2,000 rows; with half the steps on 0.00, 0.38, 0.55, with ERM on 0, with 0.8 or 0.95 the same
-        within what 3 seeds tell. On digits whose ink tells them in 80% of 300 rows 23 to 30 rows are wrong and hold 0.2 of the
-        rest, and JTT does not beat ERM. So 0.9 is there for an error set to exist, not for its accuracy.
-    Limits: at up = 1, and where no row is wrong, it is "erm", whose initial weights and batches the second training shares. Where
-        values are drawn at every visit, other values of `up` change also what is drawn for the rows that are right.
-    Deviations: T follows from training accuracy, or is a share of the steps, and is no tuned number of epochs. The authors choose
-        T and up on validation groups; here the study's selection rule does. The first training takes the study's optimiser; neither
-        patience nor validation accuracy stops it.
+    Objective: with f the network of T steps of ERM and the error set E = {i : argmax f(x_i) !=
+        y_i}, minimise over a fresh theta sum_{i in E} up L_i(theta) + sum_{i not in E} L_i(theta)
+    (their algorithm 1, equation 2), by epochs in which a row of E stands `up` times and each other
+    one once. The first network is an ERM run of its own (`needs.base`), done once for all values of
+    `up`; E is found at its last step, in evaluation mode, from un-augmented inputs, against the
+    labels that training sees, noise included.
+    Assumes: rows that ERM gets wrong early are those of the groups that it fails. No group or
+        environment is read. Label noise breaks the assumption: mislabelled rows are wrong too, and
+        their false labels are multiplied.
+    Knobs: up 20, that of Wiles et al. 2022; the authors' search is over {20, 50, 100}. T is the end
+        of the first pass over the training rows after which the share `fit_at` of them is right,
+        and at most the share `first` of the study's steps. fit_at 0.9 is ours. A fixed T fits one
+        task: the authors tune it on validation groups (60 of 300 epochs on Waterbirds, 1 of 50 on
+        CelebA), Wiles et al. take half the steps (`fit_at: null, first: 0.5`). On small data half
+        can be beyond the step at which no row is wrong any more, and JTT is then ERM. Measured,
+        with perceptrons and small networks on 300 to 2,000 rows: 0.9 of the rows are right after
+        0.5 to 40 passes, so no number of epochs fits. Where colour tells the size of a shape in 95%
+        of the rows (dSprites at 16 pixels) the rows then wrong hold 0.7 to 1.0 of the other 5%, and
+        the worst group is right on 0.07, 0.34, 0.52 with 300, 1,000, 2,000 rows; with half the
+        steps on 0.00, 0.38, 0.55, with ERM on 0, with 0.8 or 0.95 the same within what 3 seeds
+        tell. On digits whose ink tells them in 80% of 300 rows 23 to 30 rows are wrong and hold 0.2
+        of the rest, and JTT does not beat ERM. So 0.9 is there for an error set to exist, not for
+        its accuracy.
+    Limits: at up = 1, and where no row is wrong, it is "erm", whose initial weights and batches the
+        second training shares. Where values are drawn at every visit, other values of `up` change
+        also what is drawn for the rows that are right.
+    Deviations: T follows from training accuracy, or is a share of the steps, and is no tuned number
+        of epochs. The authors choose T and up on validation groups; here the study's selection rule
+        does. The first training takes the study's optimiser; neither patience nor validation
+        accuracy stops it.
     Reference:
-        @inproceedings{liu2021just, title={Just Train Twice: Improving Group Robustness without Training Group Information},
-        author={Liu, Evan Z. and Haghgoo, Behzad and Chen, Annie S. and Raghunathan, Aditi and Koh, Pang Wei and Sagawa, Shiori
-        and Liang, Percy and Finn, Chelsea}, booktitle={ICML}, year={2021}}
+        @inproceedings{liu2021just, title={Just Train Twice: Improving Group Robustness without
+        Training Group Information}, author={Liu, Evan Z. and Haghgoo, Behzad and Chen, Annie S. and
+        Raghunathan, Aditi and Koh, Pang Wei and Sagawa, Shiori and Liang, Percy and Finn, Chelsea},
+        booktitle={ICML}, year={2021}}
     Checked against: hand-worked error sets and how often a row is then seen.
     """
 
@@ -63,7 +73,10 @@ class JTT(Method):
         search=linear(0.7, 0.99),
         grid={"wiles2022": [None]},
         source="ours, measured: see Knobs",
-        doc="share of right training rows at which the first training stops, asked after every pass; null: `first` alone ends it",
+        doc=(
+            "share of right training rows at which the first training stops, asked after every"
+            " pass; null: `first` alone ends it"
+        ),
     )
     first: float = knob(
         0.5,
@@ -88,8 +101,12 @@ class JTT(Method):
     family = {"wiles2022": "adaptive"}
 
     def state(self, info: Info) -> State:
-        """`wrong` bool [n_rows]: the error set; `answered` bool []: whether the first network's answers were numbers."""
-        return {"wrong": torch.zeros(info.n_rows, dtype=torch.bool), "answered": torch.ones((), dtype=torch.bool)}
+        """`wrong` bool [n_rows]: the error set; `answered` bool []: whether the first network's
+        answers were numbers."""
+        return {
+            "wrong": torch.zeros(info.n_rows, dtype=torch.bool),
+            "answered": torch.ones((), dtype=torch.bool),
+        }
 
     def stage(self, index: int, context: RunContext) -> Stage | None:
         """The second training; the first is the base run's."""
@@ -100,15 +117,26 @@ class JTT(Method):
         wrong = logits.argmax(1) != context.y.cpu()
         context.state["wrong"] = wrong.to(context.y.device)
         context.state["answered"] = torch.isfinite(logits).all().to(context.y.device)
-        # Without a row that stands twice the stage is ERM's own, down to what is drawn at a row's visits.
-        return Stage("main", copies=torch.where(wrong, self.up, 1) if self.up > 1 and bool(wrong.any()) else None)
+        # Without a row that stands twice the stage is ERM's own, down to what is drawn at a row's
+        # visits.
+        return Stage(
+            "main",
+            copies=torch.where(wrong, self.up, 1) if self.up > 1 and bool(wrong.any()) else None,
+        )
 
     def doubts(self, state: State) -> list[str]:
-        """An empty error set, or one of all rows, makes it ERM; that of a network that diverged says nothing."""
+        """An empty error set, or one of all rows, makes it ERM; that of a network that diverged
+        says nothing."""
         wrong, n = int(state["wrong"].sum()), len(state["wrong"])
         if not bool(state["answered"]):
-            return ["the first network diverged, so the rows that it got wrong are no error set; lower the learning rate"]
+            return [
+                "the first network diverged, so the rows that it got wrong are no error set; lower"
+                " the learning rate"
+            ]
         if 0 < wrong < n:
             return []
         change = "raise `fit_at` or `first`" if wrong else "lower `fit_at` or `first`"
-        return [f"the first network got {'every' if wrong else 'no'} training row wrong, so this run is ERM; {change}"]
+        return [
+            f"the first network got {'every' if wrong else 'no'} training row wrong, so this run is"
+            f" ERM; {change}"
+        ]

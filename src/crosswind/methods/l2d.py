@@ -1,4 +1,5 @@
-"""Learning to diversify: a network that restyles pictures is trained against a classifier that must see through it."""
+"""Learning to diversify: a network that restyles pictures is trained against a classifier that must
+see through it."""
 
 from __future__ import annotations
 
@@ -14,11 +15,30 @@ from torch.autograd.function import once_differentiable
 from crosswind.core.exhibits import Exhibit, Picture
 from crosswind.core.knobs import Limit, Needs, knob, log
 from crosswind.core.registry import register
-from crosswind.methods.base import Batch, Info, Loss, MakeModel, Method, Modules, OptimiserSpec, Output, RunContext, State
+from crosswind.methods.base import (
+    Batch,
+    Info,
+    Loss,
+    MakeModel,
+    Method,
+    Modules,
+    OptimiserSpec,
+    Output,
+    RunContext,
+    State,
+)
 from crosswind.methods.functional import levels, row_losses, wide, without_autocast
 from crosswind.models.build import Model
 
-__all__ = ["L2D", "Augmenter", "class_distance", "contrast", "convolved", "information", "spread_out"]
+__all__ = [
+    "L2D",
+    "Augmenter",
+    "class_distance",
+    "contrast",
+    "convolved",
+    "information",
+    "spread_out",
+]
 
 KERNELS = (9, 13, 17, 5)  # the authors', on pictures of 224 pixels
 DROPPED = 0.2  # share of the colour branch's values that a random pass leaves out, the authors'
@@ -30,33 +50,43 @@ POWERS = (-2, -1, 0, 1, 2)  # of the kernels' widths, by 2, in the distance betw
 @register("l2d", kind="method")
 @dataclass(frozen=True)
 class L2D(Method):
-    """L2D: random convolutions with trained scales restyle each picture, and the classifier learns from both alike.
+    """L2D: random convolutions with trained scales restyle each picture, and the classifier learns
+    from both alike.
 
-    Objective: the augmenter T maps pictures x to x+ = mix tanh(g / 2) + (1 - mix) x, where g = sum_b w_b h_b / sum_b w_b over five
-        branches: h_0 = tanh of a 1x1 convolution, h_b = tanh(up_b(scale_b norm(conv_b(x)) + shift_b)), norm the instance norm and
-        up_b a transposed convolution. The classifier's features f become z = m + spread s e, e normal, with m = LeakyReLU(A f) and
-        log s^2 = ReLU(B f); in evaluation z = m. A step descends, in the classifier's parameters, for the n rows and their copies
-            mean CE over both + alpha1 C(z, z+) + alpha2 mean_ij [ (z+_ij - m_ij)^2 / s_ij^2 + log s_ij^2 ]
-        with C the supervised contrast of the 2n normalised codes at `temperature` (Khosla et al. 2020, equation 2), and
-        convolutions and w drawn anew; then in T's (scale, shift and the level of the noise on its input), with convolutions of
-        its own, w even,
+    Objective: the augmenter T maps pictures x to x+ = mix tanh(g / 2) + (1 - mix) x, where g =
+        sum_b w_b h_b / sum_b w_b over five branches: h_0 = tanh of a 1x1 convolution, h_b =
+        tanh(up_b(scale_b norm(conv_b(x)) + shift_b)), norm the instance norm and up_b a transposed
+        convolution. The classifier's features f become z = m + spread s e, e normal, with m =
+        LeakyReLU(A f) and log s^2 = ReLU(B f); in evaluation z = m. A step descends, in the
+        classifier's parameters, for the n rows and their copies
+            mean CE over both + alpha1 C(z, z+) + alpha2 mean_ij [ (z+_ij - m_ij)^2 / s_ij^2 + log
+            s_ij^2 ]
+        with C the supervised contrast of the 2n normalised codes at `temperature` (Khosla et al.
+        2020, equation 2), and convolutions and w drawn anew; then in T's (scale, shift and the
+        level of the noise on its input), with convolutions of its own, w even,
             D(z, z+) + beta I(z; z+)
-        D is the mean over the batch's classes of the squared maximum mean discrepancy, under five Gaussian kernels, of the codes
-        of a class's rows and copies; I = 1/2 mean_i sum_j [ (z+_p(i)j - m_ij)^2 - (z+_ij - m_ij)^2 ] / s_ij^2, p a permutation,
-        bounds their mutual information from above (Wang et al. 2021; Cheng et al. 2020).
-    Assumes: what tells the classes survives random textures and colours; the shift is one of these. No group or environment is
-        read. It makes a distribution wider, and does nothing about which classes are seen with which attribute.
-    Knobs: alpha1 1, alpha2 1, beta 0.1: Jeon et al. 2025, table 9, and the authors' script, which has augmenter_lr 0.005; the
-        default of their program is 10. mix 0.6, spread 0.2, temperature 0.07: their code.
+        D is the mean over the batch's classes of the squared maximum mean discrepancy, under five
+        Gaussian kernels, of the codes of a class's rows and copies; I = 1/2 mean_i sum_j [
+        (z+_p(i)j - m_ij)^2 - (z+_ij - m_ij)^2 ] / s_ij^2, p a permutation, bounds their mutual
+        information from above (Wang et al. 2021; Cheng et al. 2020).
+    Assumes: what tells the classes survives random textures and colours; the shift is one of these.
+        No group or environment is read. It makes a distribution wider, and does nothing about which
+        classes are seen with which attribute.
+    Knobs: alpha1 1, alpha2 1, beta 0.1: Jeon et al. 2025, table 9, and the authors' script, which
+        has augmenter_lr 0.005; the default of their program is 10. mix 0.6, spread 0.2, temperature
+        0.07: their code.
     Limits: none: codes are drawn and copies stand beside the pictures at any setting.
-    Deviations: the authors' code descends D - beta I in T, which brings copies nearer; the paper and Jeon et al. have the sum.
-        Kernels of 5, 9, 13 and 17 pixels are for pictures of 224; those above half a side are the largest odd number within it.
-        Classes that a batch lacks are left out of D, where that code divides by zero. Code and features have one width.
+    Deviations: the authors' code descends D - beta I in T, which brings copies nearer; the paper
+        and Jeon et al. have the sum. Kernels of 5, 9, 13 and 17 pixels are for pictures of 224;
+        those above half a side are the largest odd number within it. Classes that a batch lacks are
+        left out of D, where that code divides by zero. Code and features have one width.
     Reference:
-        @inproceedings{wang2021learning, title={Learning to Diversify for Single Domain Generalization}, author={Wang, Zijian and
-        Luo, Yadan and Qiu, Ruihong and Huang, Zi and Baktashmotlagh, Mahsa}, booktitle={ICCV}, pages={834--843}, year={2021}}
-        @inproceedings{cheng2020club, title={{CLUB}: A Contrastive Log-ratio Upper Bound of Mutual Information}, author={Cheng,
-        Pengyu and Hao, Weituo and Dai, Shuyang and Liu, Jiachang and Gan, Zhe and Carin, Lawrence}, booktitle={ICML}, year={2020}}
+        @inproceedings{wang2021learning, title={Learning to Diversify for Single Domain
+        Generalization}, author={Wang, Zijian and Luo, Yadan and Qiu, Ruihong and Huang, Zi and
+        Baktashmotlagh, Mahsa}, booktitle={ICCV}, pages={834--843}, year={2021}}
+        @inproceedings{cheng2020club, title={{CLUB}: A Contrastive Log-ratio Upper Bound of Mutual
+        Information}, author={Cheng, Pengyu and Hao, Weituo and Dai, Shuyang and Liu, Jiachang and
+        Gan, Zhe and Carin, Lawrence}, booktitle={ICML}, year={2020}}
     Checked against: hand-worked numbers; loops over rows and classes; torch's own layers.
     """
 
@@ -91,25 +121,46 @@ class L2D(Method):
         source="the authors' script for PACS",
         doc="learning rate of the augmenter",
     )
-    mix: float = knob(0.6, domain="[0, 1]", source="the authors' code", doc="share of the augmenter's output in a copy")
-    spread: float = knob(0.2, domain="[0, inf)", source="the authors' code", doc="factor of a code's standard deviation")
-    temperature: float = knob(0.07, domain="(0, inf)", source="Khosla et al. 2020", doc="temperature of the contrast")
+    mix: float = knob(
+        0.6,
+        domain="[0, 1]",
+        source="the authors' code",
+        doc="share of the augmenter's output in a copy",
+    )
+    spread: float = knob(
+        0.2,
+        domain="[0, inf)",
+        source="the authors' code",
+        doc="factor of a code's standard deviation",
+    )
+    temperature: float = knob(
+        0.07, domain="(0, inf)", source="Khosla et al. 2020", doc="temperature of the contrast"
+    )
 
     needs = Needs(channels=(1, 3), rows=2)
     limit = Limit.none("codes are drawn and copies stand beside the pictures at any setting")
-    version = 3  # convolutions by Fourier transforms; what they and the colours are disturbed by is drawn in another order
+    # convolutions by Fourier transforms; what they and the colours are disturbed by is drawn in
+    # another order
+    version = 3
     family = {"jeon2025": "single-domain generalisation"}
 
     def modules(self, info: Info, make_model: MakeModel) -> Modules:
-        """The model, whose head reads codes; the layers that make codes of features; the augmenter."""
+        """The model, whose head reads codes; the layers that make codes of features; the
+        augmenter."""
         model = make_model()
         return {"model": model, "code": Code(model.width), "augmenter": Augmenter(info.input_shape)}
 
     def optimisers(self, info: Info, modules: Modules, stage: str) -> dict[str, OptimiserSpec]:
         """The study's for the classifier, plain descent for the augmenter."""
-        classifier = [p for name in ("model", "code") for p in modules[name].parameters() if p.requires_grad]
+        classifier = [
+            p for name in ("model", "code") for p in modules[name].parameters() if p.requires_grad
+        ]
         descent = OptimiserSpec(
-            list(modules["augmenter"].parameters()), kind="sgd", lr=self.augmenter_lr, weight_decay=0.0, momentum=0.0
+            list(modules["augmenter"].parameters()),
+            kind="sgd",
+            lr=self.augmenter_lr,
+            weight_decay=0.0,
+            momentum=0.0,
         )
         return {"main": OptimiserSpec(classifier), "augmenter": descent}
 
@@ -118,7 +169,8 @@ class L2D(Method):
         return {"shown": torch.zeros(SHOWN, 2, *info.input_shape, dtype=torch.uint8)}
 
     def update(self, context: RunContext, batch: Batch) -> Loss:
-        """One step of the classifier, then one of the augmenter against the classifier as it is now."""
+        """One step of the classifier, then one of the augmenter against the classifier as it is
+        now."""
         found = context.descend("main", lambda: self.loss(context.modules, batch, context.state))
         other = context.descend("augmenter", lambda: self._restyled(context.modules, batch))
         return Loss(found.total, {**found.terms, **other.terms}, found.state)
@@ -138,7 +190,11 @@ class L2D(Method):
         shown = state["shown"].clone()
         for place, pictures in enumerate((x, copies)):
             shown[: len(x[:SHOWN]), place] = levels(pictures[:SHOWN])
-        terms = {"classification": classed.detach(), "contrast": told.detach(), "likelihood": unlike.detach()}
+        terms = {
+            "classification": classed.detach(),
+            "contrast": told.detach(),
+            "likelihood": unlike.detach(),
+        }
         return Loss(total, terms, {"shown": shown})
 
     def predict(self, modules: Modules, x: Tensor, state: State) -> Output:
@@ -152,23 +208,33 @@ class L2D(Method):
         if not bool(state["shown"].any()):
             return {}
         images = state["shown"].cpu().permute(0, 1, 3, 4, 2).numpy()
-        caption = "Pictures of the last step and their copies, by convolutions that are drawn anew at every step."
+        caption = (
+            "Pictures of the last step and their copies, by convolutions that are drawn anew at"
+            " every step."
+        )
         return {"restyled pictures": Picture.sheet(images, caption, columns=["picture", "copy"])}
 
     def _restyled(self, modules: Modules, batch: Batch) -> Loss:
         """The augmenter's objective."""
         x, y = _ordered(batch)
-        mean, spread, codes = self._codes(modules, torch.cat([self._copies(modules, x, drawn=False), x]))
+        mean, spread, codes = self._codes(
+            modules, torch.cat([self._copies(modules, x, drawn=False), x])
+        )
         n = len(x)
         with without_autocast(codes):
             whole = wide(codes)
             apart = class_distance(whole[n:], whole[:n], y)
-            shared = information(mean[n:], spread[n:], whole[:n], torch.rand(n, device=x.device).argsort())
-        return Loss(apart + self.beta * shared, {"distance": apart.detach(), "information": shared.detach()})
+            shared = information(
+                mean[n:], spread[n:], whole[:n], torch.rand(n, device=x.device).argsort()
+            )
+        return Loss(
+            apart + self.beta * shared, {"distance": apart.detach(), "information": shared.detach()}
+        )
 
     def _copies(self, modules: Modules, x: Tensor, drawn: bool) -> Tensor:
         made = _tanh(cast(Augmenter, modules["augmenter"])(x, drawn) / 2.0)
-        # In the pictures' order in memory before they are mixed: numbers in two orders take ten times as long.
+        # In the pictures' order in memory before they are mixed: numbers in two orders take ten
+        # times as long.
         return torch.lerp(x, torch.empty_like(x).copy_(made), self.mix)
 
     def _codes(self, modules: Modules, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -187,13 +253,16 @@ class Code(nn.Module):
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Neither is bounded above, and the second is at least 0."""
-        return nn.functional.leaky_relu(self.mean(features)), nn.functional.relu(self.spread(features))
+        return nn.functional.leaky_relu(self.mean(features)), nn.functional.relu(
+            self.spread(features)
+        )
 
 
 class Augmenter(nn.Module):
     """Pictures [n, c, h, w] -> others like them, values in (-1, 1) where its branches weigh alike.
 
-    What is trained: a scale and a shift for each place of each branch's maps, and the level of noise on the input, at first 0.
+    What is trained: a scale and a shift for each place of each branch's maps, and the level of
+    noise on the input, at first 0.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -210,47 +279,72 @@ class Augmenter(nn.Module):
             self.register_buffer(f"fixed{place}", part)
 
     def forward(self, x: Tensor, drawn: bool) -> Tensor:
-        """`drawn`: with convolutions and weights of branches drawn now, else with its own and even weights."""
+        """`drawn`: with convolutions and weights of branches drawn now, else with its own and even
+        weights."""
         many = 2 + 4 * len(self.kernels)
-        parts = self._drawn(x) if drawn else [cast(Tensor, getattr(self, f"fixed{place}")) for place in range(many)]
+        parts = (
+            self._drawn(x)
+            if drawn
+            else [cast(Tensor, getattr(self, f"fixed{place}")) for place in range(many)]
+        )
         branches = 1 + len(self.kernels)
-        weights = torch.randn(branches, device=x.device) if drawn else torch.ones(branches, device=x.device)
+        weights = (
+            torch.randn(branches, device=x.device)
+            if drawn
+            else torch.ones(branches, device=x.device)
+        )
         weights = weights / weights.sum()
         with without_autocast(x):
-            x = wide(x).contiguous()  # in channels-last memory, numbers and transforms take several times as long
+            x = (
+                wide(x).contiguous()
+            )  # in channels-last memory, numbers and transforms take several times as long
             x = x + 0.01 * self.noise * torch.randn_like(x)
-            colours = torch.matmul(parts[0].flatten(1), x.flatten(2)).view_as(x) + parts[1][:, None, None]
+            colours = (
+                torch.matmul(parts[0].flatten(1), x.flatten(2)).view_as(x) + parts[1][:, None, None]
+            )
             if drawn:  # by whole numbers: a choice by place takes ten times as long
                 colours = colours * ((torch.rand_like(colours) - DROPPED).ceil() / (1.0 - DROPPED))
             out = weights[0] * _tanh(colours)
             for place, maps in enumerate(convolved(x, parts[2::4])):
                 # The norm takes the convolution's own offset away.
-                maps = torch.addcmul(self.shift[place], self.scale[place], nn.functional.instance_norm(maps))
-                out = torch.addcmul(out, weights[place + 1], _tanh(spread_out(maps, *parts[4 + 4 * place : 6 + 4 * place])))
+                maps = torch.addcmul(
+                    self.shift[place], self.scale[place], nn.functional.instance_norm(maps)
+                )
+                out = torch.addcmul(
+                    out,
+                    weights[place + 1],
+                    _tanh(spread_out(maps, *parts[4 + 4 * place : 6 + 4 * place])),
+                )
             return out
 
     def _drawn(self, like: Tensor) -> list[Tensor]:
-        """A convolution's weights and offsets and, for each branch past the first, those of the way back; torch's own first law."""
+        """A convolution's weights and offsets and, for each branch past the first, those of the way
+        back; torch's own first law."""
         parts = []
         for size in (1, *(kernel for kernel in self.kernels for _ in range(2))):
             bound = 1.0 / math.sqrt(self.channels * size * size)
             for shape in ((self.channels, self.channels, size, size), (self.channels,)):
-                parts.append(bound * (2.0 * torch.rand(shape, device=like.device, dtype=like.dtype) - 1.0))
+                parts.append(
+                    bound * (2.0 * torch.rand(shape, device=like.device, dtype=like.dtype) - 1.0)
+                )
         return parts
 
 
-# Convolutions of 3 channels by large kernels are what libraries do slowest: as products of Fourier transforms they take a tenth of
-# the time. The slopes of either kind are made by the other; torch's own of its transforms take twice as long.
+# Convolutions of 3 channels by large kernels are what libraries do slowest: as products of Fourier
+# transforms they take a tenth of the time. The slopes of either kind are made by the other; torch's
+# own of its transforms take twice as long.
 
 
 def convolved(x: Tensor, kernels: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """What `conv2d` makes of pictures [n, c, h, w] by each of several kernels [o, c, s, s] without padding. No slope of kernels."""
+    """What `conv2d` makes of pictures [n, c, h, w] by each of several kernels [o, c, s, s] without
+    padding. No slope of kernels."""
     found: tuple[Tensor, ...] = _Convolved.apply(x, *kernels) if kernels else ()
     return found
 
 
 def spread_out(maps: Tensor, kernel: Tensor, offset: Tensor) -> Tensor:
-    """What `conv_transpose2d` makes of maps [n, c, h, w] by a kernel [c, o, s, s] and offsets [o]: [n, o, h + s - 1, w + s - 1].
+    """What `conv_transpose2d` makes of maps [n, c, h, w] by a kernel [c, o, s, s] and offsets [o]:
+    [n, o, h + s - 1, w + s - 1].
 
     No slope of kernel and offsets.
     """
@@ -269,7 +363,10 @@ class _Convolved(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
         sides = _widened_sides(slopes[0], ctx.saved_tensors[0])
-        waves = [_widened(one, kernel, sides) for one, kernel in zip(slopes, ctx.saved_tensors, strict=True)]
+        waves = [
+            _widened(one, kernel, sides)
+            for one, kernel in zip(slopes, ctx.saved_tensors, strict=True)
+        ]
         return torch.fft.irfft2(sum(waves), s=sides), *(None for _ in waves)
 
 
@@ -289,7 +386,10 @@ class _SpreadOut(torch.autograd.Function):
 
 def _narrowed(waves: Tensor, kernel: Tensor, sides: Sequence[int]) -> Tensor:
     """`conv2d` of what has these transforms and sides."""
-    made, (height, width) = _mixed(waves, torch.fft.rfft2(kernel, s=sides).conj().resolve_conj()), sides
+    made, (height, width) = (
+        _mixed(waves, torch.fft.rfft2(kernel, s=sides).conj().resolve_conj()),
+        sides,
+    )
     lines = torch.fft.ifft(made, dim=2)[:, :, : height - kernel.shape[2] + 1]
     return torch.fft.irfft(lines, n=width)[..., : width - kernel.shape[3] + 1]
 
@@ -332,7 +432,8 @@ class _Tanh(torch.autograd.Function):
 
 
 def contrast(codes: Tensor, y: Tensor, temperature: float) -> Tensor:
-    """The supervised contrast of rows of `codes` [n, d] with labels y [n] (Khosla et al. 2020, equation 2), by their directions.
+    """The supervised contrast of rows of `codes` [n, d] with labels y [n] (Khosla et al. 2020,
+    equation 2), by their directions.
 
     A row that is alone with its label has no part in the mean.
     """
@@ -346,10 +447,12 @@ def contrast(codes: Tensor, y: Tensor, temperature: float) -> Tensor:
 
 
 def class_distance(one: Tensor, other: Tensor, y: Tensor) -> Tensor:
-    """The mean over classes of the squared maximum mean discrepancy of a class's rows in `one` and `other` [n, d], labels y [n].
+    """The mean over classes of the squared maximum mean discrepancy of a class's rows in `one` and
+    `other` [n, d], labels y [n].
 
-    The kernel is the sum of exp(-|a - b|^2 / (2^k w)), k = -2 to 2, and w the mean squared distance of two different rows of the
-    class in either, which gives no gradient (Gretton et al. 2012; Long et al. 2015). All pairs count, a row with itself too.
+    The kernel is the sum of exp(-|a - b|^2 / (2^k w)), k = -2 to 2, and w the mean squared distance
+    of two different rows of the class in either, which gives no gradient (Gretton et al. 2012; Long
+    et al. 2015). All pairs count, a row with itself too.
     """
     both, labels = torch.cat([one, other]), torch.cat([y, y])
     centred = both - both.mean(0).detach()
@@ -368,16 +471,18 @@ def class_distance(one: Tensor, other: Tensor, y: Tensor) -> Tensor:
 
 
 def information(mean: Tensor, spread: Tensor, codes: Tensor, order: Tensor) -> Tensor:
-    """The bound on the mutual information of `codes` [n, d] and of what has codes of this mean and log variance [n, d].
+    """The bound on the mutual information of `codes` [n, d] and of what has codes of this mean and
+    log variance [n, d].
 
-    Half the mean over rows of (codes[order] - mean)^2 - (codes - mean)^2, each over exp(spread), summed over d (Cheng et al. 2020).
-    `order`: a permutation, int64 [n].
+    Half the mean over rows of (codes[order] - mean)^2 - (codes - mean)^2, each over exp(spread),
+    summed over d (Cheng et al. 2020). `order`: a permutation, int64 [n].
     """
     apart = (codes[order] - mean).square() - (codes - mean).square()
     return (apart / spread.exp()).sum(1).mean() / 2.0
 
 
 def _ordered(batch: Batch) -> tuple[Tensor, Tensor]:
-    """Inputs and labels in the order of the rows' ids, so that what is drawn for places is the same of a batch in another order."""
+    """Inputs and labels in the order of the rows' ids, so that what is drawn for places is the same
+    of a batch in another order."""
     order = batch.ids.argsort(stable=True)
     return batch.x[order], batch.y[order]

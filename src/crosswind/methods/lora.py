@@ -27,22 +27,26 @@ ADAPTER = "default"
 @register("lora", kind="method")
 @dataclass(frozen=True)
 class LoRA(Method):
-    """LoRA: ERM in which each linear layer learns a change of low rank, and all other weights but the head stay as they were.
+    """LoRA: ERM in which each linear layer learns a change of low rank, and all other weights but
+    the head stay as they were.
 
-    Objective: as ERM, with W + (alpha / rank) B A in the place of each adapted weight W [out, in]; A [rank, in] is drawn, B [out,
-        rank] begins at 0 (their section 4.1, equation 3), so that training begins at the model's own function.
-    Assumes: good initial weights, which a change of low rank is enough for. A model without linear layers beside its head is
-        refused. Optimiser state, checkpoints and kept weights have what is trained alone.
-    Knobs: rank 8, alpha 16. Jeon et al. 2025 name the ranks alone; targets null takes every linear layer but the head and the one
-        that tells tokens, as Dettmers et al. 2023 advise. Search the learning rate: adapters want a larger one than full
-        fine-tuning does.
+    Objective: as ERM, with W + (alpha / rank) B A in the place of each adapted weight W [out, in];
+        A [rank, in] is drawn, B [out, rank] begins at 0 (their section 4.1, equation 3), so that
+        training begins at the model's own function.
+    Assumes: good initial weights, which a change of low rank is enough for. A model without linear
+        layers beside its head is refused. Optimiser state, checkpoints and kept weights have what
+        is trained alone.
+    Knobs: rank 8, alpha 16. Jeon et al. 2025 name the ranks alone; targets null takes every linear
+        layer but the head and the one that tells tokens, as Dettmers et al. 2023 advise. Search the
+        learning rate: adapters want a larger one than full fine-tuning does.
     Limits: none.
-    Deviations: torch's MultiheadAttention, as in torchvision's vision transformers, reads the weights of its layers itself, so
-        those are left out. The head is trained in full unless head is false.
+    Deviations: torch's MultiheadAttention, as in torchvision's vision transformers, reads the
+        weights of its layers itself, so those are left out. The head is trained in full unless head
+        is false.
     Reference:
-        @inproceedings{hu2022lora, title={LoRA: Low-Rank Adaptation of Large Language Models}, author={Hu, Edward J. and Shen,
-        Yelong and Wallis, Phillip and Allen-Zhu, Zeyuan and Li, Yuanzhi and Wang, Shean and Wang, Lu and Chen, Weizhu},
-        booktitle={ICLR}, year={2022}}
+        @inproceedings{hu2022lora, title={LoRA: Low-Rank Adaptation of Large Language Models},
+        author={Hu, Edward J. and Shen, Yelong and Wallis, Phillip and Allen-Zhu, Zeyuan and Li,
+        Yuanzhi and Wang, Shean and Wang, Lu and Chen, Weizhu}, booktitle={ICLR}, year={2022}}
     Checked against: W + (alpha / rank) B A by hand; peft, which reads what a run keeps.
     """
 
@@ -55,17 +59,28 @@ class LoRA(Method):
         doc="rank of the change of each layer",
     )
     alpha: float = knob(
-        16.0, domain="(0, inf)", source="twice the rank, as is common; ours", doc="the change is scaled by alpha / rank"
+        16.0,
+        domain="(0, inf)",
+        source="twice the rank, as is common; ours",
+        doc="the change is scaled by alpha / rank",
     )
     dropout: float = knob(
-        0.0, domain="[0, 1)", source="ours", doc="share of a layer's inputs that its change does not see in training"
+        0.0,
+        domain="[0, 1)",
+        source="ours",
+        doc="share of a layer's inputs that its change does not see in training",
     )
     targets: list[str] | None = knob(
         None,
         source="Dettmers et al. 2023",
-        doc="layers by name, as [q_proj], or by the part around them, as [vision_tower]; null: all linear ones",
+        doc=(
+            "layers by name, as [q_proj], or by the part around them, as [vision_tower]; null: all"
+            " linear ones"
+        ),
     )
-    head: bool = knob(True, source="ours: the classes are new", doc="whether the head is trained, in full")
+    head: bool = knob(
+        True, source="ours: the classes are new", doc="whether the head is trained, in full"
+    )
 
     needs = Needs(linear=True)
     limit = Limit.none("no values of its settings make it train all weights, and none of none")
@@ -95,20 +110,36 @@ class LoRA(Method):
         from crosswind.models.build import WHOLE
 
         found = {
-            "base_model." + key.replace(f".{ADAPTER}.", ".").replace(f"model.{WHOLE}.", "model.", 1): value.contiguous()
+            "base_model."
+            + key.replace(f".{ADAPTER}.", ".").replace(
+                f"model.{WHOLE}.", "model.", 1
+            ): value.contiguous()
             for key, value in weights.items()
             if ".lora_" in key
         }
-        layers = sorted({key.removeprefix("base_model.model.").partition(".lora_")[0] for key in found})
+        layers = sorted(
+            {key.removeprefix("base_model.model.").partition(".lora_")[0] for key in found}
+        )
         made: Any = self._config(layers)
-        config = {key: sorted(value) if isinstance(value, set) else value for key, value in made.to_dict().items()}
+        config = {
+            key: sorted(value) if isinstance(value, set) else value
+            for key, value in made.to_dict().items()
+        }
         told = json.dumps(config, indent=1, default=str).encode()
-        return {"adapter_model.safetensors": save(found, {"format": "pt"}), "adapter_config.json": told}
+        return {
+            "adapter_model.safetensors": save(found, {"format": "pt"}),
+            "adapter_config.json": told,
+        }
 
     def _config(self, layers: list[str]) -> LoraConfig:
         from peft import LoraConfig
 
-        return LoraConfig(r=self.rank, lora_alpha=self.alpha, lora_dropout=self.dropout, target_modules=layers)  # type: ignore[arg-type]
+        return LoraConfig(
+            r=self.rank,
+            lora_alpha=self.alpha,  # type: ignore[arg-type]
+            lora_dropout=self.dropout,
+            target_modules=layers,
+        )
 
     def _layers(self, model: Model) -> list[str]:
         """The names of the layers that are adapted."""
@@ -117,28 +148,37 @@ class LoRA(Method):
         from transformers.pytorch_utils import Conv1D
 
         parts: dict[str, Any] = dict(model.named_modules())
-        attention = [f"{name}." for name, part in parts.items() if isinstance(part, nn.MultiheadAttention)]
-        # What a language model tells tokens by is a head too, and often its embeddings a second time.
+        attention = [
+            f"{name}." for name, part in parts.items() if isinstance(part, nn.MultiheadAttention)
+        ]
+        # What a language model tells tokens by is a head too, and often its embeddings a second
+        # time.
         whole: list[Any] = [part for part in parts.values() if isinstance(part, PreTrainedModel)]
         heads = {id(model.head), *(id(part.get_output_embeddings()) for part in whole)}
         found = [
             name
             for name, part in parts.items()
-            if isinstance(part, nn.Linear | Conv1D) and id(part) not in heads and not name.startswith(tuple(attention))
+            if isinstance(part, nn.Linear | Conv1D)
+            and id(part) not in heads
+            and not name.startswith(tuple(attention))
         ]
         if not found:
             raise NeedsError(
-                "method 'lora' needs a model with linear layers beside its head, and this one has none that it can adapt"
+                "method 'lora' needs a model with linear layers beside its head, and this one has"
+                " none that it can adapt"
             )
         if self.targets is None:
             return found
         ends = [str(end) for end in self.targets]
         missing = [end for end in ends if not any(f".{end}." in f".{name}." for name in found)]
         if missing or not ends:
-            known = sorted({part for name in found for part in name.split(".") if not part.isdecimal()})
+            known = sorted(
+                {part for name in found for part in name.split(".") if not part.isdecimal()}
+            )
             raise InputError(
                 "method.targets",
-                f"the model has no linear layer, and no part with one, called {shown(missing[0] if missing else ends)}",
+                "the model has no linear layer, and no part with one, called"
+                f" {shown(missing[0] if missing else ends)}",
                 known,
             )
         return [name for name in found if any(f".{end}." in f".{name}." for end in ends)]

@@ -1,4 +1,5 @@
-"""OccamNets: exits at every depth, so that what a shallow one gets right is answered there, from few places of the picture."""
+"""OccamNets: exits at every depth, so that what a shallow one gets right is answered there, from
+few places of the picture."""
 
 from __future__ import annotations
 
@@ -14,7 +15,18 @@ from crosswind.core.errors import NeedsError
 from crosswind.core.exhibits import Bars, Exhibit, Grid, Picture
 from crosswind.core.knobs import Limit, Needs, choose, knob, log
 from crosswind.core.registry import register
-from crosswind.methods.base import Batch, Info, Loss, MakeModel, Method, Modules, Output, RunContext, Stage, State
+from crosswind.methods.base import (
+    Batch,
+    Info,
+    Loss,
+    MakeModel,
+    Method,
+    Modules,
+    Output,
+    RunContext,
+    Stage,
+    State,
+)
 from crosswind.methods.functional import membership, row_losses
 from crosswind.models.build import Model
 
@@ -33,31 +45,38 @@ LOOK = 25  # steps after which the exhibit's pictures are taken anew
 @register("occamnets", kind="method")
 @dataclass(frozen=True)
 class OccamNets(Method):
-    """OccamNets: an exit at every depth answers from class activation maps, and a row leaves at the first that is sure.
+    """OccamNets: an exit at every depth answers from class activation maps, and a row leaves at the
+    first that is sure.
 
-    Objective: after stage j = 1 to E of the trunk an exit makes maps h_j by two convolutions, class activation maps c_j = W_j h_j,
-        their means over places, the logits f_j, and a gate g_j in (0, 1) by two layers from the means of [h_j]; what is in brackets
-        gives no gradient. Exit 1 reads [the stage], the others the stage. A step descends the sum over exits of
+    Objective: after stage j = 1 to E of the trunk an exit makes maps h_j by two convolutions, class
+        activation maps c_j = W_j h_j, their means over places, the logits f_j, and a gate g_j in
+        (0, 1) by two layers from the means of [h_j]; what is in brackets gives no gradient. Exit 1
+        reads [the stage], the others the stage. A step descends the sum over exits of
             mean_i (w_ji + offset) CE(f_j(x_i), y_i)  +  suppression S_j  +  gate_weight G_j
-        w_1i = p_y(f_1(x_i))^gamma0 and w_ji = (1 - g_j-1(x_i))^gamma, each over the largest since the epoch began, without gradient
-        (Shrestha et al. 2022, section 3). S_j is the mean over rows and places of KL(even || softmax over classes of c_j)
-        where the map of the row's class is below its mean, else 0. G_j is the mean of v_i BCE(g_j(x_i), t_ji): t_ji
-        tells whether exit j is right on row i, v_i = (rows with this t over those with the commoner one)^-balance in the batch. t
-        is as last remembered once the accuracy since the epoch began, a mean over classes, is above the threshold of the exit,
-        threshold + 0.1 (j - 1), and the first `least_epochs` are over. The answer is f_j of the first exit from the
+        w_1i = p_y(f_1(x_i))^gamma0 and w_ji = (1 - g_j-1(x_i))^gamma, each over the largest since
+        the epoch began, without gradient (Shrestha et al. 2022, section 3). S_j is the mean over
+        rows and places of KL(even || softmax over classes of c_j) where the map of the row's class
+        is below its mean, else 0. G_j is the mean of v_i BCE(g_j(x_i), t_ji): t_ji
+        tells whether exit j is right on row i, v_i = (rows with this t over those with the commoner
+        one)^-balance in the batch. t is as last remembered once the accuracy since the epoch began,
+        a mean over classes, is above the threshold of the exit, threshold + 0.1 (j - 1), and the
+        first `least_epochs` are over. The answer is f_j of the first exit from the
         second on with g_j >= 1/2, else that of the last.
-    Assumes: what is simple is not the bias, or the bias is in few places: rows that the first exit gets right weigh less for the
-        later ones. No group or environment is read.
-    Knobs: suppression 0.1, gate_weight 1, gamma0 3, gamma 1, threshold 0.5, 0.2 for fMoW: Jeon et al. 2025, table 9. balance 0.5,
-        offset 0.1, least_epochs 1: the authors' code. answer "sure", as above; "last", the last exit's, is what Jeon et al. did.
+    Assumes: what is simple is not the bias, or the bias is in few places: rows that the first exit
+        gets right weigh less for the later ones. No group or environment is read.
+    Knobs: suppression 0.1, gate_weight 1, gamma0 3, gamma 1, threshold 0.5, 0.2 for fMoW: Jeon et
+        al. 2025, table 9. balance 0.5, offset 0.1, least_epochs 1: the authors' code. answer
+        "sure", as above; "last", the last exit's, is what Jeon et al. did.
     Limits: none: exits answer, and no setting makes them the model's head.
-    Deviations: exits are after the last four stages past the stem, fewer where there are fewer; on the study's model, where the
-        authors take a ResNet18 of width 58 and weights drawn by He et al.'s law. The last exit has no gate, for nothing would read
-        it. A map of one place is not suppressed; theirs is, as no place is above the mean. A row that was not remembered has the
+    Deviations: exits are after the last four stages past the stem, fewer where there are fewer; on
+        the study's model, where the authors take a ResNet18 of width 58 and weights drawn by He et
+        al.'s law. The last exit has no gate, for nothing would read it. A map of one place is not
+        suppressed; theirs is, as no place is above the mean. A row that was not remembered has the
         present t.
     Reference:
-        @inproceedings{shrestha2022occamnets, title={{OccamNets}: Mitigating Dataset Bias by Favoring Simpler Hypotheses},
-        author={Shrestha, Robik and Kafle, Kushal and Kanan, Christopher}, booktitle={ECCV}, year={2022}}
+        @inproceedings{shrestha2022occamnets, title={{OccamNets}: Mitigating Dataset Bias by
+        Favoring Simpler Hypotheses}, author={Shrestha, Robik and Kafle, Kushal and Kanan,
+        Christopher}, booktitle={ECCV}, year={2022}}
     Checked against: hand-worked numbers; loops over rows, exits and places.
     """
 
@@ -99,12 +118,25 @@ class OccamNets(Method):
         doc="accuracy of the first exit above which its gate learns from what is remembered",
     )
     balance: float = knob(
-        0.5, domain="[0, 1]", source="the authors' code", doc="exponent by which leaving and staying are balanced"
+        0.5,
+        domain="[0, 1]",
+        source="the authors' code",
+        doc="exponent by which leaving and staying are balanced",
     )
-    offset: float = knob(0.1, domain="[0, inf)", source="the authors' code", doc="what is added to every weight")
-    least_epochs: int = knob(1, domain="[0, inf)", source="the authors' code", doc="epochs in which every answer is remembered")
+    offset: float = knob(
+        0.1, domain="[0, inf)", source="the authors' code", doc="what is added to every weight"
+    )
+    least_epochs: int = knob(
+        1,
+        domain="[0, inf)",
+        source="the authors' code",
+        doc="epochs in which every answer is remembered",
+    )
     answer: str = knob(
-        "sure", domain="{sure, last}", source="Shrestha et al. 2022; last: Jeon et al. 2025", doc="the exit whose answer counts"
+        "sure",
+        domain="{sure, last}",
+        source="Shrestha et al. 2022; last: Jeon et al. 2025",
+        doc="the exit whose answer counts",
     )
 
     needs = Needs(maps=True, rows=2)
@@ -116,19 +148,33 @@ class OccamNets(Method):
         """The trunk and the exits."""
         model = make_model()
         widths = _widths(model, info.input_shape)
-        exits = nn.ModuleList(Exit(width, info.n_classes, gated=place < len(widths) - 1) for place, width in enumerate(widths))
+        exits = nn.ModuleList(
+            Exit(width, info.n_classes, gated=place < len(widths) - 1)
+            for place, width in enumerate(widths)
+        )
         return {"model": model, "exits": exits}
 
     def state(self, info: Info) -> State:
-        """`right` [4, n_rows]: whether an exit was right on a row as last remembered, -1 where it is not yet.
+        """`right` [4, n_rows]: whether an exit was right on a row as last remembered, -1 where it
+        is not yet.
 
-        Of the epoch `epoch` []: `hits` [4, k] and `seen` [k], rows of each class; `largest` [4], the largest weights. `left` int64
-        [n_rows]: the exit at which a row left when it was last seen, -1 before. `label`, `group` int64 [n_rows]. `shown` uint8 [6,
-        5, c, h, w]: pictures and where each exit looked.
+        Of the epoch `epoch` []: `hits` [4, k] and `seen` [k], rows of each class; `largest` [4],
+        the largest weights. `left` int64 [n_rows]: the exit at which a row left when it was last
+        seen, -1 before. `label`, `group` int64 [n_rows]. `shown` uint8 [6, 5, c, h, w]: pictures
+        and where each exit looked.
         """
         n, k, whole = info.n_rows, info.n_classes, torch.zeros(info.n_rows, dtype=torch.int64)
-        out = {"right": torch.full((EXITS, n), -1.0), "hits": torch.zeros(EXITS, k), "seen": torch.zeros(k)}
-        out |= {"largest": torch.zeros(EXITS), "epoch": torch.tensor(-1), "left": whole - 1, "group": whole.clone()}
+        out = {
+            "right": torch.full((EXITS, n), -1.0),
+            "hits": torch.zeros(EXITS, k),
+            "seen": torch.zeros(k),
+        }
+        out |= {
+            "largest": torch.zeros(EXITS),
+            "epoch": torch.tensor(-1),
+            "left": whole - 1,
+            "group": whole.clone(),
+        }
         return {**out, "shown": torch.zeros(SHOWN, EXITS + 1, *info.input_shape, dtype=torch.uint8)}
 
     def stage(self, index: int, context: RunContext) -> Stage | None:
@@ -147,7 +193,11 @@ class OccamNets(Method):
         for place, said in enumerate(logits):
             losses = row_losses(said, batch.y)
             with torch.no_grad():
-                weights = torch.exp(-self.gamma0 * losses) if place == 0 else (1.0 - gates[place - 1].sigmoid()) ** self.gamma
+                weights = (
+                    torch.exp(-self.gamma0 * losses)
+                    if place == 0
+                    else (1.0 - gates[place - 1].sigmoid()) ** self.gamma
+                )
                 weights = weights.to(losses.dtype)
                 largest[place] = torch.maximum(largest[place], weights.max().float())
                 weights = weights / (largest[place] + TINY)
@@ -155,15 +205,26 @@ class OccamNets(Method):
             parts.append(("suppression", self.suppression * suppression(maps[place], batch.y)))
             if place < many - 1:
                 targets = changes["right"][place, batch.ids]
-                parts.append(("gates", self.gate_weight * gate_losses(gates[place], targets, self.balance).mean()))
+                parts.append(
+                    (
+                        "gates",
+                        self.gate_weight * gate_losses(gates[place], targets, self.balance).mean(),
+                    )
+                )
         for name, part in parts:
             sums[name] = sums[name] + part if name in sums else part
         changes["largest"] = torch.stack(largest)
         with torch.no_grad():
-            changes["left"] = state["left"].index_copy(0, batch.ids, _left([gate.detach() for gate in gates], len(batch.y)))
+            changes["left"] = state["left"].index_copy(
+                0, batch.ids, _left([gate.detach() for gate in gates], len(batch.y))
+            )
             if batch.step % LOOK == 0 or batch.step == batch.steps - 1:
                 changes["shown"] = _looked(batch, maps, state["shown"])
-        return Loss(torch.stack(list(sums.values())).sum(), {name: part.detach() for name, part in sums.items()}, changes)
+        return Loss(
+            torch.stack(list(sums.values())).sum(),
+            {name: part.detach() for name, part in sums.items()},
+            changes,
+        )
 
     def predict(self, modules: Modules, x: Tensor, state: State) -> Output:
         """The logits of the exit at which a row leaves."""
@@ -175,28 +236,44 @@ class OccamNets(Method):
         return Output(logits=chosen)
 
     def exhibits(self, info: Info, state: State) -> Mapping[str, Exhibit]:
-        """The exits that answered by true group, which training did not read; and where each exit looked."""
+        """The exits that answered by true group, which training did not read; and where each exit
+        looked."""
         kept = {name: value.cpu() for name, value in state.items()}
         seen = kept["left"] >= 0
         if not bool(seen.any()):
             return {}
         exits = int((kept["largest"] > 0).sum())
         by_group = membership(kept["group"][seen], info.n_groups).double()
-        shares = by_group.T @ membership(kept["left"][seen], exits).double() / by_group.sum(0).clamp(min=1.0)[:, None]
+        shares = (
+            by_group.T
+            @ membership(kept["left"][seen], exits).double()
+            / by_group.sum(0).clamp(min=1.0)[:, None]
+        )
         rows: list[list[str | float | int | None]] = [
-            [info.group_names[code], int(by_group[:, code].sum()), *(round(float(share), 4) for share in shares[code, 1:])]
+            [
+                info.group_names[code],
+                int(by_group[:, code].sum()),
+                *(round(float(share), 4) for share in shares[code, 1:]),
+            ]
             for code in range(info.n_groups)
             if by_group[:, code].any()
         ]
         columns = ["group", "training rows", *(f"exit {place + 1}" for place in range(1, exits))]
-        caption = "Where rows left when they were last seen in training. The first exit never answers."
+        caption = (
+            "Where rows left when they were last seen in training. The first exit never answers."
+        )
         counts = torch.bincount(kept["left"][seen], minlength=exits)
         names = [f"exit {place + 1}" for place in range(exits)]
         bars = {name: int(count) for name, count in zip(names, counts, strict=True)}
         out: dict[str, Exhibit] = {"exits that answered": Bars(bars, "training rows", caption)}
-        out["exits by group"] = Grid(columns, rows, "Share of the rows of each group. No group was read in training.")
+        out["exits by group"] = Grid(
+            columns, rows, "Share of the rows of each group. No group was read in training."
+        )
         images = kept["shown"][:, : exits + 1].permute(0, 1, 3, 4, 2).numpy()
-        told = "Pictures of training, and where each exit looked: the map of their class, from black, its least, to white."
+        told = (
+            "Pictures of training, and where each exit looked: the map of their class, from black,"
+            " its least, to white."
+        )
         if images.shape[4] in (1, 3):
             out["where exits looked"] = Picture.sheet(images, told, columns=["picture", *names])
         return out
@@ -211,28 +288,46 @@ class OccamNets(Method):
             hits, right = torch.where(fresh, 0.0, state["hits"]), state["right"]
             for place, said in enumerate(logits):
                 now = (said.argmax(1) == batch.y).float()
-                hits = hits.index_add(0, torch.full_like(batch.ids[:1], place), (now[:, None] * classes).sum(0)[None])
+                hits = hits.index_add(
+                    0, torch.full_like(batch.ids[:1], place), (now[:, None] * classes).sum(0)[None]
+                )
                 accuracy = (hits[place] / seen.clamp(min=1.0)).sum() / (seen > 0).sum()
-                # A row that stands in the batch twice, in two views, is right where most of them are.
+                # A row that stands in the batch twice, in two views, is right where most of them
+                # are.
                 now = ((same * now).sum(1) / same.sum(1) >= 0.5).float()
                 before = right[place, batch.ids]
-                learns = (accuracy <= self.threshold + RISE * place) | (batch.epoch < self.least_epochs) | (before < 0)
+                learns = (
+                    (accuracy <= self.threshold + RISE * place)
+                    | (batch.epoch < self.least_epochs)
+                    | (before < 0)
+                )
                 line = right[place].index_copy(0, batch.ids, torch.where(learns, now, before))
                 right = torch.cat([right[:place], line[None], right[place + 1 :]])
-            return {"right": right, "hits": hits, "seen": seen, "epoch": torch.full_like(state["epoch"], batch.epoch)}
+            return {
+                "right": right,
+                "hits": hits,
+                "seen": seen,
+                "epoch": torch.full_like(state["epoch"], batch.epoch),
+            }
 
 
 class Exit(nn.Module):
-    """Maps [n, c, h, w] of a stage -> class activation maps [n, k, h, w], and the gate's logit [n] where there is one."""
+    """Maps [n, c, h, w] of a stage -> class activation maps [n, k, h, w], and the gate's logit [n]
+    where there is one."""
 
     def __init__(self, channels: int, n_classes: int, gated: bool) -> None:
         super().__init__()
         hidden = max(1, channels // PARTS)
-        first, second = nn.Conv2d(channels, hidden, 3, padding=1), nn.Conv2d(hidden, channels, 3, padding=1)
+        first, second = (
+            nn.Conv2d(channels, hidden, 3, padding=1),
+            nn.Conv2d(hidden, channels, 3, padding=1),
+        )
         self.read = nn.Sequential(first, nn.BatchNorm2d(hidden), nn.ReLU(), second, nn.ReLU())
         self.classes = nn.Conv2d(channels, n_classes, 1)
         if gated:
-            self.gate = nn.Sequential(nn.Linear(channels, GATE), nn.BatchNorm1d(GATE), nn.ReLU(), nn.Linear(GATE, 1))
+            self.gate = nn.Sequential(
+                nn.Linear(channels, GATE), nn.BatchNorm1d(GATE), nn.ReLU(), nn.Linear(GATE, 1)
+            )
         self.gated = gated
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -243,7 +338,8 @@ class Exit(nn.Module):
 
 
 def suppression(maps: Tensor, y: Tensor) -> Tensor:
-    """The mean over rows and places of KL(even || softmax over classes) where a row's map of its class y [n] is below its mean.
+    """The mean over rows and places of KL(even || softmax over classes) where a row's map of its
+    class y [n] is below its mean.
 
     `maps` [n, k, h, w]. In nats, at least float32.
     """
@@ -255,17 +351,21 @@ def suppression(maps: Tensor, y: Tensor) -> Tensor:
 
 
 def gate_losses(gates: Tensor, targets: Tensor, balance: float) -> Tensor:
-    """The cross-entropy of each row's gate, a logit [n], with its target 0 or 1, weighed so that the two are nearer in number."""
+    """The cross-entropy of each row's gate, a logit [n], with its target 0 or 1, weighed so that
+    the two are nearer in number."""
     wide = gates.to(torch.promote_types(gates.dtype, torch.float32))
     leave = targets.sum()
     counts = torch.stack([len(targets) - leave, leave])
     weights = (1.0 / (counts / counts.max() + TINY)) ** balance
-    each = nn.functional.binary_cross_entropy_with_logits(wide, targets.to(wide.dtype), reduction="none")
+    each = nn.functional.binary_cross_entropy_with_logits(
+        wide, targets.to(wide.dtype), reduction="none"
+    )
     return torch.where(targets > 0, weights[1], weights[0]) * each
 
 
 def _left(gates: list[Tensor], n: int) -> Tensor:
-    """The place of the exit at which each of n rows leaves, int64 [n]: the first past the first that is sure, else the last."""
+    """The place of the exit at which each of n rows leaves, int64 [n]: the first past the first
+    that is sure, else the last."""
     if len(gates) < 2:
         return torch.full((n,), len(gates), dtype=torch.int64, device=gates[0].device)
     sure = torch.stack([*gates[1:], torch.full_like(gates[0], torch.inf)]) >= 0
@@ -273,8 +373,12 @@ def _left(gates: list[Tensor], n: int) -> Tensor:
 
 
 def _answers(modules: Modules, x: Tensor) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-    """Of every exit the class activation maps and the logits [n, k]; of all but the last the gate's logit [n]."""
-    model, exits = cast(Model, modules["model"]), [cast(Exit, one) for one in cast(nn.ModuleList, modules["exits"])]
+    """Of every exit the class activation maps and the logits [n, k]; of all but the last the gate's
+    logit [n]."""
+    model, exits = (
+        cast(Model, modules["model"]),
+        [cast(Exit, one) for one in cast(nn.ModuleList, modules["exits"])],
+    )
     maps, gates = [], []
     for place, (one, exit_) in enumerate(zip(_maps(model, x), exits, strict=True)):
         found, gate = exit_(one if place else one.detach())
@@ -285,14 +389,17 @@ def _answers(modules: Modules, x: Tensor) -> tuple[list[Tensor], list[Tensor], l
 
 
 def _looked(batch: Batch, maps: list[Tensor], shown: Tensor) -> Tensor:
-    """A few pictures of the batch and, at their size, each exit's map of their class, from its least value to its largest."""
+    """A few pictures of the batch and, at their size, each exit's map of their class, from its
+    least value to its largest."""
     x, y = batch.x[:SHOWN], batch.y[:SHOWN]
     out = torch.zeros_like(shown)
     out[: len(x), 0] = ((x.float() + 1.0) * 127.5).round().clamp(0, 255).to(torch.uint8)
     for place, one in enumerate(maps):
         own = one.detach().float()[torch.arange(len(x), device=x.device), y]
         low, high = own.amin((1, 2), keepdim=True), own.amax((1, 2), keepdim=True)
-        grey = nn.functional.interpolate(((own - low) / (high - low).clamp(min=TINY))[:, None], x.shape[2:])
+        grey = nn.functional.interpolate(
+            ((own - low) / (high - low).clamp(min=TINY))[:, None], x.shape[2:]
+        )
         out[: len(x), place + 1] = (255.0 * grey).round().to(torch.uint8)
     return out
 
@@ -305,14 +412,15 @@ def _maps(model: Model, x: Tensor) -> list[Tensor]:
 
 
 def _widths(model: Model, shape: tuple[int, ...]) -> list[int]:
-    """The channels of these maps; `NeedsError` where an output is no map, or there is one alone. The model stays as it is."""
+    """The channels of these maps; `NeedsError` where an output is no map, or there is one alone.
+    The model stays as it is."""
     training, like = model.training, next(model.parameters())
     with torch.no_grad():
         found = _maps(model.eval(), torch.zeros(1, *shape, dtype=like.dtype, device=like.device))
     model.train(training)
     if len(found) < 2 or any(one.ndim != 4 for one in found):
         raise NeedsError(
-            "method 'occamnets' needs maps [channels, height, width] after two stages of the model at least, and this model gives "
-            "none"
+            "method 'occamnets' needs maps [channels, height, width] after two stages of the model"
+            " at least, and this model gives none"
         )
     return [one.shape[1] for one in found]

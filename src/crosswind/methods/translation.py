@@ -1,4 +1,5 @@
-"""The networks of a translator between pictures, those of CycleGAN: a generator that is told what to make, and a discriminator."""
+"""The networks of a translator between pictures, those of CycleGAN: a generator that is told what
+to make, and a discriminator."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ SPREAD = 0.02  # of initial weights, the authors'
 
 
 class Generator(nn.Module):
-    """Pictures [n, c, h, w] and what to make of them, [n, told] -> pictures like them, values in (-1, 1) (Johnson et al. 2016)."""
+    """Pictures [n, c, h, w] and what to make of them, [n, told] -> pictures like them, values in
+    (-1, 1) (Johnson et al. 2016)."""
 
     def __init__(self, channels: int, told: int, width: int, blocks: int) -> None:
         super().__init__()
@@ -24,7 +26,11 @@ class Generator(nn.Module):
             parts += [nn.Conv2d(before, 2 * before, 3, 2, 1), Told(2 * before, told), nn.ReLU()]
         parts += [_Block(4 * width, told) for _ in range(blocks)]
         for before in (4 * width, 2 * width):
-            parts += [nn.ConvTranspose2d(before, before // 2, 3, 2, 1, 1), Told(before // 2, told), nn.ReLU()]
+            parts += [
+                nn.ConvTranspose2d(before, before // 2, 3, 2, 1, 1),
+                Told(before // 2, told),
+                nn.ReLU(),
+            ]
         self.parts = nn.ModuleList([*parts, _padded(width, channels, 7), nn.Tanh()])
         _begin(self)
 
@@ -37,7 +43,8 @@ class Generator(nn.Module):
 class Told(nn.Module):
     """Instance norm with a scale and a shift by what the generator is told (Dumoulin et al. 2017).
 
-    Told by planes beside the picture it would learn nothing: the norm takes away whatever is the same everywhere.
+    Told by planes beside the picture it would learn nothing: the norm takes away whatever is the
+    same everywhere.
     """
 
     def __init__(self, channels: int, told: int) -> None:
@@ -71,7 +78,8 @@ def _through(parts: nn.ModuleList, x: Tensor, told: Tensor) -> Tensor:
 
 
 class Discriminator(nn.Module):
-    """Pictures [n, c, h, w] and the cell that each is to be of, int64 [n] -> how real each patch is of it, [n, h', w']."""
+    """Pictures [n, c, h, w] and the cell that each is to be of, int64 [n] -> how real each patch is
+    of it, [n, h', w']."""
 
     def __init__(self, shape: tuple[int, ...], cells: int, width: int) -> None:
         super().__init__()
@@ -80,7 +88,11 @@ class Discriminator(nn.Module):
         parts: list[nn.Module] = [nn.Conv2d(shape[0], width, 4, 2, 1), nn.LeakyReLU(0.2)]
         for place in range(halved):
             before, after = width * 2**place, width * 2 ** (place + 1)
-            parts += [nn.Conv2d(before, after, 4, 1 if place == halved - 1 else 2, 1), nn.InstanceNorm2d(after), nn.LeakyReLU(0.2)]
+            parts += [
+                nn.Conv2d(before, after, 4, 1 if place == halved - 1 else 2, 1),
+                nn.InstanceNorm2d(after),
+                nn.LeakyReLU(0.2),
+            ]
         self.net = nn.Sequential(*parts, nn.Conv2d(width * 2**halved, cells, 4, 1, 1))
         _begin(self)
 
@@ -90,10 +102,11 @@ class Discriminator(nn.Module):
 
 
 def pooled(made: Tensor, cell: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
-    """Translations to show the discriminator, their cells, and the pool after that (Zhu et al. 2017, section 4).
+    """Translations to show the discriminator, their cells, and the pool after that (Zhu et al.
+    2017, section 4).
 
-    A row meets a place of the pool of its own. An empty place takes its translation, which is shown; a full one is shown with
-    chance 1/2 and then takes it.
+    A row meets a place of the pool of its own. An empty place takes its translation, which is
+    shown; a full one is shown with chance 1/2 and then takes it.
     """
     pool, known = state["pool"], state["pool_cell"]
     n = min(len(made), len(pool))

@@ -13,7 +13,19 @@ from torch.nn.functional import adaptive_avg_pool2d, leaky_relu, normalize
 from crosswind.core.errors import NeedsError
 from crosswind.core.knobs import Base, Limit, Needs, knob, log
 from crosswind.core.registry import register
-from crosswind.methods.base import Batch, Info, Loss, MakeModel, Method, Modules, OptimiserSpec, Output, RunContext, Stage, State
+from crosswind.methods.base import (
+    Batch,
+    Info,
+    Loss,
+    MakeModel,
+    Method,
+    Modules,
+    OptimiserSpec,
+    Output,
+    RunContext,
+    Stage,
+    State,
+)
 from crosswind.methods.functional import frozen, row_losses
 from crosswind.models.build import Model
 
@@ -26,35 +38,43 @@ SLOPE = 0.1  # of the leaky rectifier, the authors'
 @register("ubnet", kind="method")
 @dataclass(frozen=True)
 class UBNet(Method):
-    """UBNet: the maps of every depth of a frozen ERM network, each told apart from the others, answer with equal say.
+    """UBNet: the maps of every depth of a frozen ERM network, each told apart from the others,
+    answer with equal say.
 
-    Objective: with F_s [c_s, h_s, w_s] the output of stage s of S of a network trained by ERM, frozen and in evaluation mode,
-        G_s = LeakyReLU(1x1 convolution to `channels` of F_s pooled on average to side x side)
-        V_s = a 3x3 convolution of G_s of its own, times a weight of its own for every channel and place, averaged over the places
-        logits = the mean over s of a linear head of V_s,
-        and a step descends the mean cross-entropy of the logits + weight x (D(convolutions) + D(place weights)). D is the mean over
-        all S x S pairs of stages of the squared cosine of their weights, one vector each, 0 for a stage with itself: what
-        stages read is kept orthogonal (their section 3.3). The frozen network learns nothing more.
-    Assumes: bias is in the maps of some depths and not of others, so that a say of every depth is less biased than the last one
-        alone. A network without maps, such as a perceptron, is refused. There are two trainings, so `erm` beside it is given the
-        steps of both.
-    Knobs: channels 64 and side 7, the authors'. weight 1: in their code D has an optimiser of its own, Adam at 1e-3 with betas 0.5
-        and 0.99, so no weight is published. Here D is idle: weights that are drawn in 36,864 and 3,136 dimensions are nearly at
-        right angles, D begins near 1e-4, and between the weights 0 and 1 answers hardly differ. Exploring on the task of its
-        effect, weights of 100 and 10,000, with which D is 1 to 77% of the loss, were worse; channels 4 and side 1, with which D is
-        10 to 25% of it at weight 1, no other than at weight 0. No task was found on which D helps; what else UBNet adds is the
-        say of every depth. probabilities false: true puts a softmax before the cross-entropy as in their code, which so reads
-        probabilities as logits. The first network is ERM for at most base_epochs 50 passes, stopped after base_patience 10
-        validations without a new best, and that of the best validation is taken: Jeon et al. 2025.
-    Limits: none: what learns has its own weights, and no setting of the knobs makes it a plain network.
-    Deviations: the stages are those of the study's model, five of a residual network with its stem as in the paper, fewer of a
-        smaller one. D is descended with the cross-entropy and by its optimiser. In Jeon et al.'s code the frozen network stays in
-        training mode, so that its batch statistics move and answers depend on the batch; here it is in evaluation mode. Patience
-        counts the study's validations, not passes.
+    Objective: with F_s [c_s, h_s, w_s] the output of stage s of S of a network trained by ERM,
+        frozen and in evaluation mode, G_s = LeakyReLU(1x1 convolution to `channels` of F_s pooled
+        on average to side x side)
+        V_s = a 3x3 convolution of G_s of its own, times a weight of its own for every channel and
+        place, averaged over the places logits = the mean over s of a linear head of V_s,
+        and a step descends the mean cross-entropy of the logits + weight x (D(convolutions) +
+        D(place weights)). D is the mean over all S x S pairs of stages of the squared cosine of
+        their weights, one vector each, 0 for a stage with itself: what stages read is kept
+        orthogonal (their section 3.3). The frozen network learns nothing more.
+    Assumes: bias is in the maps of some depths and not of others, so that a say of every depth is
+        less biased than the last one alone. A network without maps, such as a perceptron, is
+        refused. There are two trainings, so `erm` beside it is given the steps of both.
+    Knobs: channels 64 and side 7, the authors'. weight 1: in their code D has an optimiser of its
+        own, Adam at 1e-3 with betas 0.5 and 0.99, so no weight is published. Here D is idle:
+        weights that are drawn in 36,864 and 3,136 dimensions are nearly at right angles, D begins
+        near 1e-4, and between the weights 0 and 1 answers hardly differ. Exploring on the task of
+        its effect, weights of 100 and 10,000, with which D is 1 to 77% of the loss, were worse;
+        channels 4 and side 1, with which D is 10 to 25% of it at weight 1, no other than at weight
+        0. No task was found on which D helps; what else UBNet adds is the say of every depth.
+        probabilities false: true puts a softmax before the cross-entropy as in their code, which so
+        reads probabilities as logits. The first network is ERM for at most base_epochs 50 passes,
+        stopped after base_patience 10 validations without a new best, and that of the best
+        validation is taken: Jeon et al. 2025.
+    Limits: none: what learns has its own weights, and no setting of the knobs makes it a plain
+    network.
+    Deviations: the stages are those of the study's model, five of a residual network with its stem
+        as in the paper, fewer of a smaller one. D is descended with the cross-entropy and by its
+        optimiser. In Jeon et al.'s code the frozen network stays in training mode, so that its
+        batch statistics move and answers depend on the batch; here it is in evaluation mode.
+        Patience counts the study's validations, not passes.
     Reference:
-        @inproceedings{jeon2022conservative, title={A Conservative Approach for Unbiased Learning on Unknown Biases}, author={Jeon,
-        Myeongho and Kim, Daekyung and Lee, Woochul and Kang, Myungjoo and Lee, Joonseok}, booktitle={CVPR}, pages={16752--16760},
-        year={2022}}
+        @inproceedings{jeon2022conservative, title={A Conservative Approach for Unbiased Learning on
+        Unknown Biases}, author={Jeon, Myeongho and Kim, Daekyung and Lee, Woochul and Kang,
+        Myungjoo and Lee, Joonseok}, booktitle={CVPR}, pages={16752--16760}, year={2022}}
     Checked against: hand-worked numbers; a loop over stages in torch's own layers.
     """
 
@@ -65,22 +85,47 @@ class UBNet(Method):
         source="ours; the authors' code gives it an optimiser of its own",
         doc="weight of the likeness of the stages' weights",
     )
-    channels: int = knob(64, domain="[1, inf)", source="Jeon et al. 2022", doc="channels that the maps of a stage are brought to")
-    side: int = knob(7, domain="[1, inf)", source="Jeon et al. 2022", doc="height and width that they are pooled to")
+    channels: int = knob(
+        64,
+        domain="[1, inf)",
+        source="Jeon et al. 2022",
+        doc="channels that the maps of a stage are brought to",
+    )
+    side: int = knob(
+        7,
+        domain="[1, inf)",
+        source="Jeon et al. 2022",
+        doc="height and width that they are pooled to",
+    )
     probabilities: bool = knob(
-        False, source="true: the authors' code", doc="whether the cross-entropy reads softmax outputs as if they were logits"
+        False,
+        source="true: the authors' code",
+        doc="whether the cross-entropy reads softmax outputs as if they were logits",
     )
     base_patience: int | None = knob(
-        10, domain="[1, inf)", source="Jeon et al. 2025, table 9", doc="validations without a new best that end the first training"
+        10,
+        domain="[1, inf)",
+        source="Jeon et al. 2025, table 9",
+        doc="validations without a new best that end the first training",
     )
     base_epochs: float | None = knob(
-        50.0, domain="(0, inf)", source="Jeon et al. 2025, table 9", doc="passes over the rows of the first training, at most"
+        50.0,
+        domain="(0, inf)",
+        source="Jeon et al. 2025, table 9",
+        doc="passes over the rows of the first training, at most",
     )
 
     needs = Needs(
-        base=Base("erm", settings={"stop_at": None}, from_knobs={"patience": "base_patience", "epochs": "base_epochs"}), maps=True
+        base=Base(
+            "erm",
+            settings={"stop_at": None},
+            from_knobs={"patience": "base_patience", "epochs": "base_epochs"},
+        ),
+        maps=True,
     )
-    limit = Limit.none("it learns to combine the maps of a frozen network, which no setting makes a plain network")
+    limit = Limit.none(
+        "it learns to combine the maps of a frozen network, which no setting makes a plain network"
+    )
     version = 1
     family = {"jeon2025": "de-biasing"}
 
@@ -88,7 +133,10 @@ class UBNet(Method):
         """The first network, frozen, and what combines its maps."""
         model = frozen(make_model(base=True))
         widths = _widths(model, info.input_shape)
-        return {"model": model, "combined": Combined(widths, info.n_classes, self.channels, self.side)}
+        return {
+            "model": model,
+            "combined": Combined(widths, info.n_classes, self.channels, self.side),
+        }
 
     def state(self, info: Info) -> State:
         """`finite` bool []: whether the first network's weights are numbers."""
@@ -104,7 +152,11 @@ class UBNet(Method):
 
     def doubts(self, state: State) -> list[str]:
         """A first network that diverged has nothing to combine."""
-        return [] if bool(state["finite"]) else ["the first network diverged, so its maps say nothing; lower the learning rate"]
+        return (
+            []
+            if bool(state["finite"])
+            else ["the first network diverged, so its maps say nothing; lower the learning rate"]
+        )
 
     def optimisers(self, info: Info, modules: Modules, stage: str) -> dict[str, OptimiserSpec]:
         """The study's, over what combines the maps."""
@@ -144,19 +196,23 @@ class Combined(nn.Module):
     def each(self, maps: Sequence[Tensor]) -> list[Tensor]:
         """The logits of every depth, [n, k] each."""
         pooled = [adaptive_avg_pool2d(one, self.side) for one in maps]
-        reduced = [leaky_relu(part(one), SLOPE) for part, one in zip(self.reduce, pooled, strict=True)]
+        reduced = [
+            leaky_relu(part(one), SLOPE) for part, one in zip(self.reduce, pooled, strict=True)
+        ]
         told = (self.mix(torch.cat(reduced, 1)) * self.place).mean((2, 3))
         parts = told.chunk(len(reduced), 1)
         return [head(part) for head, part in zip(self.heads, parts, strict=True)]
 
     def alike(self) -> Tensor:
-        """How alike the depths' weights are: the sum of `likeness` for the convolutions and for the weights of places."""
+        """How alike the depths' weights are: the sum of `likeness` for the convolutions and for the
+        weights of places."""
         many = len(self.heads)
         return likeness(self.mix.weight.reshape(many, -1)) + likeness(self.place.reshape(many, -1))
 
 
 def likeness(weights: Tensor) -> Tensor:
-    """The mean over all pairs of rows of their squared cosine, a row with itself counted as 0; weights [s, d]."""
+    """The mean over all pairs of rows of their squared cosine, a row with itself counted as 0;
+    weights [s, d]."""
     wide = weights.to(torch.promote_types(weights.dtype, torch.float32))
     cosines = normalize(wide, dim=1) @ normalize(wide, dim=1).T
     return (cosines - torch.diag(cosines.diagonal())).square().mean()
@@ -181,6 +237,7 @@ def _widths(model: Model, shape: tuple[int, ...]) -> list[int]:
     for name, one in zip(model.stages, found, strict=True):
         if one.ndim != 4:
             raise NeedsError(
-                f"method 'ubnet' needs maps [channels, height, width] after every stage, and this model's {name!r} gives none"
+                "method 'ubnet' needs maps [channels, height, width] after every stage, and this"
+                f" model's {name!r} gives none"
             )
     return [one.shape[1] for one in found]

@@ -19,22 +19,28 @@ __all__ = ["WiseFT"]
 @register("wise-ft", kind="method")
 @dataclass(frozen=True)
 class WiseFT(Method):
-    """WiSE-FT: fine-tune as ERM, then answer with weights between those that it began with and those that it has.
+    """WiSE-FT: fine-tune as ERM, then answer with weights between those that it began with and
+    those that it has.
 
-    Objective: ERM in theta; the classifier is the one with (1 - alpha) theta_0 + alpha theta, where theta_0 are the initial weights
-        (their section 3, equation 1). Fine-tuning is an ERM run of its own (`needs.base`), done once for all values of `alpha`;
-        in a study that keeps weights it is the run of `erm`. Theta is its best network by in-distribution validation.
-    Assumes: initial weights that are good across shifts, head included, and one valley of low loss between them and the fine-tuned
-        ones: `clip` with `tuned`, whose head begins as its prompts, is what it was made for. Of random initial weights, where it
-        only shrinks what was learnt, a study warns.
-    Knobs: alpha 0.5, which the authors recommend where nothing tells better. A list of alphas is a grid, and their curve.
+    Objective: ERM in theta; the classifier is the one with (1 - alpha) theta_0 + alpha theta, where
+        theta_0 are the initial weights (their section 3, equation 1). Fine-tuning is an ERM run of
+        its own (`needs.base`), done once for all values of `alpha`; in a study that keeps weights
+        it is the run of `erm`. Theta is its best network by in-distribution validation.
+    Assumes: initial weights that are good across shifts, head included, and one valley of low loss
+        between them and the fine-tuned ones: `clip` with `tuned`, whose head begins as its prompts,
+        is what it was made for. Of random initial weights, where it only shrinks what was learnt, a
+        study warns.
+    Knobs: alpha 0.5, which the authors recommend where nothing tells better. A list of alphas is a
+    grid, and their curve.
     Limits: alpha 1 is the best network of "erm" by validation; alpha 0 is the model as it began.
-    Deviations: the authors interpolate the last fine-tuned weights; without validation sets that is done here. Running statistics
-        of batch norms are interpolated as weights are; the authors' networks have none.
+    Deviations: the authors interpolate the last fine-tuned weights; without validation sets that is
+        done here. Running statistics of batch norms are interpolated as weights are; the authors'
+        networks have none.
     Reference:
-        @inproceedings{wortsman2022robust, title={Robust Fine-Tuning of Zero-Shot Models}, author={Wortsman, Mitchell and Ilharco,
-        Gabriel and Kim, Jong Wook and Li, Mike and Kornblith, Simon and Roelofs, Rebecca and Gontijo-Lopes, Raphael and Hajishirzi,
-        Hannaneh and Farhadi, Ali and Namkoong, Hongseok and Schmidt, Ludwig}, booktitle={CVPR}, year={2022}}
+        @inproceedings{wortsman2022robust, title={Robust Fine-Tuning of Zero-Shot Models},
+        author={Wortsman, Mitchell and Ilharco, Gabriel and Kim, Jong Wook and Li, Mike and
+        Kornblith, Simon and Roelofs, Rebecca and Gontijo-Lopes, Raphael and Hajishirzi, Hannaneh
+        and Farhadi, Ali and Namkoong, Hongseok and Schmidt, Ludwig}, booktitle={CVPR}, year={2022}}
     Checked against: weights by hand; ERM at alpha 1 and zero-shot CLIP at alpha 0.
     """
 
@@ -47,7 +53,10 @@ class WiseFT(Method):
     )
 
     needs = Needs(given=True, base=Base("erm"))
-    limit = Limit.none("at alpha 1 it is the network that validation chose of an ERM run, whatever the selection rule")
+    limit = Limit.none(
+        "at alpha 1 it is the network that validation chose of an ERM run, whatever the selection"
+        " rule"
+    )
     version = 2
 
     def modules(self, info: Info, make_model: MakeModel) -> Modules:
@@ -66,5 +75,6 @@ class WiseFT(Method):
 
 
 def _tensors(model: nn.Module) -> list[Tensor]:
-    """Weights and running statistics, shared ones once; counters of batches are nothing to be weighed."""
+    """Weights and running statistics, shared ones once; counters of batches are nothing to be
+    weighed."""
     return [value for value in (*model.parameters(), *model.buffers()) if value.is_floating_point()]

@@ -1,17 +1,21 @@
-"""From what a model wrote to the class that it means, by one rule; what is in doubt is no answer. Imports no torch.
+"""From what a model wrote to the class that it means, by one rule; what is in doubt is no answer.
+Imports no torch.
 
 1. *Exact*: the text is one of the words that may be answered.
-2. *Normalised*: it is one of them without case, quotes, markdown, punctuation at its ends, an article, underscores and a lead-in
-   such as `The answer is`.
-3. *Yes or no*: where these are asked for, the text begins with one of them, a `no` with punctuation behind it, and nothing that
-   follows says the opposite, denies a `yes` or doubts. `No tumor is seen` begins with no answer, but with an article.
-4. *Unique mention*: one word alone stands in the text, in the singular or plural, at the boundaries of words. Words inside longer
-   words that may be answered do not count (`dress` in `mini dress`). All words before it are of `FRAME`, and beside it are only
-   punctuation and words of `BEFORE` and `AFTER`: a hot dog is no dog, a dog house and a wolf that chases a dog neither, and a text
-   in another language has no such words. Nothing in the whole text
+2. *Normalised*: it is one of them without case, quotes, markdown, punctuation at its ends, an
+   article, underscores and a lead-in such as `The answer is`.
+3. *Yes or no*: where these are asked for, the text begins with one of them, a `no` with punctuation
+   behind it, and nothing that follows says the opposite, denies a `yes` or doubts. `No tumor is
+   seen` begins with no answer, but with an article.
+4. *Unique mention*: one word alone stands in the text, in the singular or plural, at the boundaries
+   of words. Words inside longer words that may be answered do not count (`dress` in `mini dress`).
+   All words before it are of `FRAME`, and beside it are only punctuation and words of `BEFORE` and
+   `AFTER`: a hot dog is no dog, a dog house and a wolf that chases a dog neither, and a text in
+   another language has no such words. Nothing in the whole text
    denies, doubts, compares or asks (`DOUBT`).
 
-Everything else is unparsed: two words, `not a dress`, `no dress` where that is no word, refusals, questions, letters of options.
+Everything else is unparsed: two words, `not a dress`, `no dress` where that is no word, refusals,
+questions, letters of options.
 """
 
 from __future__ import annotations
@@ -27,9 +31,12 @@ def _words(text: str) -> frozenset[str]:
 
 _TOKEN = re.compile(r"\d+(?:[.,]\d+)+|[^\W_]+(?:['’\-/&+][^\W_]+)*")
 # A lead-in is any number of the words of the first, then one of the second.
-_LEAD_WORDS = re.compile(r"(?:(?:the|my|final|correct|best|most|likely|predicted|suitable|appropriate|matching|single|short)\s+)*")
+_LEAD_WORDS = re.compile(
+    r"(?:(?:the|my|final|correct|best|most|likely|predicted|suitable|appropriate|matching|single|short)\s+)*"
+)
 _LEAD_NOUN = re.compile(
-    r"(?:answer|label|class|category|classification|prediction|response|name of the label|assistant)"
+    r"(?:answer|label|class|category|classification|prediction|response|name of the"
+    r" label|assistant)"
     r"\s*(?:(?:would be|is|=|[:：])\s*[:：]?|[\n>\-–—])\s*"
 )
 _SIDE = r"""\s'“”‘’«»`*_#.,;:!()\[\]{}|•·。、，""" + '"'
@@ -61,7 +68,8 @@ FRAME = BEFORE | _words(
     piece clothing garment prediction response camera trap above below shaped i'd i'm let's see content contents fits
     matches corresponds correspond belongs belong text has have been wears can be"""
 )
-"""Words that may stand anywhere before an answer: with another one there, something else may be what is named."""
+"""Words that may stand anywhere before an answer: with another one there, something else may be
+what is named."""
 AFTER = _words(
     """is are was were in on at with and that which who standing sitting lying wearing facing grazing looking visible present
     shown seen depicted pictured here because as from near against under behind beside person individual shape object
@@ -80,17 +88,20 @@ DOUBT = _words(
     nunca jamás senza ingen inte niet geen nie
     unless kidding expected expect missing gone previous mind me wait hmm correction closer glance"""
 )
-"""Words with which a mention is no answer: they deny, doubt, compare, ask, or name what could have been said."""
+"""Words with which a mention is no answer: they deny, doubt, compare, ask, or name what could have
+been said."""
 GOING_ON = _words(
     """the it it's this there there's its since based given specifically explanation reason reasoning note i my so confidence"""
 )
-"""Words that may follow an answer behind a comma, a dash or a line's end; with another word there it is one of a list."""
+"""Words that may follow an answer behind a comma, a dash or a line's end; with another word there
+it is one of a list."""
 _WEAK = re.compile(r"[\s\-–—,;|、，•·*]*")
 _TOUCHING = frozenset(["", *" \n\"'“”‘’«»`*(){}[]:：。、，.,;!|"])
 
 
 class Parser:
-    """The rule for one list of words that may be answered. Raises `ValueError` where two of them are read alike."""
+    """The rule for one list of words that may be answered. Raises `ValueError` where two of them
+    are read alike."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._exact = {word: place for place, word in enumerate(words)}
@@ -99,7 +110,11 @@ class Parser:
             if not _plain(word) or self._plain.setdefault(_plain(word), place) != place:
                 raise ValueError(f"{word!r} is read as another one, or as nothing")
         self._forms: dict[tuple[str, ...], int] = {}
-        own = {form: place for place, word in enumerate(words) if (form := _tokens(word)) and form not in [(w,) for w in _POLAR]}
+        own = {
+            form: place
+            for place, word in enumerate(words)
+            if (form := _tokens(word)) and form not in [(w,) for w in _POLAR]
+        }
         for form, place in own.items():
             for variant in (form, _spaced(form)):
                 self._forms.setdefault(variant, place)
@@ -110,7 +125,8 @@ class Parser:
         self._polar = [word for word in _POLAR if word in self._plain]
 
     def __call__(self, text: str) -> int | None:
-        """The place of the word that the text means, None where it means none, or where that is in doubt."""
+        """The place of the word that the text means, None where it means none, or where that is in
+        doubt."""
         if text.strip() in self._exact:
             return self._exact[text.strip()]
         low = _lowered(text)
@@ -131,28 +147,49 @@ class Parser:
             return None if tokens & DOUBT or _denied(tokens) else self._plain["yes"]
         if rest.lstrip(" .")[:1].isdigit() or tokens & _TURNS:  # `No. 1`, `No, thanks`
             return None
-        if tokens & _THERE and not (tokens & _DENIALS or _denied(tokens)):  # `No, tumor tissue is present`
+        if tokens & _THERE and not (
+            tokens & _DENIALS or _denied(tokens)
+        ):  # `No, tumor tissue is present`
             return None
         # Behind a no a denial is what is expected; what takes it back is not.
         doubts = tokens & (DOUBT - _DENIALS)
-        return self._plain["no"] if rest[:1] in tuple(".,;:!-–—\n") and not doubts and "yes" not in tokens else None
+        return (
+            self._plain["no"]
+            if rest[:1] in tuple(".,;:!-–—\n") and not doubts and "yes" not in tokens
+            else None
+        )
 
     def _mentioned(self, low: str) -> int | None:
-        spans = [(match[0].replace("’", "'"), match.start(), match.end()) for match in _TOKEN.finditer(low)]
+        spans = [
+            (match[0].replace("’", "'"), match.start(), match.end())
+            for match in _TOKEN.finditer(low)
+        ]
         found: list[tuple[int, int, int]] = []  # place, first token, token behind the last
         at = 0
         while at < len(spans):
             for size in range(min(self._longest, len(spans) - at), 0, -1):
                 place = self._forms.get(tuple(word for word, _, _ in spans[at : at + size]))
-                if place is not None and all(low[spans[i][2] : spans[i + 1][1]].strip(" ") == "" for i in range(at, at + size - 1)):
+                if place is not None and all(
+                    low[spans[i][2] : spans[i + 1][1]].strip(" ") == ""
+                    for i in range(at, at + size - 1)
+                ):
                     found.append((place, at, at + size))
                     at += size
                     break
             else:
                 at += 1
-        if len({place for place, _, _ in found}) != 1 or "?" in low or _CROSSED.search(low) or len(_ITEMS.findall(low)) > 1:
+        if (
+            len({place for place, _, _ in found}) != 1
+            or "?" in low
+            or _CROSSED.search(low)
+            or len(_ITEMS.findall(low)) > 1
+        ):
             return None
-        led = [word for word, start, end in spans[: found[0][1]] if not (end == 1 and low[end : end + 1] in tuple(".)"))]
+        led = [
+            word
+            for word, start, end in spans[: found[0][1]]
+            if not (end == 1 and low[end : end + 1] in tuple(".)"))
+        ]
         if not FRAME.issuperset(led):
             return None
         inside = {i for _, start, end in found for i in range(start, end)}
@@ -163,19 +200,34 @@ class Parser:
         return found[0][0] if fits else None
 
     @staticmethod
-    def _stands(low: str, spans: Sequence[tuple[str, int, int]], start: int, end: int, inside: set[int]) -> bool:
-        """Whether a mention is alone: beside it a sentence ends, or there is a word that may stand there, or the same answer."""
+    def _stands(
+        low: str, spans: Sequence[tuple[str, int, int]], start: int, end: int, inside: set[int]
+    ) -> bool:
+        """Whether a mention is alone: beside it a sentence ends, or there is a word that may stand
+        there, or the same answer."""
         first, last = start == 0, end == len(spans)
         before = low[0 if first else spans[start - 1][2] : spans[start][1]]
         behind = low[spans[end - 1][2] : len(low) if last else spans[end][1]]
-        if before[-1:] not in _TOUCHING or behind[:1] not in _TOUCHING:  # `tumor-free`, `3%`, `<3`; nothing touches at the ends
+        if (
+            before[-1:] not in _TOUCHING or behind[:1] not in _TOUCHING
+        ):  # `tumor-free`, `3%`, `<3`; nothing touches at the ends
             return False
-        if not last and (behind.lstrip(" \"'`”’)]}").startswith((":", "：")) or behind in (".", ":")):
+        if not last and (
+            behind.lstrip(" \"'`”’)]}").startswith((":", "：")) or behind in (".", ":")
+        ):
             return False  # `dress: no`, `dress.jpg`
         if behind.startswith("' ") and "'" not in before:  # `the dogs' owner`
             return False
-        left = first or start - 1 in inside or spans[start - 1][0] in BEFORE or _WEAK.fullmatch(before) is None
-        if [word for word, _, _ in spans[end : end + 2]] in (["is", "a"], ["is", "an"]):  # `this dress is a skirt`
+        left = (
+            first
+            or start - 1 in inside
+            or spans[start - 1][0] in BEFORE
+            or _WEAK.fullmatch(before) is None
+        )
+        if [word for word, _, _ in spans[end : end + 2]] in (
+            ["is", "a"],
+            ["is", "an"],
+        ):  # `this dress is a skirt`
             return False
         if last or end in inside or spans[end][0] in AFTER:
             return left
@@ -185,7 +237,10 @@ class Parser:
 
 _THERE = _words("present contains contain visible detected seen evident")
 _TURNS = _words("mean really thanks matter question able say actually")
-_DENIALS = _words("no not nor non none never neither nothing without absent absence free negative lack lacks lacking")
+_DENIALS = _words(
+    "no not nor non none never neither nothing without absent absence free negative lack lacks"
+    " lacking"
+)
 
 
 def _denied(tokens: set[str]) -> bool:
@@ -194,18 +249,25 @@ def _denied(tokens: set[str]) -> bool:
 
 def _lowered(text: str) -> str:
     """In one case and composition, with plain apostrophes and without marks of emphasis."""
-    low = unicodedata.normalize("NFKC", _with_few_marks(text)).casefold().replace("’", "'").replace("\r", "\n")
+    low = (
+        unicodedata.normalize("NFKC", _with_few_marks(text))
+        .casefold()
+        .replace("’", "'")
+        .replace("\r", "\n")
+    )
     bare = low.replace("**", "").replace("__", "").replace("_", " ")
     return _SPACE.sub(_one_break, bare).strip()
 
 
 _SPACE = re.compile(r"\s+")
 _MOST_MARKS = 30
-"""Marks above one letter from which on they are set apart: of Unicode Standard Annex 15, Stream-Safe Text Format."""
+"""Marks above one letter from which on they are set apart: of Unicode Standard Annex 15,
+Stream-Safe Text Format."""
 
 
 def _with_few_marks(text: str) -> str:
-    """A text with a joiner in each longer run of accents, which composing would sort in the square of its length."""
+    """A text with a joiner in each longer run of accents, which composing would sort in the square
+    of its length."""
     if text.isascii():
         return text
     pieces, run, start = list[str](), 0, 0
@@ -241,8 +303,9 @@ def _plain(text: str) -> str:
 def _stripped(low: str) -> str:
     """The normal form of a text that is lowered.
 
-    Edges, a lead-in and an article are taken off until none is left. Only the two ends of what is left move, so that a text that
-    is all articles takes no more than its length: an endpoint may send megabytes of them.
+    Edges, a lead-in and an article are taken off until none is left. Only the two ends of what is
+    left move, so that a text that is all articles takes no more than its length: an endpoint may
+    send megabytes of them.
     """
     start, end = _edges(low, 0, len(low))
     start = _lead_end(low, start, end)
@@ -283,7 +346,8 @@ def _lead_end(low: str, start: int, end: int) -> int:
 
 
 def _article_end(low: str, start: int, end: int) -> int:
-    """Where the word behind an article begins; the beginning where there is no article, or nothing behind it."""
+    """Where the word behind an article begins; the beginning where there is no article, or nothing
+    behind it."""
     article = next((word for word in _ARTICLES if low.startswith(word, start, end)), "")
     return start + len(article)
 
@@ -299,7 +363,13 @@ def _spaced(form: tuple[str, ...]) -> tuple[str, ...]:
 def _other_numbers(form: tuple[str, ...]) -> list[tuple[str, ...]]:
     """The plural of a word, and the singular of one that is a plural."""
     *rest, last = form
-    if len(last) < 3 or not last.isalpha() or not last.isascii() or last in _IRREGULAR or last.removesuffix("s") in _IRREGULAR:
+    if (
+        len(last) < 3
+        or not last.isalpha()
+        or not last.isascii()
+        or last in _IRREGULAR
+        or last.removesuffix("s") in _IRREGULAR
+    ):
         return []
     if last.endswith(("s", "x", "z", "ch", "sh")) and not last.endswith("s") or last.endswith("ss"):
         made = [last + "es"]

@@ -23,8 +23,8 @@ __all__ = ["MLP", "FlattenChannelsLast", "ResNetW16", "SmallCNN"]
 class ResNetW16(Backbone):
     """A narrow 18-layer residual network of widths 16, 32, 64, 128 with a 3x3 stem, for laptops.
 
-    torchvision's `BasicBlock`, two a layer; parameter names as in resnet18; features of 128. 0.7 million parameters. No paper's
-    network: the widths are ours.
+    torchvision's `BasicBlock`, two a layer; parameter names as in resnet18; features of 128. 0.7
+    million parameters. No paper's network: the widths are ours.
     """
 
     stride: int = knob(2, domain="{1, 2}", doc="stride of the stem; 2 costs a quarter of 1")
@@ -47,17 +47,24 @@ class ResNetW16(Backbone):
             for module in part.modules():
                 if isinstance(module, nn.Conv2d):
                     nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-        parts |= {"avgpool": nn.AdaptiveAvgPool2d((1, 1)), "flatten": nn.Flatten(), "fc": nn.Linear(widths[-1], len(class_names))}
-        return Model(parts, stages=RESNET_STAGES, pool=("avgpool", "flatten"), head="fc", width=widths[-1])
+        parts |= {
+            "avgpool": nn.AdaptiveAvgPool2d((1, 1)),
+            "flatten": nn.Flatten(),
+            "fc": nn.Linear(widths[-1], len(class_names)),
+        }
+        return Model(
+            parts, stages=RESNET_STAGES, pool=("avgpool", "flatten"), head="fc", width=widths[-1]
+        )
 
 
 @register("small-cnn", kind="model")
 @dataclass(frozen=True)
 class SmallCNN(Backbone):
-    """Three 3x3 convolutions of 32, 64 and 128 channels, each with batch norm, ReLU and 2x2 max pooling, for laptops and tests.
+    """Three 3x3 convolutions of 32, 64 and 128 channels, each with batch norm, ReLU and 2x2 max
+    pooling, for laptops and tests.
 
-    Stages block1 to block3; features of 128 by global average. 0.1 million parameters. Inputs of at least 8 pixels a side. No
-    paper's network.
+    Stages block1 to block3; features of 128 by global average. 0.1 million parameters. Inputs of at
+    least 8 pixels a side. No paper's network.
     """
 
     built = Form(norm="batch", least=8, linear=False)
@@ -68,9 +75,16 @@ class SmallCNN(Backbone):
         parts: dict[str, nn.Module] = {}
         for i, (before, after) in enumerate(itertools.pairwise((channels, 32, 64, 128)), start=1):
             parts[f"block{i}"] = nn.Sequential(
-                _conv3x3(before, after), nn.BatchNorm2d(after), nn.ReLU(inplace=True), nn.MaxPool2d(2)
+                _conv3x3(before, after),
+                nn.BatchNorm2d(after),
+                nn.ReLU(inplace=True),
+                nn.MaxPool2d(2),
             )
-        parts |= {"avgpool": nn.AdaptiveAvgPool2d((1, 1)), "flatten": nn.Flatten(), "fc": nn.Linear(128, len(class_names))}
+        parts |= {
+            "avgpool": nn.AdaptiveAvgPool2d((1, 1)),
+            "flatten": nn.Flatten(),
+            "fc": nn.Linear(128, len(class_names)),
+        }
         stages = {f"block{i}": (f"block{i}",) for i in range(1, 4)}
         return Model(parts, stages=stages, pool=("avgpool", "flatten"), head="fc", width=128)
 
@@ -83,8 +97,12 @@ class MLP(Backbone):
     Stages layer1 to layer4; features of 256. 4 x 256 is Wiles et al. 2022's and Jeon et al. 2025's.
     """
 
-    hidden: int = knob(256, domain="[1, inf)", source="Wiles et al. 2022", doc="units of each hidden layer")
-    layers: int = knob(4, domain="[1, inf)", source="Wiles et al. 2022", doc="number of hidden layers")
+    hidden: int = knob(
+        256, domain="[1, inf)", source="Wiles et al. 2022", doc="units of each hidden layer"
+    )
+    layers: int = knob(
+        4, domain="[1, inf)", source="Wiles et al. 2022", doc="number of hidden layers"
+    )
 
     built = Form(norm="none", takes=("image", "features"))
     family = {"wiles2022": "architecture", "jeon2025": "architecture"}
@@ -94,15 +112,20 @@ class MLP(Backbone):
         size = math.prod(input.tensor_shape)
         parts: dict[str, nn.Module] = {"flatten": FlattenChannelsLast()}
         for i in range(1, self.layers + 1):
-            parts[f"layer{i}"] = nn.Sequential(nn.Linear(size if i == 1 else self.hidden, self.hidden), nn.ReLU(inplace=True))
+            parts[f"layer{i}"] = nn.Sequential(
+                nn.Linear(size if i == 1 else self.hidden, self.hidden), nn.ReLU(inplace=True)
+            )
         parts["fc"] = nn.Linear(self.hidden, len(class_names))
-        stages: dict[str, Sequence[str]] = {f"layer{i}": (f"layer{i}",) for i in range(1, self.layers + 1)}
+        stages: dict[str, Sequence[str]] = {
+            f"layer{i}": (f"layer{i}",) for i in range(1, self.layers + 1)
+        }
         stages["layer1"] = ("flatten", "layer1")
         return Model(parts, stages=stages, pool=(), head="fc", width=self.hidden)
 
 
 class FlattenChannelsLast(nn.Module):
-    """[n, c, h, w] -> [n, h * w * c]: a view of images in channels-last memory, where torch's own order would copy."""
+    """[n, c, h, w] -> [n, h * w * c]: a view of images in channels-last memory, where torch's own
+    order would copy."""
 
     def forward(self, x: Tensor) -> Tensor:
         """See the class."""
@@ -118,5 +141,7 @@ def _basic_layer(before: int, after: int, stride: int) -> nn.Sequential:
 
     shortcut = None
     if stride != 1 or before != after:
-        shortcut = nn.Sequential(nn.Conv2d(before, after, 1, stride=stride, bias=False), nn.BatchNorm2d(after))
+        shortcut = nn.Sequential(
+            nn.Conv2d(before, after, 1, stride=stride, bias=False), nn.BatchNorm2d(after)
+        )
     return nn.Sequential(BasicBlock(before, after, stride, shortcut), BasicBlock(after, after))

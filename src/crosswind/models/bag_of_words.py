@@ -25,16 +25,24 @@ _WORD = re.compile(r"\w+(?:['\u2019]\w+)*")
 @register("bag-of-words", kind="model")
 @dataclass(frozen=True)
 class BagOfWords(Backbone):
-    """The mean of the vectors of a text's words and pairs of words, and a linear layer: fastText's classifier.
+    """The mean of the vectors of a text's words and pairs of words, and a linear layer: fastText's
+    classifier.
 
-    Words are those between other marks, in lower case; each, and each pair that stands together, is hashed into one of `buckets`
-    vectors (CRC-32), so there is no vocabulary to be fitted. One stage, embedding; features of `width`. Joulin et al. 2017, "Bag of
-    Tricks for Efficient Text Classification", section 2; vectors begin uniform in (-1 / width, 1 / width), as in their code.
+    Words are those between other marks, in lower case; each, and each pair that stands together, is
+    hashed into one of `buckets` vectors (CRC-32), so there is no vocabulary to be fitted. One
+    stage, embedding; features of `width`. Joulin et al. 2017, "Bag of Tricks for Efficient Text
+    Classification", section 2; vectors begin uniform in (-1 / width, 1 / width), as in their code.
     """
 
-    words: int = knob(256, domain="[1, inf)", doc="words that are read of a text; the rest is cut off")
+    words: int = knob(
+        256, domain="[1, inf)", doc="words that are read of a text; the rest is cut off"
+    )
     width: int = knob(64, domain="[1, inf)", doc="numbers in a vector")
-    buckets: int = knob(16384, domain="[2, inf)", doc="vectors that words and pairs are hashed into; one of them stands for none")
+    buckets: int = knob(
+        16384,
+        domain="[2, inf)",
+        doc="vectors that words and pairs are hashed into; one of them stands for none",
+    )
 
     built = Form(norm="none", takes=("text", "tokens"), linear=False)
 
@@ -44,10 +52,13 @@ class BagOfWords(Backbone):
         nn.init.uniform_(bag.weight, -1 / self.width, 1 / self.width)
         bag.weight.data[0] = 0.0
         parts = {"embedding": bag, "fc": nn.Linear(self.width, len(class_names))}
-        return Model(parts, stages={"embedding": ("embedding",)}, pool=(), head="fc", width=self.width)
+        return Model(
+            parts, stages={"embedding": ("embedding",)}, pool=(), head="fc", width=self.width
+        )
 
     def encoder(self, input: InputSpec, seed: int, device: str = "cpu") -> Encoder | None:
-        """Texts as numbers of their words, then of their pairs: int64 [n, 2 * words - 1], 0 where there is none."""
+        """Texts as numbers of their words, then of their pairs: int64 [n, 2 * words - 1], 0 where
+        there is none."""
         if input.kind != "text":
             return None
         return Encoder(InputSpec.tokens(2 * self.words - 1, self.buckets), self._tokens)
@@ -57,5 +68,7 @@ class BagOfWords(Backbone):
         for row, text in enumerate(texts):
             words = _WORD.findall(text.lower())[: self.words]
             tokens = [*words, *(f"{one} {two}" for one, two in zip(words, words[1:], strict=False))]
-            out[row, : len(tokens)] = [zlib.crc32(token.encode()) % (self.buckets - 1) + 1 for token in tokens]
+            out[row, : len(tokens)] = [
+                zlib.crc32(token.encode()) % (self.buckets - 1) + 1 for token in tokens
+            ]
         return out

@@ -1,4 +1,5 @@
-"""A model is stages, features and a head, and is built from a registered name. Knows nothing of training."""
+"""A model is stages, features and a head, and is built from a registered name. Knows nothing of
+training."""
 
 from __future__ import annotations
 
@@ -19,25 +20,43 @@ from crosswind.core.types import InputSpec, canonical
 from crosswind.models.convolution import with_small_map_convolutions
 from crosswind.models.form import check_extra, check_form
 
-__all__ = ["WHOLE", "Backbone", "Encoder", "Model", "build_model", "make_backbone", "normalised", "unnamed"]
+__all__ = [
+    "WHOLE",
+    "Backbone",
+    "Encoder",
+    "Model",
+    "build_model",
+    "make_backbone",
+    "normalised",
+    "unnamed",
+]
 
 KEPT, KEPT_BYTES = 2, 2**27
 WHOLE = "network"
-"""The part that is a whole network of a library. What is written for that library names weights as if it stood alone."""
+"""The part that is a whole network of a library. What is written for that library names weights as
+if it stood alone."""
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _built: dict[tuple[type, str], Model] = {}
 
 
 class Model(nn.Module):
-    """A classifier in named stages: x -> stages -> pool -> features [n, d] -> head -> logits [n, k].
+    """A classifier in named stages: x -> stages -> pool -> features [n, d] -> head -> logits [n,
+    k].
 
-    `children` are the parts under the names that their weights have in files; `stages` maps each stage's name to the parts that
-    it runs, in order; `pool` are the parts between the last stage and the features; `head` is the name of the last part.
-    `width` is d. Inputs are float, images [n, c, h, w] in (-1, 1) or features [n, width], or tokens int64 [n, length].
+    `children` are the parts under the names that their weights have in files; `stages` maps each
+    stage's name to the parts that it runs, in order; `pool` are the parts between the last stage
+    and the features; `head` is the name of the last part. `width` is d. Inputs are float, images
+    [n, c, h, w] in (-1, 1) or features [n, width], or tokens int64 [n, length].
     """
 
     def __init__(
-        self, children: Mapping[str, nn.Module], *, stages: Mapping[str, Sequence[str]], pool: Sequence[str], head: str, width: int
+        self,
+        children: Mapping[str, nn.Module],
+        *,
+        stages: Mapping[str, Sequence[str]],
+        pool: Sequence[str],
+        head: str,
+        width: int,
     ) -> None:
         super().__init__()
         for name, part in children.items():
@@ -49,12 +68,16 @@ class Model(nn.Module):
         self._frozen = False
 
     def keep_statistics(self) -> None:
-        """From now on training too normalises by the running statistics of its batch norms, and leaves them as they are.
+        """From now on training too normalises by the running statistics of its batch norms, and
+        leaves them as they are.
 
         Their scales and shifts still learn. Raises `InputError` where there is no batch norm.
         """
         if not any(isinstance(part, _NORMS) for part in self.modules()):
-            raise InputError("model.freeze_batch_norm", "the model has no batch norm whose statistics it could keep")
+            raise InputError(
+                "model.freeze_batch_norm",
+                "the model has no batch norm whose statistics it could keep",
+            )
         self._frozen = True
         self.train(self.training)
 
@@ -96,7 +119,8 @@ class Model(nn.Module):
         return self._run(self._pool, x)
 
     def taps(self, x: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
-        """Outputs of stages by name in one pass, with `"features"` [n, d] and `"logits"` [n, k] always among them."""
+        """Outputs of stages by name in one pass, with `"features"` [n, d] and `"logits"` [n, k]
+        always among them."""
         for name in names:
             self._place(name)
         out = {}
@@ -133,7 +157,8 @@ class Backbone(ABC):
     def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:
         """A model with random weights, drawn from torch's global generator: one logit a class.
 
-        `input`: what a row is, after `encoder`. Names are those of the classes, or `unnamed` where outputs stand for none.
+        `input`: what a row is, after `encoder`. Names are those of the classes, or `unnamed` where
+        outputs stand for none.
         """
 
     def encoder_draws(self) -> bool:
@@ -141,16 +166,19 @@ class Backbone(ABC):
         return False
 
     def encoder(self, input: InputSpec, seed: int, device: str = "cpu") -> Encoder | None:
-        """What becomes of each row once, before any training: texts to tokens, images to features; None: it stays as it is."""
+        """What becomes of each row once, before any training: texts to tokens, images to features;
+        None: it stays as it is."""
         return None
 
     def frozen_features(self, input: InputSpec, device: str) -> Encoder | None:
-        """The features of images as the model begins, where it has a way of its own to keep them; None: `build` and run it."""
+        """The features of images as the model begins, where it has a way of its own to keep them;
+        None: `build` and run it."""
         return None
 
 
 class Encoder(NamedTuple):
-    """`apply` makes rows of `input`, float32 or int64, of an array of rows that a data set gives; each row by itself alone."""
+    """`apply` makes rows of `input`, float32 or int64, of an array of rows that a data set gives;
+    each row by itself alone."""
 
     input: InputSpec
     apply: Callable[[NDArray[Any]], NDArray[Any]]
@@ -162,20 +190,29 @@ def unnamed(outputs: int) -> tuple[str, ...]:
 
 
 def normalised(x: Tensor, dtype: torch.dtype, channels_last: bool) -> Tensor:
-    """What a model takes: images uint8 [n, c, h, w] as `dtype` in (-1, 1), float inputs as `dtype`, anything else untouched."""
+    """What a model takes: images uint8 [n, c, h, w] as `dtype` in (-1, 1), float inputs as `dtype`,
+    anything else untouched."""
     if x.dtype == torch.uint8:
         x = x.to(dtype).mul_(2.0 / 255.0).sub_(1.0)
     elif x.is_floating_point():
         x = x.to(dtype)
     if x.ndim != 4:
         return x
-    return x.contiguous(memory_format=torch.channels_last if channels_last else torch.contiguous_format)
+    return x.contiguous(
+        memory_format=torch.channels_last if channels_last else torch.contiguous_format
+    )
 
 
 def make_backbone(
-    name: str, knobs: Mapping[str, Any], input: InputSpec, field: str = "model", *, encoded: bool = False
+    name: str,
+    knobs: Mapping[str, Any],
+    input: InputSpec,
+    field: str = "model",
+    *,
+    encoded: bool = False,
 ) -> Backbone:
-    """The registered kind of model at its settings. Raises `InputError` on `field`, see `check_form`."""
+    """The registered kind of model at its settings. Raises `InputError` on `field`, see
+    `check_form`."""
     known = facts("models", name, field)
     check_extra(known.extra, field, name)
     values = resolve(known.knobs, knobs, field, f"model {name!r}")
@@ -198,15 +235,19 @@ def build_model(
 ) -> Model:
     """The model `name` with the initial weights of `seed`: the same for every method of a seed.
 
-    `copy` > 0 gives further, different weights. `channels_last`: the memory layout of its convolutions. Torch's global generator is
-    left as it was. The runs of a seed follow each other and begin alike: the last few models are kept, and given as copies.
-    Raises `InputError` on `field`.
+    `copy` > 0 gives further, different weights. `channels_last`: the memory layout of its
+    convolutions. Torch's global generator is left as it was. The runs of a seed follow each other
+    and begin alike: the last few models are kept, and given as copies. Raises `InputError` on
+    `field`.
     """
     if not class_names:
         raise InputError(field, "needs at least one class, and there is none")
     backbone = make_backbone(name, knobs, input, field, encoded=True)
     values = {knob.name: getattr(backbone, knob.name) for knob in knobs_of(type(backbone))}
-    key = (type(backbone), canonical([values, vars(input), list(class_names), seed, copy, channels_last]))
+    key = (
+        type(backbone),
+        canonical([values, vars(input), list(class_names), seed, copy, channels_last]),
+    )
     if key in _built:
         return deepcopy(_built[key])
     with torch.random.fork_rng(devices=[]):
@@ -215,7 +256,10 @@ def build_model(
     if channels_last:
         model.to(memory_format=torch.channels_last)
     # Weights from a file are read each time: the file may have changed.
-    if values.get("weights") is None and sum(value.nbytes for value in model.state_dict().values()) <= KEPT_BYTES:
+    if (
+        values.get("weights") is None
+        and sum(value.nbytes for value in model.state_dict().values()) <= KEPT_BYTES
+    ):
         while len(_built) >= KEPT:
             del _built[next(iter(_built))]
         _built[key] = deepcopy(model)

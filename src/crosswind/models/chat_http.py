@@ -1,8 +1,10 @@
-"""Requests to one endpoint, each bounded in its seconds and in the bytes of its reply, and never sent on to another address.
+"""Requests to one endpoint, each bounded in its seconds and in the bytes of its reply, and never
+sent on to another address.
 
-The official client makes the requests. What it cannot do is done by its HTTP client, which this module gives it: seconds are
-counted from the first byte of a request to the last one of its reply, however slowly either side speaks, and a reply is unpacked
-piece by piece and left where it grows too large. Threads may ask at once.
+The official client makes the requests. What it cannot do is done by its HTTP client, which this
+module gives it: seconds are counted from the first byte of a request to the last one of its reply,
+however slowly either side speaks, and a reply is unpacked piece by piece and left where it grows
+too large. Threads may ask at once.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ T = TypeVar("T")
 
 
 class SentOn(Exception):
-    """An endpoint that sends on to another address: `status`, and `host`, the other one's, with its port and scheme."""
+    """An endpoint that sends on to another address: `status`, and `host`, the other one's, with its
+    port and scheme."""
 
     def __init__(self, status: int, host: str) -> None:
         super().__init__(host)
@@ -43,13 +46,16 @@ class SentOn(Exception):
 class ChatHttp:
     """The requests. A context manager; `seconds` and `most_bytes` are of each.
 
-    Raises `openai.OpenAIError` as the official client does, `TimeoutError`, `BadReply` and `SentOn`.
+    Raises `openai.OpenAIError` as the official client does, `TimeoutError`, `BadReply` and
+    `SentOn`.
     """
 
     def __init__(self, key: str, url: str, seconds: float, most_bytes: int) -> None:
         self._seconds = seconds
         self._http = _BoundedClient(seconds, most_bytes)
-        self._client = openai.AsyncOpenAI(api_key=key, base_url=url, http_client=self._http, max_retries=0)
+        self._client = openai.AsyncOpenAI(
+            api_key=key, base_url=url, http_client=self._http, max_retries=0
+        )
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="requests", daemon=True)
         self._thread.start()
@@ -70,11 +76,15 @@ class ChatHttp:
     async def _close(self) -> None:
         await self._http.aclose()
         for _ in range(10):
-            await asyncio.sleep(0.01)  # sockets that were left in the middle of something close in turns of the loop
+            await asyncio.sleep(
+                0.01
+            )  # sockets that were left in the middle of something close in turns of the loop
 
     def ask(self, request: Mapping[str, Any]) -> bytes:
         """The reply to one question, as it came but unpacked."""
-        create = self._client.chat.completions.with_raw_response.create  # what loads modules counts no seconds
+        create = (
+            self._client.chat.completions.with_raw_response.create
+        )  # what loads modules counts no seconds
         reply: Any = self._within(lambda: create(**request))
         return bytes(reply.http_response.content)
 
@@ -113,18 +123,22 @@ async def _end_all() -> None:
 
 
 class _BoundedClient(openai.DefaultAsyncHttpxClient):
-    """The HTTP client: follows no redirect, and reads no more of a reply than `most_bytes`, packed or unpacked."""
+    """The HTTP client: follows no redirect, and reads no more of a reply than `most_bytes`, packed
+    or unpacked."""
 
     def __init__(self, seconds: float, most_bytes: int) -> None:
         super().__init__(
             follow_redirects=False,
-            # The whole request has its time. A connection, with the greeting of TLS, has a share: without one nothing was sent.
+            # The whole request has its time. A connection, with the greeting of TLS, has a share:
+            # without one nothing was sent.
             timeout=httpx.Timeout(None, connect=CONNECT_SHARE * seconds),
             event_hooks={"response": [_refuse_sending_on]},
         )
         self._most_bytes = most_bytes
 
-    async def send(self, request: httpx.Request, *, stream: bool = False, **settings: Any) -> httpx.Response:
+    async def send(
+        self, request: httpx.Request, *, stream: bool = False, **settings: Any
+    ) -> httpx.Response:
         """See httpx. The reply is read, whether it was asked for as a stream or not."""
         request.headers["Accept-Encoding"] = "identity"
         reply = await super().send(request, stream=True, **{**settings, "follow_redirects": False})
@@ -132,10 +146,18 @@ class _BoundedClient(openai.DefaultAsyncHttpxClient):
             body = await self._body(reply)
         finally:
             await reply.aclose()
-        # Of what the reply says about its body nothing is left to be believed: a charset may be a way to unpack.
-        headers = {name: value for name, value in reply.headers.items() if not name.startswith(("content-", "transfer-"))}
+        # Of what the reply says about its body nothing is left to be believed: a charset may be a
+        # way to unpack.
+        headers = {
+            name: value
+            for name, value in reply.headers.items()
+            if not name.startswith(("content-", "transfer-"))
+        }
         return httpx.Response(
-            reply.status_code, headers={**headers, "content-type": "application/json"}, content=body, request=request
+            reply.status_code,
+            headers={**headers, "content-type": "application/json"},
+            content=body,
+            request=request,
         )
 
     async def _body(self, reply: httpx.Response) -> bytes:
@@ -154,7 +176,8 @@ async def _refuse_sending_on(reply: httpx.Response) -> None:
 
 
 def _address(asked: str, location: str) -> str:
-    """The scheme and host of a redirect, without a user's name, a path or a query, which may hold anything."""
+    """The scheme and host of a redirect, without a user's name, a path or a query, which may hold
+    anything."""
     try:
         address = urlsplit(urljoin(asked, location))
         host = address.netloc.rpartition("@")[2]
@@ -164,13 +187,16 @@ def _address(asked: str, location: str) -> str:
 
 
 async def _read(reply: httpx.Response, most: int) -> bytes:
-    """The unpacked body. Raises `BadReply` for one of more than `most` bytes, packed or unpacked, and for a packing not known."""
+    """The unpacked body. Raises `BadReply` for one of more than `most` bytes, packed or unpacked,
+    and for a packing not known."""
     length = reply.headers.get("content-length", "")
     if length.isascii() and length.isdigit() and int(length[:20]) > most:
         raise _too_large(most)
     packing = reply.headers.get("content-encoding", "identity").strip().lower()
     if packing not in ("identity", *PACKED):
-        raise BadReply(f"a reply packed as {one_line(packing, 40)!r}, which was not asked for", again=True)
+        raise BadReply(
+            f"a reply packed as {one_line(packing, 40)!r}, which was not asked for", again=True
+        )
     body = bytearray()
     chunks = _bounded(reply.aiter_raw(), most)
     async for piece in chunks if packing == "identity" else _unpacked(chunks, packing, most):
@@ -190,7 +216,8 @@ async def _bounded(chunks: AsyncIterator[bytes], most: int) -> AsyncIterator[byt
 
 
 async def _unpacked(chunks: AsyncIterator[bytes], packing: str, most: int) -> AsyncIterator[bytes]:
-    """Each chunk unpacked to no more than `most` bytes and one, so that a few bytes never become many."""
+    """Each chunk unpacked to no more than `most` bytes and one, so that a few bytes never become
+    many."""
     unpacker, size = zlib.decompressobj(PACKED[packing]), 0
     async for chunk in chunks:
         while chunk:

@@ -1,6 +1,8 @@
-"""What an endpoint sent in the place of an answer: read as one, or refused for the reason that stands in it.
+"""What an endpoint sent in the place of an answer: read as one, or refused for the reason that
+stands in it.
 
-A reply is of somebody else. Whatever it holds, reading it ends in an answer, in a refusal of that one row, or in another try.
+A reply is of somebody else. Whatever it holds, reading it ends in an answer, in a refusal of that
+one row, or in another try.
 """
 
 from __future__ import annotations
@@ -20,19 +22,24 @@ _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 class BadReply(Exception):
-    """A whole reply with which nothing can be done: a fault of its own, which no network and no machine made.
+    """A whole reply with which nothing can be done: a fault of its own, which no network and no
+    machine made.
 
-    `again`: whether another try may bring a better one; `page`: it is no JSON, as what a wrong address or a proxy sends.
-    `limit`: of a reply that was too large, the bytes that were allowed; 0 for another fault.
+    `again`: whether another try may bring a better one; `page`: it is no JSON, as what a wrong
+    address or a proxy sends. `limit`: of a reply that was too large, the bytes that were allowed; 0
+    for another fault.
     """
 
-    def __init__(self, reason: str, *, again: bool = False, page: bool = False, limit: int = 0) -> None:
+    def __init__(
+        self, reason: str, *, again: bool = False, page: bool = False, limit: int = 0
+    ) -> None:
         super().__init__(reason)
         self.reason, self.again, self.page, self.limit = reason, again, page, limit
 
 
 class ErrorInside(NamedTuple):
-    """What a server that ought to send a status wrote into a reply of status 200: a code, 0 where it is no number, and words."""
+    """What a server that ought to send a status wrote into a reply of status 200: a code, 0 where
+    it is no number, and words."""
 
     code: int
     message: str
@@ -44,7 +51,8 @@ class ErrorInside(NamedTuple):
 
 
 def read_reply(body: bytes) -> Paid | ErrorInside:
-    """The first choice of a reply. A refusal of the model is an answer, and no content an empty one; both fit no class.
+    """The first choice of a reply. A refusal of the model is an answer, and no content an empty
+    one; both fit no class.
 
     Raises `BadReply`.
     """
@@ -70,7 +78,8 @@ def read_reply(body: bytes) -> Paid | ErrorInside:
 
 
 class _Twice:
-    """Stands for a value whose name occurs twice in one object with two values: which is meant, nobody knows."""
+    """Stands for a value whose name occurs twice in one object with two values: which is meant,
+    nobody knows."""
 
 
 def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""CLIP out of the library transformers: asked with prompts, or fine-tuned from there. Needs the extra `transformers`."""
+"""CLIP out of the library transformers: asked with prompts, or fine-tuned from there. Needs the
+extra `transformers`."""
 
 from __future__ import annotations
 
@@ -38,40 +39,56 @@ _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 @register("clip", kind="model")
 @dataclass(frozen=True)
 class Clip(Outside, Backbone):
-    """CLIP: an image is of the class whose prompt is nearest to it; nothing is trained unless `tuned` says so.
+    """CLIP: an image is of the class whose prompt is nearest to it; nothing is trained unless
+    `tuned` says so.
 
-    Logits are exp(logit_scale) times the cosine of the image's features and the class's. Those of a class are the mean of the
-    normalised features of all `prompts`, normalised again. Features of images are kept on disk, see `models.feature_cache`, so that
-    entries which differ in prompts alone, all shifts, and a `linear-probe` on it share them. Images go through what the folder's
-    processor says: shorter side resized, centre crop, mean and sd. With `tuned` methods train the image encoder and a linear head
-    that begins as the prompts: stages patches, block1, block2, ..., each [n, 1 + patches, width]; features of length 1. `path` is a
-    folder with safetensors, or a model of the hub at a pinned `revision`; code that lies beside them is never run. Radford et al.
-    2021, "Learning Transferable Visual Models From Natural Language Supervision", sections 2.4 and 3.1.
+    Logits are exp(logit_scale) times the cosine of the image's features and the class's. Those of a
+    class are the mean of the normalised features of all `prompts`, normalised again. Features of
+    images are kept on disk, see `models.feature_cache`, so that entries which differ in prompts
+    alone, all shifts, and a `linear-probe` on it share them. Images go through what the folder's
+    processor says: shorter side resized, centre crop, mean and sd. With `tuned` methods train the
+    image encoder and a linear head that begins as the prompts: stages patches, block1, block2, ...,
+    each [n, 1 + patches, width]; features of length 1. `path` is a folder with safetensors, or a
+    model of the hub at a pinned `revision`; code that lies beside them is never run. Radford et al.
+    2021, "Learning Transferable Visual Models From Natural Language Supervision", sections 2.4 and
+    3.1.
     """
 
     path: str = knob(doc="a folder, or owner/name on the hub")
     path_sha256: str | None = knob(None, doc="what the folder's files must hash to")
     revision: str | None = knob(None, doc="the commit of a model of the hub")
-    tuned: bool = knob(False, doc="methods train it, beginning with the classifier that the prompts are")
+    tuned: bool = knob(
+        False, doc="methods train it, beginning with the classifier that the prompts are"
+    )
     prompts: list[str] = knob(
         ["a photo of a {label}."],
         source="Radford et al. 2021",
         doc="texts with {label} where a class is named; several: their mean",
     )
     names: dict[str, str] | None = knob(
-        None, doc="how classes are spoken, by their names in the data; what is left out: its name, with spaces for underscores"
+        None,
+        doc=(
+            "how classes are spoken, by their names in the data; what is left out: its name, with"
+            " spaces for underscores"
+        ),
     )
     batch: int = knob(32, domain="[1, inf)", doc="images that pass the frozen network at once")
-    precision: str = knob("fp32", domain="{fp32, bf16, fp16}", doc="arithmetic of the frozen network")
+    precision: str = knob(
+        "fp32", domain="{fp32, bf16, fp16}", doc="arithmetic of the frozen network"
+    )
     device: str = knob(
-        "cpu", domain="{cpu, cuda, mps, xpu}", doc="device of the frozen network; a tuned one is trained on the study's"
+        "cpu",
+        domain="{cpu, cuda, mps, xpu}",
+        doc="device of the frozen network; a tuned one is trained on the study's",
     )
 
     built = Form(norm="layer", maps=False, trained="tuned", folders={"path": "clip"})
     extra = "transformers"
     version = 1
 
-    def answer(self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]) -> Answers:
+    def answer(
+        self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]
+    ) -> Answers:
         """See `Outside.answer`."""
         spec = dataset.check_inputs()
         if spec.kind != "image" or spec.shape[2] not in (1, 3):
@@ -79,8 +96,11 @@ class Clip(Outside, Backbone):
         net = self._network()
         images = self._cache(net).of_rows(dataset, rows.rows, net.image_features)
         texts = net.text_features(tuple(self.prompts), self._spoken(class_names))
-        # In float64, where the order of a sum does not show: a row's logits do not depend on the rows beside it.
-        logits = (net.scale * images.astype(np.float64) @ texts.T.astype(np.float64)).astype(np.float32)
+        # In float64, where the order of a sum does not show: a row's logits do not depend on the
+        # rows beside it.
+        logits = (net.scale * images.astype(np.float64) @ texts.T.astype(np.float64)).astype(
+            np.float32
+        )
         return logits.argmax(1).astype(np.int64), logits
 
     def fits(self, input: InputSpec, class_names: Sequence[str]) -> None:
@@ -96,21 +116,35 @@ class Clip(Outside, Backbone):
         with torch.no_grad():
             head.weight.copy_(net.scale * torch.from_numpy(texts))
             head.bias.zero_()
-        return _ClipImages(deepcopy(net.model.vision_model), deepcopy(net.model.visual_projection), net.preprocess, head, net.width)
+        return _ClipImages(
+            deepcopy(net.model.vision_model),
+            deepcopy(net.model.visual_projection),
+            net.preprocess,
+            head,
+            net.width,
+        )
 
     def frozen_features(self, input: InputSpec, device: str) -> Encoder | None:
         """See `Backbone.frozen_features`: those of the answers, from the same place on disk."""
         net = self._network()
         cache = self._cache(net)
-        return Encoder(InputSpec.features(net.width), lambda rows: cache.of_images(rows, net.image_features))
+        return Encoder(
+            InputSpec.features(net.width), lambda rows: cache.of_images(rows, net.image_features)
+        )
 
     def _cache(self, net: _Network) -> FeatureCache:
-        return feature_cache(digest(["clip", self.version, net.sha256, self.precision, self.device, self.batch])[:32])
+        return feature_cache(
+            digest(["clip", self.version, net.sha256, self.precision, self.device, self.batch])[:32]
+        )
 
     def _spoken(self, class_names: Sequence[str]) -> tuple[str, ...]:
         names = self.names or {}
         if names and not set(names) & set(class_names):
-            raise InputError("model.names", f"{shown(next(iter(names)))} and the others are no classes", list(class_names))
+            raise InputError(
+                "model.names",
+                f"{shown(next(iter(names)))} and the others are no classes",
+                list(class_names),
+            )
         return tuple(names.get(name, name.replace("_", " ")) for name in class_names)
 
     def _network(self) -> _Network:
@@ -123,7 +157,8 @@ class Clip(Outside, Backbone):
 
 
 class _Network:
-    """A folder's network, its tokenizer and its processor, made ready: `width` of its features, and `scale` of cosines."""
+    """A folder's network, its tokenizer and its processor, made ready: `width` of its features, and
+    `scale` of cosines."""
 
     def __init__(self, folder: Path, sha256: str, precision: str, device: str, batch: int) -> None:
         from transformers import AutoTokenizer, CLIPImageProcessor, CLIPModel
@@ -132,27 +167,50 @@ class _Network:
         told: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
         try:
             with quiet():
-                given = {**told, "use_safetensors": True, "dtype": torch.float32, "output_loading_info": True}
+                given = {
+                    **told,
+                    "use_safetensors": True,
+                    "dtype": torch.float32,
+                    "output_loading_info": True,
+                }
                 loaded: Any = CLIPModel.from_pretrained(folder, **given)
                 self.tokenizer = AutoTokenizer.from_pretrained(folder, **told)
-                self.preprocess = Preprocess.of(CLIPImageProcessor.from_pretrained(folder, local_files_only=True).to_dict())
+                self.preprocess = Preprocess.of(
+                    CLIPImageProcessor.from_pretrained(folder, local_files_only=True).to_dict()
+                )
         except InputError:
             raise
         except Exception as error:  # whatever a damaged file makes the library raise
-            raise InputError("model.path", f"the model in {str(folder)!r} cannot be read ({one_line(str(error), 200)})") from None
+            raise InputError(
+                "model.path",
+                f"the model in {str(folder)!r} cannot be read ({one_line(str(error), 200)})",
+            ) from None
         model, report = loaded
-        missing = sorted([*report["missing_keys"], *(str(item[0]) for item in report["mismatched_keys"])])
+        missing = sorted(
+            [*report["missing_keys"], *(str(item[0]) for item in report["mismatched_keys"])]
+        )
         if missing:
-            raise InputError("model.path", f"the weights in {str(folder)!r} do not fit its config.json: they lack {missing[0]!r}")
+            raise InputError(
+                "model.path",
+                f"the weights in {str(folder)!r} do not fit its config.json: they lack"
+                f" {missing[0]!r}",
+            )
         if self.preprocess.crop != (model.config.vision_config.image_size,) * 2:
             raise InputError(
-                "model.path", f"the processor in {str(folder)!r} gives {self.preprocess.crop}, not what the model reads"
+                "model.path",
+                f"the processor in {str(folder)!r} gives {self.preprocess.crop}, not what the model"
+                " reads",
             )
-        self.scale, self.width = float(model.logit_scale.detach().exp()), int(model.config.projection_dim)
+        self.scale, self.width = (
+            float(model.logit_scale.detach().exp()),
+            int(model.config.projection_dim),
+        )
         try:
             self.model = model.eval().requires_grad_(False).to(device, self.dtype)
         except (RuntimeError, AssertionError) as error:
-            raise InputError("model.device", f"{device!r} cannot be used here ({one_line(str(error), 200)})") from None
+            raise InputError(
+                "model.device", f"{device!r} cannot be used here ({one_line(str(error), 200)})"
+            ) from None
         self.preprocess.to(device)
         self.device = torch.device(device)
         self._texts: dict[tuple[tuple[str, ...], tuple[str, ...]], NDArray[np.float32]] = {}
@@ -166,18 +224,34 @@ class _Network:
         with torch.inference_mode(), torch.autocast(self.device.type, enabled=False):
             for start in range(0, len(images), self.batch):
                 part = images[start : start + self.batch]
-                x = torch.from_numpy(part[np.resize(np.arange(len(part)), self.batch)]).permute(0, 3, 1, 2).to(self.device)
-                pixels = self.preprocess(normalised(x, torch.float32, channels_last=False)).to(self.dtype)
-                found = self.model.visual_projection(self.model.vision_model(pixel_values=pixels).pooler_output)
-                out[start : start + len(part)] = nn.functional.normalize(found.float(), dim=1)[: len(part)].cpu().numpy()
+                x = (
+                    torch.from_numpy(part[np.resize(np.arange(len(part)), self.batch)])
+                    .permute(0, 3, 1, 2)
+                    .to(self.device)
+                )
+                pixels = self.preprocess(normalised(x, torch.float32, channels_last=False)).to(
+                    self.dtype
+                )
+                found = self.model.visual_projection(
+                    self.model.vision_model(pixel_values=pixels).pooler_output
+                )
+                out[start : start + len(part)] = (
+                    nn.functional.normalize(found.float(), dim=1)[: len(part)].cpu().numpy()
+                )
         return out
 
-    def text_features(self, prompts: tuple[str, ...], words: tuple[str, ...]) -> NDArray[np.float32]:
-        """Features of length 1 of classes, [k, width]: computed once for the same prompts and words."""
+    def text_features(
+        self, prompts: tuple[str, ...], words: tuple[str, ...]
+    ) -> NDArray[np.float32]:
+        """Features of length 1 of classes, [k, width]: computed once for the same prompts and
+        words."""
         key = (prompts, words)
         if key not in self._texts:
             texts = [prompt.replace(LABEL, word) for word in words for prompt in prompts]
-            parts = [self._said(texts[start : start + TEXTS_AT_ONCE]) for start in range(0, len(texts), TEXTS_AT_ONCE)]
+            parts = [
+                self._said(texts[start : start + TEXTS_AT_ONCE])
+                for start in range(0, len(texts), TEXTS_AT_ONCE)
+            ]
             means = torch.cat(parts).view(len(words), len(prompts), -1).mean(1)
             self._texts[key] = nn.functional.normalize(means, dim=1).numpy()
         return self._texts[key]
@@ -188,7 +262,10 @@ class _Network:
         lengths = tokens["attention_mask"].sum(1)
         if int(lengths.max()) > most:
             longest = int(lengths.argmax())
-            problem = f"{shown(texts[longest])} is {int(lengths[longest])} tokens, and the model reads {most}"
+            problem = (
+                f"{shown(texts[longest])} is {int(lengths[longest])} tokens, and the model reads"
+                f" {most}"
+            )
             raise InputError("model.prompts", problem)
         given = {name: tokens[name].to(self.device) for name in ("input_ids", "attention_mask")}
         with torch.inference_mode(), torch.autocast(self.device.type, enabled=False):
@@ -196,11 +273,16 @@ class _Network:
         return nn.functional.normalize(found.float(), dim=1).cpu()
 
 
-def _network(folder: str, expected: str | None, precision: str, device: str, batch: int) -> _Network:
+def _network(
+    folder: str, expected: str | None, precision: str, device: str, batch: int
+) -> _Network:
     stamp = sum(file.stat().st_mtime_ns for file in Path(folder).iterdir())
     sha256 = _hashed(folder, stamp)
     if expected not in (None, sha256):
-        raise InputError("model.path", f"the files in {folder!r} have changed: they no longer hash to {str(expected)[:12]}...")
+        raise InputError(
+            "model.path",
+            f"the files in {folder!r} have changed: they no longer hash to {str(expected)[:12]}...",
+        )
     return _made(folder, sha256, precision, device, batch)
 
 
@@ -215,14 +297,33 @@ def _made(folder: str, sha256: str, precision: str, device: str, batch: int) -> 
 
 
 class _ClipImages(Model):
-    """CLIP's image encoder in stages under its own names, and a linear head on features of length 1."""
+    """CLIP's image encoder in stages under its own names, and a linear head on features of length
+    1."""
 
-    def __init__(self, vision: nn.Module, projection: nn.Module, preprocess: nn.Module, head: nn.Linear, width: int) -> None:
+    def __init__(
+        self,
+        vision: nn.Module,
+        projection: nn.Module,
+        preprocess: nn.Module,
+        head: nn.Linear,
+        width: int,
+    ) -> None:
         vision.requires_grad_(True)
         projection.requires_grad_(True)
-        layers = [f"vision_model.encoder.layers.{name}" for name, _ in vision.encoder.layers.named_children()]  # type: ignore[union-attr]
-        stages = {"patches": ("preprocess", "patches"), **{f"block{place}": (name,) for place, name in enumerate(layers, 1)}}
-        children = {"preprocess": deepcopy(preprocess), "vision_model": vision, "visual_projection": projection, "classes": head}
+        layers = [
+            f"vision_model.encoder.layers.{name}"
+            for name, _ in vision.encoder.layers.named_children()  # type: ignore[union-attr]
+        ]
+        stages = {
+            "patches": ("preprocess", "patches"),
+            **{f"block{place}": (name,) for place, name in enumerate(layers, 1)},
+        }
+        children = {
+            "preprocess": deepcopy(preprocess),
+            "vision_model": vision,
+            "visual_projection": projection,
+            "classes": head,
+        }
         super().__init__(children, stages=stages, pool=("pooled",), head="classes", width=width)
 
     def _run(self, parts: tuple[str, ...], x: Tensor) -> Tensor:
@@ -231,7 +332,8 @@ class _ClipImages(Model):
             if part == "patches":
                 x = vision.pre_layrnorm(vision.embeddings(x))
             elif part == "pooled":
-                x = nn.functional.normalize(self.visual_projection(vision.post_layernorm(x[:, 0])), dim=1)  # type: ignore[operator]
+                projected = self.visual_projection(vision.post_layernorm(x[:, 0]))  # type: ignore[operator]
+                x = nn.functional.normalize(projected, dim=1)
             elif part == "preprocess":
                 x = self.preprocess(x)  # type: ignore[operator]
             else:

@@ -1,6 +1,8 @@
-"""The files that a model's file reads beside itself: weights of an ONNX file that lie outside it, and the modules of a function.
+"""The files that a model's file reads beside itself: weights of an ONNX file that lie outside it,
+and the modules of a function.
 
-They are found without running anything. What a function reads in other ways, such as a file of data that it opens, cannot be known.
+They are found without running anything. What a function reads in other ways, such as a file of data
+that it opens, cannot be known.
 """
 
 from __future__ import annotations
@@ -15,19 +17,25 @@ _BINARY = (".so", ".pyd")
 
 
 def companions(file: Path, is_network: bool) -> dict[str, Path]:
-    """By their paths relative to `file`'s folder, in order: the files beside `file` on which its answers depend, without itself.
+    """By their paths relative to `file`'s folder, in order: the files beside `file` on which its
+    answers depend, without itself.
 
-    `is_network`: whether it is an ONNX file. A file that is named and not there is listed too. Raises `OSError`.
+    `is_network`: whether it is an ONNX file. A file that is named and not there is listed too.
+    Raises `OSError`.
     """
     if is_network:
         return {location: file.parent / location for location in sorted(external_locations(file))}
     if file.suffix == ".py":
-        return {module.relative_to(file.parent).as_posix(): module for module in sorted(local_modules(file))}
+        return {
+            module.relative_to(file.parent).as_posix(): module
+            for module in sorted(local_modules(file))
+        }
     return {}
 
 
 def stamp(file: Path, is_network: bool) -> tuple[tuple[str, int, int], ...]:
-    """Path, size and time of change in nanoseconds of a file and its companions: another one when any of them has changed.
+    """Path, size and time of change in nanoseconds of a file and its companions: another one when
+    any of them has changed.
 
     Raises `OSError`.
     """
@@ -37,7 +45,8 @@ def stamp(file: Path, is_network: bool) -> tuple[tuple[str, int, int], ...]:
 
 
 def local_modules(file: Path) -> set[Path]:
-    """The modules in the folder of a Python file that it imports, and those that they import in turn."""
+    """The modules in the folder of a Python file that it imports, and those that they import in
+    turn."""
     folder = file.parent
     found: set[Path] = set()
     waiting = [file]
@@ -66,9 +75,15 @@ def _imported(module: Path, folder: Path) -> Iterator[str]:
             above = package[: len(package) - node.level + 1] if node.level else []
             base = [*above, *(node.module.split(".") if node.module else [])]
             yield ".".join(base)
-            yield from (".".join([*base, alias.name]) for alias in node.names)  # a name may be a module
+            yield from (
+                ".".join([*base, alias.name]) for alias in node.names
+            )  # a name may be a module
         elif isinstance(node, ast.Call) and _imports(node):
-            yield from (word.value for word in node.args[:1] if isinstance(word, ast.Constant) and isinstance(word.value, str))
+            yield from (
+                word.value
+                for word in node.args[:1]
+                if isinstance(word, ast.Constant) and isinstance(word.value, str)
+            )
 
 
 def _imports(call: ast.Call) -> bool:
@@ -78,7 +93,8 @@ def _imports(call: ast.Call) -> bool:
 
 
 def _files_of(folder: Path, name: str) -> Iterator[Path]:
-    """The files that importing a dotted name reads below `folder`: each package's own, and the module's."""
+    """The files that importing a dotted name reads below `folder`: each package's own, and the
+    module's."""
     place = folder
     for part in name.split("."):
         if not part.isidentifier():

@@ -1,14 +1,17 @@
-"""Convolutions that the CPU's own kernels compute out of bounds, or several times as slowly as matrix products.
+"""Convolutions that the CPU's own kernels compute out of bounds, or several times as slowly as
+matrix products.
 
-**Out of bounds.** A 1 x 1 convolution with a stride uses few of its pixels. For the gradient of its weights in channels-last memory
-the kernels of torch's CPU backend (oneDNN 3.12) copy these into a workspace that has a value for each input channel, yet step
-through it by whole vectors. With fewer channels than a vector holds, 8 with AVX2 and 16 with AVX-512, they write past its end and
-corrupt the heap (https://github.com/uxlfoundation/oneDNN/issues/6035). Such a convolution picks its pixels first and is computed
-without a stride: the same sums, safe in every layout and on every processor.
+**Out of bounds.** A 1 x 1 convolution with a stride uses few of its pixels. For the gradient of its
+weights in channels-last memory the kernels of torch's CPU backend (oneDNN 3.12) copy these into a
+workspace that has a value for each input channel, yet step through it by whole vectors. With fewer
+channels than a vector holds, 8 with AVX2 and 16 with AVX-512, they write past its end and corrupt
+the heap (https://github.com/uxlfoundation/oneDNN/issues/6035). Such a convolution picks its pixels
+first and is computed without a stride: the same sums, safe in every layout and on every processor.
 
-**Slow.** The last layers of a residual network see maps of 2 x 2 or 4 x 4 pixels. The same kernels spend most of their time on the
-padding there: a 3 x 3 convolution of 512 channels on a 2 x 2 map takes seven times as long as the products that it consists of, its
-bfloat16 weight gradient twenty times. `benchmarks/convolution.py` has the figures that the limits below come from. Same sums, other
+**Slow.** The last layers of a residual network see maps of 2 x 2 or 4 x 4 pixels. The same kernels
+spend most of their time on the padding there: a 3 x 3 convolution of 512 channels on a 2 x 2 map
+takes seven times as long as the products that it consists of, its bfloat16 weight gradient twenty
+times. `benchmarks/convolution.py` has the figures that the limits below come from. Same sums, other
 order: results differ by rounding.
 """
 
@@ -22,7 +25,15 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Product", "Shape", "SmallMapConv2d", "overruns", "products", "with_small_map_convolutions", "without_overruns"]
+__all__ = [
+    "Product",
+    "Shape",
+    "SmallMapConv2d",
+    "overruns",
+    "products",
+    "with_small_map_convolutions",
+    "without_overruns",
+]
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -54,8 +65,8 @@ class Shape(NamedTuple):
 class Product(NamedTuple):
     """One row of an input window and what it is multiplied with.
 
-    Output pixel (`row`, `column`) takes input pixels (`of`, `start` to `end`) times kernel row `tap` from column `left` on; `first`
-    of its window.
+    Output pixel (`row`, `column`) takes input pixels (`of`, `start` to `end`) times kernel row
+    `tap` from column `left` on; `first` of its window.
     """
 
     row: int
@@ -69,7 +80,8 @@ class Product(NamedTuple):
 
 
 class SmallMapConv2d(nn.Conv2d):
-    """torch's convolution, by matrix products where the map is small, the input is on the CPU and in channels-last memory.
+    """torch's convolution, by matrix products where the map is small, the input is on the CPU and
+    in channels-last memory.
 
     One that `overruns` is torch's too, of the pixels that its stride picks.
     """
@@ -77,7 +89,9 @@ class SmallMapConv2d(nn.Conv2d):
     def forward(self, input: Tensor) -> Tensor:
         """[n, c, h, w] -> [n, k, h', w']."""
         if input.device.type == "cpu" and overruns(self):
-            return nn.functional.conv2d(_picked(input, self.stride), self.weight, self.bias, groups=self.groups)
+            return nn.functional.conv2d(
+                _picked(input, self.stride), self.weight, self.bias, groups=self.groups
+            )
         # torch.func's transforms want a rule of their own for every hand-written backward pass.
         shape = None if torch._C._are_functorch_transforms_active() else self._shape_of(input)
         if shape is None:
@@ -93,36 +107,54 @@ class SmallMapConv2d(nn.Conv2d):
 
     def _shape_of(self, x: Tensor) -> Shape | None:
         """The sides, None for a convolution or an input of another kind."""
-        plain = self.groups == 1 and self.dilation == (1, 1) and self.padding_mode == "zeros" and not isinstance(self.padding, str)
-        if not plain or x.ndim != 4 or x.device.type != "cpu" or not x.is_contiguous(memory_format=torch.channels_last):
+        plain = (
+            self.groups == 1
+            and self.dilation == (1, 1)
+            and self.padding_mode == "zeros"
+            and not isinstance(self.padding, str)
+        )
+        if (
+            not plain
+            or x.ndim != 4
+            or x.device.type != "cpu"
+            or not x.is_contiguous(memory_format=torch.channels_last)
+        ):
             return None
-        kernel, stride, padding = (_pair(value) for value in (self.kernel_size, self.stride, self.padding))
+        kernel, stride, padding = (
+            _pair(value) for value in (self.kernel_size, self.stride, self.padding)
+        )
         if padding[0] >= kernel[0] or padding[1] >= kernel[1]:
             return None  # pixels of the output may see no input
-        high, wide = ((x.shape[2 + at] + 2 * padding[at] - kernel[at]) // stride[at] + 1 for at in (0, 1))
+        high, wide = (
+            (x.shape[2 + at] + 2 * padding[at] - kernel[at]) // stride[at] + 1 for at in (0, 1)
+        )
         if min(high, wide) < 1 or high * wide > SOME:
             return None
         return Shape(x.shape[2], x.shape[3], high, wide, kernel, stride, padding)
 
 
 def with_small_map_convolutions(model: Module) -> Module:
-    """`model` itself, its plain convolutions made `SmallMapConv2d`: parameters, names and initial weights stay as they are."""
+    """`model` itself, its plain convolutions made `SmallMapConv2d`: parameters, names and initial
+    weights stay as they are."""
     for part in model.modules():
         if type(part) is nn.Conv2d:
-            # In place of a new module in every parent: a convolution may stand in two, and in lists that hold it by identity.
+            # In place of a new module in every parent: a convolution may stand in two, and in lists
+            # that hold it by identity.
             part.__class__ = SmallMapConv2d
     return without_overruns(model)
 
 
 def overruns(part: nn.Module) -> bool:
-    """Whether kernels of the CPU write out of bounds for the gradient of this layer's weights: see the head of this file."""
+    """Whether kernels of the CPU write out of bounds for the gradient of this layer's weights: see
+    the head of this file."""
     if not isinstance(part, nn.Conv2d) or set(part.kernel_size) != {1} or set(part.stride) == {1}:
         return False
     return part.padding in ("valid", (0, 0)) and 0 < part.in_channels // part.groups < WIDEST_VECTOR
 
 
 def without_overruns(module: Module) -> Module:
-    """`module` itself, each convolution in it that `overruns` made one that picks its pixels first: nothing else changes.
+    """`module` itself, each convolution in it that `overruns` made one that picks its pixels first:
+    nothing else changes.
 
     A convolution that is called as a function, without a layer, is not seen.
     """
@@ -141,7 +173,8 @@ def without_overruns(module: Module) -> Module:
 
 @cache
 def _picking(kind: type[nn.Conv2d]) -> type[nn.Conv2d]:
-    """`kind`, some library's convolution with a forward pass of its own, of the pixels that `picked_stride` picks."""
+    """`kind`, some library's convolution with a forward pass of its own, of the pixels that
+    `picked_stride` picks."""
 
     class PickingConv2d(kind):  # type: ignore[misc, valid-type]
         def forward(self, input: Tensor) -> Tensor:
@@ -164,7 +197,8 @@ class _Convolution(torch.autograd.Function):
         if not _by_rows(shape, x, weight):
             return torch.conv2d(x, weight, bias, shape.stride, shape.padding)
         pixels, taps = x.permute(0, 2, 3, 1), weight.permute(0, 2, 3, 1)
-        # Made as the maps that it is: what a function gives as a view of its own may not be written to, as activations do.
+        # Made as the maps that it is: what a function gives as a view of its own may not be written
+        # to, as activations do.
         sides = (len(x), len(weight), shape.out_height, shape.out_width)
         out = torch.empty(sides, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
         written = out.permute(0, 2, 3, 1)
@@ -181,7 +215,9 @@ class _Convolution(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+    def backward(
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
         (gradient,) = gradients
         x, weight = ctx.saved_tensors
         shape, wanted = ctx.shape, [_asked(node) for node, _ in ctx.next_functions]
@@ -198,23 +234,40 @@ class _Convolution(torch.autograd.Function):
             sizes = [len(weight)] if wanted[2] else None
             rest = list(
                 torch.ops.aten.convolution_backward(
-                    gradient, x, weight, sizes, shape.stride, shape.padding, (1, 1), False, (0, 0), 1, missing
+                    gradient,
+                    x,
+                    weight,
+                    sizes,
+                    shape.stride,
+                    shape.padding,
+                    (1, 1),
+                    False,
+                    (0, 0),
+                    1,
+                    missing,
                 )
             )
-        return rest[0] if into_input is None else into_input, rest[1] if into_weight is None else into_weight, rest[2], None
+        return (
+            rest[0] if into_input is None else into_input,
+            rest[1] if into_weight is None else into_weight,
+            rest[2],
+            None,
+        )
 
 
 def _asked(node: Any) -> bool:
     """Whether the pass that is under way goes on to this node; None: an input without gradient.
 
-    `needs_input_grad` is about `requires_grad` alone: a descent on some parameters would make gradients of all.
+    `needs_input_grad` is about `requires_grad` alone: a descent on some parameters would make
+    gradients of all.
     """
     if node is None:
         return False
     try:
         return bool(torch._C._will_engine_execute_node(node))
     except (AttributeError, RuntimeError):
-        # torch's own words for a leaf that `torch.autograd.grad` was asked for; making one too many is never wrong.
+        # torch's own words for a leaf that `torch.autograd.grad` was asked for; making one too many
+        # is never wrong.
         return True
 
 
@@ -223,7 +276,9 @@ def _input_gradient(gradient: Tensor, x: Tensor, weight: Tensor, shape: Shape) -
     out = torch.zeros_like(x).permute(0, 2, 3, 1)
     for item in products(shape):
         kernel = taps[:, item.tap, item.left : item.left + item.end - item.start].flatten(1)
-        out[:, item.of, item.start : item.end].view(len(x), -1).addmm_(errors[:, item.row, item.column], kernel)
+        out[:, item.of, item.start : item.end].view(len(x), -1).addmm_(
+            errors[:, item.row, item.column], kernel
+        )
     return out.permute(0, 3, 1, 2)
 
 
@@ -237,13 +292,19 @@ def _weight_gradient(gradient: Tensor, x: Tensor, weight: Tensor, shape: Shape) 
     out = x.new_zeros(len(weight), *shape.kernel, x.shape[1])
     for item in products(shape):
         into = out[:, item.tap, item.left : item.left + item.end - item.start].view(len(weight), -1)
-        into.addmm_(errors[:, item.row, item.column].t(), pixels[:, item.of, item.start : item.end].flatten(1))
+        into.addmm_(
+            errors[:, item.row, item.column].t(),
+            pixels[:, item.of, item.start : item.end].flatten(1),
+        )
     return out.permute(0, 3, 1, 2)
 
 
 def _windows(pixels: Tensor, shape: Shape) -> Tensor:
-    """The window of every output pixel, zeros where it leaves the map: [n, h, w, c] -> [n h' w', kernel c]."""
-    padded = nn.functional.pad(pixels, (0, 0, shape.padding[1], shape.padding[1], shape.padding[0], shape.padding[0]))
+    """The window of every output pixel, zeros where it leaves the map: [n, h, w, c] -> [n h' w',
+    kernel c]."""
+    padded = nn.functional.pad(
+        pixels, (0, 0, shape.padding[1], shape.padding[1], shape.padding[0], shape.padding[0])
+    )
     n, row, column, channel = padded.stride()
     sides = (len(pixels), shape.out_height, shape.out_width, *shape.kernel, pixels.shape[3])
     strides = (n, row * shape.stride[0], column * shape.stride[1], row, column, channel)
@@ -254,15 +315,27 @@ def _windows(pixels: Tensor, shape: Shape) -> Tensor:
 def products(shape: Shape) -> tuple[Product, ...]:
     """The products that a convolution consists of, those with padding left out, by output pixel."""
     out = []
-    across = list(_windows_along(shape.width, shape.out_width, shape.kernel[1], shape.stride[1], shape.padding[1]))
-    down = _windows_along(shape.height, shape.out_height, shape.kernel[0], shape.stride[0], shape.padding[0])
+    across = list(
+        _windows_along(
+            shape.width, shape.out_width, shape.kernel[1], shape.stride[1], shape.padding[1]
+        )
+    )
+    down = _windows_along(
+        shape.height, shape.out_height, shape.kernel[0], shape.stride[0], shape.padding[0]
+    )
     for (row, top, bottom, tap), (column, start, end, left) in itertools.product(down, across):
-        out += [Product(row, column, of, start, end, tap + of - top, left, of == top) for of in range(top, bottom)]
+        out += [
+            Product(row, column, of, start, end, tap + of - top, left, of == top)
+            for of in range(top, bottom)
+        ]
     return tuple(out)
 
 
-def _windows_along(side: int, out: int, kernel: int, stride: int, padding: int) -> Iterator[tuple[int, int, int, int]]:
-    """For each place of the output: it, the first and the last + 1 input place that it sees, and the first kernel place used."""
+def _windows_along(
+    side: int, out: int, kernel: int, stride: int, padding: int
+) -> Iterator[tuple[int, int, int, int]]:
+    """For each place of the output: it, the first and the last + 1 input place that it sees, and
+    the first kernel place used."""
     for place in range(out):
         begin = place * stride - padding
         yield place, max(0, begin), min(side, begin + kernel), max(0, -begin)
@@ -270,7 +343,9 @@ def _windows_along(side: int, out: int, kernel: int, stride: int, padding: int) 
 
 def _by_rows(shape: Shape, x: Tensor, weight: Tensor) -> bool:
     """Whether output and input gradient are made by products."""
-    return shape.pixels <= FEW or (x.dtype == torch.float32 and weight.shape[0] * weight.shape[1] >= MANY_CHANNELS)
+    return shape.pixels <= FEW or (
+        x.dtype == torch.float32 and weight.shape[0] * weight.shape[1] >= MANY_CHANNELS
+    )
 
 
 def _pays(shape: Shape, x: Tensor, weight: Tensor) -> bool:

@@ -1,4 +1,5 @@
-"""Data sets as a model takes them: texts as its tokens, images as another model's features, made once for each row."""
+"""Data sets as a model takes them: texts as its tokens, images as another model's features, made
+once for each row."""
 
 from __future__ import annotations
 
@@ -18,12 +19,19 @@ __all__ = ["encoded"]
 
 
 def encoded(
-    dataset: AttributedDataset, name: str, knobs: Mapping[str, Any], seed: int, device: str, precision: str
+    dataset: AttributedDataset,
+    name: str,
+    knobs: Mapping[str, Any],
+    seed: int,
+    device: str,
+    precision: str,
 ) -> AttributedDataset:
-    """The data set itself where the model `name` takes its inputs as they are; else with what `Backbone.encoder` makes of them.
+    """The data set itself where the model `name` takes its inputs as they are; else with what
+    `Backbone.encoder` makes of them.
 
-    Then each value of a derived attribute has a row of its own, of the same number, and that attribute is one of the table.
-    Raises `InputError` for inputs that the model does not take, `DataError` where there are none.
+    Then each value of a derived attribute has a row of its own, of the same number, and that
+    attribute is one of the table. Raises `InputError` for inputs that the model does not take,
+    `DataError` where there are none.
     """
     spec = dataset.check_inputs()
     backbone = make_backbone(name, knobs, spec)
@@ -40,10 +48,18 @@ def encoded(
     table, derived = dataset.table, dataset.derived
     if derived is not None:
         if derived.mode != "fixed":
-            problem = f"reads each row once, and {derived.name!r} is drawn at every visit; make its mode fixed"
+            problem = (
+                f"reads each row once, and {derived.name!r} is drawn at every visit; make its mode"
+                " fixed"
+            )
             raise InputError("model", f"{name} {problem}")
         values = np.tile(np.arange(dataset.n_derived), dataset.n_base)
-        codes = np.concatenate([np.repeat(table.codes, dataset.n_derived, axis=1), values.astype(table.codes.dtype)[None]])
+        codes = np.concatenate(
+            [
+                np.repeat(table.codes, dataset.n_derived, axis=1),
+                values.astype(table.codes.dtype)[None],
+            ]
+        )
         table = AttributeTable(dataset.schema, codes)
     made = AttributedDataset(
         dataset.name,

@@ -1,8 +1,10 @@
-"""Features of images on disk: no image passes a frozen network twice, whichever prompt, shift, job or process asks.
+"""Features of images on disk: no image passes a frozen network twice, whichever prompt, shift, job
+or process asks.
 
-They lie in the folder that CROSSWIND_FEATURES names, else ~/.cache/crosswind/features, at most CROSSWIND_FEATURES_GIB (default 20)
-of them: those that were not read for longest go first. An image is known by the hash of its pixels, so a picture that two shifts,
-or two data sets, show alike is one. One process computes at a time for each network; the others wait and then find its work.
+They lie in the folder that CROSSWIND_FEATURES names, else ~/.cache/crosswind/features, at most
+CROSSWIND_FEATURES_GIB (default 20) of them: those that were not read for longest go first. An image
+is known by the hash of its pixels, so a picture that two shifts, or two data sets, show alike is
+one. One process computes at a time for each network; the others wait and then find its work.
 """
 
 from __future__ import annotations
@@ -35,17 +37,21 @@ Compute = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 
 
 class FeatureCache:
-    """The features float32 [d] of one network. `key`: a hash of all that decides them but the image."""
+    """The features float32 [d] of one network. `key`: a hash of all that decides them but the
+    image."""
 
     def __init__(self, root: Path, key: str) -> None:
         self.root, self.folder = root, root / key
         self._at: dict[bytes, tuple[NDArray[Any], int]] = {}
         self._files: set[str] = set()
 
-    def of_rows(self, dataset: AttributedDataset, rows: NDArray[np.int64], compute: Compute) -> NDArray[np.float32]:
+    def of_rows(
+        self, dataset: AttributedDataset, rows: NDArray[np.int64], compute: Compute
+    ) -> NDArray[np.float32]:
         """The features [n, d] of (virtual) rows of a data set, as in every evaluation.
 
-        Rows are read where their pixels are not known yet in this process, or their features nowhere.
+        Rows are read where their pixels are not known yet in this process, or their features
+        nowhere.
         """
         hashed: dict[int, bytes] = dataset.cache.setdefault("image keys", {})
         found = []
@@ -63,16 +69,25 @@ class FeatureCache:
     def of_images(self, images: NDArray[np.uint8], compute: Compute) -> NDArray[np.float32]:
         """The features [n, d] of images uint8 [n, h, w, c]."""
         parts = [images[start : start + PORTION] for start in range(0, len(images), PORTION)]
-        return np.concatenate([self._found(image_keys(part), part.__getitem__, compute) for part in parts])
+        return np.concatenate(
+            [self._found(image_keys(part), part.__getitem__, compute) for part in parts]
+        )
 
     @staticmethod
     def _reader(
         dataset: AttributedDataset, rows: NDArray[np.int64], images: NDArray[Any] | None
     ) -> Callable[[NDArray[np.int64]], NDArray[Any]]:
-        return images.__getitem__ if images is not None else lambda places: evaluation_inputs(dataset, rows[places])
+        return (
+            images.__getitem__
+            if images is not None
+            else lambda places: evaluation_inputs(dataset, rows[places])
+        )
 
     def _found(
-        self, keys: Sequence[bytes], read: Callable[[NDArray[np.int64]], NDArray[Any]], compute: Compute
+        self,
+        keys: Sequence[bytes],
+        read: Callable[[NDArray[np.int64]], NDArray[Any]],
+        compute: Compute,
     ) -> NDArray[np.float32]:
         try:
             if not all(key in self._at for key in keys):
@@ -80,13 +95,19 @@ class FeatureCache:
                 with (self.folder / "lock").open("w") as handle:
                     fcntl.flock(handle, fcntl.LOCK_EX)
                     self._look()
-                    missing = {key: place for place, key in reversed(list(enumerate(keys))) if key not in self._at}
+                    missing = {
+                        key: place
+                        for place, key in reversed(list(enumerate(keys)))
+                        if key not in self._at
+                    }
                     if missing:
                         self._write(list(missing), compute(read(np.array(list(missing.values())))))
         except OSError as error:
             problem = f"features cannot be kept in {self.folder} ({error.strerror or error})"
             raise DataError(f"{problem}; name a folder that can be written in {FOLDER}") from None
-        return np.stack([array["feature"][place] for array, place in (self._at[key] for key in keys)])
+        return np.stack(
+            [array["feature"][place] for array, place in (self._at[key] for key in keys)]
+        )
 
     def _look(self) -> None:
         """Take in the files that are new."""
@@ -102,11 +123,15 @@ class FeatureCache:
     def _take(self, path: Path) -> None:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
         self._files.add(path.name)
-        for place, key in enumerate(np.ascontiguousarray(array["key"]).view("V16").ravel().tolist()):
+        for place, key in enumerate(
+            np.ascontiguousarray(array["key"]).view("V16").ravel().tolist()
+        ):
             self._at[key] = array, place
 
     def _write(self, keys: list[bytes], features: NDArray[np.float32]) -> None:
-        array = np.empty(len(keys), dtype=[("key", "u1", (16,)), ("feature", "<f4", features.shape[1:])])
+        array = np.empty(
+            len(keys), dtype=[("key", "u1", (16,)), ("feature", "<f4", features.shape[1:])]
+        )
         array["key"] = np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(-1, 16)
         array["feature"] = features
         data = io.BytesIO()
@@ -117,8 +142,12 @@ class FeatureCache:
         self._bound(path)
 
     def _bound(self, newest: Path) -> None:
-        """Remove what was not read for longest where there is too much; what a process has open stays readable to it."""
-        files = sorted((path.stat().st_mtime_ns, path.stat().st_size, path) for path in self.root.glob("*/*.npy"))
+        """Remove what was not read for longest where there is too much; what a process has open
+        stays readable to it."""
+        files = sorted(
+            (path.stat().st_mtime_ns, path.stat().st_size, path)
+            for path in self.root.glob("*/*.npy")
+        )
         excess = sum(size for _, size, _ in files) - _most()
         for _, size, path in files:
             if excess <= 0:
@@ -134,7 +163,10 @@ def feature_cache(key: str) -> FeatureCache:
     try:
         root = Path(os.path.abspath(Path(given).expanduser()))
     except (RuntimeError, ValueError) as error:  # no home, or a zero byte
-        raise DataError(f"{given!r} cannot be the folder of features ({one_line(str(error), 200)}); set {FOLDER}") from None
+        raise DataError(
+            f"{given!r} cannot be the folder of features ({one_line(str(error), 200)}); set"
+            f" {FOLDER}"
+        ) from None
     return _cache(root, key)
 
 
@@ -157,4 +189,7 @@ def _most() -> float:
 def image_keys(images: NDArray[np.uint8]) -> list[bytes]:
     """16 bytes an image: a hash of its pixels and shape."""
     shape = repr(images.shape[1:]).encode()
-    return [hashlib.blake2b(image.tobytes(), digest_size=16, salt=b"", key=shape[:64]).digest() for image in images]
+    return [
+        hashlib.blake2b(image.tobytes(), digest_size=16, salt=b"", key=shape[:64]).digest()
+        for image in images
+    ]

@@ -1,4 +1,5 @@
-"""Weights of others in pickled files, converted once to safetensors without running what is in them."""
+"""Weights of others in pickled files, converted once to safetensors without running what is in
+them."""
 
 from __future__ import annotations
 
@@ -18,12 +19,16 @@ __all__ = ["convert_weights"]
 _WRAPPINGS = ("state_dict", "model_state_dict", "model")
 
 
-def convert_weights(source: str | Path, into: str | Path, *, sha256: str, like: nn.Module | None = None) -> str:
-    """Write the weights of a file of torch's (.pth, .pt, .bin) as safetensors to `into`, and return the sha256 of what was written.
+def convert_weights(
+    source: str | Path, into: str | Path, *, sha256: str, like: nn.Module | None = None
+) -> str:
+    """Write the weights of a file of torch's (.pth, .pt, .bin) as safetensors to `into`, and return
+    the sha256 of what was written.
 
-    `sha256` is that of `source`, as its authors publish it: nothing is read before it fits, and then by torch's reader of tensors
-    alone. `like`: a network with the same parts in the same order under other names, which the weights are then given; every shape
-    must agree. Raises `InputError` naming the first that does not.
+    `sha256` is that of `source`, as its authors publish it: nothing is read before it fits, and
+    then by torch's reader of tensors alone. `like`: a network with the same parts in the same order
+    under other names, which the weights are then given; every shape must agree. Raises `InputError`
+    naming the first that does not.
     """
     source, into = Path(source), Path(into)
     if not source.is_file():
@@ -42,12 +47,16 @@ def convert_weights(source: str | Path, into: str | Path, *, sha256: str, like: 
     staged = into.with_suffix(".part")  # a file that is named is whole
     try:
         save_file(
-            {key: value.clone().contiguous() for key, value in weights.items()}, staged, {"source": source.name, "sha256": sha256}
+            {key: value.clone().contiguous() for key, value in weights.items()},
+            staged,
+            {"source": source.name, "sha256": sha256},
         )
         staged.replace(into)
     except (OSError, SafetensorError) as error:
         staged.unlink(missing_ok=True)
-        raise InputError("into", f"{str(into)!r} cannot be written ({one_line(str(error), 200)})") from None
+        raise InputError(
+            "into", f"{str(into)!r} cannot be written ({one_line(str(error), 200)})"
+        ) from None
     return file_hash(into)
 
 
@@ -55,7 +64,9 @@ def _tensors(source: Path) -> Mapping[str, Tensor]:
     try:
         found: Any = torch.load(source, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, OSError) as error:
-        raise InputError("source", f"{str(source)!r} is no file of tensors alone ({one_line(str(error), 200)})") from None
+        raise InputError(
+            "source", f"{str(source)!r} is no file of tensors alone ({one_line(str(error), 200)})"
+        ) from None
     for key in _WRAPPINGS:
         if isinstance(found, dict) and isinstance(found.get(key), dict):
             found = found[key]
@@ -67,12 +78,19 @@ def _tensors(source: Path) -> Mapping[str, Tensor]:
     return found
 
 
-def _renamed(weights: Mapping[str, Tensor], own: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
+def _renamed(
+    weights: Mapping[str, Tensor], own: Mapping[str, Tensor], source: str
+) -> dict[str, Tensor]:
     out = {}
     for (theirs, value), (ours, kept) in zip(weights.items(), own.items(), strict=False):
         if value.shape != kept.shape:
-            shapes = f"{theirs!r} of shape {tuple(value.shape)} where {ours!r} of shape {tuple(kept.shape)} stands"
-            raise InputError("like", f"is another network than that of {source!r}, which has {shapes}")
+            shapes = (
+                f"{theirs!r} of shape {tuple(value.shape)} where {ours!r} of shape"
+                f" {tuple(kept.shape)} stands"
+            )
+            raise InputError(
+                "like", f"is another network than that of {source!r}, which has {shapes}"
+            )
         out[ours] = value
     if len(weights) != len(own):
         raise InputError("like", f"has {len(own)} tensors, and {source!r} has {len(weights)}")

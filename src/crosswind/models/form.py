@@ -1,6 +1,8 @@
-"""Whether a model takes the inputs and settings it is to be built with, told from what its class declares, without building it.
+"""Whether a model takes the inputs and settings it is to be built with, told from what its class
+declares, without building it.
 
-Planning asks before any work and `build_model` asks again, so that both refuse the same with the same words.
+Planning asks before any work and `build_model` asks again, so that both refuse the same with the
+same words.
 """
 
 from __future__ import annotations
@@ -13,7 +15,12 @@ from crosswind.core.errors import InputError, unknown
 from crosswind.core.knobs import Form, resolve
 from crosswind.core.registry import Facts, facts, listing
 from crosswind.core.types import InputSpec
-from crosswind.models.folders import check_clip, check_encoder, check_tokenizer, check_vision_language
+from crosswind.models.folders import (
+    check_clip,
+    check_encoder,
+    check_tokenizer,
+    check_vision_language,
+)
 
 _PACKAGES = {"chat": "openai", "features": "umap", "onnx": "onnxruntime", "transport": "ot"}
 """Packages of extras that have another name."""
@@ -32,19 +39,31 @@ def extra_missing(extra: str | None) -> bool:
 
 
 def check_extra(extra: str | None, field: str, name: str) -> None:
-    """Refuse, by an `InputError` on `field`, the model or estimator `name` where the package of its extra is not installed."""
+    """Refuse, by an `InputError` on `field`, the model or estimator `name` where the package of its
+    extra is not installed."""
     if extra_missing(extra):
-        what = next((room[:-1] for room in ("estimators", "methods") if field.startswith(room)), "model")
-        raise InputError(field, f"{what} {name!r} needs the extra: pip install 'crosswind[{extra}]'")
+        what = next(
+            (room[:-1] for room in ("estimators", "methods") if field.startswith(room)), "model"
+        )
+        raise InputError(
+            field, f"{what} {name!r} needs the extra: pip install 'crosswind[{extra}]'"
+        )
 
 
 def check_form(
-    form: Form | None, knobs: Mapping[str, Any], input: InputSpec | None, field: str, name: str, *, encoded: bool = False
+    form: Form | None,
+    knobs: Mapping[str, Any],
+    input: InputSpec | None,
+    field: str,
+    name: str,
+    *,
+    encoded: bool = False,
 ) -> None:
-    """Refuse what the model `name` cannot be built with, by an `InputError` on `field` or on one of its knobs.
+    """Refuse what the model `name` cannot be built with, by an `InputError` on `field` or on one of
+    its knobs.
 
-    `input`: what a row of data is, or with `encoded` what the model's encoder made of it; None where it is not known. A class
-    that declares no form is not looked at.
+    `input`: what a row of data is, or with `encoded` what the model's encoder made of it; None
+    where it is not known. A class that declares no form is not looked at.
     """
     if form is None:
         return
@@ -55,18 +74,27 @@ def check_form(
         return
     _check_folders(form, knobs, field, name)
     if form.of and knobs["weights"] is not None:
-        raise InputError(f"{field}.weights", f"are those of the model that {form.of!r} names, and it names none")
+        raise InputError(
+            f"{field}.weights", f"are those of the model that {form.of!r} names, and it names none"
+        )
     weights = knobs.get("weights")
     published = weights is not None and not _is_file(weights)
     if weights is None and knobs.get("freeze_batch_norm"):
-        problem = "keeps the statistics that come with given weights, and these are random; name weights, or leave it out"
+        problem = (
+            "keeps the statistics that come with given weights, and these are random; name weights,"
+            " or leave it out"
+        )
         raise InputError(f"{field}.freeze_batch_norm", problem)
     if published:
         _check_published(form, knobs, field, name)
     if input is None:
         return
     if input.kind not in form.takes:
-        declared = [(item.name, item.built) for item in listing("models") if item.built is not None and item.built.trained]
+        declared = [
+            (item.name, item.built)
+            for item in listing("models")
+            if item.built is not None and item.built.trained
+        ]
         fitting = [each for each, built in declared if input.kind in built.takes]
         kinds = " or ".join(_PLURAL.get(kind, kind) for kind in form.takes)
         raise InputError(field, f"{name} takes {kinds}, and these are {input}", fitting)
@@ -74,18 +102,30 @@ def check_form(
         return
     height, width, channels = input.shape
     if min(height, width) < form.least:
-        raise InputError(field, f"{name} needs images of at least {form.least} pixels a side, these have {height} x {width}")
+        raise InputError(
+            field,
+            f"{name} needs images of at least {form.least} pixels a side, these have {height} x"
+            f" {width}",
+        )
     if form.patch:
         side = int(knobs[form.patch])
         if height != width or height % side:
             raise InputError(
                 f"{field}.{form.patch}",
-                f"{name} needs square images of a multiple of {side} pixels a side, these have {height} x {width}",
+                f"{name} needs square images of a multiple of {side} pixels a side, these have"
+                f" {height} x {width}",
             )
     if channels != 3 and published:
-        raise InputError(f"{field}.weights", f"published weights are of images of 3 channels, and these have {channels}")
+        raise InputError(
+            f"{field}.weights",
+            f"published weights are of images of 3 channels, and these have {channels}",
+        )
     if channels != 3 and wants_imagenet(knobs):
-        raise InputError(f"{field}.inputs", f"ImageNet's means are of 3 channels, and these images have {channels}", ["centred"])
+        raise InputError(
+            f"{field}.inputs",
+            f"ImageNet's means are of 3 channels, and these images have {channels}",
+            ["centred"],
+        )
 
 
 def _check_folders(form: Form | None, knobs: Mapping[str, Any], field: str, name: str) -> None:
@@ -99,30 +139,45 @@ def _check_folders(form: Form | None, knobs: Mapping[str, Any], field: str, name
 
 def _check_published(form: Form, knobs: Mapping[str, Any], field: str, name: str) -> None:
     if knobs["weights"] not in form.weights:
-        raise unknown(f"{field}.weights", f"weights of model {name!r}", knobs["weights"], [*form.weights, "FILE.safetensors"])
+        raise unknown(
+            f"{field}.weights",
+            f"weights of model {name!r}",
+            knobs["weights"],
+            [*form.weights, "FILE.safetensors"],
+        )
     for knob, value in form.weights_with.items():
         if knobs[knob] != value:
-            problem = f"the published weights are of a {name} with {knob} {value!r}, not {knobs[knob]!r}"
+            problem = (
+                f"the published weights are of a {name} with {knob} {value!r}, not {knobs[knob]!r}"
+            )
             raise InputError(f"{field}.{knob}", problem, [value])
 
 
 def wants_imagenet(knobs: Mapping[str, Any]) -> bool:
-    """Whether inputs are to be normalised by ImageNet's channels: `inputs` says so, or is `auto` and the weights are by name."""
+    """Whether inputs are to be normalised by ImageNet's channels: `inputs` says so, or is `auto`
+    and the weights are by name."""
     inputs, weights = knobs.get("inputs"), knobs.get("weights")
-    return inputs == "imagenet" or (inputs == "auto" and weights is not None and not _is_file(weights))
+    return inputs == "imagenet" or (
+        inputs == "auto" and weights is not None and not _is_file(weights)
+    )
 
 
 def inner_model(knobs: Mapping[str, Any], field: str) -> tuple[Facts, dict[str, Any]]:
-    """The model that a probe's knobs `of`, `settings` and `weights` describe, and its own knobs. Raises `InputError`."""
+    """The model that a probe's knobs `of`, `settings` and `weights` describe, and its own knobs.
+    Raises `InputError`."""
     inner = facts("models", knobs["of"], f"{field}.of")
-    in_words = any(item.name == "prompt" for item in inner.knobs)  # what it tells of an image depends on the labels
+    in_words = any(
+        item.name == "prompt" for item in inner.knobs
+    )  # what it tells of an image depends on the labels
     if inner.built is not None and (inner.built.of or not inner.built.trained or in_words):
         raise InputError(f"{field}.of", f"{inner.name} is no network with features")
     settings, weights = dict(knobs["settings"] or {}), knobs["weights"]
     if any(item.name == "weights" for item in inner.knobs):
         settings |= {"weights": weights, "weights_sha256": knobs["weights_sha256"]}
     elif weights is not None and not _is_file(weights):
-        raise unknown(f"{field}.weights", f"weights of model {inner.name!r}", weights, ["FILE.safetensors"])
+        raise unknown(
+            f"{field}.weights", f"weights of model {inner.name!r}", weights, ["FILE.safetensors"]
+        )
     return inner, resolve(inner.knobs, settings, f"{field}.settings", f"model {inner.name!r}")
 
 

@@ -30,31 +30,41 @@ if TYPE_CHECKING:
 class Function(Outside):
     """A Python function that is given a batch of inputs and returns logits or labels.
 
-    It takes images as a numpy array uint8 [n, h, w, c], features as float32 [n, width], or texts as a list of n strings, and
-    returns float [n, k] in the order of the classes, or labels [n] by number or by name. The module is a file, beside the study or
-    by its path, or one that is installed. Jobs are done anew when its file has changed, a module of its folder that it imports, or
-    `version`: raise that when something else did that the function reads, such as data or an installed package.
+    It takes images as a numpy array uint8 [n, h, w, c], features as float32 [n, width], or texts as
+    a list of n strings, and returns float [n, k] in the order of the classes, or labels [n] by
+    number or by name. The module is a file, beside the study or by its path, or one that is
+    installed. Jobs are done anew when its file has changed, a module of its folder that it imports,
+    or `version`: raise that when something else did that the function reads, such as data or an
+    installed package.
     """
 
     function: str = knob(doc="module:function, or FILE.py:function")
     batch: int = knob(256, domain="[1, inf)", doc="inputs that it is given at once")
-    version: int = knob(1, domain="[0, inf)", doc="of what the function reads besides the modules of its folder")
+    version: int = knob(
+        1, domain="[0, inf)", doc="of what the function reads besides the modules of its folder"
+    )
     classes: list[Any] | None = knob(
-        None, doc="the classes in the order of what it returns; default: of the study, numbers by size, others sorted"
+        None,
+        doc=(
+            "the classes in the order of what it returns; default: of the study, numbers by size,"
+            " others sorted"
+        ),
     )
 
     outputs_in_order = True
     built = Form(trained=False, files=("function",))
     unread = (
-        "what its function reads beside the modules of its folder (data, weights, installed packages) is not part of a run's key; "
-        "raise version when that changes"
+        "what its function reads beside the modules of its folder (data, weights, installed"
+        " packages) is not part of a run's key; raise version when that changes"
     )
 
     def fits(self, input: InputSpec, class_names: Sequence[str]) -> None:
         """See `Outside.fits`: `classes` are those of the data."""
         output_classes(self, class_names)
 
-    def answer(self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]) -> Answers:
+    def answer(
+        self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]
+    ) -> Answers:
         """See `Outside.answer`."""
         function, spec = load_function(self.function), dataset.check_inputs()
         given = (lambda x: function(x.tolist())) if spec.dtype == object else function
@@ -70,7 +80,9 @@ def load_function(name: str) -> Callable[[Any], Any]:
         else:
             made = importlib.import_module(module)
     except Exception as error:  # whatever the code of somebody else does when it is imported
-        raise InputError(name, f"cannot be imported: {type(error).__name__}: {one_line(str(error), 200)}") from error
+        raise InputError(
+            name, f"cannot be imported: {type(error).__name__}: {one_line(str(error), 200)}"
+        ) from error
     answering = getattr(made, function, None)
     if not callable(answering):
         raise InputError(name, f"there is no function {function!r} in {module}")
@@ -79,13 +91,16 @@ def load_function(name: str) -> Callable[[Any], Any]:
 
 @lru_cache(maxsize=4)
 def _executed(file: str, files: tuple[tuple[str, int, int], ...]) -> ModuleType:
-    """A file's module. Files often read a network's weights, and a model is asked about many sets: it is run once as it stands.
+    """A file's module. Files often read a network's weights, and a model is asked about many sets:
+    it is run once as it stands.
 
     `files`: the `stamp` of it and of the modules beside it, which are imported anew with it.
     """
     path = Path(file)
     if str(path.parent) not in sys.path:
-        sys.path.insert(0, str(path.parent))  # what stands beside it can be imported by it, also when it is called
+        sys.path.insert(
+            0, str(path.parent)
+        )  # what stands beside it can be imported by it, also when it is called
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     made = importlib.util.module_from_spec(spec)
@@ -96,14 +111,18 @@ def _executed(file: str, files: tuple[tuple[str, int, int], ...]) -> ModuleType:
 
 @contextmanager
 def _fresh_modules(folder: Path, files: Sequence[Path]) -> Iterator[None]:
-    """Inside, `files` of `folder` are what is imported under their names: not as they were before, nor those of another folder."""
+    """Inside, `files` of `folder` are what is imported under their names: not as they were before,
+    nor those of another folder."""
     for module_file in files:
         parts = module_file.relative_to(folder).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         if module_file.suffix == ".py":  # one in machine code cannot be loaded twice
             sys.modules.pop(name, None)
     importlib.invalidate_caches()
-    written, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # compiled files know times by the second
+    written, sys.dont_write_bytecode = (
+        sys.dont_write_bytecode,
+        True,
+    )  # compiled files know times by the second
     sys.path.insert(0, str(folder))
     try:
         yield

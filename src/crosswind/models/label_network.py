@@ -1,4 +1,5 @@
-"""A vision-language model as a network that methods train: its logits are the log-likelihoods of the labels."""
+"""A vision-language model as a network that methods train: its logits are the log-likelihoods of
+the labels."""
 
 from __future__ import annotations
 
@@ -18,9 +19,10 @@ __all__ = ["LabelNetwork", "Sheet", "by_word", "of_classes"]
 class Sheet(NamedTuple):
     """A prompt and the words that may answer it, as one text in which no word sees another.
 
-    `tokens` int64 [s]: those that all words share, then each word's but its last, which predicts nothing. `places` int64 [s]: where
-    each stands, as if its word alone were behind the prompt. `seen` bool [s, s]: which tokens each one reads. The t tokens that are
-    told: `told` int64 [t], the token before each `before` int64 [t], counted from the last shared one, and its word `word`
+    `tokens` int64 [s]: those that all words share, then each word's but its last, which predicts
+    nothing. `places` int64 [s]: where each stands, as if its word alone were behind the prompt.
+    `seen` bool [s, s]: which tokens each one reads. The t tokens that are told: `told` int64 [t],
+    the token before each `before` int64 [t], counted from the last shared one, and its word `word`
     int64 [t]. `first`: the place of that last shared token.
     """
 
@@ -43,26 +45,39 @@ class Sheet(NamedTuple):
             places.append(len(shared) + torch.arange(inner))
             owner.append(torch.full((inner,), number))
             told.append(added)
-            before.append(torch.cat([torch.zeros(1, dtype=torch.int64), end - len(shared) + 1 + torch.arange(inner)]))
+            before.append(
+                torch.cat(
+                    [torch.zeros(1, dtype=torch.int64), end - len(shared) + 1 + torch.arange(inner)]
+                )
+            )
             word.append(torch.full((len(added),), number))
             end += inner
         mine = torch.cat(owner)
-        seen = torch.ones(end, end, dtype=torch.bool).tril() & ((mine[None] == -1) | (mine[None] == mine[:, None]))
+        seen = torch.ones(end, end, dtype=torch.bool).tril() & (
+            (mine[None] == -1) | (mine[None] == mine[:, None])
+        )
         spread = {"tokens": tokens, "places": places, "told": told, "before": before, "word": word}
-        return cls(**{name: torch.cat(parts) for name, parts in spread.items()}, seen=seen, first=len(shared) - 1)
+        return cls(
+            **{name: torch.cat(parts) for name, parts in spread.items()},
+            seen=seen,
+            first=len(shared) - 1,
+        )
 
     def to(self, device: str) -> Sheet:
         """The same on a device."""
         made: dict[str, Any] = {
-            name: part.to(device) if isinstance(part, Tensor) else part for name, part in self._asdict().items()
+            name: part.to(device) if isinstance(part, Tensor) else part
+            for name, part in self._asdict().items()
         }
         return Sheet(**made)
 
 
 def by_word(network: Any, sheet: Sheet, shown: Mapping[str, Tensor], n: int, mean: bool) -> Tensor:
-    """The log-likelihood of every word behind the prompt, [n, w], in nats. `mean`: over a word's tokens, not the sum.
+    """The log-likelihood of every word behind the prompt, [n, w], in nats. `mean`: over a word's
+    tokens, not the sum.
 
-    `network`: a model of the library transformers; `shown`: its inputs beside the text, of n images.
+    `network`: a model of the library transformers; `shown`: its inputs beside the text, of n
+    images.
     """
     kind = sheet.seen.device.type
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else network.dtype
@@ -84,16 +99,19 @@ def by_word(network: Any, sheet: Sheet, shown: Mapping[str, Tensor], n: int, mea
 
 
 def of_classes(by_word: Tensor, classes: Tensor, many: int) -> Tensor:
-    """The log-likelihood of every class, [n, many], that one of its words is said; `classes` int64 [w]."""
+    """The log-likelihood of every class, [n, many], that one of its words is said; `classes` int64
+    [w]."""
     return torch.stack([by_word[:, classes == code].logsumexp(1) for code in range(many)], 1)
 
 
 class LabelNetwork(Model):
-    """A vision-language model of the library transformers that is asked one prompt; logits [n, k], in nats.
+    """A vision-language model of the library transformers that is asked one prompt; logits [n, k],
+    in nats.
 
-    The logit of a class is the log-likelihood of its words behind the prompt, as in `by: score`; it is what the one stage, `words`,
-    gives, and the head adds nothing. All words are read in one pass. `given`: further inputs of the network that are the same for
-    every image, [1, ...] each. `classes` int64 [w]: what each word stands for, of `many` in all. `mean`: see `by_word`.
+    The logit of a class is the log-likelihood of its words behind the prompt, as in `by: score`; it
+    is what the one stage, `words`, gives, and the head adds nothing. All words are read in one
+    pass. `given`: further inputs of the network that are the same for every image, [1, ...] each.
+    `classes` int64 [w]: what each word stands for, of `many` in all. `mean`: see `by_word`.
     """
 
     def __init__(
@@ -107,7 +125,9 @@ class LabelNetwork(Model):
         mean: bool,
     ) -> None:
         children = {"preprocess": preprocess, WHOLE: network, "labels": nn.Identity()}
-        super().__init__(children, stages={"words": ("preprocess", WHOLE)}, pool=(), head="labels", width=many)
+        super().__init__(
+            children, stages={"words": ("preprocess", WHOLE)}, pool=(), head="labels", width=many
+        )
         self.first, self.mean, self.given = sheet.first, mean, tuple(given)
         tensors = {name: value for name, value in sheet._asdict().items() if name != "first"}
         for name, value in {**tensors, "classes": torch.from_numpy(classes), **given}.items():
@@ -116,9 +136,21 @@ class LabelNetwork(Model):
     def by_word(self, pixels: Tensor) -> Tensor:
         """The log-likelihood of every word, [n, w], of images as the network reads them."""
         network: Any = self.get_submodule(WHOLE)
-        sheet = Sheet(**{name: self._fixed(name) for name in Sheet._fields if name != "first"}, first=self.first)
-        same = {name: self._fixed(name).expand(len(pixels), *self._fixed(name).shape[1:]) for name in self.given}
-        return by_word(network, sheet, {"pixel_values": pixels.to(network.dtype), **same}, len(pixels), self.mean)
+        sheet = Sheet(
+            **{name: self._fixed(name) for name in Sheet._fields if name != "first"},
+            first=self.first,
+        )
+        same = {
+            name: self._fixed(name).expand(len(pixels), *self._fixed(name).shape[1:])
+            for name in self.given
+        }
+        return by_word(
+            network,
+            sheet,
+            {"pixel_values": pixels.to(network.dtype), **same},
+            len(pixels),
+            self.mean,
+        )
 
     def _run(self, parts: tuple[str, ...], x: Tensor) -> Tensor:
         for part in parts:

@@ -8,25 +8,36 @@ __all__ = ["ReLUConvolution", "convolution", "drawn_for_relu"]
 
 
 class ReLUConvolution(nn.Sequential):
-    """[n, before, h, w] -> [n, after, h / stride, w / stride]: convolution, batch norm where `norm` is `"batch"`, ReLU.
+    """[n, before, h, w] -> [n, after, h / stride, w / stride]: convolution, batch norm where `norm`
+    is `"batch"`, ReLU.
 
     Sides are rounded up. Without a norm the convolution has a bias.
     """
 
-    def __init__(self, before: int, after: int, kernel: int = 3, *, stride: int = 1, norm: str = "batch") -> None:
-        super().__init__(*convolution(before, after, kernel, stride=stride, norm=norm), nn.ReLU(inplace=True))
+    def __init__(
+        self, before: int, after: int, kernel: int = 3, *, stride: int = 1, norm: str = "batch"
+    ) -> None:
+        super().__init__(
+            *convolution(before, after, kernel, stride=stride, norm=norm), nn.ReLU(inplace=True)
+        )
 
 
-def convolution(before: int, after: int, kernel: int, *, stride: int, norm: str) -> tuple[nn.Module, ...]:
+def convolution(
+    before: int, after: int, kernel: int, *, stride: int, norm: str
+) -> tuple[nn.Module, ...]:
     """A convolution and its norm, whose ReLU is left to the caller; `kernel` is odd."""
-    layer = nn.Conv2d(before, after, kernel, stride=stride, padding=kernel // 2, bias=norm == "none")
+    layer = nn.Conv2d(
+        before, after, kernel, stride=stride, padding=kernel // 2, bias=norm == "none"
+    )
     return (layer,) if norm == "none" else (layer, nn.BatchNorm2d(after))
 
 
 def drawn_for_relu(parts: dict[str, nn.Module]) -> None:
-    """Draw the weights of all convolutions and hidden layers anew, so that ReLU keeps the scale of what passes; biases become 0.
+    """Draw the weights of all convolutions and hidden layers anew, so that ReLU keeps the scale of
+    what passes; biases become 0.
 
-    He et al. 2015, equation 10. Networks without a norm do not learn from torch's own weights once they are deep.
+    He et al. 2015, equation 10. Networks without a norm do not learn from torch's own weights once
+    they are deep.
     """
     for part in parts.values():
         for module in part.modules():

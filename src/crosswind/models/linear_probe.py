@@ -25,7 +25,8 @@ from crosswind.models.tokens import rounded_lengths, text_lengths
 __all__ = ["LinearProbe"]
 
 AT_ONCE, TEXTS_AT_ONCE = 256, 32
-"""Rows whose features are computed at once: always as many, so that a row's features do not depend on the others."""
+"""Rows whose features are computed at once: always as many, so that a row's features do not depend
+on the others."""
 
 
 @register("linear-probe", kind="model")
@@ -33,16 +34,23 @@ AT_ONCE, TEXTS_AT_ONCE = 256, 32
 class LinearProbe(Backbone):
     """One linear layer, trained by the method, on features or on the flattened image.
 
-    With `of` it reads the features of that model, which stays as `weights` (or, without a file, the run's seed) make it. They are
-    computed once for each row before training, in float32 and in evaluation mode, so nothing that changes an image at every visit
-    can be used with it. One stage, input. Alain and Bengio 2017, "Understanding Intermediate Layers Using Linear Classifier
+    With `of` it reads the features of that model, which stays as `weights` (or, without a file, the
+    run's seed) make it. They are computed once for each row before training, in float32 and in
+    evaluation mode, so nothing that changes an image at every visit can be used with it. One stage,
+    input. Alain and Bengio 2017, "Understanding Intermediate Layers Using Linear Classifier
     Probes".
     """
 
-    of: str | None = knob(None, doc="the model whose features it reads; null: the inputs are the features")
+    of: str | None = knob(
+        None, doc="the model whose features it reads; null: the inputs are the features"
+    )
     settings: dict[str, Any] | None = knob(None, doc="the settings of that model")
     weights: str | None = knob(
-        None, doc="that model's weights: published ones by name, or the path of a safetensors file; null: random"
+        None,
+        doc=(
+            "that model's weights: published ones by name, or the path of a safetensors file; null:"
+            " random"
+        ),
     )
     weights_sha256: str | None = knob(None, doc="what the file of weights must hash to")
 
@@ -51,7 +59,10 @@ class LinearProbe(Backbone):
     def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:
         """See `Backbone.build`."""
         width = math.prod(input.tensor_shape)
-        parts: dict[str, nn.Module] = {"flatten": FlattenChannelsLast(), "fc": nn.Linear(width, len(class_names))}
+        parts: dict[str, nn.Module] = {
+            "flatten": FlattenChannelsLast(),
+            "fc": nn.Linear(width, len(class_names)),
+        }
         return Model(parts, stages={"input": ("flatten",)}, pool=(), head="fc", width=width)
 
     def encoder_draws(self) -> bool:
@@ -80,7 +91,11 @@ class LinearProbe(Backbone):
             with torch.inference_mode(), torch.autocast(torch.device(device).type, enabled=False):
                 for places, size, length in _batches(given):
                     x = torch.from_numpy(given[np.resize(places, size)][:, :length]).to(device)
-                    x = normalised(x.permute(0, 3, 1, 2) if x.ndim == 4 else x, torch.float32, channels_last=False)
+                    x = normalised(
+                        x.permute(0, 3, 1, 2) if x.ndim == 4 else x,
+                        torch.float32,
+                        channels_last=False,
+                    )
                     out[places] = model.features(x)[: len(places)].cpu().numpy()
             return out
 
@@ -88,16 +103,21 @@ class LinearProbe(Backbone):
 
 
 def _batches(given: NDArray[Any]) -> Iterator[tuple[NDArray[np.int64], int, int | None]]:
-    """The places of the rows of each batch, how many it is filled up to, and the length that texts in it are cut to.
+    """The places of the rows of each batch, how many it is filled up to, and the length that texts
+    in it are cut to.
 
-    Rows of tokens stand with those of about their length, and each batch has a shape that a row's own length decides.
+    Rows of tokens stand with those of about their length, and each batch has a shape that a row's
+    own length decides.
     """
     if given.dtype != np.int64:
         yield from ((part, AT_ONCE, None) for part in _parts(np.arange(len(given)), AT_ONCE))
         return
     lengths = rounded_lengths(text_lengths(given), given.shape[1])
     for length in np.unique(lengths).tolist():
-        yield from ((part, TEXTS_AT_ONCE, length) for part in _parts(np.flatnonzero(lengths == length), TEXTS_AT_ONCE))
+        yield from (
+            (part, TEXTS_AT_ONCE, length)
+            for part in _parts(np.flatnonzero(lengths == length), TEXTS_AT_ONCE)
+        )
 
 
 def _parts(places: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]:

@@ -31,11 +31,13 @@ MEANS, DEVIATIONS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 @register("onnx", kind="model")
 @dataclass(frozen=True)
 class Onnx(Outside):
-    """A network in an ONNX file (https://onnx.ai): its first input takes a batch of images, an output gives logits or labels.
+    """A network in an ONNX file (https://onnx.ai): its first input takes a batch of images, an
+    output gives logits or labels.
 
-    Logits are float [n, k] in the order of the classes, labels integers [n]; of scikit-learn's labels and probabilities the
-    probabilities are read. `scale` and `layout` are of images; features are given as numbers [n, width] and texts as strings [n].
-    Numbers are of the kind that the network takes, and a batch of a fixed size is filled with its last row. It runs on the
+    Logits are float [n, k] in the order of the classes, labels integers [n]; of scikit-learn's
+    labels and probabilities the probabilities are read. `scale` and `layout` are of images;
+    features are given as numbers [n, width] and texts as strings [n]. Numbers are of the kind that
+    the network takes, and a batch of a fixed size is filled with its last row. It runs on the
     processor with one thread.
     """
 
@@ -46,13 +48,23 @@ class Onnx(Outside):
         doc="what it takes of a pixel: (-1, 1), [0, 1], by ImageNet's channels, or 0 to 255",
     )
     layout: str = knob("nchw", domain="{nchw, nhwc}", doc="the order of its input's axes")
-    batch: int = knob(256, domain="[1, inf)", doc="images that it is given at once, where it takes any number")
-    timeout: float = knob(
-        60.0, domain="(0, inf)", doc="seconds that its first row may take, or its first batch if that has a fixed size"
+    batch: int = knob(
+        256, domain="[1, inf)", doc="images that it is given at once, where it takes any number"
     )
-    output: str | None = knob(None, doc="the output that holds the logits; default: the one with a number for every class")
+    timeout: float = knob(
+        60.0,
+        domain="(0, inf)",
+        doc="seconds that its first row may take, or its first batch if that has a fixed size",
+    )
+    output: str | None = knob(
+        None, doc="the output that holds the logits; default: the one with a number for every class"
+    )
     classes: list[Any] | None = knob(
-        None, doc="the classes in the order of its outputs; default: of the study, numbers by size, others sorted"
+        None,
+        doc=(
+            "the classes in the order of its outputs; default: of the study, numbers by size,"
+            " others sorted"
+        ),
     )
 
     outputs_in_order = True
@@ -63,7 +75,9 @@ class Onnx(Outside):
         """See `Outside.fits`: `classes` are those of the data."""
         output_classes(self, class_names)
 
-    def answer(self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]) -> Answers:
+    def answer(
+        self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]
+    ) -> Answers:
         """See `Outside.answer`."""
         name = Path(self.path).name
         try:
@@ -79,12 +93,18 @@ class Onnx(Outside):
         def run(x: NDArray[Any]) -> Any:
             given = as_input(self._scaled(x) if images else x, first.type, self.scale, name)
             try:
-                outputs = session.run({first.name: given if fixed is None else filled(given, fixed)}, self.timeout)
+                outputs = session.run(
+                    {first.name: given if fixed is None else filled(given, fixed)}, self.timeout
+                )
             except DataError:
                 raise
             except Exception as error:
-                raise DataError(f"{name} does not take these inputs ({one_line(str(error), 200)})") from None
-            return read_outputs(dict(zip(names, outputs, strict=True)), len(x), class_names, self.output, name)
+                raise DataError(
+                    f"{name} does not take these inputs ({one_line(str(error), 200)})"
+                ) from None
+            return read_outputs(
+                dict(zip(names, outputs, strict=True)), len(x), class_names, self.output, name
+            )
 
         return asked(run, rows, dataset, class_names, fixed or self.batch, name)
 
@@ -99,13 +119,16 @@ class Onnx(Outside):
         if self.scale == "unit":
             return unit
         shape = (1, -1, 1, 1) if self.layout == "nchw" else (1, 1, 1, -1)
-        means, deviations = (np.array(values, dtype=np.float32).reshape(shape) for values in (MEANS, DEVIATIONS))
+        means, deviations = (
+            np.array(values, dtype=np.float32).reshape(shape) for values in (MEANS, DEVIATIONS)
+        )
         return (unit - means) / deviations
 
 
 @lru_cache(maxsize=2)
 def _session(path: str, files: tuple[tuple[str, int, int], ...]) -> PatientSession:
-    """The file made ready: once for all sets that it is asked about. `files`: its `stamp`, with the weights that lie outside it."""
+    """The file made ready: once for all sets that it is asked about. `files`: its `stamp`, with the
+    weights that lie outside it."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -123,4 +146,6 @@ def _session(path: str, files: tuple[tuple[str, int, int], ...]) -> PatientSessi
         loaded = patiently(load, give_up, None)
         return PatientSession(loaded, Path(path).name)
     except Exception as error:  # its own kinds, a dozen of them
-        raise DataError(f"{Path(path).name} cannot be read as ONNX ({one_line(str(error), 200)})") from None
+        raise DataError(
+            f"{Path(path).name} cannot be read as ONNX ({one_line(str(error), 200)})"
+        ) from None

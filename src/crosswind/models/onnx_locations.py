@@ -1,8 +1,9 @@
 """Where an ONNX file says that tensors lie outside it, read from its protocol buffers.
 
-No library that we need reads them: ONNX Runtime does not tell, and the package `onnx` is large. Only the few messages that can
-hold a tensor are walked (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto), all else is stepped over, so that a file of
-gigabytes is not read.
+No library that we need reads them: ONNX Runtime does not tell, and the package `onnx` is large.
+Only the few messages that can hold a tensor are walked
+(https://github.com/onnx/onnx/blob/main/onnx/onnx.proto), all else is stepped over, so that a file
+of gigabytes is not read.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ _DEEPEST = 100
 
 
 def external_locations(path: Path) -> set[str]:
-    """The files that the tensors of an ONNX file lie in, as it names them, relative to its folder; empty where none does.
+    """The files that the tensors of an ONNX file lie in, as it names them, relative to its folder;
+    empty where none does.
 
     Empty too for what is no ONNX file, which is refused when it is run. Raises `OSError`.
     """
@@ -60,7 +62,8 @@ def _walk(data: mmap.mmap, start: int, end: int, message: str, found: set[str], 
 
 
 def _fields(data: mmap.mmap, place: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Number, begin and end of every field of bytes in a message; numbers are stepped over. Raises `ValueError`, `IndexError`."""
+    """Number, begin and end of every field of bytes in a message; numbers are stepped over. Raises
+    `ValueError`, `IndexError`."""
     while place < end:
         tag, place = _number(data, place)
         kind = tag & 7

@@ -1,4 +1,5 @@
-"""What a network in an ONNX file is given and gives back: kinds of numbers, batches of a fixed size, outputs of many forms."""
+"""What a network in an ONNX file is given and gives back: kinds of numbers, batches of a fixed
+size, outputs of many forms."""
 
 from __future__ import annotations
 
@@ -22,18 +23,24 @@ _KINDS: dict[str, type[np.generic]] = {
     "tensor(int32)": np.int32,
     "tensor(int64)": np.int64,
 }
-"""From how ONNX Runtime names the kind of an input to numpy's; others, as texts, are given as they are."""
+"""From how ONNX Runtime names the kind of an input to numpy's; others, as texts, are given as they
+are."""
 _OF_SCORES = re.compile(r"logit|prob|score|softmax|pred|output|class", re.IGNORECASE)
-"""In the name of an output that holds scores of classes, where another has their shape too, such as features of as many numbers."""
+"""In the name of an output that holds scores of classes, where another has their shape too, such as
+features of as many numbers."""
 
 
 def as_input(x: NDArray[Any], kind: str, scale: str, name: str) -> NDArray[Any]:
-    """Inputs in the kind of numbers that the network takes. Raises `DataError` for fractions where it takes whole numbers."""
+    """Inputs in the kind of numbers that the network takes. Raises `DataError` for fractions where
+    it takes whole numbers."""
     wanted = _KINDS.get(kind)
     if wanted is None or x.dtype == object:
         return x
     if np.issubdtype(wanted, np.integer) and not np.issubdtype(x.dtype, np.integer):
-        raise DataError(f"{name} takes whole numbers ({kind}), and scale {scale!r} gives fractions; set its scale to bytes")
+        raise DataError(
+            f"{name} takes whole numbers ({kind}), and scale {scale!r} gives fractions; set its"
+            " scale to bytes"
+        )
     if wanted is np.int8:
         raise DataError(f"{name} takes numbers of -128 to 127 ({kind}), which no scale gives")
     return x.astype(wanted, copy=False)
@@ -49,15 +56,23 @@ def filled(x: NDArray[Any], rows: int) -> NDArray[Any]:
     return x if len(x) >= rows else np.concatenate([x, np.repeat(x[-1:], rows - len(x), axis=0)])
 
 
-def read_outputs(outputs: Mapping[str, Any], n: int, class_names: Sequence[str], wanted: str | None, name: str) -> NDArray[Any]:
-    """The scores [n, k] among a network's outputs, else its labels [n]. `wanted`: the output to read, None for the one that fits.
+def read_outputs(
+    outputs: Mapping[str, Any], n: int, class_names: Sequence[str], wanted: str | None, name: str
+) -> NDArray[Any]:
+    """The scores [n, k] among a network's outputs, else its labels [n]. `wanted`: the output to
+    read, None for the one that fits.
 
-    Outputs may be the labels and probabilities of a classifier of scikit-learn, also as a mapping from class to probability for
-    each row. Raises `DataError` for an output that there is not and where several may be the scores.
+    Outputs may be the labels and probabilities of a classifier of scikit-learn, also as a mapping
+    from class to probability for each row. Raises `DataError` for an output that there is not and
+    where several may be the scores.
     """
     if wanted is not None and wanted not in outputs:
         raise DataError(f"{name} has no output {wanted!r} (valid: {', '.join(outputs)})")
-    values = {key: _as_array(value, class_names) for key, value in outputs.items() if wanted in (None, key)}
+    values = {
+        key: _as_array(value, class_names)
+        for key, value in outputs.items()
+        if wanted in (None, key)
+    }
     if len(values) == 1:
         return next(iter(values.values()))[:n]
     scores = {key: value for key, value in values.items() if _holds_scores(value, len(class_names))}
@@ -66,7 +81,10 @@ def read_outputs(outputs: Mapping[str, Any], n: int, class_names: Sequence[str],
         scores = named if len(named) == 1 or _answer_alike(named, n) else scores
     if len(scores) > 1 and not _answer_alike(scores, n):
         listed = ", ".join(scores)
-        raise DataError(f"several outputs of {name} may hold the scores of the classes; set its output to one of them: {listed}")
+        raise DataError(
+            f"several outputs of {name} may hold the scores of the classes; set its output to one"
+            f" of them: {listed}"
+        )
     if scores:
         return next(iter(scores.values()))[:n]
     labels = [value for value in values.values() if value.ndim == 1 and value.dtype.kind in "iuUSO"]
@@ -74,7 +92,8 @@ def read_outputs(outputs: Mapping[str, Any], n: int, class_names: Sequence[str],
 
 
 def _as_array(value: Any, class_names: Sequence[str]) -> NDArray[Any]:
-    """An output as an array; a list of mappings from class to probability as a column a class, in the order of `class_names`."""
+    """An output as an array; a list of mappings from class to probability as a column a class, in
+    the order of `class_names`."""
     if not isinstance(value, list) or not value or not isinstance(value[0], Mapping):
         return np.asarray(value)
     keys = list(value[0])

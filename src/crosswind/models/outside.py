@@ -1,4 +1,5 @@
-"""Models that answer without being trained here: what one is asked, and how its file is found. Imports no torch."""
+"""Models that answer without being trained here: what one is asked, and how its file is found.
+Imports no torch."""
 
 from __future__ import annotations
 
@@ -21,17 +22,22 @@ if TYPE_CHECKING:
     from crosswind.core.types import InputSpec
     from crosswind.shifts.split import RowSet
 
-Answers = tuple[NDArray[np.int64], NDArray[np.float32] | None] | tuple[NDArray[np.int64], NDArray[np.float32] | None, Sequence[str]]
-"""Predicted classes int64 [n], -1 for an answer that is none of them; logits float32 [n, k], or None where there are none; and of a
-model that answers in words the n texts as it gave them."""
+Answers = (
+    tuple[NDArray[np.int64], NDArray[np.float32] | None]
+    | tuple[NDArray[np.int64], NDArray[np.float32] | None, Sequence[str]]
+)
+"""Predicted classes int64 [n], -1 for an answer that is none of them; logits float32 [n, k], or
+None where there are none; and of a model that answers in words the n texts as it gave them."""
 
 
 class Outside(ABC):
-    """A registered model that is not trained here; subclasses are frozen dataclasses whose fields are knobs.
+    """A registered model that is not trained here; subclasses are frozen dataclasses whose fields
+    are knobs.
 
-    `built` declares `trained=False`, and in `files` the knobs that name files, whose hashes are part of a job's key.
-    `outputs_in_order`: whether it answers by outputs that stand in an order of classes, which is then that of its knob `classes`;
-    else by names. `unread`: what its answers depend on beside its files and no key can know, as the plan says it.
+    `built` declares `trained=False`, and in `files` the knobs that name files, whose hashes are
+    part of a job's key. `outputs_in_order`: whether it answers by outputs that stand in an order of
+    classes, which is then that of its knob `classes`; else by names. `unread`: what its answers
+    depend on beside its files and no key can know, as the plan says it.
     """
 
     built: ClassVar[Form] = Form(trained=False)
@@ -39,16 +45,21 @@ class Outside(ABC):
     unread: ClassVar[str] = ""
 
     def ready(self) -> None:
-        """Refuse, by an `InputError`, to be asked from here: looked at before a study writes anything."""
+        """Refuse, by an `InputError`, to be asked from here: looked at before a study writes
+        anything."""
         return None
 
     def fits(self, input: InputSpec, class_names: Sequence[str]) -> None:
-        """Refuse such inputs and classes, by a `CrosswindError`: looked at before a study writes anything."""
+        """Refuse such inputs and classes, by a `CrosswindError`: looked at before a study writes
+        anything."""
         return None
 
     @abstractmethod
-    def answer(self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]) -> Answers:
-        """What the model says of every row, in their order. `dataset` holds the rows. Raises `DataError`."""
+    def answer(
+        self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]
+    ) -> Answers:
+        """What the model says of every row, in their order. `dataset` holds the rows. Raises
+        `DataError`."""
 
 
 def usable(device: str) -> None:
@@ -62,7 +73,8 @@ def usable(device: str) -> None:
 
 
 def output_classes(model: Outside, class_names: Sequence[str]) -> tuple[str, ...]:
-    """The classes in the order of the model's outputs: those of its knob `classes`, else `class_names` as they are.
+    """The classes in the order of the model's outputs: those of its knob `classes`, else
+    `class_names` as they are.
 
     Raises `InputError` for a knob that does not hold the same classes.
     """
@@ -72,12 +84,17 @@ def output_classes(model: Outside, class_names: Sequence[str]) -> tuple[str, ...
     order = tuple(str(name) for name in named) if isinstance(named, list | tuple) else ()
     if sorted(order) != sorted(class_names):
         known = ", ".join(class_names[:20]) + (", ..." if len(class_names) > 20 else "")
-        raise InputError("model.classes", f"must be a list of the {len(class_names)} classes in the order of its outputs: {known}")
+        raise InputError(
+            "model.classes",
+            f"must be a list of the {len(class_names)} classes in the order of its outputs:"
+            f" {known}",
+        )
     return order
 
 
 def in_order(answers: Answers, order: Sequence[str], class_names: Sequence[str]) -> Answers:
-    """Answers read as if the outputs stood as `class_names`, where they stand in `order`, as numbers of `class_names`."""
+    """Answers read as if the outputs stood as `class_names`, where they stand in `order`, as
+    numbers of `class_names`."""
     if tuple(order) == tuple(class_names):
         return answers
     answer, logits = answers[0], answers[1]
@@ -114,7 +131,8 @@ _DOUBTS: ContextVar[list[str] | None] = ContextVar("doubts", default=None)
 
 @contextmanager
 def hearing_doubts() -> Iterator[list[str]]:
-    """Inside, what a model tells of its answers by `doubt` comes into this list, and into that of whoever listens outside."""
+    """Inside, what a model tells of its answers by `doubt` comes into this list, and into that of
+    whoever listens outside."""
     outer, doubts = _DOUBTS.get(), list[str]()
     token = _DOUBTS.set(doubts)
     try:
@@ -133,10 +151,13 @@ def doubt(sentence: str) -> None:
 
 
 def inputs(rows: RowSet, dataset: AttributedDataset, size: int) -> Iterator[NDArray[Any]]:
-    """The inputs of the rows in batches of at most `size`, see `InputSpec`, as in every evaluation."""
+    """The inputs of the rows in batches of at most `size`, see `InputSpec`, as in every
+    evaluation."""
     for start in range(0, len(rows.rows), size):
         yield evaluation_inputs(dataset, rows.rows[start : start + size])
-        tell(min(start + size, len(rows.rows)), len(rows.rows))  # who asks for the next batch is done with this one
+        tell(
+            min(start + size, len(rows.rows)), len(rows.rows)
+        )  # who asks for the next batch is done with this one
 
 
 def asked(
@@ -147,11 +168,13 @@ def asked(
     size: int,
     name: str,
 ) -> Answers:
-    """The answers of a function from inputs to logits [m, k] or to labels [m], asked for `size` rows at a time.
+    """The answers of a function from inputs to logits [m, k] or to labels [m], asked for `size`
+    rows at a time.
 
-    Where the classes are ImageNet's, or those of a set beside it, a network may give ImageNet's 1,000 outputs: the logit of a class
-    is then the largest of those that count as it. `name` is what errors call the model. Raises `DataError` for an answer of another
-    shape and for a label that is no class.
+    Where the classes are ImageNet's, or those of a set beside it, a network may give ImageNet's
+    1,000 outputs: the logit of a class is then the largest of those that count as it. `name` is
+    what errors call the model. Raises `DataError` for an answer of another shape and for a label
+    that is no class.
     """
     found, logits = [], []
     for x in inputs(rows, dataset, size):
@@ -166,8 +189,8 @@ def asked(
             found.append(codes(said, class_names, name))
         else:
             raise DataError(
-                f"{name} answered {len(x)} inputs by {said.dtype} {said.shape}; it must give logits [{len(x)}, {len(class_names)}] "
-                f"or labels [{len(x)}]"
+                f"{name} answered {len(x)} inputs by {said.dtype} {said.shape}; it must give logits"
+                f" [{len(x)}, {len(class_names)}] or labels [{len(x)}]"
             )
     if logits and len(logits) < len(found):
         raise DataError(f"{name} gave logits for some batches and labels for others")
@@ -175,7 +198,8 @@ def asked(
 
 
 def codes(labels: NDArray[Any], class_names: Sequence[str], name: str) -> NDArray[np.int64]:
-    """Classes by number (integers, -1 for none) or by name (text, empty for none) as int64. Raises `DataError` for another."""
+    """Classes by number (integers, -1 for none) or by name (text, empty for none) as int64. Raises
+    `DataError` for another."""
     if labels.dtype.kind in "iu":
         found = labels.astype(np.int64)
         wrong = (found < -1) | (found >= len(class_names))
@@ -185,7 +209,10 @@ def codes(labels: NDArray[Any], class_names: Sequence[str], name: str) -> NDArra
         wrong = found == -2
     if wrong.any():
         valid = ", ".join(class_names[:20]) + (", ..." if len(class_names) > 20 else "")
-        raise DataError(f"{name} gave the label {shown(labels.tolist()[int(wrong.argmax())])}, which is no class (valid: {valid})")
+        raise DataError(
+            f"{name} gave the label {shown(labels.tolist()[int(wrong.argmax())])}, which is no"
+            f" class (valid: {valid})"
+        )
     return found
 
 

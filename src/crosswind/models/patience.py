@@ -1,7 +1,9 @@
-"""Work in libraries of C that may never end: it is waited for in a way that signals and a clock can end. Imports no torch.
+"""Work in libraries of C that may never end: it is waited for in a way that signals and a clock can
+end. Imports no torch.
 
-A library that computes in C holds the thread that called it, and with it the handlers of signals, which Python runs in its main
-thread alone. So the work is done in a thread of its own, and the caller waits.
+A library that computes in C holds the thread that called it, and with it the handlers of signals,
+which Python runs in its main thread alone. So the work is done in a thread of its own, and the
+caller waits.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from typing import Any, TypeVar
 from crosswind.core.errors import DataError
 
 GRACE_SECONDS = 5.0
-"""For which the work is waited for after it was told to end; a library that does not listen is left running."""
+"""For which the work is waited for after it was told to end; a library that does not listen is left
+running."""
 SLOWER = 20
 """How many times as long as its slowest row a later row may take."""
 
@@ -26,9 +29,11 @@ class Late(Exception):
 
 
 def patiently(work: Callable[[], T], end: Callable[[], object], seconds: float | None) -> T:
-    """What `work` returns, or raises, when it ends within `seconds` (None: however long). Raises `Late`.
+    """What `work` returns, or raises, when it ends within `seconds` (None: however long). Raises
+    `Late`.
 
-    `end` tells it to end early: when time is over, and when a signal's handler raised, whose exception goes on.
+    `end` tells it to end early: when time is over, and when a signal's handler raised, whose
+    exception goes on.
     """
     outcome: list[T] = []
     trouble: list[BaseException] = []
@@ -61,9 +66,11 @@ def patiently(work: Callable[[], T], end: Callable[[], object], seconds: float |
 class PatientSession:
     """A session of ONNX Runtime whose runs end in time, and at a signal.
 
-    The first run asks about a single row first, where the network takes any number, and that row has `seconds`; of a network that
-    takes a fixed number the first batch has. Any later batch has as many seconds, or twenty times what the slowest row took so far
-    for each of its rows, whichever is more: nobody knows how fast this machine is, and a network may end for some rows alone.
+    The first run asks about a single row first, where the network takes any number, and that row
+    has `seconds`; of a network that takes a fixed number the first batch has. Any later batch has
+    as many seconds, or twenty times what the slowest row took so far for each of its rows,
+    whichever is more: nobody knows how fast this machine is, and a network may end for some rows
+    alone.
     """
 
     def __init__(self, session: Any, name: str) -> None:
@@ -71,7 +78,8 @@ class PatientSession:
         self._slowest: float | None = None
 
     def run(self, feeds: dict[str, Any], seconds: float) -> list[Any]:
-        """All outputs for these inputs, by name. Raises `DataError` when time is over, and what the library raises."""
+        """All outputs for these inputs, by name. Raises `DataError` when time is over, and what the
+        library raises."""
         rows = max(len(value) for value in feeds.values())
         if self._slowest is None and rows > 1 and self._takes_any_number():
             try:
@@ -102,8 +110,8 @@ class PatientSession:
         except Late:
             count = f"{rows:,} rows" if rows > 1 else "one row"
             raise DataError(
-                f"{self.name} did not end within {limit:,.6g} seconds for {count}: it never ends, or is slow; "
-                f"raise its setting timeout, which is {seconds:g}"
+                f"{self.name} did not end within {limit:,.6g} seconds for {count}: it never ends,"
+                f" or is slow; raise its setting timeout, which is {seconds:g}"
             ) from None
         took = (time.monotonic() - began) / rows
         self._slowest = max(took, self._slowest or 0.0)

@@ -33,15 +33,17 @@ MOST_LABEL_BYTES = 4096
 class PredictionsFile(Outside):
     """Predictions in a file: CSV or Parquet with a row for each example, or npz.
 
-    The column `id` is the id of a row: for a table its number, from 0 on. Beside it stands either `label`, the predicted class by
-    name (empty where there is no answer), or a column of logits for every class, named as the class. An npz file has arrays `id`
-    int64 [n] and `label` [n], by name or number, or `logits` float [n, k] in the order of the classes. Rows that no set asks for
-    may be there; a row that is asked for and missing is an error. Logits may be log-probabilities.
+    The column `id` is the id of a row: for a table its number, from 0 on. Beside it stands either
+    `label`, the predicted class by name (empty where there is no answer), or a column of logits for
+    every class, named as the class. An npz file has arrays `id` int64 [n] and `label` [n], by name
+    or number, or `logits` float [n, k] in the order of the classes. Rows that no set asks for may
+    be there; a row that is asked for and missing is an error. Logits may be log-probabilities.
     """
 
     path: str = knob(doc="CSV, Parquet or npz file")
     classes: list[Any] | None = knob(
-        None, doc="the classes that the file means by those of the study, in their order; default: those"
+        None,
+        doc="the classes that the file means by those of the study, in their order; default: those",
     )
 
     outputs_in_order = True
@@ -51,13 +53,18 @@ class PredictionsFile(Outside):
         """See `Outside.fits`: `classes` are those of the data."""
         output_classes(self, class_names)
 
-    def answer(self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]) -> Answers:
+    def answer(
+        self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]
+    ) -> Answers:
         """See `Outside.answer`."""
         name = Path(self.path).name
         ids, labels, logits = _read(Path(self.path), class_names)
         order = np.argsort(ids, kind="stable")
         if (np.diff(ids[order]) == 0).any():
-            raise DataError(f"{name} has two rows for the id {int(ids[order][:-1][np.diff(ids[order]) == 0][0])}")
+            raise DataError(
+                f"{name} has two rows for the id"
+                f" {int(ids[order][:-1][np.diff(ids[order]) == 0][0])}"
+            )
         wanted = dataset.row_ids(rows.rows)
         place = np.searchsorted(ids, wanted, sorter=order)
         there = np.zeros(len(wanted), dtype=bool)
@@ -65,7 +72,8 @@ class PredictionsFile(Outside):
         there[inside] = ids[order[place[inside]]] == wanted[inside]
         if not there.all():
             raise DataError(
-                f"{name} has no prediction for {(~there).sum():,} of {len(wanted):,} rows, such as id {wanted[~there][0]}"
+                f"{name} has no prediction for {(~there).sum():,} of {len(wanted):,} rows, such as"
+                f" id {wanted[~there][0]}"
             )
         place = order[place]
         if logits is not None:
@@ -79,7 +87,8 @@ Columns = tuple[NDArray[np.int64], NDArray[Any] | None, NDArray[Any] | None]
 
 
 def _read(path: Path, class_names: Sequence[str]) -> Columns:
-    """Ids, labels and logits of the file; one of the last two is None. What no answer needs is not read."""
+    """Ids, labels and logits of the file; one of the last two is None. What no answer needs is not
+    read."""
     if path.suffix == ".npz":
         return _read_arrays(path, class_names)
     try:
@@ -87,7 +96,9 @@ def _read(path: Path, class_names: Sequence[str]) -> Columns:
     except DataError:
         raise
     except Exception as error:  # polars raises many kinds for what is no table
-        raise DataError(f"{path.name} cannot be read as predictions ({one_line(str(error), 200)})") from None
+        raise DataError(
+            f"{path.name} cannot be read as predictions ({one_line(str(error), 200)})"
+        ) from None
     ids, labels = columns.get("id"), columns.get("label")
     logits = None
     if labels is None:
@@ -96,19 +107,25 @@ def _read(path: Path, class_names: Sequence[str]) -> Columns:
     if ids is None or ids.dtype.kind not in "iu":
         raise DataError(f"{path.name} needs a column 'id' of whole numbers")
     if logits is not None and logits.dtype.kind not in "fiu":
-        raise DataError(f"{path.name} has logits {logits.dtype} {logits.shape}, not numbers {(len(ids), len(class_names))}")
+        raise DataError(
+            f"{path.name} has logits {logits.dtype} {logits.shape}, not numbers"
+            f" {(len(ids), len(class_names))}"
+        )
     return ids.astype(np.int64), labels, logits
 
 
 def _read_arrays(path: Path, class_names: Sequence[str]) -> Columns:
-    """Of an npz file the arrays that are needed, each compared with what it may be before memory is taken for it."""
+    """Of an npz file the arrays that are needed, each compared with what it may be before memory is
+    taken for it."""
     try:
         held = sums_of(path)
         if "logits" not in held and "label" not in held:
             _check_classes(path, held, class_names)
         if "id" not in held:
             raise DataError(f"{path.name} needs a column 'id' of whole numbers")
-        ids = read_arrays(path, {"id": Expected("integers", (None,))}, MOST_ROWS * 8)["id"].astype(np.int64)
+        ids = read_arrays(path, {"id": Expected("integers", (None,))}, MOST_ROWS * 8)["id"].astype(
+            np.int64
+        )
         n = len(ids)
         if "logits" in held:
             wanted = Expected("numbers", (n, len(class_names)))
@@ -126,7 +143,10 @@ def _read_arrays(path: Path, class_names: Sequence[str]) -> Columns:
 def _check_classes(path: Path, columns: Collection[str], class_names: Sequence[str]) -> None:
     missing = next((name for name in class_names if name not in columns), None)
     if missing is not None:
-        raise DataError(f"{path.name} has neither a column 'label' nor a column of logits for the class {missing!r}")
+        raise DataError(
+            f"{path.name} has neither a column 'label' nor a column of logits for the class"
+            f" {missing!r}"
+        )
 
 
 def _table(path: Path, class_names: Sequence[str]) -> dict[str, NDArray[Any]]:

@@ -1,4 +1,5 @@
-"""Images made ready for a network of the library transformers, as a layer: it stands in training, where images change."""
+"""Images made ready for a network of the library transformers, as a layer: it stands in training,
+where images change."""
 
 from __future__ import annotations
 
@@ -14,17 +15,23 @@ __all__ = ["Preprocess"]
 
 
 class Preprocess(nn.Module):
-    """What the processors of CLIP and of BLIP do to images: (-1, 1) [n, 1 or 3, h, w] -> [n, 3, crop, crop], by channel
-    (value - mean) / sd.
+    """What the processors of CLIP and of BLIP do to images: (-1, 1) [n, 1 or 3, h, w] -> [n, 3,
+    crop, crop], by channel (value - mean) / sd.
 
-    `size`: of the shorter side in pixels, or of both. `crop`: of the centre that is taken, height and width.
+    `size`: of the shorter side in pixels, or of both. `crop`: of the centre that is taken, height
+    and width.
     """
 
     mean: Tensor
     sd: Tensor
 
     def __init__(
-        self, size: int | tuple[int, int], crop: tuple[int, int], mean: Sequence[float], sd: Sequence[float], mode: str
+        self,
+        size: int | tuple[int, int],
+        crop: tuple[int, int],
+        mean: Sequence[float],
+        sd: Sequence[float],
+        mode: str,
     ) -> None:
         super().__init__()
         self.size, self.crop, self.mode = size, crop, mode
@@ -39,12 +46,22 @@ class Preprocess(nn.Module):
         whole = (size["height"], size["width"]) if size.get("height") else size.get("shortest_edge")
         if isinstance(whole, tuple) and not config.get("do_center_crop"):
             crop = size
-        wanted = ("do_resize", "do_rescale", "do_normalize", *(() if crop is size else ("do_center_crop",)))
+        wanted = (
+            "do_resize",
+            "do_rescale",
+            "do_normalize",
+            *(() if crop is size else ("do_center_crop",)),
+        )
         off = [name for name in wanted if not config.get(name, True)]
         if off or whole is None or not crop or int(config["resample"]) not in modes:
             what = f"{off[0]} off" if off else "a size, crop or resampling of another kind"
-            raise InputError("model.path", f"its processor has {what}; resize, centre crop, mean and sd are what is done here")
-        if min(whole if isinstance(whole, tuple) else (whole,)) < max(crop["height"], crop["width"]):
+            raise InputError(
+                "model.path",
+                f"its processor has {what}; resize, centre crop, mean and sd are what is done here",
+            )
+        if min(whole if isinstance(whole, tuple) else (whole,)) < max(
+            crop["height"], crop["width"]
+        ):
             raise InputError("model.path", "its processor crops more than it resizes to")
         mean, sd = config["image_mean"], config["image_std"]
         return cls(whole, (crop["height"], crop["width"]), mean, sd, modes[int(config["resample"])])
@@ -53,11 +70,20 @@ class Preprocess(nn.Module):
         """See the class."""
         height, width = x.shape[2:]
         short = min(height, width)
-        size = self.size if isinstance(self.size, tuple) else (self.size * height // short, self.size * width // short)
+        size = (
+            self.size
+            if isinstance(self.size, tuple)
+            else (self.size * height // short, self.size * width // short)
+        )
         x = (x + 1) / 2
-        for step in ((height, size[1]), size):  # one axis after the other, each to levels, as pictures are resized
+        for step in (
+            (height, size[1]),
+            size,
+        ):  # one axis after the other, each to levels, as pictures are resized
             if x.shape[2:] != step:
-                x = nn.functional.interpolate(x, step, mode=self.mode, antialias=True, align_corners=False)
+                x = nn.functional.interpolate(
+                    x, step, mode=self.mode, antialias=True, align_corners=False
+                )
                 x = (x.clamp(0, 1) * 255).round() / 255
         top, left = (size[0] - self.crop[0]) // 2, (size[1] - self.crop[1]) // 2
         x = x[..., top : top + self.crop[0], left : left + self.crop[1]]

@@ -1,4 +1,5 @@
-"""Weights made elsewhere: torchvision's by name, or a safetensors file; checked name by name before they are taken."""
+"""Weights made elsewhere: torchvision's by name, or a safetensors file; checked name by name before
+they are taken."""
 
 from __future__ import annotations
 
@@ -34,12 +35,15 @@ FIELD = "model.weights"
 
 
 class Normalise(nn.Module):
-    """Images in (-1, 1) -> (value in (0, 1) - mean) / sd of the three channels, ImageNet's unless others are given."""
+    """Images in (-1, 1) -> (value in (0, 1) - mean) / sd of the three channels, ImageNet's unless
+    others are given."""
 
     mean: Tensor
     sd: Tensor
 
-    def __init__(self, mean: Sequence[float] = IMAGENET_MEAN, sd: Sequence[float] = IMAGENET_SD) -> None:
+    def __init__(
+        self, mean: Sequence[float] = IMAGENET_MEAN, sd: Sequence[float] = IMAGENET_SD
+    ) -> None:
         super().__init__()
         # Not persistent: they are no weights, and a published file has none of these names.
         self.register_buffer("mean", torch.tensor(mean).view(1, 3, 1, 1), persistent=False)
@@ -54,12 +58,17 @@ class Normalise(nn.Module):
 class Pretrained(Backbone):
     """A kind of model that can start from weights made elsewhere."""
 
-    weights: str | None = knob(None, doc="published weights by name, or the path of a safetensors file; null: random")
+    weights: str | None = knob(
+        None, doc="published weights by name, or the path of a safetensors file; null: random"
+    )
     weights_sha256: str | None = knob(None, doc="what the file of weights must hash to")
     inputs: str = knob(
         "auto",
         domain="{auto, centred, imagenet}",
-        doc="scale of the inputs: centred (-1, 1), or by ImageNet's means and sds, which auto takes for published weights",
+        doc=(
+            "scale of the inputs: centred (-1, 1), or by ImageNet's means and sds, which auto takes"
+            " for published weights"
+        ),
     )
 
     def normalise(self) -> dict[str, nn.Module]:
@@ -73,17 +82,22 @@ class Pretrained(Backbone):
         return self.frozen(model)
 
     def frozen(self, model: Model) -> Model:
-        """`model`, whose batch norms keep the statistics of the given weights where the knob `freeze_batch_norm` says so."""
+        """`model`, whose batch norms keep the statistics of the given weights where the knob
+        `freeze_batch_norm` says so."""
         if getattr(self, "freeze_batch_norm", False):
             model.keep_statistics()
         return model
 
 
-def load_weights(model: Model, weights: str, urls: Mapping[str, str], digest: str | None = None) -> None:
-    """Put published weights into `model`: all but a head that has another number of classes, which stays as it was made.
+def load_weights(
+    model: Model, weights: str, urls: Mapping[str, str], digest: str | None = None
+) -> None:
+    """Put published weights into `model`: all but a head that has another number of classes, which
+    stays as it was made.
 
-    `weights`: one of torchvision's names, the keys of `urls`, or the path of a safetensors file, whose sha256 must be `digest` if
-    that is given. Raises `InputError` naming the first name or shape that differs.
+    `weights`: one of torchvision's names, the keys of `urls`, or the path of a safetensors file,
+    whose sha256 must be `digest` if that is given. Raises `InputError` naming the first name or
+    shape that differs.
     """
     if weights in urls:
         found = torchvision_weights(weights, urls[weights])
@@ -95,21 +109,28 @@ def load_weights(model: Model, weights: str, urls: Mapping[str, str], digest: st
 
 
 def torchvision_weights(name: str, url: str) -> dict[str, Tensor]:
-    """The weights at `url` from torch's cache or the network, read without unpickling code, checked by the hash in their name."""
+    """The weights at `url` from torch's cache or the network, read without unpickling code, checked
+    by the hash in their name."""
     file = url.rsplit("/", 1)[-1]
     path = Path(torch.hub.get_dir()) / "checkpoints" / file
     if not path.exists():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            torch.hub.download_url_to_file(url, str(path), hash_prefix=_prefix(file), progress=False)
-        except Exception as error:  # what urllib, sockets and torch raise without a network, or for a wrong hash
+            torch.hub.download_url_to_file(
+                url, str(path), hash_prefix=_prefix(file), progress=False
+            )
+        except (
+            Exception
+        ) as error:  # what urllib, sockets and torch raise without a network, or for a wrong hash
             raise InputError(
                 FIELD,
-                f"{name} cannot be downloaded ({one_line(str(error), 200)}); put {file} into {path.parent}, "
-                "or name a safetensors file",
+                f"{name} cannot be downloaded ({one_line(str(error), 200)}); put {file} into"
+                f" {path.parent}, or name a safetensors file",
             ) from None
     if not file_hash(path).startswith(_prefix(file)):
-        raise InputError(FIELD, f"{path} is damaged: its sha256 does not begin with {_prefix(file)}; remove it")
+        raise InputError(
+            FIELD, f"{path} is damaged: its sha256 does not begin with {_prefix(file)}; remove it"
+        )
     found: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
     return found
 
@@ -119,7 +140,8 @@ def _prefix(file: str) -> str:
 
 
 def read_weights(path: Path, digest: str | None = None) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, whose sha256 must be `digest` if that is given; those of the model in what a run keeps.
+    """The tensors of a safetensors file, whose sha256 must be `digest` if that is given; those of
+    the model in what a run keeps.
 
     Raises `InputError`.
     """
@@ -128,28 +150,41 @@ def read_weights(path: Path, digest: str | None = None) -> dict[str, Tensor]:
     if not path.is_file():
         raise InputError(FIELD, f"there is no file {str(path)!r}")
     if digest is not None and file_hash(path) != digest:
-        raise InputError(FIELD, f"{str(path)!r} has changed: its sha256 is no longer {digest[:12]}...")
+        raise InputError(
+            FIELD, f"{str(path)!r} has changed: its sha256 is no longer {digest[:12]}..."
+        )
     try:
         found = tensors_in(path)
     except (SafetensorError, OSError) as error:
-        raise InputError(FIELD, f"{str(path)!r} cannot be read as safetensors ({one_line(str(error), 200)})") from None
+        raise InputError(
+            FIELD, f"{str(path)!r} cannot be read as safetensors ({one_line(str(error), 200)})"
+        ) from None
     # What a run keeps holds every network of its method, and its state.
-    own = {key.removeprefix("model."): value for key, value in found.items() if key.startswith("model.")}
+    own = {
+        key.removeprefix("model."): value
+        for key, value in found.items()
+        if key.startswith("model.")
+    }
     return own or found
 
 
 def tensors_in(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file. Raises what the library does: `SafetensorError`, `OSError`."""
+    """The tensors of a safetensors file. Raises what the library does: `SafetensorError`,
+    `OSError`."""
     from safetensors.torch import load, load_file
 
     file = library_path(path)
     return load_file(file) if isinstance(file, Path) else load(file.getvalue())
 
 
-def take_weights(model: Model, found: Mapping[str, Tensor], source: str, *, within: str = "") -> None:
-    """Put `found`, which errors call `source`, into `model`, all but a head that has another number of classes.
+def take_weights(
+    model: Model, found: Mapping[str, Tensor], source: str, *, within: str = ""
+) -> None:
+    """Put `found`, which errors call `source`, into `model`, all but a head that has another number
+    of classes.
 
-    `within`: what the model's names begin with and those of the file may lack. Raises `InputError` naming the first difference.
+    `within`: what the model's names begin with and those of the file may lack. Raises `InputError`
+    naming the first difference.
     """
     if within and all(key.startswith(within) for key in found):
         found = {key.removeprefix(within): value for key, value in found.items()}
@@ -164,7 +199,11 @@ def take_weights(model: Model, found: Mapping[str, Tensor], source: str, *, with
             taken[key] = value
         elif key not in found:
             if not key.endswith("num_batches_tracked"):  # files older than that counter lack it
-                raise InputError(FIELD, f"{source!r} does not fit the model: it has no {key!r}, the first that is missing")
+                raise InputError(
+                    FIELD,
+                    f"{source!r} does not fit the model: it has no {key!r}, the first that is"
+                    " missing",
+                )
             taken[key] = value
         elif found[key].shape != value.shape:
             raise _differs(source, key, found[key], value)
@@ -187,5 +226,7 @@ def _rows(value: Tensor) -> int:
 
 def _differs(source: str, key: str, found: Tensor, own: Tensor) -> InputError:
     return InputError(
-        FIELD, f"{source!r} does not fit the model: {key!r} is {tuple(found.shape)} there and {tuple(own.shape)} here"
+        FIELD,
+        f"{source!r} does not fit the model: {key!r} is {tuple(found.shape)} there and"
+        f" {tuple(own.shape)} here",
     )

@@ -1,4 +1,5 @@
-"""Prompts: what a model is asked about an image or a text, and which class each answer stands for. Imports no torch."""
+"""Prompts: what a model is asked about an image or a text, and which class each answer stands for.
+Imports no torch."""
 
 from __future__ import annotations
 
@@ -18,12 +19,14 @@ from crosswind.models.answers import Parser
 from crosswind.models.outside import Outside
 
 PLACES = ("{labels}", "{list}", "{label}")
-"""What a template may hold: all words as `a, b, or c`, or as `a, b, c`; one word, where a model compares one text a class."""
+"""What a template may hold: all words as `a, b, or c`, or as `a, b, c`; one word, where a model
+compares one text a class."""
 
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """What is asked, the `words` that may be answered, and the class int [w] that each stands for."""
+    """What is asked, the `words` that may be answered, and the class int [w] that each stands
+    for."""
 
     text: str
     words: tuple[str, ...]
@@ -31,18 +34,29 @@ class Question:
     parser: Parser
 
     def read(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """The class of every answer int64 [n], -1 where it is none; see `crosswind.models.answers`."""
+        """The class of every answer int64 [n], -1 where it is none; see
+        `crosswind.models.answers`."""
         found = (self.parser(text) for text in texts)
-        return np.array([-1 if place is None else self.classes[place] for place in found], dtype=np.int64)
+        return np.array(
+            [-1 if place is None else self.classes[place] for place in found], dtype=np.int64
+        )
 
 
 @dataclass(frozen=True)
 class Prompted(Outside):
     """A model that is asked in words."""
 
-    prompt: str = knob("jeon2025-general-1", doc="name of a prompt, or its text: {labels} is 'a, b, or c', {list} is 'a, b, c'")
-    answers: dict[str, str] = knob({}, doc="answers that are asked for -> their classes; else the names of the classes")
-    names: dict[str, str] = knob({}, doc="classes -> how they are called in prompts and answers; else as in the data, _ a space")
+    prompt: str = knob(
+        "jeon2025-general-1",
+        doc="name of a prompt, or its text: {labels} is 'a, b, or c', {list} is 'a, b, c'",
+    )
+    answers: dict[str, str] = knob(
+        {}, doc="answers that are asked for -> their classes; else the names of the classes"
+    )
+    names: dict[str, str] = knob(
+        {},
+        doc="classes -> how they are called in prompts and answers; else as in the data, _ a space",
+    )
 
     def question(self, class_names: Sequence[str], field: str = "") -> Question:
         """What it is asked. Raises `InputError`, see `question_of`."""
@@ -52,8 +66,8 @@ class Prompted(Outside):
 def question_of(knobs: Mapping[str, Any], class_names: Sequence[str], field: str = "") -> Question:
     """The question that the knobs `prompt`, `answers` and `names` make of these classes.
 
-    Raises `InputError` on one of them: no such prompt, an answer for no class, a class without an answer, two words that are read
-    alike.
+    Raises `InputError` on one of them: no such prompt, an answer for no class, a class without an
+    answer, two words that are read alike.
     """
     inside = f"{field}." if field else ""
     template, told = named_prompt(knobs["prompt"], f"{inside}prompt")
@@ -62,7 +76,11 @@ def question_of(knobs: Mapping[str, Any], class_names: Sequence[str], field: str
         answers = told
     elif not answers and told:
         wanted = ", ".join(f"{word}: CLASS" for word in told)
-        raise InputError(f"{inside}answers", f"must say what an answer to this prompt stands for, as in {{{wanted}}}", class_names)
+        raise InputError(
+            f"{inside}answers",
+            f"must say what an answer to this prompt stands for, as in {{{wanted}}}",
+            class_names,
+        )
     for name in names:
         if name not in class_names:
             raise unknown(f"{inside}names", "class", name, class_names)
@@ -83,14 +101,19 @@ def question_of(knobs: Mapping[str, Any], class_names: Sequence[str], field: str
 
 
 def named_prompt(given: str, field: str = "prompt") -> tuple[str, Mapping[str, str]]:
-    """The template that a name stands for, or the text itself, and the answers to it that the name tells. Raises `InputError`."""
+    """The template that a name stands for, or the text itself, and the answers to it that the name
+    tells. Raises `InputError`."""
     known = prompts()
     if given in known:
         return known[given]["text"], known[given].get("answers", {})
     if not isinstance(given, str) or not given.strip():
-        raise InputError(field, f"must be the name of a prompt or its text, not {shown(given)}", known)
+        raise InputError(
+            field, f"must be the name of a prompt or its text, not {shown(given)}", known
+        )
     if " " not in given.strip() and not any(place in given for place in PLACES):
-        raise unknown(field, "prompt", given, known)  # one word is a name with a slip, and no question
+        raise unknown(
+            field, "prompt", given, known
+        )  # one word is a name with a slip, and no question
     return given, {}
 
 

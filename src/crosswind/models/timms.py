@@ -1,4 +1,5 @@
-"""Any classifier of the library timm, taken apart into stages, features and head. Needs the extra `timm`."""
+"""Any classifier of the library timm, taken apart into stages, features and head. Needs the extra
+`timm`."""
 
 from __future__ import annotations
 
@@ -30,27 +31,43 @@ SHARED = "model.safetensors"
 @register("timm", kind="model")
 @dataclass(frozen=True)
 class Timm(Pretrained):
-    """Any image classifier of the library timm under its name there, from scratch, a file, or timm's published weights.
+    """Any image classifier of the library timm under its name there, from scratch, a file, or
+    timm's published weights.
 
-    Stages: stem, then stage1, stage2, ... for the maps that timm names as features, each a quarter of the picture or smaller; a
-    network that is more than its parts one after the other (most transformers) has one stage, body. Features are what its last
-    layer reads. Weights of a file and published ones are safetensors under timm's names; published ones come from the hub or its
-    cache, are kept as timm's authors shared them, and may be pinned by `weights_sha256`. A network made for one size of picture
-    has inputs resized to it. The default, EfficientNet-Lite0, has 3.4 million parameters beside its head and features of 1280; its
-    input scale, (-1, 1), is the one that pictures come in. Tan and Le 2019, "EfficientNet"; Wightman 2019, "PyTorch Image Models".
+    Stages: stem, then stage1, stage2, ... for the maps that timm names as features, each a quarter
+    of the picture or smaller; a network that is more than its parts one after the other (most
+    transformers) has one stage, body. Features are what its last layer reads. Weights of a file and
+    published ones are safetensors under timm's names; published ones come from the hub or its
+    cache, are kept as timm's authors shared them, and may be pinned by `weights_sha256`. A network
+    made for one size of picture has inputs resized to it. The default, EfficientNet-Lite0, has 3.4
+    million parameters beside its head and features of 1280; its input scale, (-1, 1), is the one
+    that pictures come in. Tan and Le 2019, "EfficientNet"; Wightman 2019, "PyTorch Image Models".
     """
 
-    name: str = knob("tf_efficientnet_lite0", doc="one of timm's names, with the tag of its weights where there are several")
+    name: str = knob(
+        "tf_efficientnet_lite0",
+        doc="one of timm's names, with the tag of its weights where there are several",
+    )
     inputs: str = knob(
         "auto",
         domain="{auto, centred, imagenet, published}",
-        doc="scale of the inputs: (-1, 1), by ImageNet's channels, or the network's own, which auto takes for published weights",
+        doc=(
+            "scale of the inputs: (-1, 1), by ImageNet's channels, or the network's own, which auto"
+            " takes for published weights"
+        ),
     )
-    side: int | None = knob(None, domain="[1, inf)", doc="pixels a side that inputs are resized to; null: the network's, or none")
+    side: int | None = knob(
+        None,
+        domain="[1, inf)",
+        doc="pixels a side that inputs are resized to; null: the network's, or none",
+    )
     freeze_batch_norm: bool = knob(
         False,
         source="Gulrajani and Lopez-Paz 2021",
-        doc="batch norms keep the statistics of the given weights in training; their scales and shifts still learn",
+        doc=(
+            "batch norms keep the statistics of the given weights in training; their scales and"
+            " shifts still learn"
+        ),
     )
 
     built = Form(weights=("published",))
@@ -62,13 +79,19 @@ class Timm(Pretrained):
         config = _config(self.name)
         before = self._before(config, shape[0])
         try:
-            model = TimmNetwork(self._made(config, shape[0], len(class_names)), before, torch.zeros(1, *shape))
+            model = TimmNetwork(
+                self._made(config, shape[0], len(class_names)), before, torch.zeros(1, *shape)
+            )
         except InputError:
             raise
-        except Exception as error:  # whatever a network of others makes of a size that it was not written for
+        except (
+            Exception
+        ) as error:  # whatever a network of others makes of a size that it was not written for
             what = " x ".join(str(size) for size in shape)
             raise InputError(
-                "model.name", f"timm's {self.name!r} cannot be run on inputs of {what} ({one_line(str(error), 200)})"
+                "model.name",
+                f"timm's {self.name!r} cannot be run on inputs of {what}"
+                f" ({one_line(str(error), 200)})",
             ) from None
         if self.weights is not None:
             path = _shared(self.name, config) if self.weights == "published" else Path(self.weights)
@@ -79,18 +102,29 @@ class Timm(Pretrained):
         import timm
 
         sized: dict[str, Any] = (
-            {"img_size": self.side} if config.fixed_input_size and self.side not in (None, config.input_size[-1]) else {}
+            {"img_size": self.side}
+            if config.fixed_input_size and self.side not in (None, config.input_size[-1])
+            else {}
         )
-        made: nn.Module = timm.create_model(self.name, num_classes=n_classes, in_chans=channels, **sized)
+        made: nn.Module = timm.create_model(
+            self.name, num_classes=n_classes, in_chans=channels, **sized
+        )
         return made
 
     def _before(self, config: Any, channels: int) -> dict[str, nn.Module]:
         """The parts that inputs pass first."""
-        side = self.side if self.side is not None or not config.fixed_input_size else config.input_size[-1]
+        side = (
+            self.side
+            if self.side is not None or not config.fixed_input_size
+            else config.input_size[-1]
+        )
         parts: dict[str, nn.Module] = {} if side is None else {"resize": Resize(side)}
         if self.inputs == "published" or (self.inputs == "auto" and self.weights == "published"):
             if channels != 3:
-                raise InputError("model.inputs", f"the network's means are of 3 channels, and these images have {channels}")
+                raise InputError(
+                    "model.inputs",
+                    f"the network's means are of 3 channels, and these images have {channels}",
+                )
             parts["normalise"] = Normalise(config.mean, config.std)
         elif self.inputs == "imagenet":
             parts["normalise"] = Normalise()
@@ -98,9 +132,11 @@ class Timm(Pretrained):
 
 
 class TimmNetwork(Model):
-    """timm's `net` in stages; `before` are parts that images pass first, `like` [1, c, h, w] is such an image.
+    """timm's `net` in stages; `before` are parts that images pass first, `like` [1, c, h, w] is
+    such an image.
 
-    All names of timm's begin with `net.` here. Raises `InputError` for a network that cannot be taken apart.
+    All names of timm's begin with `net.` here. Raises `InputError` for a network that cannot be
+    taken apart.
     """
 
     def __init__(self, net: nn.Module, before: Mapping[str, nn.Module], like: Tensor) -> None:
@@ -108,20 +144,34 @@ class TimmNetwork(Model):
         with torch.no_grad():
             for part in before.values():
                 like = part(like)
-            like = like + torch.linspace(-1, 1, like.numel()).view_as(like)  # a constant could hide a wrong order
+            like = like + torch.linspace(-1, 1, like.numel()).view_as(
+                like
+            )  # a constant could hide a wrong order
             stages: dict[str, tuple[str, ...]] = _stages(net, like) or {"body": ("body",)}
             features = net.forward_head(net.forward_features(like), pre_logits=True)  # type: ignore[operator]
         if not isinstance(features, Tensor) or features.ndim != 2:
-            raise InputError("model.name", "the network has no single vector of features before its last layer")
+            raise InputError(
+                "model.name", "the network has no single vector of features before its last layer"
+            )
         names = list(stages)
         stages[names[0]] = (*before, *stages[names[0]])
-        super().__init__({**before, "net": net}, stages=stages, pool=("pool",), head=NET + _head(net), width=int(features.shape[1]))
+        super().__init__(
+            {**before, "net": net},
+            stages=stages,
+            pool=("pool",),
+            head=NET + _head(net),
+            width=int(features.shape[1]),
+        )
         with torch.no_grad():
             found = features
             if names != ["body"]:
                 found = self._run(("pool",), self._through(like, len(before)))
             if not torch.equal(found, features) or not torch.equal(self.head(found), net(like)):
-                raise InputError("model.name", "the network is not what its stages and its last layer make one after the other")
+                raise InputError(
+                    "model.name",
+                    "the network is not what its stages and its last layer make one after the"
+                    " other",
+                )
         self.train()
 
     def _through(self, x: Tensor, skipped: int) -> Tensor:
@@ -148,7 +198,9 @@ def _config(name: str) -> Any:
     kind = name.partition(".")[0]
     if not timm.is_model(kind):
         known = timm.list_models()
-        raise unknown("model.name", "network of timm", name, get_close_matches(kind, known, 10, 0.4) or known)
+        raise unknown(
+            "model.name", "network of timm", name, get_close_matches(kind, known, 10, 0.4) or known
+        )
     tags = timm.list_models(f"{kind}.*", pretrained=True)
     if name != kind and name not in tags:
         raise unknown("model.name", "network of timm", name, [kind, *tags])
@@ -156,18 +208,21 @@ def _config(name: str) -> Any:
 
 
 def _shared(name: str, config: Any) -> Path:
-    """Where the file of a network's published weights lies, fetched from the hub when it is not in its cache."""
+    """Where the file of a network's published weights lies, fetched from the hub when it is not in
+    its cache."""
     from huggingface_hub import hf_hub_download
 
     if not config.hf_hub_id:
-        raise InputError(FIELD, f"timm has no published weights for {name!r}; name a safetensors file")
+        raise InputError(
+            FIELD, f"timm has no published weights for {name!r}; name a safetensors file"
+        )
     try:
         return Path(hf_hub_download(config.hf_hub_id, SHARED))
     except Exception as error:  # what the hub's client and all below it raise without a network
         raise InputError(
             FIELD,
-            f"the published weights of {name!r} cannot be downloaded ({one_line(str(error), 200)}); "
-            f"put {SHARED} of {config.hf_hub_id} into the hub's cache, or name a safetensors file",
+            f"the published weights of {name!r} cannot be downloaded ({one_line(str(error), 200)});"
+            f" put {SHARED} of {config.hf_hub_id} into the hub's cache, or name a safetensors file",
         ) from None
 
 
@@ -177,17 +232,30 @@ def _head(net: nn.Module) -> str:
     for name, part in net.named_modules():
         if part is last and list(last.parameters()):
             return name
-    raise InputError("model.name", "the network has no single last layer that reads features and gives logits")
+    raise InputError(
+        "model.name", "the network has no single last layer that reads features and gives logits"
+    )
 
 
-# -- stages ------------------------------------------------------------------------------------------------------------------
+# -- stages
+# --------------------------------------------------------------------------------------------------
 
 
 def _stages(net: nn.Module, x: Tensor) -> dict[str, tuple[str, ...]]:
-    """The names of the parts of each stage; none where the network is more than its parts one after the other."""
-    marks = {str(info["module"]): int(info["reduction"]) for info in _infos(net) if "module" in info and "reduction" in info}
+    """The names of the parts of each stage; none where the network is more than its parts one after
+    the other."""
+    marks = {
+        str(info["module"]): int(info["reduction"])
+        for info in _infos(net)
+        if "module" in info and "reduction" in info
+    }
     chain = _chain(net, x, list(marks))
-    scales = [max((scale for mark, scale in marks.items() if f"{mark}.".startswith(f"{name}.")), default=0) for name in chain]
+    scales = [
+        max(
+            (scale for mark, scale in marks.items() if f"{mark}.".startswith(f"{name}.")), default=0
+        )
+        for name in chain
+    ]
     ends = [place for place, scale in enumerate(scales) if scale >= 4]
     if not ends:
         return {}
@@ -206,14 +274,18 @@ def _infos(net: nn.Module) -> list[dict[str, Any]]:
 
 
 def _chain(net: nn.Module, x: Tensor, marks: Sequence[str]) -> list[str]:
-    """The parts that make the last maps of `x`, each from what the one before has made; none where others act in between."""
+    """The parts that make the last maps of `x`, each from what the one before has made; none where
+    others act in between."""
     calls: list[tuple[str, tuple[Any, ...], dict[str, Any], Any]] = []
 
-    def note(part: nn.Module, given: tuple[Any, ...], named: dict[str, Any], made: Any, *, name: str) -> None:
+    def note(
+        part: nn.Module, given: tuple[Any, ...], named: dict[str, Any], made: Any, *, name: str
+    ) -> None:
         calls.append((name, given, named, made))
 
     hooks = [
-        net.get_submodule(name).register_forward_hook(partial(note, name=name), with_kwargs=True) for name in _parts(net, marks)
+        net.get_submodule(name).register_forward_hook(partial(note, name=name), with_kwargs=True)
+        for name in _parts(net, marks)
     ]
     try:
         last = net.forward_features(x)  # type: ignore[operator]
@@ -229,7 +301,8 @@ def _chain(net: nn.Module, x: Tensor, marks: Sequence[str]) -> list[str]:
 
 
 def _parts(net: nn.Module, marks: Sequence[str], within: str = "") -> list[str]:
-    """The names of the parts of a network; sequences that hold several maps that timm names are taken apart."""
+    """The names of the parts of a network; sequences that hold several maps that timm names are
+    taken apart."""
     out = []
     for name, part in net.named_children():
         path = within + name

@@ -15,13 +15,21 @@ from crosswind.core.errors import InputError, one_line
 from crosswind.core.types import PART_MARK
 from crosswind.models.folders import TOKENIZER, contents_hash
 
-__all__ = ["given_tokenizer", "plain_tokens", "rounded_lengths", "special_tokens", "text_lengths", "trimmed"]
+__all__ = [
+    "given_tokenizer",
+    "plain_tokens",
+    "rounded_lengths",
+    "special_tokens",
+    "text_lengths",
+    "trimmed",
+]
 
 SHORTEST = 8
 
 
 def given_tokenizer(path: str, digest: str | None, field: str) -> Any:
-    """The tokenizer of the library tokenizers in a file, or in tokenizer.json of a folder; its file must hash to `digest`.
+    """The tokenizer of the library tokenizers in a file, or in tokenizer.json of a folder; its file
+    must hash to `digest`.
 
     Raises `InputError` on `field`.
     """
@@ -29,21 +37,28 @@ def given_tokenizer(path: str, digest: str | None, field: str) -> Any:
 
     file = Path(path) / TOKENIZER if Path(path).is_dir() else Path(path)
     if digest is not None and file.is_file() and contents_hash(file, "tokenizer") != digest:
-        raise InputError(field, f"{str(file)!r} has changed: its sha256 is no longer {digest[:12]}...")
+        raise InputError(
+            field, f"{str(file)!r} has changed: its sha256 is no longer {digest[:12]}..."
+        )
     try:
         made = Tokenizer.from_buffer(file.read_bytes())
     except Exception as error:  # the library raises plain exceptions
-        raise InputError(field, f"{str(file)!r} cannot be read as a tokenizer ({one_line(str(error), 200)})") from None
+        raise InputError(
+            field, f"{str(file)!r} cannot be read as a tokenizer ({one_line(str(error), 200)})"
+        ) from None
     made.no_padding()
     made.no_truncation()
     return made
 
 
 def plain_tokens(texts: NDArray[Any], tokenizer: Any, length: int) -> NDArray[np.int64]:
-    """int64 [n, length]: 1 + each number, without special tokens; for the mark between parts 1 + the tokens that there are."""
+    """int64 [n, length]: 1 + each number, without special tokens; for the mark between parts 1 +
+    the tokens that there are."""
     mark = tokenizer.get_vocab_size() + 1
     parts = [text.split(PART_MARK) for text in texts]
-    found = iter(tokenizer.encode_batch([part for row in parts for part in row], add_special_tokens=False))
+    found = iter(
+        tokenizer.encode_batch([part for row in parts for part in row], add_special_tokens=False)
+    )
     out = np.zeros((len(texts), length), dtype=np.int64)
     for row, of_row in enumerate(parts):
         numbers: list[int] = []
@@ -53,14 +68,20 @@ def plain_tokens(texts: NDArray[Any], tokenizer: Any, length: int) -> NDArray[np
     return out
 
 
-def special_tokens(texts: NDArray[Any], tokenizer: Any, length: int, vocabulary: int, kinds: int) -> NDArray[np.int64]:
-    """int64 [n, length]: 1 + number + `vocabulary` x kind, with the tokenizer's special tokens; two parts make a pair.
+def special_tokens(
+    texts: NDArray[Any], tokenizer: Any, length: int, vocabulary: int, kinds: int
+) -> NDArray[np.int64]:
+    """int64 [n, length]: 1 + number + `vocabulary` x kind, with the tokenizer's special tokens; two
+    parts make a pair.
 
-    `kinds`: how many kinds of token (first or second text) the model knows. A third part belongs to the second text.
+    `kinds`: how many kinds of token (first or second text) the model knows. A third part belongs to
+    the second text.
     """
     tokenizer.enable_truncation(length)
     parts = [text.split(PART_MARK, 1) for text in texts]
-    given = [part[0] if len(part) == 1 else (part[0], part[1].replace(PART_MARK, " ")) for part in parts]
+    given = [
+        part[0] if len(part) == 1 else (part[0], part[1].replace(PART_MARK, " ")) for part in parts
+    ]
     out = np.zeros((len(texts), length), dtype=np.int64)
     for row, found in enumerate(tokenizer.encode_batch(given)):
         kind = np.minimum(np.asarray(found.type_ids, dtype=np.int64), kinds - 1)
@@ -69,7 +90,8 @@ def special_tokens(texts: NDArray[Any], tokenizer: Any, length: int, vocabulary:
 
 
 def rounded_lengths(lengths: NDArray[Any], most: int) -> NDArray[np.int64]:
-    """Each length rounded up to 8, 12, 16, 24, 32, 48, ..., at most `most`: few shapes, of which a third at most is padding."""
+    """Each length rounded up to 8, 12, 16, 24, 32, 48, ..., at most `most`: few shapes, of which a
+    third at most is padding."""
     sizes = _sizes(most)
     return sizes[np.searchsorted(sizes, lengths)]
 
@@ -87,9 +109,11 @@ def text_lengths(tokens: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def trimmed(x: Tensor, longest: int | None = None) -> Tensor:
-    """Tokens int64 [n, length] without places that are empty in all of them, the rest rounded up; anything else as it is.
+    """Tokens int64 [n, length] without places that are empty in all of them, the rest rounded up;
+    anything else as it is.
 
-    `longest`: the tokens of the longest text, where it is known: else `x` is asked, which on an accelerator waits for it.
+    `longest`: the tokens of the longest text, where it is known: else `x` is asked, which on an
+    accelerator waits for it.
     """
     if x.dtype != torch.int64 or x.ndim != 2:
         return x

@@ -1,6 +1,8 @@
-"""The picture of an audit: what is left of each measure, with its interval, beside the stated effect size.
+"""The picture of an audit: what is left of each measure, with its interval, beside the stated
+effect size.
 
-As SVG, PDF or PNG it is the picture alone; as HTML a page of its own with the verdicts and the shares of all values.
+As SVG, PDF or PNG it is the picture alone; as HTML a page of its own with the verdicts and the
+shares of all values.
 """
 
 from __future__ import annotations
@@ -12,7 +14,17 @@ from typing import Any
 
 from crosswind.core.errors import InputError, one_line
 from crosswind.core.printing import utf8
-from crosswind.reports.charts import Figure, chart, layer, named_colour, number, save, templates, text, tips
+from crosswind.reports.charts import (
+    Figure,
+    chart,
+    layer,
+    named_colour,
+    number,
+    save,
+    templates,
+    text,
+    tips,
+)
 from crosswind.reports.tables import distinct
 from crosswind.shifts.audit import KINDS, SIZES, AttributeAudit, Audit
 from crosswind.shifts.audit.findings import audit_text
@@ -21,7 +33,12 @@ PICTURES = (".svg", ".pdf", ".png", ".html")
 MOST_SHOWN = 60
 """Columns in a picture; those with verdicts other than "no shift" come first."""
 
-_STATUSES = ["follows", "shift", "no shift", "cannot tell"]  # in the order of the theme's colours: blue, orange, grey, violet
+_STATUSES = [
+    "follows",
+    "shift",
+    "no shift",
+    "cannot tell",
+]  # in the order of the theme's colours: blue, orange, grey, violet
 _PANELS = (
     (KINDS[0], "spurious correlation: V in training less in the target", "v_difference"),
     (KINDS[1], "low-data drift: total variation", "variation"),
@@ -32,13 +49,23 @@ _PANELS = (
 def audit_figure(audit: Audit) -> Figure:
     """The figure of an audit: a panel a kind of shift.
 
-    What is left (e, from l to h) by column c and status s, the raw measure r as a tick; the dashed line is the stated effect size.
+    What is left (e, from l to h) by column c and status s, the raw measure r as a tick; the dashed
+    line is the stated effect size.
     """
-    columns = sorted(audit.columns, key=lambda item: all(verdict.status == "no shift" for verdict in item.verdicts))[:MOST_SHOWN]
+    columns = sorted(
+        audit.columns,
+        key=lambda item: all(verdict.status == "no shift" for verdict in item.verdicts),
+    )[:MOST_SHOWN]
     columns = [item for item in audit.columns if item in columns]
-    names = distinct(one_line(item.name, 40) + (" (label)" if item is audit.label else "") for item in columns)
+    names = distinct(
+        one_line(item.name, 40) + (" (label)" if item is audit.label else "") for item in columns
+    )
     datasets = {
-        f"d{position}": [row for item, name in zip(columns, names, strict=True) if (row := _row(item, name, kind, raw)) is not None]
+        f"d{position}": [
+            row
+            for item, name in zip(columns, names, strict=True)
+            if (row := _row(item, name, kind, raw)) is not None
+        ]
         for position, (kind, _, raw) in enumerate(_PANELS)
     }
     panels = [_panel(position, title, names) for position, (_, title, _) in enumerate(_PANELS)]
@@ -47,8 +74,8 @@ def audit_figure(audit: Audit) -> Figure:
     return Figure(
         "audit",
         f"{audit.train_rows:,} training and {audit.target_rows:,} target rows",
-        "Points: what is left when what follows from other shifts is taken out, with 95% intervals. Ticks: the difference as "
-        "measured. Dashed: the stated effect size.",
+        "Points: what is left when what follows from other shifts is taken out, with 95% intervals."
+        " Ticks: the difference as measured. Dashed: the stated effect size.",
         f"Three panels of effects by column. {one_line(found, 600)}.",
         chart({"hconcat": panels, "spacing": 16}, datasets, **sizes),
         "step",
@@ -62,8 +89,18 @@ def _row(item: AttributeAudit, name: str, kind: str, raw: str) -> dict[str, Any]
     if verdict is None or verdict.effect is None:
         return None
     left, measured = verdict.effect, getattr(item, raw)
-    row = {"c": name, "s": verdict.status, "e": _six(left.value), "l": _six(left.low), "h": _six(left.high)}
-    return {**row, "i": f"{left.low:.3f} to {left.high:.3f}", "r": None if measured is None else _six(measured.value)}
+    row = {
+        "c": name,
+        "s": verdict.status,
+        "e": _six(left.value),
+        "l": _six(left.low),
+        "h": _six(left.high),
+    }
+    return {
+        **row,
+        "i": f"{left.low:.3f} to {left.high:.3f}",
+        "r": None if measured is None else _six(measured.value),
+    }
 
 
 def _panel(position: int, title: str, names: list[str]) -> dict[str, Any]:
@@ -73,12 +110,27 @@ def _panel(position: int, title: str, names: list[str]) -> dict[str, Any]:
     colour = text("s", title=None, scale={"domain": _STATUSES, "range": "category"}, legend=legend)
     shape = text("s", title=None, scale={"domain": _STATUSES}, legend=legend)
     size = {"datum": {"expr": f"size{position}"}, "type": "quantitative"}
-    told = tips(("c", "column"), ("s", "verdict"), ("e", "left", ".3f"), ("i", "interval"), ("r", "as measured", ".3f"))
+    told = tips(
+        ("c", "column"),
+        ("s", "verdict"),
+        ("e", "left", ".3f"),
+        ("i", "interval"),
+        ("r", "as measured", ".3f"),
+    )
     point = {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": told}
     layers = [
         layer("rule", {"x": size, "color": named_colour("quiet")}, strokeDash=[3, 3]),
-        layer("rule", {"x": {**x, "field": "l"}, "x2": {"field": "h"}, "y": y, "color": colour}, strokeWidth=2),
-        layer("tick", {"x": {**x, "field": "r"}, "y": y, "color": named_colour("quiet")}, thickness=2, size=12),
+        layer(
+            "rule",
+            {"x": {**x, "field": "l"}, "x2": {"field": "h"}, "y": y, "color": colour},
+            strokeWidth=2,
+        ),
+        layer(
+            "tick",
+            {"x": {**x, "field": "r"}, "y": y, "color": named_colour("quiet")},
+            thickness=2,
+            size=12,
+        ),
         layer("point", point, filled=True, size=70, opacity=1),
     ]
     return {"data": {"name": f"d{position}"}, "width": 230, "height": {"step": 22}, "layer": layers}
@@ -89,14 +141,17 @@ def _six(value: float) -> float | None:
 
 
 def write_audit(audit: Audit, path: Path) -> None:
-    """Draw an audit to a file whose name ends in one of `PICTURES`. Raises `InputError` for another name, `OSError`."""
+    """Draw an audit to a file whose name ends in one of `PICTURES`. Raises `InputError` for another
+    name, `OSError`."""
     from crosswind.core.files import write_atomically
 
     form = path.suffix.lower()
     if form not in PICTURES:
         raise InputError("out", f"{str(path)!r} is no picture by its name", PICTURES)
     with tempfile.TemporaryDirectory() as folder:
-        drawn = save(audit_figure(audit), Path(folder), ["svg" if form == ".html" else form[1:]])[0].read_bytes()
+        drawn = save(audit_figure(audit), Path(folder), ["svg" if form == ".html" else form[1:]])[
+            0
+        ].read_bytes()
     write_atomically(path, utf8(audit_page(audit, drawn.decode())) if form == ".html" else drawn)
 
 
@@ -104,13 +159,23 @@ def audit_page(audit: Audit, picture: str) -> str:
     """A page of its own: the picture (SVG), the text of the audit, and the shares of all values."""
     from markupsafe import Markup
 
-    columns = [(one_line(item.name, 80), [_cells(value) for value in item.values]) for item in audit.columns]
+    columns = [
+        (one_line(item.name, 80), [_cells(value) for value in item.values])
+        for item in audit.columns
+    ]
     template = templates().get_template("audit.html.j2")
-    return template.render(figure=audit_figure(audit), picture=Markup(picture), text=audit_text(audit), columns=columns)
+    return template.render(
+        figure=audit_figure(audit), picture=Markup(picture), text=audit_text(audit), columns=columns
+    )
 
 
 def _cells(value: Any) -> list[str]:
     ratio = value.ratio
-    told = "" if math.isnan(ratio.value) else f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"
-    rows, shares = (f"{value.train_rows:,}", f"{value.target_rows:,}"), (f"{value.train_share:.1%}", f"{value.target_share:.1%}")
+    told = (
+        "" if math.isnan(ratio.value) else f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"
+    )
+    rows, shares = (
+        (f"{value.train_rows:,}", f"{value.target_rows:,}"),
+        (f"{value.train_share:.1%}", f"{value.target_share:.1%}"),
+    )
     return [one_line(value.name, 80), *rows, *shares, told]

@@ -1,4 +1,5 @@
-"""What every figure is made of: parts of Vega-Lite specifications, colours for light and dark, and files as SVG, PDF and PNG.
+"""What every figure is made of: parts of Vega-Lite specifications, colours for light and dark, and
+files as SVG, PDF and PNG.
 
 A figure is one specification with its data inside, which serves the page and the files.
 """
@@ -42,15 +43,27 @@ _COLOURS: Mapping[str, Mapping[str, Any]] = {
         "ordinal": ["#f2a35e", "#4a90cf", "#c09ce6", "#a35a17", "#8fd0c0", "#7d8a98"],
     },
 }
-# Blue and orange differ for every common kind of colour blindness; the middle of the diverging scale is the page, so that no change
-# looks like none. `ordinal` are the parts of a whole, in the order of the stack: neighbours differ in lightness too.
+# Blue and orange differ for every common kind of colour blindness; the middle of the diverging
+# scale is the page, so that no change looks like none. `ordinal` are the parts of a whole, in the
+# order of the stack: neighbours differ in lightness too.
 
 
 def _theme(mode: str) -> dict[str, Any]:
     colours = _COLOURS[mode]
     ink, quiet, line = colours["ink"], colours["quiet"], colours["line"]
-    axis = {"labelColor": quiet, "titleColor": quiet, "domainColor": line, "tickColor": line, "gridColor": line}
-    words = {"labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal", "labelLimit": 150}
+    axis = {
+        "labelColor": quiet,
+        "titleColor": quiet,
+        "domainColor": line,
+        "tickColor": line,
+        "gridColor": line,
+    }
+    words = {
+        "labelFontSize": 11,
+        "titleFontSize": 11,
+        "titleFontWeight": "normal",
+        "labelLimit": 150,
+    }
     ranges = {name: colours[name] for name in ("diverging", "ramp", "category", "ordinal")}
     return {
         "background": "transparent" if mode == "dark" else "white",
@@ -58,7 +71,12 @@ def _theme(mode: str) -> dict[str, Any]:
         "view": {"stroke": None},
         "axis": {**axis, **words},
         "legend": {"labelColor": quiet, "titleColor": quiet, **words},
-        "header": {"labelColor": ink, "titleColor": quiet, "labelFontSize": 12, "labelFontWeight": "bold"},
+        "header": {
+            "labelColor": ink,
+            "titleColor": quiet,
+            "labelFontSize": 12,
+            "labelFontWeight": "bold",
+        },
         "title": {"color": ink, "fontSize": 12, "fontWeight": "normal", "anchor": "start"},
         "range": {**ranges, "heatmap": colours["ramp"]},
     }
@@ -67,20 +85,25 @@ def _theme(mode: str) -> dict[str, Any]:
 THEMES: Mapping[str, Mapping[str, Any]] = {
     mode: {
         "config": _theme(mode),
-        "params": {**{name: colours[name] for name in ("ink", "quiet", "deep")}, "accent": colours["category"][0]},
+        "params": {
+            **{name: colours[name] for name in ("ink", "quiet", "deep")},
+            "accent": colours["category"][0],
+        },
     }
     for mode, colours in _COLOURS.items()
 }
-"""Configuration and named colours for light and dark pages; `deep` is the ink on the ends of a colour scale."""
+"""Configuration and named colours for light and dark pages; `deep` is the ink on the ends of a
+colour scale."""
 
 
 @dataclass
 class Figure:
-    """One figure: `name` for files, `title`, `caption` (how to read it), `description` (what a reader who cannot see it is told).
+    """One figure: `name` for files, `title`, `caption` (how to read it), `description` (what a
+    reader who cannot see it is told).
 
-    `fit` tells the page how the figure takes the width that there is: "step" keeps its own, "grid" widens or narrows `panels`
-    columns, "wrap" breaks `panels` facets into rows, "bars" stretches one panel. `names` is about the width in pixels of the
-    longest name on the left.
+    `fit` tells the page how the figure takes the width that there is: "step" keeps its own, "grid"
+    widens or narrows `panels` columns, "wrap" breaks `panels` facets into rows, "bars" stretches
+    one panel. `names` is about the width in pixels of the longest name on the left.
     """
 
     name: str
@@ -94,7 +117,8 @@ class Figure:
 
 
 def save(figure: Figure, folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
-    """Write the figure, in light colours, as `folder/NAME.svg`, `.pdf` and `.png` (two pixels a point). Raises `OSError`."""
+    """Write the figure, in light colours, as `folder/NAME.svg`, `.pdf` and `.png` (two pixels a
+    point). Raises `OSError`."""
     import vl_convert
 
     spec = json.dumps({**figure.spec, "title": {"text": figure.title, "offset": 12}})
@@ -118,12 +142,14 @@ def templates() -> Any:
     return Environment(loader=source, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
 
 
-# -- the script of a page -----------------------------------------------------------------------------------------------------
+# -- the script of a page
+# --------------------------------------------------------------------------------------------------
 
 
 @cache
 def runtime() -> str:
-    """The JavaScript that draws the figures of a page: Vega, Vega-Lite and Vega-Embed as vl-convert carries them.
+    """The JavaScript that draws the figures of a page: Vega, Vega-Lite and Vega-Embed as vl-convert
+    carries them.
 
     Making it takes seconds, so it is kept in `cache_file`, which is written whole or not at all.
     """
@@ -137,10 +163,13 @@ def runtime() -> str:
             pass
     import vl_convert
 
-    library: Any = vl_convert  # its stub asks for a snippet; without one the bundle is the three libraries themselves
+    # its stub asks for a snippet; without one the bundle is the three libraries themselves
+    library: Any = vl_convert
     text = str(library.javascript_bundle(vl_version=VEGA_LITE))
     if path is not None:
-        with suppress(OSError):  # a read-only home, a full disk: the next report makes the script again
+        with suppress(
+            OSError
+        ):  # a read-only home, a full disk: the next report makes the script again
             write_atomically(path, text.encode("utf-8"))
     return text
 
@@ -148,7 +177,8 @@ def runtime() -> str:
 def cache_file() -> Path | None:
     """The file for the script of the installed versions; None where the user has no home.
 
-    It is in `$XDG_CACHE_HOME/crosswind` (without that `~/.cache/crosswind`; `%LOCALAPPDATA%\\crosswind` on Windows).
+    It is in `$XDG_CACHE_HOME/crosswind` (without that `~/.cache/crosswind`;
+    `%LOCALAPPDATA%\\crosswind` on Windows).
     """
     from importlib.metadata import version
 
@@ -157,10 +187,13 @@ def cache_file() -> Path | None:
         folder = Path(given) if given and os.path.isabs(given) else Path.home() / ".cache"
     except RuntimeError:
         return None
-    return folder / "crosswind" / f"vega-lite-{VEGA_LITE}-vl-convert-{version('vl-convert-python')}.js"
+    return (
+        folder / "crosswind" / f"vega-lite-{VEGA_LITE}-vl-convert-{version('vl-convert-python')}.js"
+    )
 
 
-# -- parts of a specification -------------------------------------------------------------------------------------------------
+# -- parts of a specification
+# -------------------------------------------------------------------------------------------------
 
 
 def text(field: str, **more: Any) -> dict[str, Any]:
@@ -175,7 +208,10 @@ def number(field: str, **more: Any) -> dict[str, Any]:
 
 def tips(*fields: tuple[str, str] | tuple[str, str, str]) -> list[dict[str, Any]]:
     """A tooltip: a line a (field, title), as a number where a format of d3 follows."""
-    return [number(field, title=title, format=form[0]) if form else text(field, title=title) for field, title, *form in fields]
+    return [
+        number(field, title=title, format=form[0]) if form else text(field, title=title)
+        for field, title, *form in fields
+    ]
 
 
 def named_colour(name: str) -> dict[str, Any]:
@@ -193,8 +229,11 @@ def either(test: str, then: float, otherwise: float) -> dict[str, Any]:
     return {"condition": {"test": test, "value": then}, "value": otherwise}
 
 
-def layer(mark: str, encoding: Mapping[str, Any], *, data: str = "", where: str = "", **properties: Any) -> dict[str, Any]:
-    """One layer: a mark with its properties, what it encodes, the data by name, and a filter `where`."""
+def layer(
+    mark: str, encoding: Mapping[str, Any], *, data: str = "", where: str = "", **properties: Any
+) -> dict[str, Any]:
+    """One layer: a mark with its properties, what it encodes, the data by name, and a filter
+    `where`."""
     described: dict[str, Any] = {"mark": {"type": mark, **properties}, "encoding": dict(encoding)}
     if data:
         described["data"] = {"name": data}
@@ -203,8 +242,11 @@ def layer(mark: str, encoding: Mapping[str, Any], *, data: str = "", where: str 
     return described
 
 
-def chart(view: Mapping[str, Any], datasets: Mapping[str, list[dict[str, Any]]], **params: Any) -> dict[str, Any]:
-    """A whole specification: a view, its data by name, and parameters. Named colours are parameters that a page can set."""
+def chart(
+    view: Mapping[str, Any], datasets: Mapping[str, list[dict[str, Any]]], **params: Any
+) -> dict[str, Any]:
+    """A whole specification: a view, its data by name, and parameters. Named colours are parameters
+    that a page can set."""
     named = {**THEMES["light"]["params"], **params}
     listed = [{"name": name, "value": value} for name, value in named.items()]
     return {"$schema": _SCHEMA, **view, "params": listed, "datasets": dict(datasets)}

@@ -17,11 +17,13 @@ _About = tuple[Place, str, str]
 
 
 def comparison(first: StudyRecord, second: StudyRecord, metric: str = "accuracy") -> Table:
-    """The second study minus the first, a row for each data set, shift, size, model, method, test set and rule that both have.
+    """The second study minus the first, a row for each data set, shift, size, model, method, test
+    set and rule that both have.
 
-    Runs are paired by seed (and split seed) where both have them and the test rows are dealt by the same split seeds; elsewhere the
-    means are compared (Welch 1947). p is adjusted for all rows together (Holm 1979), and the interval of a difference has the level
-    that this comes to. Raises `InputError` for another `metric`, and
+    Runs are paired by seed (and split seed) where both have them and the test rows are dealt by the
+    same split seeds; elsewhere the means are compared (Welch 1947). p is adjusted for all rows
+    together (Holm 1979), and the interval of a difference has the level that this comes to. Raises
+    `InputError` for another `metric`, and
     where the studies share no row.
     """
     if metric not in METRICS:
@@ -29,12 +31,24 @@ def comparison(first: StudyRecord, second: StudyRecord, metric: str = "accuracy"
     sides = [_values(record, metric) for record in (first, second)]
     both = [about for about in sides[0] if about in sides[1]]
     if not both:
-        raise InputError("B", f"has no data set, shift, size, model, method, set and rule that A has with {metric}")
+        raise InputError(
+            "B",
+            f"has no data set, shift, size, model, method, set and rule that A has with {metric}",
+        )
     one_deal = _split_seeds(first) == _split_seeds(second)
-    alone = {about: _difference(sides[0][about], sides[1][about], one_deal, LEVEL) for about in both}
-    family = judged_together({about: item.p for about, item in alone.items() if item.p is not None}, "holm")
-    found = {about: _difference(sides[0][about], sides[1][about], one_deal, family.level) for about in both}
-    varying = [name for name in Place._fields[1:] if len({getattr(place, name) for place, *_ in both}) > 1]
+    alone = {
+        about: _difference(sides[0][about], sides[1][about], one_deal, LEVEL) for about in both
+    }
+    family = judged_together(
+        {about: item.p for about, item in alone.items() if item.p is not None}, "holm"
+    )
+    found = {
+        about: _difference(sides[0][about], sides[1][about], one_deal, family.level)
+        for about in both
+    }
+    varying = [
+        name for name in Place._fields[1:] if len({getattr(place, name) for place, *_ in both}) > 1
+    ]
     unit = METRICS[metric].unit
     rows: list[list[Cell]] = []
     for about, item in found.items():
@@ -42,7 +56,11 @@ def comparison(first: StudyRecord, second: StudyRecord, metric: str = "accuracy"
         means = [over_runs(side[about], LEVEL) for side in sides]
         p = family.adjusted.get(about)
         star = " *" if family.tells(about) else ""
-        counts = f"{item.n} pairs" if _is_paired(sides[0][about], sides[1][about], one_deal) else f"{means[0].n} and {means[1].n}"
+        counts = (
+            f"{item.n} pairs"
+            if _is_paired(sides[0][about], sides[1][about], one_deal)
+            else f"{means[0].n} and {means[1].n}"
+        )
         rows.append(
             [
                 *(getattr(place, name) for name in varying),
@@ -54,19 +72,36 @@ def comparison(first: StudyRecord, second: StudyRecord, metric: str = "accuracy"
                 counts,
             ]
         )
-    names = [f"{letter} {record.name}" for letter, record in zip("AB", (first, second), strict=True)]
+    names = [
+        f"{letter} {record.name}" for letter, record in zip("AB", (first, second), strict=True)
+    ]
     notes = [
-        f"* B differs from A: p < 0.05 by Holm over {len(family.adjusted)} rows, so that the {percent(family.level)} interval of "
-        "B - A excludes 0. Intervals of A and of B are of 95%.",
-        "Pairs are runs of one seed. Without them the means are compared, and their seeds are taken as independent.",
+        (
+            f"* B differs from A: p < 0.05 by Holm over {len(family.adjusted)} rows, so that the"
+            f" {percent(family.level)} interval of B - A excludes 0. Intervals of A and of B are of"
+            " 95%."
+        ),
+        (
+            "Pairs are runs of one seed. Without them the means are compared, and their seeds are"
+            " taken as independent."
+        ),
     ]
     if not one_deal:
-        notes.append("The split seeds differ, so the test rows are not the same and no runs are paired.")
+        notes.append(
+            "The split seeds differ, so the test rows are not the same and no runs are paired."
+        )
     left_out = sum(len(side) - len(both) for side in sides)
     if left_out:
         notes.append(f"{left_out} rows that only one study has are left out.")
     columns = [*varying, "shift", "method", *names, "B - A", "p, Holm", "runs"]
-    return Table("comparison", f"{METRICS[metric].title}: {second.name} minus {first.name}", columns, rows, notes, len(varying) + 2)
+    return Table(
+        "comparison",
+        f"{METRICS[metric].title}: {second.name} minus {first.name}",
+        columns,
+        rows,
+        notes,
+        len(varying) + 2,
+    )
 
 
 def _values(record: StudyRecord, metric: str) -> dict[_About, Mapping[Any, float]]:
@@ -86,6 +121,8 @@ def _is_paired(one: Mapping[Any, float], other: Mapping[Any, float], one_deal: b
     return one_deal and len(one.keys() & other.keys()) > 1
 
 
-def _difference(one: Mapping[Any, float], other: Mapping[Any, float], one_deal: bool, level: float) -> Difference:
+def _difference(
+    one: Mapping[Any, float], other: Mapping[Any, float], one_deal: bool, level: float
+) -> Difference:
     found = paired(one, other, level) if _is_paired(one, other, one_deal) else None
     return found or unpaired(list(one.values()), list(other.values()), level)

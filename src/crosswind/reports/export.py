@@ -1,7 +1,9 @@
-"""A study for the tools that a group looks at its runs with: CSV, Parquet, TensorBoard, MLflow, Weights & Biases.
+"""A study for the tools that a group looks at its runs with: CSV, Parquet, TensorBoard, MLflow,
+Weights & Biases.
 
-A run of the study becomes a run there: its labels and settings, its scores by selection rule and set, and its learning curve. The
-tools are written to by their own clients. A run that is there already, known by its key, is not written again.
+A run of the study becomes a run there: its labels and settings, its scores by selection rule and
+set, and its learning curve. The tools are written to by their own clients. A run that is there
+already, known by its key, is not written again.
 """
 
 from __future__ import annotations
@@ -13,7 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crosswind.core.errors import CrosswindError, InputError, NeedsError, escaped_bytes, one_line, unknown
+from crosswind.core.errors import (
+    CrosswindError,
+    InputError,
+    NeedsError,
+    escaped_bytes,
+    one_line,
+    unknown,
+)
 from crosswind.reports.job_files import JobFiles
 from crosswind.reports.robustness import scored_results
 
@@ -26,7 +35,8 @@ Curve = list[tuple[int, dict[str, float]]]
 
 @dataclass(frozen=True)
 class ExportedRun:
-    """One run: `scores` by `RULE/SET/METRIC`; `curve` is steps with values by `SET/METRIC`; `settings` by `PART.KNOB`."""
+    """One run: `scores` by `RULE/SET/METRIC`; `curve` is steps with values by `SET/METRIC`;
+    `settings` by `PART.KNOB`."""
 
     study: str
     key: str
@@ -39,38 +49,81 @@ class ExportedRun:
 
 
 def exported_runs(store: Store, study: str) -> Iterator[ExportedRun]:
-    """The runs of a study that are done, in the order of its plan. A learning curve whose file is gone or damaged is empty."""
+    """The runs of a study that are done, in the order of its plan. A learning curve whose file is
+    gone or damaged is empty."""
     scores: dict[str, dict[str, float]] = {}
     for row in scored_results(store, study, store.study(study)["resolved"], unscored=False):
-        numbers = {name: value for name, value in row["metrics"].items() if isinstance(value, int | float)}
-        scores.setdefault(row["key"], {}).update({f"{row['rule']}/{row['set']}/{name}": float(v) for name, v in numbers.items()})
+        numbers = {
+            name: value for name, value in row["metrics"].items() if isinstance(value, int | float)
+        }
+        scores.setdefault(row["key"], {}).update(
+            {f"{row['rule']}/{row['set']}/{name}": float(v) for name, v in numbers.items()}
+        )
     runs = store.runs(study)
     files = JobFiles(store, study)
-    several = {name for name in runs[0]["labels"] if len({str(run["labels"].get(name)) for run in runs}) > 1} if runs else set()
+    several = (
+        {
+            name
+            for name in runs[0]["labels"]
+            if len({str(run["labels"].get(name)) for run in runs}) > 1
+        }
+        if runs
+        else set()
+    )
     for run in runs:
         if run["key"] not in scores:
             continue
         labels = {name: value for name, value in run["labels"].items() if value != ""}
-        named = [f"{name} {value}" if "seed" in name else str(value) for name, value in labels.items()]
-        kept = [part for name, part in zip(labels, named, strict=True) if name in several or name in ("shift", "method", "seed")]
+        named = [
+            f"{name} {value}" if "seed" in name else str(value) for name, value in labels.items()
+        ]
+        kept = [
+            part
+            for name, part in zip(labels, named, strict=True)
+            if name in several or name in ("shift", "method", "seed")
+        ]
         settings, curve = _from_files(files, run["key"])
-        yield ExportedRun(study, run["key"], ", ".join(kept), run["status"], labels, settings, scores[run["key"]], curve)
+        yield ExportedRun(
+            study,
+            run["key"],
+            ", ".join(kept),
+            run["status"],
+            labels,
+            settings,
+            scores[run["key"]],
+            curve,
+        )
 
 
 def _from_files(files: JobFiles, key: str) -> tuple[dict[str, Any], Curve]:
-    """The settings and the learning curve of a run, as its fit left them; nothing of files that are gone or damaged."""
+    """The settings and the learning curve of a run, as its fit left them; nothing of files that are
+    gone or damaged."""
     settings: dict[str, Any] = {}
     curve: Curve = []
     with suppress(CrosswindError, OSError, ValueError):
-        need, job = next(((need, job) for need, job in files.jobs(key) if job["kind"] == "fit"), ("", None))
+        need, job = next(
+            ((need, job) for need, job in files.jobs(key) if job["kind"] == "fit"), ("", None)
+        )
         if job is None:  # a model that nobody trained here
             return settings, curve
         spec = job["spec"]
-        parts = {"method": spec["method"]["knobs"], "model": spec["model"]["knobs"], "training": spec["training"]}
-        settings = {f"{part}.{name}": _readable(value) for part, knobs in parts.items() for name, value in knobs.items()}
+        parts = {
+            "method": spec["method"]["knobs"],
+            "model": spec["model"]["knobs"],
+            "training": spec["training"],
+        }
+        settings = {
+            f"{part}.{name}": _readable(value)
+            for part, knobs in parts.items()
+            for name, value in knobs.items()
+        }
         for entry in files.json(need, "history.json") or ():
             values = {f"train/{name}": value for name, value in entry["train"].items()}
-            values |= {f"{where}/{name}": value for where, told in entry["validation"].items() for name, value in told.items()}
+            values |= {
+                f"{where}/{name}": value
+                for where, told in entry["validation"].items()
+                for name, value in told.items()
+            }
             curve.append((int(entry["step"]), values))
     return settings, curve
 
@@ -80,7 +133,8 @@ def _readable(value: Any) -> Any:
     return escaped_bytes(value) if isinstance(value, str) else value
 
 
-# -- targets ------------------------------------------------------------------------------------------------------------------
+# -- targets
+# --------------------------------------------------------------------------------------------------
 
 
 def to_table(store: Store, study: str, place: Path) -> int:
@@ -93,18 +147,24 @@ def to_table(store: Store, study: str, place: Path) -> int:
 
 
 def results_frame(rows: list[dict[str, Any]]) -> Any:
-    """What `Store.results` gives as a polars frame: a column for each label of a run, and for each score that is a number."""
+    """What `Store.results` gives as a polars frame: a column for each label of a run, and for each
+    score that is a number."""
     import polars
 
     flat = [
-        {name: value for name, value in {**row, **(row["metrics"] or {})}.items() if isinstance(value, str | int | float | None)}
+        {
+            name: value
+            for name, value in {**row, **(row["metrics"] or {})}.items()
+            if isinstance(value, str | int | float | None)
+        }
         for row in rows
     ]
     return polars.DataFrame(flat, infer_schema_length=None)
 
 
 def to_tensorboard(store: Store, study: str, place: Path) -> int:
-    """A folder `PLACE/STUDY/RUN` a run with its curve, its scores and, for the page HPARAMS, its labels and settings."""
+    """A folder `PLACE/STUDY/RUN` a run with its curve, its scores and, for the page HPARAMS, its
+    labels and settings."""
     SummaryWriter = _client("torch.utils.tensorboard", "tensorboard").SummaryWriter
     written = 0
     for run in exported_runs(store, study):
@@ -116,7 +176,11 @@ def to_tensorboard(store: Store, study: str, place: Path) -> int:
             for step, values in run.curve:
                 for name, value in values.items():
                     writer.add_scalar(name, value, step)
-            about = {name: value for name, value in {**run.labels, **run.settings}.items() if isinstance(value, str | int | float)}
+            about = {
+                name: value
+                for name, value in {**run.labels, **run.settings}.items()
+                if isinstance(value, str | int | float)
+            }
             writer.add_hparams(about, dict(run.scores), run_name=".")
         partial.rename(folder)
         written += 1
@@ -124,7 +188,8 @@ def to_tensorboard(store: Store, study: str, place: Path) -> int:
 
 
 def to_mlflow(store: Store, study: str, place: str) -> int:
-    """Runs of an experiment of the study's name, at a tracking URI such as `sqlite:///runs.db` or `http://HOST:5000`."""
+    """Runs of an experiment of the study's name, at a tracking URI such as `sqlite:///runs.db` or
+    `http://HOST:5000`."""
     mlflow = _client("mlflow", "mlflow")
     from mlflow.entities import Metric, Param, RunTag
 
@@ -134,14 +199,22 @@ def to_mlflow(store: Store, study: str, place: str) -> int:
     written = 0
     for run in exported_runs(store, study):
         if client.search_runs(
-            [experiment], f"tags.`crosswind.key` = '{run.key}' and tags.`crosswind.whole` = 'yes'", max_results=1
+            [experiment],
+            f"tags.`crosswind.key` = '{run.key}' and tags.`crosswind.whole` = 'yes'",
+            max_results=1,
         ):
             continue
         made = client.create_run(
-            experiment, run_name=run.name, tags={"crosswind.key": run.key, "crosswind.status": run.status}
+            experiment,
+            run_name=run.name,
+            tags={"crosswind.key": run.key, "crosswind.status": run.status},
         ).info
         now = made.start_time
-        metrics = [Metric(name, value, now, step) for step, values in run.curve for name, value in values.items()]
+        metrics = [
+            Metric(name, value, now, step)
+            for step, values in run.curve
+            for name, value in values.items()
+        ]
         metrics += [Metric(name, value, now, 0) for name, value in run.scores.items()]
         params = [Param(name, str(value)) for name, value in {**run.labels, **run.settings}.items()]
         for start in range(0, len(metrics), 900):  # a batch has at most 1,000 of them
@@ -153,13 +226,21 @@ def to_mlflow(store: Store, study: str, place: str) -> int:
 
 
 def to_wandb(store: Store, study: str, place: str) -> int:
-    """Runs of a project of that name. With `WANDB_MODE=offline` they are written to `./wandb`, and `wandb sync` sends them."""
+    """Runs of a project of that name. With `WANDB_MODE=offline` they are written to `./wandb`, and
+    `wandb sync` sends them."""
     wandb = _client("wandb", "wandb")
     written = 0
     for run in exported_runs(store, study):
         about = {"study": study, **run.labels, **run.settings}
         # The key names the run there: sent again it is the same run, not a second one.
-        made = wandb.init(project=place, id=run.key, name=run.name, group=str(run.labels["method"]), config=about, resume="allow")
+        made = wandb.init(
+            project=place,
+            id=run.key,
+            name=run.name,
+            group=str(run.labels["method"]),
+            config=about,
+            resume="allow",
+        )
         for step, values in run.curve:
             made.log(values, step=step)
         made.summary.update({**run.scores, "status": run.status})
@@ -175,14 +256,15 @@ TARGETS: Mapping[str, tuple[str, Callable[[Store, str, Any], int]]] = {
     "mlflow": ("TRACKING-URI", to_mlflow),
     "wandb": ("PROJECT", to_wandb),
 }
-"""From a target to what names a place there, and its writer: (store, study, place) -> how many rows or runs were written."""
+"""From a target to what names a place there, and its writer: (store, study, place) -> how many rows
+or runs were written."""
 
 
 def export(store: Store, study: str, target: str, place: str) -> int:
     """Write a study to a target; how many rows (tables) or runs were written.
 
-    Raises `InputError` for an unknown target and for a place that does not fit it or cannot be written, `NeedsError` where the
-    target's client is not installed.
+    Raises `InputError` for an unknown target and for a place that does not fit it or cannot be
+    written, `NeedsError` where the target's client is not installed.
     """
     if target not in TARGETS:
         raise unknown("--to", "target", target, TARGETS)
@@ -192,14 +274,18 @@ def export(store: Store, study: str, target: str, place: str) -> int:
     try:
         return write(store, study, place if target in ("mlflow", "wandb") else Path(place))
     except UnicodeEncodeError:
-        raise InputError("PLACE", f"{target} takes no path that is not UTF-8, as {place} is") from None
+        raise InputError(
+            "PLACE", f"{target} takes no path that is not UTF-8, as {place} is"
+        ) from None
     except OSError as error:
         raise InputError("PLACE", f"cannot write {place}: {error.strerror or error}") from None
     except Exception as error:
         # What a client raises is its own: a wrong address, a project that may not be written to.
         if type(error).__module__.partition(".")[0] != target:
             raise
-        raise InputError("PLACE", f"{target} does not take {place!r}: {one_line(str(error), 300)}") from None
+        raise InputError(
+            "PLACE", f"{target} does not take {place!r}: {one_line(str(error), 300)}"
+        ) from None
 
 
 def _client(module: str, extra: str) -> Any:
@@ -209,7 +295,8 @@ def _client(module: str, extra: str) -> Any:
         return import_module(module)
     except ImportError as error:
         raise NeedsError(
-            f"--to {extra} needs its client, which is not installed: pip install 'crosswind[{extra}]' ({error})"
+            f"--to {extra} needs its client, which is not installed: pip install"
+            f" 'crosswind[{extra}]' ({error})"
         ) from None
 
 

@@ -1,4 +1,5 @@
-"""Features laid out in the plane by UMAP, coloured by the label and by attributes (Jeon et al. 2025, figures 21 and 22)."""
+"""Features laid out in the plane by UMAP, coloured by the label and by attributes (Jeon et al.
+2025, figures 21 and 22)."""
 
 from __future__ import annotations
 
@@ -23,11 +24,14 @@ MOST_DRAWN = 5_000
 _LEAST = 4
 
 
-def laid_out(features: NDArray[np.float32], seed: int = 0, neighbours: int = 15, distance: float = 0.1) -> NDArray[np.float32]:
-    """The place of every row in the plane, float32 [n, 2]; the same for the same features and seed on one machine.
+def laid_out(
+    features: NDArray[np.float32], seed: int = 0, neighbours: int = 15, distance: float = 0.1
+) -> NDArray[np.float32]:
+    """The place of every row in the plane, float32 [n, 2]; the same for the same features and seed
+    on one machine.
 
-    McInnes, Healy and Melville 2018, "UMAP: Uniform Manifold Approximation and Projection". Raises `InputError` where the extra
-    is missing or there are too few rows.
+    McInnes, Healy and Melville 2018, "UMAP: Uniform Manifold Approximation and Projection". Raises
+    `InputError` where the extra is missing or there are too few rows.
     """
     check_extra("features", "umap", "UMAP")
     if len(features) < _LEAST:
@@ -46,8 +50,11 @@ def laid_out(features: NDArray[np.float32], seed: int = 0, neighbours: int = 15,
         return np.asarray(made.fit_transform(features), dtype=np.float32)
 
 
-def write_map(table: FeatureTable, folder: Path, by: Sequence[str] = (), seed: int = 0) -> list[Path]:
-    """Lay the rows out and write `umap.json`, every point with its attributes, and a picture. Raises `InputError`, `OSError`."""
+def write_map(
+    table: FeatureTable, folder: Path, by: Sequence[str] = (), seed: int = 0
+) -> list[Path]:
+    """Lay the rows out and write `umap.json`, every point with its attributes, and a picture.
+    Raises `InputError`, `OSError`."""
     from crosswind.core.errors import unknown
 
     for name in by:
@@ -55,7 +62,13 @@ def write_map(table: FeatureTable, folder: Path, by: Sequence[str] = (), seed: i
             raise unknown("by", "attribute", name, table.columns)
     shown = tuple(by) or table.by
     places = laid_out(table.features, seed)
-    about = {"model": table.name, "seed": seed, "neighbours": 15, "distance": 0.1, "features": int(table.features.shape[1])}
+    about = {
+        "model": table.name,
+        "seed": seed,
+        "neighbours": 15,
+        "distance": 0.1,
+        "features": int(table.features.shape[1]),
+    }
     points = {
         "id": table.ids.tolist(),
         "x": [round(float(value), 4) for value in places[:, 0]],
@@ -69,7 +82,9 @@ def write_map(table: FeatureTable, folder: Path, by: Sequence[str] = (), seed: i
 
 def map_figure(table: FeatureTable, places: NDArray[np.float32], by: Sequence[str]) -> Figure:
     """A panel an attribute, a point a row."""
-    drawn = np.unique(np.linspace(0, len(places) - 1, min(len(places), MOST_DRAWN)).astype(np.int64)).tolist()
+    drawn = np.unique(
+        np.linspace(0, len(places) - 1, min(len(places), MOST_DRAWN)).astype(np.int64)
+    ).tolist()
     keys = {name: f"a{i}" for i, name in enumerate(by)}
     data: list[dict[str, Any]] = [
         {
@@ -82,7 +97,13 @@ def map_figure(table: FeatureTable, places: NDArray[np.float32], by: Sequence[st
     views = []
     for name, key in keys.items():
         values = list(dict.fromkeys(table.columns[name]))
-        scale: dict[str, Any] = {} if len(values) <= 4 else {"range": "ordinal"} if len(values) <= 6 else {"scheme": "tableau20"}
+        scale: dict[str, Any] = (
+            {}
+            if len(values) <= 4
+            else {"range": "ordinal"}
+            if len(values) <= 6
+            else {"scheme": "tableau20"}
+        )
         axis = {"axis": None, "scale": {"zero": False, "nice": False}}
         encoding = {
             "x": number("x", **axis),
@@ -90,12 +111,25 @@ def map_figure(table: FeatureTable, places: NDArray[np.float32], by: Sequence[st
             "color": text(key, title=None, scale=scale, legend={"orient": "bottom", "columns": 4}),
             "tooltip": tips((key, name)),
         }
-        views.append({"title": name, "width": 220, "height": 220, **layer("circle", encoding, size=14, opacity=0.7)})
-    spec = {"data": {"name": "rows"}, "concat": views, "columns": 3, "resolve": {"scale": {"color": "independent"}}}
+        views.append(
+            {
+                "title": name,
+                "width": 220,
+                "height": 220,
+                **layer("circle", encoding, size=14, opacity=0.7),
+            }
+        )
+    spec = {
+        "data": {"name": "rows"},
+        "concat": views,
+        "columns": 3,
+        "resolve": {"scale": {"color": "independent"}},
+    }
     return Figure(
         "umap",
         f"Features of {table.name}",
-        "A point is a row. Distances within a heap tell more than those between heaps; the axes have no unit.",
+        "A point is a row. Distances within a heap tell more than those between heaps; the axes"
+        " have no unit.",
         f"Scatter plots of {len(drawn)} rows coloured by {', '.join(by)}.",
         chart(spec, {"rows": data}),
         "step",

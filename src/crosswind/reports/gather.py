@@ -1,6 +1,8 @@
-"""What a report is about, read from a store once: results in order, the draws of the shifts, versions; and its tables.
+"""What a report is about, read from a store once: results in order, the draws of the shifts,
+versions; and its tables.
 
-A draw is what a shift made of a data set: planned and realised rows by label and attribute, from the `split.json` of a run.
+A draw is what a shift made of a data set: planned and realised rows by label and attribute, from
+the `split.json` of a run.
 """
 
 from __future__ import annotations
@@ -44,14 +46,17 @@ MAX_EXHIBITS = 60
 """Runs whose exhibits are shown."""
 
 Cells = Mapping[tuple[str, str], tuple[float, int]]
-"""Rows planned by the weights and rows realised, by value of the label and value of an attribute."""
+"""Rows planned by the weights and rows realised, by value of the label and value of an attribute.
+"""
 
 
 @dataclass(frozen=True)
 class SetDraw:
-    """One set of a draw: its rows, the rows of its supplements, and its cells summed to label x attribute, by attribute.
+    """One set of a draw: its rows, the rows of its supplements, and its cells summed to label x
+    attribute, by attribute.
 
-    Values are in the order in which the data set lists them, as far as the cells that the set reached show it.
+    Values are in the order in which the data set lists them, as far as the cells that the set
+    reached show it.
     """
 
     rows: int
@@ -62,7 +67,8 @@ class SetDraw:
 
 @dataclass(frozen=True)
 class ShiftDraw:
-    """What one shift made of one data set at one size, as the run of `seed` had it. `label` names the label's attribute."""
+    """What one shift made of one data set at one size, as the run of `seed` had it. `label` names
+    the label's attribute."""
 
     data: str
     shift: str
@@ -89,9 +95,11 @@ class Shown(NamedTuple):
 
 @dataclass(frozen=True)
 class StudyRecord:
-    """One study of the store called `store`, ready to be shown. `draws_left_out` draws are too many or without files of their own.
+    """One study of the store called `store`, ready to be shown. `draws_left_out` draws are too many
+    or without files of their own.
 
-    `damaged`: what is wrong with files, by run; those that were read here by their bytes, the others by their sizes.
+    `damaged`: what is wrong with files, by run; those that were read here by their bytes, the
+    others by their sizes.
     """
 
     store: str
@@ -125,7 +133,8 @@ class StudyRecord:
 
     @cached_property
     def tables(self) -> dict[Place, dict[str, Table]]:
-        """The tables of every place that is shown, by what they are about; made once, for the text and for the page."""
+        """The tables of every place that is shown, by what they are about; made once, for the text
+        and for the page."""
         return {at.place: place_tables(at, self.verdicts[at.place]) for at in self.places}
 
     @cached_property
@@ -140,7 +149,8 @@ class StudyRecord:
 
     @cached_property
     def pools(self) -> list[Judged]:
-        """The networks of the study as pools that its estimators are judged on; empty where they are too few."""
+        """The networks of the study as pools that its estimators are judged on; empty where they
+        are too few."""
         with damage_named(self.store, self.name):
             return [Judged(pool) for pool in pools_of(self.places, self.resolved)]
 
@@ -157,40 +167,59 @@ class StudyRecord:
             return find(self.places, self.resolved, self.claims, self.runs)
 
     def to_text(self) -> str:
-        """What is printed: the findings and two tables, of the first place; without findings every table."""
+        """What is printed: the findings and two tables, of the first place; without findings every
+        table."""
         tables = self.text_tables()
         if self.findings is None:
             return "\n\n".join(table.to_text() for table in tables)
         shown = overview(self.places[0])
-        text = "\n".join([self.findings.to_text(), *(table.to_text(80) for table in shown)]).rstrip("\n")
+        text = "\n".join([self.findings.to_text(), *(table.to_text(80) for table in shown)]).rstrip(
+            "\n"
+        )
         lines = [f"\nAll {len(tables)} tables: --tables all, or the page."]
         for status in ("failed", "diverged"):
             reasons = [reason for state, reason in self.found.runs.values() if state == status]
             told = "; ".join(filter(None, list(dict.fromkeys(map(plain, reasons)))[:3]))
             if reasons:
-                lines.append(f"{len(reasons)} of {len(self.found.runs)} runs {status}{told and f': {told}'}.")
+                lines.append(
+                    f"{len(reasons)} of {len(self.found.runs)} runs {status}{told and f': {told}'}."
+                )
         return "\n".join([text, *lines])
 
     def __str__(self) -> str:
         return self.to_text()
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the findings and two tables, of the first place; without findings every table."""
+        """What a notebook shows: the findings and two tables, of the first place; without findings
+        every table."""
         tables = self.text_tables() if self.findings is None else overview(self.places[0])
-        parts = [html.line(self.findings.intro), *(html.points(*part) for part in self.findings.parts)] if self.findings else []
-        return "".join([*parts, *(html.table(table.title, table.columns, table.cells) for table in tables)])
+        parts = (
+            [html.line(self.findings.intro), *(html.points(*part) for part in self.findings.parts)]
+            if self.findings
+            else []
+        )
+        return "".join(
+            [*parts, *(html.table(table.title, table.columns, table.cells) for table in tables)]
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Findings and tables as plain values for JSON; scores are numbers."""
         found = None if self.findings is None else self.findings.to_json()
-        return {"study": self.name, "findings": found, "tables": [table.to_json() for table in self.text_tables()]}
+        return {
+            "study": self.name,
+            "findings": found,
+            "tables": [table.to_json() for table in self.text_tables()],
+        }
 
     def text_tables(self) -> list[Table]:
-        """Every table: those of the places, the claims, what methods did, where the time went, and the state of the runs."""
+        """Every table: those of the places, the claims, what methods did, where the time went, and
+        the state of the runs."""
         with damage_named(self.store, self.name):
             places = [table for tables in self.tables.values() for table in tables.values()]
             places += [table for item in self.prompts for table in prompt_tables(item)]
-            places += [table for item in self.pools for some in item.tables.values() for table in some]
+            places += [
+                table for item in self.pools for some in item.tables.values() for table in some
+            ]
             rest = (
                 claim_table(self.name, self.claims),
                 action_table(self.found),
@@ -200,33 +229,62 @@ class StudyRecord:
             return [*places, *(table for table in rest if table is not None)]
 
     def number_tables(self, every: bool) -> list[Table]:
-        """The tidy table of every number; with `every` also those of the claims' numbers and of estimates, if there are any."""
+        """The tidy table of every number; with `every` also those of the claims' numbers and of
+        estimates, if there are any."""
         with damage_named(self.store, self.name):
-            more = (claim_number_table(self.name, self.claims), estimate_table(self.found, self.rules)) if every else ()
-            pools = [table for item in self.pools for table in (*item.tables.get("claims", []), item.numbers)] if every else []
-            return [number_table(self.found, self.rules), *(table for table in more if table is not None), *pools]
+            more = (
+                (claim_number_table(self.name, self.claims), estimate_table(self.found, self.rules))
+                if every
+                else ()
+            )
+            pools = (
+                [
+                    table
+                    for item in self.pools
+                    for table in (*item.tables.get("claims", []), item.numbers)
+                ]
+                if every
+                else []
+            )
+            return [
+                number_table(self.found, self.rules),
+                *(table for table in more if table is not None),
+                *pools,
+            ]
 
 
 def gather(store: Store, study: str, draws: bool = True) -> StudyRecord:
-    """Read one study; without `draws` no file of a run is read. Raises `StoreError`; damaged files only leave their draw out."""
+    """Read one study; without `draws` no file of a run is read. Raises `StoreError`; damaged files
+    only leave their draw out."""
     with no_collection(), damage_named(store.name, study):
         entry, runs = store.study(study), store.runs(study)
-        # Runs that others only start from are no rows of a table; if one fails, those that need it say so.
+        # Runs that others only start from are no rows of a table; if one fails, those that need it
+        # say so.
         shown_runs = [run for run in runs if run["labels"].get("role") != "base"]
         scored = scored_results(store, study, entry["resolved"], shown_runs)
         results = arrange(scored, str(entry["resolved"]["reference"]))
-        about = (entry["given"], entry["resolved"], entry["created"], results, runs, store.versions(study))
+        about = (
+            entry["given"],
+            entry["resolved"],
+            entry["created"],
+            results,
+            runs,
+            store.versions(study),
+        )
         if not draws:
             return StudyRecord(store.name, study, *about, [], 0, store.damaged(study))
         read = _read_files(store, study, entry["resolved"], shown_runs)
         places = results.shown([str(rule) for rule in entry["resolved"]["selection"]])
-        return StudyRecord(store.name, study, *about, *read, rows_behind(store, study, places, shown_runs))
+        return StudyRecord(
+            store.name, study, *about, *read, rows_behind(store, study, places, shown_runs)
+        )
 
 
 @contextmanager
 def no_collection() -> Iterator[None]:
     """Collect no garbage inside."""
-    # Hundreds of thousands of values that all stay: looking for garbage among them again and again takes as long as reading them.
+    # Hundreds of thousands of values that all stay: looking for garbage among them again and again
+    # takes as long as reading them.
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -238,25 +296,37 @@ def no_collection() -> Iterator[None]:
 
 @contextmanager
 def damage_named(store: str, study: str) -> Iterator[None]:
-    """Raise `StoreError` for what a study that was planned and run does not hold: a store may have been edited or damaged."""
+    """Raise `StoreError` for what a study that was planned and run does not hold: a store may have
+    been edited or damaged."""
     try:
         yield
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
         cause = f"{type(error).__name__}: {one_line(str(error), 200)}"
-        raise StoreError(f"{store} is damaged: the study {shown(study)} cannot be put in tables: {cause}") from error
+        raise StoreError(
+            f"{store} is damaged: the study {shown(study)} cannot be put in tables: {cause}"
+        ) from error
 
 
-# -- files of runs ------------------------------------------------------------------------------------------------------------
+# -- files of runs
+# --------------------------------------------------------------------------------------------------
 
 
 def _read_files(
     store: Store, study: str, resolved: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]
 ) -> tuple[list[ShiftDraw], int, dict[str, list[str]], list[Shown]]:
-    """The draws of a study, the number of those left out, what is wrong with files, by run, and exhibits.
+    """The draws of a study, the number of those left out, what is wrong with files, by run, and
+    exhibits.
 
-    Of each draw the first run of the plan that is done is read. A draw is left out where no run is done, where its file is gone or
-    damaged, and beyond `MAX_DRAWS`. Exhibits are those of the first run that has some of every data set, shift, size, model and
-    method, at most `MAX_EXHIBITS`.
+    Of each draw the first run of the plan that is done is read. A draw is left out where no run is
+    done, where its file is gone or damaged, and beyond `MAX_DRAWS`. Exhibits are those of the first
+    run that has some of every data set, shift, size, model and method, at most `MAX_EXHIBITS`.
     """
     candidates: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for run in runs:
@@ -273,7 +343,9 @@ def _read_files(
             continue
         key = str(done["key"])
         if key not in damaged and (listed := files.get(key)) is not None:
-            faults = store.faults(key, {name: entry for name, entry in listed.items() if name == REPORT}, read=True)
+            faults = store.faults(
+                key, {name: entry for name, entry in listed.items() if name == REPORT}, read=True
+            )
             damaged.update({key: faults} if faults else {})
         if key not in damaged:
             seed, entry = int(done["labels"]["seed"]), resolved["data"].get(named[0], {})
@@ -282,12 +354,19 @@ def _read_files(
     exhibits: dict[tuple[str, ...], Shown] = {}
     for run in runs:
         key, named = str(run["key"]), _labels(run, "data", "size", "model", "shift", "method")
-        if len(exhibits) < MAX_EXHIBITS and named not in exhibits and key not in damaged and FILE in (files.get(key) or {}):
+        if (
+            len(exhibits) < MAX_EXHIBITS
+            and named not in exhibits
+            and key not in damaged
+            and FILE in (files.get(key) or {})
+        ):
             # A damaged file leaves its exhibits out; `crosswind check` names it.
             data, size, model, shift, method = named
             with suppress(OSError, ValueError):
                 made = read_exhibits(artifact_folder(out, key))
-                exhibits[named] = Shown(data, size, model, shift, method, int(run["labels"]["seed"]), made)
+                exhibits[named] = Shown(
+                    data, size, model, shift, method, int(run["labels"]["seed"]), made
+                )
     return draws, len(candidates) - len(draws), damaged, list(exhibits.values())
 
 
@@ -295,22 +374,45 @@ def _labels(run: Mapping[str, Any], *names: str) -> tuple[str, ...]:
     return tuple(str(run["labels"][name]) for name in names)
 
 
-def _read_draw(path: Path, data: str, shift: str, size: str, *, seed: int, entry: Mapping[str, Any]) -> ShiftDraw | None:
+def _read_draw(
+    path: Path, data: str, shift: str, size: str, *, seed: int, entry: Mapping[str, Any]
+) -> ShiftDraw | None:
     try:
         label, listed = str(entry["label"]), entry["attributes"]
-        attributes = list(dict.fromkeys(map(str, listed.values() if isinstance(listed, Mapping) else listed)))
+        attributes = list(
+            dict.fromkeys(map(str, listed.values() if isinstance(listed, Mapping) else listed))
+        )
         report = json.loads(path.read_text(encoding="utf-8"))
-        notes, warnings = (tuple(str(line) for line in report.get(name, [])) for name in ("notes", "warnings"))
+        notes, warnings = (
+            tuple(str(line) for line in report.get(name, [])) for name in ("notes", "warnings")
+        )
         train = _set_draw(report["sets"]["train"], label, attributes)
         # A set from another source may lack the attributes; then only the training rows are drawn.
-        test = _set_draw(report["sets"]["test"], label, attributes) if "test" in report["sets"] else None
-    except (OSError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        test = (
+            _set_draw(report["sets"]["test"], label, attributes)
+            if "test" in report["sets"]
+            else None
+        )
+    except (
+        OSError,
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ):
         return None
-    return None if train is None else ShiftDraw(data, shift, size, seed, label, train, test, notes, warnings)
+    return (
+        None
+        if train is None
+        else ShiftDraw(data, shift, size, seed, label, train, test, notes, warnings)
+    )
 
 
 def _set_draw(entry: Mapping[str, Any], label: str, attributes: Sequence[str]) -> SetDraw | None:
-    # Values may hold commas themselves; the names of the attributes are known, so they are what is looked for.
+    # Values may hold commas themselves; the names of the attributes are known, so they are what is
+    # looked for.
     present = [name for name in attributes if f", {name}=" in next(iter(entry["cells"]), "")]
     pattern = re.compile(", ".join(f"{re.escape(name)}=(.*)" for name in (label, *present)))
     sums: dict[str, dict[tuple[str, str], tuple[float, int]]] = {name: {} for name in present}
@@ -321,10 +423,20 @@ def _set_draw(entry: Mapping[str, Any], label: str, attributes: Sequence[str]) -
         for name, value in zip(present, match.groups()[1:], strict=True):
             pair = (match.group(1), value)
             planned, realised = sums[name].get(pair, (0.0, 0))
-            sums[name][pair] = (planned + _counted(count["planned"]), realised + int(_counted(count["realised"])))
-    tables = {name: {pair: (round(planned, 3), n) for pair, (planned, n) in cells.items()} for name, cells in sums.items()}
+            sums[name][pair] = (
+                planned + _counted(count["planned"]),
+                realised + int(_counted(count["realised"])),
+            )
+    tables = {
+        name: {pair: (round(planned, 3), n) for pair, (planned, n) in cells.items()}
+        for name, cells in sums.items()
+    }
     supplements = sum(int(item["drawn"]) for item in entry.get("supplements", ()))
-    return SetDraw(int(entry["rows"]), supplements, len(entry.get("short", ())), tables) if tables else None
+    return (
+        SetDraw(int(entry["rows"]), supplements, len(entry.get("short", ())), tables)
+        if tables
+        else None
+    )
 
 
 def _counted(value: Any) -> float:
@@ -334,11 +446,22 @@ def _counted(value: Any) -> float:
 
 
 def cell_tables(drawn: SetDraw, label: str) -> list[Table]:
-    """Planned and realised rows of a set, one table an attribute: a row a value of the label, a column a value of the attribute."""
+    """Planned and realised rows of a set, one table an attribute: a row a value of the label, a
+    column a value of the attribute."""
     out = []
     for attribute, cells in drawn.tables.items():
         labels, values = (list(dict.fromkeys(pair[side] for pair in cells)) for side in (0, 1))
-        rows = [[name, *("{:g} / {}".format(*cells.get((name, value), (0, 0))) for value in values)] for name in labels]
+        rows = [
+            [name, *("{:g} / {}".format(*cells.get((name, value), (0, 0))) for value in values)]
+            for name in labels
+        ]
         title = f"Rows by {label} and {attribute}: planned / realised"
-        out.append(Table(f"cells-{attribute}", title, (label, *(f"{attribute}={value}" for value in values)), rows))
+        out.append(
+            Table(
+                f"cells-{attribute}",
+                title,
+                (label, *(f"{attribute}={value}" for value in values)),
+                rows,
+            )
+        )
     return out

@@ -23,7 +23,8 @@ class JobFiles:
         self.jobs = cache(self._jobs)
 
     def read(self, key: str, name: str, load: Callable[[Path], Any]) -> Any:
-        """What `load` makes of a file of a job; None where the job left none. Raises `DataError` for one that was changed."""
+        """What `load` makes of a file of a job; None where the job left none. Raises `DataError`
+        for one that was changed."""
         listed = self.files.get(key, {})
         if name not in listed:
             return None

@@ -1,7 +1,9 @@
-"""What is known of the methods, in words: for `crosswind list methods`, for the card of each and for its page in docs/methods.
+"""What is known of the methods, in words: for `crosswind list methods`, for the card of each and
+for its page in docs/methods.
 
-Facts come from the files of methods and models. What a step costs and where a method was seen to help come from the records that
-`benchmarks/method_cost.py` and `benchmarks/effects.py` wrote; they travel with the package. A method of another package has none.
+Facts come from the files of methods and models. What a step costs and where a method was seen to
+help come from the records that `benchmarks/method_cost.py` and `benchmarks/effects.py` wrote; they
+travel with the package. A method of another package has none.
 """
 
 from __future__ import annotations
@@ -22,23 +24,31 @@ COST_MODEL = "resnet18"
 
 
 def listed_methods() -> list[Facts]:
-    """Every row of the papers' tables that is there: methods and augmentations, and the models that the papers compare, by name."""
-    return sorted([*listing("methods"), *(item for item in listing("models") if item.family)], key=lambda item: item.name)
+    """Every row of the papers' tables that is there: methods and augmentations, and the models that
+    the papers compare, by name."""
+    return sorted(
+        [*listing("methods"), *(item for item in listing("models") if item.family)],
+        key=lambda item: item.name,
+    )
 
 
 def find_method(name: str, field: str = "NAME") -> Facts:
-    """The facts of a method, an augmentation or an architecture; an unknown name is an `InputError` on `field`."""
+    """The facts of a method, an augmentation or an architecture; an unknown name is an `InputError`
+    on `field`."""
     known = {item.name: item for item in listed_methods()}
     if name in known:
         return known[name]
     try:
-        return facts("methods", name, field)  # it also looks into the modules that the environment names
+        return facts(
+            "methods", name, field
+        )  # it also looks into the modules that the environment names
     except InputError:
         raise unknown(field, "method", name, known) from None
 
 
 def method_row(known: Facts) -> dict[str, Any]:
-    """The facts of a row as plain values: those of `Facts.describe`, `study`, how a study names it, `cost` and `effects`."""
+    """The facts of a row as plain values: those of `Facts.describe`, `study`, how a study names it,
+    `cost` and `effects`."""
     more = {"kind": kind_of(known), "study": {known.room: [known.name]}}
     return {**known.describe(), **more, "cost": cost_of(known.name), "effects": effects_of(known)}
 
@@ -49,7 +59,8 @@ def kind_of(known: Facts) -> str:
 
 
 def family_of(known: Facts) -> str:
-    """The family that each paper puts it in: `domain generalisation (wiles2022); ...`; empty where no paper does."""
+    """The family that each paper puts it in: `domain generalisation (wiles2022); ...`; empty where
+    no paper does."""
     papers: dict[str, list[str]] = {}
     for paper, family in (known.family or {}).items():
         papers.setdefault(str(family), []).append(str(paper))
@@ -57,9 +68,11 @@ def family_of(known: Facts) -> str:
 
 
 def cost_of(name: str) -> dict[str, dict[str, Any]]:
-    """Model -> what it costs beside ERM: `time` with `low` and `high`, `flops`, `memory`, and `of` what; empty where unmeasured.
+    """Model -> what it costs beside ERM: `time` with `low` and `high`, `flops`, `memory`, and `of`
+    what; empty where unmeasured.
 
-    `of` is "step", or "run" where a run has more than one training, or "prediction" where only that differs.
+    `of` is "step", or "run" where a run has more than one training, or "prediction" where only that
+    differs.
     """
     found = _record("method-cost.json").get("results", {}).get(name, {})
     return {str(model): dict(figures) for model, figures in found.items()}
@@ -68,13 +81,19 @@ def cost_of(name: str) -> dict[str, dict[str, Any]]:
 def short_cost(name: str) -> str:
     """The cost on `COST_MODEL` in a word: `1.04`, `1.51 run`; empty where unmeasured."""
     found = cost_of(name).get(COST_MODEL)
-    return "" if found is None else f"{found['time']:.2f}" + ("" if found["of"] == "step" else f" {found['of']}")
+    return (
+        ""
+        if found is None
+        else f"{found['time']:.2f}" + ("" if found["of"] == "step" else f" {found['of']}")
+    )
 
 
 def effects_of(known: Facts) -> list[dict[str, Any]]:
-    """What was claimed of it and seen, of `benchmarks/effects`: a mapping a claim, `study` its file's name; empty where unmeasured.
+    """What was claimed of it and seen, of `benchmarks/effects`: a mapping a claim, `study` its
+    file's name; empty where unmeasured.
 
-    Of a method the claims of every study that has it beside the reference, of an architecture those that name it on one side only.
+    Of a method the claims of every study that has it beside the reference, of an architecture those
+    that name it on one side only.
     """
     file = f"src/{known.module.replace('.', '/')}.py"
     found = []
@@ -87,7 +106,8 @@ def effects_of(known: Facts) -> list[dict[str, Any]]:
 
 
 def card_lines(known: Facts) -> list[tuple[str, str]]:
-    """What stands above the docstring on a card: (title, text), those that there is something for."""
+    """What stands above the docstring on a card: (title, text), those that there is something
+    for."""
     lines = [
         ("Family", family_of(known)),
         ("In a study", f"{known.room}: [{known.name}]"),
@@ -95,12 +115,29 @@ def card_lines(known: Facts) -> list[tuple[str, str]]:
         ("Wants", _wants(known.name) if known.room == "methods" else ""),
         ("Hooks", (", ".join(known.defines) or "none") if known.room == "methods" else ""),
         ("Limit", _limit(known)),
-        ("Measured", action_of(known.name, known.action, known.limit, known.defines).words() if known.room == "methods" else ""),
+        (
+            "Measured",
+            (
+                action_of(known.name, known.action, known.limit, known.defines).words()
+                if known.room == "methods"
+                else ""
+            ),
+        ),
     ]
     if cost := cost_of(known.name):
-        parts = [f"{model} {item['time']:.2f} x ({item['flops']:.2f} x its arithmetic)" for model, item in cost.items()]
-        lines.append(("Cost", f"time of a {next(iter(cost.values()))['of']} beside ERM's: {', '.join(parts)}"))
-    lines += [("" if i else "Seen", effect_words(claim)) for i, claim in enumerate(effects_of(known))]
+        parts = [
+            f"{model} {item['time']:.2f} x ({item['flops']:.2f} x its arithmetic)"
+            for model, item in cost.items()
+        ]
+        lines.append(
+            (
+                "Cost",
+                f"time of a {next(iter(cost.values()))['of']} beside ERM's: {', '.join(parts)}",
+            )
+        )
+    lines += [
+        ("" if i else "Seen", effect_words(claim)) for i, claim in enumerate(effects_of(known))
+    ]
     return [(title, text) for title, text in lines if text]
 
 
@@ -109,11 +146,15 @@ def effect_words(claim: Mapping[str, Any]) -> str:
     better, than = side_names(claim)
     interval = f"{claim['difference']:+.3f} [{claim['low']:+.3f}, {claim['high']:+.3f}]"
     score = str(claim["metric"]).replace("_", " ")
-    return f"{claim['verdict']}: {claim['text']} ({score} of {better} less {than}'s: {interval}, {claim['n']} seeds)"
+    return (
+        f"{claim['verdict']}: {claim['text']} ({score} of {better} less {than}'s: {interval},"
+        f" {claim['n']} seeds)"
+    )
 
 
 def side_names(claim: Mapping[str, Any]) -> tuple[str, str]:
-    """What the side claimed better and the other one are called: by their methods, and by their models where these differ."""
+    """What the side claimed better and the other one are called: by their methods, and by their
+    models where these differ."""
     better, than = claim["sides"]["better"], claim["sides"]["than"]
     if better["model"] == than["model"]:
         return str(better["method"]), str(than["method"])
@@ -130,13 +171,19 @@ def _limit(known: Facts) -> str:
     limit = known.limit
     if limit is None or not limit.equals:
         return f"none: {limit.reason}" if limit is not None else ""
-    knobs = (f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in limit.knobs.items())
+    knobs = (
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in limit.knobs.items()
+    )
     return f"at {' and '.join(knobs)} it is {limit.equals}"
 
 
 @cache
 def _effects() -> Mapping[str, Mapping[str, Any]]:
-    return {path.stem: _record(f"effects/{path.name}") for path in sorted((_records() / "effects").glob("*.json"))}
+    return {
+        path.stem: _record(f"effects/{path.name}")
+        for path in sorted((_records() / "effects").glob("*.json"))
+    }
 
 
 @cache

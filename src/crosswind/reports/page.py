@@ -1,7 +1,10 @@
-"""One self-contained web page of a store's studies: figures, the tables that stand behind them, what was run and how.
+"""One self-contained web page of a store's studies: figures, the tables that stand behind them,
+what was run and how.
 
-The page holds everything that it shows: no file beside it, no network. Its tables are those that `crosswind report` prints.
-A section is one function of a `StudyRecord`, listed in `_SECTIONS`; the template shows whatever figures, tables and texts it holds.
+The page holds everything that it shows: no file beside it, no network. Its tables are those that
+`crosswind report` prints.
+A section is one function of a `StudyRecord`, listed in `_SECTIONS`; the template shows whatever
+figures, tables and texts it holds.
 """
 
 from __future__ import annotations
@@ -22,12 +25,31 @@ from crosswind.reports import figures as draw
 from crosswind.reports.actions import action_table
 from crosswind.reports.charts import THEMES, Figure, runtime, templates
 from crosswind.reports.claims import claim_table
-from crosswind.reports.families import agreement_table, change_table, families, family_map, rank_by_seed_table
-from crosswind.reports.gather import ShiftDraw, StudyRecord, cell_tables, damage_named, no_collection
+from crosswind.reports.families import (
+    agreement_table,
+    change_table,
+    families,
+    family_map,
+    rank_by_seed_table,
+)
+from crosswind.reports.gather import (
+    ShiftDraw,
+    StudyRecord,
+    cell_tables,
+    damage_named,
+    no_collection,
+)
 from crosswind.reports.prompt_figures import prompt_map
 from crosswind.reports.prompts import prompt_tables
 from crosswind.reports.results import Place
-from crosswind.reports.run_tables import costs, largest_part, run_table, time_table, trouble_table, warning_table
+from crosswind.reports.run_tables import (
+    costs,
+    largest_part,
+    run_table,
+    time_table,
+    trouble_table,
+    warning_table,
+)
 from crosswind.reports.score_tables import rank_table, ranking, rule_table, seed_table
 from crosswind.reports.sections import OPEN_PLACES, Group, Section, address, heading_of
 from crosswind.reports.tables import Table, distinct, slug
@@ -41,7 +63,8 @@ _SPECIAL = re.compile(r"""[&<>'"]""")
 
 
 def write_page(studies: Sequence[StudyRecord], store: str, path: Path) -> None:
-    """Write the page of `studies`, of the store called `store`, to `path`. Raises `OSError` where it cannot be written."""
+    """Write the page of `studies`, of the store called `store`, to `path`. Raises `OSError` where
+    it cannot be written."""
     from crosswind.core.files import write_atomically
 
     with no_collection():
@@ -65,9 +88,15 @@ def study_page(studies: Sequence[StudyRecord], store: str) -> str:
         with damage_named(store, study.name):
             views.append(_view(study, f"study-{position}"))
     figures = _named_figures([section for view in views for section in view["sections"]])
-    specs = {item.name: {name: getattr(item, name) for name in ("spec", "fit", "panels", "names")} for item in figures}
-    # Inside a script element only "<" can end it or begin a comment; JSON may write it as an escape.
-    data = json.dumps({"themes": THEMES, "figures": specs}, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    specs = {
+        item.name: {name: getattr(item, name) for name in ("spec", "fit", "panels", "names")}
+        for item in figures
+    }
+    # Inside a script element only "<" can end it or begin a comment; JSON may write it as an
+    # escape.
+    data = json.dumps(
+        {"themes": THEMES, "figures": specs}, separators=(",", ":"), allow_nan=False
+    ).replace("<", "\\u003c")
     page = templates().get_template("page.html.j2")
     rendered: str = page.render(
         title=studies[0].name if len(studies) == 1 else f"{len(studies)} studies",
@@ -83,8 +112,13 @@ def study_page(studies: Sequence[StudyRecord], store: str) -> str:
 
 
 def _named_figures(sections: Iterable[Section]) -> list[Figure]:
-    figures = [figure for section in sections for group in section.groups for figure, _ in group.figures]
-    plain = [re.sub(r"[^a-z0-9.]+", "-", figure.name.lower()).strip("-.") or "figure" for figure in figures]
+    figures = [
+        figure for section in sections for group in section.groups for figure, _ in group.figures
+    ]
+    plain = [
+        re.sub(r"[^a-z0-9.]+", "-", figure.name.lower()).strip("-.") or "figure"
+        for figure in figures
+    ]
     for figure, name in zip(figures, distinct(plain), strict=True):
         figure.name = name
     return figures
@@ -95,30 +129,47 @@ def _table_body(table: Table) -> Markup:
     from markupsafe import Markup, escape
 
     marks = ["" if numeric else ' class="t"' for numeric in table.numeric]
-    heads = "".join(f'<th scope="col"{mark}>{escape(name)}</th>' for mark, name in zip(marks, table.columns, strict=True))
+    heads = "".join(
+        f'<th scope="col"{mark}>{escape(name)}</th>'
+        for mark, name in zip(marks, table.columns, strict=True)
+    )
     key, rest = ('<th scope="row"{}>', "</th>"), ("<td{}>", "</td>")
     tags = [key if i < table.keys else rest for i in range(len(marks))]
-    # Cells are padded in text so that means stand under means; digits are of one width here, so that serves here too.
-    columns = [(start.format(mark), end, mark != "") for (start, end), mark in zip(tags, marks, strict=True)]
+    # Cells are padded in text so that means stand under means; digits are of one width here, so
+    # that serves here too.
+    columns = [
+        (start.format(mark), end, mark != "")
+        for (start, end), mark in zip(tags, marks, strict=True)
+    ]
     lines = []
     for row in table.cells:
         # Most rows have nothing to escape, and to look costs less than to escape each cell.
         safe: Any = escape if _SPECIAL.search("".join(row)) else str
         parts = [
-            f"{start}{safe(cell.strip() if words else cell)}{end}" for (start, end, words), cell in zip(columns, row, strict=True)
+            f"{start}{safe(cell.strip() if words else cell)}{end}"
+            for (start, end, words), cell in zip(columns, row, strict=True)
         ]
         lines.append(f"<tr>{''.join(parts)}</tr>")
-    return Markup("<thead><tr>{}</tr></thead>\n<tbody>\n{}\n</tbody>").format(Markup(heads), Markup("\n".join(lines)))
+    return Markup("<thead><tr>{}</tr></thead>\n<tbody>\n{}\n</tbody>").format(
+        Markup(heads), Markup("\n".join(lines))
+    )
 
 
-# -- the head of a study ------------------------------------------------------------------------------------------------------
+# -- the head of a study
+# --------------------------------------------------------------------------------------------------
 
 
 def _view(study: StudyRecord, key: str) -> dict[str, Any]:
     """What the template is given of a study."""
-    states = {run["key"]: str(run["status"]) for run in study.runs}  # a model that is asked stands beside every one that is trained
+    states = {
+        run["key"]: str(run["status"]) for run in study.runs
+    }  # a model that is asked stands beside every one that is trained
     counts = Counter(states.values())
-    others = [(f"{counts[state]:,}", state) for state in ("diverged", "failed", "running", "pending") if counts[state]]
+    others = [
+        (f"{counts[state]:,}", state)
+        for state in ("diverged", "failed", "running", "pending")
+        if counts[state]
+    ]
     return {
         "id": key,
         "name": study.name,
@@ -138,14 +189,27 @@ def _facts(study: StudyRecord) -> list[tuple[str, str]]:
 
     def listed(name: str, many: bool = True) -> str:
         values = [value for value in axes.get(name, {}) if value]
-        more = f" and {len(values) - _VALUES_SHOWN} more" if many and len(values) > _VALUES_SHOWN else ""
+        more = (
+            f" and {len(values) - _VALUES_SHOWN} more"
+            if many and len(values) > _VALUES_SHOWN
+            else ""
+        )
         return ", ".join(values[:_VALUES_SHOWN]) + more
 
-    named = (("Data", "data"), ("Shifts", "shift"), ("Sizes", "size"), ("Models", "model"), ("Methods", "method"))
+    named = (
+        ("Data", "data"),
+        ("Shifts", "shift"),
+        ("Sizes", "size"),
+        ("Models", "model"),
+        ("Methods", "method"),
+    )
     facts = [
         *((title, listed(name)) for title, name in named),
         ("Seeds", listed("seed", many=False)),
-        ("Split seeds", listed("split_seed", many=False) if len(axes.get("split_seed", {})) > 1 else ""),
+        (
+            "Split seeds",
+            listed("split_seed", many=False) if len(axes.get("split_seed", {})) > 1 else "",
+        ),
         ("Compared with", study.reference),
         ("Selection", ", ".join(study.rules)),
         ("First planned", _moment(study.created)),
@@ -154,7 +218,8 @@ def _facts(study: StudyRecord) -> list[tuple[str, str]]:
 
 
 def _moment(seconds: float) -> str:
-    """Seconds since 1970 as a date and time; nothing for what is none, as a damaged store may hold."""
+    """Seconds since 1970 as a date and time; nothing for what is none, as a damaged store may
+    hold."""
     try:
         return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
     except (OSError, OverflowError, TypeError, ValueError):
@@ -163,15 +228,27 @@ def _moment(seconds: float) -> str:
 
 def _remarks(study: StudyRecord) -> list[str]:
     waiting = sum(run["status"] not in ("finished", "diverged", "failed") for run in study.runs)
-    return [f"{waiting:,} of {len(study.runs):,} runs are not done: this page shows what is there so far."] if waiting else []
+    return (
+        [
+            f"{waiting:,} of {len(study.runs):,} runs are not done: this page shows what is there"
+            " so far."
+        ]
+        if waiting
+        else []
+    )
 
 
-# -- sections -----------------------------------------------------------------------------------------------------------------
+# -- sections
+# --------------------------------------------------------------------------------------------------
 
 
 def _findings(study: StudyRecord) -> Section:
     found = study.findings
-    return Section("Findings", [found.intro], [Group(lists=list(found.parts))]) if found is not None else Section("", [], [])
+    return (
+        Section("Findings", [found.intro], [Group(lists=list(found.parts))])
+        if found is not None
+        else Section("", [], [])
+    )
 
 
 def _claims(study: StudyRecord) -> Section:
@@ -185,13 +262,25 @@ def _shifts(study: StudyRecord) -> Section:
         together.setdefault((item.data, item.size), []).append(item)
     groups: list[Group] = []
     for (data, size), some in together.items():
-        most = max(1.0, *(max(counts) for item in some for cells in item.train.tables.values() for counts in cells.values()))
+        most = max(
+            1.0,
+            *(
+                max(counts)
+                for item in some
+                for cells in item.train.tables.values()
+                for counts in cells.values()
+            ),
+        )
         group = Group(heading_of(data, size), layout="cards", open=not groups)
-        group.figures = [(draw.draw_map(item, item.train, most), cell_tables(item.train, item.label)) for item in some]
+        group.figures = [
+            (draw.draw_map(item, item.train, most), cell_tables(item.train, item.label))
+            for item in some
+        ]
         held = some[0].test
         if held is not None and all(item.test == held for item in some):
             peak = max(max(counts) for cells in held.tables.values() for counts in cells.values())
-            # A set that is even all over looks even, not full: its colour is the middle of the scale.
+            # A set that is even all over looks even, not full: its colour is the middle of the
+            # scale.
             figure = draw.draw_map(some[0], held, max(1.0, 2 * peak), "test rows")
             group.figures.append((figure, cell_tables(held, some[0].label)))
         remarks: dict[str, list[str]] = {}
@@ -201,13 +290,16 @@ def _shifts(study: StudyRecord) -> Section:
         group.intro = [f"{', '.join(names)}: {line}." for line, names in remarks.items()]
         groups.append(group)
     intro = [
-        "Training rows by the label and each attribute, one pair of panels an attribute. Planned is what the shift's weights ask "
-        "for, realised what was drawn; rows of a supplement, such as counterexamples, come on top of the weights and stand in "
-        "realised only. One seed is shown; another draws by the same plan, and other rows as far as there are more than it takes."
+        "Training rows by the label and each attribute, one pair of panels an attribute. Planned is"
+        " what the shift's weights ask for, realised what was drawn; rows of a supplement, such as"
+        " counterexamples, come on top of the weights and stand in realised only. One seed is"
+        " shown; another draws by the same plan, and other rows as far as there are more than it"
+        " takes."
     ]
     if study.draws_left_out:
         intro.append(
-            f"{study.draws_left_out} draws are not shown: no run of them is done, their files are not here, or they are too many."
+            f"{study.draws_left_out} draws are not shown: no run of them is done, their files are"
+            " not here, or they are too many."
         )
     return Section("Shifts", intro, groups)
 
@@ -234,11 +326,17 @@ def _prompts(study: StudyRecord) -> Section:
     groups: list[Group] = []
     for item in study.prompts:
         answers, *rest = reversed(prompt_tables(item))
-        group = Group(heading_of("", item.place.size, f"set {item.place.set}", f"selection {item.place.rule}"), open=not groups)
+        group = Group(
+            heading_of(
+                "", item.place.size, f"set {item.place.set}", f"selection {item.place.rule}"
+            ),
+            open=not groups,
+        )
         group.figures, group.tables = [(prompt_map(item), [answers])], rest[::-1]
         groups.append(group)
     intro = [
-        "Models that are only asked, by the prompt that they were asked with. All shifts with the same test rows share answers."
+        "Models that are only asked, by the prompt that they were asked with. All shifts with the"
+        " same test rows share answers."
     ]
     return Section("Prompts", intro, groups)
 
@@ -246,18 +344,27 @@ def _prompts(study: StudyRecord) -> Section:
 def _exhibits(study: StudyRecord) -> Section:
     groups: dict[str, Group] = {}
     for item in study.exhibits:
-        heading = f"{item.method} under {item.shift}, seed {item.seed}; {heading_of(item.data, item.size, item.model)}"
-        group = groups.setdefault(heading, Group(heading, layout="cards", open=len(groups) < _OPEN_EXHIBITS))
+        heading = (
+            f"{item.method} under {item.shift}, seed {item.seed};"
+            f" {heading_of(item.data, item.size, item.model)}"
+        )
+        group = groups.setdefault(
+            heading, Group(heading, layout="cards", open=len(groups) < _OPEN_EXHIBITS)
+        )
         for name, exhibit in item.exhibits.items():
             title = f"{item.method} under {item.shift}, seed {item.seed}: {name}"
             if isinstance(exhibit, Bars):
-                numbers = Table(slug(title), title, ("name", exhibit.unit), list(exhibit.values.items()))
+                numbers = Table(
+                    slug(title), title, ("name", exhibit.unit), list(exhibit.values.items())
+                )
                 group.figures.append((draw.bars(title, exhibit), [numbers]))
             elif isinstance(exhibit, Grid):
                 notes = (exhibit.caption,) if exhibit.caption else ()
                 group.tables.append(Table(slug(title), title, exhibit.columns, exhibit.rows, notes))
             else:
-                group.pictures.append((title, exhibit.caption, address(exhibit.png), exhibit.columns, exhibit.rows))
+                group.pictures.append(
+                    (title, exhibit.caption, address(exhibit.png), exhibit.columns, exhibit.rows)
+                )
     intro = ["What methods left to be looked at, of the first seed of each method and shift."]
     return Section("Exhibits", intro, list(groups.values()))
 
@@ -271,15 +378,24 @@ def _families(study: StudyRecord) -> Section:
     groups: list[Group] = []
     for item in families(study.places, study.resolved):
         rest = [rank_by_seed_table(item), agreement_table(item)]
-        group = Group(_place_heading(item.place), tables=[table for table in rest if table is not None], open=not groups)
+        group = Group(
+            _place_heading(item.place),
+            tables=[table for table in rest if table is not None],
+            open=not groups,
+        )
         if (figure := family_map(item)) is not None:
             group.figures = [(figure, [change_table(item)])]
         if len(item.places[0].methods) > len(
             study.places[0].methods
         ):  # rows of several models: elsewhere they are not ranked together
-            group.figures += [(draw.rank_dots(ranks), [rank_table(ranks)]) for ranks in ranking(item.places)]
+            group.figures += [
+                (draw.rank_dots(ranks), [rank_table(ranks)]) for ranks in ranking(item.places)
+            ]
         groups.append(group)
-    intro = ["Methods and architectures side by side, by the families of the paper that places most of them; data sets averaged."]
+    intro = [
+        "Methods and architectures side by side, by the families of the paper that places most of"
+        " them; data sets averaged."
+    ]
     return Section("Families", intro, groups)
 
 
@@ -287,35 +403,58 @@ def _rules(study: StudyRecord) -> Section:
     groups: list[Group] = []
     for anywhere in dict.fromkeys(at.place._replace(rule="") for at in study.places):
         # Under every rule that the store has scores of, oracles last.
-        places = [at for place, at in study.found.places.items() if place._replace(rule="") == anywhere]
+        places = [
+            at for place, at in study.found.places.items() if place._replace(rule="") == anywhere
+        ]
         figure = draw.rule_dots(places) if len(places) > 1 else None
         if figure is not None:
-            groups.append(Group(_place_heading(anywhere), figures=[(figure, [rule_table(places)])], open=not groups))
+            groups.append(
+                Group(
+                    _place_heading(anywhere),
+                    figures=[(figure, [rule_table(places)])],
+                    open=not groups,
+                )
+            )
     intro = [
-        f"The study reports {', '.join(study.rules)}. Every rule that the store has scores of is set beside it here, to show how "
-        "much hangs on the choice; choosing a rule after seeing this is choosing by the test rows."
+        f"The study reports {', '.join(study.rules)}. Every rule that the store has scores of is"
+        " set beside it here, to show how much hangs on the choice; choosing a rule after seeing"
+        " this is choosing by the test rows."
     ]
     return Section("Selection rules", intro, groups)
 
 
 def _time(study: StudyRecord) -> Section:
     items = costs(study.runs)
-    figure, table, sentence = draw.time_bars(items), time_table(items, sentence=False), largest_part(items)
+    figure, table, sentence = (
+        draw.time_bars(items),
+        time_table(items, sentence=False),
+        largest_part(items),
+    )
     figures = [(figure, list[Table]())] if figure else []
-    return Section("Where the time went", [sentence] if sentence else [], [Group(figures=figures, tables=[table])] if table else [])
+    return Section(
+        "Where the time went",
+        [sentence] if sentence else [],
+        [Group(figures=figures, tables=[table])] if table else [],
+    )
 
 
 def _runs(study: StudyRecord) -> Section:
     trouble = trouble_table(study.runs)
     # The reasons stand in a table of their own here, not in the notes.
-    tables = [run_table(study.found, reasons=False), trouble, warning_table(study.runs), action_table(study.found)]
+    tables = [
+        run_table(study.found, reasons=False),
+        trouble,
+        warning_table(study.runs),
+        action_table(study.found),
+    ]
     intro = [] if trouble else ["No run failed and none diverged."]
     return Section("Runs", intro, [Group(tables=[table for table in tables if table is not None])])
 
 
 def _specification(study: StudyRecord) -> Section:
     versions = [
-        ", ".join(f"{name} {value}" for name, value in named.items()) + f"  ({runs:,} run{'s' if runs != 1 else ''})"
+        ", ".join(f"{name} {value}" for name, value in named.items())
+        + f"  ({runs:,} run{'s' if runs != 1 else ''})"
         for named, runs in study.versions
     ]
     texts = [
@@ -327,8 +466,21 @@ def _specification(study: StudyRecord) -> Section:
 
 
 _SECTIONS = (
-    *(_findings, _claims, _prompts, row_sections.examples, _shifts, _scores, row_sections.systematic),
-    *(row_sections.mistakes, row_sections.learning_curves, estimate_sections.pools, estimate_sections.estimates),
+    *(
+        _findings,
+        _claims,
+        _prompts,
+        row_sections.examples,
+        _shifts,
+        _scores,
+        row_sections.systematic,
+    ),
+    *(
+        row_sections.mistakes,
+        row_sections.learning_curves,
+        estimate_sections.pools,
+        estimate_sections.estimates,
+    ),
     *(_exhibits, _families, _ranks, _rules, _time, _runs, _specification),
 )
 
@@ -344,4 +496,10 @@ def _yaml(value: Any) -> str:
 
 
 def _place_heading(place: Place) -> str:
-    return heading_of(place.data, place.size, place.model, f"set {place.set}", place.rule and f"selection {place.rule}")
+    return heading_of(
+        place.data,
+        place.size,
+        place.model,
+        f"set {place.set}",
+        place.rule and f"selection {place.rule}",
+    )

@@ -1,4 +1,5 @@
-"""Accuracy by pairs of values, and of a systematic shift which pairs training kept apart and what that cost."""
+"""Accuracy by pairs of values, and of a systematic shift which pairs training kept apart and what
+that cost."""
 
 from __future__ import annotations
 
@@ -21,12 +22,14 @@ Column = tuple[Ints, tuple[str, ...]]
 
 
 class Apart(NamedTuple):
-    """Classes by environments: accuracy and rows of each pair, the pairs that training showed, and rho of each environment.
+    """Classes by environments: accuracy and rows of each pair, the pairs that training showed, and
+    rho of each environment.
 
     Without `measures` training showed every pair of an environment, or none.
-    Where there are more classes than a heat map has room for, those that are seen in the same environments stand together. `right`
-    bool [seeds, n]: the answers, in an order of test rows that is the same for all methods under one shift; `groups`: the group of
-    each, which of them training showed, their names and those of the classes.
+    Where there are more classes than a heat map has room for, those that are seen in the same
+    environments stand together. `right` bool [seeds, n]: the answers, in an order of test rows that
+    is the same for all methods under one shift; `groups`: the group of each, which of them training
+    showed, their names and those of the classes.
     """
 
     label: str
@@ -38,13 +41,18 @@ class Apart(NamedTuple):
     groups: tuple[Ints, list[bool], tuple[str, ...], tuple[str, ...]]
 
     def beside(self, reference: Apart) -> Mapping[str, Systematic]:
-        """`measures` with the accuracy of a reference model, on all classes of an environment, taken off as equation 1 has it."""
+        """`measures` with the accuracy of a reference model, on all classes of an environment,
+        taken off as equation 1 has it."""
         return by_environment(self.right, *self.groups, reference=reference.right)
 
-    def sides(self, other: Apart) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64], str]]:
-        """Of every environment in `measures` the accuracy of each seed of `other`, on the pairs that are seen here and on the rest.
+    def sides(
+        self, other: Apart
+    ) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64], str]]:
+        """Of every environment in `measures` the accuracy of each seed of `other`, on the pairs
+        that are seen here and on the rest.
 
-        With them which classes the training of `other` showed there: every, no, or some. Empty where its test rows are others.
+        With them which classes the training of `other` showed there: every, no, or some. Empty
+        where its test rows are others.
         """
         group, _, names, class_names = self.groups
         if other.groups[2:] != (names, class_names) or not np.array_equal(group, other.groups[0]):
@@ -53,12 +61,19 @@ class Apart(NamedTuple):
         for name, rows, shown in kept_apart(*self.groups):
             there = np.asarray(other.groups[1])[group[rows]]
             told = "every" if there.all() else "some" if there.any() else "no"
-            found[name] = (other.right[:, rows[shown]].mean(axis=1), other.right[:, rows[~shown]].mean(axis=1), told)
+            found[name] = (
+                other.right[:, rows[shown]].mean(axis=1),
+                other.right[:, rows[~shown]].mean(axis=1),
+                told,
+            )
         return found
 
 
-def by_pair(one: Column, other: Column, right: NDArray[np.bool_]) -> dict[tuple[str, str], tuple[float, int]]:
-    """Accuracy over the runs of `right` bool [seeds, n], and the number of rows, by the values of two attributes."""
+def by_pair(
+    one: Column, other: Column, right: NDArray[np.bool_]
+) -> dict[tuple[str, str], tuple[float, int]]:
+    """Accuracy over the runs of `right` bool [seeds, n], and the number of rows, by the values of
+    two attributes."""
     (codes, names), (others, other_names) = one, other
     found = {}
     for code, value in sorted(set(zip(codes.tolist(), others.tolist(), strict=True))):
@@ -68,12 +83,17 @@ def by_pair(one: Column, other: Column, right: NDArray[np.bool_]) -> dict[tuple[
 
 
 def apart(
-    names: tuple[str, str], values: Mapping[str, Column], right: NDArray[np.bool_], rows: RowSet, order: Ints, split: Split
+    names: tuple[str, str],
+    values: Mapping[str, Column],
+    right: NDArray[np.bool_],
+    rows: RowSet,
+    order: Ints,
+    split: Split,
 ) -> Apart:
     """The pairs of the test rows at `order` of `rows`.
 
-    `names`: of the label and of the attribute whose values are environments, both in `values`. They and `right` bool [seeds, n] are
-    in that order.
+    `names`: of the label and of the attribute whose values are environments, both in `values`. They
+    and `right` bool [seeds, n] are in that order.
     """
     label, environment = (values[name] for name in names)
     group, seen = rows.group[order], np.asarray(split.seen(rows))
@@ -98,8 +118,11 @@ def apart(
     )
 
 
-def _together(label: Column, environments: tuple[str, ...], table: NDArray[np.bool_]) -> tuple[Column, NDArray[np.bool_]]:
-    """Classes that are seen in the same environments as one, named after those that not all classes are seen in."""
+def _together(
+    label: Column, environments: tuple[str, ...], table: NDArray[np.bool_]
+) -> tuple[Column, NDArray[np.bool_]]:
+    """Classes that are seen in the same environments as one, named after those that not all classes
+    are seen in."""
     patterns, of_class = np.unique(table, axis=0, return_inverse=True)
     always, of_class = patterns.all(axis=0), of_class.ravel()
     names = []

@@ -1,7 +1,9 @@
-"""The networks of a study as pools that estimators of accuracy are judged on: a point a network and test domain.
+"""The networks of a study as pools that estimators of accuracy are judged on: a point a network and
+test domain.
 
-A pool is the networks of one task: of one data set, or of several that share test sets. A test set drawn from the data and by the
-law that a network was trained on is in domain for it, every other one is a domain of its own.
+A pool is the networks of one task: of one data set, or of several that share test sets. A test set
+drawn from the data and by the law that a network was trained on is in domain for it, every other
+one is a domain of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +17,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from crosswind.core.registry import facts
-from crosswind.evaluation.metrics import ENTROPY_RISE, ESTIMATE, ESTIMATE_HIGH, ESTIMATE_LOW, HEADLINE, MEASURE
+from crosswind.evaluation.metrics import (
+    ENTROPY_RISE,
+    ESTIMATE,
+    ESTIMATE_HIGH,
+    ESTIMATE_LOW,
+    HEADLINE,
+    MEASURE,
+)
 from crosswind.evaluation.points import LEAST, LEAST_FOR_INTERVAL, Point
 from crosswind.evaluation.pools import predictions
 from crosswind.reports.results import PlaceResults
@@ -25,11 +34,13 @@ from crosswind.reports.results import PlaceResults
 class Pool:
     """A pool of networks.
 
-    `values`: by estimator, what is judged: the measure, or the estimated accuracy of `direct` ones. `methods`: of each network.
-    `neighbourhoods`: by estimator that reads neighbours, its form. `rises`: by how many nats entropy rises near the rows of
-    shifted domains, mean over networks. `criteria`: the share of training rows right at which a network's training stopped, of
-    networks that had such a criterion. `missed`: networks that did not reach theirs; they are in no other field but `criteria`.
-    `again`: test sets drawn by one law from one data set, which are one domain: over them no claim on domains is judged.
+    `values`: by estimator, what is judged: the measure, or the estimated accuracy of `direct` ones.
+    `methods`: of each network. `neighbourhoods`: by estimator that reads neighbours, its form.
+    `rises`: by how many nats entropy rises near the rows of shifted domains, mean over networks.
+    `criteria`: the share of training rows right at which a network's training stopped, of networks
+    that had such a criterion. `missed`: networks that did not reach theirs; they are in no other
+    field but `criteria`. `again`: test sets drawn by one law from one data set, which are one
+    domain: over them no claim on domains is judged.
     """
 
     name: str
@@ -46,32 +57,41 @@ class Pool:
     @property
     def direct(self) -> set[str]:
         """The estimators whose values are accuracies."""
-        return {label for label, points in self.values.items() if self.estimates.get(label) == points}
+        return {
+            label for label, points in self.values.items() if self.estimates.get(label) == points
+        }
 
     @property
     def architectures(self) -> Counter[str]:
         """How many networks each registered model has."""
-        kinds = {point.network: point.architecture for points in self.values.values() for point in points}
+        kinds = {
+            point.network: point.architecture for points in self.values.values() for point in points
+        }
         return Counter(kinds.values())
 
     @property
     def apart(self) -> bool:
-        """Whether each architecture is judged alone, as in the paper: most networks have enough others of theirs for that."""
+        """Whether each architecture is judged alone, as in the paper: most networks have enough
+        others of theirs for that."""
         counts = self.architectures
         return 2 * sum(count for count in counts.values() if count >= LEAST) >= counts.total()
 
     @property
     def judged(self) -> bool:
-        """Whether there are networks enough to judge estimators, rather than one alone over domains."""
+        """Whether there are networks enough to judge estimators, rather than one alone over
+        domains."""
         return len(self.methods) >= LEAST_FOR_INTERVAL
 
     def shown(self) -> dict[str, list[Point]]:
-        """Estimated accuracies by estimator. Of a measure without an estimate, by lines that did not see the domain."""
+        """Estimated accuracies by estimator. Of a measure without an estimate, by lines that did
+        not see the domain."""
         out = {}
         for label, points in self.values.items():
             out[label] = self.estimates.get(label) or [
                 replace(point, value=float(np.clip(told, 0, 1)))
-                for point, told in zip(points, predictions(points, "test", by_architecture=self.apart), strict=True)
+                for point, told in zip(
+                    points, predictions(points, "test", by_architecture=self.apart), strict=True
+                )
                 if told is not None
             ]
         return {label: points for label, points in out.items() if points}
@@ -108,21 +128,32 @@ def pools_of(places: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> lis
     one_task = any(domains[a] & domains[b] for i, a in enumerate(every) for b in every[:i])
     pools = []
     for names in [every] if one_task else [[name] for name in every]:
-        pool = _pool(", ".join(names), [item for item in seen if item.data in names], estimators, resolved)
-        shifted = {p.test for points in pool.values.values() for p in points if p.test != p.training}
+        pool = _pool(
+            ", ".join(names), [item for item in seen if item.data in names], estimators, resolved
+        )
+        shifted = {
+            p.test for points in pool.values.values() for p in points if p.test != p.training
+        }
         if pool.judged or len(shifted) >= LEAST:
             pools.append(pool)
     return pools
 
 
-def _pool(name: str, seen: Sequence[_Seen], estimators: Mapping[str, Mapping[str, Any]], resolved: Mapping[str, Any]) -> Pool:
+def _pool(
+    name: str,
+    seen: Sequence[_Seen],
+    estimators: Mapping[str, Mapping[str, Any]],
+    resolved: Mapping[str, Any],
+) -> Pool:
     pool, methods = Pool(name), _named(resolved["methods"], "method")
     rises: dict[str, list[float]] = {}
     laws: dict[str, dict[str, None]] = {}
     for item in seen:
         laws.setdefault(item.law, {})[item.test] = None
     pool.again = next((list(tests) for tests in laws.values() if len(tests) > 1), [])
-    pool.missed = list(dict.fromkeys(item.network for item in seen if item.metrics.get("fitted") is False))
+    pool.missed = list(
+        dict.fromkeys(item.network for item in seen if item.metrics.get("fitted") is False)
+    )
     for item in seen:
         if item.metrics.get("fitted") is not None:
             settings = {**resolved["training"], **(methods[item.method].get("training") or {})}
@@ -130,15 +161,22 @@ def _pool(name: str, seen: Sequence[_Seen], estimators: Mapping[str, Mapping[str
         if item.network in pool.missed:
             continue
         for label in estimators:
-            told, low, high = (item.metrics.get(f"{start}{label}") for start in (ESTIMATE, ESTIMATE_LOW, ESTIMATE_HIGH))
-            measure, rise = (item.metrics.get(f"{start}{label}") for start in (MEASURE, ENTROPY_RISE))
+            told, low, high = (
+                item.metrics.get(f"{start}{label}")
+                for start in (ESTIMATE, ESTIMATE_LOW, ESTIMATE_HIGH)
+            )
+            measure, rise = (
+                item.metrics.get(f"{start}{label}") for start in (MEASURE, ENTROPY_RISE)
+            )
             about = item.network, item.training, item.test
             accuracy = float(item.metrics[HEADLINE.name])
             if told is not None:
                 point = Point(*about, float(told), accuracy, item.architecture, low, high)
                 pool.estimates.setdefault(label, []).append(point)
             if measure is not None:
-                pool.values.setdefault(label, []).append(Point(*about, float(measure), accuracy, item.architecture))
+                pool.values.setdefault(label, []).append(
+                    Point(*about, float(measure), accuracy, item.architecture)
+                )
             elif told is not None:
                 pool.values.setdefault(label, []).append(pool.estimates[label][-1])
             if measure is not None or told is not None:
@@ -157,10 +195,19 @@ def _pool(name: str, seen: Sequence[_Seen], estimators: Mapping[str, Mapping[str
 def _seen(places: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> Iterator[_Seen]:
     """Every network on every test set, given models once."""
     models, methods = _named(resolved["models"], "model"), _named(resolved["methods"], "method")
-    trained = {(at.place.data, shift): _domain(at.place.data, law) for at in places for shift, law in resolved["shifts"].items()}
-    datas, shifts, sizes = ({getattr(at.place, name) for at in places} for name in ("data", "data", "size"))
+    trained = {
+        (at.place.data, shift): _domain(at.place.data, law)
+        for at in places
+        for shift, law in resolved["shifts"].items()
+    }
+    datas, shifts, sizes = (
+        {getattr(at.place, name) for at in places} for name in ("data", "data", "size")
+    )
     shifts = {shift for at in places for shift in at.shifts}
-    names = {key: data if len(shifts) == 1 else f"{data} under {shift}" for (data, shift), key in reversed(trained.items())}
+    names = {
+        key: data if len(shifts) == 1 else f"{data} under {shift}"
+        for (data, shift), key in reversed(trained.items())
+    }
     said: set[tuple[str, str]] = set()
     for at in places:
         place, spec = at.place, resolved["sets"][at.place.set]
@@ -170,12 +217,22 @@ def _seen(places: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> Iterat
             own, law = trained[place.data, shift], spec.get("law", "uniform")
             key = own if law == "train" and spec.get("source") in (None, place.data) else None
             key = key or _domain(str(spec.get("source") or place.data), law)
-            plain = place.set if spec.get("source") or len(datas) == 1 else f"{place.set} of {place.data}"
+            plain = (
+                place.set
+                if spec.get("source") or len(datas) == 1
+                else f"{place.set} of {place.data}"
+            )
             given = method in models and method not in methods
             words = [method] if given else [place.model, method]
-            words += [place.data] * (len(datas) > 1) + [shift] * (len(shifts) > 1) + [place.size] * (len(sizes) > 1)
+            words += (
+                [place.data] * (len(datas) > 1)
+                + [shift] * (len(shifts) > 1)
+                + [place.size] * (len(sizes) > 1)
+            )
             for seed, metrics in list(entry.metrics.items())[: 1 if given else None]:
-                network = ", ".join([*words, *([] if given or len(entry.metrics) == 1 else [f"seed {seed}"])])
+                network = ", ".join(
+                    [*words, *([] if given or len(entry.metrics) == 1 else [f"seed {seed}"])]
+                )
                 test = names.get(key, plain)
                 if (network, test) in said:
                     continue

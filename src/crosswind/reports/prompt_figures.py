@@ -32,8 +32,9 @@ def prompt_map(item: Asked) -> Figure:
         slug("prompts", *item.place),
         f"{HEADLINE.title} in % by model, prompt and data set, on {item.place.set}",
         "Framed: the best prompt of a model on a data set, chosen by these very rows.",
-        f"Heat map of {len(rows)} models and prompts on {len(item.data)} data sets: {HEADLINE.words} between "
-        f"{min(row['d'] for row in data):.3f} and {max(row['d'] for row in data):.3f}.",
+        f"Heat map of {len(rows)} models and prompts on {len(item.data)} data sets:"
+        f" {HEADLINE.words} between {min(row['d'] for row in data):.3f} and"
+        f" {max(row['d'] for row in data):.3f}.",
         chart(spec, {"rows": data}, most=1.0),
         "step",
         names=7 * longest,

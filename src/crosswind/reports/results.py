@@ -1,7 +1,9 @@
-"""Results of runs in order for reports: one point chosen where a grid was searched, scores by seed, counts of runs.
+"""Results of runs in order for reports: one point chosen where a grid was searched, scores by seed,
+counts of runs.
 
-A result is one mapping a (run, rule, set): study, data, shift, size, model, method, point, seed, split_seed, rule, set, status,
-reason and metrics. A run without scores (failed, not yet run) is one mapping without rule and set.
+A result is one mapping a (run, rule, set): study, data, shift, size, model, method, point, seed,
+split_seed, rule, set, status, reason and metrics. A run without scores (failed, not yet run) is one
+mapping without rule and set.
 """
 
 from __future__ import annotations
@@ -53,10 +55,12 @@ _SAME = ("n", "accuracy", "balanced_accuracy", "worst_group", "nll", "ece", "unp
 
 @dataclass(eq=False)
 class Entry:
-    """One method under one shift at one place: metrics by seed, of the chosen point; by `Seeds` of several split seeds.
+    """One method under one shift at one place: metrics by seed, of the chosen point; by `Seeds` of
+    several split seeds.
 
-    `tried` points were planned; `chosen` names the point of each seed. `partial` seeds chose among fewer points than planned.
-    `undecided` seeds had several points and no validation score to choose by; they are left out. `diverged` seeds count as scored.
+    `tried` points were planned; `chosen` names the point of each seed. `partial` seeds chose among
+    fewer points than planned. `undecided` seeds had several points and no validation score to
+    choose by; they are left out. `diverged` seeds count as scored.
     """
 
     role: str = "test"
@@ -66,12 +70,17 @@ class Entry:
     partial: list[int | Seeds] = field(default_factory=list)
     undecided: list[int | Seeds] = field(default_factory=list)
     diverged: list[int | Seeds] = field(default_factory=list)
-    # Tables, figures and notes ask for the same statistics; an entry does not change once results are in order.
+    # Tables, figures and notes ask for the same statistics; an entry does not change once results
+    # are in order.
     _known: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def values(self, metric: str) -> dict[int | Seeds, float]:
         """One metric by seed, without the seeds that do not have it."""
-        return {seed: float(item[metric]) for seed, item in self.metrics.items() if item.get(metric) is not None}
+        return {
+            seed: float(item[metric])
+            for seed, item in self.metrics.items()
+            if item.get(metric) is not None
+        }
 
     @property
     def estimators(self) -> list[str]:
@@ -96,37 +105,52 @@ class Entry:
 
     def largest(self, metric: str) -> int | None:
         """The largest whole number that any seed has for the metric; None where none has it."""
-        return max((int(item[metric]) for item in self.metrics.values() if item.get(metric) is not None), default=None)
+        return max(
+            (int(item[metric]) for item in self.metrics.values() if item.get(metric) is not None),
+            default=None,
+        )
 
     def summary(self, metric: str) -> Summary | None:
         """Mean and interval over seeds (and split seeds), or None where no run has the metric.
 
-        What took no step and gave the same numbers at every seed, as a model that is only asked, is one run without interval.
+        What took no step and gave the same numbers at every seed, as a model that is only asked, is
+        one run without interval.
         """
         if metric not in self._known:
             values = self.values(metric)
             told = [tuple(item.get(name) for name in _SAME) for item in self.metrics.values()]
-            if len(values) > 1 and next(iter(self.metrics.values())).get("selected_step") == 0 and len({*told}) == 1:
+            if (
+                len(values) > 1
+                and next(iter(self.metrics.values())).get("selected_step") == 0
+                and len({*told}) == 1
+            ):
                 values = dict(list(values.items())[:1])
             self._known[metric] = over_runs(values, LEVEL) if values else None
         found: Summary | None = self._known[metric]
         return found
 
-    def difference(self, reference: Entry | None, metric: str, level: float = LEVEL) -> Difference | None:
-        """Difference to the reference, paired by seed; None without a reference or where they share no seed."""
+    def difference(
+        self, reference: Entry | None, metric: str, level: float = LEVEL
+    ) -> Difference | None:
+        """Difference to the reference, paired by seed; None without a reference or where they share
+        no seed."""
         if reference is None:
             return None
         if (reference, metric, level) not in self._known:
-            self._known[reference, metric, level] = paired(reference.values(metric), self.values(metric), level)
+            self._known[reference, metric, level] = paired(
+                reference.values(metric), self.values(metric), level
+            )
         found: Difference | None = self._known[reference, metric, level]
         return found
 
 
 @dataclass(frozen=True)
 class PlaceResults:
-    """One place: its entries by (shift, method), and the `shifts` and `methods` planned there, with a result or not.
+    """One place: its entries by (shift, method), and the `shifts` and `methods` planned there, with
+    a result or not.
 
-    The `reference`, the method that others are compared with, is the first of the methods where it was planned.
+    The `reference`, the method that others are compared with, is the first of the methods where it
+    was planned.
     """
 
     place: Place
@@ -142,7 +166,8 @@ class PlaceResults:
                 yield shift, method, self.entries.get((shift, method))
 
     def differences(self, metric: str = HEADLINE.name) -> dict[tuple[str, str], Difference]:
-        """By (shift, method), every method less the reference, paired by seed; only those that share a seed with it."""
+        """By (shift, method), every method less the reference, paired by seed; only those that
+        share a seed with it."""
         found = {
             (shift, method): entry.difference(self.entries.get((shift, self.reference)), metric)
             for shift, method, entry in self.grid()
@@ -157,19 +182,22 @@ class PlaceResults:
 
 @dataclass(frozen=True)
 class Results:
-    """Everything a report needs, in the order of the study: results by place, and the state and reason of every run."""
+    """Everything a report needs, in the order of the study: results by place, and the state and
+    reason of every run."""
 
     places: dict[Place, PlaceResults]
     runs: dict[Run, tuple[str, str]]
 
     def shown(self, rules: Sequence[str] | None = None) -> list[PlaceResults]:
-        """The places that have tables: those of test sets, by the selection rules asked for (None: by all)."""
+        """The places that have tables: those of test sets, by the selection rules asked for (None:
+        by all)."""
         chosen = [at for at in self.places.values() if rules is None or at.place.rule in rules]
         return [at for at in chosen if any(entry.role == "test" for entry in at.entries.values())]
 
 
 def choosing_rule(rule: str) -> Rule:
-    """The validation set and the score by which a rule chooses among the points of a grid; `last` by accuracy on `validation`."""
+    """The validation set and the score by which a rule chooses among the points of a grid; `last`
+    by accuracy on `validation`."""
     return RULES.get(rule, Rule("validation"))
 
 
@@ -179,16 +207,21 @@ def rule_title(rule: str) -> str:
 
 
 def arrange(results: Iterable[Mapping[str, Any]], reference: str = "erm") -> Results:
-    """Bring results into order and choose one point a (data, shift, size, model, method, seed, rule).
+    """Bring results into order and choose one point a (data, shift, size, model, method, seed,
+    rule).
 
-    The point is the one with the highest score on the rule's own validation set, ties by the lower loss, then the earlier step,
-    then the first. Raises `ValueError` where one run has two results for one rule and set.
+    The point is the one with the highest score on the rule's own validation set, ties by the lower
+    loss, then the earlier step, then the first. Raises `ValueError` where one run has two results
+    for one rule and set.
     """
     runs: dict[Run, tuple[str, str]] = {}
     scored: dict[Run, dict[str, dict[str, Mapping[str, Any]]]] = {}
-    # The results of one run follow each other: what they share is looked at once. A large study has many thousand.
+    # The results of one run follow each other: what they share is looked at once. A large study has
+    # many thousand.
     for (*labels, seed, split_seed), some in groupby(results, key=_names_run):
-        study, data, shift, size, model, method, point = ("" if value is None else str(value) for value in labels)
+        study, data, shift, size, model, method, point = (
+            "" if value is None else str(value) for value in labels
+        )
         run = Run(study, data, shift, size, model, method, point, int(seed), int(split_seed))
         for item in some:
             runs[run] = (str(item["status"]), str(item.get("reason") or ""))
@@ -206,7 +239,9 @@ def arrange(results: Iterable[Mapping[str, Any]], reference: str = "erm") -> Res
         points.setdefault(run[:6], {})[run.point] = None
         shifts, methods = axes.setdefault((run.study, run.data, run.size, run.model), ({}, {}))
         shifts[run.shift] = methods[run.method] = None
-    candidates: dict[tuple[tuple[str, ...], int | Seeds, str], dict[Run, dict[str, Mapping[str, Any]]]] = {}
+    candidates: dict[
+        tuple[tuple[str, ...], int | Seeds, str], dict[Run, dict[str, Mapping[str, Any]]]
+    ] = {}
     for run, rules in scored.items():
         for rule, sets in rules.items():
             seeds = Seeds(run.split_seed, run.seed) if several else run.seed
@@ -218,7 +253,9 @@ def arrange(results: Iterable[Mapping[str, Any]], reference: str = "erm") -> Res
         best = next(iter(found)) if tried == 1 else _choose(found, choosing_rule(rule))
         run = best or next(iter(found))
         for set_name, metrics in found[run].items():
-            at = entries.setdefault(Place(run.study, run.data, run.size, run.model, set_name, rule), {})
+            at = entries.setdefault(
+                Place(run.study, run.data, run.size, run.model, set_name, rule), {}
+            )
             entry = at.get((run.shift, run.method))
             if entry is None:
                 entry = at[run.shift, run.method] = Entry(tried=tried)
@@ -247,10 +284,18 @@ def _choose(points: Mapping[Run, Mapping[str, Mapping[str, Any]]], rule: Rule) -
 
     def rank(run: Run) -> tuple[float, float, float]:
         metrics = found[run]
-        value, loss, step = metrics.get(rule.score), metrics.get("nll"), metrics.get("selected_step")
+        value, loss, step = (
+            metrics.get(rule.score),
+            metrics.get("nll"),
+            metrics.get("selected_step"),
+        )
         # Where no row is in a group the worst group is all rows, as in training.
         value = metrics["accuracy"] if value is None else value
-        return -float(value), math.inf if loss is None else float(loss), 0.0 if step is None else float(step)
+        return (
+            -float(value),
+            math.inf if loss is None else float(loss),
+            0.0 if step is None else float(step),
+        )
 
     return min(found, key=rank)  # of equal ones min gives the first
 
@@ -261,10 +306,18 @@ def _ordered(seen: Sequence[Place]) -> list[Place]:
 
     def key(place: Place) -> tuple[Any, ...]:
         rule = _RULE_ORDER.index(place.rule) if place.rule in _RULE_ORDER else len(_RULE_ORDER)
-        return (*(rank[value] for rank, value in zip(ranks, place[:5], strict=True)), rule, place.rule)
+        return (
+            *(rank[value] for rank, value in zip(ranks, place[:5], strict=True)),
+            rule,
+            place.rule,
+        )
 
     return sorted(seen, key=key)
 
 
 def _names_run(item: Mapping[str, Any]) -> tuple[Any, ...]:
-    return (*map(item.get, _RUN_LABELS), item["seed"], item.get("split_seed", 0))  # older stores do not have it
+    return (
+        *map(item.get, _RUN_LABELS),
+        item["seed"],
+        item.get("split_seed", 0),
+    )  # older stores do not have it

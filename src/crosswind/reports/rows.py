@@ -1,7 +1,8 @@
-"""The rows behind a study's numbers: what was trained and tested on, what was answered wrongly, and how training went.
+"""The rows behind a study's numbers: what was trained and tested on, what was answered wrongly, and
+how training went.
 
-Read from the files of jobs, and the inputs from the data sets themselves, which must still be what they were. What cannot be read
-is left out, and `Behind.left_out` says why.
+Read from the files of jobs, and the inputs from the data sets themselves, which must still be what
+they were. What cannot be read is left out, and `Behind.left_out` says why.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ Values = Mapping[str, tuple[Ints, tuple[str, ...]]]
 
 
 class Example(NamedTuple):
-    """One row: a PNG file or the beginning of a text (the other is empty), what is said of it, and what of that is printed."""
+    """One row: a PNG file or the beginning of a text (the other is empty), what is said of it, and
+    what of that is printed."""
 
     png: bytes
     text: str
@@ -70,7 +72,8 @@ class Example(NamedTuple):
 
 
 class Strip(NamedTuple):
-    """Rows of one shift as the run of `seed` had them: by class, of the training set and of the set called `test`."""
+    """Rows of one shift as the run of `seed` had them: by class, of the training set and of the set
+    called `test`."""
 
     data: str
     size: str
@@ -81,7 +84,8 @@ class Strip(NamedTuple):
 
 
 class Wrong(NamedTuple):
-    """The rows of a group that were answered wrongly most often, and the accuracy of the group in percent."""
+    """The rows of a group that were answered wrongly most often, and the accuracy of the group in
+    percent."""
 
     group: str
     accuracy: float
@@ -91,8 +95,9 @@ class Wrong(NamedTuple):
 class Answers(NamedTuple):
     """What a method answered under a shift, over `seeds`.
 
-    `confusion`: of the rows of a class, the share that was given each answer. `cells`: by two attributes and their values the
-    accuracy and the number of rows. `pairs`: of a systematic shift, what training showed.
+    `confusion`: of the rows of a class, the share that was given each answer. `cells`: by two
+    attributes and their values the accuracy and the number of rows. `pairs`: of a systematic shift,
+    what training showed.
     """
 
     place: Place
@@ -120,8 +125,11 @@ class Behind:
     left_out: list[str] = field(default_factory=list)
 
 
-def rows_behind(store: Store, study: str, places: Sequence[PlaceResults], runs: Sequence[Mapping[str, Any]]) -> Behind:
-    """What stands behind the numbers of `places`, of the first selection rule and set of each data set, size and model."""
+def rows_behind(
+    store: Store, study: str, places: Sequence[PlaceResults], runs: Sequence[Mapping[str, Any]]
+) -> Behind:
+    """What stands behind the numbers of `places`, of the first selection rule and set of each data
+    set, size and model."""
     found = Behind()
     with _left_out(found, "Examples and learning curves"):
         reader = _Reader(store, study, runs)
@@ -133,14 +141,23 @@ def rows_behind(store: Store, study: str, places: Sequence[PlaceResults], runs: 
     return found
 
 
-def _behind(found: Behind, reader: _Reader, at: PlaceResults, shift: str, method: str, entry: Entry) -> None:
+def _behind(
+    found: Behind, reader: _Reader, at: PlaceResults, shift: str, method: str, entry: Entry
+) -> None:
     place = at.place
-    known = any((strip.data, strip.size, strip.shift) == (place.data, place.size, shift) for strip in found.strips)
+    known = any(
+        (strip.data, strip.size, strip.shift) == (place.data, place.size, shift)
+        for strip in found.strips
+    )
     followed = len({item[:3] for item in found.curves}) * MAX_SEEDS < MAX_HISTORIES
     shown = not known and len(found.strips) < MAX_STRIPS
     if not followed and not shown and len(found.answers) >= MAX_ANSWERS:
         return
-    keys = [key for seed in list(entry.metrics)[:MAX_SEEDS] if (key := reader.key_of(place, shift, method, seed, entry))]
+    keys = [
+        key
+        for seed in list(entry.metrics)[:MAX_SEEDS]
+        if (key := reader.key_of(place, shift, method, seed, entry))
+    ]
     if not keys:
         return
     if followed:
@@ -162,12 +179,15 @@ def _left_out(found: Behind, what: str) -> Iterator[None]:
     try:
         yield
     except _TROUBLE as error:
-        told = str(error) if isinstance(error, CrosswindError) else f"{type(error).__name__}: {error}"
+        told = (
+            str(error) if isinstance(error, CrosswindError) else f"{type(error).__name__}: {error}"
+        )
         line = f"{what} are not shown: {one_line(told, 200)}."
         found.left_out += [] if line in found.left_out else [line]
 
 
-# -- files of jobs ------------------------------------------------------------------------------------------------------------
+# -- files of jobs
+# --------------------------------------------------------------------------------------------------
 
 
 class _Drawn(NamedTuple):
@@ -194,7 +214,9 @@ class _Reader(JobFiles):
         self.seeds: dict[str, int] = {}
         for run in runs:
             told, key = run["labels"], str(run["key"])
-            names = tuple(str(told[name]) for name in ("data", "size", "model", "shift", "method", "point"))
+            names = tuple(
+                str(told[name]) for name in ("data", "size", "model", "shift", "method", "point")
+            )
             seed, split_seed = int(told["seed"]), int(told.get("split_seed", 0))
             self.keys[(*names, seed, split_seed)] = key
             self.keys.setdefault((*names, seed), key)
@@ -202,8 +224,12 @@ class _Reader(JobFiles):
         self.split_of = cache(self._split_of)  # methods share the split of a shift
 
     def key_of(self, place: Place, shift: str, method: str, seed: Any, entry: Entry) -> str | None:
-        """The run of a seed. Of several split seeds those of the first: rows of two splits are not of one set."""
-        asked, first = (place.data, place.size, place.model, shift, method, entry.chosen[seed]), next(iter(entry.metrics))
+        """The run of a seed. Of several split seeds those of the first: rows of two splits are not
+        of one set."""
+        asked, first = (
+            (place.data, place.size, place.model, shift, method, entry.chosen[seed]),
+            next(iter(entry.metrics)),
+        )
         if isinstance(seed, int) or isinstance(first, int):
             return self.keys.get((*asked, seed))
         return self.keys.get((*asked, seed.seed, seed.split)) if seed.split == first.split else None
@@ -213,8 +239,15 @@ class _Reader(JobFiles):
         jobs = self.jobs(key)
         fits = (about["spec"] for _, about in jobs if about["kind"] == "fit")
         spec = next(fits, None) or self.json(key, "job.json")["spec"]
-        predicted = next(about["spec"] for _, about in jobs if about["kind"] == "predict" and about["spec"]["set"] == name)
-        sets = {**spec["split"]["sets"], **({name: predicted["item"]} if "item" in predicted else {})}
+        predicted = next(
+            about["spec"]
+            for _, about in jobs
+            if about["kind"] == "predict" and about["spec"]["set"] == name
+        )
+        sets = {
+            **spec["split"]["sets"],
+            **({name: predicted["item"]} if "item" in predicted else {}),
+        }
         whole = {
             "data": {**spec["data"], **predicted["data"]},
             "main": spec["main"],
@@ -232,21 +265,36 @@ class _Reader(JobFiles):
         datasets = {label: build_dataset(values) for label, values in spec["data"].items()}
         split = make_split(datasets, spec["main"], build_split_plan(spec["split"]), spec["seed"])
         if split.report["sets"]["train"]["cells"] != cells:
-            raise DataError(f"the data set {spec['main']} has other rows now than when it was trained on")
-        kept_apart = (part["environment"] for part in spec["split"]["shift"] if part["type"] == "systematic")
-        return _Drawn(split, datasets, name, spec["split"]["label"], spec["split"]["attributes"], next(kept_apart, ""))
+            raise DataError(
+                f"the data set {spec['main']} has other rows now than when it was trained on"
+            )
+        kept_apart = (
+            part["environment"] for part in spec["split"]["shift"] if part["type"] == "systematic"
+        )
+        return _Drawn(
+            split,
+            datasets,
+            name,
+            spec["split"]["label"],
+            spec["split"]["attributes"],
+            next(kept_apart, ""),
+        )
 
 
-# -- examples -----------------------------------------------------------------------------------------------------------------
+# -- examples
+# --------------------------------------------------------------------------------------------------
 
 
 def _virtual(dataset: AttributedDataset, rows: RowSet) -> Ints:
-    """The rows with a value of the derived attribute each: where it changes at every visit, the value of the first."""
+    """The rows with a value of the derived attribute each: where it changes at every visit, the
+    value of the first."""
     if rows.visit_law is None:
         return rows.rows
     from crosswind.data.derive import visit_values
 
-    return rows.rows * dataset.n_derived + visit_values(rows.visit_law, dataset.ids[rows.rows], 0, 0)
+    return rows.rows * dataset.n_derived + visit_values(
+        rows.visit_law, dataset.ids[rows.rows], 0, 0
+    )
 
 
 def _examples(dataset: AttributedDataset, rows: Ints, words: Sequence[str]) -> list[Example]:
@@ -263,17 +311,27 @@ def _examples(dataset: AttributedDataset, rows: Ints, words: Sequence[str]) -> l
     if kind == "image-and-text":
         texts, given = [str(text) for _, text in given], np.stack([image for image, _ in given])
     elif kind == "text":
-        return [Example(b"", one_line(str(text), LETTERS), said) for text, said in zip(given, words, strict=True)]
+        return [
+            Example(b"", one_line(str(text), LETTERS), said)
+            for text, said in zip(given, words, strict=True)
+        ]
     if max(given.shape[1:3]) > SIDE:
         from crosswind.data.resizing import resized
 
         given = resized(given, SIDE)
-    pictures = [Picture.of(np.ascontiguousarray(image[..., 0] if image.shape[-1] == 1 else image)).png for image in given]
-    return [Example(*parts) for parts in zip(pictures, (one_line(text, LETTERS) for text in texts), words, strict=True)]
+    pictures = [
+        Picture.of(np.ascontiguousarray(image[..., 0] if image.shape[-1] == 1 else image)).png
+        for image in given
+    ]
+    return [
+        Example(*parts)
+        for parts in zip(pictures, (one_line(text, LETTERS) for text in texts), words, strict=True)
+    ]
 
 
 def _values(dataset: AttributedDataset, rows: Ints, names: Sequence[str]) -> Values:
-    """The codes of (virtual) rows by attribute, with the names of the values; only of attributes that the data set has."""
+    """The codes of (virtual) rows by attribute, with the names of the values; only of attributes
+    that the data set has."""
     from crosswind.data.derive import split_rows
 
     base, derived = split_rows(dataset, rows)
@@ -281,7 +339,10 @@ def _values(dataset: AttributedDataset, rows: Ints, names: Sequence[str]) -> Val
     for name in dict.fromkeys(names):
         if name in known:
             own = dataset.derived is not None and dataset.derived.name == name
-            found[name] = (derived if own else dataset.table.column(name)[base].astype(np.int64), known[name].values)
+            found[name] = (
+                derived if own else dataset.table.column(name)[base].astype(np.int64),
+                known[name].values,
+            )
     return found
 
 
@@ -297,23 +358,42 @@ def _strip(place: Place, shift: str, seed: int, drawn: _Drawn) -> Strip:
         listed = []
         for code in range(min(CLASSES, len(split.class_names))):
             at = np.flatnonzero(rows.label == code)
-            at = at[np.sort(choose.permutation(len(at))[: PER_CLASS if len(split.class_names) <= 4 else PER_CLASS // 2])]
+            at = at[
+                np.sort(
+                    choose.permutation(len(at))[
+                        : PER_CLASS if len(split.class_names) <= 4 else PER_CLASS // 2
+                    ]
+                )
+            ]
             values = _values(dataset, seen[at], [drawn.label, *drawn.attributes])
-            listed.append(_examples(dataset, seen[at], [_described(values, i) for i in range(len(at))]))
+            listed.append(
+                _examples(dataset, seen[at], [_described(values, i) for i in range(len(at))])
+            )
         sets.append(listed)
-    return Strip(place.data, place.size, shift, seed, drawn.name, list(zip(split.class_names, *sets, strict=False)))
+    return Strip(
+        place.data,
+        place.size,
+        shift,
+        seed,
+        drawn.name,
+        list(zip(split.class_names, *sets, strict=False)),
+    )
 
 
-# -- answers ------------------------------------------------------------------------------------------------------------------
+# -- answers
+# --------------------------------------------------------------------------------------------------
 
 
-def _answers(place: Place, shift: str, method: str, drawn: _Drawn, reader: _Reader, keys: Sequence[str]) -> Answers:
+def _answers(
+    place: Place, shift: str, method: str, drawn: _Drawn, reader: _Reader, keys: Sequence[str]
+) -> Answers:
     said = [found for key in keys if (found := _said(reader, key, place)) is not None]
     dataset, rows, names = drawn.datasets[drawn.test.source], drawn.test, drawn.split.class_names
     ids = dataset.row_ids(_virtual(dataset, rows))
     order = np.argsort(ids, kind="stable")
     if not said or any(
-        not np.array_equal(np.sort(item.ids), ids[order]) or not np.array_equal(item.label[np.argsort(item.ids)], rows.label[order])
+        not np.array_equal(np.sort(item.ids), ids[order])
+        or not np.array_equal(item.label[np.argsort(item.ids)], rows.label[order])
         for item in said
     ):
         raise DataError(f"the set {drawn.name} has other rows now than when they were predicted")
@@ -322,15 +402,26 @@ def _answers(place: Place, shift: str, method: str, drawn: _Drawn, reader: _Read
     right = answers == label
     given = [*names, "no answer"]
     shares = {
-        (names[code], given[answer]): float((answers[:, label == code] == (answer if answer < len(names) else -1)).mean())
+        (names[code], given[answer]): float(
+            (answers[:, label == code] == (answer if answer < len(names) else -1)).mean()
+        )
         for code in np.unique(label)
         for answer in range(len(given))
     }
-    confusion = {pair: share for pair, share in shares.items() if pair[1] != "no answer" or share > 0}
+    confusion = {
+        pair: share for pair, share in shares.items() if pair[1] != "no answer" or share > 0
+    }
     values = _values(dataset, at, [drawn.label, *drawn.attributes])
-    cells = {(one, other): by_pair(values[one], values[other], right) for one, other in list(combinations(values, 2))[:PAIRS]}
+    cells = {
+        (one, other): by_pair(values[one], values[other], right)
+        for one, other in list(combinations(values, 2))[:PAIRS]
+    }
     pair = (drawn.label, drawn.environment)
-    kept = apart(pair, values, right, rows, order, drawn.split) if drawn.environment in values else None
+    kept = (
+        apart(pair, values, right, rows, order, drawn.split)
+        if drawn.environment in values
+        else None
+    )
     wrong = _wrong(dataset, at, rows, order, answers, values, names)
     return Answers(place, shift, method, len(said), confusion, cells, wrong, kept)
 
@@ -347,7 +438,13 @@ def _said(reader: _Reader, key: str, place: Place) -> Predictions | None:
 
 
 def _wrong(
-    dataset: AttributedDataset, at: Ints, rows: RowSet, order: Ints, answers: Ints, values: Values, names: Sequence[str]
+    dataset: AttributedDataset,
+    at: Ints,
+    rows: RowSet,
+    order: Ints,
+    answers: Ints,
+    values: Values,
+    names: Sequence[str],
 ) -> list[Wrong]:
     """The rows of the worst groups that were wrong most often; of equally many the first."""
     group, right, found = rows.group[order], answers == rows.label[order], []
@@ -355,13 +452,27 @@ def _wrong(
     for code in sorted(codes, key=lambda code: float(right[:, group == code].mean()))[:GROUPS]:
         inside = np.flatnonzero(group == code)
         times = (~right[:, inside]).sum(axis=0)
-        worst = [int(i) for i in inside[np.argsort(-times, kind="stable")][:PER_GROUP] if (~right[:, i]).any()]
+        worst = [
+            int(i)
+            for i in inside[np.argsort(-times, kind="stable")][:PER_GROUP]
+            if (~right[:, i]).any()
+        ]
         words, short = [], []
         for i in worst:
-            told = Counter(names[answer] if answer >= 0 else "no answer" for answer in answers[~right[:, i], i])
-            answered = ", ".join(f"{name} ({n})" if len(told) > 1 else name for name, n in told.most_common(3))
-            words.append(f"{_described(values, i)}: answered {answered}; wrong in {(~right[:, i]).sum()} of {len(answers)} seeds")
+            told = Counter(
+                names[answer] if answer >= 0 else "no answer" for answer in answers[~right[:, i], i]
+            )
+            answered = ", ".join(
+                f"{name} ({n})" if len(told) > 1 else name for name, n in told.most_common(3)
+            )
+            words.append(
+                f"{_described(values, i)}: answered {answered}; wrong in {(~right[:, i]).sum()} of"
+                f" {len(answers)} seeds"
+            )
             short.append(f"{told.most_common(1)[0][0]} {(~right[:, i]).sum()}/{len(answers)}")
-        examples = [item._replace(short=told) for item, told in zip(_examples(dataset, at[worst], words), short, strict=True)]
+        examples = [
+            item._replace(short=told)
+            for item, told in zip(_examples(dataset, at[worst], words), short, strict=True)
+        ]
         found.append(Wrong(rows.group_names[code], 100 * float(right[:, inside].mean()), examples))
     return found

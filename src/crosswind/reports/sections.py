@@ -1,4 +1,5 @@
-"""What a page is made of: sections of groups of figures, tables, texts, pictures and rows of a data set."""
+"""What a page is made of: sections of groups of figures, tables, texts, pictures and rows of a data
+set."""
 
 from __future__ import annotations
 
@@ -17,11 +18,13 @@ OPEN_PLACES = 3
 
 @dataclass
 class Group:
-    """What is shown together. With a `title` it can be folded; figures of the layouts `cards` and `pairs` stand side by side.
+    """What is shown together. With a `title` it can be folded; figures of the layouts `cards` and
+    `pairs` stand side by side.
 
-    `lists` are headings with sentences. `figures` come with the tables of their numbers. `texts` are pairs of title and content to
-    copy, `pictures` are title, caption, address, names of columns and names of rows. `shots` are rows of a data set: what they
-    have in common, in two parts, and each row with the address of its picture.
+    `lists` are headings with sentences. `figures` come with the tables of their numbers. `texts`
+    are pairs of title and content to copy, `pictures` are title, caption, address, names of columns
+    and names of rows. `shots` are rows of a data set: what they have in common, in two parts, and
+    each row with the address of its picture.
     """
 
     title: str = ""

@@ -1,6 +1,7 @@
 """A table and its forms: monospaced text wrapped into blocks, CSV, LaTeX, plain values for JSON.
 
-A cell is text, a number, a `Score` or None. None is `-` in text, nothing in CSV and a dash in LaTeX.
+A cell is text, a number, a `Score` or None. None is `-` in text, nothing in CSV and a dash in
+LaTeX.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from crosswind.core.errors import plain
 
 @dataclass(frozen=True)
 class Score:
-    """A mean with half of its 95% interval (None where there is none) over `n` runs, in `unit`; `marks` stand behind it in text.
+    """A mean with half of its 95% interval (None where there is none) over `n` runs, in `unit`;
+    `marks` stand behind it in text.
 
     `signed`: a difference, shown with its sign.
     """
@@ -44,7 +46,13 @@ class Score:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for JSON: `excludes_zero` and `doubted` stand for the marks `*` and `†`."""
-        told = {"mean": self.mean, "half_width": self.half_width, "n": self.n, "unit": self.unit, "doubted": "†" in self.marks}
+        told = {
+            "mean": self.mean,
+            "half_width": self.half_width,
+            "n": self.n,
+            "unit": self.unit,
+            "doubted": "†" in self.marks,
+        }
         return told | ({"excludes_zero": "*" in self.marks} if self.signed else {})
 
 
@@ -80,26 +88,51 @@ class Table:
     keys: int = 1
 
     @classmethod
-    def of(cls, name: str, title: str, rows: Sequence[Mapping[str, Any]], notes: Sequence[str] = (), keys: int = 1) -> Table:
-        """The table of rows that are mappings, column -> cell: one or more, all with the same columns."""
+    def of(
+        cls,
+        name: str,
+        title: str,
+        rows: Sequence[Mapping[str, Any]],
+        notes: Sequence[str] = (),
+        keys: int = 1,
+    ) -> Table:
+        """The table of rows that are mappings, column -> cell: one or more, all with the same
+        columns."""
         return cls(name, title, tuple(rows[0]), [tuple(row.values()) for row in rows], notes, keys)
 
     def __post_init__(self) -> None:
-        # Names and reasons come from a store, which may hold anything; a table goes to terminals and files.
-        rows = tuple(tuple(plain(cell) if isinstance(cell, str) else cell for cell in row) for row in self.rows)
-        words = {"title": plain(self.title), "columns": tuple(map(plain, self.columns)), "notes": tuple(map(plain, self.notes))}
+        # Names and reasons come from a store, which may hold anything; a table goes to terminals
+        # and files.
+        rows = tuple(
+            tuple(plain(cell) if isinstance(cell, str) else cell for cell in row)
+            for row in self.rows
+        )
+        words = {
+            "title": plain(self.title),
+            "columns": tuple(map(plain, self.columns)),
+            "notes": tuple(map(plain, self.notes)),
+        }
         vars(self).update(words, rows=rows)
 
     @cached_property
     def cells(self) -> list[list[str]]:
-        """The rows as a reader sees them: numbers with three decimals, scores padded so that means stand under means."""
+        """The rows as a reader sees them: numbers with three decimals, scores padded so that means
+        stand under means."""
         shown = [
-            ["-" if cell is None else f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in row] for row in self.rows
+            [
+                "-" if cell is None else f"{cell:.3f}" if isinstance(cell, float) else str(cell)
+                for cell in row
+            ]
+            for row in self.rows
         ]
         for i in range(len(self.columns)):
             column = [cell for row in self.rows if isinstance(cell := row[i], Score)]
             scores = [at for at, row in enumerate(self.rows) if isinstance(row[i], Score)]
-            for tail in (" ± 0.0" if any(cell.unit == "percent" for cell in column) else " ± 0.000", " *", " †"):
+            for tail in (
+                " ± 0.0" if any(cell.unit == "percent" for cell in column) else " ± 0.000",
+                " *",
+                " †",
+            ):
                 if any(tail[:2] in shown[at][i] for at in scores):
                     for at in scores:
                         shown[at][i] += "" if tail[:2] in shown[at][i] else " " * len(tail)
@@ -108,48 +141,70 @@ class Table:
     @cached_property
     def numeric(self) -> list[bool]:
         """Which columns hold numbers; these are aligned to the right."""
-        columns = [[row[i] for row in self.cells if row[i] not in ("", "-")] for i in range(len(self.columns))]
+        columns = [
+            [row[i] for row in self.cells if row[i] not in ("", "-")]
+            for i in range(len(self.columns))
+        ]
         return [bool(column) and all(map(_NUMERIC.match, column)) for column in columns]
 
     def to_text(self, width: int = 100) -> str:
-        """Title, columns and notes as monospaced text of at most `width` columns where the cells allow it.
+        """Title, columns and notes as monospaced text of at most `width` columns where the cells
+        allow it.
 
-        A wider table becomes blocks of columns that repeat the keys. A block has at least one column beside them.
+        A wider table becomes blocks of columns that repeat the keys. A block has at least one
+        column beside them.
         """
         sizes = [max(map(len, column)) for column in zip(self.columns, *self.cells, strict=True)]
 
         def line(cells: Sequence[str], block: Sequence[int]) -> str:
-            return _GAP.join(f"{cells[i]:{'>' if self.numeric[i] else '<'}{sizes[i]}}" for i in block).rstrip()
+            return _GAP.join(
+                f"{cells[i]:{'>' if self.numeric[i] else '<'}{sizes[i]}}" for i in block
+            ).rstrip()
 
         lines = textwrap.wrap(self.title, width, break_long_words=False)
         for block in self._blocks(sizes, width):
             rule = _GAP.join("-" * sizes[i] for i in block)
-            lines += ["", line(self.columns, block), rule, *(line(row, block) for row in self.cells)]
+            lines += [
+                "",
+                line(self.columns, block),
+                rule,
+                *(line(row, block) for row in self.cells),
+            ]
         lines += [""] if self.notes else []
         for note in self.notes:
-            lines += textwrap.wrap(note, width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+            lines += textwrap.wrap(
+                note, width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+            )
         return "\n".join(lines) + "\n"
 
     def _blocks(self, sizes: Sequence[int], width: int) -> list[list[int]]:
         keys = list(range(min(self.keys, len(sizes))))
         blocks, block = [], list(keys)
         for i in range(len(keys), len(sizes)):
-            if len(block) > len(keys) and sum(sizes[j] + len(_GAP) for j in block) + sizes[i] > width:
+            if (
+                len(block) > len(keys)
+                and sum(sizes[j] + len(_GAP) for j in block) + sizes[i] > width
+            ):
                 blocks.append(block)
                 block = list(keys)
             block.append(i)
         return [*blocks, block]
 
     def to_csv(self) -> str:
-        """Comma-separated values: a header, numbers with twelve digits, nothing for None. Notes are left out."""
+        """Comma-separated values: a header, numbers with twelve digits, nothing for None. Notes are
+        left out."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(self.columns)
-        writer.writerows([f"{cell:.12g}" if isinstance(cell, float) else _stripped(cell) for cell in row] for row in self.rows)
+        writer.writerows(
+            [f"{cell:.12g}" if isinstance(cell, float) else _stripped(cell) for cell in row]
+            for row in self.rows
+        )
         return out.getvalue()
 
     def to_latex(self) -> str:
-        """A `table` with booktabs rules, the title as caption, the notes below; every text is escaped.
+        """A `table` with booktabs rules, the title as caption, the notes below; every text is
+        escaped.
 
         The preamble needs the packages booktabs and fontenc with T1.
         """
@@ -165,7 +220,10 @@ class Table:
             rf"\label{{tab:{label}}}",
             rf"\begin{{tabular}}{{{''.join('r' if numeric else 'l' for numeric in self.numeric)}}}",
             f"\\toprule\n{row(self.columns)}\n\\midrule",
-            *(row("--" if raw is None else cell.strip() for raw, cell in cells) for cells in marked),
+            *(
+                row("--" if raw is None else cell.strip() for raw, cell in cells)
+                for cells in marked
+            ),
             "\\bottomrule\n\\end{tabular}",
             *([r"\par\smallskip\raggedright\footnotesize"] if self.notes else []),
             *(f"{escape_latex(note)}\\par" for note in self.notes),
@@ -175,8 +233,17 @@ class Table:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for JSON: name, title, columns, rows, notes."""
-        rows = [[cell.to_json() if isinstance(cell, Score) else _stripped(cell) for cell in row] for row in self.rows]
-        return {"name": self.name, "title": self.title, "columns": list(self.columns), "rows": rows, "notes": list(self.notes)}
+        rows = [
+            [cell.to_json() if isinstance(cell, Score) else _stripped(cell) for cell in row]
+            for row in self.rows
+        ]
+        return {
+            "name": self.name,
+            "title": self.title,
+            "columns": list(self.columns),
+            "rows": rows,
+            "notes": list(self.notes),
+        }
 
     def written(self, form: str) -> str:
         """The table as `text`, `csv`, `latex` or `json`."""
@@ -192,7 +259,8 @@ def escape_latex(text: str) -> str:
 
 
 def picked(item: object, **names: str) -> dict[str, Any]:
-    """Cells by column: the attribute of `item` that is named for each; None everywhere without an item."""
+    """Cells by column: the attribute of `item` that is named for each; None everywhere without an
+    item."""
     return {column: None if item is None else getattr(item, name) for column, name in names.items()}
 
 

@@ -1,7 +1,7 @@
 """The shift algebra: cells, weights on cells, supplements, and how a shift is written.
 
-A shift never sees rows, pixels or methods: it turns the cells of a study into a `NormalForm`. What rows follow from it is the
-work of `crosswind.shifts.split`.
+A shift never sees rows, pixels or methods: it turns the cells of a study into a `NormalForm`. What
+rows follow from it is the work of `crosswind.shifts.split`.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells of a study: every combination of the label's classes and the values of some attributes.
+    """The cells of a study: every combination of the label's classes and the values of some
+    attributes.
 
-    Arrays over cells have the shape (classes, values of attribute 1, values of attribute 2, ...). Raises `InputError` where an
-    attribute is named twice or is the label.
+    Arrays over cells have the shape (classes, values of attribute 1, values of attribute 2, ...).
+    Raises `InputError` where an attribute is named twice or is the label.
     """
 
     label: Attribute
@@ -77,13 +78,15 @@ class Cells:
         return math.prod(self.shape)
 
     def axis(self, name: str, field: str) -> int:
-        """The axis of an attribute or of the label; an unknown name is an `InputError` on `field`."""
+        """The axis of an attribute or of the label; an unknown name is an `InputError` on
+        `field`."""
         if name not in self.names:
             raise unknown(field, "attribute of the study", name, self.names)
         return self.names.index(name)
 
     def along(self, axes: Sequence[int], values: NDArray[Any]) -> NDArray[Any]:
-        """`values`, one axis for each of `axes` in rising order, in the shape that broadcasts over the cells."""
+        """`values`, one axis for each of `axes` in rising order, in the shape that broadcasts over
+        the cells."""
         shape = [1] * len(self.shape)
         for place, axis in enumerate(axes):
             shape[axis] = values.shape[place]
@@ -92,7 +95,10 @@ class Cells:
     def name_of(self, cell: int) -> str:
         """The name of one cell by its number in C order: "shape=square, ink=red"."""
         codes = np.unravel_index(cell, self.shape)
-        return ", ".join(f"{axis.name}={axis.values[int(code)]}" for axis, code in zip(self.axes, codes, strict=True))
+        return ", ".join(
+            f"{axis.name}={axis.values[int(code)]}"
+            for axis, code in zip(self.axes, codes, strict=True)
+        )
 
     @cached_property
     def cell_names(self) -> tuple[str, ...]:
@@ -108,9 +114,9 @@ class Cells:
 class Supplement:
     """Rows drawn on top of those that the weights give.
 
-    `region` bool over the cells they may come from; their number is `count`, or `share` of the rows drawn by weights, rounded
-    up. `over`: each remaining row of the region is as likely ("rows"), or each cell gives as many ("cells"). Two supplements
-    are equal when all of these are.
+    `region` bool over the cells they may come from; their number is `count`, or `share` of the rows
+    drawn by weights, rounded up. `over`: each remaining row of the region is as likely ("rows"), or
+    each cell gives as many ("cells"). Two supplements are equal when all of these are.
     """
 
     region: NDArray[np.bool_]
@@ -143,9 +149,9 @@ class Supplement:
 class NormalForm:
     """Weights on cells and supplements: all that a shift is.
 
-    `factors`: float64 arrays >= 0 that broadcast to `shape`; the weights are their product. They are kept apart and multiplied
-    in one fixed order, because floating-point products depend on the order and `&` must not. Two normal forms are equal when
-    their weights and supplements are.
+    `factors`: float64 arrays >= 0 that broadcast to `shape`; the weights are their product. They
+    are kept apart and multiplied in one fixed order, because floating-point products depend on the
+    order and `&` must not. Two normal forms are equal when their weights and supplements are.
     """
 
     shape: tuple[int, ...]
@@ -154,14 +160,24 @@ class NormalForm:
 
     def __post_init__(self) -> None:
         factors = (np.asarray(factor, dtype=np.float64) for factor in self.factors)
-        object.__setattr__(self, "factors", tuple(sorted(factors, key=lambda factor: (factor.shape, factor.tobytes()))))
-        object.__setattr__(self, "supplements", tuple(sorted(self.supplements, key=lambda supplement: supplement.key)))
+        object.__setattr__(
+            self,
+            "factors",
+            tuple(sorted(factors, key=lambda factor: (factor.shape, factor.tobytes()))),
+        )
+        object.__setattr__(
+            self,
+            "supplements",
+            tuple(sorted(self.supplements, key=lambda supplement: supplement.key)),
+        )
 
     @cached_property
     def weights(self) -> NDArray[np.float64]:
         """The weight of each cell, float64 of `shape`."""
         weights = np.ones(self.shape)
-        with np.errstate(over="ignore", invalid="ignore"):  # who draws by them refuses what is not finite
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # who draws by them refuses what is not finite
             for factor in self.factors:
                 weights *= factor
         return weights
@@ -176,7 +192,8 @@ class NormalForm:
         return self if not self.supplements else NormalForm(self.shape, self.factors)
 
     def __and__(self, other: NormalForm) -> NormalForm:
-        """Both at once: weights multiply, supplements unite, each region is cut to the other's support."""
+        """Both at once: weights multiply, supplements unite, each region is cut to the other's
+        support."""
         if self.shape != other.shape:
             raise ValueError(f"normal forms over cells of shapes {self.shape} and {other.shape}")
         mine = tuple(supplement.within(other.support) for supplement in self.supplements)
@@ -195,7 +212,8 @@ class NormalForm:
 
 
 class Shift(ABC):
-    """One controlled difference between training and test. Concrete shifts are frozen dataclasses of knobs."""
+    """One controlled difference between training and test. Concrete shifts are frozen dataclasses
+    of knobs."""
 
     registered_name: ClassVar[str]
     numbers: ClassVar[tuple[str, ...]] = ()
@@ -207,14 +225,16 @@ class Shift(ABC):
 
     @abstractmethod
     def normal_form(self, cells: Cells, field: str = "shift") -> NormalForm:
-        """The shift as weights and supplements; raises `InputError` on `field` and the knob's name."""
+        """The shift as weights and supplements; raises `InputError` on `field` and the knob's
+        name."""
 
     @abstractmethod
     def attributes(self) -> tuple[str, ...]:
         """The names of the attributes that it shifts."""
 
     def notes(self, cells: Cells) -> tuple[str, ...]:
-        """What a user should know of the shift on these cells: which values were matched, for example."""
+        """What a user should know of the shift on these cells: which values were matched, for
+        example."""
         return ()
 
     def warnings(self, cells: Cells) -> tuple[str, ...]:
@@ -235,7 +255,8 @@ class Shift(ABC):
 @final
 @dataclass(frozen=True)
 class All(Shift):
-    """Several shifts at once: the normal forms of all, joined by `&`. No shift at all is uniform."""
+    """Several shifts at once: the normal forms of all, joined by `&`. No shift at all is
+    uniform."""
 
     parts: tuple[Shift, ...] = ()
 
@@ -247,9 +268,13 @@ class All(Shift):
 
     def normal_form(self, cells: Cells, field: str = "shift") -> NormalForm:
         """The normal forms of all parts, joined."""
-        forms = [part.normal_form(cells, f"{field}.{place}") for place, part in enumerate(self.parts)]
+        forms = [
+            part.normal_form(cells, f"{field}.{place}") for place, part in enumerate(self.parts)
+        ]
         if not any(form.supplements for form in forms):
-            return NormalForm(cells.shape, tuple(factor for form in forms for factor in form.factors))
+            return NormalForm(
+                cells.shape, tuple(factor for form in forms for factor in form.factors)
+            )
         joined = NormalForm(cells.shape)
         for form in forms:
             joined = joined & form
@@ -273,7 +298,8 @@ class All(Shift):
 
 
 def parse_shift(spec: Any, field: str = "shift") -> Shift:
-    """The shift that plain values name: a name, `{"type": name, knob: value, ...}`, or a list of these (all at once).
+    """The shift that plain values name: a name, `{"type": name, knob: value, ...}`, or a list of
+    these (all at once).
 
     Null and the empty list are uniform. Raises `InputError` on the dotted path of what is wrong.
     """
@@ -289,37 +315,57 @@ def parse_shift(spec: Any, field: str = "shift") -> Shift:
             raise InputError(f"{field}.type", "a shift needs its type", names)
         name = spec["type"]
         if not isinstance(name, str):
-            raise InputError(f"{field}.type", f"must be the name of a shift, not {shown(name)}", [item.name for item in _shifts()])
+            raise InputError(
+                f"{field}.type",
+                f"must be the name of a shift, not {shown(name)}",
+                [item.name for item in _shifts()],
+            )
         known = facts("shifts", name, f"{field}.type")
         values = {key: value for key, value in spec.items() if key != "type"}
         return load("shifts", name)(**resolve(known.knobs, values, field, f"shift {name!r}"))
     if isinstance(spec, Sequence):
         return All(tuple(parse_shift(part, f"{field}.{place}") for place, part in enumerate(spec)))
-    raise InputError(field, f"must be a shift or a list of shifts, not {shown(spec)}", [item.name for item in _shifts()])
+    raise InputError(
+        field,
+        f"must be a shift or a list of shifts, not {shown(spec)}",
+        [item.name for item in _shifts()],
+    )
 
 
 def code_of(attribute: Attribute, value: object, field: str) -> int:
-    """The code of a value by its name; "first" and "last" name the first and last value where no value is called so."""
+    """The code of a value by its name; "first" and "last" name the first and last value where no
+    value is called so."""
     if value in ("first", "last") and value not in attribute.values:
         return 0 if value == "first" else len(attribute.values) - 1
-    if isinstance(value, Mapping) or value is None or (isinstance(value, Sequence) and not isinstance(value, str)):
-        raise InputError(field, f"must be a value of {attribute.name!r}, not {shown(value)}", attribute.values)
+    if (
+        isinstance(value, Mapping)
+        or value is None
+        or (isinstance(value, Sequence) and not isinstance(value, str))
+    ):
+        raise InputError(
+            field, f"must be a value of {attribute.name!r}, not {shown(value)}", attribute.values
+        )
     return attribute.code_of(value, field)
 
 
 def codes_of(attribute: Attribute, values: object, field: str) -> list[int]:
     """The codes of one value or a list of values, at least one, none twice."""
-    listed = list(values) if isinstance(values, Sequence) and not isinstance(values, str) else [values]
+    listed = (
+        list(values) if isinstance(values, Sequence) and not isinstance(values, str) else [values]
+    )
     if not listed:
         raise InputError(field, f"names no value of {attribute.name!r}", attribute.values)
     codes = [code_of(attribute, value, field) for value in listed]
     if len(set(codes)) < len(codes):
-        raise InputError(field, f"names a value of {attribute.name!r} twice: {', '.join(map(str, listed))}")
+        raise InputError(
+            field, f"names a value of {attribute.name!r} twice: {', '.join(map(str, listed))}"
+        )
     return codes
 
 
 def exact(value: object, field: str, low: float = 0, high: float = math.inf) -> Fraction:
-    """A number as the fraction that the user wrote: 0.01 is 1/100, "1/3" is a third; checked to lie in [low, high].
+    """A number as the fraction that the user wrote: 0.01 is 1/100, "1/3" is a third; checked to lie
+    in [low, high].
 
     Counts made from a binary 0.01 would round up where the exact product is a whole number.
     """
@@ -330,15 +376,20 @@ def exact(value: object, field: str, low: float = 0, high: float = math.inf) -> 
         number = None
     if number is None or not low <= number <= high:
         bounds = f"of at least {low}" if math.isinf(high) else f"in [{low}, {high}]"
-        raise InputError(field, f'must be a number {bounds} (a fraction may be written "1/3"), not {shown(value)}')
+        raise InputError(
+            field,
+            f'must be a number {bounds} (a fraction may be written "1/3"), not {shown(value)}',
+        )
     return number
 
 
 def plain_number(value: Any) -> Any:
-    """One spelling of each number, for descriptions and keys: 0.2 for "1/5", "0.20" and "2e-1"; "1/3" for "2/6".
+    """One spelling of each number, for descriptions and keys: 0.2 for "1/5", "0.20" and "2e-1";
+    "1/3" for "2/6".
 
-    A fraction is the float that is written with its digits, where there is one. 0.3333333333333333 stays what it is: it is less
-    than 1/3. Maps are gone through, and what is no number is left as it is, for `exact` to refuse.
+    A fraction is the float that is written with its digits, where there is one. 0.3333333333333333
+    stays what it is: it is less than 1/3. Maps are gone through, and what is no number is left as
+    it is, for `exact` to refuse.
     """
     if isinstance(value, Mapping):
         return {key: plain_number(item) for key, item in value.items()}
@@ -360,7 +411,9 @@ def _holds(number: Fraction) -> bool:
 @lru_cache(maxsize=1024)
 def _fraction(text: str) -> Fraction | None:
     exponent = text.lower().rpartition("e")[2]
-    if len(text) > 1000 or (exponent != text.lower() and len(exponent) > 5):  # "1e999999999" would fill the memory
+    if len(text) > 1000 or (
+        exponent != text.lower() and len(exponent) > 5
+    ):  # "1e999999999" would fill the memory
         return None
     try:
         return Fraction(text)

@@ -1,4 +1,5 @@
-"""How many rows a law asks for: the draw modes, and the condition that fixes the size of the training set."""
+"""How many rows a law asks for: the draw modes, and the condition that fixes the size of the
+training set."""
 
 from __future__ import annotations
 
@@ -18,8 +19,9 @@ _MODES = ("base", "total", "all")
 class Draw:
     """How many rows.
 
-    `base`: weight x value rows a cell, supplements on top. `total`: value rows in all, supplements among them. `all`: every row
-    of the cells of the heaviest weight, lighter cells in proportion, supplements on top.
+    `base`: weight x value rows a cell, supplements on top. `total`: value rows in all, supplements
+    among them. `all`: every row of the cells of the heaviest weight, lighter cells in proportion,
+    supplements on top.
     """
 
     mode: str
@@ -38,7 +40,9 @@ class DatasetSize:
 
     def __post_init__(self) -> None:
         if isinstance(self.rows, bool) or not isinstance(self.rows, int) or self.rows < 1:
-            raise InputError("dataset_size", f"must be a whole number of rows of at least 1, not {self.rows!r}")
+            raise InputError(
+                "dataset_size", f"must be a whole number of rows of at least 1, not {self.rows!r}"
+            )
 
     def draw(self) -> Draw:
         """The draw that gives that many rows."""
@@ -46,7 +50,8 @@ class DatasetSize:
 
 
 def parse_draw(spec: Any, field: str = "draw") -> Draw:
-    """The draw that plain values name: 40 or {"base": 40}, {"total": 1091}, "all". Raises `InputError`."""
+    """The draw that plain values name: 40 or {"base": 40}, {"total": 1091}, "all". Raises
+    `InputError`."""
     if isinstance(spec, Draw):
         return spec
     if spec == "all":
@@ -57,7 +62,11 @@ def parse_draw(spec: Any, field: str = "draw") -> Draw:
     elif isinstance(spec, Mapping) and len(spec) == 1:
         where = f"{field}.{next(iter(spec))}"
     if not isinstance(spec, Mapping) or len(spec) != 1 or next(iter(spec)) not in _MODES:
-        raise InputError(field, f"must be rows a cell, {{base: rows a cell}}, {{total: rows}} or all, not {shown(spec)}")
+        raise InputError(
+            field,
+            "must be rows a cell, {base: rows a cell}, {total: rows} or all, not"
+            f" {shown(spec)}",
+        )
     mode, value = next(iter(spec.items()))
     if mode == "all":
         return ALL_ROWS

@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 from crosswind.core.errors import InputError
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
-from crosswind.shifts.base import Cells, NormalForm, Shift, Supplement, code_of, codes_of, exact, frozen
+from crosswind.shifts.base import (
+    Cells,
+    NormalForm,
+    Shift,
+    Supplement,
+    code_of,
+    codes_of,
+    exact,
+    frozen,
+)
 
 
 @register("low-data-drift", kind="shift")
@@ -22,14 +31,19 @@ from crosswind.shifts.base import Cells, NormalForm, Shift, Supplement, code_of,
 class LowDataDrift(Shift):
     """A small weight on the low values of an attribute, or a fixed number of rows from them.
 
-    With `ratio` the low values weigh `high` x ratio and the others `high`; a ratio may differ by class. With `count` the low
-    values weigh 0 and that many rows are drawn from them on top (Wiles et al. 2022). Jeon et al. 2025: low "last", high 3,
-    ratio {default: 1/3, last: 0}.
+    With `ratio` the low values weigh `high` x ratio and the others `high`; a ratio may differ by
+    class. With `count` the low values weigh 0 and that many rows are drawn from them on top (Wiles
+    et al. 2022). Jeon et al. 2025: low "last", high 3, ratio {default: 1/3, last: 0}.
     """
 
     attribute: str = knob(doc="the attribute some of whose values are rare")
-    low: Any = knob("last", doc='a value or a list of values; "first" and "last" name the ends of the list')
-    ratio: Any | None = knob(None, doc='a number in [0, 1], text such as "1/3", or a map from class (or "default") to these')
+    low: Any = knob(
+        "last", doc='a value or a list of values; "first" and "last" name the ends of the list'
+    )
+    ratio: Any | None = knob(
+        None,
+        doc='a number in [0, 1], text such as "1/3", or a map from class (or "default") to these',
+    )
     count: int | None = knob(None, domain="[0, inf)", doc="rows drawn from the low values")
     high: float = knob(1.0, domain="(0, inf)", doc="the weight of the other values")
     version = 1
@@ -43,10 +57,16 @@ class LowDataDrift(Shift):
         """`high` on the other values; on the low ones `high` x ratio, or 0 and a supplement."""
         axis = cells.axis(self.attribute, f"{field}.attribute")
         if axis == 0 and isinstance(self.ratio, Mapping):
-            raise InputError(f"{field}.ratio", "a ratio cannot differ by class where the label itself is rare")
+            raise InputError(
+                f"{field}.ratio", "a ratio cannot differ by class where the label itself is rare"
+            )
         low = codes_of(cells.axes[axis], self.low, f"{field}.low")
         if len(low) == cells.shape[axis]:
-            raise InputError(f"{field}.low", f"leaves no other value of {self.attribute!r}", cells.axes[axis].values)
+            raise InputError(
+                f"{field}.low",
+                f"leaves no other value of {self.attribute!r}",
+                cells.axes[axis].values,
+            )
         if (self.ratio is None) == (self.count is None):
             raise InputError(f"{field}.ratio", "give either ratio or count, one of them")
         high = exact(self.high, f"{field}.high")
@@ -56,14 +76,18 @@ class LowDataDrift(Shift):
         is_low[low] = True
         if self.count is not None:
             if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 0:
-                raise InputError(f"{field}.count", f"must be a whole number of rows, not {self.count!r}")
+                raise InputError(
+                    f"{field}.count", f"must be a whole number of rows, not {self.count!r}"
+                )
             weights = np.where(is_low, 0.0, float(high))
             region = np.broadcast_to(cells.along([axis], is_low), cells.shape).copy()
             supplements = (Supplement(region, count=self.count),) if self.count else ()
             return NormalForm(cells.shape, (cells.along([axis], weights),), supplements)
         if not isinstance(self.ratio, Mapping):
             weight = float(high * exact(self.ratio, f"{field}.ratio", 0, 1))
-            return NormalForm(cells.shape, (cells.along([axis], np.where(is_low, weight, float(high))),))
+            return NormalForm(
+                cells.shape, (cells.along([axis], np.where(is_low, weight, float(high))),)
+            )
         by_class = self._by_class(cells, self.ratio, high, f"{field}.ratio")
         weights = np.where(is_low[None, :], by_class[:, None], float(high))
         return NormalForm(cells.shape, (cells.along([0, axis], weights),))
@@ -72,10 +96,15 @@ class LowDataDrift(Shift):
         """The attribute."""
         return (self.attribute,)
 
-    def _by_class(self, cells: Cells, by_class: Mapping[str, Any], high: Fraction, field: str) -> NDArray[np.float64]:
+    def _by_class(
+        self, cells: Cells, by_class: Mapping[str, Any], high: Fraction, field: str
+    ) -> NDArray[np.float64]:
         ratios = dict(by_class)
         default = ratios.pop("default", None) if "default" not in cells.label.values else None
-        given = {code_of(cells.label, name, field): exact(ratio, f"{field}.{name}", 0, 1) for name, ratio in ratios.items()}
+        given = {
+            code_of(cells.label, name, field): exact(ratio, f"{field}.{name}", 0, 1)
+            for name, ratio in ratios.items()
+        }
         out = np.empty(len(cells.label.values))
         for code, name in enumerate(cells.label.values):
             if code not in given and default is None:

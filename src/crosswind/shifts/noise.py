@@ -21,10 +21,11 @@ _KINDS = ("uniform", "flip", "matrix")
 class LabelNoise:
     """The labels of a share of the training rows are drawn anew.
 
-    `rate` in [0, 1]: exactly round(rate x n) of n rows are chosen, those of the lowest hash of row id and run seed, so the rows
-    of a lower rate are among those of a higher one. `kind`: "uniform", a draw over all classes, the true one too; "flip",
-    over the others; "matrix", over row y of `matrix` [classes, classes] for a row of class y. Validation rows keep their labels
-    unless `validation`. Raises `InputError` on `label_noise`.
+    `rate` in [0, 1]: exactly round(rate x n) of n rows are chosen, those of the lowest hash of row
+    id and run seed, so the rows of a lower rate are among those of a higher one. `kind`: "uniform",
+    a draw over all classes, the true one too; "flip", over the others; "matrix", over row y of
+    `matrix` [classes, classes] for a row of class y. Validation rows keep their labels unless
+    `validation`. Raises `InputError` on `label_noise`.
     """
 
     rate: float | str
@@ -38,9 +39,13 @@ class LabelNoise:
         if self.kind not in _KINDS:
             raise unknown("label_noise.kind", "kind of label noise", self.kind, _KINDS)
         if not isinstance(self.validation, bool):
-            raise InputError("label_noise.validation", f"must be true or false, not {shown(self.validation)}")
+            raise InputError(
+                "label_noise.validation", f"must be true or false, not {shown(self.validation)}"
+            )
         if (self.kind == "matrix") != (self.matrix is not None):
-            raise InputError("label_noise.matrix", 'a matrix goes with kind "matrix", and only with it')
+            raise InputError(
+                "label_noise.matrix", 'a matrix goes with kind "matrix", and only with it'
+            )
         if self.matrix is None:
             return
         try:
@@ -48,15 +53,28 @@ class LabelNoise:
         except (TypeError, ValueError):
             table = np.empty(0)
         if table.ndim != 2 or table.shape[0] != table.shape[1] or not (table >= 0).all():
-            raise InputError("label_noise.matrix", "must be a square table of numbers of at least 0, one row a class")
+            raise InputError(
+                "label_noise.matrix",
+                "must be a square table of numbers of at least 0, one row a class",
+            )
         near = np.isclose(table.sum(axis=1), 1, rtol=0, atol=1e-9)
         if not near.all():
             wrong = int(np.argmin(near))
-            raise InputError("label_noise.matrix", f"row {wrong} sums to {table[wrong].sum():.12g}, not to 1")
+            raise InputError(
+                "label_noise.matrix", f"row {wrong} sums to {table[wrong].sum():.12g}, not to 1"
+            )
         object.__setattr__(self, "matrix", tuple(map(tuple, table.tolist())))
 
-    def apply(self, labels: NDArray[np.int64], ids: NDArray[np.int64], n_classes: int, seed: int, field: str) -> NDArray[np.int64]:
-        """The labels after noise: int64 [n], from the true labels int64 [n] and the row ids int64 [n]."""
+    def apply(
+        self,
+        labels: NDArray[np.int64],
+        ids: NDArray[np.int64],
+        n_classes: int,
+        seed: int,
+        field: str,
+    ) -> NDArray[np.int64]:
+        """The labels after noise: int64 [n], from the true labels int64 [n] and the row ids int64
+        [n]."""
         out = labels.copy()
         number = self.number(len(labels))
         if number == 0:
@@ -64,7 +82,9 @@ class LabelNoise:
         self.check(n_classes, field)
         order = np.argsort(hash64(ids, seed_of(seed, "label noise rows")), kind="stable")
         chosen = order[:number]
-        uniform = (hash64(ids[chosen], seed_of(seed, "label noise values")) >> np.uint64(11)) * 2.0**-53
+        uniform = (
+            hash64(ids[chosen], seed_of(seed, "label noise values")) >> np.uint64(11)
+        ) * 2.0**-53
         if self.kind == "uniform":
             out[chosen] = (uniform * n_classes).astype(np.int64)
         elif self.kind == "flip":
@@ -73,7 +93,8 @@ class LabelNoise:
         else:
             table = np.asarray(self.matrix)
             bounds = np.cumsum(table, axis=1)[labels[chosen]]
-            # The last positive entry takes what rounding leaves of the sum, so that no class of probability 0 is drawn.
+            # The last positive entry takes what rounding leaves of the sum, so that no class of
+            # probability 0 is drawn.
             last = n_classes - 1 - np.argmax(table[:, ::-1] > 0, axis=1)[labels[chosen]]
             out[chosen] = np.minimum((uniform[:, None] >= bounds).sum(axis=1), last)
         return out
@@ -85,7 +106,9 @@ class LabelNoise:
         if self.matrix is not None and len(self.matrix) != n_classes:
             n = len(self.matrix)
             raise InputError(
-                f"{field}.matrix", f"must have {n_classes} rows of {n_classes} numbers, one for each class, not {n} of {n}"
+                f"{field}.matrix",
+                f"must have {n_classes} rows of {n_classes} numbers, one for each class, not {n}"
+                f" of {n}",
             )
 
     def number(self, n: int) -> int:
@@ -94,13 +117,19 @@ class LabelNoise:
 
 
 def parse_noise(spec: Any, field: str = "label_noise") -> LabelNoise | None:
-    """The noise that plain values name: a rate or {"rate", "kind", "matrix", "validation"}; null is none. Raises `InputError`."""
+    """The noise that plain values name: a rate or {"rate", "kind", "matrix", "validation"}; null is
+    none. Raises `InputError`."""
     if spec is None or isinstance(spec, LabelNoise):
         return spec
     values = dict(spec) if isinstance(spec, Mapping) else {"rate": spec}
     for name in values:
         if name not in ("rate", "kind", "matrix", "validation"):
-            raise unknown(f"{field}.{name}", "setting of label noise", name, ["rate", "kind", "matrix", "validation"])
+            raise unknown(
+                f"{field}.{name}",
+                "setting of label noise",
+                name,
+                ["rate", "kind", "matrix", "validation"],
+            )
     if values.get("matrix") is not None:
         values = {"kind": "matrix", "rate": 1} | values
     if "rate" not in values:

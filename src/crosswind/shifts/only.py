@@ -1,4 +1,5 @@
-"""Only some values of an attribute, or of a source's own split column: seen and unseen cells, domains, published test rows."""
+"""Only some values of an attribute, or of a source's own split column: seen and unseen cells,
+domains, published test rows."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ class Only(Shift):
 class Official(Shift):
     """Weight 1 on the rows whose split column has one of the named values, 0 on the others.
 
-    A law of a set, not of training: which rows train is said by the roles. The column need not be an attribute of the study.
+    A law of a set, not of training: which rows train is said by the roles. The column need not be
+    an attribute of the study.
     """
 
     column: str = knob("split", doc="the column that holds the source's own split")

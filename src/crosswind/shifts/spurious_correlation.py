@@ -21,20 +21,26 @@ from crosswind.shifts.base import Cells, NormalForm, Shift, Supplement, code_of,
 class SpuriousCorrelation(Shift):
     """Each class keeps to its matched values of an attribute, but for a few counterexamples.
 
-    Matching, where nothing else is said: as many classes as values, i-th with i-th; more classes, class i with value i mod V;
-    more values, value j with class j mod C. "index": i-th with i-th, what is left over is never matched (the code of Wiles et
-    al. 2022). Or a map from class to its value or values.
+    Matching, where nothing else is said: as many classes as values, i-th with i-th; more classes,
+    class i with value i mod V; more values, value j with class j mod C. "index": i-th with i-th,
+    what is left over is never matched (the code of Wiles et al. 2022). Or a map from class to its
+    value or values.
 
-    At strength 1 matched cells weigh 1 and the others 0; counterexamples are then drawn on top, uniformly over rows: from the
-    unmatched cells (Jeon et al. 2025), or from all cells, matched ones too (Wiles et al. 2022). A whole number from 1 is a
-    number of rows, any other a share of the matched rows, rounded up. At strength r below 1 the attribute is matched with
-    probability r and uniform otherwise, P(a|y) = r [matched] / m + (1 - r) / V for m matched of V values, and there are no
-    counterexamples.
+    At strength 1 matched cells weigh 1 and the others 0; counterexamples are then drawn on top,
+    uniformly over rows: from the unmatched cells (Jeon et al. 2025), or from all cells, matched
+    ones too (Wiles et al. 2022). A whole number from 1 is a number of rows, any other a share of
+    the matched rows, rounded up. At strength r below 1 the attribute is matched with probability r
+    and uniform otherwise, P(a|y) = r [matched] / m + (1 - r) / V for m matched of V values, and
+    there are no counterexamples.
     """
 
     attribute: str = knob(doc="the attribute that tells the class")
-    counterexamples: float | int | str = knob(0.01, domain="[0, inf)", doc="a share of the matched rows, or a number of rows")
-    counterexamples_from: str = knob("unmatched", domain="{unmatched, uniform}", doc="the cells they are drawn from")
+    counterexamples: float | int | str = knob(
+        0.01, domain="[0, inf)", doc="a share of the matched rows, or a number of rows"
+    )
+    counterexamples_from: str = knob(
+        "unmatched", domain="{unmatched, uniform}", doc="the cells they are drawn from"
+    )
     matching: Any = knob("auto", doc='"auto", "index", or a map from class to value or values')
     strength: float = knob(1.0, domain="[0, 1]", doc="how strongly the attribute follows the class")
     version = 1
@@ -49,9 +55,14 @@ class SpuriousCorrelation(Shift):
             for name, wanted in self.matching.items():
                 row = code_of(cells.label, name, f"{field}.matching")
                 out[row, codes_of(cells.axes[axis], wanted, f"{field}.matching.{name}")] = True
-            missing = [name for name, row in zip(cells.label.values, out, strict=True) if not row.any()]
+            missing = [
+                name for name, row in zip(cells.label.values, out, strict=True) if not row.any()
+            ]
             if missing:
-                raise InputError(f"{field}.matching", f"gives no value of {self.attribute!r} for {', '.join(missing)}")
+                raise InputError(
+                    f"{field}.matching",
+                    f"gives no value of {self.attribute!r} for {', '.join(missing)}",
+                )
         elif self.matching == "auto":
             longest = np.arange(max(classes, values))
             out[longest % classes, longest % values] = True
@@ -60,7 +71,9 @@ class SpuriousCorrelation(Shift):
             out[shortest, shortest] = True
         else:
             raise InputError(
-                f"{field}.matching", f"must be a map from class to value, or a rule, not {shown(self.matching)}", ["auto", "index"]
+                f"{field}.matching",
+                f"must be a map from class to value, or a rule, not {shown(self.matching)}",
+                ["auto", "index"],
             )
         return out
 
@@ -70,13 +83,20 @@ class SpuriousCorrelation(Shift):
         matched = self.matched(cells, field)
         strength = exact(self.strength, f"{field}.strength", 0, 1)
         if self.counterexamples_from not in ("unmatched", "uniform"):
-            raise InputError(f"{field}.counterexamples_from", f"not {self.counterexamples_from!r}", ["unmatched", "uniform"])
+            raise InputError(
+                f"{field}.counterexamples_from",
+                f"not {self.counterexamples_from!r}",
+                ["unmatched", "uniform"],
+            )
         weights = matched.astype(np.float64)
         if strength < 1:
             rest = (1 - strength) / matched.shape[1]
             for row, here in zip(weights, matched, strict=True):
-                # An unmatched class ("index" with more classes than values) has nothing to follow: it stays uniform.
-                row[~here] = float(rest / (strength / int(here.sum()) + rest)) if here.any() else 1.0
+                # An unmatched class ("index" with more classes than values) has nothing to follow:
+                # it stays uniform.
+                row[~here] = (
+                    float(rest / (strength / int(here.sum()) + rest)) if here.any() else 1.0
+                )
         form = NormalForm(cells.shape, (cells.along([0, axis], weights),), ())
         extra = exact(self.counterexamples, f"{field}.counterexamples")
         if strength < 1 or extra == 0:
@@ -84,7 +104,9 @@ class SpuriousCorrelation(Shift):
         region = np.ones_like(matched) if self.counterexamples_from == "uniform" else ~matched
         whole = np.broadcast_to(cells.along([0, axis], region), cells.shape).copy()
         is_count = isinstance(self.counterexamples, int)
-        supplement = Supplement(whole, count=int(extra)) if is_count else Supplement(whole, share=extra)
+        supplement = (
+            Supplement(whole, count=int(extra)) if is_count else Supplement(whole, share=extra)
+        )
         return NormalForm(cells.shape, form.factors, (supplement,))
 
     def attributes(self) -> tuple[str, ...]:
@@ -96,18 +118,34 @@ class SpuriousCorrelation(Shift):
         values = cells.axes[self._axis(cells, "shift")].values
         pairs = []
         for name, row in zip(cells.label.values, self.matched(cells), strict=True):
-            pairs.append(f"{name} with {' or '.join(values[code] for code in np.flatnonzero(row)) or 'nothing'}")
-        return (f"spurious-correlation matches {cells.label.name} to {self.attribute}: {', '.join(pairs)}",)
+            pairs.append(
+                f"{name} with"
+                f" {' or '.join(values[code] for code in np.flatnonzero(row)) or 'nothing'}"
+            )
+        return (
+            (
+                f"spurious-correlation matches {cells.label.name} to {self.attribute}:"
+                f" {', '.join(pairs)}"
+            ),
+        )
 
     def warnings(self, cells: Cells) -> tuple[str, ...]:
         """A warning that names the classes that are never matched, and so never trained on."""
-        never = [name for name, row in zip(cells.label.values, self.matched(cells), strict=True) if not row.any()]
+        never = [
+            name
+            for name, row in zip(cells.label.values, self.matched(cells), strict=True)
+            if not row.any()
+        ]
         if not never or self.strength < 1:
             return ()
-        return (f"spurious-correlation matches no value of {self.attribute!r} to {', '.join(never)}",)
+        return (
+            f"spurious-correlation matches no value of {self.attribute!r} to {', '.join(never)}",
+        )
 
     def _axis(self, cells: Cells, field: str) -> int:
         axis = cells.axis(self.attribute, f"{field}.attribute")
         if axis == 0:
-            raise InputError(f"{field}.attribute", f"{self.attribute!r} is the label", cells.names[1:])
+            raise InputError(
+                f"{field}.attribute", f"{self.attribute!r} is the label", cells.names[1:]
+            )
         return axis

@@ -1,4 +1,5 @@
-"""Systematic shift: which classes are seen in which environments, by lists, by shares dealt by seed, or by superclasses."""
+"""Systematic shift: which classes are seen in which environments, by lists, by shares dealt by
+seed, or by superclasses."""
 
 from __future__ import annotations
 
@@ -26,22 +27,36 @@ _NAMED = 6  # classes that a note names
 @final
 @dataclass(frozen=True)
 class Systematic(Shift):
-    """Weight 1 where an environment shows the class, 0 elsewhere; an environment that is not named is unseen.
+    """Weight 1 where an environment shows the class, 0 elsewhere; an environment that is not named
+    is unseen.
 
-    `classes` lists what an environment shows; `shares` fills it up, at random by `seed`, to that share of all classes, from
-    those that no list names. Of two shares the smaller one's classes are among the larger one's. A share of 1 is all.
-    An item of a list is a class, a superclass, or `A..B`, the classes from A to B in the order of the data set. Superclasses are
-    dealt whole. Every class is in one environment at most beside those that show all classes, unless `overlapping`.
-    Reference: Omran and Schiele 2022, section 3.1: robustness is measured on the pairs kept apart.
+    `classes` lists what an environment shows; `shares` fills it up, at random by `seed`, to that
+    share of all classes, from those that no list names. Of two shares the smaller one's classes are
+    among the larger one's. A share of 1 is all.
+    An item of a list is a class, a superclass, or `A..B`, the classes from A to B in the order of
+    the data set. Superclasses are dealt whole. Every class is in one environment at most beside
+    those that show all classes, unless `overlapping`. Reference: Omran and Schiele 2022, section
+    3.1: robustness is measured on the pairs kept apart.
     """
 
     environment: str = knob(doc="the attribute whose values are the environments")
     classes: Any = knob({}, doc='a map from environment to its list of classes, or to "all"')
-    shares: Any = knob({}, doc="a map from environment to the share of all classes that it shows, the rest of them dealt at random")
-    superclasses: Any = knob({}, doc="a map from a name to its classes: lists may say it, and shares are dealt them whole")
+    shares: Any = knob(
+        {},
+        doc=(
+            "a map from environment to the share of all classes that it shows, the rest of them"
+            " dealt at random"
+        ),
+    )
+    superclasses: Any = knob(
+        {},
+        doc="a map from a name to its classes: lists may say it, and shares are dealt them whole",
+    )
     spare: Any = knob([], doc="classes and superclasses that are not dealt to shares")
     seed: int = knob(0, domain="[0, inf)", doc="deals the classes to shares")
-    overlapping: bool = knob(False, doc="whether a class may be in several environments that do not show all classes")
+    overlapping: bool = knob(
+        False, doc="whether a class may be in several environments that do not show all classes"
+    )
     version = 1
     numbers = ("shares",)
 
@@ -51,21 +66,42 @@ class Systematic(Shift):
         return NormalForm(cells.shape, (cells.along([0, axis], table.astype(np.float64)),))
 
     def table(self, cells: Cells, field: str = "shift") -> tuple[int, Table]:
-        """The axis of the environments, and which class is seen in which: bool [classes, environments]."""
+        """The axis of the environments, and which class is seen in which: bool [classes,
+        environments]."""
         axis = cells.axis(self.environment, f"{field}.environment")
         label, environment = cells.label, cells.axes[axis]
         if axis == 0:
-            raise InputError(f"{field}.environment", f"{self.environment!r} is the label", cells.names[1:])
-        for name, what in (("classes", "list of classes"), ("shares", "share of the classes"), ("superclasses", "list of classes")):
+            raise InputError(
+                f"{field}.environment", f"{self.environment!r} is the label", cells.names[1:]
+            )
+        for name, what in (
+            ("classes", "list of classes"),
+            ("shares", "share of the classes"),
+            ("superclasses", "list of classes"),
+        ):
             if not isinstance(getattr(self, name), Mapping):
-                raise InputError(f"{field}.{name}", f"must be a map to a {what}, not {shown(getattr(self, name))}")
+                raise InputError(
+                    f"{field}.{name}",
+                    f"must be a map to a {what}, not {shown(getattr(self, name))}",
+                )
         if not self.classes and not self.shares:
-            raise InputError(f"{field}.classes", "must be a map from environment to its list of classes", environment.values)
+            raise InputError(
+                f"{field}.classes",
+                "must be a map from environment to its list of classes",
+                environment.values,
+            )
         families = self._families(label, f"{field}.superclasses")
         table = np.zeros((cells.shape[0], cells.shape[axis]), dtype=bool)
         for code, value, classes in _entries(self.classes, environment, f"{field}.classes"):
             everything = classes == "all" and "all" not in label.values
-            table[slice(None) if everything else _listed(classes, label, families, f"{field}.classes.{value}"), code] = True
+            table[
+                (
+                    slice(None)
+                    if everything
+                    else _listed(classes, label, families, f"{field}.classes.{value}")
+                ),
+                code,
+            ] = True
         self._check_apart(table, cells, axis, f"{field}.classes")
         self._deal(table, label, environment, families, field)
         return axis, table
@@ -86,14 +122,23 @@ class Systematic(Shift):
         for code, value, _ in _entries(self.shares, cells.axes[axis], "shift.shares"):
             names = [cells.label.values[place] for place in np.flatnonzero(table[:, code])]
             more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-            told.append(f"systematic deals to {value} {len(names)} of {len(table)}: {', '.join(names[:_NAMED])}{more}")
+            told.append(
+                f"systematic deals to {value} {len(names)} of {len(table)}:"
+                f" {', '.join(names[:_NAMED])}{more}"
+            )
         return tuple(told)
 
     def warnings(self, cells: Cells) -> tuple[str, ...]:
         """A warning that names the classes that no environment shows."""
         table = self.table(cells)[1]
-        never = [value for value, row in zip(cells.label.values, table, strict=True) if not row.any()]
-        return (f"systematic shows no environment of {cells.label.name} {', '.join(never)}",) if never else ()
+        never = [
+            value for value, row in zip(cells.label.values, table, strict=True) if not row.any()
+        ]
+        return (
+            (f"systematic shows no environment of {cells.label.name} {', '.join(never)}",)
+            if never
+            else ()
+        )
 
     def _families(self, label: Attribute, field: str) -> dict[str, list[int]]:
         families: dict[str, list[int]] = {}
@@ -101,28 +146,47 @@ class Systematic(Shift):
             families[str(name)] = _listed(classes, label, {}, f"{field}.{name}")
             for other, codes in list(families.items())[:-1]:
                 if both := set(codes) & set(families[str(name)]):
-                    raise InputError(f"{field}.{name}", f"has {label.values[min(both)]!r}, which {other!r} has too")
+                    raise InputError(
+                        f"{field}.{name}",
+                        f"has {label.values[min(both)]!r}, which {other!r} has too",
+                    )
         return families
 
     def _check_apart(self, table: Table, cells: Cells, axis: int, field: str) -> None:
         several = np.flatnonzero((table & ~table.all(axis=0)).sum(axis=1) > 1)
         if len(several) and not self.overlapping:
             values = cells.axes[axis].values
-            where = [values[code] for code in np.flatnonzero(table[several[0]] & ~table.all(axis=0))]
-            problem = f"puts {cells.label.values[several[0]]!r} in {' and in '.join(map(repr, where))}"
+            where = [
+                values[code] for code in np.flatnonzero(table[several[0]] & ~table.all(axis=0))
+            ]
+            problem = (
+                f"puts {cells.label.values[several[0]]!r} in {' and in '.join(map(repr, where))}"
+            )
             raise InputError(field, f"{problem}; say overlapping: true where that is meant")
 
     def _deal(
-        self, table: Table, label: Attribute, environment: Attribute, families: Mapping[str, Sequence[int]], field: str
+        self,
+        table: Table,
+        label: Attribute,
+        environment: Attribute,
+        families: Mapping[str, Sequence[int]],
+        field: str,
     ) -> None:
         """Fill up the environments of `shares`, one after another."""
         n, total = len(table), Fraction(0)
         free: Table = np.logical_not((table & ~table.all(axis=0)).any(axis=1))
         free[_listed(self.spare, label, families, f"{field}.spare") if self.spare else []] = False
         units = [list(codes) for codes in families.values()]
-        units += [[code] for code in range(n) if not any(code in codes for codes in families.values())]
-        ranks = hash64(np.array([min(unit) for unit in units], dtype=np.int64), seed_of(self.seed, "classes of environments"))
-        queue = [units[place] for place in np.argsort(ranks, kind="stable") if free[units[place]].all()]
+        units += [
+            [code] for code in range(n) if not any(code in codes for codes in families.values())
+        ]
+        ranks = hash64(
+            np.array([min(unit) for unit in units], dtype=np.int64),
+            seed_of(self.seed, "classes of environments"),
+        )
+        queue = [
+            units[place] for place in np.argsort(ranks, kind="stable") if free[units[place]].all()
+        ]
         for code, value, share in _entries(self.shares, environment, f"{field}.shares"):
             path = f"{field}.shares.{value}"
             part = exact(share, path, 0, 1)
@@ -130,15 +194,24 @@ class Systematic(Shift):
                 table[:, code] = True
                 continue
             # Bounds are rounded, not parts: four quarters of ten classes are 3, 2, 3 and 2.
-            wanted = math.floor((total + part) * n + Fraction(1, 2)) - math.floor(total * n + Fraction(1, 2))
+            wanted = math.floor((total + part) * n + Fraction(1, 2)) - math.floor(
+                total * n + Fraction(1, 2)
+            )
             total += part
             if wanted == 0:
-                raise InputError(path, f"leaves {value!r} empty: {share} of {n} classes is less than half a class")
+                raise InputError(
+                    path,
+                    f"leaves {value!r} empty: {share} of {n} classes is less than half a class",
+                )
             need = wanted - int(table[:, code].sum())
             chosen = _filling(queue, need)
             if chosen is None:
                 left = sum(map(len, queue))
-                lack = f"{-need} more are listed" if need < 0 else f"{need} more cannot be dealt of the {left} that are left"
+                lack = (
+                    f"{-need} more are listed"
+                    if need < 0
+                    else f"{need} more cannot be dealt of the {left} that are left"
+                )
                 raise InputError(path, f"asks for {wanted} of {n} classes, and {lack}")
             table[[member for unit in chosen for member in unit], code] = True
             queue = [unit for unit in queue if unit not in chosen]
@@ -160,20 +233,31 @@ def _filling(units: Sequence[list[int]], need: int) -> list[list[int]] | None:
     return chosen
 
 
-def _entries(given: Mapping[Any, Any], environment: Attribute, field: str) -> list[tuple[int, str, Any]]:
-    """Code, name and entry of every environment of a map, in its order; `InputError` where one is named twice."""
+def _entries(
+    given: Mapping[Any, Any], environment: Attribute, field: str
+) -> list[tuple[int, str, Any]]:
+    """Code, name and entry of every environment of a map, in its order; `InputError` where one is
+    named twice."""
     found: list[tuple[int, str, Any]] = []
     for value, entry in given.items():
         code = code_of(environment, value, field)
         if any(code == other for other, _, _ in found):
-            raise InputError(f"{field}.{value}", f"names the environment {environment.values[code]!r} twice")
+            raise InputError(
+                f"{field}.{value}", f"names the environment {environment.values[code]!r} twice"
+            )
         found.append((code, environment.values[code], entry))
     return found
 
 
-def _listed(classes: Any, label: Attribute, families: Mapping[str, Sequence[int]], field: str) -> list[int]:
+def _listed(
+    classes: Any, label: Attribute, families: Mapping[str, Sequence[int]], field: str
+) -> list[int]:
     """The codes of the classes that a list names, at least one, none twice."""
-    items = list(classes) if isinstance(classes, Sequence) and not isinstance(classes, str) else [classes]
+    items = (
+        list(classes)
+        if isinstance(classes, Sequence) and not isinstance(classes, str)
+        else [classes]
+    )
     codes: list[int] = []
     for item in items:
         ends = item.split("..") if isinstance(item, str) and item not in label.values else []
@@ -182,7 +266,9 @@ def _listed(classes: Any, label: Attribute, families: Mapping[str, Sequence[int]
         elif len(ends) == 2 and all(ends):
             first, last = (code_of(label, end, field) for end in ends)
             if last < first:
-                raise InputError(field, f"{item!r} goes backwards: {ends[1]!r} comes before {ends[0]!r}")
+                raise InputError(
+                    field, f"{item!r} goes backwards: {ends[1]!r} comes before {ends[0]!r}"
+                )
             codes += range(first, last + 1)
         else:
             codes.append(code_of(label, item, field))

@@ -19,12 +19,14 @@ from crosswind.shifts.base import Cells, NormalForm, Shift, codes_of, frozen
 class UnseenData(Shift):
     """Weight 0 on the unseen values of an attribute, 1 on the others.
 
-    Wiles et al. 2022 (equation 2) ask for more than one seen value; Jeon et al. 2025 also train on one. One is allowed and
-    warned of; none is an error.
+    Wiles et al. 2022 (equation 2) ask for more than one seen value; Jeon et al. 2025 also train on
+    one. One is allowed and warned of; none is an error.
     """
 
     attribute: str = knob(doc="the attribute some of whose values are unseen")
-    unseen: Any = knob("last", doc='a value or a list of values; "first" and "last" name the ends of the list')
+    unseen: Any = knob(
+        "last", doc='a value or a list of values; "first" and "last" name the ends of the list'
+    )
     version = 1
 
     def __post_init__(self) -> None:
@@ -36,7 +38,9 @@ class UnseenData(Shift):
         seen = np.ones(cells.shape[axis])
         seen[codes_of(cells.axes[axis], self.unseen, f"{field}.unseen")] = 0.0
         if not seen.any():
-            raise InputError(f"{field}.unseen", f"leaves no value of {self.attribute!r} to train on")
+            raise InputError(
+                f"{field}.unseen", f"leaves no value of {self.attribute!r} to train on"
+            )
         return NormalForm(cells.shape, (cells.along([axis], seen),))
 
     def attributes(self) -> tuple[str, ...]:

@@ -1,1 +1,2 @@
-"""A study file, its runs as a graph, one run as a function of its spec, where runs execute and where results live."""
+"""A study file, its runs as a graph, one run as a function of its spec, where runs execute and
+where results live."""

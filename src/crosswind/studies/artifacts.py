@@ -1,9 +1,11 @@
-"""The files of a store: where they lie and how they are written so that a kill at any moment leaves nothing half done.
+"""The files of a store: where they lie and how they are written so that a kill at any moment leaves
+nothing half done.
 
-Below the store's folder: `artifacts/KE/KEY/` for what a finished run left, `checkpoints/KEY/` for what an unfinished one needs
-to go on, and `artifacts/.partial/DRIVER/` where runs write before they are recorded. A folder under `artifacts` is moved there
-in one step, by the driver, inside the transaction that records the run; so a finished run always has its files, and a run that
-is not finished is never read. Nothing here knows what the files mean.
+Below the store's folder: `artifacts/KE/KEY/` for what a finished run left, `checkpoints/KEY/` for
+what an unfinished one needs to go on, and `artifacts/.partial/DRIVER/` where runs write before they
+are recorded. A folder under `artifacts` is moved there in one step, by the driver, inside the
+transaction that records the run; so a finished run always has its files, and a run that is not
+finished is never read. Nothing here knows what the files mean.
 """
 
 from __future__ import annotations
@@ -25,14 +27,16 @@ _KEY = re.compile(r"[0-9a-z]{4,128}")
 
 
 def check_key(key: str) -> str:
-    """`key`, if it may name a folder: 4 to 128 lower-case letters and digits. Raises `StoreError`."""
+    """`key`, if it may name a folder: 4 to 128 lower-case letters and digits. Raises
+    `StoreError`."""
     if not _KEY.fullmatch(key):
         raise StoreError(f"the run key {key!r} is not 4 to 128 lower-case letters and digits")
     return key
 
 
 def artifact_folder(out: Path, key: str) -> Path:
-    """Where the files of the finished run `key` lie; two levels, so that no folder has many thousand entries."""
+    """Where the files of the finished run `key` lie; two levels, so that no folder has many
+    thousand entries."""
     return out / "artifacts" / check_key(key)[:2] / key
 
 
@@ -42,7 +46,8 @@ def checkpoint_folder(out: Path, key: str) -> Path:
 
 
 def staging_area(out: Path, driver: str) -> Path:
-    """Where the runs of `driver` write; on the file system of `artifact_folder`, so that a move is one step."""
+    """Where the runs of `driver` write; on the file system of `artifact_folder`, so that a move is
+    one step."""
     return out / "artifacts" / ".partial" / driver
 
 
@@ -52,22 +57,30 @@ def staging_folder(out: Path, driver: str, key: str) -> Path:
 
 
 def plain_json(value: Any) -> str:
-    """`value` as JSON text, as stores and messages hold it; NaN stays NaN. Raises `TypeError` for what is not a plain value."""
+    """`value` as JSON text, as stores and messages hold it; NaN stays NaN. Raises `TypeError` for
+    what is not a plain value."""
     return json.dumps(value, ensure_ascii=True, separators=(",", ":"), default=_plain)
 
 
 def listing(folder: Path) -> dict[str, tuple[int, str]]:
     """Size in bytes and SHA-256 of every file below `folder`, by its name with `/`."""
     found = sorted(Path(at, name) for at, _, names in os.walk(folder) for name in names)
-    return {path.relative_to(folder).as_posix(): (path.stat().st_size, file_hash(path)) for path in found}
+    return {
+        path.relative_to(folder).as_posix(): (path.stat().st_size, file_hash(path))
+        for path in found
+    }
 
 
 def faults(folder: Path, listed: Mapping[str, Any], read: bool) -> list[str]:
-    """What is wrong with the files of a run in `folder`, which `listing` gave; each half a sentence, none where all is well.
+    """What is wrong with the files of a run in `folder`, which `listing` gave; each half a
+    sentence, none where all is well.
 
-    Without `read` only their sizes are looked at. A link is not what a run left, whatever it leads to.
+    Without `read` only their sizes are looked at. A link is not what a run left, whatever it leads
+    to.
     """
-    found = ((name, _fault(folder / name, size, digest, read)) for name, (size, digest) in listed.items())
+    found = (
+        (name, _fault(folder / name, size, digest, read)) for name, (size, digest) in listed.items()
+    )
     return [f"{name} {fault}" for name, fault in found if fault]
 
 
@@ -86,7 +99,8 @@ def _fault(path: Path, size: int, digest: str, read: bool) -> str:
 
 
 def sync_tree(folder: Path) -> None:
-    """Force every file and folder below `folder` to the disk: a move must not outlive, on a power cut, what it moved."""
+    """Force every file and folder below `folder` to the disk: a move must not outlive, on a power
+    cut, what it moved."""
     for at, _, files in os.walk(folder):
         for name in files:
             sync(Path(at, name))
@@ -94,9 +108,11 @@ def sync_tree(folder: Path) -> None:
 
 
 def publish(staged: Path, final: Path) -> None:
-    """Move the folder `staged` to `final` in one step, replacing what an unrecorded earlier try left there."""
+    """Move the folder `staged` to `final` in one step, replacing what an unrecorded earlier try
+    left there."""
     final.parent.mkdir(parents=True, exist_ok=True)
-    # A folder that is not empty cannot be replaced in one step; the run is not recorded yet, so nobody reads the gap.
+    # A folder that is not empty cannot be replaced in one step; the run is not recorded yet, so
+    # nobody reads the gap.
     shutil.rmtree(final, ignore_errors=True)
     os.rename(staged, final)
     sync(final.parent)
@@ -105,7 +121,8 @@ def publish(staged: Path, final: Path) -> None:
 def sweep_staging(out: Path, live: Callable[[], set[str]]) -> None:
     """Remove what drivers other than the `live` ones left in the staging area.
 
-    `live` is asked after the area was listed: a driver that enters in between is known before its folder is.
+    `live` is asked after the area was listed: a driver that enters in between is known before its
+    folder is.
     """
     folder = out / "artifacts" / ".partial"
     names = _names_in(folder)
@@ -113,7 +130,8 @@ def sweep_staging(out: Path, live: Callable[[], set[str]]) -> None:
 
 
 def sweep_checkpoints(out: Path, finished: Callable[[list[str]], list[str]]) -> None:
-    """Remove checkpoints of runs that `finished` picks out of a list of keys (a kill came between record and removal)."""
+    """Remove checkpoints of runs that `finished` picks out of a list of keys (a kill came between
+    record and removal)."""
     folder = out / "checkpoints"
     _remove(folder, finished(_names_in(folder)))
 
@@ -127,7 +145,8 @@ def _names_in(folder: Path) -> list[str]:
 
 def _remove(folder: Path, names: Iterable[str]) -> None:
     for name in names:
-        # An orphan of a killed driver may still write for a moment; what it leaves goes at the next start.
+        # An orphan of a killed driver may still write for a moment; what it leaves goes at the next
+        # start.
         shutil.rmtree(folder / name, ignore_errors=True)
 
 

@@ -1,4 +1,5 @@
-"""What can be told of a model's accuracy on rows without labels: the answer in a sentence, the estimates, the reasons."""
+"""What can be told of a model's accuracy on rows without labels: the answer in a sentence, the
+estimates, the reasons."""
 
 from __future__ import annotations
 
@@ -20,8 +21,9 @@ WIDTH = 100
 
 @dataclass(frozen=True)
 class Row:
-    """An estimator's answer. `pool_error`: its mean absolute error on the pool, kinds of change alike, None without one. `shifted`:
-    whether the labels look shifted, so that it learned from a pool with shifted labels."""
+    """An estimator's answer. `pool_error`: its mean absolute error on the pool, kinds of change
+    alike, None without one. `shifted`: whether the labels look shifted, so that it learned from a
+    pool with shifted labels."""
 
     estimator: str
     estimate: Estimate
@@ -31,7 +33,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Doubtful:
-    """A row whose neighbours are given many answers. `shares`: of the classes that were given, most often first.
+    """A row whose neighbours are given many answers. `shares`: of the classes that were given, most
+    often first.
 
     `picture` or `text`: the row itself.
     """
@@ -45,11 +48,13 @@ class Doubtful:
 
 @dataclass(frozen=True)
 class Estimates:
-    """What can be told of a model's accuracy on rows without labels. `str` of it is the text of `crosswind estimate`.
+    """What can be told of a model's accuracy on rows without labels. `str` of it is the text of
+    `crosswind estimate`.
 
-    `rows`: one an estimator, the most believable first. `left_out`: the others, and why. `findings`: what the answers show, with
-    a sentence where it speaks against the estimates. `doubtful`: the rows on which the neighbours disagree most. `kind`: of the
-    inputs, or table. `notes`: how what was given was read, in sentences.
+    `rows`: one an estimator, the most believable first. `left_out`: the others, and why.
+    `findings`: what the answers show, with a sentence where it speaks against the estimates.
+    `doubtful`: the rows on which the neighbours disagree most. `kind`: of the inputs, or table.
+    `notes`: how what was given was read, in sentences.
     """
 
     model: str
@@ -67,9 +72,14 @@ class Estimates:
 
     @property
     def believed(self) -> Row | None:
-        """The estimate to believe first: of those with an interval the smallest error on the pool. None where none was checked."""
+        """The estimate to believe first: of those with an interval the smallest error on the pool.
+        None where none was checked."""
         first = self.rows[0] if self.rows else None
-        return first if first is not None and first.pool_error is not None and first.estimate.low is not None else None
+        return (
+            first
+            if first is not None and first.pool_error is not None and first.estimate.low is not None
+            else None
+        )
 
     @property
     def sentence(self) -> str:
@@ -79,38 +89,69 @@ class Estimates:
             found = best.estimate
             assert found.low is not None and found.high is not None
             ends = f"90% interval {found.low:.1%} to {found.high:.1%}"
-            doubt = "; this is doubtful" if any(text.startswith(DOUBT) for text in found.warnings) else ""
-            return f"About {found.accuracy:.1%} of these {many} are right ({ends}), by {best.estimator}{doubt}."
+            doubt = (
+                "; this is doubtful"
+                if any(text.startswith(DOUBT) for text in found.warnings)
+                else ""
+            )
+            return (
+                f"About {found.accuracy:.1%} of these {many} are right ({ends}), by"
+                f" {best.estimator}{doubt}."
+            )
         if not self.rows:
             return f"Nothing can be told of these {many}."
         if self.source and self.rows[0].pool_error is not None:
             told, name = self.rows[0].estimate.accuracy, self.rows[0].estimator
-            return f"About {told:.1%} of these {many} are right, by {name}; no interval could be made that holds."
+            return (
+                f"About {told:.1%} of these {many} are right, by {name}; no interval could be made"
+                " that holds."
+            )
         if self.source:
             values = [row.estimate.accuracy for row in self.rows]
             ends = f"{min(values):.1%} to {max(values):.1%}"
             return (
-                f"Estimates for these {many} lie at {ends}; none could be checked on shifted rows, so none is to be believed more."
+                f"Estimates for these {many} lie at {ends}; none could be checked on shifted rows,"
+                " so none is to be believed more."
             )
         first = self.rows[0].estimate.accuracy
-        return f"The mean confidence of these {many} is {first:.1%}; without labelled rows nothing says how far it is too high."
+        return (
+            f"The mean confidence of these {many} is {first:.1%}; without labelled rows nothing"
+            " says how far it is too high."
+        )
 
     @property
     def reasons(self) -> list[str]:
-        """Why, in sentences: which estimate is believed, what speaks against it, what was left out."""
+        """Why, in sentences: which estimate is believed, what speaks against it, what was left
+        out."""
         best, told = self.believed, []
         if self.source:
             assert self.source_accuracy is not None
-            told.append(f"On {self.source_n:,} labelled rows of {self.source} {self.source_accuracy:.1%} of the answers are right.")
-        if best is not None:
-            kinds, points = len({change.family for change in pool_of_kind(self.kind)}), 100 * (best.pool_error or 0)
-            other = ", drawn so that their labels shift as those of the answers seem to" if best.shifted else ""
             told.append(
-                f"{best.estimator} erred least of those with an interval: by {points:.1f} points on average over {kinds} kinds of "
-                f"change of the labelled rows{other}, none of which it had learned from."
+                f"On {self.source_n:,} labelled rows of {self.source} {self.source_accuracy:.1%} of"
+                " the answers are right."
             )
-            told.append("Its interval holds for shifts that mislead it no more than those changes do; others may.")
-        told += [f"Warning: {text[0].upper()}{text[1:]}." for text in dict.fromkeys(self._warnings())]
+        if best is not None:
+            kinds, points = (
+                len({change.family for change in pool_of_kind(self.kind)}),
+                100 * (best.pool_error or 0),
+            )
+            other = (
+                ", drawn so that their labels shift as those of the answers seem to"
+                if best.shifted
+                else ""
+            )
+            told.append(
+                f"{best.estimator} erred least of those with an interval: by {points:.1f} points on"
+                f" average over {kinds} kinds of change of the labelled rows{other}, none of which"
+                " it had learned from."
+            )
+            told.append(
+                "Its interval holds for shifts that mislead it no more than those changes do;"
+                " others may."
+            )
+        told += [
+            f"Warning: {text[0].upper()}{text[1:]}." for text in dict.fromkeys(self._warnings())
+        ]
         bare: dict[str, list[str]] = {}
         for row in self.rows:
             if row.estimate.no_interval:
@@ -142,7 +183,12 @@ class Estimates:
             widths = [max(len(row[i]) for row in cells) for i in range(4)]
             lines += [
                 "",
-                *("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells),
+                *(
+                    "  ".join(
+                        cell.ljust(width) for cell, width in zip(row, widths, strict=True)
+                    ).rstrip()
+                    for row in cells
+                ),
             ]
         return "\n".join([*lines, "", *self.reasons])
 
@@ -175,17 +221,26 @@ class Estimates:
             "left_out": dict(self.left_out),
             "notes": list(self.notes),
             "findings": [vars(item) for item in self.findings],
-            "doubtful": [{"row": item.name, "answer": item.answer, "shares": dict(item.shares)} for item in self.doubtful],
+            "doubtful": [
+                {"row": item.name, "answer": item.answer, "shares": dict(item.shares)}
+                for item in self.doubtful
+            ],
         }
 
     def frame(self) -> Any:
         """The estimates as a polars frame, a row an estimator."""
         from polars import DataFrame
 
-        return DataFrame([{**row, "warnings": " ".join(row["warnings"])} for row in self.to_json()["estimates"]])
+        return DataFrame(
+            [{**row, "warnings": " ".join(row["warnings"])} for row in self.to_json()["estimates"]]
+        )
 
     def _repr_html_(self) -> str:
         from crosswind.core import html
 
-        table = html.table(self.sentence, ("estimator", "accuracy", "90% interval", "error on the pool"), self.table())
+        table = html.table(
+            self.sentence,
+            ("estimator", "accuracy", "90% interval", "error on the pool"),
+            self.table(),
+        )
         return table + html.points("Why", self.reasons)

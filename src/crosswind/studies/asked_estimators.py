@@ -16,11 +16,17 @@ Asked: TypeAlias = Sequence[str] | Mapping[str, Mapping[str, Any]] | None
 
 
 def estimator_settings(wanted: Sequence[Facts], given: Any, kind: str) -> dict[str, dict[str, Any]]:
-    """The settings of the estimators, checked; what a neighbourhood's transform needs must be there. Raises `InputError`."""
+    """The settings of the estimators, checked; what a neighbourhood's transform needs must be
+    there. Raises `InputError`."""
     out = {}
     for item in wanted:
         path, access = f"estimators.{item.name}", item.access or Access()
-        out[item.name] = resolve(item.knobs, given.get(item.name) or {} if isinstance(given, Mapping) else {}, path, item.name)
+        out[item.name] = resolve(
+            item.knobs,
+            given.get(item.name) or {} if isinstance(given, Mapping) else {},
+            path,
+            item.name,
+        )
         if access.handed and neighbourhood(access.neighbourhood).takes == kind:
             check_extra(item.extra, path, item.name)
             check_handed(path, access, out[item.name])
@@ -32,5 +38,8 @@ def wanted_estimators(names: Asked) -> list[Facts]:
     if names is not None:
         return [facts("estimators", name, "estimators") for name in names]
     # Of the neighbourhoods one of images and one of texts: each takes ten passes more.
-    every = [(item, "" if item.access is None else item.access.neighbourhood) for item in listing("estimators")]
+    every = [
+        (item, "" if item.access is None else item.access.neighbourhood)
+        for item in listing("estimators")
+    ]
     return [item for item, near in every if near in ("", "ni-randaugment", "ni-eda")]

@@ -20,7 +20,8 @@ BATCH = 256
 _SUM = 1e-3
 """How far the probabilities of a row may sum to something else than 1."""
 _TAKEN = (
-    "a trajectory of cw.train, a function from a batch of inputs to logits or labels, or an object with predict_proba or predict"
+    "a trajectory of cw.train, a function from a batch of inputs to logits or labels, or an object"
+    " with predict_proba or predict"
 )
 _MODULE = "lambda x: module(torch.from_numpy(x).permute(0, 3, 1, 2) / 255)"
 
@@ -28,10 +29,12 @@ Answering = Callable[[Any], Any]
 
 
 def answering_function(model: Any, class_names: Sequence[str]) -> Answering:
-    """The function by which `model` answers: itself, or its `predict_proba` or `predict`, as classifiers of scikit-learn have.
+    """The function by which `model` answers: itself, or its `predict_proba` or `predict`, as
+    classifiers of scikit-learn have.
 
-    Of an object with `classes_` the outputs are put in the order of `class_names`. Raises `InputError` for anything else, and for a
-    module of torch, which takes tensors of a shape that only its author knows.
+    Of an object with `classes_` the outputs are put in the order of `class_names`. Raises
+    `InputError` for anything else, and for a module of torch, which takes tensors of a shape that
+    only its author knows.
     """
     if isinstance(model, type):
         raise InputError("model", f"must be {_TAKEN}, not the class {model.__name__} itself")
@@ -39,7 +42,11 @@ def answering_function(model: Any, class_names: Sequence[str]) -> Answering:
         if callable(getattr(model, name, None)):
             return _in_order(getattr(model, name), getattr(model, "classes_", None), class_names)
     if hasattr(model, "state_dict"):
-        raise InputError("model", f"is a module of torch, and inputs come as arrays; give a function that prepares them: {_MODULE}")
+        raise InputError(
+            "model",
+            "is a module of torch, and inputs come as arrays; give a function that prepares them:"
+            f" {_MODULE}",
+        )
     if not callable(model):
         raise InputError("model", f"must be {_TAKEN}, not {type(model).__name__}")
     answering: Answering = model
@@ -55,7 +62,9 @@ def _in_order(method: Answering, classes: Any, class_names: Sequence[str]) -> An
         return method  # trained on the numbers of the classes
     if set(names) != set(class_names):
         known = ", ".join(class_names[:20])
-        raise InputError("model", f"has the classes {shown(names)} (classes_), and the split has {known}")
+        raise InputError(
+            "model", f"has the classes {shown(names)} (classes_), and the split has {known}"
+        )
     order = [names.index(name) for name in class_names]
 
     def answer(x: Any) -> Any:
@@ -66,12 +75,15 @@ def _in_order(method: Answering, classes: Any, class_names: Sequence[str]) -> An
 
 
 def scores_by_set(model: Any, split: Split, rule: str) -> dict[str, dict[str, Any]]:
-    """See `crosswind.evaluate`: the scores of a trajectory under a rule, or of a model that a program holds."""
+    """See `crosswind.evaluate`: the scores of a trajectory under a rule, or of a model that a
+    program holds."""
     if not isinstance(split, Split):
         raise InputError("split", f"must be what cw.split returns, not {type(split).__name__}")
     if hasattr(model, "selections"):
         if rule not in model.predictions:
-            raise InputError("rule", f"this trajectory has no selection {rule!r}", model.predictions)
+            raise InputError(
+                "rule", f"this trajectory has no selection {rule!r}", model.predictions
+            )
         by_set: Mapping[str, Predictions] = model.predictions[rule]
     else:
         by_set = answers_by_set(model, split)
@@ -85,9 +97,10 @@ def scores_by_set(model: Any, split: Split, rule: str) -> dict[str, dict[str, An
 def answers_by_set(model: Any, split: Split) -> dict[str, Predictions]:
     """The predictions of `model` for every validation and evaluation set, by name.
 
-    It is given images as a numpy array uint8 [n, h, w, c], features as float32 [n, width], or texts as a list of n strings, and
-    returns logits or probabilities [n, k] in the order of the split's classes, or labels [n] by number or by name. Raises
-    `InputError`, and `DataError` for answers of another shape.
+    It is given images as a numpy array uint8 [n, h, w, c], features as float32 [n, width], or texts
+    as a list of n strings, and returns logits or probabilities [n, k] in the order of the split's
+    classes, or labels [n] by number or by name. Raises `InputError`, and `DataError` for answers of
+    another shape.
     """
     function = answering_function(model, split.class_names)
     name = getattr(model, "__name__", type(model).__name__)
@@ -107,12 +120,15 @@ def answers_by_set(model: Any, split: Split) -> dict[str, Predictions]:
         if logits is not None and not np.isfinite(logits).all():
             raise DataError(f"{name} gives scores for {set_name} that are no finite numbers")
         answer, logits = allowed(rows.answers_as, answer, _as_logits(logits))
-        found[set_name] = Predictions(dataset.row_ids(rows.rows), rows.label, rows.group, answer, logits)
+        found[set_name] = Predictions(
+            dataset.row_ids(rows.rows), rows.label, rows.group, answer, logits
+        )
     return found
 
 
 def _as_logits(scores: NDArray[np.float32] | None) -> NDArray[np.float32] | None:
-    """Probabilities as their logarithms, so that confidences are those that the model gives; other scores as they are."""
+    """Probabilities as their logarithms, so that confidences are those that the model gives; other
+    scores as they are."""
     if scores is None or (scores < 0).any() or (np.abs(scores.sum(axis=1) - 1) > _SUM).any():
         return scores
     return np.log(np.maximum(scores, np.finfo(np.float32).tiny))

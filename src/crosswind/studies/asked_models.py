@@ -1,4 +1,5 @@
-"""A model whose accuracy is asked for: a run of a store, a file of weights with its card, an ONNX file, or a function."""
+"""A model whose accuracy is asked for: a run of a store, a file of weights with its card, an ONNX
+file, or a function."""
 
 from __future__ import annotations
 
@@ -28,7 +29,13 @@ if TYPE_CHECKING:
     from crosswind.models.build import Model
     from crosswind.training.trajectory import Answer
 
-KINDS = ("STORE#KEY of a run", "FILE.safetensors with its card", "FILE.onnx", "module:function", "FILE.py:function")
+KINDS = (
+    "STORE#KEY of a run",
+    "FILE.safetensors with its card",
+    "FILE.onnx",
+    "module:function",
+    "FILE.py:function",
+)
 CARD = ("model", "settings", "classes", "size", "channels")
 """Fields of the card of a file of weights."""
 _BATCH = 256
@@ -38,11 +45,13 @@ Sets: TypeAlias = Mapping[str, AttributedDataset]
 
 @dataclass(frozen=True)
 class AskedModel:
-    """A model as it is asked. `answers`: from the classes to a function from sets and data sets to predictions by rule and set.
+    """A model as it is asked. `answers`: from the classes to a function from sets and data sets to
+    predictions by rule and set.
 
-    `classes`: None where the model does not say. `input`: what it takes, None for anything. `steady`: whether a row's answer
-    cannot depend on the rows beside it. `source`: the labelled rows that it was validated on, where they are known. `features`:
-    see `varying.Features`; None where they are out of reach. `trained_here`: whether its outputs stand in our order for certain.
+    `classes`: None where the model does not say. `input`: what it takes, None for anything.
+    `steady`: whether a row's answer cannot depend on the rows beside it. `source`: the labelled
+    rows that it was validated on, where they are known. `features`: see `varying.Features`; None
+    where they are out of reach. `trained_here`: whether its outputs stand in our order for certain.
     """
 
     name: str
@@ -57,15 +66,20 @@ class AskedModel:
 
 
 def asked_model(word: str, settings: Mapping[str, Any]) -> AskedModel:
-    """The model that `word` names. `settings`: those of the models `onnx` and `callable`. Raises `InputError`, `StoreError`."""
+    """The model that `word` names. `settings`: those of the models `onnx` and `callable`. Raises
+    `InputError`, `StoreError`."""
     ending = Path(word).suffix.lower()
     if "#" in word or ending == ".safetensors":
         if settings:
-            raise InputError("settings", f"are of an ONNX file or a function; {shown(word)} has its own")
+            raise InputError(
+                "settings", f"are of an ONNX file or a function; {shown(word)} has its own"
+            )
         return _run(word) if "#" in word else _weights(Path(word))
     if ending == ".onnx":
         check_file(Path(word))
-        return _given(Path(word).name, "onnx", {**settings, "path": word}, _onnx_input(word, settings))
+        return _given(
+            Path(word).name, "onnx", {**settings, "path": word}, _onnx_input(word, settings)
+        )
     if ":" in word:
         return _given(word, "callable", {**settings, "function": word}, None)
     raise InputError("model", f"{shown(word)} is none of what can be asked", KINDS)
@@ -77,20 +91,28 @@ def check_file(path: Path) -> None:
         raise InputError("model", f"there is no file {str(path)!r}")
 
 
-# -- models made elsewhere ----------------------------------------------------------------------------------------------------
+# -- models made elsewhere
+# --------------------------------------------------------------------------------------------------
 
 
 def _given(name: str, kind: str, knobs: Mapping[str, Any], takes: InputSpec | None) -> AskedModel:
     if "classes" in knobs:
-        raise InputError("settings.classes", "is no setting here: the order of the outputs is given by classes")
+        raise InputError(
+            "settings.classes", "is no setting here: the order of the outputs is given by classes"
+        )
     known = facts("models", kind)
     check_extra(known.extra, "model", kind)
     made = load("models", kind)(**resolve(known.knobs, knobs, "settings", f"model {kind!r}"))
-    return AskedModel(name, lambda classes: _with_logits(answers_of_given(made, classes, "given")), None, takes)
+    return AskedModel(
+        name, lambda classes: _with_logits(answers_of_given(made, classes, "given")), None, takes
+    )
 
 
-def reordered(answers: Callable[[Sequence[str]], Answer], order: Sequence[str]) -> Callable[[Sequence[str]], Answer]:
-    """The answers of a model whose outputs stand in `order`, by the numbers of whatever classes are asked for."""
+def reordered(
+    answers: Callable[[Sequence[str]], Answer], order: Sequence[str]
+) -> Callable[[Sequence[str]], Answer]:
+    """The answers of a model whose outputs stand in `order`, by the numbers of whatever classes are
+    asked for."""
 
     def in_this_order(classes: Sequence[str]) -> Answer:
         answer = answers(order)
@@ -98,7 +120,8 @@ def reordered(answers: Callable[[Sequence[str]], Answer], order: Sequence[str]) 
         def said(sets: Mapping[str, RowSet], datasets: Sets) -> Any:
             found, doubts = answer(sets, datasets)
             return {
-                rule: {name: _in_order(item, order, classes) for name, item in own.items()} for rule, own in found.items()
+                rule: {name: _in_order(item, order, classes) for name, item in own.items()}
+                for rule, own in found.items()
             }, doubts
 
         return said
@@ -112,21 +135,30 @@ def _in_order(said: Predictions, order: Sequence[str], classes: Sequence[str]) -
 
 
 def _with_logits(answers: Answer) -> Answer:
-    """The answers with logarithms in the place of probabilities, where a model gives those: so that their softmax is themselves.
+    """The answers with logarithms in the place of probabilities, where a model gives those: so that
+    their softmax is themselves.
 
     Rows of numbers in [0, 1] that all sum to 1 are taken for probabilities.
     """
 
     def said(sets: Mapping[str, RowSet], datasets: Sets) -> Any:
         found, doubts = answers(sets, datasets)
-        return {rule: {name: _as_logits(item) for name, item in own.items()} for rule, own in found.items()}, doubts
+        return {
+            rule: {name: _as_logits(item) for name, item in own.items()}
+            for rule, own in found.items()
+        }, doubts
 
     return said
 
 
 def _as_logits(said: Predictions) -> Predictions:
     z = said.logits
-    if z is None or not len(z) or not ((z >= 0) & (z <= 1)).all() or (np.abs(z.sum(axis=1) - 1) > 1e-3).any():
+    if (
+        z is None
+        or not len(z)
+        or not ((z >= 0) & (z <= 1)).all()
+        or (np.abs(z.sum(axis=1) - 1) > 1e-3).any()
+    ):
         return said
     with np.errstate(divide="ignore"):
         return replace(said, logits=np.log(z))
@@ -137,32 +169,53 @@ def _onnx_input(path: str, settings: Mapping[str, Any]) -> InputSpec | None:
     import onnxruntime
 
     try:
-        shape = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).get_inputs()[0].shape
+        shape = (
+            onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+            .get_inputs()[0]
+            .shape
+        )
     except Exception:  # said in full where the model is asked
         return None
     if len(shape) != 4 or not all(isinstance(side, int) for side in shape[1:]):
         return None
-    height, width, channels = shape[1:] if settings.get("layout") == "nhwc" else (*shape[2:], shape[1])
+    height, width, channels = (
+        shape[1:] if settings.get("layout") == "nhwc" else (*shape[2:], shape[1])
+    )
     return InputSpec.image(height, width, channels) if channels in (1, 3) else None
 
 
-# -- a file of weights with its card ------------------------------------------------------------------------------------------
+# -- a file of weights with its card
+# ------------------------------------------------------------------------------------------
 
 
 def _weights(path: Path) -> AskedModel:
     check_file(path)
     card = _card(path)
     model, classes, settings = card.get("model"), card.get("classes"), card.get("settings") or {}
-    if not isinstance(model, str) or not isinstance(classes, list) or not isinstance(settings, dict):
-        raise InputError("model", f"the card of {path.name} must name the model, its settings, and its classes as a list")
+    if (
+        not isinstance(model, str)
+        or not isinstance(classes, list)
+        or not isinstance(settings, dict)
+    ):
+        raise InputError(
+            "model",
+            f"the card of {path.name} must name the model, its settings, and its classes as a list",
+        )
     size, channels = card.get("size"), card.get("channels", 3)
     if size is not None and (not isinstance(size, int) or not 1 <= size <= 4096):
         raise InputError(
-            "model", f"the card of {path.name} has the size {shown(size)}, which is no number of pixels from 1 to 4096"
+            "model",
+            f"the card of {path.name} has the size {shown(size)}, which is no number of pixels from"
+            " 1 to 4096",
         )
     if channels not in (1, 3):
-        raise InputError("model", f"the card of {path.name} has {shown(channels)} channels", ["1", "3"])
-    takes, names = None if size is None else InputSpec.image(size, size, channels), tuple(str(name) for name in classes)
+        raise InputError(
+            "model", f"the card of {path.name} has {shown(channels)} channels", ["1", "3"]
+        )
+    takes, names = (
+        None if size is None else InputSpec.image(size, size, channels),
+        tuple(str(name) for name in classes),
+    )
     network = _Network(path, model, settings, names)
     return AskedModel(path.name, network.answers, names, takes, True, features=network.features)
 
@@ -179,20 +232,34 @@ def _card(path: Path) -> Mapping[str, Any]:
                 raise InputError("model", f"the card {place.name} has {shown(strange[0])}", CARD)
             return found
     names = f"{path.with_suffix('.yaml').name} or {path.with_suffix('.json').name}"
-    raise InputError("model", f"{path.name} needs a card beside it, {names}, with {', '.join(CARD)}")
+    raise InputError(
+        "model", f"{path.name} needs a card beside it, {names}, with {', '.join(CARD)}"
+    )
 
 
 class _Network:
-    """A network built by its settings with the weights of a file, which are read when it is first asked for.
+    """A network built by its settings with the weights of a file, which are read when it is first
+    asked for.
 
-    `method`: one that changes the network, and keeps of its weights those alone that it trained; the others are as they were
-    built.
+    `method`: one that changes the network, and keeps of its weights those alone that it trained;
+    the others are as they were built.
     """
 
     def __init__(
-        self, path: Path, model: str, settings: Mapping[str, Any], classes: Sequence[str], method: Method | None = None
+        self,
+        path: Path,
+        model: str,
+        settings: Mapping[str, Any],
+        classes: Sequence[str],
+        method: Method | None = None,
     ) -> None:
-        self.path, self.model, self.settings, self.classes, self.method = path, model, settings, classes, method
+        self.path, self.model, self.settings, self.classes, self.method = (
+            path,
+            model,
+            settings,
+            classes,
+            method,
+        )
         self._built: dict[InputSpec, Any] = {}
 
     def answers(self, classes: Sequence[str]) -> Answer:
@@ -202,7 +269,9 @@ class _Network:
             out = {}
             for name, rows in sets.items():
                 dataset = datasets[rows.source]
-                told = asked(self._runner(dataset, "forward"), rows, dataset, classes, _BATCH, self.path.name)
+                told = asked(
+                    self._runner(dataset, "forward"), rows, dataset, classes, _BATCH, self.path.name
+                )
                 out[name] = Predictions(dataset.row_ids(rows.rows), rows.label, rows.group, *told)
             return {"given": out}, []
 
@@ -211,7 +280,9 @@ class _Network:
     def features(self, rows: RowSet, dataset: AttributedDataset) -> NDArray[np.float32]:
         """What the head reads for every row, float32 [n, d]."""
         run = self._runner(dataset, "features")
-        return np.concatenate([np.asarray(run(x), dtype=np.float32) for x in inputs(rows, dataset, _BATCH)])
+        return np.concatenate(
+            [np.asarray(run(x), dtype=np.float32) for x in inputs(rows, dataset, _BATCH)]
+        )
 
     def _runner(self, dataset: AttributedDataset, way: str) -> Callable[[NDArray[Any]], Any]:
         import torch
@@ -227,7 +298,9 @@ class _Network:
         def run(x: NDArray[Any]) -> Any:
             given = trimmed(torch.from_numpy(x if encode is None else encode(x)))
             with torch.inference_mode():
-                seen = normalised(given.permute(0, 3, 1, 2) if given.ndim == 4 else given, torch.float32, False)
+                seen = normalised(
+                    given.permute(0, 3, 1, 2) if given.ndim == 4 else given, torch.float32, False
+                )
                 return getattr(network, way)(seen).numpy()
 
         return run
@@ -237,7 +310,9 @@ class _Network:
         from crosswind.models.pretrained import read_weights, take_weights
 
         encoder = make_backbone(self.model, self.settings, spec).encoder(spec, 0)
-        network = build_model(self.model, self.settings, spec if encoder is None else encoder.input, self.classes, 0)
+        network = build_model(
+            self.model, self.settings, spec if encoder is None else encoder.input, self.classes, 0
+        )
         found = read_weights(self.path)
         if self.method is not None:
             from crosswind.methods.base import Info
@@ -247,14 +322,21 @@ class _Network:
             found = {**network.state_dict(), **found}
         own = network.state_dict()
         for name in found.keys() & own.keys():
-            if found[name].shape != own[name].shape:  # `take_weights` would leave a head as it was made
-                shapes = f"{tuple(found[name].shape)} there and {tuple(own[name].shape)} by the card"
-                raise InputError("model", f"{self.path.name} does not fit its card: {name!r} is {shapes}")
+            if (
+                found[name].shape != own[name].shape
+            ):  # `take_weights` would leave a head as it was made
+                shapes = (
+                    f"{tuple(found[name].shape)} there and {tuple(own[name].shape)} by the card"
+                )
+                raise InputError(
+                    "model", f"{self.path.name} does not fit its card: {name!r} is {shapes}"
+                )
         take_weights(network, found, str(self.path))
         return None if encoder is None else encoder.apply, network.eval()
 
 
-# -- a run of a store ---------------------------------------------------------------------------------------------------------
+# -- a run of a store
+# --------------------------------------------------------------------------------------------------
 
 
 def _run(word: str) -> AskedModel:
@@ -267,13 +349,20 @@ def _run(word: str) -> AskedModel:
     place, prefix = split_name(word)
     with Store.open(place) as store:
         record = store.run(prefix)
-        fits = [store.run(key) for key in record["needs"]] if record["kind"] == "score" else [record]
+        fits = (
+            [store.run(key) for key in record["needs"]] if record["kind"] == "score" else [record]
+        )
         fit = next((item for item in fits if item["kind"] == "fit"), None)
         if fit is None or fit["artifacts"] is None:
-            raise InputError("model", f"{word!r} was not trained here, or is not done; name what it stands for itself")
+            raise InputError(
+                "model",
+                f"{word!r} was not trained here, or is not done; name what it stands for itself",
+            )
         folders = [artifact_folder(store.out, key) for key in [fit["key"], *fit["needs"]]]
     if not any(fit["artifacts"].glob(WEIGHTS.format("*"))):
-        raise InputError("model", f"the weights of {word!r} were not kept; run its study with keep: selected")
+        raise InputError(
+            "model", f"the weights of {word!r} were not kept; run its study with keep: selected"
+        )
     about = json.loads((fit["artifacts"] / "job.json").read_text(encoding="utf-8"))
     spec = about["spec"]
     answers = kept_answers(spec, folders)
@@ -289,4 +378,14 @@ def _run(word: str) -> AskedModel:
         own = method(**spec["method"]["knobs"]) if method.exports is not Method.exports else None
         file, model = fit["artifacts"] / WEIGHTS.format(rule), spec["model"]
         features = _Network(file, model["name"], model["knobs"], classes, own).features
-    return AskedModel(word, lambda _: answers, classes, main.input, True, rule, source, features, trained_here=True)
+    return AskedModel(
+        word,
+        lambda _: answers,
+        classes,
+        main.input,
+        True,
+        rule,
+        source,
+        features,
+        trained_here=True,
+    )

@@ -1,7 +1,9 @@
-"""One trained model, data without labels: every estimate that applies, which to believe, and what speaks against it.
+"""One trained model, data without labels: every estimate that applies, which to believe, and what
+speaks against it.
 
-The model answers for the target, for the labelled source, for neighbours of both, and for the source under every change of the
-pool. A label of the target is never read, not even where the data have one.
+The model answers for the target, for the labelled source, for neighbours of both, and for the
+source under every change of the pool. A label of the target is never read, not even where the data
+have one.
 """
 
 from __future__ import annotations
@@ -31,11 +33,13 @@ from crosswind.studies.varying import answers_of, pool_of, said_of_copies
 from crosswind.transforms.neighbourhood import NEIGHBOURS, neighbourhood, pool_of_kind
 
 NEAR_ROWS, POOL_ROWS = 300, 200
-"""Rows whose neighbours are asked for, and rows of the source in the pool, unless told otherwise."""
+"""Rows whose neighbours are asked for, and rows of the source in the pool, unless told otherwise.
+"""
 _TWICE = 48
 """Rows that are asked for again, in another order and number."""
 _UNSTEADY = 0.02
-"""How far a probability may move when it is asked for again: by rounding in batches of another size."""
+"""How far a probability may move when it is asked for again: by rounding in batches of another
+size."""
 _LARGEST = 65504.0
 """The largest number of half precision, which logits that overflow it are often cut to."""
 _LETTERS = 300
@@ -68,7 +72,11 @@ def ask(
     wanted, given = wanted_estimators(estimators), asked_model(model, settings or {})
     others = _besides(beside, beside_classes)
     target = read_rows(data, "data", given.input, size, None, images, text)
-    known = None if source is None else read_rows(source, "source", given.input, size, label or "", images, text)
+    known = (
+        None
+        if source is None
+        else read_rows(source, "source", given.input, size, label or "", images, text)
+    )
     names = _class_names(given, classes, known)
     reads = any(item.access is not None and item.access.features for item in wanted)
     kind = target.dataset.check_inputs().kind
@@ -80,9 +88,17 @@ def ask(
         questions, told = _companion(other, order, one, target, known)
         companions.append(questions)
         notes += (_insisted(told),) if told else ()
-    near = [item.access.neighbourhood for item in wanted if item.access is not None and item.access.neighbourhood]
+    near = [
+        item.access.neighbourhood
+        for item in wanted
+        if item.access is not None and item.access.neighbourhood
+    ]
     if estimators is None and pool_of_kind(kind):
-        wanted = [item for item in wanted if item.name not in near or neighbourhood(item.name).takes == kind]
+        wanted = [
+            item
+            for item in wanted
+            if item.name not in near or neighbourhood(item.name).takes == kind
+        ]
     targets, sources, pools = {"": first}, {"": one.labelled}, dict[str, list[Labelled]]()
     # Without labelled rows under changes a measure says nothing.
     near = [item for item in near if neighbourhood(item).takes == kind]
@@ -97,7 +113,9 @@ def ask(
     found, left_out = [*found, *joint], [*left_out, *without]
     shown = next((targets[name] for name in near if name in targets), None)
     best = found[0].estimate.accuracy if found else None
-    seen = next((sources[name] for name in near if sources.get(name)), one.labelled) or _nothing(len(names))
+    seen = next((sources[name] for name in near if sources.get(name)), one.labelled) or _nothing(
+        len(names)
+    )
     labelled = one.labelled
     return Estimates(
         given.name,
@@ -115,15 +133,27 @@ def ask(
     )
 
 
-# -- what is asked ------------------------------------------------------------------------------------------------------------
+# -- what is asked
+# --------------------------------------------------------------------------------------------------
 
 
-def _class_names(model: AskedModel, given: Sequence[str] | None, source: Rows | None) -> tuple[str, ...]:
-    names = tuple(given) if given else model.classes or (source.values if source is not None else ())
+def _class_names(
+    model: AskedModel, given: Sequence[str] | None, source: Rows | None
+) -> tuple[str, ...]:
+    names = (
+        tuple(given) if given else model.classes or (source.values if source is not None else ())
+    )
     if not names:
-        raise InputError("classes", "are needed, in the order of the model's outputs, where no labelled source names them")
+        raise InputError(
+            "classes",
+            "are needed, in the order of the model's outputs, where no labelled source names them",
+        )
     if model.classes is not None and names != model.classes:
-        raise InputError("classes", f"must be those of the model in its order, or be left out: {', '.join(model.classes[:20])}")
+        raise InputError(
+            "classes",
+            "must be those of the model in its order, or be left out:"
+            f" {', '.join(model.classes[:20])}",
+        )
     if len(set(names)) < len(names):
         raise InputError("classes", "names one class twice")
     if len(names) < 2:
@@ -131,15 +161,26 @@ def _class_names(model: AskedModel, given: Sequence[str] | None, source: Rows | 
     return names
 
 
-def _order_notes(model: AskedModel, one: _Questions, classes: Sequence[str] | None, known: Rows | None) -> tuple[str, ...]:
-    """Refuse a model whose outputs stand in another order than its classes; what to say of an order that is insisted on."""
+def _order_notes(
+    model: AskedModel, one: _Questions, classes: Sequence[str] | None, known: Rows | None
+) -> tuple[str, ...]:
+    """Refuse a model whose outputs stand in another order than its classes; what to say of an order
+    that is insisted on."""
     if model.trained_here or one.labelled is None:
         return ()
     usual = model.classes or (None if known is None else known.values)
     remedy = "give the second, or the first to leave it as it is"
     if model.classes is not None:
         remedy = "write the second into its card as classes, or give the first to leave it as it is"
-    told = check_order("classes", model.name, one.labelled, one.names, one.names, usual, remedy if classes is None else "")
+    told = check_order(
+        "classes",
+        model.name,
+        one.labelled,
+        one.names,
+        one.names,
+        usual,
+        remedy if classes is None else "",
+    )
     return (_insisted(told),) if told else ()
 
 
@@ -151,8 +192,9 @@ def _insisted(told: str) -> str:
 class _Questions:
     """A model with its classes and the rows that it is asked about.
 
-    `target`: what it says of the rows to estimate. `labelled`: what it says of `known`, else of the rows that it was validated on;
-    None without either. `reads`: whether features are asked for, where they can be had. `settings`: of estimators, by name.
+    `target`: what it says of the rows to estimate. `labelled`: what it says of `known`, else of the
+    rows that it was validated on; None without either. `reads`: whether features are asked for,
+    where they can be had. `settings`: of estimators, by name.
     """
 
     def __init__(
@@ -164,15 +206,25 @@ class _Questions:
         reads: bool = False,
         settings: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     ) -> None:
-        self.model, self.names, self._answers, self._settings = model, tuple(names), model.answers(names), settings
+        self.model, self.names, self._answers, self._settings = (
+            model,
+            tuple(names),
+            model.answers(names),
+            settings,
+        )
         self._features = model.features if reads else None
-        self._rows, self._sets = plain_rows("target", np.full(len(target.rows), -1)), {"target": target.dataset}
+        self._rows, self._sets = (
+            plain_rows("target", np.full(len(target.rows), -1)),
+            {"target": target.dataset},
+        )
         self.target = self._said("data", self._rows, self._sets)
         if not model.steady:
             self._check_steady()
         self.labelled: Labelled | None = None
         if known is not None:
-            self.told(plain_rows("source", codes_of(known, names)), {"source": known.dataset}, known.name)
+            self.told(
+                plain_rows("source", codes_of(known, names)), {"source": known.dataset}, known.name
+            )
         elif model.source is not None:
             self.told(*model.source, "the run's validation set")
 
@@ -190,31 +242,57 @@ class _Questions:
         return said, replace(self.labelled, answers=beside, label=self.labelled.label[here])
 
     def pool(self, near: str, n: int, tell: Told) -> list[Labelled]:
-        """What it says of n labelled rows under every change of the pool, and with `near` of the neighbours of each."""
+        """What it says of n labelled rows under every change of the pool, and with `near` of the
+        neighbours of each."""
         n = min(n, len(self.rows.rows))
         changes = pool_of_kind(self.sets[self.rows.source].check_inputs().kind)
         copies = len(changes) * n * (NEIGHBOURS + 1 if near else 1)
-        tell(f"asking for {copies:,} changed copies of {n:,} labelled rows{f' ({near})' if near else ''}")
+        tell(
+            f"asking for {copies:,} changed copies of {n:,} labelled"
+            f" rows{f' ({near})' if near else ''}"
+        )
         rule, read, own = self.model.rule, self._features, self._handed(near)
         plain = said_of_copies(self._answers, self.rows, self.sets, "", NEIGHBOURS, n, read)[rule]
-        beside = said_of_copies(self._answers, self.rows, self.sets, near, NEIGHBOURS, n, handed=own)[rule] if near else None
+        beside = (
+            said_of_copies(self._answers, self.rows, self.sets, near, NEIGHBOURS, n, handed=own)[
+                rule
+            ]
+            if near
+            else None
+        )
         pool = pool_of(plain, near, beside, changes)
-        return [replace(item, answers=replace(item.answers, classes=len(self.names))) for item in pool]
+        return [
+            replace(item, answers=replace(item.answers, classes=len(self.names))) for item in pool
+        ]
 
-    def _near(self, name: str, rows: RowSet, sets: Sets, some: NDArray[np.int64], said: Answers) -> Answers:
+    def _near(
+        self, name: str, rows: RowSet, sets: Sets, some: NDArray[np.int64], said: Answers
+    ) -> Answers:
         keys = ("rows", "label", "true_label", "group", "weight", "origin")
         part: dict[str, Any] = {key: getattr(rows, key)[some] for key in keys}
         part["visit_law"] = None if rows.visit_law is None else rows.visit_law[some]
         chosen = replace(rows, environment=None, **part)
-        copied = said_of_copies(self._answers, chosen, sets, name, NEIGHBOURS, 0, handed=self._handed(name))[self.model.rule]
+        copied = said_of_copies(
+            self._answers, chosen, sets, name, NEIGHBOURS, 0, handed=self._handed(name)
+        )[self.model.rule]
         own = said.take(some)
         plain = Predictions(some, part["label"], part["group"], own.answer, own.logits)
         return replace(answers_of(plain, name, copied), classes=own.classes)
 
     def _handed(self, near: str) -> dict[str, Any]:
         """The settings of the estimator of a neighbourhood that are those of its transform."""
-        access = facts("estimators", near).access if near else None  # it has the neighbourhood's name
-        return {} if access is None else {key: value for key, value in self._settings.get(near, {}).items() if key in access.handed}
+        access = (
+            facts("estimators", near).access if near else None
+        )  # it has the neighbourhood's name
+        return (
+            {}
+            if access is None
+            else {
+                key: value
+                for key, value in self._settings.get(near, {}).items()
+                if key in access.handed
+            }
+        )
 
     def _said(self, field: str, rows: RowSet, sets: Sets) -> Answers:
         found, _ = self._answers({"rows": rows}, sets)
@@ -226,7 +304,8 @@ class _Questions:
         return answers
 
     def _check_steady(self) -> None:
-        """Refuse a model that answers otherwise when it is asked for some rows again, beside others and in another order."""
+        """Refuse a model that answers otherwise when it is asked for some rows again, beside others
+        and in another order."""
         again = _some(len(self.target), _TWICE)[::-1]
         rows = replace(plain_rows("target", np.full(len(again), -1)), rows=self._rows.rows[again])
         second, first = self._said("data", rows, self._sets), self.target.take(again)
@@ -235,13 +314,22 @@ class _Questions:
             moved = np.abs(first.probabilities - second.probabilities).max(axis=1) > _UNSTEADY
         if moved.any():
             why = "as in training mode; put it in evaluation mode"
-            raise DataError(f"the model answers {moved.sum()} of {len(again)} rows otherwise when it is asked again, {why}")
+            raise DataError(
+                f"the model answers {moved.sum()} of {len(again)} rows otherwise when it is asked"
+                f" again, {why}"
+            )
 
 
-def _besides(words: Sequence[str], orders: Sequence[Sequence[str]]) -> list[tuple[AskedModel, Sequence[str] | None]]:
-    """The further models, each with the order of its outputs, None where none was given: one order is of all."""
+def _besides(
+    words: Sequence[str], orders: Sequence[Sequence[str]]
+) -> list[tuple[AskedModel, Sequence[str] | None]]:
+    """The further models, each with the order of its outputs, None where none was given: one order
+    is of all."""
     if len(orders) not in (0, 1, len(words)):
-        raise InputError("beside_classes", f"are to be given once for all, or once for each of the {len(words)} models beside")
+        raise InputError(
+            "beside_classes",
+            f"are to be given once for all, or once for each of the {len(words)} models beside",
+        )
     every: list[Sequence[str] | None] = [None] * len(words)
     if orders:
         every = [*orders] * len(words) if len(orders) == 1 else [*orders]
@@ -252,16 +340,23 @@ def _beside(word: str) -> AskedModel:
     try:
         return asked_model(word, {})
     except InputError as error:
-        raise InputError("beside" if error.field == "model" else error.field, error.problem, error.choices) from None
+        raise InputError(
+            "beside" if error.field == "model" else error.field, error.problem, error.choices
+        ) from None
 
 
 def _companion(
-    model: AskedModel, order: Sequence[str] | None, one: _Questions, target: Rows, known: Rows | None
+    model: AskedModel,
+    order: Sequence[str] | None,
+    one: _Questions,
+    target: Rows,
+    known: Rows | None,
 ) -> tuple[_Questions, str]:
-    """A further model, asked about the same rows as the first, and what is to be said of the order of its outputs.
+    """A further model, asked about the same rows as the first, and what is to be said of the order
+    of its outputs.
 
-    `order`: the classes in the order of its outputs, None where they are in that of the first model's; a model that names its own
-    classes is not asked in another.
+    `order`: the classes in the order of its outputs, None where they are in that of the first
+    model's; a model that names its own classes is not asked in another.
     """
     order = order if model.classes is None else None
     if order is not None:
@@ -273,14 +368,24 @@ def _companion(
         return questions, ""
     remedy = "give the second, or the first to leave it as it is" if order is None else ""
     return questions, check_order(
-        "beside_classes", model.name, questions.labelled, one.names, order or one.names, one.names, remedy
+        "beside_classes",
+        model.name,
+        questions.labelled,
+        one.names,
+        order or one.names,
+        one.names,
+        remedy,
     )
 
 
-def _asked_beside(model: AskedModel, one: _Questions, target: Rows, known: Rows | None) -> _Questions:
+def _asked_beside(
+    model: AskedModel, one: _Questions, target: Rows, known: Rows | None
+) -> _Questions:
     if model.classes is not None and model.classes != one.names:
         raise InputError(
-            "beside", f"{model.name} has other classes than the model, or another order: {', '.join(model.classes[:20])}"
+            "beside",
+            f"{model.name} has other classes than the model, or another order:"
+            f" {', '.join(model.classes[:20])}",
         )
     spec = target.dataset.check_inputs()
     if model.input is not None and model.input != spec:
@@ -290,18 +395,26 @@ def _asked_beside(model: AskedModel, one: _Questions, target: Rows, known: Rows 
     mine, theirs = ((one.rows, one.sets), model.source)
     ids = [sets[rows.source].row_ids(rows.rows) for rows, sets in (mine, theirs or mine)]
     if theirs is None or not np.array_equal(ids[0], ids[1]):
-        raise InputError("source", f"is needed: {model.name} was not validated on the rows that {one.model.name} was")
+        raise InputError(
+            "source",
+            f"is needed: {model.name} was not validated on the rows that {one.model.name} was",
+        )
     return _Questions(model, one.names, target, None)
 
 
 def _check_numbers(field: str, logits: NDArray[Any]) -> None:
     bad = ~np.isfinite(logits.max(axis=1)) | np.isnan(logits).any(axis=1)
     if bad.any():
-        raise DataError(f"the model gave logits that are not finite for the rows of {field}, such as row {int(bad.argmax())}")
+        raise DataError(
+            f"the model gave logits that are not finite for the rows of {field}, such as row"
+            f" {int(bad.argmax())}"
+        )
     cut = (np.abs(logits) == _LARGEST).any(axis=1)
     if cut.any():
         where = f"for the rows of {field}, such as row {int(cut.argmax())}"
-        raise DataError(f"the model gave logits of {_LARGEST:g}, where half precision ends, {where}")
+        raise DataError(
+            f"the model gave logits of {_LARGEST:g}, where half precision ends, {where}"
+        )
 
 
 def _some(n: int, most: int) -> NDArray[np.int64]:
@@ -313,7 +426,8 @@ def _nothing(classes: int) -> Labelled:
     return Labelled(Answers(np.empty(0, np.int64), classes=classes), np.empty(0, np.int64))
 
 
-# -- what is found ------------------------------------------------------------------------------------------------------------
+# -- what is found
+# --------------------------------------------------------------------------------------------------
 
 
 def estimates(
@@ -324,9 +438,16 @@ def estimates(
     kind: str,
     settings: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> tuple[list[Row], list[tuple[str, str]]]:
-    """By one model alone: the estimates, the most believable first, and what was left out and why. `kind`: of rows, or table."""
+    """By one model alone: the estimates, the most believable first, and what was left out and why.
+    `kind`: of rows, or table."""
     found, left_out = [], []
-    unchanged = "" if pool_of_kind(kind) else ", and a table holds none" if kind == "table" else f", and {kind}s are not changed"
+    unchanged = (
+        ""
+        if pool_of_kind(kind)
+        else ", and a table holds none"
+        if kind == "table"
+        else f", and {kind}s are not changed"
+    )
     for item in wanted:
         access = item.access or Access()
         near, labelled = access.neighbourhood, sources[""]
@@ -352,13 +473,32 @@ def estimates(
             asked = targets.get(near, targets[""])
             why = prepared(asked)
             if isinstance(why, Estimate):
-                found.append(Row(item.name, why, prepared.pool_error(asked), prepared.shifted(asked) is not None))
+                found.append(
+                    Row(
+                        item.name,
+                        why,
+                        prepared.pool_error(asked),
+                        prepared.shifted(asked) is not None,
+                    )
+                )
                 continue
         left_out.append((item.name, why))
-    return sorted(found, key=lambda row: (row.pool_error is None, row.estimate.low is None, row.pool_error or 0.0)), left_out
+    return (
+        sorted(
+            found,
+            key=lambda row: (
+                row.pool_error is None,
+                row.estimate.low is None,
+                row.pool_error or 0.0,
+            ),
+        ),
+        left_out,
+    )
 
 
-def _jointly(wanted: Sequence[Facts], one: _Questions, others: Sequence[_Questions]) -> tuple[list[Row], list[tuple[str, str]]]:
+def _jointly(
+    wanted: Sequence[Facts], one: _Questions, others: Sequence[_Questions]
+) -> tuple[list[Row], list[tuple[str, str]]]:
     """By several models, of which the first is the one that is asked about."""
     found, left_out = [], []
     models = [one, *others]
@@ -367,11 +507,15 @@ def _jointly(wanted: Sequence[Facts], one: _Questions, others: Sequence[_Questio
         access = item.access or Access()
         if access.models < 2:
             continue
-        said: list[Estimate] | str = f"it compares {access.models} models or more, and has {len(models)}"
+        said: list[Estimate] | str = (
+            f"it compares {access.models} models or more, and has {len(models)}"
+        )
         if access.source and not sources:
             said = "no labelled rows of the source were given"
         elif len(models) >= access.models:
-            said = estimated_jointly(load("estimators", item.name)(), sources, [each.target for each in models])
+            said = estimated_jointly(
+                load("estimators", item.name)(), sources, [each.target for each in models]
+            )
         if isinstance(said, str):
             left_out.append((item.name, said))
         else:
@@ -380,7 +524,11 @@ def _jointly(wanted: Sequence[Facts], one: _Questions, others: Sequence[_Questio
 
 
 def _doubtful(
-    target: Rows, said: Answers | None, classes: Sequence[str], near: Sequence[str], some: NDArray[np.int64]
+    target: Rows,
+    said: Answers | None,
+    classes: Sequence[str],
+    near: Sequence[str],
+    some: NDArray[np.int64],
 ) -> tuple[Doubtful, ...]:
     if said is None:
         return ()
@@ -390,9 +538,14 @@ def _doubtful(
     rows = target.dataset.inputs(some[order])
     out = []
     for place, row in zip(order.tolist(), rows, strict=True):
-        given = sorted(((float(shares[place, code]), -code) for code in np.flatnonzero(shares[place])), reverse=True)
+        given = sorted(
+            ((float(shares[place, code]), -code) for code in np.flatnonzero(shares[place])),
+            reverse=True,
+        )
         told = tuple((classes[-int(code)], share) for share, code in given)
         answer = classes[int(said.answer[place])] if said.answer[place] >= 0 else "no answer"
-        own: dict[str, Any] = {"text": one_line(row, _LETTERS)} if isinstance(row, str) else {"picture": row}
+        own: dict[str, Any] = (
+            {"text": one_line(row, _LETTERS)} if isinstance(row, str) else {"picture": row}
+        )
         out.append(Doubtful(target.names(int(some[place])), answer, told, **own))
     return tuple(out)

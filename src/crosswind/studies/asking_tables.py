@@ -1,4 +1,5 @@
-"""What tables of scores tell of a model's accuracy, without the model: what needs the model is left out by name."""
+"""What tables of scores tell of a model's accuracy, without the model: what needs the model is left
+out by name."""
 
 from __future__ import annotations
 
@@ -16,13 +17,21 @@ from crosswind.studies.scored_tables import read_scored_tables
 
 
 def ask_table(
-    predictions: Any, source: Any, label: str | None, estimators: Asked, classes: Sequence[str] | None = None
+    predictions: Any,
+    source: Any,
+    label: str | None,
+    estimators: Asked,
+    classes: Sequence[str] | None = None,
 ) -> Estimates:
     """See `crosswind.estimate`, whose `predictions` and `source` are tables of scores here."""
     tables = read_scored_tables(predictions, source, label, classes)
     target, labelled = tables.target, tables.labelled
-    rows, left_out = estimates(wanted_estimators(estimators), {"": target}, {"": labelled}, {}, "table")
-    unlabelled = Labelled(Answers(np.empty(0, np.int64), classes=len(tables.classes)), np.empty(0, np.int64))
+    rows, left_out = estimates(
+        wanted_estimators(estimators), {"": target}, {"": labelled}, {}, "table"
+    )
+    unlabelled = Labelled(
+        Answers(np.empty(0, np.int64), classes=len(tables.classes)), np.empty(0, np.int64)
+    )
     best = rows[0].estimate.accuracy if rows else None
     findings = diagnosed(labelled or unlabelled, target, best)
     return Estimates(

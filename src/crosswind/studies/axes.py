@@ -1,12 +1,14 @@
-"""The axes of a study: its points (data, shift, size, noise), its models, estimators and methods, and the points of every method.
+"""The axes of a study: its points (data, shift, size, noise), its models, estimators and methods,
+and the points of every method.
 
 Names and settings are checked here against what is registered; nothing is loaded.
 
-A method's points are the grid of its settings that are lists, or those of a random search: as many for every method, so that none
-is tuned more than another. A search keeps what a study gives, takes a list as a set of choices, and draws what is left out from the
-range that the setting declares (`crosswind show method NAME`). Settings of the training loop are drawn alike for all methods: the
-i-th point of each has the same learning rate. Bergstra and Bengio 2012, "Random search for hyper-parameter optimization", is why it
-is no grid.
+A method's points are the grid of its settings that are lists, or those of a random search: as many
+for every method, so that none is tuned more than another. A search keeps what a study gives, takes
+a list as a set of choices, and draws what is left out from the range that the setting declares
+(`crosswind show method NAME`). Settings of the training loop are drawn alike for all methods: the
+i-th point of each has the same learning rate. Bergstra and Bengio 2012, "Random search for
+hyper-parameter optimization", is why it is no grid.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ Points = tuple[tuple[str, dict[str, Any], dict[str, Any]], ...]
 
 @dataclass(frozen=True)
 class Point:
-    """One place of a study: a data set under a shift, at a size, with label noise; every method and model is run there."""
+    """One place of a study: a data set under a shift, at a size, with label noise; every method and
+    model is run there."""
 
     data: str
     shift: str
@@ -51,7 +54,9 @@ class Point:
     draw: Any
     noise: Any
     rows: int | None
-    fields: Mapping[str, str]  # what errors call the draw, the noise and the number of rows -> where they were written
+    fields: Mapping[
+        str, str
+    ]  # what errors call the draw, the noise and the number of rows -> where they were written
 
     @property
     def title(self) -> str:
@@ -61,17 +66,22 @@ class Point:
 
 @dataclass(frozen=True)
 class MethodEntry:
-    """A row of the study's tables: a method with its grid or search, and what it sets for itself."""
+    """A row of the study's tables: a method with its grid or search, and what it sets for
+    itself."""
 
     label: str
     facts: Facts
     points: Points
     overrides: Values
-    only: Mapping[str, Sequence[str]]  # the shifts, models and data sets that it is run with; what is not named is run with all
+    only: Mapping[
+        str, Sequence[str]
+    ]  # the shifts, models and data sets that it is run with; what is not named is run with all
 
     def at(self, point: Point) -> bool:
         """Whether it is run at a point: on its data set and under its shift."""
-        return point.shift in self.only.get("shifts", [point.shift]) and point.data in self.only.get("data", [point.data])
+        return point.shift in self.only.get(
+            "shifts", [point.shift]
+        ) and point.data in self.only.get("data", [point.data])
 
     def on(self, model: str) -> bool:
         """Whether it is run with a model."""
@@ -79,8 +89,12 @@ class MethodEntry:
 
 
 def points_of(study: Study) -> Iterator[Point]:
-    """Every point of the study, in the order of the file. Raises `InputError` where there is none."""
-    noises, rows = _axis(study.label_noise, "label_noise"), _axis(study.dataset_size, "dataset_size")
+    """Every point of the study, in the order of the file. Raises `InputError` where there is
+    none."""
+    noises, rows = (
+        _axis(study.label_noise, "label_noise"),
+        _axis(study.dataset_size, "dataset_size"),
+    )
     found = 0
     for data, shift, (size, entry) in product(study.data, study.shifts, study.sizes.items()):
         path, draw = _draw_of(entry, data, shift, f"sizes.{size}", study)
@@ -91,24 +105,44 @@ def points_of(study: Study) -> Iterator[Point]:
             label = size if n is None else f"n={n}" if len(study.sizes) == 1 else f"{size}, n={n}"
             label += f", noise={_noise_name(noise)}" if len(noises) > 1 else ""
             fields = {"draw": path, "dataset_size": row_path, "label_noise": noise_path}
-            yield Point(data, shift, label, draw, noise if isinstance(noise, dict) else float(noise), n, fields)
+            yield Point(
+                data,
+                shift,
+                label,
+                draw,
+                noise if isinstance(noise, dict) else float(noise),
+                n,
+                fields,
+            )
     if not found:
-        raise InputError("sizes", "no size names a shift of a data set of this study, so there is nothing to run", study.sizes)
+        raise InputError(
+            "sizes",
+            "no size names a shift of a data set of this study, so there is nothing to run",
+            study.sizes,
+        )
 
 
 def _axis(given: Any, field: str) -> dict[str, Any]:
     """From the path of each value of a field to the value; a list is several."""
-    return {f"{field}.{place}": value for place, value in enumerate(given)} if isinstance(given, list) else {field: given}
+    return (
+        {f"{field}.{place}": value for place, value in enumerate(given)}
+        if isinstance(given, list)
+        else {field: given}
+    )
 
 
 def _noise_name(noise: Any) -> str:
     if not isinstance(noise, dict):
         return canonical(noise)
-    return " ".join(f"{noise[key]}" if key == "rate" else f"{key}={canonical(noise[key])}" for key in sorted(noise, reverse=True))
+    return " ".join(
+        f"{noise[key]}" if key == "rate" else f"{key}={canonical(noise[key])}"
+        for key in sorted(noise, reverse=True)
+    )
 
 
 def _draw_of(entry: Any, data: str, shift: str, path: str, study: Study) -> tuple[str, Any]:
-    """Where the draw of a data set and shift was written, and the draw; None where the size has none for them."""
+    """Where the draw of a data set and shift was written, and the draw; None where the size has
+    none for them."""
     for what, names, chosen in (("data set", study.data, data), ("shift", study.shifts, shift)):
         if not isinstance(entry, Mapping) or set(entry) & {"base", "total", "all"}:
             break  # "equal" too, which the plan turns into a total
@@ -119,17 +153,21 @@ def _draw_of(entry: Any, data: str, shift: str, path: str, study: Study) -> tupl
     return path, entry
 
 
-def _check_names(given: Collection[str], names: Collection[str], what: str, path: str, at: bool = True) -> None:
+def _check_names(
+    given: Collection[str], names: Collection[str], what: str, path: str, at: bool = True
+) -> None:
     for name in given:
         if name not in names:
             raise unknown(f"{path}.{name}" if at else path, what, name, names)
 
 
-# -- models and estimators ----------------------------------------------------------------------------------------------------
+# -- models and estimators
+# --------------------------------------------------------------------------------------------------
 
 
 def _entries(given: Any, room: str) -> Iterator[tuple[str, str, Facts, dict[str, Any]]]:
-    """Label, path, facts and settings of each entry of `models`, `methods` or `estimators`; the label is the name by default.
+    """Label, path, facts and settings of each entry of `models`, `methods` or `estimators`; the
+    label is the name by default.
 
     A model whose extra is missing is refused where it is named.
     """
@@ -138,7 +176,10 @@ def _entries(given: Any, room: str) -> Iterator[tuple[str, str, Facts, dict[str,
         settings, path = dict(settings or {}), f"{room}.{label}"
         name = settings.pop(word, label)
         if not isinstance(name, str):
-            raise InputError(f"{path}.{word}", f"must be the name of {'an' if word[0] == 'e' else 'a'} {word}, not {shown(name)}")
+            raise InputError(
+                f"{path}.{word}",
+                f"must be the name of {'an' if word[0] == 'e' else 'a'} {word}, not {shown(name)}",
+            )
         named = path if name is label else f"{path}.{word}"
         known = facts(room, name, named)
         check_extra(known.extra, named, name)
@@ -146,54 +187,88 @@ def _entries(given: Any, room: str) -> Iterator[tuple[str, str, Facts, dict[str,
 
 
 def estimators_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, Any]]:
-    """Label -> name, version and resolved knobs of every estimator; a folder of a model is looked for in `folder` first."""
+    """Label -> name, version and resolved knobs of every estimator; a folder of a model is looked
+    for in `folder` first."""
     out = {}
     for label, path, known, settings in _entries(study.estimators, "estimators"):
         knobs = resolve(known.knobs, settings, path, f"estimator {known.name!r}")
         for name in () if known.access is None else known.access.handed:
-            here = [folder / knobs[name]] if folder is not None and isinstance(knobs[name], str) and knobs[name] else []
-            knobs[name] = next((str(place.resolve()) for place in here if place.is_dir()), knobs[name])
+            here = (
+                [folder / knobs[name]]
+                if folder is not None and isinstance(knobs[name], str) and knobs[name]
+                else []
+            )
+            knobs[name] = next(
+                (str(place.resolve()) for place in here if place.is_dir()), knobs[name]
+            )
         out[label] = {"name": known.name, "version": known.version, "knobs": knobs}
     return out
 
 
 def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, Any]]:
-    """Label -> name and resolved knobs of every model; a relative file is looked for in `folder` first.
+    """Label -> name and resolved knobs of every model; a relative file is looked for in `folder`
+    first.
 
-    A model that is not trained here has its `version` too, `keyed`: its knobs without the places of its files and without what
-    stands apart, and their `files`: name of the knob -> hash and function.
+    A model that is not trained here has its `version` too, `keyed`: its knobs without the places of
+    its files and without what stands apart, and their `files`: name of the knob -> hash and
+    function.
     """
     out: dict[str, dict[str, Any]] = {}
     for label, path, known, settings in _entries(study.models, "models"):
         if (data := settings.pop("data", None)) is not None:
             if not data or not _is_names(data):
-                raise InputError(f"{path}.data", f"must be a list of data sets of this study, not {shown(data)}", study.data)
+                raise InputError(
+                    f"{path}.data",
+                    f"must be a list of data sets of this study, not {shown(data)}",
+                    study.data,
+                )
             _check_names(data, study.data, "data set", f"{path}.data", at=False)
         knobs = resolve(known.knobs, settings, path, f"model {known.name!r}")
         out[label] = {"name": known.name, "knobs": knobs}
         knobs |= _folders(known.built, knobs, path, folder)
         check_form(known.built, knobs, None, path, known.name)
         if known.built is not None and not known.built.is_trained(knobs):
-            files = {name: given_file(known.name, name, knobs, folder, f"{path}.{name}") for name in known.built.files}
-            held = {name for name in known.built.folders if knobs[f"{name}_sha256"] is not None}  # by their hashes
-            keyed = {name: value for name, value in knobs.items() if name not in {*files, *held, *known.built.apart}}
+            files = {
+                name: given_file(known.name, name, knobs, folder, f"{path}.{name}")
+                for name in known.built.files
+            }
+            held = {
+                name for name in known.built.folders if knobs[f"{name}_sha256"] is not None
+            }  # by their hashes
+            keyed = {
+                name: value
+                for name, value in knobs.items()
+                if name not in {*files, *held, *known.built.apart}
+            }
             paths = {name: file.setting for name, file in files.items()}
             hashes = {name: file.keyed for name, file in files.items()}
             read = {place: sha256 for file in files.values() for place, sha256 in file.read.items()}
-            out[label] |= {"version": known.version, "knobs": {**knobs, **paths}, "keyed": keyed, "files": hashes, "read": read}
+            out[label] |= {
+                "version": known.version,
+                "knobs": {**knobs, **paths},
+                "keyed": keyed,
+                "files": hashes,
+                "read": read,
+            }
         else:
             knobs |= _weights(knobs, path, folder)
     return out
 
 
 def data_of(models: Any) -> dict[str, list[str]]:
-    """Label -> the data sets that a model is run on, of those that name some; `models` as a study gives them."""
+    """Label -> the data sets that a model is run on, of those that name some; `models` as a study
+    gives them."""
     given = models if isinstance(models, Mapping) else {}
-    return {label: settings["data"] for label, settings in given.items() if settings and settings.get("data") is not None}
+    return {
+        label: settings["data"]
+        for label, settings in given.items()
+        if settings and settings.get("data") is not None
+    }
 
 
 def _folders(form: Form | None, knobs: Values, path: str, folder: Path | None) -> dict[str, Any]:
-    """Places and hashes of the folders that a model is made from, looked for beside the study first; none of what is not there."""
+    """Places and hashes of the folders that a model is made from, looked for beside the study
+    first; none of what is not there."""
     if form is not None and form.of and knobs[form.of] is not None:
         inner, settings = inner_model(knobs, path)
         found = _folders(inner.built, settings, f"{path}.settings", folder)
@@ -201,18 +276,29 @@ def _folders(form: Form | None, knobs: Values, path: str, folder: Path | None) -
     out: dict[str, Any] = {}
     for name, kind in ({} if form is None else form.folders).items():
         given, told = str(knobs[name]), f"{name}_sha256"
-        place = next((at for at in ([] if folder is None else [folder / given]) + [Path(given)] if at.exists()), None)
+        place = next(
+            (
+                at
+                for at in ([] if folder is None else [folder / given]) + [Path(given)]
+                if at.exists()
+            ),
+            None,
+        )
         if knobs[name] is None or place is None:
             continue
         try:
             found_hash = contents_hash(place, kind)
         except FileNotFoundError:
-            out[name] = str(place.resolve())  # a folder that lacks what is read, as `check_form` says
+            out[name] = str(
+                place.resolve()
+            )  # a folder that lacks what is read, as `check_form` says
             continue
         except OSError as error:
             raise InputError(f"{path}.{name}", f"cannot read {given!r}: {error.strerror}") from None
         if knobs[told] not in (None, found_hash):
-            raise InputError(f"{path}.{told}", f"the sha256 of {given!r} is {found_hash}, not {knobs[told]}")
+            raise InputError(
+                f"{path}.{told}", f"the sha256 of {given!r} is {found_hash}, not {knobs[told]}"
+            )
         out |= {name: str(place.resolve()), told: found_hash}
     return out
 
@@ -220,10 +306,15 @@ def _folders(form: Form | None, knobs: Values, path: str, folder: Path | None) -
 def _weights(knobs: Values, path: str, folder: Path | None) -> dict[str, str]:
     """Place and hash of a model's file of weights: another file under the same name is another run.
 
-    A file that is no safetensors is refused by its header; whether its tensors fit the model is seen when it is built.
+    A file that is no safetensors is refused by its header; whether its tensors fit the model is
+    seen when it is built.
     """
     given = knobs.get("weights")
-    if not isinstance(given, str) or not given.endswith(".safetensors") or "weights_sha256" not in knobs:
+    if (
+        not isinstance(given, str)
+        or not given.endswith(".safetensors")
+        or "weights_sha256" not in knobs
+    ):
         return {}
     from safetensors import SafetensorError, safe_open
 
@@ -233,41 +324,64 @@ def _weights(knobs: Values, path: str, folder: Path | None) -> dict[str, str]:
         with safe_open(file, "np") as opened:
             empty = not opened.keys()
     except (SafetensorError, OSError) as error:
-        raise InputError(f"{path}.weights", f"{given!r} cannot be read as safetensors ({one_line(str(error), 200)})") from None
+        raise InputError(
+            f"{path}.weights",
+            f"{given!r} cannot be read as safetensors ({one_line(str(error), 200)})",
+        ) from None
     if empty:
         raise InputError(f"{path}.weights", f"{given!r} holds no tensors")
     if knobs["weights_sha256"] not in (None, found):
-        raise InputError(f"{path}.weights_sha256", f"the sha256 of {given!r} is {found}, not {knobs['weights_sha256']}")
+        raise InputError(
+            f"{path}.weights_sha256",
+            f"the sha256 of {given!r} is {found}, not {knobs['weights_sha256']}",
+        )
     return {"weights": str(file), "weights_sha256": found}
 
 
-# -- methods and their points -------------------------------------------------------------------------------------------------
+# -- methods and their points
+# -------------------------------------------------------------------------------------------------
 
 
 def methods_of(study: Study) -> dict[str, MethodEntry]:
     """Label -> method with the points of its grid, or of the study's search."""
     if study.search is None:
-        _grid((), {}, study.training, ("", "training"), "")  # refused under its own name, whatever the methods
+        _grid(
+            (), {}, study.training, ("", "training"), ""
+        )  # refused under its own name, whatever the methods
     out = {}
     for label, path, known, settings in _entries(study.methods, "methods"):
         overrides: dict[str, Any] = {
-            key: settings.pop(key) for key in ("training", "sampler", "groups", "environments", "label_noise") if key in settings
+            key: settings.pop(key)
+            for key in ("training", "sampler", "groups", "environments", "label_noise")
+            if key in settings
         }
-        known_names = {"shifts": ("shift", study.shifts), "models": ("model", study.models), "data": ("data set", study.data)}
+        known_names = {
+            "shifts": ("shift", study.shifts),
+            "models": ("model", study.models),
+            "data": ("data set", study.data),
+        }
         only = {key: settings.pop(key) for key in known_names if key in settings}
         only = {key: names for key, names in only.items() if names is not None}
         for key, names in only.items():
             what, all_names = known_names[key]
             if not names or not _is_names(names):
-                raise InputError(f"{path}.{key}", f"must be a list of {what}s of this study, not {shown(names)}", all_names)
+                raise InputError(
+                    f"{path}.{key}",
+                    f"must be a list of {what}s of this study, not {shown(names)}",
+                    all_names,
+                )
             _check_names(names, all_names, what, f"{path}.{key}", at=False)
         if "sampler" in overrides:
             parse_sampler(overrides["sampler"] or "", f"{path}.sampler")
         if "label_noise" in overrides:
-            overrides["label_noise"] = float(exact(overrides["label_noise"], f"{path}.label_noise", 0, 1))
+            overrides["label_noise"] = float(
+                exact(overrides["label_noise"], f"{path}.label_noise", 0, 1)
+            )
         for key in ("groups", "environments"):
             if overrides.get(key) is not None and not _is_names(overrides[key]):
-                raise InputError(f"{path}.{key}", f"must be a list of attributes, not {shown(overrides[key])}")
+                raise InputError(
+                    f"{path}.{key}", f"must be a list of attributes, not {shown(overrides[key])}"
+                )
         own = overrides.pop("training", {})
         if not isinstance(own, dict):
             raise InputError(f"{path}.training", f"must be a mapping of settings, not {shown(own)}")
@@ -285,7 +399,9 @@ def _is_names(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
-def _grid(knobs: tuple[Knob, ...], settings: Values, training: Values, paths: tuple[str, str], what: str) -> Points:
+def _grid(
+    knobs: tuple[Knob, ...], settings: Values, training: Values, paths: tuple[str, str], what: str
+) -> Points:
     """Every combination of the settings that are lists."""
     axes = _choices(knobs, settings, paths[0])
     picked = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
@@ -293,19 +409,31 @@ def _grid(knobs: tuple[Knob, ...], settings: Values, training: Values, paths: tu
     axes = _choices(knobs_of(TrainingSettings), training, paths[1])
     picked = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
     loop = [(one, vars(TrainingSettings.of({**training, **one}, paths[1]))) for one in picked]
-    return tuple((_label(one, two), values, dict(train)) for (one, values), (two, train) in product(own, loop))
+    return tuple(
+        (_label(one, two), values, dict(train))
+        for (one, values), (two, train) in product(own, loop)
+    )
 
 
 def _label(own: Values, loop: Values) -> str:
     """The label of a point names what varies."""
     varied = [*own.items(), *loop.items()]
-    return ", ".join(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}" for name, value in varied)
+    return ", ".join(
+        f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in varied
+    )
 
 
 def _choices(knobs: tuple[Knob, ...], given: Values, path: str) -> dict[str, list[Any]]:
     """The settings that are given as a list of values to choose from, in their order."""
-    listed = {knob.name for knob in knobs if "list" in knob.annotation or "tuple" in knob.annotation}
-    found = {name: values for name, values in given.items() if isinstance(values, list) and name not in listed}
+    listed = {
+        knob.name for knob in knobs if "list" in knob.annotation or "tuple" in knob.annotation
+    }
+    found = {
+        name: values
+        for name, values in given.items()
+        if isinstance(values, list) and name not in listed
+    }
     for name, values in found.items():
         if not values:
             raise InputError(f"{path}.{name}", "is an empty list; give at least one value")
@@ -315,35 +443,56 @@ def _choices(knobs: tuple[Knob, ...], given: Values, path: str) -> dict[str, lis
 
 
 def _searched(
-    search: Search, knobs: tuple[Knob, ...], settings: Values, training: Values, paths: tuple[str, str], what: str
+    search: Search,
+    knobs: tuple[Knob, ...],
+    settings: Values,
+    training: Values,
+    paths: tuple[str, str],
+    what: str,
 ) -> Points:
-    """Every point of a search, all different. Raises `InputError` where there are fewer than asked for."""
+    """Every point of a search, all different. Raises `InputError` where there are fewer than asked
+    for."""
     path, where = paths
     own, loop = _ranges(knobs, settings, path), _ranges(knobs_of(TrainingSettings), training, where)
     found: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {}
-    # Without anything to draw every try is the same one, and 10,000 points would take ten seconds to refuse.
+    # Without anything to draw every try is the same one, and 10,000 points would take ten seconds
+    # to refuse.
     for number in range(TRIES * search.points if own or loop else 1):
-        values = {name: _drawn(item, stream(search.seed, "search", what, name, number)) for name, item in own.items()}
-        shared = {name: _drawn(item, stream(search.seed, "search", name, number)) for name, item in loop.items()}
+        values = {
+            name: _drawn(item, stream(search.seed, "search", what, name, number))
+            for name, item in own.items()
+        }
+        shared = {
+            name: _drawn(item, stream(search.seed, "search", name, number))
+            for name, item in loop.items()
+        }
         key = canonical([values, shared])
         if key in found:
             continue
         train = dict(vars(TrainingSettings.of({**training, **shared}, where)))
-        found[key] = (_label(values, shared), resolve(knobs, {**settings, **values}, path, what), train)
+        found[key] = (
+            _label(values, shared),
+            resolve(knobs, {**settings, **values}, path, what),
+            train,
+        )
         if len(found) == search.points:
             return tuple(found.values())
     raise InputError(
         path,
-        f"search asks for {search.points} points, and {'1 is' if len(found) == 1 else f'{len(found)} are'} all that differ: {what} "
-        f"draws {', '.join([*own, *loop]) or 'nothing'}; leave out 'training.lr', or give it a list",
+        f"search asks for {search.points} points, and"
+        f" {'1 is' if len(found) == 1 else f'{len(found)} are'} all that differ: {what} draws"
+        f" {', '.join([*own, *loop]) or 'nothing'}; leave out 'training.lr', or give it a list",
     )
 
 
 def _ranges(knobs: tuple[Knob, ...], given: Values, path: str) -> dict[str, tuple[Knob, Log]]:
-    """What is drawn: settings given as a list of choices, and those left out that declare a range."""
+    """What is drawn: settings given as a list of choices, and those left out that declare a
+    range."""
     chosen = {name: choose(*values) for name, values in _choices(knobs, given, path).items()}
     ranges = {
-        knob.name: (knob, chosen.get(knob.name, knob.search)) for knob in knobs if knob.name not in given or knob.name in chosen
+        knob.name: (knob, chosen.get(knob.name, knob.search))
+        for knob in knobs
+        if knob.name not in given or knob.name in chosen
     }
     return {name: (knob, where) for name, (knob, where) in ranges.items() if where is not None}
 

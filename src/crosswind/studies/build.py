@@ -1,7 +1,9 @@
-"""Data sets and splits of a study: as plain values, and from plain values as the things that a run works with.
+"""Data sets and splits of a study: as plain values, and from plain values as the things that a run
+works with.
 
-A run's specification is plain JSON, so that it can be stored, hashed and sent to a worker. The planner and the run build the
-same things from it with these functions, so what was planned is what is run.
+A run's specification is plain JSON, so that it can be stored, hashed and sent to a worker. The
+planner and the run build the same things from it with these functions, so what was planned is what
+is run.
 """
 
 from __future__ import annotations
@@ -36,8 +38,8 @@ from crosswind.studies.axes import Point
 from crosswind.studies.spec import DataSpec, Study
 
 PATH_KNOBS = ("path", "images", "features", "root", "original", "palette")
-"""Knobs of sources that say where data lies, whether an original's pixels are taken, or in which colours. What the data then are,
-their fingerprint says in a run's key, and these stay out of it."""
+"""Knobs of sources that say where data lies, whether an original's pixels are taken, or in which
+colours. What the data then are, their fingerprint says in a run's key, and these stay out of it."""
 _KEPT = 8
 _datasets: dict[str, AttributedDataset] = {}
 
@@ -46,53 +48,85 @@ Parts = list[tuple[str, dict[str, Any]]]
 """The components of a shift as plain values, each with the path where it was written."""
 
 
-# -- data sets ----------------------------------------------------------------------------------------------------------------
+# -- data sets
+# --------------------------------------------------------------------------------------------------
 
 
 def data_values(spec: DataSpec, field: str, folder: Path | None) -> dict[str, Any]:
     """A data set's entry as plain values with the source's settings resolved.
 
-    Relative paths are looked for beside the study file (`folder`) first, then in the working directory.
+    Relative paths are looked for beside the study file (`folder`) first, then in the working
+    directory.
     """
     known = facts("sources", spec.source, f"{field}.source")
-    options = {name: _beside(value, folder) if name in PATH_KNOBS else value for name, value in spec.options.items()}
+    options = {
+        name: _beside(value, folder) if name in PATH_KNOBS else value
+        for name, value in spec.options.items()
+    }
     values: dict[str, Any] = {
         "source": spec.source,
-        "options": only_given(resolve(known.knobs, options, f"{field}.options", f"source {spec.source!r}")),
+        "options": only_given(
+            resolve(known.knobs, options, f"{field}.options", f"source {spec.source!r}")
+        ),
         **spec.model_dump(include={"keep", "unit", "derive"}),
     }
-    if spec.clusters is not None:  # else not named at all, so that the keys of studies without clusters stay what they were
-        values["clusters"] = {**spec.clusters.model_dump(), "features": _beside(spec.clusters.features, folder)}
+    if (
+        spec.clusters is not None
+    ):  # else not named at all, so that the keys of studies without clusters stay what they were
+        values["clusters"] = {
+            **spec.clusters.model_dump(),
+            "features": _beside(spec.clusters.features, folder),
+        }
     if spec.same:
         values["same"] = {name: dict(groups) for name, groups in spec.same.items()}
     if spec.distinct:
         values["distinct"] = list(spec.distinct)
     if spec.rules:
-        values["rules"] = {name: rule.model_dump(exclude_none=True) for name, rule in spec.rules.items()}
+        values["rules"] = {
+            name: rule.model_dump(exclude_none=True) for name, rule in spec.rules.items()
+        }
     return values
 
 
 def _beside(value: Any, folder: Path | None) -> Any:
-    if isinstance(value, str) and value and folder is not None and not Path(value).is_absolute() and (folder / value).exists():
+    if (
+        isinstance(value, str)
+        and value
+        and folder is not None
+        and not Path(value).is_absolute()
+        and (folder / value).exists()
+    ):
         return str((folder / value).resolve())
     return value
 
 
 def without_paths(values: Values) -> dict[str, Any]:
-    """A data set's values without the places where its files lie: a key says what the data is, not where."""
-    told = {**values, "options": {name: value for name, value in values["options"].items() if name not in PATH_KNOBS}}
+    """A data set's values without the places where its files lie: a key says what the data is, not
+    where."""
+    told = {
+        **values,
+        "options": {
+            name: value for name, value in values["options"].items() if name not in PATH_KNOBS
+        },
+    }
     if "clusters" in values:
-        told["clusters"] = {name: value for name, value in values["clusters"].items() if name != "features"}
+        told["clusters"] = {
+            name: value for name, value in values["clusters"].items() if name != "features"
+        }
     return told
 
 
 def build_dataset(values: Values, field: str = "data") -> AttributedDataset:
-    """The data set that `data_values` describes; the last few are kept, since a worker serves many runs on one."""
-    # A notebook may plan again after its table was edited: the files' stamps are part of what is kept.
+    """The data set that `data_values` describes; the last few are kept, since a worker serves many
+    runs on one."""
+    # A notebook may plan again after its table was edited: the files' stamps are part of what is
+    # kept.
     clusters, options = values.get("clusters"), values["options"]
     places = {name: options.get(name) for name in PATH_KNOBS}
     if "root" in options:
-        places["root"] = root_folder(options["root"])  # a copy that is made anew is renamed into it, which changes its time
+        places["root"] = root_folder(
+            options["root"]
+        )  # a copy that is made anew is renamed into it, which changes its time
     if clusters is not None:
         places["features"] = clusters["features"]
     key = canonical([values, [_stamp(place) for place in places.values()]])
@@ -111,7 +145,9 @@ def build_dataset(values: Values, field: str = "data") -> AttributedDataset:
         dataset = with_rule(dataset, name, rule, field=f"{field}.rules")
     dataset = with_same(dataset, values.get("same", {}), field=f"{field}.same")
     dataset = with_distinct(dataset, values.get("distinct", []), field=f"{field}.distinct")
-    refuse_doubts(dataset, [name for name in (*values["keep"], values["unit"]) if name is not None], field)
+    refuse_doubts(
+        dataset, [name for name in (*values["keep"], values["unit"]) if name is not None], field
+    )
     if values["keep"]:
         dataset = dataset.keep(values["keep"], field=f"{field}.keep")
     if values["unit"] is not None:
@@ -135,34 +171,49 @@ def _stamp(path: Any) -> list[int]:
 def _derived(dataset: AttributedDataset, values: Values, field: str) -> AttributedDataset:
     name, settings = values["name"], values["values"]
     try:
-        made = DerivedAttribute(name, tuple(settings), values["transform"], tuple(settings.values()), values["mode"])
+        made = DerivedAttribute(
+            name, tuple(settings), values["transform"], tuple(settings.values()), values["mode"]
+        )
         return derive(dataset, made)
     except InputError as error:
         # The transform's settings stand beside the names of the values in a study file.
-        path = re.sub(rf"^(derive|{re.escape(name)})(\.|$)", "", error.field).replace("settings", "values", 1)
+        path = re.sub(rf"^(derive|{re.escape(name)})(\.|$)", "", error.field).replace(
+            "settings", "values", 1
+        )
         raise InputError(f"{field}.{path or 'name'}", error.problem, error.choices) from None
 
 
 def check_pixels(dataset: AttributedDataset, workers: int = 1) -> NDArray[np.uint64] | None:
-    """Decode every image of a data set of files once, so that a damaged one is named before any run starts.
+    """Decode every image of a data set of files once, so that a damaged one is named before any run
+    starts.
 
-    `workers`: threads (decoders let go of the interpreter). Returns a hash of the pixels of each base row, uint64 [n], of a data
-    set of files; nothing else is kept. Raises `DataError` for the first damaged row, and for a data set without inputs.
+    `workers`: threads (decoders let go of the interpreter). Returns a hash of the pixels of each
+    base row, uint64 [n], of a data set of files; nothing else is kept. Raises `DataError` for the
+    first damaged row, and for a data set without inputs.
     """
     dataset.check_inputs()
     if not dataset.from_files:
         return None
-    chunks = [np.arange(start, min(start + 256, dataset.n_base)) for start in range(0, dataset.n_base, 256)]
+    chunks = [
+        np.arange(start, min(start + 256, dataset.n_base))
+        for start in range(0, dataset.n_base, 256)
+    ]
     with ThreadPoolExecutor(workers) as pool:
-        waiting = [pool.submit(lambda rows: picture_hashes(dataset.inputs(rows)), rows) for rows in chunks]
+        waiting = [
+            pool.submit(lambda rows: picture_hashes(dataset.inputs(rows)), rows) for rows in chunks
+        ]
         return np.concatenate([future.result() for future in waiting])
 
 
-# -- splits -------------------------------------------------------------------------------------------------------------------
+# -- splits
+# --------------------------------------------------------------------------------------------------
 
 
-def split_values(study: Study, point: Point, split_seed: int) -> tuple[dict[str, Any], dict[str, str]]:
-    """The split of a point as plain values, and what errors call its parts -> where the study file has them."""
+def split_values(
+    study: Study, point: Point, split_seed: int
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The split of a point as plain values, and what errors call its parts -> where the study file
+    has them."""
     data = study.data[point.data]
     fields = {**point.fields, "shift": f"shifts.{point.shift}"}
     fields |= {name: f"data.{point.data}.{name}" for name in ("label", "attributes", "roles")}
@@ -174,7 +225,8 @@ def split_values(study: Study, point: Point, split_seed: int) -> tuple[dict[str,
 
     shift = components(point.shift, "shift")
     sets = {}
-    # Sets for validation first: what is tested on is dealt after them, and never changes what a fit sees.
+    # Sets for validation first: what is tested on is dealt after them, and never changes what a fit
+    # sees.
     for name, item in sorted(study.sets.items(), key=lambda entry: entry[1].role == "test"):
         law: Any = item.law
         if item.source is not None and item.source not in study.data:
@@ -187,9 +239,21 @@ def split_values(study: Study, point: Point, split_seed: int) -> tuple[dict[str,
             law = []
         elif law not in LAWS:
             raise unknown(f"sets.{name}.law", "law", law, [*LAWS, "uniform", *study.shifts])
-        labels = None if item.labels is None else {key: _classes_spelled(to) for key, to in item.labels.items()}
-        sets[name] = {"role": item.role, "law": law, "draw": item.draw, "source": item.source, "labels": labels}
-        if item.answers != "all":  # else not named at all, so that the keys of other studies stay what they were
+        labels = (
+            None
+            if item.labels is None
+            else {key: _classes_spelled(to) for key, to in item.labels.items()}
+        )
+        sets[name] = {
+            "role": item.role,
+            "law": law,
+            "draw": item.draw,
+            "source": item.source,
+            "labels": labels,
+        }
+        if (
+            item.answers != "all"
+        ):  # else not named at all, so that the keys of other studies stay what they were
             sets[name]["answers"] = item.answers
     if not any(item["role"] == "test" for item in sets.values()):
         raise InputError("sets", "no set has the role 'test', so there is nothing to evaluate on")
@@ -207,7 +271,9 @@ def split_values(study: Study, point: Point, split_seed: int) -> tuple[dict[str,
         "sampler": study.sampler,
         "split_seed": split_seed,
     }
-    if study.overlap != "refused":  # else not named at all, so that the keys of other studies stay what they were
+    if (
+        study.overlap != "refused"
+    ):  # else not named at all, so that the keys of other studies stay what they were
         values["overlap"] = study.overlap
     return values, fields
 
@@ -227,15 +293,20 @@ def named_attributes(names: Sequence[str] | None, data: DataSpec, path: str) -> 
     for name in names:
         attribute = data.slots.get(name, name)
         if attribute not in data.attribute_names:
-            raise unknown(path, "attribute of this study", name, [*data.slots, *data.attribute_names])
+            raise unknown(
+                path, "attribute of this study", name, [*data.slots, *data.attribute_names]
+            )
         if attribute in found:
             raise InputError(path, f"names {name!r} twice")
         found.append(attribute)
     return found
 
 
-def _components(entry: Any, shifts: Values, data: DataSpec, field: str, trail: tuple[str, ...], anything: bool) -> Parts:
-    """The components of a shift: names of other shifts followed, slots made attributes; `anything`: any attribute of the data.
+def _components(
+    entry: Any, shifts: Values, data: DataSpec, field: str, trail: tuple[str, ...], anything: bool
+) -> Parts:
+    """The components of a shift: names of other shifts followed, slots made attributes; `anything`:
+    any attribute of the data.
 
     An entry is one shift, a list of shifts that act together, or the name of another entry.
     """
@@ -243,38 +314,66 @@ def _components(entry: Any, shifts: Values, data: DataSpec, field: str, trail: t
         return []
     if isinstance(entry, str):
         if entry in trail:
-            raise InputError(field, f"the shift {entry!r} is made of itself: {' -> '.join([*trail, entry])}")
+            raise InputError(
+                field, f"the shift {entry!r} is made of itself: {' -> '.join([*trail, entry])}"
+            )
         if entry in shifts:
-            return _components(shifts[entry], shifts, data, f"shifts.{entry}", (*trail, entry), anything)
+            return _components(
+                shifts[entry], shifts, data, f"shifts.{entry}", (*trail, entry), anything
+            )
         if entry in [item.name for item in listing("shifts")]:
-            raise InputError(field, f"{entry!r} is a kind of shift, written as a mapping: {{type: {entry}, ...}}", shifts)
+            raise InputError(
+                field,
+                f"{entry!r} is a kind of shift, written as a mapping: {{type: {entry}, ...}}",
+                shifts,
+            )
         raise unknown(field, "shift", entry, shifts)
     if isinstance(entry, list):
-        found = [_components(item, shifts, data, f"{field}.{place}", trail, anything) for place, item in enumerate(entry)]
+        found = [
+            _components(item, shifts, data, f"{field}.{place}", trail, anything)
+            for place, item in enumerate(entry)
+        ]
         return [component for part in found for component in part]
     if not isinstance(entry, Mapping):
-        raise InputError(field, f"must be a shift (a mapping with 'type'), a list of shifts or the name of one, not {shown(entry)}")
+        raise InputError(
+            field,
+            "must be a shift (a mapping with 'type'), a list of shifts or the name of one, not"
+            f" {shown(entry)}",
+        )
     component = dict(entry)
     for key in ("attribute", "environment"):
         if isinstance(name := component.get(key), str):
             if not anything and name not in [*data.slots, *data.attribute_names, data.label]:
-                raise unknown(f"{field}.{key}", "attribute", name, [*data.slots, *data.attribute_names])
+                raise unknown(
+                    f"{field}.{key}", "attribute", name, [*data.slots, *data.attribute_names]
+                )
             component[key] = data.slots.get(name, name)
     return [(field, component)]
 
 
 def spell_numbers(split: dict[str, Any]) -> None:
-    """Spell every number of a split in one way, so that runs that are the same have the same key."""
+    """Spell every number of a split in one way, so that runs that are the same have the same
+    key."""
     split["roles"] |= {name: plain_number(split["roles"][name]) for name in ("test", "validation")}
     if isinstance(split["label_noise"], Mapping) and "rate" in split["label_noise"]:
-        split["label_noise"] = {**split["label_noise"], "rate": plain_number(split["label_noise"]["rate"])}
-    laws = [split["shift"], *(item["law"] for item in split["sets"].values() if isinstance(item["law"], list))]
+        split["label_noise"] = {
+            **split["label_noise"],
+            "rate": plain_number(split["label_noise"]["rate"]),
+        }
+    laws = [
+        split["shift"],
+        *(item["law"] for item in split["sets"].values() if isinstance(item["law"], list)),
+    ]
     for component in (component for law in laws for component in law):
         for name in component.keys() & set(load("shifts", component["type"]).numbers):  # type: ignore[attr-defined]
             number = plain_number(component[name])
-            component[name] = number if name == "counterexamples" else _whole(number)  # there 1 is a row, and 1.0 a share
+            component[name] = (
+                number if name == "counterexamples" else _whole(number)
+            )  # there 1 is a row, and 1.0 a share
     for place in (split, *split["sets"].values()):
-        place["draw"] = _whole(plain_number(place["draw"]) if isinstance(place["draw"], Mapping) else place["draw"])
+        place["draw"] = _whole(
+            plain_number(place["draw"]) if isinstance(place["draw"], Mapping) else place["draw"]
+        )
 
 
 def _whole(value: Any) -> Any:
@@ -285,13 +384,16 @@ def _whole(value: Any) -> Any:
 
 
 def build_split_plan(values: Values) -> SplitPlan:
-    """The plan of a split from plain values. Errors name its parts: `shift.0.attribute`, `draw`, `sets.test.law`."""
+    """The plan of a split from plain values. Errors name its parts: `shift.0.attribute`, `draw`,
+    `sets.test.law`."""
     sets = {}
     for name, item in values["sets"].items():
         law, draw, field = item["law"], item["draw"], f"sets.{name}"
         parsed = law if law in LAWS else parse_shift(law, f"{field}.law")
         number = None if draw is None else parse_draw(draw, f"{field}.draw")
-        sets[name] = SetPlan(item["role"], parsed, number, item["source"], item["labels"], item.get("answers", "all"))
+        sets[name] = SetPlan(
+            item["role"], parsed, number, item["source"], item["labels"], item.get("answers", "all")
+        )
     noise = values["label_noise"]
     return SplitPlan(
         label=values["label"],

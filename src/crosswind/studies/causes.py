@@ -1,7 +1,8 @@
 """Why a run failed: for want of the machine, or by itself.
 
-What the machine stopped (a full disk, no memory, a killed worker) may well end next time, so the next `crosswind run` does it
-again. What failed by itself would fail again, and waits to be asked for.
+What the machine stopped (a full disk, no memory, a killed worker) may well end next time, so the
+next `crosswind run` does it again. What failed by itself would fail again, and waits to be asked
+for.
 """
 
 from __future__ import annotations
@@ -10,49 +11,67 @@ import errno
 import re
 import signal
 
-CAUSES = {"disk": "disk full", "memory": "out of memory", "killed": "worker killed", "system": "system error"}
+CAUSES = {
+    "disk": "disk full",
+    "memory": "out of memory",
+    "killed": "worker killed",
+    "system": "system error",
+}
 """The ways in which the machine stops a run, in the words of `crosswind status`."""
 
 _NUMBERS = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "disk"),
     errno.ENOMEM: "memory",
-    # Also a limit of the shell's on the size of a file, and a disk that went read-only after an error.
-    **dict.fromkeys((errno.EIO, errno.EMFILE, errno.ENFILE, errno.EROFS, errno.ESTALE, errno.EFBIG), "system"),
+    # Also a limit of the shell's on the size of a file, and a disk that went read-only after an
+    # error.
+    **dict.fromkeys(
+        (errno.EIO, errno.EMFILE, errno.ENFILE, errno.EROFS, errno.ESTALE, errno.EFBIG), "system"
+    ),
 }
 _FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
-"""Signals that compiled code sends itself: memory that is not its own, a heap found corrupted, an instruction that is not there."""
+"""Signals that compiled code sends itself: memory that is not its own, a heap found corrupted, an
+instruction that is not there."""
 _CODES = {"SQLITE_FULL": "disk", "53100": "disk", "53200": "memory"}  # of SQLite, and of PostgreSQL
 _RUST = re.compile(r"\(os error (\d+)\)")  # how safetensors says what the system said
 
 
 def cause_of(error: BaseException) -> str:
-    """The key of `CAUSES` for what was raised, or for what it was raised from; "" where a run failed by itself."""
+    """The key of `CAUSES` for what was raised, or for what it was raised from; "" where a run
+    failed by itself."""
     seen: list[BaseException] = []
     item: BaseException | None = error
     while item is not None and item not in seen:
         if cause := _one(item):
             return cause
         seen.append(item)
-        item = item.__cause__ or item.__context__  # also where a sentence of ours was raised "from None"
+        item = (
+            item.__cause__ or item.__context__
+        )  # also where a sentence of ours was raised "from None"
     return ""
 
 
 def cause_of_signal(number: int) -> str:
-    """The same for a worker that a signal ended: SIGKILL is what the kernel, a batch system and a person send."""
+    """The same for a worker that a signal ended: SIGKILL is what the kernel, a batch system and a
+    person send."""
     return "killed" if number in (signal.SIGKILL, signal.SIGTERM) else ""
 
 
 def advice_on_signal(number: int) -> str:
-    """What to think of, or to try, where a signal ended a worker: words that follow its name, empty for most."""
+    """What to think of, or to try, where a signal ended a worker: words that follow its name, empty
+    for most."""
     if number == signal.SIGKILL:
         return " (out of memory?)"
     if number in _FAULTS:
-        return " (a fault of compiled code; if it trains on pictures, try training.channels_last=false)"
+        return (
+            " (a fault of compiled code; if it trains on pictures, try"
+            " training.channels_last=false)"
+        )
     return ""
 
 
 def _one(error: BaseException) -> str:
-    # torch says it of the processor's memory by a plain RuntimeError, of an accelerator's by a class of its own.
+    # torch says it of the processor's memory by a plain RuntimeError, of an accelerator's by a
+    # class of its own.
     no_memory = isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
     if no_memory or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return "memory"

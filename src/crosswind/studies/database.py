@@ -1,4 +1,5 @@
-"""The tables of a store and how its database is opened: SQLite in a folder, or PostgreSQL by URL."""
+"""The tables of a store and how its database is opened: SQLite in a folder, or PostgreSQL by
+URL."""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ drivers = sa.Table(
     *_number("heartbeat"),
 )
 
-studies = sa.Table("studies", _METADATA, *_key(sa.Text, "name"), *_text("given", "resolved"), *_number("created"))
+studies = sa.Table(
+    "studies", _METADATA, *_key(sa.Text, "name"), *_text("given", "resolved"), *_number("created")
+)
 
 study_runs = sa.Table(
     "study_runs",
@@ -60,8 +63,9 @@ study_runs = sa.Table(
     *_text("labels"),
 )
 
-# The jobs of all studies. `driver` and `worker` stay after the end, as a record of who did it. `blocked_by` is the failed job that
-# this one needs, `cause` what of the machine stopped a failed one. `files`: size and SHA-256 of each file of a finished one.
+# The jobs of all studies. `driver` and `worker` stay after the end, as a record of who did it.
+# `blocked_by` is the failed job that this one needs, `cause` what of the machine stopped a failed
+# one. `files`: size and SHA-256 of each file of a finished one.
 runs = sa.Table(
     "runs",
     _METADATA,
@@ -74,14 +78,23 @@ runs = sa.Table(
     *_maybe(sa.Text, "versions", "cost", "warnings", "cause", "files"),
     *_text("kind", server_default="score"),
     *_text("needs", server_default="[]"),
-    sa.CheckConstraint("status IN ('pending', 'running', 'finished', 'diverged', 'failed')", name="status_known"),
+    sa.CheckConstraint(
+        "status IN ('pending', 'running', 'finished', 'diverged', 'failed')", name="status_known"
+    ),
 )
 
-scores = sa.Table("scores", _METADATA, *_key(sa.Text, "key"), *_key(sa.Integer, "position"), *_text("rule", "set", "metrics"))
+scores = sa.Table(
+    "scores",
+    _METADATA,
+    *_key(sa.Text, "key"),
+    *_key(sa.Integer, "position"),
+    *_text("rule", "set", "metrics"),
+)
 
 
 def open_database(where: Path | str, name: str, create: bool) -> sa.Engine:
-    """An engine for the SQLite file or the PostgreSQL URL `where`, for reading only unless `create`; `name` is what errors say.
+    """An engine for the SQLite file or the PostgreSQL URL `where`, for reading only unless
+    `create`; `name` is what errors say.
 
     The tables are there and of this version; with `create` they are made. Raises `StoreError`.
     """
@@ -89,7 +102,8 @@ def open_database(where: Path | str, name: str, create: bool) -> sa.Engine:
 
     @sa.event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
-        # SQLite takes the write lock at once: a transaction that reads first and locks later fails when another came between.
+        # SQLite takes the write lock at once: a transaction that reads first and locks later fails
+        # when another came between.
         if engine.dialect.name == "sqlite":
             connection.exec_driver_sql("BEGIN IMMEDIATE" if create else "BEGIN")
 
@@ -104,7 +118,9 @@ def open_database(where: Path | str, name: str, create: bool) -> sa.Engine:
 
 def _check_tables(connection: sa.Connection, name: str, create: bool) -> None:
     if create and connection.dialect.name == "postgresql":
-        connection.execute(sa.text("SELECT pg_advisory_xact_lock(7239847523)"))  # two may make the tables at once
+        connection.execute(
+            sa.text("SELECT pg_advisory_xact_lock(7239847523)")
+        )  # two may make the tables at once
     present = set(sa.inspect(connection).get_table_names())
     if not present and create:
         _METADATA.create_all(connection)
@@ -117,27 +133,39 @@ def _check_tables(connection: sa.Connection, name: str, create: bool) -> None:
     if found is None or not str(found).isdecimal():
         raise StoreError(f"{name} is a database, but not a Crosswind store")
     if int(found) > SCHEMA:
-        raise StoreError(f"{name} was written by a newer Crosswind (schema {found}, here {SCHEMA}); update Crosswind")
+        raise StoreError(
+            f"{name} was written by a newer Crosswind (schema {found}, here {SCHEMA}); update"
+            " Crosswind"
+        )
     if int(found) < SCHEMA:
-        raise StoreError(f"{name} has schema {found}, which this Crosswind (schema {SCHEMA}) cannot read; use a new folder")
+        raise StoreError(
+            f"{name} has schema {found}, which this Crosswind (schema {SCHEMA}) cannot read; use a"
+            " new folder"
+        )
 
 
 @contextlib.contextmanager
 def sentences(name: str) -> Iterator[None]:
-    """Turn what the database or the file system raises into one `StoreError` sentence about the store `name`."""
+    """Turn what the database or the file system raises into one `StoreError` sentence about the
+    store `name`."""
     try:
         yield
     except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
         raise StoreError(f"{name} {_why(error)}") from error
     except UnicodeDecodeError as error:  # sqlite3 raises it for a damaged name in the schema
-        raise StoreError(f"{name} is damaged and cannot be read (text that is not UTF-8)") from error
+        raise StoreError(
+            f"{name} is damaged and cannot be read (text that is not UTF-8)"
+        ) from error
     except OSError as error:
         place = f" ({error.filename})" if error.filename else ""
-        raise StoreError(f"{name} cannot be read or written: {error.strerror or error}{place}") from error
+        raise StoreError(
+            f"{name} cannot be read or written: {error.strerror or error}{place}"
+        ) from error
 
 
 def _why(error: Exception) -> str:
-    # the first line of PostgreSQL's text is the message, the rest says where it stands in the statement
+    # the first line of PostgreSQL's text is the message, the rest says where it stands in the
+    # statement
     text = one_line(str(getattr(error, "orig", None) or error).strip().partition("\n")[0], 300)
     for part, sentence in {
         "not a database": "is not an SQLite database",
@@ -159,14 +187,24 @@ def _postgresql(url: str) -> sa.Engine:
     try:
         parsed = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError):
-        raise StoreError("the store's URL cannot be read; it should be like postgresql://user@host/database") from None
+        raise StoreError(
+            "the store's URL cannot be read; it should be like postgresql://user@host/database"
+        ) from None
     if parsed.get_backend_name() not in ("postgresql", "postgres"):
-        raise StoreError(f"a store is a folder or a postgresql:// URL, not {parsed.get_backend_name()}://")
+        raise StoreError(
+            f"a store is a folder or a postgresql:// URL, not {parsed.get_backend_name()}://"
+        )
     try:
         import psycopg  # noqa: F401
     except ImportError:
-        raise StoreError("a store on PostgreSQL needs the extra: pip install 'crosswind[postgresql]'") from None
-    return sa.create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True, connect_args={"connect_timeout": 20})
+        raise StoreError(
+            "a store on PostgreSQL needs the extra: pip install 'crosswind[postgresql]'"
+        ) from None
+    return sa.create_engine(
+        parsed.set(drivername="postgresql+psycopg"),
+        pool_pre_ping=True,
+        connect_args={"connect_timeout": 20},
+    )
 
 
 def _sqlite(path: Path, create: bool) -> sa.Engine:
@@ -179,33 +217,47 @@ def _sqlite(path: Path, create: bool) -> sa.Engine:
             with path.open("rb") as file:
                 head = file.read(16)
             if (head or not create) and head != b"SQLite format 3\0":
-                raise StoreError(f"{path} is {'not an SQLite database' if head else 'empty'}, so not a Crosswind store")
+                raise StoreError(
+                    f"{path} is {'not an SQLite database' if head else 'empty'}, so not a Crosswind"
+                    " store"
+                )
         elif not create:
-            raise StoreError(f"there is no store at {path}; `crosswind run STUDY --out {path.parent}` makes one")
+            raise StoreError(
+                f"there is no store at {path}; `crosswind run STUDY --out {path.parent}` makes one"
+            )
         if not create:
             return _reading(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         if not os.access(path.parent, os.W_OK):
             on_a_disk = os.statvfs(path.parent).f_flag & os.ST_RDONLY
-            raise StoreError(f"{path} cannot be written: {'its disk is read-only here' if on_a_disk else 'no permission'}")
+            raise StoreError(
+                f"{path} cannot be written:"
+                f" {'its disk is read-only here' if on_a_disk else 'no permission'}"
+            )
         if not path.exists():
             _make(path)
         _sweep(path)
         if head:
             _refuse_foreign(path)
-        _writing(path).close()  # tried here, so that what is wrong with the file is known before any table is read
+        _writing(
+            path
+        ).close()  # tried here, so that what is wrong with the file is known before any table is read
     return _engine(partial(_writing, path))
 
 
-def _engine(connect: Callable[[], sqlite3.Connection], pool: type[sa.Pool] = sa.QueuePool) -> sa.Engine:
+def _engine(
+    connect: Callable[[], sqlite3.Connection], pool: type[sa.Pool] = sa.QueuePool
+) -> sa.Engine:
     return sa.create_engine("sqlite+pysqlite://", creator=connect, poolclass=pool)
 
 
 def _make(path: Path) -> None:
-    """Make the file with its tables under another name first, so that a kill or a full disk leaves a whole store or none.
+    """Make the file with its tables under another name first, so that a kill or a full disk leaves
+    a whole store or none.
 
-    Not in WAL mode: a commit is then in the file itself. From a WAL it gets there at the close, which says nothing when the disk is
-    full, and the name that the store is given is not the one that the WAL belongs to.
+    Not in WAL mode: a commit is then in the file itself. From a WAL it gets there at the close,
+    which says nothing when the disk is full, and the name that the store is given is not the one
+    that the WAL belongs to.
     """
     made = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
@@ -226,7 +278,8 @@ def _make(path: Path) -> None:
 
 
 def _sweep(path: Path) -> None:
-    """Remove what a kill in `_make` left: a second name of the store, or what nobody has touched for an hour."""
+    """Remove what a kill in `_make` left: a second name of the store, or what nobody has touched
+    for an hour."""
     for left in path.parent.glob(f".{path.name}.*.partial*"):
         with contextlib.suppress(FileNotFoundError):  # another driver sweeps too
             state = left.stat()
@@ -235,17 +288,22 @@ def _sweep(path: Path) -> None:
 
 
 def _refuse_foreign(path: Path) -> None:
-    """Leave a database that is not ours untouched: already the change to WAL would be written into it."""
+    """Leave a database that is not ours untouched: already the change to WAL would be written into
+    it."""
     with contextlib.closing(_connect(path, "mode=rw")) as connection:
-        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        tables = {
+            name
+            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        }
     if tables and not {"meta", "runs"} <= tables:
         raise StoreError(f"{path} is a database, but not a Crosswind store")
 
 
 def _writing(path: Path) -> sqlite3.Connection:
     connection = _connect(path, "mode=rwc")
-    # WAL: readers and the writer do not wait for each other. FULL: a commit reaches the disk before it returns, so a power
-    # cut takes back no finished run; it costs one fsync a commit (0.1 to 10 ms), a run takes seconds.
+    # WAL: readers and the writer do not wait for each other. FULL: a commit reaches the disk before
+    # it returns, so a power cut takes back no finished run; it costs one fsync a commit (0.1 to 10
+    # ms), a run takes seconds.
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     return connection
@@ -256,17 +314,25 @@ def _reading(path: Path) -> sa.Engine:
     beside = path.with_name(path.name + "-wal")
     tried: list[str] = []
     if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK):
-        tried.append("mode=rw")  # SQLite's index of the WAL is made beside the file, and taken away at the end; only "rw" does both
+        tried.append(
+            "mode=rw"
+        )  # SQLite's index of the WAL is made beside the file, and taken away at the end; only "rw" does both
     tried.append("mode=ro")
     if not beside.exists() or beside.stat().st_size == 0:
-        tried.append("mode=ro&immutable=1")  # no room for that index, and no WAL either: the file is all there is
+        tried.append(
+            "mode=ro&immutable=1"
+        )  # no room for that index, and no WAL either: the file is all there is
     failed = sqlite3.OperationalError()
     for options in tried:
         try:
             _connect(path, options).close()
         except sqlite3.OperationalError as error:
-            # No room for the index: in a folder that is read-only, or (an I/O error) on a disk that is full to the last block.
-            if not any(words in str(error) for words in ("unable to open", "readonly", "disk I/O error", "disk is full")):
+            # No room for the index: in a folder that is read-only, or (an I/O error) on a disk that
+            # is full to the last block.
+            if not any(
+                words in str(error)
+                for words in ("unable to open", "readonly", "disk I/O error", "disk is full")
+            ):
                 raise
             failed = error
         else:
@@ -275,7 +341,8 @@ def _reading(path: Path) -> sa.Engine:
         raise StoreError(f"{path} cannot be opened: no permission to read it")
     if tried[-1].endswith("immutable=1"):
         raise failed
-    # A WAL with content but no room for its index: a copy of both is read, in memory, which lives as long as its one connection.
+    # A WAL with content but no room for its index: a copy of both is read, in memory, which lives
+    # as long as its one connection.
     memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     with tempfile.TemporaryDirectory(prefix="crosswind-store-") as folder:
         for file in (path, beside):
@@ -306,7 +373,9 @@ def _connect(path: Path, options: str) -> sqlite3.Connection:
 def now(connection: sa.Connection) -> float:
     """Seconds since 1970 on the clock that all drivers of this store share."""
     if connection.dialect.name == "postgresql":
-        return float(connection.execute(sa.text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one())
+        return float(
+            connection.execute(sa.text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one()
+        )
     return time.time()
 
 

@@ -16,16 +16,20 @@ MOST = 10_000
 
 
 def written_out(values: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The study with an entry for every combination of the lists in the `each` of its entries, in their order.
+    """The study with an entry for every combination of the lists in the `each` of its entries, in
+    their order.
 
-    A key of `each` is the path of a setting inside the entry (`training.batch`). The new entry is named by the old one and the
-    values, `cnn-1-128`. A method whose `models` name the old one is run with all that were made of it. Raises `InputError`.
+    A key of `each` is the path of a setting inside the entry (`training.batch`). The new entry is
+    named by the old one and the values, `cnn-1-128`. A method whose `models` name the old one is
+    run with all that were made of it. Raises `InputError`.
     """
     out = dict(values)
     made: dict[str, list[str]] = {}
     for field in FIELDS:
         entries = values.get(field)
-        if not isinstance(entries, Mapping) or not any(isinstance(item, Mapping) and "each" in item for item in entries.values()):
+        if not isinstance(entries, Mapping) or not any(
+            isinstance(item, Mapping) and "each" in item for item in entries.values()
+        ):
             continue
         out[field] = {}
         for label, settings in entries.items():
@@ -34,12 +38,19 @@ def written_out(values: Mapping[str, Any], where: str) -> dict[str, Any]:
                 made[str(label)] = [name for name, _ in found]
             for name, entry in found:
                 if name in out[field]:
-                    raise InputError(f"{where}: {field}.{label}", f"makes the entry {name!r}, which is there already")
+                    raise InputError(
+                        f"{where}: {field}.{label}",
+                        f"makes the entry {name!r}, which is there already",
+                    )
                 out[field][name] = entry
             if len(out[field]) > MOST:
-                raise InputError(f"{where}: {field}.{label}.each", f"makes more than {MOST:,} entries")
+                raise InputError(
+                    f"{where}: {field}.{label}.each", f"makes more than {MOST:,} entries"
+                )
     if made and isinstance(out.get("methods"), Mapping):
-        out["methods"] = {label: _of_models(settings, made) for label, settings in out["methods"].items()}
+        out["methods"] = {
+            label: _of_models(settings, made) for label, settings in out["methods"].items()
+        }
     return out
 
 
@@ -63,9 +74,20 @@ def _entries(label: str, settings: Any, path: str) -> Iterator[tuple[str, Any]]:
             for word in inside:
                 place = place.setdefault(word, {})
                 if not isinstance(place, dict):
-                    raise InputError(f"{path}.each.{key}", f"{word!r} holds {shown(place)}, which has no settings inside")
+                    raise InputError(
+                        f"{path}.each.{key}",
+                        f"{word!r} holds {shown(place)}, which has no settings inside",
+                    )
             place[last] = value
-        yield "-".join([label, *(value if isinstance(value, str) else canonical(value) for value in picked)]), entry
+        yield (
+            "-".join(
+                [
+                    label,
+                    *(value if isinstance(value, str) else canonical(value) for value in picked),
+                ]
+            ),
+            entry,
+        )
 
 
 def _of_models(settings: Any, made: Mapping[str, list[str]]) -> Any:
@@ -74,5 +96,9 @@ def _of_models(settings: Any, made: Mapping[str, list[str]]) -> Any:
         return settings
     return {
         **settings,
-        "models": [name for item in names for name in (made.get(item, [item]) if isinstance(item, str) else [item])],
+        "models": [
+            name
+            for item in names
+            for name in (made.get(item, [item]) if isinstance(item, str) else [item])
+        ],
     }

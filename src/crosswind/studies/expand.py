@@ -1,8 +1,9 @@
 """The jobs of one point of a study: their specifications, keys, labels and needs.
 
-A row of the study's tables is a `score`. It needs predictions for every test set, and those need a `fit`, or a model that nobody
-trains here. An `estimate` of accuracy needs the predictions for a labelled validation set and for one test set. Each job is keyed
-by what it reads and by nothing else: a fit does not know the test sets, and the predictions of a model that is not trained are made
+A row of the study's tables is a `score`. It needs predictions for every test set, and those need a
+`fit`, or a model that nobody trains here. An `estimate` of accuracy needs the predictions for a
+labelled validation set and for one test set. Each job is keyed by what it reads and by nothing
+else: a fit does not know the test sets, and the predictions of a model that is not trained are made
 once for all shifts and seeds whose set has the same rows.
 """
 
@@ -24,7 +25,8 @@ from crosswind.studies.spec import Study
 from crosswind.training.settings import ModelSpec, TrainingSettings, base_settings, keyed
 
 SCORES = 1
-"""The version of what a score writes: raised when one of our metrics changes, so that scores, and nothing else, are made anew."""
+"""The version of what a score writes: raised when one of our metrics changes, so that scores, and
+nothing else, are made anew."""
 
 Values = Mapping[str, Any]
 
@@ -41,14 +43,20 @@ def jobs_of(
 ) -> Iterator[Job]:
     """The jobs of one point, each after those that it needs.
 
-    `common` is what the jobs of the point share, `common_key` the same as it stands in keys. `kind`: of the inputs.
+    `common` is what the jobs of the point share, `common_key` the same as it stands in keys.
+    `kind`: of the inputs.
     """
     trained = {label: model for label, model in models.items() if "files" not in model}
-    heads = {label: _Head(common, common_key, method.overrides, study.keep) for label, method in methods.items()}
+    heads = {
+        label: _Head(common, common_key, method.overrides, study.keep)
+        for label, method in methods.items()
+    }
     base_head = _Head(common, common_key, {}, "all" if study.keep == "all" else "selected")
     sets, split_seed = common["split"]["sets"], common["split"]["split_seed"]
     place = {"data": point.data, "shift": point.shift, "size": point.size}
-    asked = EstimateJobs(estimators, study.pool_rows, {name: item["role"] for name, item in sets.items()}, kind)
+    asked = EstimateJobs(
+        estimators, study.pool_rows, {name: item["role"] for name, item in sets.items()}, kind
+    )
     told: set[str] = set()
 
     def new(*jobs: Job) -> Iterator[Job]:
@@ -57,34 +65,74 @@ def jobs_of(
                 told.add(job.key)
                 yield job
 
-    for seed, (model_label, model), (label, method) in product(study.seed_list, trained.items(), methods.items()):
+    for seed, (model_label, model), (label, method) in product(
+        study.seed_list, trained.items(), methods.items()
+    ):
         for point_label, knobs, training in method.points if method.on(model_label) else ():
-            labels = {**place, "model": model_label, "method": label, "point": point_label, "seed": seed, "split_seed": split_seed}
+            labels = {
+                **place,
+                "model": model_label,
+                "method": label,
+                "point": point_label,
+                "seed": seed,
+                "split_seed": split_seed,
+            }
             needs = method.facts.needs
             bases = []
             if needs is not None and needs.base is not None:
                 known = facts("methods", needs.base.method)
-                settings = base_settings(TrainingSettings(**training), needs, knobs, f"methods.{label}")
-                base_labels = {**labels, "method": f"{known.name} (base)", "point": "", "role": "base"}
+                settings = base_settings(
+                    TrainingSettings(**training), needs, knobs, f"methods.{label}"
+                )
+                base_labels = {
+                    **labels,
+                    "method": f"{known.name} (base)",
+                    "point": "",
+                    "role": "base",
+                }
                 defaults = resolve(known.knobs, {}, "", f"method {known.name!r}")
-                bases = [base_head.fit(_method(known, defaults), model, vars(settings), base_labels)]
-            fit = heads[label].fit(_method(method.facts, knobs), model, training, {**labels, "role": "fit"}, bases)
+                bases = [
+                    base_head.fit(_method(known, defaults), model, vars(settings), base_labels)
+                ]
+            fit = heads[label].fit(
+                _method(method.facts, knobs), model, training, {**labels, "role": "fit"}, bases
+            )
             predictions = heads[label].predictions(fit, labels)
             near = vary_of_fit(fit, predictions, labels, kind)
             estimates = asked.jobs([fit], predictions, {}, fit.key, near)
             yield from new(*bases, fit, *predictions, *estimates)
             yield _score([fit, *predictions, *estimates], {}, labels, fit.key)
-    for seed, (label, model) in product(study.seed_list, ((label, models[label]) for label in models if label not in trained)):
-        labels = {**place, "model": label, "method": label, "point": "", "seed": seed, "split_seed": split_seed}
+    for seed, (label, model) in product(
+        study.seed_list, ((label, models[label]) for label in models if label not in trained)
+    ):
+        labels = {
+            **place,
+            "model": label,
+            "method": label,
+            "point": "",
+            "seed": seed,
+            "split_seed": split_seed,
+        }
         predictions = [_of_given(common, common_key, model, name, labels) for name in sets]
-        rows = {"data": common["data"], "main": common["main"], "split": common["split"], "seed": seed}
+        rows = {
+            "data": common["data"],
+            "main": common["main"],
+            "split": common["split"],
+            "seed": seed,
+        }
         labelled = [job for job in predictions if job.spec["set"] == asked.source]
         tested = [job for job in predictions if sets[job.spec["set"]]["role"] == "test"]
         estimates = asked.jobs(labelled, tested, rows, "", vary_of_given(predictions, kind))
         yield from new(*predictions, *estimates)
-        # Beside the methods of every trained model, so that each table has it; one score serves them all.
+        # Beside the methods of every trained model, so that each table has it; one score serves
+        # them all.
         for beside in trained or [label]:
-            yield _score([*predictions, *estimates], {**rows, "rules": list(study.selection)}, {**labels, "model": beside}, "")
+            yield _score(
+                [*predictions, *estimates],
+                {**rows, "rules": list(study.selection)},
+                {**labels, "model": beside},
+                "",
+            )
 
 
 class _Head:
@@ -97,20 +145,58 @@ class _Head:
         split = {**common["split"], **overrides}
         sets = split["sets"]
         reads_tests = split["sampler"] == "reweight"  # to the test law
-        fitted = {name: item for name, item in sets.items() if item["role"] != "test" or reads_tests}
-        self.spec = {**common, "data": _used(common, fitted), "split": {**split, "sets": fitted}, "keep": keep}
-        self.key = digest({**common_key, "data": _used(common_key, fitted), "split": self.spec["split"], "keep": keep})
+        fitted = {
+            name: item for name, item in sets.items() if item["role"] != "test" or reads_tests
+        }
+        self.spec = {
+            **common,
+            "data": _used(common, fitted),
+            "split": {**split, "sets": fitted},
+            "keep": keep,
+        }
+        self.key = digest(
+            {
+                **common_key,
+                "data": _used(common_key, fitted),
+                "split": self.spec["split"],
+                "keep": keep,
+            }
+        )
         self._tests = []
         for name, item in sets.items():
             if item["role"] == "test":
-                data = {key: value for key, value in _used(common, {name: item}).items() if key not in self.spec["data"]}
+                data = {
+                    key: value
+                    for key, value in _used(common, {name: item}).items()
+                    if key not in self.spec["data"]
+                }
                 spec = {"set": name, "item": item, "data": data}
-                self._tests.append((spec, {**spec, "data": {key: common_key["data"][key] for key in data}}))
+                self._tests.append(
+                    (spec, {**spec, "data": {key: common_key["data"][key] for key in data}})
+                )
 
-    def fit(self, method: Values, model: Values, training: Values, labels: Values, needs: Sequence[Job] = ()) -> Job:
-        """The training of a model; what it starts from decides its numbers as much as its own settings do."""
-        tail = {"method": method, "model": model, "training": dict(training), "seed": labels["seed"]}
-        told = {"head": self.key, **tail, "training": keyed(training), "model": ModelSpec(**model).identity()}
+    def fit(
+        self,
+        method: Values,
+        model: Values,
+        training: Values,
+        labels: Values,
+        needs: Sequence[Job] = (),
+    ) -> Job:
+        """The training of a model; what it starts from decides its numbers as much as its own
+        settings do."""
+        tail = {
+            "method": method,
+            "model": model,
+            "training": dict(training),
+            "seed": labels["seed"],
+        }
+        told = {
+            "head": self.key,
+            **tail,
+            "training": keyed(training),
+            "model": ModelSpec(**model).identity(),
+        }
         keys = tuple(job.key for job in needs)
         if needs:
             told["needs"] = keys
@@ -155,7 +241,8 @@ def _score(needs: Sequence[Job], spec: Values, labels: Values, follows: str) -> 
 
 
 def _of_given(common: Values, common_key: Values, model: Values, name: str, labels: Values) -> Job:
-    """The predictions of a model that is not trained here for a set; keyed by what decides its rows, but not their groups."""
+    """The predictions of a model that is not trained here for a set; keyed by what decides its
+    rows, but not their groups."""
     sets, seed = common["split"]["sets"], labels["seed"]
     item = sets[name]
     validated = any(each["role"] != "test" for each in sets.values())
@@ -168,7 +255,8 @@ def _of_given(common: Values, common_key: Values, model: Values, name: str, labe
         "data": _used(common, {name: item}),
         "split": split,
         "seed": seed,
-        # Rows as those of training show the order of the model's outputs; where there are none, those of the tests do.
+        # Rows as those of training show the order of the model's outputs; where there are none,
+        # those of the tests do.
         "shows_order": item["role"] != "test" or not validated,
     }
     deciding = ["label", "attributes", "roles", "sets", "split_seed", "overlap"]
@@ -177,7 +265,12 @@ def _of_given(common: Values, common_key: Values, model: Values, name: str, labe
     told = {
         **shared,
         "kind": "predict",
-        "model": {"name": model["name"], "version": model["version"], "knobs": model["keyed"], "files": model["files"]},
+        "model": {
+            "name": model["name"],
+            "version": model["version"],
+            "knobs": model["keyed"],
+            "files": model["files"],
+        },
         "data": {key: common_key["data"][key] for key in spec["data"]},
         "split": {key: split[key] for key in deciding if key in split},
     }
@@ -196,5 +289,10 @@ def check_distinct(jobs: Sequence[Job]) -> None:
             other = seen.setdefault(job.key, job.labels)
             # Two shifts or sizes may draw alike: one score then serves both rows of the table.
             if (other["data"], other["method"]) != (job.labels["data"], job.labels["method"]):
-                first, second = ("/".join(item[key] for key in ("data", "shift", "size", "method")) for item in (other, job.labels))
-                raise InputError("methods", f"{first} and {second} describe the same run; remove one")
+                first, second = (
+                    "/".join(item[key] for key in ("data", "shift", "size", "method"))
+                    for item in (other, job.labels)
+                )
+                raise InputError(
+                    "methods", f"{first} and {second} describe the same run; remove one"
+                )

@@ -1,4 +1,5 @@
-"""Features of rows as a file that other tools read: of a run of a store, of a file of weights, or of a model as it begins."""
+"""Features of rows as a file that other tools read: of a run of a store, of a file of weights, or
+of a model as it begins."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from crosswind.shifts.split import RowSet
 
 ALL = "all"
-"""In the place of a set: every row of the data set, in its order, as `clusters` of a study wants them."""
+"""In the place of a set: every row of the data set, in its order, as `clusters` of a study wants
+them."""
 FEATURES, ROWS = "features.npy", "rows.csv"
 _AT_ONCE = 256
 _MOST_VALUES, _MOST_SHOWN = 12, 6
@@ -35,9 +37,11 @@ _MOST_VALUES, _MOST_SHOWN = 12, 6
 
 @dataclass(frozen=True)
 class FeatureTable:
-    """What a model makes of rows. `features`: float32 [n, d]; `ids`: int64 [n]; `columns`: attribute -> its value in every row.
+    """What a model makes of rows. `features`: float32 [n, d]; `ids`: int64 [n]; `columns`:
+    attribute -> its value in every row.
 
-    `by`: the attributes that a picture is coloured by: of a run its label and what its shifts act on.
+    `by`: the attributes that a picture is coloured by: of a run its label and what its shifts act
+    on.
     """
 
     name: str
@@ -47,7 +51,8 @@ class FeatureTable:
     by: tuple[str, ...]
 
     def write(self, folder: Path) -> list[Path]:
-        """Write `features.npy` and `rows.csv`: id and attributes, row by row in the same order. Raises `OSError`."""
+        """Write `features.npy` and `rows.csv`: id and attributes, row by row in the same order.
+        Raises `OSError`."""
         array, text = io.BytesIO(), io.StringIO()
         np.save(array, self.features, allow_pickle=False)
         writer = csv.writer(text, lineterminator="\n")
@@ -59,16 +64,22 @@ class FeatureTable:
         return [folder / FEATURES, folder / ROWS]
 
 
-def features_of(model: str, data: Any = None, rows: str = "test", settings: Mapping[str, Any] | None = None) -> FeatureTable:
+def features_of(
+    model: str, data: Any = None, rows: str = "test", settings: Mapping[str, Any] | None = None
+) -> FeatureTable:
     """The features that `model` has for rows: what its last layer reads, in evaluation mode.
 
-    `model`: a run whose weights were kept, or of a model that is only asked (`STORE#KEY`); a file of weights with its card; or the
-    name of a model, as it begins with `settings`. `data`: as `crosswind estimate` takes it; of a run its own. `rows`: a set of the
-    run's study, or `all`. Raises `InputError`, `DataError`, `StoreError`.
+    `model`: a run whose weights were kept, or of a model that is only asked (`STORE#KEY`); a file
+    of weights with its card; or the name of a model, as it begins with `settings`. `data`: as
+    `crosswind estimate` takes it; of a run its own. `rows`: a set of the run's study, or `all`.
+    Raises `InputError`, `DataError`, `StoreError`.
     """
     if "#" in model:
         if data is not None or settings:
-            raise InputError("data" if data is not None else "settings", f"{shown(model)} has its own; leave it out")
+            raise InputError(
+                "data" if data is not None else "settings",
+                f"{shown(model)} has its own; leave it out",
+            )
         return _of_run(model, rows)
     if data is None:
         raise InputError("data", "is needed: a folder of pictures, a table or a source")
@@ -78,12 +89,16 @@ def features_of(model: str, data: Any = None, rows: str = "test", settings: Mapp
             raise InputError("model", f"{model} has no features")
         given, run = read_rows(data, "data", asked.input, None, None, None), asked.features
     else:
-        given, run = read_rows(data, "data", None, None, None, None), _beginning(model, settings or {})
+        given, run = (
+            read_rows(data, "data", None, None, None, None),
+            _beginning(model, settings or {}),
+        )
     return _table(Path(model).name, run, _every(given.dataset, "data"), given.dataset, ())
 
 
 def _beginning(name: str, settings: Mapping[str, Any]) -> Features:
-    """A model's features as it begins: with the weights that its settings name, else those of seed 0."""
+    """A model's features as it begins: with the weights that its settings name, else those of seed
+    0."""
     facts("models", name, "model")
 
     def run(rows: RowSet, dataset: AttributedDataset) -> NDArray[np.float32]:
@@ -91,7 +106,9 @@ def _beginning(name: str, settings: Mapping[str, Any]) -> Features:
 
         spec = dataset.check_inputs()
         # What a linear probe reads is made so that a row's features do not depend on the others.
-        encoder = make_backbone("linear-probe", {"of": name, "settings": dict(settings)}, spec).encoder(spec, 0)
+        encoder = make_backbone(
+            "linear-probe", {"of": name, "settings": dict(settings)}, spec
+        ).encoder(spec, 0)
         assert encoder is not None
         parts = [encoder.apply(x) for x in inputs(rows, dataset, _AT_ONCE)]
         return np.concatenate(parts)
@@ -113,19 +130,30 @@ def _of_run(word: str, which: str) -> FeatureTable:
         folders = [item["artifacts"] for item in records if item["artifacts"] is not None]
     abouts = [json.loads((folder / "job.json").read_text(encoding="utf-8")) for folder in folders]
     fitted = next((about["spec"] for about in abouts if about["kind"] == "fit"), None)
-    predicted = {about["spec"]["set"]: about["spec"] for about in abouts if about["kind"] == "predict"}
+    predicted = {
+        about["spec"]["set"]: about["spec"] for about in abouts if about["kind"] == "predict"
+    }
     if fitted is None and not predicted:
         raise InputError("model", f"{word!r} is not done")
     spec = fitted or next(iter(predicted.values()))
-    validation = [name for name, item in spec["split"]["sets"].items() if item["role"] == "validation"] if fitted else []
+    validation = (
+        [name for name, item in spec["split"]["sets"].items() if item["role"] == "validation"]
+        if fitted
+        else []
+    )
     if fitted is not None:
         run = asked_model(word, {}).features
         if run is None:
-            raise InputError("model", f"{word!r} answers by more than the last layer of its model, so it has no features")
+            raise InputError(
+                "model",
+                f"{word!r} answers by more than the last layer of its model, so it has no features",
+            )
     else:
         kind = spec["model"]["name"]
         if not issubclass(load("models", kind), Backbone):
-            raise InputError("model", f"{word!r} is of the model {kind!r}, which answers and shows no features")
+            raise InputError(
+                "model", f"{word!r} is of the model {kind!r}, which answers and shows no features"
+            )
         run = _beginning(kind, spec["model"]["knobs"])
     about = spec["split"]
     by = (str(about["label"]), *map(str, about["attributes"]))
@@ -137,7 +165,9 @@ def _of_run(word: str, which: str) -> FeatureTable:
     if fitted is None:
         split, datasets = split_of(predicted[which])
     else:
-        split, datasets = split_with(fitted, predicted[which]) if which in predicted else split_of(fitted)
+        split, datasets = (
+            split_with(fitted, predicted[which]) if which in predicted else split_of(fitted)
+        )
     found = row_set(split, which)
     return _table(word, run, found, datasets[found.source], by)
 
@@ -146,7 +176,9 @@ def _every(dataset: AttributedDataset, name: str) -> RowSet:
     return plain_rows(name, np.full(dataset.n_rows, -1, dtype=np.int64))
 
 
-def _table(name: str, run: Features, rows: RowSet, dataset: AttributedDataset, by: tuple[str, ...]) -> FeatureTable:
+def _table(
+    name: str, run: Features, rows: RowSet, dataset: AttributedDataset, by: tuple[str, ...]
+) -> FeatureTable:
     base, derived = np.divmod(rows.rows, dataset.n_derived)
     columns = {}
     for item in dataset.schema:

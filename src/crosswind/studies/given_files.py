@@ -1,4 +1,5 @@
-"""Files that settings of a study name: where they lie, and what they and the files that they read hold."""
+"""Files that settings of a study name: where they lie, and what they and the files that they read
+hold."""
 
 from __future__ import annotations
 
@@ -18,9 +19,10 @@ Values = Mapping[str, Any]
 class GivenFile(NamedTuple):
     """A file of a model that is not trained here.
 
-    `setting`: the knob's value with the file's whole path. `keyed`: what a key knows of it: its hash, the function in it
-    (`module:function`), and the hashes of its companions by their relative paths, if it has any. `read`: the hash of each file by
-    its whole path, to be compared with what lies there later.
+    `setting`: the knob's value with the file's whole path. `keyed`: what a key knows of it: its
+    hash, the function in it (`module:function`), and the hashes of its companions by their relative
+    paths, if it has any. `read`: the hash of each file by its whole path, to be compared with what
+    lies there later.
     """
 
     setting: str
@@ -29,8 +31,11 @@ class GivenFile(NamedTuple):
 
 
 def given_file(model: str, name: str, knobs: Values, folder: Path | None, path: str) -> GivenFile:
-    """The file that the knob `name` of a model names, and what it reads beside itself. Raises `InputError`."""
-    given, colon, function = str(knobs[name]).rpartition(":") if name == "function" else (str(knobs[name]), "", "")
+    """The file that the knob `name` of a model names, and what it reads beside itself. Raises
+    `InputError`."""
+    given, colon, function = (
+        str(knobs[name]).rpartition(":") if name == "function" else (str(knobs[name]), "", "")
+    )
     file = place_of(given, folder, path)
     setting = f"{file}{colon}{function}" if file.suffix == ".py" or not colon else knobs[name]
     hashes = {file: hash_of(file, given, path)}
@@ -41,7 +46,9 @@ def given_file(model: str, name: str, knobs: Values, folder: Path | None, path: 
         raise InputError(path, f"cannot read the file {given!r}: {error.strerror}") from None
     for relative, companion in beside.items():
         if not companion.is_file():
-            raise InputError(path, f"{given!r} has weights in {relative!r} beside it, and there is no such file")
+            raise InputError(
+                path, f"{given!r} has weights in {relative!r} beside it, and there is no such file"
+            )
         hashes[companion] = hash_of(companion, relative, path)
     if beside:
         keyed.append({relative: hashes[companion] for relative, companion in beside.items()})
@@ -56,14 +63,17 @@ def place_of(given: str, folder: Path | None, path: str) -> Path:
     name = given if is_file else f"{given.replace('.', '/')}.py"
     for place in ([] if folder is None else [folder / name]) + [Path(name)]:
         if place.is_file():
-            # A link to a network lies beside its weights, as in the cache of the hub; a module's neighbours are those of the file.
+            # A link to a network lies beside its weights, as in the cache of the hub; a module's
+            # neighbours are those of the file.
             return place.resolve() if place.suffix == ".py" else place.absolute()
     try:
         spec = None if is_file else importlib.util.find_spec(given)
     except (ImportError, ValueError):
         spec = None
     if spec is None or spec.origin is None:
-        raise InputError(path, f"there is no file {name!r}{'' if is_file else f' and no module {given!r}'}")
+        raise InputError(
+            path, f"there is no file {name!r}{'' if is_file else f' and no module {given!r}'}"
+        )
     return Path(spec.origin)
 
 
@@ -76,7 +86,8 @@ def hash_of(file: Path, given: str, path: str) -> str:
 
 
 class Recorded(NamedTuple):
-    """A file or folder that runs read, where it lay, and its hash then; `kind` is that of a folder, see `contents_hash`."""
+    """A file or folder that runs read, where it lay, and its hash then; `kind` is that of a folder,
+    see `contents_hash`."""
 
     place: str
     kind: str
@@ -84,27 +95,32 @@ class Recorded(NamedTuple):
 
 
 def recorded_files(spec: Values) -> list[Recorded]:
-    """What a job reads of files that a study named, as its specification has it; nothing of one that an older version wrote."""
+    """What a job reads of files that a study named, as its specification has it; nothing of one
+    that an older version wrote."""
     found = [Recorded(place, "", sha256) for place, sha256 in spec.get("read", {}).items()]
     model = spec.get("model")
     return found if model is None else [*found, *_of_knobs(model["name"], model["knobs"])]
 
 
 def _of_knobs(name: str, knobs: Values) -> list[Recorded]:
-    """The files and folders whose hashes stand beside them among a model's knobs, and among those of the model inside it."""
+    """The files and folders whose hashes stand beside them among a model's knobs, and among those
+    of the model inside it."""
     form = facts("models", name).built
     found = []
     for knob, place in knobs.items():
         sha256 = knobs.get(f"{knob}_sha256")
         if isinstance(place, str) and isinstance(sha256, str):
-            found.append(Recorded(place, "" if form is None else form.folders.get(knob, ""), sha256))
+            found.append(
+                Recorded(place, "" if form is None else form.folders.get(knob, ""), sha256)
+            )
     if form is not None and form.of and knobs.get(form.of) and knobs.get("settings"):
         found += _of_knobs(knobs[form.of], knobs["settings"])
     return found
 
 
 def changed_files(specs: Mapping[str, Values]) -> dict[str, list[str]]:
-    """The files and folders that hold something else than when they were read -> the keys of the jobs that read them.
+    """The files and folders that hold something else than when they were read -> the keys of the
+    jobs that read them.
 
     Those that are not there are left out: a store may lie on another machine than the models.
     """

@@ -1,13 +1,18 @@
 """What each kind of job does: train a model, answer for a set of rows, score the answers.
 
-A job is a function of its specification and of the folders of the jobs that it needs, so it gives the same numbers in any process.
-Its folder says what it is: `job.json` holds kind, specification, needs, and what the jobs that read it have to know.
+A job is a function of its specification and of the folders of the jobs that it needs, so it gives
+the same numbers in any process. Its folder says what it is: `job.json` holds kind, specification,
+needs, and what the jobs that read it have to know.
 
-* `fit`: a method trains a model on the training rows of a split. It reads the split without its test sets. It leaves
-  `predictions.npz` of the validation sets, `history.json`, `split.json`, and weights where they are kept.
-* `predict`: a model answers for one set: one that was trained here, with the weights of every selection rule, or one that was not.
-* `vary`: what a model says of changed copies of a set's rows, of neighbours or of the pool, see `crosswind.studies.varying`.
-* `estimate`: an estimator's accuracy for one set, from answers without its labels and from labelled answers on a validation set.
+* `fit`: a method trains a model on the training rows of a split. It reads the split without its
+  test sets. It leaves `predictions.npz` of the validation sets, `history.json`, `split.json`, and
+  weights where they are kept.
+* `predict`: a model answers for one set: one that was trained here, with the weights of every
+  selection rule, or one that was not.
+* `vary`: what a model says of changed copies of a set's rows, of neighbours or of the pool, see
+  `crosswind.studies.varying`.
+* `estimate`: an estimator's accuracy for one set, from answers without its labels and from labelled
+  answers on a validation set.
 * `score`: the scores of a fit's validation sets and of predictions, as a report's rows have them.
 """
 
@@ -33,7 +38,12 @@ from crosswind.shifts.split import RowSet, Split, make_split
 from crosswind.studies.artifacts import plain_json
 from crosswind.studies.build import build_dataset, build_split_plan
 from crosswind.studies.engines import Place
-from crosswind.studies.predictions_file import read_predictions, said_in, write_predictions, write_texts
+from crosswind.studies.predictions_file import (
+    read_predictions,
+    said_in,
+    write_predictions,
+    write_texts,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -43,26 +53,41 @@ if TYPE_CHECKING:
     from crosswind.training.settings import ModelSpec, TrainingSettings
     from crosswind.training.trajectory import Answer, Trajectory
 
-    Run: TypeAlias = tuple[Method, Split, Mapping[str, AttributedDataset], ModelSpec, TrainingSettings]
+    Run: TypeAlias = tuple[
+        Method, Split, Mapping[str, AttributedDataset], ModelSpec, TrainingSettings
+    ]
 
 Values: TypeAlias = Mapping[str, Any]
-Done: TypeAlias = tuple[dict[str, Any], dict[str, Any]]  # what the jobs that read a job are told, and its result
+Done: TypeAlias = tuple[
+    dict[str, Any], dict[str, Any]
+]  # what the jobs that read a job are told, and its result
 GIVEN = "given"
-"""What stands in the place of a selection rule in the predictions of a model that was not trained here."""
+"""What stands in the place of a selection rule in the predictions of a model that was not trained
+here."""
 WEIGHTS = "weights-{}.safetensors"
 
 
 def execute(kind: str, spec: Values, place: Place) -> dict[str, Any]:
-    """Do one job. `place.profile`: a trace goes to `PROFILE.json.gz`, a table of operators to `PROFILE.txt`.
+    """Do one job. `place.profile`: a trace goes to `PROFILE.json.gz`, a table of operators to
+    `PROFILE.txt`.
 
-    Returns plain values: `status`, the `reason` where it diverged, `scores` (one entry a selection rule and set),
-    `cost`, `warnings`, `versions`, and `profile` where one was asked for: the `path` of the trace, or None and the `trouble`.
+    Returns plain values: `status`, the `reason` where it diverged, `scores` (one entry a selection
+    rule and set),
+    `cost`, `warnings`, `versions`, and `profile` where one was asked for: the `path` of the trace,
+    or None and the `trouble`.
     """
     place.folder.mkdir(parents=True, exist_ok=True)
     told, result = KINDS[kind](spec, place)
     about = {"kind": kind, "spec": spec, "needs": list(place.needs), **told}
     (place.folder / "job.json").write_text(plain_json(about), encoding="utf-8")
-    return {"status": "finished", "scores": [], "cost": {}, "warnings": [], "versions": run_versions(), **result}
+    return {
+        "status": "finished",
+        "scores": [],
+        "cost": {},
+        "warnings": [],
+        "versions": run_versions(),
+        **result,
+    }
 
 
 def fit(spec: Values, place: Place) -> Done:
@@ -99,17 +124,31 @@ def fit(spec: Values, place: Place) -> Done:
     shared["warnings"] = [*split.report["warnings"], *trajectory.warnings]
     doubts = []
     if trajectory.status != "finished":
-        # A loss is looked at when it is read, at validations; which of the steps before broke it is not known.
+        # A loss is looked at when it is read, at validations; which of the steps before broke it is
+        # not known.
         shared["reason"] = f"a loss was not finite by step {trajectory.history[-1]['step']}"
         doubts = ["the run diverged, and is scored as it was then"]
     rules = {
-        rule: {"selected_step": item.step, "ties": item.ties, "doubts": [*trajectory.doubts[rule], *doubts]}
+        rule: {
+            "selected_step": item.step,
+            "ties": item.ties,
+            "doubts": [*trajectory.doubts[rule], *doubts],
+        }
         for rule, item in trajectory.selections.items()
     }
-    about = {**shared, "rules": rules, "train_shared": split.report["train_shared"], "sets": _names(split)}
+    about = {
+        **shared,
+        "rules": rules,
+        "train_shared": split.report["train_shared"],
+        "sets": _names(split),
+    }
     about |= {} if trajectory.fitted is None else {"fitted": trajectory.fitted}
     about |= {"action": dict(trajectory.action)} if trajectory.action else {}
-    profile = {} if traced is None or place.profile is None else {"profile": _write_profile(place.profile, traced)}
+    profile = (
+        {}
+        if traced is None or place.profile is None
+        else {"profile": _write_profile(place.profile, traced)}
+    )
     return about, {**shared, **profile}
 
 
@@ -143,7 +182,9 @@ def _check_order(model: Values, split: Split, name: str, said: Predictions) -> N
 
     if "classes" in model["knobs"]:
         named = model["knobs"].get("path") or model["knobs"].get("function")
-        check_validation(Path(str(named)).name, model["knobs"]["classes"], split.class_names, said, name)
+        check_validation(
+            Path(str(named)).name, model["knobs"]["classes"], split.class_names, said, name
+        )
 
 
 def vary(spec: Values, place: Place) -> Done:
@@ -157,10 +198,15 @@ def vary(spec: Values, place: Place) -> Done:
         rows = row_set(split, spec["set"])
         own = spec.get("handed", {})
         with hearing_doubts() as doubts:
-            said = said_of_copies(answers, rows, datasets, spec["near"], spec["neighbours"], spec["pool"], handed=own)
+            said = said_of_copies(
+                answers, rows, datasets, spec["near"], spec["neighbours"], spec["pool"], handed=own
+            )
     write_said(place.folder / "copies.npz", said)
     warnings = list(dict.fromkeys(doubts))
-    return {"sets": {}, "warnings": warnings, "cost": meter.cost()}, {"cost": meter.cost(), "warnings": warnings}
+    return {"sets": {}, "warnings": warnings, "cost": meter.cost()}, {
+        "cost": meter.cost(),
+        "warnings": warnings,
+    }
 
 
 def _asked(spec: Values, place: Place) -> tuple[Answer, Split, dict[str, AttributedDataset]]:
@@ -183,14 +229,26 @@ def estimate(spec: Values, place: Place) -> Done:
     from crosswind.studies.varying import answers_of, pool_of, read_said
     from crosswind.transforms.neighbourhood import pool_of_kind
 
-    estimator, name = load("estimators", spec["estimator"]["name"])(**spec["estimator"]["knobs"]), spec["set"]
+    estimator, name = (
+        load("estimators", spec["estimator"]["name"])(**spec["estimator"]["knobs"]),
+        spec["set"],
+    )
     files = {key: place.needed[job] for key, job in spec["reads"].items()}
-    source, target = (read_predictions(folder / "predictions.npz") for folder in (place.needed[place.needs[0]], files["predicted"]))
+    source, target = (
+        read_predictions(folder / "predictions.npz")
+        for folder in (place.needed[place.needs[0]], files["predicted"])
+    )
     near = spec["estimator_near"]
-    said = {key: read_said(folder / "copies.npz") for key, folder in files.items() if key != "predicted"}
-    if "split" in spec:  # a model that is not trained here: the labels of the source are those of this row's split
+    said = {
+        key: read_said(folder / "copies.npz") for key, folder in files.items() if key != "predicted"
+    }
+    if (
+        "split" in spec
+    ):  # a model that is not trained here: the labels of the source are those of this row's split
         split, datasets = split_of(spec)
-        labelled = _regrouped(source[GIVEN][spec["source"]], row_set(split, spec["source"]), datasets)
+        labelled = _regrouped(
+            source[GIVEN][spec["source"]], row_set(split, spec["source"]), datasets
+        )
         source = {GIVEN: {spec["source"]: labelled}}
     estimates: dict[str, dict[str, float | None]] = {}
     warnings: list[str] = []
@@ -198,12 +256,18 @@ def estimate(spec: Values, place: Place) -> Done:
         copies = {key: item[rule] for key, item in said.items()}
         learned = source[rule][spec["source"]]
         known = Labelled(answers_of(learned, near, copies.get("source")), learned.label)
-        pool = pool_of(copies.get("pool"), near, copies.get("pool near"), pool_of_kind(spec["inputs"]))
-        told, sentences = told_of(estimator, known, answers_of(sets[name], near, copies.get("target")), pool, near, name)
+        pool = pool_of(
+            copies.get("pool"), near, copies.get("pool near"), pool_of_kind(spec["inputs"])
+        )
+        told, sentences = told_of(
+            estimator, known, answers_of(sets[name], near, copies.get("target")), pool, near, name
+        )
         warnings += [f"{spec['label']} {text}" for text in sentences]
         estimates |= {rule: told} if told else {}
     warnings = list(dict.fromkeys(warnings))
-    return {"estimates": estimates, "sets": {}, "warnings": warnings, "cost": {}}, {"warnings": warnings}
+    return {"estimates": estimates, "sets": {}, "warnings": warnings, "cost": {}}, {
+        "warnings": warnings
+    }
 
 
 def score(spec: Values, place: Place) -> Done:
@@ -214,31 +278,57 @@ def score(spec: Values, place: Place) -> Done:
     estimates = [about for about in read if about["kind"] == "estimate"]
     said = said_in(folders)
     if read[0]["kind"] == "fit":  # the report of its split, with the test sets that were predicted
-        fitted, names = read[0], {name: told for about in read for name, told in about["sets"].items()}
+        fitted, names = (
+            read[0],
+            {name: told for about in read for name, told in about["sets"].items()},
+        )
         report = json.loads((folders[0] / "split.json").read_text(encoding="utf-8"))
         for about in predicted:
             report["sets"] |= about["split"]["sets"]
             report["short"] |= about["split"]["short"]
             report["warnings"] = list(dict.fromkeys([*report["warnings"], *about["warnings"]]))
-    else:  # the split of the row tells groups and roles: the answers are those of rows, whichever split asked first
+    # the split of the row tells groups and roles: the answers are those of rows, whichever split
+    # asked first
+    else:
         split, datasets = split_of(spec)
         report, names = split.report, _names(split)
-        regrouped = {name: _regrouped(said[GIVEN][name], row_set(split, name), datasets) for name in names}
+        regrouped = {
+            name: _regrouped(said[GIVEN][name], row_set(split, name), datasets) for name in names
+        }
         said = dict.fromkeys(spec["rules"], regrouped)
-        fitted = {"status": "finished", "rules": {}, "train_shared": report["train_shared"], "warnings": report["warnings"]}
+        fitted = {
+            "status": "finished",
+            "rules": {},
+            "train_shared": report["train_shared"],
+            "warnings": report["warnings"],
+        }
     (place.folder / "split.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
     with suppress(OSError, ValueError):  # no number may fail by what is only looked at
         # The row's own copy: a report reads one folder a row.
-        write_exhibits(place.folder, {name: item for folder in folders for name, item in read_exhibits(folder).items()})
+        write_exhibits(
+            place.folder,
+            {name: item for folder in folders for name, item in read_exhibits(folder).items()},
+        )
     doubts = [text for about in predicted for text in about["doubts"]]
     entries, shift = [], fitted.get("spec", {}).get("split", {}).get("shift", ())
     for rule, sets in said.items():
         told = fitted["rules"].get(rule, {"selected_step": 0, "ties": 1, "doubts": []})
         for name, predictions in sets.items():
-            seen = names[name].get("seen") if any(part["type"] == "systematic" for part in shift) else None
+            seen = (
+                names[name].get("seen")
+                if any(part["type"] == "systematic" for part in shift)
+                else None
+            )
             metrics = scores(predictions, names[name]["groups"], names[name]["classes"], seen=seen)
-            metrics |= {"role": names[name]["role"], "selected_step": told["selected_step"], "ties": told["ties"]}
-            metrics |= {"doubts": [*told["doubts"], *doubts], "train_shared": fitted["train_shared"]}
+            metrics |= {
+                "role": names[name]["role"],
+                "selected_step": told["selected_step"],
+                "ties": told["ties"],
+            }
+            metrics |= {
+                "doubts": [*told["doubts"], *doubts],
+                "train_shared": fitted["train_shared"],
+            }
             metrics |= {name: fitted[name] for name in ("fitted", "action") if name in fitted}
             for about in estimates:
                 given = about["estimates"].get(rule, about["estimates"].get(GIVEN))
@@ -246,7 +336,9 @@ def score(spec: Values, place: Place) -> Done:
                     metrics |= estimate_metrics(about["spec"]["label"], given, metrics["accuracy"])
             entries.append({"rule": rule, "set": name, "metrics": metrics})
     cost = dict(read[0]["cost"])
-    for about in read[1:]:  # the cost of the first job, with the seconds that the others spent on evaluation
+    for about in read[
+        1:
+    ]:  # the cost of the first job, with the seconds that the others spent on evaluation
         for part in ("evaluation_seconds", "total_seconds"):
             cost[part] += about["cost"].get("evaluation_seconds", 0.0)
     warnings = list(dict.fromkeys(text for about in (fitted, *read) for text in about["warnings"]))
@@ -261,7 +353,8 @@ KINDS: dict[str, Callable[[Values, Place], Done]] = {
     "estimate": estimate,
     "score": score,
 }
-"""From the kind of a job to the function that does it: what the jobs that read it are told, and its result."""
+"""From the kind of a job to the function that does it: what the jobs that read it are told, and its
+result."""
 
 
 def _training(spec: Values, folders: Sequence[Path]) -> tuple[Run, dict[str, Tensor] | None]:
@@ -273,16 +366,27 @@ def _training(spec: Values, folders: Sequence[Path]) -> tuple[Run, dict[str, Ten
 
     torch.set_num_threads(int(spec["threads"]))
     split, datasets = split_of(spec)
-    settings = TrainingSettings(**{**spec["training"], "device": own_device(spec["training"]["device"])})
+    settings = TrainingSettings(
+        **{**spec["training"], "device": own_device(spec["training"]["device"])}
+    )
     method = load("methods", spec["method"]["name"])(**spec["method"]["knobs"])
-    run = (method, split, datasets, ModelSpec(spec["model"]["name"], spec["model"]["knobs"]), settings)
+    run = (
+        method,
+        split,
+        datasets,
+        ModelSpec(spec["model"]["name"], spec["model"]["knobs"]),
+        settings,
+    )
     return run, _base_weights(method, folders)
 
 
 def split_of(spec: Values) -> tuple[Split, dict[str, AttributedDataset]]:
     """The split that a job's specification describes, and its data sets."""
     datasets = {name: build_dataset(values) for name, values in spec["data"].items()}
-    return make_split(datasets, spec["main"], build_split_plan(spec["split"]), spec["seed"]), datasets
+    return (
+        make_split(datasets, spec["main"], build_split_plan(spec["split"]), spec["seed"]),
+        datasets,
+    )
 
 
 def split_with(fitted: Values, spec: Values) -> tuple[Split, dict[str, AttributedDataset]]:
@@ -290,7 +394,13 @@ def split_with(fitted: Values, spec: Values) -> tuple[Split, dict[str, Attribute
     sets = dict(fitted["split"]["sets"])
     if spec["item"] is not None:  # a test set, which the fit did not know
         sets[spec["set"]] = spec["item"]
-    return split_of({**fitted, "data": {**fitted["data"], **spec["data"]}, "split": {**fitted["split"], "sets": sets}})
+    return split_of(
+        {
+            **fitted,
+            "data": {**fitted["data"], **spec["data"]},
+            "split": {**fitted["split"], "sets": sets},
+        }
+    )
 
 
 def row_set(split: Split, name: str) -> RowSet:
@@ -299,22 +409,37 @@ def row_set(split: Split, name: str) -> RowSet:
 
 
 def _names(split: Split) -> dict[str, dict[str, Any]]:
-    """What scores name: role, groups, classes and which of the groups training shows, of every set but training."""
+    """What scores name: role, groups, classes and which of the groups training shows, of every set
+    but training."""
     return {
-        name: {"role": role, "groups": list(rows.group_names), "classes": list(split.class_names), "seen": split.seen(rows)}
+        name: {
+            "role": role,
+            "groups": list(rows.group_names),
+            "classes": list(split.class_names),
+            "seen": split.seen(rows),
+        }
         for role, sets in (("validation", split.validation), ("test", split.evaluation))
         for name, rows in sets.items()
     }
 
 
-def _regrouped(said: Predictions, rows: RowSet, datasets: Mapping[str, AttributedDataset]) -> Predictions:
-    """The answers for the rows of a set, with the labels and groups that the set has in this split."""
+def _regrouped(
+    said: Predictions, rows: RowSet, datasets: Mapping[str, AttributedDataset]
+) -> Predictions:
+    """The answers for the rows of a set, with the labels and groups that the set has in this
+    split."""
     ids = datasets[rows.source].row_ids(rows.rows)
     order = np.argsort(said.ids, kind="stable")
     place = order[np.minimum(np.searchsorted(said.ids, ids, sorter=order), len(order) - 1)]
     if not np.array_equal(said.ids[place], ids):
         raise InternalError("a set has rows that were not predicted, though its plan is the same")
-    return Predictions(ids, rows.label, rows.group, said.answer[place], None if said.logits is None else said.logits[place])
+    return Predictions(
+        ids,
+        rows.label,
+        rows.group,
+        said.answer[place],
+        None if said.logits is None else said.logits[place],
+    )
 
 
 def _about(folder: Path) -> dict[str, Any]:
@@ -322,7 +447,8 @@ def _about(folder: Path) -> dict[str, Any]:
 
 
 def kept_answers(fitted: Values, folders: Sequence[Path]) -> Answer:
-    """What the weights that a fit kept say. `fitted`: its specification; `folders`: its own, then that of the base if it has one.
+    """What the weights that a fit kept say. `fitted`: its specification; `folders`: its own, then
+    that of the base if it has one.
 
     Raises `RunError` where they were not kept.
     """
@@ -333,7 +459,9 @@ def kept_answers(fitted: Values, folders: Sequence[Path]) -> Answer:
     if not all(path.is_file() for path in files.values()):
         raise RunError("the weights of the fit that it needs were not kept")
     run, base = _training(fitted, folders)
-    return trained(*run, fitted["seed"], {rule: tensors_in(path) for rule, path in files.items()}, base=base)
+    return trained(
+        *run, fitted["seed"], {rule: tensors_in(path) for rule, path in files.items()}, base=base
+    )
 
 
 def _folders(place: Place) -> list[Path]:
@@ -345,15 +473,22 @@ def _base_weights(method: Method, folders: Sequence[Path]) -> dict[str, Tensor] 
         return None
     from crosswind.models.pretrained import tensors_in
 
-    # By the rule that the method names where it gave a choice, as where a method trains its base itself.
-    chosen = next(path for rule in (method.needs.base.rule, "last") if (path := folders[-1] / WEIGHTS.format(rule)).exists())
+    # By the rule that the method names where it gave a choice, as where a method trains its base
+    # itself.
+    chosen = next(
+        path
+        for rule in (method.needs.base.rule, "last")
+        if (path := folders[-1] / WEIGHTS.format(rule)).exists()
+    )
     return tensors_in(chosen)
 
 
 def _write_weights(folder: Path, trajectory: Trajectory, method: Method) -> None:
-    """The weights of every rule, and beside them in a folder of the rule's what the method exports of them.
+    """The weights of every rule, and beside them in a folder of the rule's what the method exports
+    of them.
 
-    Where it exports what it trained, the weights that it never changes are left out: they are built again.
+    Where it exports what it trained, the weights that it never changes are left out: they are built
+    again.
     """
     from safetensors.torch import save_file
 
@@ -364,7 +499,10 @@ def _write_weights(folder: Path, trajectory: Trajectory, method: Method) -> None
         state = {key: value.contiguous() for key, value in trajectory.weights(rule).items()}
         exported = method.exports(state)
         left = frozen if exported else set()
-        save_file({key: value for key, value in state.items() if key not in left}, str(folder / WEIGHTS.format(rule)))
+        save_file(
+            {key: value for key, value in state.items() if key not in left},
+            str(folder / WEIGHTS.format(rule)),
+        )
         for name, data in exported.items():
             write_atomically(folder / f"exports-{rule}" / name, data)
 
@@ -377,7 +515,10 @@ def _write_profile(path: Path, traced: Profile) -> dict[str, str | None]:
         write_atomically(path.with_name(f"{path.name}.txt"), traced.table.encode())
         write_atomically(trace, traced.trace)
     except OSError as error:
-        return {"path": None, "trouble": f"{trace.name} cannot be written: {error.strerror or error}"}
+        return {
+            "path": None,
+            "trouble": f"{trace.name} cannot be written: {error.strerror or error}",
+        }
     return {"path": str(trace), "trouble": ""}
 
 

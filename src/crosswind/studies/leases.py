@@ -1,7 +1,8 @@
 """Who drives the runs of a store, and whether that process still lives.
 
-A driver is the process that claims runs, hands them to workers and records what comes back. It is known by machine, process
-number and the process's start time, so that a number given to another program later is not taken for it.
+A driver is the process that claims runs, hands them to workers and records what comes back. It is
+known by machine, process number and the process's start time, so that a number given to another
+program later is not taken for it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class Driver:
 
     @classmethod
     def current(cls) -> Driver:
-        """A new driver in this process. It counts as living until `end` is called or the process ends."""
+        """A new driver in this process. It counts as living until `end` is called or the process
+        ends."""
         host, pid = machine(), os.getpid()
         name = re.sub(r"[^A-Za-z0-9]+", "-", socket.gethostname())[:40].strip("-") or "host"
         driver = cls(f"{name}-{pid}-{secrets.token_hex(4)}", host, pid, process_start(pid) or "")
@@ -43,7 +45,8 @@ class Driver:
         _ACTIVE.discard(self.id)
 
     def lives(self, heartbeat: float, now: float) -> bool:
-        """Whether it still drives. On this machine the process decides, elsewhere a heartbeat under a minute old.
+        """Whether it still drives. On this machine the process decides, elsewhere a heartbeat under
+        a minute old.
 
         `heartbeat`, `now`: seconds on the same clock.
         """
@@ -55,17 +58,22 @@ class Driver:
 
 
 def machine() -> str:
-    """This machine as far as process numbers are valid: host name, boot and process name space (two containers differ)."""
+    """This machine as far as process numbers are valid: host name, boot and process name space (two
+    containers differ)."""
     parts = [socket.gethostname()]
     try:
-        parts += [Path("/proc/sys/kernel/random/boot_id").read_text().strip(), os.readlink("/proc/self/ns/pid")]
+        parts += [
+            Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+            os.readlink("/proc/self/ns/pid"),
+        ]
     except OSError:
         pass  # not Linux: the host name has to do
     return " ".join(parts)
 
 
 def process_start(pid: int) -> str | None:
-    """When the living process `pid` was started, as text to compare; None when there is no such process or only its zombie."""
+    """When the living process `pid` was started, as text to compare; None when there is no such
+    process or only its zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except FileNotFoundError:
@@ -75,5 +83,7 @@ def process_start(pid: int) -> str | None:
         return None
     else:
         return None if fields[0] in "ZX" else fields[19]
-    shown = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    shown = subprocess.run(
+        ["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
     return shown.stdout.strip() or None

@@ -1,4 +1,5 @@
-"""Models whose outputs stand in another order than their classes were read in: what is refused, and in which words."""
+"""Models whose outputs stand in another order than their classes were read in: what is refused, and
+in which words."""
 
 from __future__ import annotations
 
@@ -33,12 +34,13 @@ def check_order(
     usual: Sequence[str] | None,
     remedy: str,
 ) -> str:
-    """Refuse, by an `InputError` on `field`, a model whose answers for labelled rows show that its outputs stand in another
-    order.
+    """Refuse, by an `InputError` on `field`, a model whose answers for labelled rows show that its
+    outputs stand in another order.
 
-    `labelled`: answers and labels by the numbers of `class_names`. `order`: the classes in the order in which the outputs were
-    read. `usual`: the order that is taken where none is given, None where there is none. `remedy`: half a sentence, "" where a
-    person gave the order: one who gave the usual one insists on it. Returns the warning for them, "" where none is due.
+    `labelled`: answers and labels by the numbers of `class_names`. `order`: the classes in the
+    order in which the outputs were read. `usual`: the order that is taken where none is given, None
+    where there is none. `remedy`: half a sentence, "" where a person gave the order: one who gave
+    the usual one insists on it. Returns the warning for them, "" where none is due.
     """
     better = _better(labelled.answers.answer, labelled.label, class_names, order)
     if better is None:
@@ -47,15 +49,26 @@ def check_order(
     if not remedy and usual is not None and tuple(order) == tuple(usual):
         return told
     if not remedy:
-        remedy = "leave them out" if usual is not None and better.classes == tuple(usual) else "give the second"
+        remedy = (
+            "leave them out"
+            if usual is not None and better.classes == tuple(usual)
+            else "give the second"
+        )
     raise InputError(field, f"{told}; {remedy}", limit=_LONGEST)
 
 
-def check_validation(model: str, given: Sequence[object] | None, class_names: Sequence[str], said: Predictions, name: str) -> None:
-    """Refuse, by a `DataError`, a study's model whose answers for the labelled set `name` show another order of its outputs.
+def check_validation(
+    model: str,
+    given: Sequence[object] | None,
+    class_names: Sequence[str],
+    said: Predictions,
+    name: str,
+) -> None:
+    """Refuse, by a `DataError`, a study's model whose answers for the labelled set `name` show
+    another order of its outputs.
 
-    `given`: its setting `classes`, None where it has none; one that is the order of `class_names` was set knowingly and is
-    believed. `said`: its answers by the numbers of `class_names`.
+    `given`: its setting `classes`, None where it has none; one that is the order of `class_names`
+    was set knowingly and is believed. `said`: its answers by the numbers of `class_names`.
     """
     order = tuple(class_names) if given is None else tuple(str(each) for each in given)
     if given is not None and order == tuple(class_names):
@@ -66,14 +79,22 @@ def check_validation(model: str, given: Sequence[object] | None, class_names: Se
     told = _evidence(model, f"the set {name}", order, better, study_value)
     remedy = "set its classes to the second, or to the first to leave it as it is"
     if given is not None:
-        remedy = "leave its classes out" if better.classes == tuple(class_names) else "set its classes to the second"
+        remedy = (
+            "leave its classes out"
+            if better.classes == tuple(class_names)
+            else "set its classes to the second"
+        )
     raise DataError(f"{told}; {remedy}", limit=_LONGEST)
 
 
 def _better(
-    answer: NDArray[np.int64], label: NDArray[np.int64], class_names: Sequence[str], order: Sequence[str]
+    answer: NDArray[np.int64],
+    label: NDArray[np.int64],
+    class_names: Sequence[str],
+    order: Sequence[str],
 ) -> BetterOrder | None:
-    """The better order of outputs that were read as `order`, from answers and labels by the numbers of `class_names`."""
+    """The better order of outputs that were read as `order`, from answers and labels by the numbers
+    of `class_names`."""
     output_of = {name: output for output, name in enumerate(order)}
     outputs = np.array([output_of[name] for name in class_names], dtype=np.int64)
     return better_order(_numbered(answer, outputs), _numbered(label, outputs), order)
@@ -83,26 +104,36 @@ def _numbered(codes: NDArray[np.int64], outputs: NDArray[np.int64]) -> NDArray[n
     return np.where(codes >= 0, outputs[codes], codes)
 
 
-def _evidence(model: str, source: str, class_names: Sequence[str], better: BetterOrder, written: Written) -> str:
-    """What speaks for the other order, in a sentence without its end: both orders with their accuracies."""
+def _evidence(
+    model: str, source: str, class_names: Sequence[str], better: BetterOrder, written: Written
+) -> str:
+    """What speaks for the other order, in a sentence without its end: both orders with their
+    accuracies."""
     sorting = f", the classes {better.name}" if better.name else ""
     unseen = ", ".join(better.unseen[:_SHOWN_CLASSES])
-    more = f" and {len(better.unseen) - _SHOWN_CLASSES} more" if len(better.unseen) > _SHOWN_CLASSES else ""
+    more = (
+        f" and {len(better.unseen) - _SHOWN_CLASSES} more"
+        if len(better.unseen) > _SHOWN_CLASSES
+        else ""
+    )
     doubt = f" (no labelled row shows the place of {unseen}{more})" if unseen else ""
     return (
-        f"{model} seems to have its outputs in another order than its classes were read in: of {better.rows:,} labelled rows of "
-        f"{source} {better.given:.1%} are right in the order {written(class_names)} and {better.better:.1%} in the order "
-        f"{written(better.classes)}{sorting}{doubt}"
+        f"{model} seems to have its outputs in another order than its classes were read in: of"
+        f" {better.rows:,} labelled rows of {source} {better.given:.1%} are right in the order"
+        f" {written(class_names)} and {better.better:.1%} in the order"
+        f" {written(better.classes)}{sorting}{doubt}"
     )
 
 
 def option_value(class_names: Sequence[str]) -> str:
-    """Classes as `--classes` takes them, ready for a shell: separated by commas, a name with a comma in it in quotation marks."""
+    """Classes as `--classes` takes them, ready for a shell: separated by commas, a name with a
+    comma in it in quotation marks."""
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow(class_names)
     return shlex.quote(line.getvalue())
 
 
 def study_value(class_names: Sequence[str]) -> str:
-    """Classes as a study file takes them: every one in quotation marks, so that YAML makes no number of 01 and no truth of yes."""
+    """Classes as a study file takes them: every one in quotation marks, so that YAML makes no
+    number of 01 and no truth of yes."""
     return json.dumps(list(class_names), ensure_ascii=False)

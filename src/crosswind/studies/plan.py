@@ -1,7 +1,9 @@
-"""From a study to its runs and to the numbers that describe its splits, without training and without torch.
+"""From a study to its runs and to the numbers that describe its splits, without training and
+without torch.
 
-Everything that can be wrong with a study is found here, before any work starts: unknown names, values out of their domain,
-attributes and values that the data does not have, shifts that empty the training set, needs that a method cannot have met.
+Everything that can be wrong with a study is found here, before any work starts: unknown names,
+values out of their domain, attributes and values that the data does not have, shifts that empty the
+training set, needs that a method cannot have met.
 """
 
 from __future__ import annotations
@@ -23,7 +25,15 @@ from crosswind.models.form import check_form
 from crosswind.models.prompts import question_of
 from crosswind.shifts.split import parse_sampler, plan_counts
 from crosswind.shifts.split.pictures import said_of_data
-from crosswind.studies.axes import MethodEntry, Point, data_of, estimators_of, methods_of, models_of, points_of
+from crosswind.studies.axes import (
+    MethodEntry,
+    Point,
+    data_of,
+    estimators_of,
+    methods_of,
+    models_of,
+    points_of,
+)
 from crosswind.studies.build import (
     build_dataset,
     build_split_plan,
@@ -46,9 +56,14 @@ from crosswind.training.requirements import refuse, warnings_of
 from crosswind.training.selection import RULES
 
 FORMAT = 2
-_FOLLOWING = 2  # the version of what sets take from training; in the keys of the runs that have such a set
+_FOLLOWING = (
+    2  # the version of what sets take from training; in the keys of the runs that have such a set
+)
 DRAWS = ("equal", "all")
-UNHASHED = "what its rows hold cannot be hashed before planning, as the program did not say it (contents): equal rows are not known"
+UNHASHED = (
+    "what its rows hold cannot be hashed before planning, as the program did not say it (contents):"
+    " equal rows are not known"
+)
 """What a plan says of a data set that a program made itself."""
 
 
@@ -69,14 +84,25 @@ class Plan:
 
     @property
     def validation(self) -> dict[str, str]:
-        """The law of every validation set, as the study names it; one that has no name is "its own"."""
-        sets = {name: item.law for name, item in self.study.sets.items() if item.role == "validation"}
+        """The law of every validation set, as the study names it; one that has no name is "its
+        own"."""
+        sets = {
+            name: item.law for name, item in self.study.sets.items() if item.role == "validation"
+        }
         return {name: law if isinstance(law, str) else "its own" for name, law in sets.items()}
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the number of runs, and the rows of every draw."""
         counts = [
-            (draw.source, draw.shift, draw.size, draw.train_rows, draw.validation_rows, draw.test_rows, len(draw.cells))
+            (
+                draw.source,
+                draw.shift,
+                draw.size,
+                draw.train_rows,
+                draw.validation_rows,
+                draw.test_rows,
+                len(draw.cells),
+            )
             for draw in self.draws
         ]
         columns = ("source", "shift", "size", "train", "validation", "test", "cells")
@@ -96,7 +122,8 @@ class Plan:
 
 
 def plan_of(word: str, scale: str | None = None, settings: Sequence[str] = ()) -> Plan:
-    """Plan a study that is given by its file or shipped name, with an overlay and `key=value` settings; see `make_plan`."""
+    """Plan a study that is given by its file or shipped name, with an overlay and `key=value`
+    settings; see `make_plan`."""
     return make_plan(load_study(word, scale, settings), find_study(word)[1].parent)
 
 
@@ -111,22 +138,37 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
     methods, estimators = methods_of(study), estimators_of(study, folder)
     _check_names(study, all_models, all_trained, methods)
     runs = len(all_trained) * len(methods) + len(all_models) - len(all_trained)
-    check_estimators(study, estimators, runs * len(study.shifts) * len(study.seed_list) * len(study.split_seed_list))
+    check_estimators(
+        study,
+        estimators,
+        runs * len(study.shifts) * len(study.seed_list) * len(study.split_seed_list),
+    )
     values = {name: data_values(spec, f"data.{name}", folder) for name, spec in study.data.items()}
     datasets = {name: build_dataset(value, f"data.{name}") for name, value in values.items()}
     for name, spec in study.data.items():
         _check_data(datasets[name], spec, f"data.{name}")
-    keyed = {name: {**without_paths(value), "fingerprint": datasets[name].fingerprint} for name, value in values.items()}
+    keyed = {
+        name: {**without_paths(value), "fingerprint": datasets[name].fingerprint}
+        for name, value in values.items()
+    }
 
     draws: list[DrawReport] = []
     jobs: list[Job] = []
     warnings: dict[str, dict[str, None]] = {}  # text -> the draws it is about
     equal: dict[str, int] = {}
-    # A run follows these only where its study asks for them, since each may keep one more step: they are part of it.
-    others_than_accuracy = [rule for rule in RULES if rule in study.selection and RULES[rule].score != "accuracy"]
+    # A run follows these only where its study asks for them, since each may keep one more step:
+    # they are part of it.
+    others_than_accuracy = [
+        rule for rule in RULES if rule in study.selection and RULES[rule].score != "accuracy"
+    ]
     for point, split_seed in product(points_of(study), study.split_seed_list):
         if isinstance(point.draw, str) and point.draw not in DRAWS:
-            raise unknown(point.fields["draw"], "draw", point.draw, [*DRAWS, "a number of rows a cell", "{total: rows}"])
+            raise unknown(
+                point.fields["draw"],
+                "draw",
+                point.draw,
+                [*DRAWS, "a number of rows a cell", "{total: rows}"],
+            )
         if point.draw == "equal":
             if point.data not in equal:
                 equal[point.data] = _equal_rows(study, point, datasets)
@@ -136,53 +178,92 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         for name in counts.follow:
             split["sets"][name]["version"] = _FOLLOWING
         used = {name: datasets[name] for name in _sources(split, point)}
-        models = {label: model for label, model in all_models.items() if point.data in of_data.get(label, [point.data])}
+        models = {
+            label: model
+            for label, model in all_models.items()
+            if point.data in of_data.get(label, [point.data])
+        }
         trained = {label: model for label, model in models.items() if label in all_trained}
         asked = {label: model for label, model in models.items() if "prompt" in model["knobs"]}
         _check_selection(study, point, counts, bool(estimators))
         _check_inputs(used, point.data, {**trained, **asked})
         _check_lengths(used[point.data], methods.values())
         for label, model in asked.items():
-            classes = [str(value) for value in used[point.data].attribute(study.data[point.data].label).values]
+            classes = [
+                str(value)
+                for value in used[point.data].attribute(study.data[point.data].label).values
+            ]
             question_of(model["knobs"], classes, f"models.{label}")
         check_changes(study, estimators, point.data, used[point.data].input)
         counts.check_sampler(study.sampler, f"sampler ({point.title})")
         if split_seed == study.split_seed_list[0]:  # the others draw by the same plan
             draws.append(counts.report((point.data, point.shift, point.size), split))
         told = list(counts.warnings)
-        here = {label: _in_words_of(study.data[point.data], method, used) for label, method in methods.items() if method.at(point)}
+        here = {
+            label: _in_words_of(study.data[point.data], method, used)
+            for label, method in methods.items()
+            if method.at(point)
+        }
         for label, method in here.items():
             where = f"methods.{label} ({point.title})"
             if "sampler" in method.overrides:
-                counts.check_sampler(method.overrides["sampler"], f"methods.{label}.sampler ({point.title})")
+                counts.check_sampler(
+                    method.overrides["sampler"], f"methods.{label}.sampler ({point.title})"
+                )
             run_with = {name: model for name, model in trained.items() if method.on(name)}
-            for pairing in counts.pairings(method, {**split, **method.overrides}, used[point.data].input, run_with):
+            for pairing in counts.pairings(
+                method, {**split, **method.overrides}, used[point.data].input, run_with
+            ):
                 refuse(pairing, f"{where}:", where)
                 told += [f"{label} {text}" for text in warnings_of(pairing)]
         for text in told:
             warnings.setdefault(text, {})[point.title] = None
-        common = {"format": FORMAT, "data": {name: values[name] for name in used}, "main": point.data, "split": split, "threads": 1}
+        common = {
+            "format": FORMAT,
+            "data": {name: values[name] for name in used},
+            "main": point.data,
+            "split": split,
+            "threads": 1,
+        }
         if others_than_accuracy:
             common["rules"] = others_than_accuracy
         common_key = {**common, "data": {name: keyed[name] for name in used}}
         if counts.pictures is not None:
             common_key["pictures"] = counts.pictures
         inputs = used[point.data].input
-        jobs += jobs_of(study, point, common, common_key, models, here, estimators, "image" if inputs is None else inputs.kind)
+        jobs += jobs_of(
+            study,
+            point,
+            common,
+            common_key,
+            models,
+            here,
+            estimators,
+            "image" if inputs is None else inputs.kind,
+        )
     check_distinct(jobs)
     unread = _unread(all_models)
     texts = (
         f"{next(iter(titles))}{f' and {len(titles) - 1} more' if len(titles) > 1 else ''}: {text}"
         for text, titles in warnings.items()
     )
-    notes = [text for name, spec in study.data.items() for text in _said_of(name, spec, datasets[name])]
-    return Plan(study, tuple(jobs), tuple(draws), (*unread, *texts, *slow_settings(jobs)), tuple(notes))
+    notes = [
+        text for name, spec in study.data.items() for text in _said_of(name, spec, datasets[name])
+    ]
+    return Plan(
+        study, tuple(jobs), tuple(draws), (*unread, *texts, *slow_settings(jobs)), tuple(notes)
+    )
 
 
 def _said_of(name: str, spec: DataSpec, dataset: AttributedDataset) -> list[str]:
     """What is known of the rows of a data set, and what is not."""
     found = said_of_data(name, dataset, (spec.label, *spec.attribute_names))
-    if spec.source == "memory" and dataset.read is not None and dataset.contents is None and not found:
+    if (
+        spec.source == "memory"
+        and dataset.read is not None
+        and dataset.contents is None
+        and not found
+    ):
         found.append(f"{name}: {UNHASHED}")
     return found
 
@@ -198,31 +279,50 @@ def _unread(models: Mapping[str, Any]) -> list[str]:
 
 def _sources(split: Mapping[str, Any], point: Point) -> list[str]:
     """The data sets of a point: its own, then those that sets read."""
-    return [point.data, *sorted({item["source"] for item in split["sets"].values()} - {None, point.data})]
+    return [
+        point.data,
+        *sorted({item["source"] for item in split["sets"].values()} - {None, point.data}),
+    ]
 
 
 def _counted(
     study: Study, point: Point, split_seed: int, datasets: Mapping[str, AttributedDataset]
 ) -> tuple[dict[str, Any], DrawCounts]:
-    """The split of a point as plain values, and its counts; errors name fields as the study file does."""
+    """The split of a point as plain values, and its counts; errors name fields as the study file
+    does."""
     split, fields = split_values(study, point, split_seed)
     with _named(fields, point):
         return split, DrawCounts(
-            plan_counts({name: datasets[name] for name in _sources(split, point)}, point.data, build_split_plan(split))
+            plan_counts(
+                {name: datasets[name] for name in _sources(split, point)},
+                point.data,
+                build_split_plan(split),
+            )
         )
 
 
 def _equal_rows(study: Study, point: Point, datasets: Mapping[str, AttributedDataset]) -> int:
-    """The most training rows that every shift and split seed leaves in a data set, so that sizes do not differ between them."""
+    """The most training rows that every shift and split seed leaves in a data set, so that sizes do
+    not differ between them."""
     whole = (replace(point, shift=shift, draw="all", rows=None) for shift in study.shifts)
-    found = [_counted(study, under, seed, datasets)[1].train_rows for under, seed in product(whole, study.split_seed_list)]
+    found = [
+        _counted(study, under, seed, datasets)[1].train_rows
+        for under, seed in product(whole, study.split_seed_list)
+    ]
     return int(min(found))
 
 
-def _in_words_of(data: DataSpec, method: MethodEntry, datasets: Mapping[str, AttributedDataset]) -> MethodEntry:
-    """The method with its attributes in the words of one data set; all data sets must have the one that it adapts by."""
+def _in_words_of(
+    data: DataSpec, method: MethodEntry, datasets: Mapping[str, AttributedDataset]
+) -> MethodEntry:
+    """The method with its attributes in the words of one data set; all data sets must have the one
+    that it adapts by."""
     own = {
-        key: named_attributes(value, data, f"methods.{method.label}.{key}") if key in ("groups", "environments") else value
+        key: (
+            named_attributes(value, data, f"methods.{method.label}.{key}")
+            if key in ("groups", "environments")
+            else value
+        )
         for key, value in method.overrides.items()
     }
     knob = "" if method.facts.needs is None else method.facts.needs.adapts
@@ -247,18 +347,33 @@ def _named(fields: Mapping[str, str], point: Point) -> Iterator[None]:
         head = next((head for head in heads if head in fields), "")
         place = fields[head] + error.field[len(head) :] if head else error.field
         # One set serves all shifts, and may be empty under one of them.
-        of_point = head in ("draw", "dataset_size") or not head and words[0] == "sets" and words[-1] == "law"
-        raise InputError(place, error.problem + (f" ({point.title})" if of_point else ""), error.choices) from None
+        of_point = (
+            head in ("draw", "dataset_size")
+            or not head
+            and words[0] == "sets"
+            and words[-1] == "law"
+        )
+        raise InputError(
+            place, error.problem + (f" ({point.title})" if of_point else ""), error.choices
+        ) from None
 
 
-# -- what is refused ----------------------------------------------------------------------------------------------------------
+# -- what is refused
+# --------------------------------------------------------------------------------------------------
 
 
-def _check_names(study: Study, models: Mapping[str, Any], trained: Mapping[str, Any], methods: Mapping[str, MethodEntry]) -> None:
+def _check_names(
+    study: Study,
+    models: Mapping[str, Any],
+    trained: Mapping[str, Any],
+    methods: Mapping[str, MethodEntry],
+) -> None:
     given = models.keys() - trained
     for label in models:
         if label in methods and label in given:
-            raise InputError(f"models.{label}", "has the name of a method of this study; give it another")
+            raise InputError(
+                f"models.{label}", "has the name of a method of this study; give it another"
+            )
     parse_sampler(study.sampler)
     if study.reference not in methods:
         raise unknown("reference", "method of this study", study.reference, methods)
@@ -266,36 +381,63 @@ def _check_names(study: Study, models: Mapping[str, Any], trained: Mapping[str, 
     if study.claims:
         of_data = {label: {"data": names} for label, names in data_of(study.models).items()}
         as_given = {
-            label: MethodEntry(label, facts("models", models[label]["name"]), (), {}, of_data.get(label, {})) for label in given
+            label: MethodEntry(
+                label, facts("models", models[label]["name"]), (), {}, of_data.get(label, {})
+            )
+            for label in given
         }
         check_claims(study, list(points_of(study)), models, {**as_given, **methods})
 
 
 def _check_data(dataset: AttributedDataset, spec: DataSpec, path: str) -> None:
     names, listed = [item.name for item in dataset.schema], spec.attribute_names
-    official = [] if spec.roles.official is None else [("roles.official.column", spec.roles.official.column)]
-    for where, name in [("label", spec.label), *(("attributes", name) for name in listed), *official]:
+    official = (
+        []
+        if spec.roles.official is None
+        else [("roles.official.column", spec.roles.official.column)]
+    )
+    for where, name in [
+        ("label", spec.label),
+        *(("attributes", name) for name in listed),
+        *official,
+    ]:
         if name not in names:
             raise unknown(f"{path}.{where}", "attribute", name, names)
     if spec.label in listed:
-        raise InputError(f"{path}.attributes", f"{spec.label!r} is the label, so it cannot be an attribute of a shift too")
+        raise InputError(
+            f"{path}.attributes",
+            f"{spec.label!r} is the label, so it cannot be an attribute of a shift too",
+        )
     for place, name in enumerate(listed):
         if name in listed[:place]:
             raise InputError(f"{path}.attributes", f"names {name!r} twice")
     refuse_doubts(dataset, [spec.label, *listed, *(name for _, name in official)], path)
     if len(dataset.attribute(spec.label, f"{path}.label").values) < 2:
-        raise InputError(f"{path}.label", f"{spec.label!r} has one value, so there is nothing to classify")
+        raise InputError(
+            f"{path}.label", f"{spec.label!r} has one value, so there is nothing to classify"
+        )
 
 
 def _check_selection(study: Study, point: Point, counts: DrawCounts, estimates: bool) -> None:
-    """Refuse a rule whose validation set is not there, so that nothing would be scored, and estimators without one."""
+    """Refuse a rule whose validation set is not there, so that nothing would be scored, and
+    estimators without one."""
     for rule in study.selection:
         name = "" if rule == "last" else RULES[rule].set
         if name and not counts.set_rows.get(name):
             if name not in study.sets or study.sets[name].role != "validation":
-                raise InputError("selection", f"{rule} reads a set {name!r} of role validation, and 'sets' has none", ["last"])
-            raise InputError("selection", f"{rule} reads the set {name!r}, which has no rows ({point.title})", ["last"])
-    if estimates and not counts.set_rows.get(source_set({name: item.role for name, item in study.sets.items()})):
+                raise InputError(
+                    "selection",
+                    f"{rule} reads a set {name!r} of role validation, and 'sets' has none",
+                    ["last"],
+                )
+            raise InputError(
+                "selection",
+                f"{rule} reads the set {name!r}, which has no rows ({point.title})",
+                ["last"],
+            )
+    if estimates and not counts.set_rows.get(
+        source_set({name: item.role for name, item in study.sets.items()})
+    ):
         problem = "learn from the labels of a set of role validation with rows, and there is none"
         raise InputError("estimators", f"{problem} ({point.title})")
 
@@ -305,19 +447,26 @@ def _check_lengths(data: AttributedDataset, methods: Iterable[MethodEntry]) -> N
     pooled = any(training["length_pool"] for method in methods for _, _, training in method.points)
     if pooled and data.input is not None and data.input.kind not in ("text", "tokens"):
         raise InputError(
-            "training.length_pool", f"puts texts of similar length together, and the rows of {data.name!r} are {data.input}"
+            "training.length_pool",
+            f"puts texts of similar length together, and the rows of {data.name!r} are"
+            f" {data.input}",
         )
 
 
-def _check_inputs(used: Mapping[str, AttributedDataset], main: str, models: Mapping[str, Mapping[str, Any]]) -> None:
-    """Refuse data sets whose inputs differ from those of `main`, and models that cannot take these."""
+def _check_inputs(
+    used: Mapping[str, AttributedDataset], main: str, models: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Refuse data sets whose inputs differ from those of `main`, and models that cannot take
+    these."""
     ours = used[main].input
     for name, dataset in used.items():
         theirs = dataset.input
         if ours is not None and theirs is not None and theirs != ours:
             sizes = ours.kind == theirs.kind == "image" and ours.shape[2] == theirs.shape[2]
             path = f"data.{name}.options.size" if sizes else f"data.{name}"
-            raise InputError(path, f"{theirs} cannot be tested by a model trained on the {ours} of {main!r}")
+            raise InputError(
+                path, f"{theirs} cannot be tested by a model trained on the {ours} of {main!r}"
+            )
     derived = used[main].derived
     for label, model in models.items():
         form = facts("models", model["name"]).built
@@ -325,6 +474,15 @@ def _check_inputs(used: Mapping[str, AttributedDataset], main: str, models: Mapp
             check_form(form, model["knobs"], ours, f"models.{label}", model["name"])
         except InputError as error:
             raise InputError(error.field, f"{error.problem} (data.{main})", error.choices) from None
-        if derived is not None and derived.mode != "fixed" and form is not None and form.of and model["knobs"][form.of]:
-            problem = f"reads each row of data.{main} once, and its derived attribute is drawn at every visit"
+        if (
+            derived is not None
+            and derived.mode != "fixed"
+            and form is not None
+            and form.of
+            and model["knobs"][form.of]
+        ):
+            problem = (
+                f"reads each row of data.{main} once, and its derived attribute is drawn at every"
+                " visit"
+            )
             raise InputError(f"models.{label}", f"{problem}; make its mode fixed")

@@ -17,7 +17,8 @@ from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.store import Store
 
 TEXTS = "answers.jsonl"
-"""The file that keeps answers in words, beside the predictions: id, text and label of a row a line; null: no label was read."""
+"""The file that keeps answers in words, beside the predictions: id, text and label of a row a line;
+null: no label was read."""
 SHOWN_TEXTS = 8
 """Answers without a label that a report shows of a set."""
 
@@ -25,22 +26,35 @@ SHOWN_TEXTS = 8
 def write_texts(
     folder: Path, predictions: Mapping[str, Mapping[str, Predictions]], class_names: Sequence[str]
 ) -> dict[str, Exhibit]:
-    """Keep the answers in words that predictions have; returns what a report shows of those that are no label."""
+    """Keep the answers in words that predictions have; returns what a report shows of those that
+    are no label."""
     shown: dict[str, Exhibit] = {}
-    for name, item in ((name, item) for sets in predictions.values() for name, item in sets.items()):
+    for name, item in (
+        (name, item) for sets in predictions.values() for name, item in sets.items()
+    ):
         if item.texts is None:
             continue
         with (folder / TEXTS).open("w", encoding="utf-8") as file:
-            for row, text, code in zip(item.ids.tolist(), item.texts, item.answer.tolist(), strict=True):
+            for row, text, code in zip(
+                item.ids.tolist(), item.texts, item.answer.tolist(), strict=True
+            ):
                 label = None if code < 0 else class_names[code]
                 line = json.dumps({"id": row, "text": text, "label": label}, ensure_ascii=False)
                 file.write(escaped(line) + "\n")  # what steers a terminal is kept, and steers none
         lost = np.flatnonzero(item.answer < 0).tolist()
         counts = Counter(item.texts[place] for place in lost)
         first = {item.texts[place]: int(item.ids[place]) for place in lost[::-1]}
-        caption = f"{len(lost):,} of {len(item):,} answers ({len(lost) / max(len(item), 1):.1%}) could not be read as a label"
-        rows = [(count, one_line(text, 200), first[text]) for text, count in counts.most_common(SHOWN_TEXTS)]
-        shown[f"unread answers, {name}"] = Grid(("rows", "answer", "id of the first"), rows, caption)
+        caption = (
+            f"{len(lost):,} of {len(item):,} answers ({len(lost) / max(len(item), 1):.1%}) could"
+            " not be read as a label"
+        )
+        rows = [
+            (count, one_line(text, 200), first[text])
+            for text, count in counts.most_common(SHOWN_TEXTS)
+        ]
+        shown[f"unread answers, {name}"] = Grid(
+            ("rows", "answer", "id of the first"), rows, caption
+        )
     return shown
 
 
@@ -52,7 +66,8 @@ def read_texts(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def write_predictions(path: Path, predictions: Mapping[str, Mapping[str, Predictions]]) -> None:
-    """One compressed npz with every rule and set: `RULE/SET/ids`, `.../label`, `.../group`, `.../answer`, `.../logits`."""
+    """One compressed npz with every rule and set: `RULE/SET/ids`, `.../label`, `.../group`,
+    `.../answer`, `.../logits`."""
     arrays = {}
     for rule, sets in predictions.items():
         for name, item in sets.items():
@@ -65,23 +80,29 @@ def write_predictions(path: Path, predictions: Mapping[str, Mapping[str, Predict
 
 
 def read_predictions(path: Path) -> dict[str, dict[str, Predictions]]:
-    """What `write_predictions` wrote: predictions by selection rule and set. Nothing is unpickled."""
+    """What `write_predictions` wrote: predictions by selection rule and set. Nothing is
+    unpickled."""
     out: dict[str, dict[str, dict[str, Any]]] = {}
     with np.load(path, allow_pickle=False) as arrays:
         for key in arrays.files:
             rule, rest = key.split("/", 1)
             name, part = rest.rsplit("/", 1)
             out.setdefault(rule, {}).setdefault(name, {})[part] = arrays[key]
-    return {rule: {name: Predictions(**parts) for name, parts in sets.items()} for rule, sets in out.items()}
+    return {
+        rule: {name: Predictions(**parts) for name, parts in sets.items()}
+        for rule, sets in out.items()
+    }
 
 
 def run_predictions(store: Store, key: str) -> dict[str, dict[str, Predictions]]:
-    """Everything that a run of `store` predicted, by selection rule and set; `key` as `Store.results` gives it."""
+    """Everything that a run of `store` predicted, by selection rule and set; `key` as
+    `Store.results` gives it."""
     return said_in([artifact_folder(store.out, need) for need in store.run(key)["needs"]])
 
 
 def said_in(folders: Sequence[Path]) -> dict[str, dict[str, Predictions]]:
-    """What the jobs of these folders predicted, by selection rule and set; a folder without predictions adds none."""
+    """What the jobs of these folders predicted, by selection rule and set; a folder without
+    predictions adds none."""
     out: dict[str, dict[str, Predictions]] = {}
     for path in (folder / "predictions.npz" for folder in folders):
         for rule, sets in (read_predictions(path) if path.is_file() else {}).items():

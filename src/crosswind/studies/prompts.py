@@ -1,4 +1,5 @@
-"""The prompts that a study compares: which of its models are one model that is asked in other words."""
+"""The prompts that a study compares: which of its models are one model that is asked in other
+words."""
 
 from __future__ import annotations
 
@@ -10,12 +11,17 @@ from crosswind.studies.axes import MethodEntry, data_of
 from crosswind.studies.spec import Study
 
 Entries = dict[tuple[str, str], list[str]]
-"""From (model, prompt) to the entries of the study's models that ask it so, each on data sets of its own."""
+"""From (model, prompt) to the entries of the study's models that ask it so, each on data sets of
+its own."""
 
 
 def entries_of(prompts: Mapping[str, Any]) -> Entries:
     """The entries of every model and prompt, of the study's field `prompts` as plain values."""
-    return {(model, prompt): labels_of(given) for model, asked in prompts["models"].items() for prompt, given in asked.items()}
+    return {
+        (model, prompt): labels_of(given)
+        for model, asked in prompts["models"].items()
+        for prompt, given in asked.items()
+    }
 
 
 def labels_of(given: str | Sequence[str]) -> list[str]:
@@ -24,15 +30,22 @@ def labels_of(given: str | Sequence[str]) -> list[str]:
 
 
 def fixed_of(prompts: Mapping[str, Any]) -> str:
-    """The prompt that the best ones are set beside: the one named, else the first of the first model that has several."""
+    """The prompt that the best ones are set beside: the one named, else the first of the first
+    model that has several."""
     several = [list(asked) for asked in prompts["models"].values() if len(asked) > 1] or [
         list(asked) for asked in prompts["models"].values()
     ]
     return str(prompts["fixed"] or several[0][0])
 
 
-def check_prompts(study: Study, given: Collection[str], trained: Collection[str], methods: Mapping[str, MethodEntry]) -> None:
-    """Refuse prompts of models that the study does not ask, or that ask of one data set twice. Raises `InputError`."""
+def check_prompts(
+    study: Study,
+    given: Collection[str],
+    trained: Collection[str],
+    methods: Mapping[str, MethodEntry],
+) -> None:
+    """Refuse prompts of models that the study does not ask, or that ask of one data set twice.
+    Raises `InputError`."""
     if study.prompts is None:
         return
     prompts = study.prompts
@@ -51,12 +64,23 @@ def check_prompts(study: Study, given: Collection[str], trained: Collection[str]
         if model not in prompts.models:
             raise unknown("prompts.tuned", "model of prompts.models", model, prompts.models)
         if tuned.method not in methods:
-            raise unknown(f"prompts.tuned.{model}.method", "method of this study", tuned.method, methods)
+            raise unknown(
+                f"prompts.tuned.{model}.method", "method of this study", tuned.method, methods
+            )
         for label in _once_each(f"prompts.tuned.{model}.model", labels_of(tuned.model), study):
             if label not in trained:
-                raise unknown(f"prompts.tuned.{model}.model", "model of this study that is trained", label, trained)
+                raise unknown(
+                    f"prompts.tuned.{model}.model",
+                    "model of this study that is trained",
+                    label,
+                    trained,
+                )
             if not methods[tuned.method].on(label):
-                raise InputError(f"prompts.tuned.{model}", f"{tuned.method!r} is not run with {label!r}", [tuned.method])
+                raise InputError(
+                    f"prompts.tuned.{model}",
+                    f"{tuned.method!r} is not run with {label!r}",
+                    [tuned.method],
+                )
     for name, averaged in prompts.averages.items():
         for one in averaged:
             if one not in study.data:
@@ -69,6 +93,10 @@ def _once_each(path: str, labels: list[str], study: Study) -> list[str]:
     for label in labels:
         for data in of_data.get(label, study.data):
             if data in seen:
-                raise InputError(path, f"{seen[data]!r} and {label!r} are both asked about {data!r}; give each its own 'data'")
+                raise InputError(
+                    path,
+                    f"{seen[data]!r} and {label!r} are both asked about {data!r}; give each its own"
+                    " 'data'",
+                )
             seen[data] = label
     return labels

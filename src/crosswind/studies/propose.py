@@ -1,4 +1,5 @@
-"""A study file for somebody's own table: its columns looked at, label and attributes proposed, sizes that fit."""
+"""A study file for somebody's own table: its columns looked at, label and attributes proposed,
+sizes that fit."""
 
 from __future__ import annotations
 
@@ -56,9 +57,11 @@ LENGTH = "length"
 LEAST, MOST_TEST = 4, 25
 """Rows of the smallest cell that a study needs, and the most rows of a cell that test."""
 MOST_SPELLINGS = 200
-"""A column of more different texts is not looked through for values that are written in several ways."""
+"""A column of more different texts is not looked through for values that are written in several
+ways."""
 SPLITS = ("split", "fold", "partition", "subset")
-"""A column of such a name says which rows trained elsewhere: an attribute only where there is no other."""
+"""A column of such a name says which rows trained elsewhere: an attribute only where there is no
+other."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +82,10 @@ def propose(
 ) -> Proposal:
     """A commented study for a CSV or Parquet table with a column of paths of images, or of texts.
 
-    `images`: their folder; by default the table's own, or one beside it in which the first image lies. `label`: the column that is
-    to be told; by default one of a usual name, else the first that fits. `text`: the columns of a text's parts, mostly one; by
-    default, where there are no paths, the one of most words. `header`: names of the columns of a table without any.
+    `images`: their folder; by default the table's own, or one beside it in which the first image
+    lies. `label`: the column that is to be told; by default one of a usual name, else the first
+    that fits. `text`: the columns of a text's parts, mostly one; by default, where there are no
+    paths, the one of most words. `header`: names of the columns of a table without any.
     Raises `InputError`, `DataError`.
     """
     rows = read_table(table, "TABLE", header, "name its columns, such as --header {names}")
@@ -92,63 +96,131 @@ def propose(
     columns = list(text or ([] if found is None else [found]))
     if not columns:
         endings = ", ".join(IMAGE_ENDINGS[:4])
-        raise DataError(f"{table} has no column of paths of images ({endings}, ...) and none of texts: name the images in one")
-    folder = None if path_column is None else _folder(Path(table), images, str(rows[path_column][0]))
-    rows, spelled, said = _one_value_each(rows, [name for name in rows.columns if name not in columns])
-    fits = {name: values for name in rows.columns if name not in columns and (values := _values(rows, name)) is not None}
+        raise DataError(
+            f"{table} has no column of paths of images ({endings}, ...) and none of texts: name the"
+            " images in one"
+        )
+    folder = (
+        None if path_column is None else _folder(Path(table), images, str(rows[path_column][0]))
+    )
+    rows, spelled, said = _one_value_each(
+        rows, [name for name in rows.columns if name not in columns]
+    )
+    fits = {
+        name: values
+        for name in rows.columns
+        if name not in columns and (values := _values(rows, name)) is not None
+    }
     if label is not None and label not in rows.columns:
         raise unknown("--label", f"column of {table}", label, rows.columns)
     if label is not None and label not in fits:
-        raise InputError("--label", f"{label!r} has missing values, one value, or more than {MOST_VALUES} values", list(fits))
-    named = sorted((name for name in fits if name.lower() in LABELS), key=lambda name: LABELS.index(name.lower()))
+        raise InputError(
+            "--label",
+            f"{label!r} has missing values, one value, or more than {MOST_VALUES} values",
+            list(fits),
+        )
+    named = sorted(
+        (name for name in fits if name.lower() in LABELS),
+        key=lambda name: LABELS.index(name.lower()),
+    )
     chosen = label or (named or list(fits) or [""])[0]
     attributes, rule = [name for name in fits if name != chosen], None
     if not attributes and fits and not path_column and LENGTH not in rows.columns:
         cut = max(1, int(_counts(rows, columns).median()) + 1)  # type: ignore[arg-type]
         rows = rows.with_columns((_counts(rows, columns) >= cut).cast(int).alias(LENGTH))
         attributes, rule = [LENGTH], cut
-        fits[LENGTH] = [f"0-{cut - 1}" if cut > 1 else "0", f"{cut}+"]  # as `crosswind.data.rules` calls them
+        fits[LENGTH] = [
+            f"0-{cut - 1}" if cut > 1 else "0",
+            f"{cut}+",
+        ]  # as `crosswind.data.rules` calls them
     if not attributes:
-        raise DataError(f"{table} needs two columns of 2 to {MOST_VALUES} values without missing ones: a label and an attribute")
+        raise DataError(
+            f"{table} needs two columns of 2 to {MOST_VALUES} values without missing ones: a label"
+            " and an attribute"
+        )
     smallest = {name: _smallest(rows, chosen, name) for name in attributes}
-    attribute = max(attributes, key=lambda name: (smallest[name] >= LEAST and name.lower() not in SPLITS, smallest[name]))
+    attribute = max(
+        attributes,
+        key=lambda name: (smallest[name] >= LEAST and name.lower() not in SPLITS, smallest[name]),
+    )
     if smallest[attribute] < LEAST:
         raise DataError(
-            f"{table}: with the label {chosen!r} no attribute has {LEAST} rows in each cell ({attribute!r} comes nearest, "
-            f"{smallest[attribute]}): a shift needs rows of every combination"
+            f"{table}: with the label {chosen!r} no attribute has {LEAST} rows in each cell"
+            f" ({attribute!r} comes nearest, {smallest[attribute]}): a shift needs rows of every"
+            " combination"
         )
-    unit = next((name for name in rows.columns if name.lower() in UNITS and name != chosen and name not in fits), None)
+    unit = next(
+        (
+            name
+            for name in rows.columns
+            if name.lower() in UNITS and name != chosen and name not in fits
+        ),
+        None,
+    )
     test = max(1, min(MOST_TEST, smallest[attribute] // 3))
     counts = rows[attribute].cast(str).str.strip_chars().value_counts(sort=True)
     rare = str(counts[attribute][-1])
     rare = rare if rule is None else fits[LENGTH][int(rare)]
     others = [name for name in attributes if name != attribute]
     several = "columns" if len(columns) > 1 else "column"
-    where = f"texts in {several} {', '.join(map(repr, columns))}" if folder is None else f"images by column {found!r} in {folder}"
+    where = (
+        f"texts in {several} {', '.join(map(repr, columns))}"
+        if folder is None
+        else f"images by column {found!r} in {folder}"
+    )
     notes = [
         f"{rows.height:,} rows; {where}",
-        *([] if rule is None else [f"no column beside them is an attribute: {LENGTH!r} tells texts of {rule} words and more"]),
-        f"label {chosen!r} ({len(fits[chosen])} values), attribute {attribute!r} ({len(fits[attribute])} values); "
-        f"the smallest cell of both has {smallest[attribute]} rows",
+        *(
+            []
+            if rule is None
+            else [
+                f"no column beside them is an attribute: {LENGTH!r} tells texts of {rule} words and"
+                " more"
+            ]
+        ),
+        (
+            f"label {chosen!r} ({len(fits[chosen])} values), attribute {attribute!r}"
+            f" ({len(fits[attribute])} values); the smallest cell of both has {smallest[attribute]}"
+            " rows"
+        ),
     ]
     used = (chosen, *attributes)
     notes += [text for name, text in said if name in used]
     left = [name for name in rows.columns if name not in (*columns, chosen, *attributes, unit)]
-    notes += [f"not proposed (missing values, one value or more than {MOST_VALUES}): {', '.join(left)}"] if left else []
-    given: dict[str, object] = {"path": table} | ({} if header is None else {"header": list(header)})
+    notes += (
+        [f"not proposed (missing values, one value or more than {MOST_VALUES}): {', '.join(left)}"]
+        if left
+        else []
+    )
+    given: dict[str, object] = {"path": table} | (
+        {} if header is None else {"header": list(header)}
+    )
     if folder is not None:
         given |= {"images": folder, "path_column": found, "size": size}
     else:
         given |= {"text": columns[0] if len(columns) == 1 else columns}
         more = next((name for name in left if not text and _words(rows, name) >= 3), None)
-        notes += [f"{more!r} holds texts too: --text {columns[0]},{more} reads both as one text of two parts"] if more else []
-        blank = sum(not all(str(cell or "").strip() for cell in row) for row in rows.select(columns).iter_rows())
+        notes += (
+            [
+                f"{more!r} holds texts too: --text {columns[0]},{more} reads both as one text of"
+                " two parts"
+            ]
+            if more
+            else []
+        )
+        blank = sum(
+            not all(str(cell or "").strip() for cell in row)
+            for row in rows.select(columns).iter_rows()
+        )
         if blank:
             given["blank"] = "leave-out"
             notes.append(f"{blank:,} rows without a text are left out")
     for field, name in (("TABLE", table), ("--images", folder or "")):
         _check_utf8(field, name)
-    spelled = {key: {name: entry for name, entry in entries.items() if name in used} for key, entries in spelled.items()}
+    spelled = {
+        key: {name: entry for name, entry in entries.items() if name in used}
+        for key, entries in spelled.items()
+    }
     trained = _PICTURES if folder is not None else _TEXTS
     made = _text(given, chosen, attribute, others, unit, test, rare, rule, spelled, trained)
     return Proposal(made, tuple(notes))
@@ -158,7 +230,11 @@ def _check_utf8(field: str, name: str) -> None:
     """Refuse a path that no study file can hold, by an `InputError`."""
     if escaped_bytes(name) != name:
         problem = f"the path {escaped_bytes(name)} is not UTF-8, and a study file is"
-        raise InputError(field, f"{problem}; run this command from within that folder, with relative paths, or rename it")
+        raise InputError(
+            field,
+            f"{problem}; run this command from within that folder, with relative paths, or"
+            " rename it",
+        )
 
 
 _PICTURES = """\
@@ -176,10 +252,12 @@ training: {steps: 200, batch: 64, lr: 0.01, validate_every: 20, patience: null}
 def _one_value_each(
     rows: DataFrame, columns: Sequence[str]
 ) -> tuple[DataFrame, dict[str, dict[str, object]], list[tuple[str, str]]]:
-    """The rows with each value of some columns written in one way, what a study says of it, and a sentence of each by column.
+    """The rows with each value of some columns written in one way, what a study says of it, and a
+    sentence of each by column.
 
-    What is surely one is made one, as a study does by itself. What may be one is proposed as one, by `same`: a person who reads the
-    study can say otherwise. Where a single value would be left the values are proposed as `distinct`.
+    What is surely one is made one, as a study does by itself. What may be one is proposed as one,
+    by `same`: a person who reads the study can say otherwise. Where a single value would be left
+    the values are proposed as `distinct`.
     """
     import polars
 
@@ -199,13 +277,28 @@ def _one_value_each(
         groups = [[value.strip() for value in group] for group in found.doubts]
         if groups and shown.n_unique() - sum(len(group) - 1 for group in groups) < 2:
             entries["distinct"][name] = True
-            said.append((name, f"values of {name!r} that look alike are taken as different ones (distinct)"))
+            said.append(
+                (name, f"values of {name!r} that look alike are taken as different ones (distinct)")
+            )
         elif groups:
             counts = dict(shown.value_counts().iter_rows())
             chosen = {max(group, key=lambda value: counts[value]): group for group in groups}
-            entries["same"][name] = {value: [other for other in group if other != value] for value, group in chosen.items()}
-            shown = shown.replace({other: value for value, group in chosen.items() for other in group})
-            said.append((name, f"{_alike(groups)} of {name!r} may be one value: the study takes them as one (same)"))
+            entries["same"][name] = {
+                value: [other for other in group if other != value]
+                for value, group in chosen.items()
+            }
+            shown = shown.replace(
+                {other: value for value, group in chosen.items() for other in group}
+            )
+            said.append(
+                (
+                    name,
+                    (
+                        f"{_alike(groups)} of {name!r} may be one value: the study takes them as"
+                        " one (same)"
+                    ),
+                )
+            )
         if found.names or groups:
             rows = rows.with_columns(shown.alias(name))
     return rows, entries, said
@@ -220,14 +313,18 @@ def _paths(rows: DataFrame) -> str | None:
     import polars
 
     texts = [name for name in rows.columns if rows[name].dtype == polars.String and rows[name][0]]
-    return next((name for name in texts if str(rows[name][0]).lower().endswith(IMAGE_ENDINGS)), None)
+    return next(
+        (name for name in texts if str(rows[name][0]).lower().endswith(IMAGE_ENDINGS)), None
+    )
 
 
 def _counts(rows: DataFrame, columns: Sequence[str]) -> Series:
     """The words of every text, of all its parts."""
     import polars
 
-    told = polars.concat_str([polars.col(name).cast(polars.String).fill_null("") for name in columns], separator=" ")
+    told = polars.concat_str(
+        [polars.col(name).cast(polars.String).fill_null("") for name in columns], separator=" "
+    )
     return rows.select(told.str.count_matches(WORD.pattern)).to_series()
 
 
@@ -241,7 +338,9 @@ def _words(rows: DataFrame, name: str) -> float:
     """Words of a cell on average, 0 for what is no column of texts."""
     import polars
 
-    return float(rows[name].str.count_matches(r"\S+").mean() or 0) if rows[name].dtype == polars.String else 0.0  # type: ignore[arg-type]
+    if rows[name].dtype != polars.String:
+        return 0.0
+    return float(rows[name].str.count_matches(r"\S+").mean() or 0)  # type: ignore[arg-type]
 
 
 def _folder(table: Path, images: str | None, first: str) -> str:
@@ -253,11 +352,15 @@ def _folder(table: Path, images: str | None, first: str) -> str:
     for folder in (table.parent, *below):
         if (folder / first).is_file():
             return str(folder)
-    raise InputError("--images", f"is needed: {first!r} lies neither beside {table.name} nor in a folder beside it")
+    raise InputError(
+        "--images",
+        f"is needed: {first!r} lies neither beside {table.name} nor in a folder beside it",
+    )
 
 
 def _values(rows: DataFrame, name: str) -> list[str] | None:
-    """The values of a column that can be a label or an attribute: 2 to `MOST_VALUES`, none missing."""
+    """The values of a column that can be a label or an attribute: 2 to `MOST_VALUES`, none
+    missing."""
     import polars
 
     if rows[name].dtype.is_nested() or rows[name].dtype in (polars.Binary, polars.Object):
@@ -270,9 +373,16 @@ def _values(rows: DataFrame, name: str) -> list[str] | None:
 
 def _smallest(rows: DataFrame, label: str, attribute: str) -> int:
     """Rows of the smallest cell of label and attribute, 0 where one is empty."""
-    codes = [np.unique(rows[name].cast(str).str.strip_chars().to_numpy(), return_inverse=True) for name in (label, attribute)]
+    codes = [
+        np.unique(rows[name].cast(str).str.strip_chars().to_numpy(), return_inverse=True)
+        for name in (label, attribute)
+    ]
     shape = [len(values) for values, _ in codes]
-    return int(np.bincount(np.ravel_multi_index([code for _, code in codes], shape), minlength=shape[0] * shape[1]).min())
+    return int(
+        np.bincount(
+            np.ravel_multi_index([code for _, code in codes], shape), minlength=shape[0] * shape[1]
+        ).min()
+    )
 
 
 def _text(
@@ -290,21 +400,40 @@ def _text(
     import yaml
 
     def word(value: object) -> str:
-        return str(yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=1000)).removesuffix("...\n").strip()
+        return (
+            str(yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=1000))
+            .removesuffix("...\n")
+            .strip()
+        )
 
     options = word({**given, "columns": [label, *([attribute, *others] if rule is None else [])]})
-    grouped = f"    unit: {word(unit)}    # rows of one {unit} are never in both training and test\n" if unit else ""
-    grouped = grouped or "    # unit: COLUMN   # rows of one value, such as a patient, are never in both training and test\n"
+    grouped = (
+        f"    unit: {word(unit)}    # rows of one {unit} are never in both training and test\n"
+        if unit
+        else ""
+    )
+    grouped = (
+        grouped
+        or "    # unit: COLUMN   # rows of one value, such as a patient, are never in both training and test\n"
+    )
     more = f"    # more attributes that fit: {', '.join(others)}\n" if others else ""
     more += (
         ""
         if rule is None
-        else f"    rules: {{{attribute}: {{words: [{rule}]}}}}    # shorter texts, and those of so many words and more\n"
+        else (
+            f"    rules: {{{attribute}: {{words: [{rule}]}}}}    # shorter texts, and those of so"
+            " many words and more\n"
+        )
     )
     if spelled["same"]:
-        more += f"    same: {word(dict(spelled['same']))}    # other ways in which a value is written\n"
+        more += (
+            f"    same: {word(dict(spelled['same']))}    # other ways in which a value is written\n"
+        )
     if spelled["distinct"]:
-        more += f"    distinct: {word(list(spelled['distinct']))}    # values that differ though they look alike\n"
+        more += (
+            f"    distinct: {word(list(spelled['distinct']))}    # values that differ though they"
+            " look alike\n"
+        )
     if unit:
         options = options.replace("}", f", unit: {word(unit)}}}")
         grouped = ""

@@ -1,7 +1,9 @@
-"""Study files as plain values: YAML read strictly, overlays merged, `--set` applied; what is wrong with a field in a sentence.
+"""Study files as plain values: YAML read strictly, overlays merged, `--set` applied; what is wrong
+with a field in a sentence.
 
-Refused are duplicate keys, anchors and aliases (a few lines of them can expand to gigabytes), tags, several documents, and anything
-but a mapping at the top. Numbers follow YAML 1.2 (`1e-3` is a number, `no` is a word, `010` is ten), as in JSON.
+Refused are duplicate keys, anchors and aliases (a few lines of them can expand to gigabytes), tags,
+several documents, and anything but a mapping at the top. Numbers follow YAML 1.2 (`1e-3` is a
+number, `no` is a word, `010` is ten), as in JSON.
 """
 
 from __future__ import annotations
@@ -26,11 +28,18 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 40
-NAMED = ("methods", "models")  # fields that are a list of names, or a mapping from names to settings
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C parser is ten times faster and reads the same language
+NAMED = (
+    "methods",
+    "models",
+)  # fields that are a list of names, or a mapping from names to settings
+_LOADER: Any = getattr(
+    yaml, "CSafeLoader", yaml.SafeLoader
+)  # the C parser is ten times faster and reads the same language
 _WORDS: dict[str, bool | None] = {"": None, "~": None}
 _WORDS |= {
-    form: value for word, value in (("null", None), ("true", True), ("false", False)) for form in (word, word.title(), word.upper())
+    form: value
+    for word, value in (("null", None), ("true", True), ("false", False))
+    for form in (word, word.title(), word.upper())
 }
 _WHOLE = re.compile(r"[-+]?[0-9]+")
 _NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
@@ -44,7 +53,9 @@ def read_study_file(path: Path) -> dict[str, Any]:
         raise DataError(f"{path} is a folder, not a study file {valid}")
     if not path.exists():
         near = nearest(path.name, [file.name for file in sorted(path.parent.glob("*.y*ml"))])
-        raise DataError(f"there is no study file {path}{f', did you mean {near!r}?' if near else ''} {valid}")
+        raise DataError(
+            f"there is no study file {path}{f', did you mean {near!r}?' if near else ''} {valid}"
+        )
     try:
         return parse(read_at_most(path, MAX_BYTES).decode("utf-8-sig"), str(path))
     except OSError as error:
@@ -57,11 +68,14 @@ def parse(text: str, where: str) -> dict[str, Any]:
     """The mapping in `text`; `where` names it in errors."""
     value = _read(text, where)
     if value is None:
-        raise DataError(f"{where} is empty; a study file needs at least 'data', 'shifts' and 'methods'")
+        raise DataError(
+            f"{where} is empty; a study file needs at least 'data', 'shifts' and 'methods'"
+        )
     if not isinstance(value, dict):
         names = {list: "list", str: "text", int: "number", float: "number", bool: "true/false"}
         raise DataError(
-            f"{where} holds a {names[type(value)]} at the top, not a mapping with keys such as 'data', 'shifts', 'methods'"
+            f"{where} holds a {names[type(value)]} at the top, not a mapping with keys such as"
+            " 'data', 'shifts', 'methods'"
         )
     return value
 
@@ -111,7 +125,9 @@ def _value(event: Any, events: Iterator[Any], where: str, depth: int) -> Any:
 
 def _check_plain(event: Any, where: str) -> None:
     if event.anchor is not None:
-        raise _refused(event, where, "anchors and aliases (& and *) are not allowed; write the value out")
+        raise _refused(
+            event, where, "anchors and aliases (& and *) are not allowed; write the value out"
+        )
     if getattr(event, "tag", None):
         raise _refused(event, where, f"the tag {event.tag!r} is not allowed; write plain values")
 
@@ -125,7 +141,9 @@ def _scalar(event: Any, where: str) -> Any:
             raise _refused(event, where, f"{text[:40]} is too large for a whole number of 64 bits")
         return int(text)
     if _NOT_FINITE.fullmatch(text) or _NUMBER.fullmatch(text) and not math.isfinite(float(text)):
-        raise _refused(event, where, f"{one_line(text, 80)!r} is not allowed; numbers must be finite")
+        raise _refused(
+            event, where, f"{one_line(text, 80)!r} is not allowed; numbers must be finite"
+        )
     return float(text) if _NUMBER.fullmatch(text) else text
 
 
@@ -144,7 +162,8 @@ def _yaml_problem(error: yaml.YAMLError, text: str) -> str:
 
 
 def merge(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
-    """`base` with `overlay` laid over it: mappings merge key by key, null removes a key, everything else replaces."""
+    """`base` with `overlay` laid over it: mappings merge key by key, null removes a key, everything
+    else replaces."""
     out = dict(base)
     for key, value in overlay.items():
         if value is None:
@@ -157,16 +176,20 @@ def merge(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]
 
 
 def apply_settings(study: Mapping[str, Any], settings: Sequence[str]) -> dict[str, Any]:
-    """`study` with `key=value` settings applied: a key is a dotted path, a value is read as YAML, null takes the key out.
+    """`study` with `key=value` settings applied: a key is a dotted path, a value is read as YAML,
+    null takes the key out.
 
-    A path may end in a new key (the study's own validation decides whether it exists); lists are addressed by position.
+    A path may end in a new key (the study's own validation decides whether it exists); lists are
+    addressed by position.
     """
     out = copy.deepcopy(dict(study))
     for setting in settings:
         path, sign, text = setting.partition("=")
         words = path.strip().split(".")
         if not sign or not all(word.strip() for word in words):
-            raise InputError("--set", f"{setting!r} is not of the form key=value, such as training.steps=100")
+            raise InputError(
+                "--set", f"{setting!r} is not of the form key=value, such as training.steps=100"
+            )
         _put(out, words, _read(text, f"--set {path.strip()}"))
     return out
 
@@ -177,21 +200,35 @@ def _put(place: Any, words: list[str], value: Any) -> None:
         key: Any = words[done]
         end = done + 1
         if isinstance(place, dict):
-            # A name may itself hold dots (cifar10.1): the longest run of words that is a key is one step.
-            end = next((last for last in range(len(words), end, -1) if ".".join(words[done:last]) in place), end)
+            # A name may itself hold dots (cifar10.1): the longest run of words that is a key is one
+            # step.
+            end = next(
+                (
+                    last
+                    for last in range(len(words), end, -1)
+                    if ".".join(words[done:last]) in place
+                ),
+                end,
+            )
             key = ".".join(words[done:end])
         elif not isinstance(place, list):
-            raise InputError(path, f"{'.'.join(words[:done])!r} holds {place!r}, which has no {key!r} inside")
+            raise InputError(
+                path, f"{'.'.join(words[:done])!r} holds {place!r}, which has no {key!r} inside"
+            )
         elif key.isdigit() and int(key) < len(place):
             key = int(key)
         else:
-            raise InputError(path, f"{key!r} is not a position in a list of {len(place)}", range(len(place)))
+            raise InputError(
+                path, f"{key!r} is not a position in a list of {len(place)}", range(len(place))
+            )
         if end == len(words):
             break
         if isinstance(place, dict) and place.get(key) is None:
             place[key] = {}
         if done == 0 and key in NAMED and isinstance(place[key], list) and words[end] in place[key]:
-            place[key] = {name: {} for name in place[key]}  # a list of names is their mapping to no settings
+            place[key] = {
+                name: {} for name in place[key]
+            }  # a list of names is their mapping to no settings
         place, done = place[key], end
     if value is None and isinstance(place, dict):
         place.pop(key, None)
@@ -202,12 +239,18 @@ def _put(place: Any, words: list[str], value: Any) -> None:
 def shipped_studies() -> dict[str, Path]:
     """The studies that travel with the package, by name (`jeon2025/sizes`)."""
     package = Path(__file__).resolve().parents[1]
-    folder = package / "_studies" if (package / "_studies").is_dir() else package.parents[1] / "studies"
-    return {path.relative_to(folder).with_suffix("").as_posix(): path for path in sorted(folder.rglob("*.yaml"))}
+    folder = (
+        package / "_studies" if (package / "_studies").is_dir() else package.parents[1] / "studies"
+    )
+    return {
+        path.relative_to(folder).with_suffix("").as_posix(): path
+        for path in sorted(folder.rglob("*.yaml"))
+    }
 
 
 def study_name(path: Path) -> str:
-    """The name of a study that has none of its own: that of its file, in the letters that names of studies have."""
+    """The name of a study that has none of its own: that of its file, in the letters that names of
+    studies have."""
     letters = unicodedata.normalize("NFKD", path.stem).encode("ascii", "ignore").decode()
     return re.sub(r"[^A-Za-z0-9 _.+:/@-]", "-", letters).strip() or "study"
 
@@ -218,7 +261,10 @@ def find_study(word: str) -> tuple[str, Path]:
     if word in shipped and not path.is_file():
         return word, shipped[word]
     if path.exists() or path.suffix in (".yaml", ".yml", ".json") or path.is_absolute():
-        shipped_name = next((name for name, known in shipped.items() if path.exists() and known.samefile(path)), None)
+        shipped_name = next(
+            (name for name, known in shipped.items() if path.exists() and known.samefile(path)),
+            None,
+        )
         return shipped_name or study_name(path), path
     raise unknown("STUDY", "study", word, shipped)
 
@@ -239,42 +285,77 @@ _WANTED = {
 }
 
 
-def field_error(error: ValidationError, model: type[BaseModel], where: str, inside: str = "") -> InputError:
-    """The sentence for what is wrong with the values of `model`; `where` names the file, `inside` the part of it."""
+def field_error(
+    error: ValidationError, model: type[BaseModel], where: str, inside: str = ""
+) -> InputError:
+    """The sentence for what is wrong with the values of `model`; `where` names the file, `inside`
+    the part of it."""
     reports = error.errors(include_url=False)
-    # A union reports each of its branches; the deepest report is about the branch that the user meant.
+    # A union reports each of its branches; the deepest report is about the branch that the user
+    # meant.
     found = max(reports, key=lambda item: (item["type"] == "extra_forbidden", len(item["loc"])))
     path, given, kind = _path(found), found.get("input"), found["type"]
     is_key, context = found["loc"][-1:] == ("[key]",), found.get("ctx", {})
     field = f"{where}: {inside}{'.'.join(path)}" if path else where
     if kind == "extra_forbidden":
         valid = _fields_at(model, path[:-1])
-        training = nearest(path[-1], [item.name for item in knobs_of(TrainingSettings)]) if len(path) == 1 else None
+        training = (
+            nearest(path[-1], [item.name for item in knobs_of(TrainingSettings)])
+            if len(path) == 1
+            else None
+        )
         guess = f"training.{training}" if training is not None else nearest(path[-1], valid)
-        return InputError(field, f"unknown field {path[-1]!r}{f', did you mean {guess!r}?' if guess else ''}", valid)
+        return InputError(
+            field,
+            f"unknown field {path[-1]!r}{f', did you mean {guess!r}?' if guess else ''}",
+            valid,
+        )
     if kind == "missing":
         about = _fields_at(model, path[:-1])[path[-1]].description
         return InputError(field, f"is missing ({about})" if about else "is missing")
     if kind == "literal_error":
         choices = re.findall(r"'([^']*)'", context["expected"])
         guess = nearest(str(given), choices)
-        return InputError(field, f"{shown(given)} is not valid{f', did you mean {guess!r}?' if guess else ''}", choices)
+        return InputError(
+            field,
+            f"{shown(given)} is not valid{f', did you mean {guess!r}?' if guess else ''}",
+            choices,
+        )
     if is_key and kind in ("string_too_short", "string_too_long"):
-        return InputError(field.removesuffix("."), f"a name must have 1 to 100 characters, not {shown(given)}")
+        return InputError(
+            field.removesuffix("."), f"a name must have 1 to 100 characters, not {shown(given)}"
+        )
     if kind == "string_too_long":
-        return InputError(field, f"must have at most {context['max_length']} characters, not {len(str(given)):,}")
+        return InputError(
+            field, f"must have at most {context['max_length']} characters, not {len(str(given)):,}"
+        )
     if kind in ("too_short", "string_too_short"):
         return InputError(field, "must not be empty")
     if kind == "string_pattern_mismatch":
-        return InputError(field, f"{shown(given)} may hold only letters, digits, spaces and _ . + : / @ -")
+        return InputError(
+            field, f"{shown(given)} may hold only letters, digits, spaces and _ . + : / @ -"
+        )
     if path[-2:-1] == ["roles"]:
-        return InputError(field, f"must be a whole number of rows of each cell, or a share between 0 and 1, not {shown(given)}")
+        return InputError(
+            field,
+            "must be a whole number of rows of each cell, or a share between 0 and 1, not"
+            f" {shown(given)}",
+        )
     wanted = [
-        _WANTED[item["type"]].format(**item.get("ctx", {})) if item["type"] in _WANTED else _own_words(item)
+        (
+            _WANTED[item["type"]].format(**item.get("ctx", {}))
+            if item["type"] in _WANTED
+            else _own_words(item)
+        )
         for item in reports
         if _path(item) == path
     ]
-    return InputError(field, f"must be {' or '.join(dict.fromkeys(wanted))}, not {shown(given)}".replace("must be must", "must"))
+    return InputError(
+        field,
+        f"must be {' or '.join(dict.fromkeys(wanted))}, not {shown(given)}".replace(
+            "must be must", "must"
+        ),
+    )
 
 
 def _own_words(report: Any) -> str:
@@ -282,9 +363,12 @@ def _own_words(report: Any) -> str:
 
 
 def _path(report: Any) -> list[str]:
-    """The path of a report in the study file, without the branches of unions that it went through."""
+    """The path of a report in the study file, without the branches of unions that it went
+    through."""
     words = [str(word) for word in report["loc"]]
-    own = words[-1:] if report["type"] == "extra_forbidden" else []  # a name of the user's, whatever it looks like
+    own = (
+        words[-1:] if report["type"] == "extra_forbidden" else []
+    )  # a name of the user's, whatever it looks like
     branch = re.compile(r".*\[|constrained-|(str|int|float|bool|SideSpec)$", re.S)
     return [word for word in words[: len(words) - len(own)] if not branch.match(word)] + own
 

@@ -1,7 +1,8 @@
 """What one driver writes into a store: which runs it takes, and how each of them ended.
 
-Every change is one transaction. A run belongs to the driver that claimed it until it is recorded or given back. A driver that was
-taken for dead can no longer record a run that another has claimed since.
+Every change is one transaction. A run belongs to the driver that claimed it until it is recorded or
+given back. A driver that was taken for dead can no longer record a run that another has claimed
+since.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from crosswind.studies.leases import HEARTBEAT_SECONDS, Driver
 from crosswind.studies.store import DONE, Store, in_parts
 
 ATTEMPTS = 2
-"""How often one driver tries a run whose worker dies under it; where the machine ended it, the next one tries as often again."""
+"""How often one driver tries a run whose worker dies under it; where the machine ended it, the next
+one tries as often again."""
 
 
 class RunRecorder:
@@ -33,13 +35,17 @@ class RunRecorder:
         self.store, self.driver = store, driver
 
     def enter(self) -> None:
-        """Make the driver known and clear up after dead ones: their runs are pending again, their unfinished files go."""
+        """Make the driver known and clear up after dead ones: their runs are pending again, their
+        unfinished files go."""
         with self.store.transaction() as connection:
-            connection.execute(drivers.insert().values(heartbeat=now(connection), **vars(self.driver)))
+            connection.execute(
+                drivers.insert().values(heartbeat=now(connection), **vars(self.driver))
+            )
         self._clear_up()
 
     def leave(self) -> None:
-        """Forget the driver: its runs are pending again at no cost of an attempt. Clear up after drivers that died since."""
+        """Forget the driver: its runs are pending again at no cost of an attempt. Clear up after
+        drivers that died since."""
         self.driver.end()
         self._forget([self.driver.id])
         shutil.rmtree(artifacts.staging_area(self.store.out, self.driver.id), ignore_errors=True)
@@ -47,13 +53,15 @@ class RunRecorder:
 
     @contextlib.contextmanager
     def beating(self) -> Iterator[None]:
-        """Say inside, to drivers on other machines, that the driver lives; from a thread, since a run here may take hours."""
+        """Say inside, to drivers on other machines, that the driver lives; from a thread, since a
+        run here may take hours."""
         over = threading.Event()
 
         def beat() -> None:
             mine = drivers.update().where(drivers.c.id == self.driver.id)
             while not over.wait(HEARTBEAT_SECONDS):
-                # A store that cannot be written stops the driver when it next records something, with the reason.
+                # A store that cannot be written stops the driver when it next records something,
+                # with the reason.
                 with contextlib.suppress(StoreError), self.store.transaction() as connection:
                     connection.execute(mine.values(heartbeat=now(connection)))
 
@@ -66,13 +74,14 @@ class RunRecorder:
             thread.join()
 
     def reclaim(self) -> int:
-        """Make the runs of dead drivers pending again, without costing them an attempt; how many there were."""
+        """Make the runs of dead drivers pending again, without costing them an attempt; how many
+        there were."""
         dead = [driver.id for driver, lives in self.store.known_drivers() if not lives]
         return self._forget(dead) if dead else 0
 
     def reopen(self, keys: Iterable[str], failed: bool) -> int:
-        """Make pending again those of `keys` that the machine stopped, or that need a run which had failed; all failed ones, if
-        `failed`.
+        """Make pending again those of `keys` that the machine stopped, or that need a run which had
+        failed; all failed ones, if `failed`.
         """
         chosen = runs.c.status == "failed"
         if not failed:
@@ -81,27 +90,53 @@ class RunRecorder:
         return self._update(keys, chosen, status="pending", attempts=0, **cleared)
 
     def claim(self, key: str) -> bool:
-        """Take the run `key` if it is pending; False when another driver was first. Of several that ask, one gets it."""
+        """Take the run `key` if it is pending; False when another driver was first. Of several that
+        ask, one gets it."""
         pending = runs.update().where(runs.c.key == key, runs.c.status == "pending")
         with self.store.transaction() as connection:
-            values = {"status": "running", "driver": self.driver.id, "worker": None, "started": now(connection)}
-            return connection.execute(pending.values(attempts=runs.c.attempts + 1, **values)).rowcount == 1
+            values = {
+                "status": "running",
+                "driver": self.driver.id,
+                "worker": None,
+                "started": now(connection),
+            }
+            return (
+                connection.execute(pending.values(attempts=runs.c.attempts + 1, **values)).rowcount
+                == 1
+            )
 
-    def finished(self, key: str, result: Mapping[str, Any], seconds: float, staged: Path | None = None, worker: str = "") -> bool:
-        """Record the result of a job and move its files from `staged` to their place, both or neither.
+    def finished(
+        self,
+        key: str,
+        result: Mapping[str, Any],
+        seconds: float,
+        staged: Path | None = None,
+        worker: str = "",
+    ) -> bool:
+        """Record the result of a job and move its files from `staged` to their place, both or
+        neither.
 
-        `result`: `status` ("finished" or "diverged"), `scores` (entries of `rule`, `set`, `metrics`), `cost`, `warnings`,
-        `versions`, `files` (what `artifacts.listing` says of `staged`), and the `reason` of one that diverged. `following` in it:
-        results of the jobs that followed, by key, whose files lie beside; they are recorded with it, all or none. False, and
-        nothing done, when the job is no longer this driver's.
+        `result`: `status` ("finished" or "diverged"), `scores` (entries of `rule`, `set`,
+        `metrics`), `cost`, `warnings`, `versions`, `files` (what `artifacts.listing` says of
+        `staged`), and the `reason` of one that diverged. `following` in it: results of the jobs
+        that followed, by key, whose files lie beside; they are recorded with it, all or none.
+        False, and nothing done, when the job is no longer this driver's.
         """
         following = result.get("following", {})
         with self.store.transaction() as connection:
             if not self._result(connection, key, result, seconds, worker, self._mine(key)):
                 return False
-            for other, told in following.items():  # nobody can have begun it, since it needs the one that is recorded here
-                self._result(connection, other, told, seconds, worker, self._after(connection, key, [other]))
-            # Last before the commit, under the database's lock: a kill in between leaves a job to be done again, whose
+            for (
+                other,
+                told,
+            ) in (
+                following.items()
+            ):  # nobody can have begun it, since it needs the one that is recorded here
+                self._result(
+                    connection, other, told, seconds, worker, self._after(connection, key, [other])
+                )
+            # Last before the commit, under the database's lock: a kill in between leaves a job to
+            # be done again, whose
             # files replace these; never a finished job without files.
             for name in (key, *following):
                 if staged is not None and (folder := staged.with_name(name)).is_dir():
@@ -111,16 +146,35 @@ class RunRecorder:
         return True
 
     def _result(
-        self, connection: sa.Connection, key: str, result: Mapping[str, Any], seconds: float, worker: str, whose: sa.Update
+        self,
+        connection: sa.Connection,
+        key: str,
+        result: Mapping[str, Any],
+        seconds: float,
+        worker: str,
+        whose: sa.Update,
     ) -> bool:
         empty: dict[str, Any] = {"cost": {}, "warnings": [], "versions": {}, "files": {}}
-        values: dict[str, Any] = {name: plain_json(result.get(name, nothing)) for name, nothing in empty.items()}
-        values |= {"status": result["status"], "worker": worker, "seconds": seconds, "reason": result.get("reason"), "detail": ""}
+        values: dict[str, Any] = {
+            name: plain_json(result.get(name, nothing)) for name, nothing in empty.items()
+        }
+        values |= {
+            "status": result["status"],
+            "worker": worker,
+            "seconds": seconds,
+            "reason": result.get("reason"),
+            "detail": "",
+        }
         if not _end(connection, whose, **values):
             return False
         connection.execute(scores.delete().where(scores.c.key == key))
         listed = [
-            {"key": key, "position": position, "rule": text(entry["rule"]), "set": text(entry["set"])}
+            {
+                "key": key,
+                "position": position,
+                "rule": text(entry["rule"]),
+                "set": text(entry["set"]),
+            }
             | {"metrics": plain_json(entry["metrics"])}
             for position, entry in enumerate(result["scores"])
         ]
@@ -138,38 +192,63 @@ class RunRecorder:
         cause: str = "",
         following: Sequence[str] = (),
     ) -> bool:
-        """Record that the job failed, and those `following` it, with the reason in one sentence and the `cause` of an event. False
-        when the job is no longer this driver's.
+        """Record that the job failed, and those `following` it, with the reason in one sentence and
+        the `cause` of an event. False when the job is no longer this driver's.
         """
-        told = {"reason": reason, "detail": detail, "cause": cause or None, "seconds": seconds, "worker": worker}
+        told = {
+            "reason": reason,
+            "detail": detail,
+            "cause": cause or None,
+            "seconds": seconds,
+            "worker": worker,
+        }
         with self.store.transaction() as connection:
             return self._fail(connection, key, following, told)
 
     def lost(
-        self, key: str, reason: str, detail: str = "", worker: str = "", cause: str = "", following: Sequence[str] = ()
+        self,
+        key: str,
+        reason: str,
+        detail: str = "",
+        worker: str = "",
+        cause: str = "",
+        following: Sequence[str] = (),
     ) -> bool:
-        """Record that the job's worker died. True: it is pending again; False: it was the last try, it has failed, and those
-        `following` it.
+        """Record that the job's worker died. True: it is pending again; False: it was the last try,
+        it has failed, and those `following` it.
         """
         told = {"detail": detail, "worker": worker}
         with self.store.transaction() as connection:
             left = runs.c.attempts < ATTEMPTS
-            if _end(connection, self._mine(key).where(left), status="pending", reason=reason, **told):
+            if _end(
+                connection, self._mine(key).where(left), status="pending", reason=reason, **told
+            ):
                 return True
-            self._fail(connection, key, following, {**told, "reason": f"tried {ATTEMPTS} times: {reason}", "cause": cause or None})
+            self._fail(
+                connection,
+                key,
+                following,
+                {**told, "reason": f"tried {ATTEMPTS} times: {reason}", "cause": cause or None},
+            )
             return False
 
-    def _fail(self, connection: sa.Connection, key: str, following: Sequence[str], told: Mapping[str, Any]) -> bool:
+    def _fail(
+        self, connection: sa.Connection, key: str, following: Sequence[str], told: Mapping[str, Any]
+    ) -> bool:
         if not _end(connection, self._mine(key), status="failed", **told):
             return False
         _end(connection, self._after(connection, key, following), status="failed", **told)
         return True
 
     def blocked(self, keys: Sequence[str], needed: str, why: str = "which failed") -> None:
-        """Record as failed the pending runs `keys`, which need, directly or through others, the run `needed`, and `why` they cannot
-        have it.
+        """Record as failed the pending runs `keys`, which need, directly or through others, the run
+        `needed`, and `why` they cannot have it.
         """
-        values = {"status": "failed", "reason": one_line(f"needs {needed[:12]}, {why}"), "blocked_by": needed}
+        values = {
+            "status": "failed",
+            "reason": one_line(f"needs {needed[:12]}, {why}"),
+            "blocked_by": needed,
+        }
         with self.store.transaction() as connection:
             at = now(connection)
         self._update(keys, runs.c.status == "pending", finished=at, **values)
@@ -186,25 +265,45 @@ class RunRecorder:
     def _forget(self, ids: Sequence[str]) -> int:
         left = runs.update().where(runs.c.driver.in_(ids), runs.c.status == "running")
         with self.store.transaction() as connection:
-            returned = connection.execute(left.values(status="pending", driver=None, attempts=runs.c.attempts - 1)).rowcount
+            returned = connection.execute(
+                left.values(status="pending", driver=None, attempts=runs.c.attempts - 1)
+            ).rowcount
             connection.execute(drivers.delete().where(drivers.c.id.in_(ids)))
         return returned
 
     def _update(self, keys: Iterable[str], chosen: sa.ColumnElement[bool], **values: Any) -> int:
         with self.store.transaction() as connection:
-            parts = [runs.update().where(runs.c.key.in_(some), chosen).values(values) for some in in_parts(keys)]
+            parts = [
+                runs.update().where(runs.c.key.in_(some), chosen).values(values)
+                for some in in_parts(keys)
+            ]
             return sum(connection.execute(part).rowcount for part in parts)
 
     def _mine(self, key: str) -> sa.Update:
-        return runs.update().where(runs.c.key == key, runs.c.driver == self.driver.id, runs.c.status == "running")
+        return runs.update().where(
+            runs.c.key == key, runs.c.driver == self.driver.id, runs.c.status == "running"
+        )
 
     def _after(self, connection: sa.Connection, key: str, following: Sequence[str]) -> sa.Update:
-        """The pending jobs that follow `key`; they are begun when it was, by the same driver, and as often."""
-        begun = connection.execute(sa.select(runs.c.attempts, runs.c.started, runs.c.driver).where(runs.c.key == key)).one()
-        return runs.update().where(runs.c.key.in_(list(following)), runs.c.status == "pending").values(begun._asdict())
+        """The pending jobs that follow `key`; they are begun when it was, by the same driver, and
+        as often."""
+        begun = connection.execute(
+            sa.select(runs.c.attempts, runs.c.started, runs.c.driver).where(runs.c.key == key)
+        ).one()
+        return (
+            runs.update()
+            .where(runs.c.key.in_(list(following)), runs.c.status == "pending")
+            .values(begun._asdict())
+        )
 
 
-def _end(connection: sa.Connection, whose: sa.Update, *, reason: str | None, detail: str, **values: Any) -> bool:
+def _end(
+    connection: sa.Connection, whose: sa.Update, *, reason: str | None, detail: str, **values: Any
+) -> bool:
     """Write how jobs ended; False where none of `whose` is there any more."""
-    values |= {"reason": one_line(reason) if reason else None, "detail": text(detail) or None, "finished": now(connection)}
+    values |= {
+        "reason": one_line(reason) if reason else None,
+        "detail": text(detail) or None,
+        "finished": now(connection),
+    }
     return connection.execute(whose.values(values)).rowcount > 0

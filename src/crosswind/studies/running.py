@@ -21,8 +21,8 @@ EXECUTE = "crosswind.studies.jobs:execute"
 
 
 def check_ready(plan: Plan, workers: int) -> None:
-    """Refuse, before anything is written, a device that is not here, pictures that cannot be decoded, weights that do not fit, and
-    a model elsewhere that cannot be asked.
+    """Refuse, before anything is written, a device that is not here, pictures that cannot be
+    decoded, weights that do not fit, and a model elsewhere that cannot be asked.
 
     `workers`: threads that decode. Raises `InputError`, `DataError`.
     """
@@ -35,16 +35,30 @@ def check_ready(plan: Plan, workers: int) -> None:
     used = {name: values for job in plan.jobs for name, values in job.spec.get("data", {}).items()}
     datasets = {name: build_dataset(values) for name, values in used.items()}
     pixels = {name: check_pixels(dataset, workers) for name, dataset in datasets.items()}
-    check_pixel_copies(plan.study, datasets, {name: hashes for name, hashes in pixels.items() if hashes is not None})
-    given = {canonical(job.spec["model"]): job.spec["model"] for job in plan.jobs if job.kind == "predict" and "model" in job.spec}
+    check_pixel_copies(
+        plan.study,
+        datasets,
+        {name: hashes for name, hashes in pixels.items() if hashes is not None},
+    )
+    given = {
+        canonical(job.spec["model"]): job.spec["model"]
+        for job in plan.jobs
+        if job.kind == "predict" and "model" in job.spec
+    }
     for model in given.values():
         load("models", model["name"])(**model["knobs"]).ready()
-    told = {canonical([job.spec[name] for name in ("model", "main")]): job.spec for job in plan.jobs if "model" in job.spec}
+    told = {
+        canonical([job.spec[name] for name in ("model", "main")]): job.spec
+        for job in plan.jobs
+        if "model" in job.spec
+    }
     for spec in told.values():
         if "fits" in facts("models", spec["model"]["name"]).defines:
             main = datasets[spec["main"]]
             names = main.attribute(spec["split"]["label"]).values
-            load("models", spec["model"]["name"])(**spec["model"]["knobs"]).fits(main.check_inputs(), [str(name) for name in names])
+            load("models", spec["model"]["name"])(**spec["model"]["knobs"]).fits(
+                main.check_inputs(), [str(name) for name in names]
+            )
     weighed = {}
     for job in plan.jobs:
         knobs = job.spec["model"]["knobs"] if job.kind == "fit" else {}
@@ -54,22 +68,36 @@ def check_ready(plan: Plan, workers: int) -> None:
         from crosswind.models.build import build_model, unnamed
 
         for spec in weighed.values():
-            # Of a head with another number of classes the width is looked at, and a new one is made.
+            # Of a head with another number of classes the width is looked at, and a new one is
+            # made.
             build_model(
-                spec["model"]["name"], spec["model"]["knobs"], build_dataset(used[spec["main"]]).check_inputs(), unnamed(2), 0
+                spec["model"]["name"],
+                spec["model"]["knobs"],
+                build_dataset(used[spec["main"]]).check_inputs(),
+                unnamed(2),
+                0,
             )
 
 
 def slow_devices(plan: Plan) -> list[str]:
-    """What `Plan.warnings` cannot say without torch: a sentence for each device other than the processor that imitates bfloat16."""
-    used = {(job.spec["training"]["precision"], job.spec["training"]["device"]) for job in plan.jobs if job.kind == "fit"}
+    """What `Plan.warnings` cannot say without torch: a sentence for each device other than the
+    processor that imitates bfloat16."""
+    used = {
+        (job.spec["training"]["precision"], job.spec["training"]["device"])
+        for job in plan.jobs
+        if job.kind == "fit"
+    }
     asked = sorted(device for precision, device in used if precision == "bf16" and device != "cpu")
     if not asked:
         return []
     from crosswind.training.device import slow_precision
 
     slow = {device: slow_precision("bf16", device) for device in asked}
-    return [f"training.precision = bf16 on {device} asks for bfloat16, {text}" for device, text in slow.items() if text]
+    return [
+        f"training.precision = bf16 on {device} asks for bfloat16, {text}"
+        for device, text in slow.items()
+        if text
+    ]
 
 
 def run_plan(
@@ -85,20 +113,43 @@ def run_plan(
 ) -> Summary:
     """Add a plan to a store that is open for writing, and execute what the store does not hold.
 
-    `workers`: processes that work at once, no more than there are runs; 0 works in this process. `modules` are what they import
-    first, `memory` the bytes that pixels may take. For the others see `drive`, which this raises what it does.
+    `workers`: processes that work at once, no more than there are runs; 0 works in this process.
+    `modules` are what they import first, `memory` the bytes that pixels may take. For the others
+    see `drive`, which this raises what it does.
     """
-    store.add_plan(plan.study.name, plan.study.model_dump(exclude_unset=True), plan.study.model_dump(), plan.jobs)
+    store.add_plan(
+        plan.study.name,
+        plan.study.model_dump(exclude_unset=True),
+        plan.study.model_dump(),
+        plan.jobs,
+    )
     reopen_fits(plan, store)
     number = min(workers, max(1, len(plan.runs)))
-    with Pool(EXECUTE, number, modules, memory=memory) if workers else Inline(EXECUTE, memory=memory) as engine:
+    with (
+        Pool(EXECUTE, number, modules, memory=memory) if workers else Inline(EXECUTE, memory=memory)
+    ) as engine:
         limit = plan.study.time_limit
-        return drive(store, plan.jobs, engine, on_event=on_event, time_limit=limit, retry_failed=retry_failed, profile=profile)
+        return drive(
+            store,
+            plan.jobs,
+            engine,
+            on_event=on_event,
+            time_limit=limit,
+            retry_failed=retry_failed,
+            profile=profile,
+        )
 
 
 def reopen_fits(plan: Plan, store: Store) -> int:
-    """Have fits done again whose weights are asked for, by a set that was added, and were not kept; how many."""
+    """Have fits done again whose weights are asked for, by a set that was added, and were not kept;
+    how many."""
     statuses = store.statuses([job.key for job in plan.jobs])
-    wanted = {job.follows for job in plan.jobs if job.kind in ("predict", "vary") and job.follows and statuses[job.key] not in DONE}
+    wanted = {
+        job.follows
+        for job in plan.jobs
+        if job.kind in ("predict", "vary") and job.follows and statuses[job.key] not in DONE
+    }
     done = [key for key in sorted(wanted) if statuses[key] in DONE]
-    return store.undo(key for key in done if not any(artifact_folder(store.out, key).glob(WEIGHTS.format("*"))))
+    return store.undo(
+        key for key in done if not any(artifact_folder(store.out, key).glob(WEIGHTS.format("*")))
+    )

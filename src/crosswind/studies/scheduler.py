@@ -1,9 +1,12 @@
-"""Brings the jobs of a plan to their end: in the order of their needs, on an engine, recorded in a store.
+"""Brings the jobs of a plan to their end: in the order of their needs, on an engine, recorded in a
+store.
 
-A driver may be killed at any moment and started again: finished runs stay, the others go on from their checkpoints. Several
-drivers may work on one store. An exception fails its run at once, for it would come again; a run whose worker dies is tried
-once more; a run that needs a failed one fails with it; and the study goes on. What the machine stopped (`causes`) is done again by
-the next driver, after everything else. On a full disk no more runs are begun: each of them would fail for the same reason.
+A driver may be killed at any moment and started again: finished runs stay, the others go on from
+their checkpoints. Several drivers may work on one store. An exception fails its run at once, for it
+would come again; a run whose worker dies is tried once more; a run that needs a failed one fails
+with it; and the study goes on. What the machine stopped (`causes`) is done again by the next
+driver, after everything else. On a full disk no more runs are begun: each of them would fail for
+the same reason.
 """
 
 from __future__ import annotations
@@ -36,9 +39,9 @@ POLL_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a study is. `done` counts finished and diverged runs, `running` also those of other drivers; `left` is the time left
-    in seconds, None before the first run has ended. `message` is one line on what just happened, to the run `key`; `report` what
-    that run said itself, if it did.
+    """How far a study is. `done` counts finished and diverged runs, `running` also those of other
+    drivers; `left` is the time left in seconds, None before the first run has ended. `message` is
+    one line on what just happened, to the run `key`; `report` what that run said itself, if it did.
     """
 
     done: int
@@ -53,10 +56,12 @@ class Progress:
 
 @dataclass(frozen=True)
 class Summary:
-    """How a study ended: numbers of runs by status, how many of them this driver executed, and its seconds.
+    """How a study ended: numbers of runs by status, how many of them this driver executed, and its
+    seconds.
 
-    `busy`: the seconds of the runs that it executed, as a share of its seconds times its workers. `traces`: files of traces, and
-    `untraced` the reasons where one was asked for and there is none. `stopped`: why runs were left to the next driver, a sentence.
+    `busy`: the seconds of the runs that it executed, as a share of its seconds times its workers.
+    `traces`: files of traces, and `untraced` the reasons where one was asked for and there is none.
+    `stopped`: why runs were left to the next driver, a sentence.
     """
 
     finished: int
@@ -82,10 +87,11 @@ def drive(
 ) -> Summary:
     """Execute what is not done of `jobs`, which the store knows already (`Store.add_plan`).
 
-    `time_limit`: seconds for one run. `retry_failed`: give failed runs another chance. `profile`: a folder for traces of the first
-    run of every data set, model and method that is executed. Raises `InputError` for needs that are missing or go in a circle;
-    `StoreError` when the store can no longer be written; `KeyboardInterrupt`, with the signal's number, on SIGINT, SIGTERM and
-    SIGHUP. However it ends, what was running is pending again.
+    `time_limit`: seconds for one run. `retry_failed`: give failed runs another chance. `profile`: a
+    folder for traces of the first run of every data set, model and method that is executed. Raises
+    `InputError` for needs that are missing or go in a circle; `StoreError` when the store can no
+    longer be written; `KeyboardInterrupt`, with the signal's number, on SIGINT, SIGTERM and SIGHUP.
+    However it ends, what was running is pending again.
     """
     driver = Driver.current()
     recorder = RunRecorder(store, driver)
@@ -98,7 +104,8 @@ def drive(
             finally:
                 with interrupts.held():
                     engine.cancel()
-                    # The reason is on its way already; the next driver gives back what this one had.
+                    # The reason is on its way already; the next driver gives back what this one
+                    # had.
                     with contextlib.suppress(StoreError):
                         recorder.leave()
     finally:
@@ -106,7 +113,8 @@ def drive(
 
 
 class _Work:
-    """The state of one `drive`. The status of a run is `waiting`, `running`, `foreign` (another driver has it) or how it ended."""
+    """The state of one `drive`. The status of a run is `waiting`, `running`, `foreign` (another
+    driver has it) or how it ended."""
 
     def __init__(
         self,
@@ -120,14 +128,20 @@ class _Work:
         self.recorder, self.store, self.engine = recorder, recorder.store, engine
         self.on_event, self.time_limit, self.traces = on_event, time_limit, traces
         self.jobs: dict[str, Job] = {}
-        self.following: dict[str, list[str]] = {}  # the jobs that are done right after one, in their order
+        self.following: dict[
+            str, list[str]
+        ] = {}  # the jobs that are done right after one, in their order
         for job in jobs:
-            if self.jobs.setdefault(job.key, job) is job:  # one job may stand in a study twice, under two labels
+            if (
+                self.jobs.setdefault(job.key, job) is job
+            ):  # one job may stand in a study twice, under two labels
                 self.following.setdefault(job.follows, []).append(job.key)
         self.position = {key: position for position, key in enumerate(self.jobs)}
         # What is counted, and told of: the others are steps on the way to these.
         self.rows = {key for key, job in self.jobs.items() if job.kind == ROWS}
-        self.order: graphlib.TopologicalSorter[str] = graphlib.TopologicalSorter()  # of what is not done
+        self.order: graphlib.TopologicalSorter[str] = (
+            graphlib.TopologicalSorter()
+        )  # of what is not done
         self.reached: set[str] = set()  # runs whose needs have all ended
         self.ready: list[tuple[bool, int, str]] = []
         self.again: set[str] = set()
@@ -166,29 +180,43 @@ class _Work:
                 break
             interrupts.check()
         ended, seconds = [self.status[key] for key in self.rows], time.monotonic() - started
-        finished, diverged, failed = (ended.count(status) for status in ("finished", "diverged", "failed"))
+        finished, diverged, failed = (
+            ended.count(status) for status in ("finished", "diverged", "failed")
+        )
         busy = min(1.0, self.busy / max(1e-9, seconds * self.engine.workers))
         traced = tuple(self.traces.written), tuple(self.traces.troubles)
-        return Summary(finished, diverged, failed, self.executed, seconds, busy, *traced, self.stopped)
+        return Summary(
+            finished, diverged, failed, self.executed, seconds, busy, *traced, self.stopped
+        )
 
     def _look_at_start(self, retry_failed: bool) -> None:
         # Last in line, lest a run that fills the disk each time keeps the others from their turn.
-        self.again = {key for key, status in self.store.statuses(self.jobs).items() if status == "failed"}
+        self.again = {
+            key for key, status in self.store.statuses(self.jobs).items() if status == "failed"
+        }
         self.recorder.reopen(self.jobs, retry_failed)
         needed = {need for job in self.jobs.values() for need in job.needs}
         at_start = self.store.statuses(needed.union(self.jobs))
         for key, job in self.jobs.items():
             if key not in at_start:
-                raise StoreError(f"{self.store.name} does not know the run {key}; its plan was not added")
+                raise StoreError(
+                    f"{self.store.name} does not know the run {key}; its plan was not added"
+                )
             for need in job.needs:
                 if need not in self.jobs and at_start.get(need) not in DONE:
-                    raise InputError("runs", f"the run {key} needs {need}, which is neither in the plan nor finished in the store")
+                    raise InputError(
+                        "runs",
+                        f"the run {key} needs {need}, which is neither in the plan nor finished in"
+                        " the store",
+                    )
             if at_start[key] not in DONE:
                 self.order.add(key, *(need for need in job.needs if at_start.get(need) not in DONE))
         try:
             self.order.prepare()
         except graphlib.CycleError as error:
-            raise InputError("runs", f"these runs need each other in a circle: {' -> '.join(error.args[1])}") from None
+            raise InputError(
+                "runs", f"these runs need each other in a circle: {' -> '.join(error.args[1])}"
+            ) from None
         for key in self.jobs:
             self._note(key, at_start[key])
         self._reach()
@@ -199,7 +227,10 @@ class _Work:
             job = self.jobs[key]
             damaged = next((need for need in job.needs if self._faults(need)), None)
             if damaged is not None:
-                why = f"of whose files {self._faults(damaged)[0]}; `crosswind check --repair` has it done again"
+                why = (
+                    f"of whose files {self._faults(damaged)[0]}; `crosswind check --repair` has it"
+                    " done again"
+                )
                 self.recorder.blocked([key], damaged, why)
                 self._became(key, "failed", f"failed: needs {damaged[:12]}, {why}")
             elif not self.recorder.claim(key):
@@ -207,8 +238,14 @@ class _Work:
             else:
                 self.status[key] = "running"
                 self.active[key] = time.monotonic()
-                following = [self._task(self.jobs[name], self._go(key)) for name in self._followers(key)]
-                more: dict[str, Any] = {"limit": self.time_limit, "profile": self.traces.path(job), "following": following}
+                following = [
+                    self._task(self.jobs[name], self._go(key)) for name in self._followers(key)
+                ]
+                more: dict[str, Any] = {
+                    "limit": self.time_limit,
+                    "profile": self.traces.path(job),
+                    "following": following,
+                }
                 self.engine.submit(replace(self._task(job), **more))
                 self._tell(key, "started")
 
@@ -226,7 +263,10 @@ class _Work:
     def _task(self, job: Job, fresh: Sequence[str] = ()) -> Task:
         """`fresh`: the jobs of the go, whose files are not in their place yet."""
         out = self.store.out
-        needed = {need: str(self._staged(need) if need in fresh else artifact_folder(out, need)) for need in job.needs}
+        needed = {
+            need: str(self._staged(need) if need in fresh else artifact_folder(out, need))
+            for need in job.needs
+        }
         checkpoint = str(checkpoint_folder(out, job.key) / "state.safetensors")
         return Task(job.key, job.kind, job.spec, str(self._staged(job.key)), checkpoint, needed)
 
@@ -253,7 +293,9 @@ class _Work:
             self._fail(event)
             if event.kind == "fault":  # other runs would have it too, told of or not
                 raise InternalError(event.reason)
-        elif self.recorder.lost(key, event.reason, event.detail, event.worker, event.cause, self._followers(key)):
+        elif self.recorder.lost(
+            key, event.reason, event.detail, event.worker, event.cause, self._followers(key)
+        ):
             self.executed -= self._counts(key)
             self._became(key, "pending", f"is tried once more: {event.reason}")
         else:
@@ -262,12 +304,21 @@ class _Work:
     def _record(self, event: Event) -> None:
         staged, status = self._staged(event.key), str(event.result["status"])
         try:
-            ours = self.recorder.finished(event.key, event.result, event.seconds, staged, event.worker)
+            ours = self.recorder.finished(
+                event.key, event.result, event.seconds, staged, event.worker
+            )
         except StoreError as error:
-            # The disk may be too full for the files but not for one line; if it is, this raises and the study stops.
+            # The disk may be too full for the files but not for one line; if it is, this raises and
+            # the study stops.
             for name in self._go(event.key):
                 shutil.rmtree(self._staged(name), ignore_errors=True)
-            self._fail(replace(event, reason=f"its result could not be stored: {error}", cause=cause_of(error) or "system"))
+            self._fail(
+                replace(
+                    event,
+                    reason=f"its result could not be stored: {error}",
+                    cause=cause_of(error) or "system",
+                )
+            )
             return
         if ours:
             self.took.append(event.seconds)
@@ -284,10 +335,14 @@ class _Work:
         else:
             self._became(event.key, "running")
         if event.cause == "disk" and not self.stopped:
-            self.stopped = f"{self.store.name}: the disk is full, so no more runs are begun; free space and give the command again"
+            self.stopped = (
+                f"{self.store.name}: the disk is full, so no more runs are begun; free space and"
+                " give the command again"
+            )
 
     def _became(self, key: str, status: str, message: str = "") -> None:
-        """Take note of what the store says of a run that is not executed here now, and tell of it if there is a message."""
+        """Take note of what the store says of a run that is not executed here now, and tell of it
+        if there is a message."""
         self._note(key, status)
         self._reach()
         if message:
@@ -309,12 +364,15 @@ class _Work:
             self.order.done(key)
 
     def _reach(self) -> None:
-        """Go on to the runs whose needs have all ended; one that needs a failed run fails with it."""
+        """Go on to the runs whose needs have all ended; one that needs a failed run fails with
+        it."""
         blocked: dict[str, list[str]] = {}
         while keys := self.order.get_ready():
             for key in keys:
                 self.reached.add(key)
-                failed = next((need for need in self.jobs[key].needs if self.status.get(need) == "failed"), "")
+                failed = next(
+                    (need for need in self.jobs[key].needs if self.status.get(need) == "failed"), ""
+                )
                 if failed and self.status[key] == "waiting":
                     self.blocked_by[key] = self.blocked_by.get(failed, failed)
                     blocked.setdefault(self.blocked_by[key], []).append(key)
@@ -325,22 +383,37 @@ class _Work:
             self.recorder.blocked(runs, needed)
 
     def _faults(self, need: str) -> list[str]:
-        """What is wrong with the files of a finished run that others start from; they are read once."""
+        """What is wrong with the files of a finished run that others start from; they are read
+        once."""
         if need not in self.faults:
             self.faults[need] = self.store.faults(need, self.store.run(need)["files"], read=True)
         return self.faults[need]
 
     def _look_at_foreign(self) -> None:
-        """What other drivers did with the runs that they had; what dead ones left is ours to claim."""
+        """What other drivers did with the runs that they had; what dead ones left is ours to
+        claim."""
         self.recorder.reclaim()
         for key, status in self.store.statuses(self.foreign).items():
             if status != "running":
-                self._became(key, status, "" if status == "pending" else f"{status}, by another driver")
+                self._became(
+                    key, status, "" if status == "pending" else f"{status}, by another driver"
+                )
 
     def _tell(self, key: str, message: str, report: Mapping[str, Any] | None = None) -> None:
         if self.on_event is not None:
             running = len(self.active) + len(self.foreign)
-            self.on_event(Progress(self.done, running, self.failed, len(self.rows), self._left(), message, key, report or {}))
+            self.on_event(
+                Progress(
+                    self.done,
+                    running,
+                    self.failed,
+                    len(self.rows),
+                    self._left(),
+                    message,
+                    key,
+                    report or {},
+                )
+            )
 
     def _left(self) -> float | None:
         """Seconds left, as if every run took the mean of those that ended in this session."""
@@ -353,9 +426,11 @@ class _Work:
 
 
 class _Interrupts:
-    """Makes SIGINT, SIGTERM and SIGHUP end the study cleanly: they raise `KeyboardInterrupt`, but not while a result is recorded.
+    """Makes SIGINT, SIGTERM and SIGHUP end the study cleanly: they raise `KeyboardInterrupt`, but
+    not while a result is recorded.
 
-    With an engine that waits interruptibly they only raise where `check` is called. Off the main thread it does nothing.
+    With an engine that waits interruptibly they only raise where `check` is called. Off the main
+    thread it does nothing.
     """
 
     def __init__(self, gently: bool) -> None:
@@ -365,7 +440,10 @@ class _Interrupts:
     def __enter__(self) -> _Interrupts:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                if signal.getsignal(number) not in (signal.SIG_IGN, None):  # `nohup` and the like have their way
+                if signal.getsignal(number) not in (
+                    signal.SIG_IGN,
+                    None,
+                ):  # `nohup` and the like have their way
                     self._before[number] = signal.signal(number, self._receive)
         return self
 

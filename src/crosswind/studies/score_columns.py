@@ -1,4 +1,5 @@
-"""Which columns of a table hold the scores of a class, told by their names and, where names do not tell, by their numbers."""
+"""Which columns of a table hold the scores of a class, told by their names and, where names do not
+tell, by their numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ UNNAMED = "number {number} (without a name)"
 """What a column without a name is called, as of a row index."""
 _SUM = 1e-3
 _OFTEN = 0.01
-"""The share of rows in which a column must be the largest to be taken for a class by its numbers."""
+"""The share of rows in which a column must be the largest to be taken for a class by its numbers.
+"""
 _BY_CHANCE = 0.01
 """The probability above which the labelled rows may lack a class by chance alone."""
 _OTHER_NAMES = (
@@ -25,7 +27,9 @@ _OTHER_NAMES = (
     r"correct|conf|confidence|certainty|uncertainty|entropy|margin|energy|temperature|loss|nll|ce|brier|likelihood|"
     r"max|min|mean|sum|std|var|maxprob|msp|prob|probs|probability|score|logit|scale|weight|weights|width|height|size|length|len)"
 )
-_OTHER = re.compile(rf"^{_OTHER_NAMES}(_?{_OTHER_NAMES})*$|^(fold|cv|split|run|seed|epoch|batch|group)_?\d+$")
+_OTHER = re.compile(
+    rf"^{_OTHER_NAMES}(_?{_OTHER_NAMES})*$|^(fold|cv|split|run|seed|epoch|batch|group)_?\d+$"
+)
 
 
 @dataclass(frozen=True)
@@ -42,29 +46,36 @@ class ScoreColumns:
 
 
 def is_score_name(column: str) -> bool:
-    """Whether a column may hold scores of a class by its name: not that of an index, a fold, a confidence and their like."""
+    """Whether a column may hold scores of a class by its name: not that of an index, a fold, a
+    confidence and their like."""
     words = re.sub(r"([a-z])([A-Z])", r"\1_\2", column).lower()
     parts = [part for part in re.split(r"[\W_]+", words) if part]
     if not parts or parts[0] == "unnamed" or column.endswith(UNNAMED.partition("}")[2]):
         return False
-    if parts[0] == "y" and parts[-1] in ("true", "pred", "hat") or parts[-1] in ("id", "ids", "idx", "index", "fold", "split"):
+    if (
+        parts[0] == "y"
+        and parts[-1] in ("true", "pred", "hat")
+        or parts[-1] in ("id", "ids", "idx", "index", "fold", "split")
+    ):
         return False
     return not _OTHER.match("_".join(parts)) or all(part.isdigit() for part in parts)
 
 
 def columns_of(values: Sequence[str], columns: Sequence[str]) -> list[ScoreColumns]:
-    """Every way to find a column for each of the classes `values`, the surest first, so that one of several is a matter of
-    choice.
+    """Every way to find a column for each of the classes `values`, the surest first, so that one of
+    several is a matter of choice.
 
-    A column named as the class; else one that writes the same number otherwise (`1.0`), or the same letters in another case; else
-    columns that all have the same before or behind the class.
+    A column named as the class; else one that writes the same number otherwise (`1.0`), or the same
+    letters in another case; else columns that all have the same before or behind the class.
     """
     for how, key in (("names", str), ("numbers", _as_number), ("case", str.casefold)):
         by_key: dict[str, list[str]] = {}
         for column in columns:
             by_key.setdefault(key(column), []).append(column)
         wanted = [key(value) for value in values]
-        if len(set(wanted)) == len(wanted) and all(len(by_key.get(word, ())) == 1 for word in wanted):
+        if len(set(wanted)) == len(wanted) and all(
+            len(by_key.get(word, ())) == 1 for word in wanted
+        ):
             class_of = {by_key[word][0]: value for word, value in zip(wanted, values, strict=True)}
             return [_in_table_order(class_of, columns, how)]
     return _by_affix(values, columns)
@@ -85,7 +96,11 @@ def _by_affix(values: Sequence[str], columns: Sequence[str]) -> list[ScoreColumn
     for column in folded:
         for match in re.finditer(f"(?={re.escape(longest)})", column):
             before, behind = column[: match.start()], column[match.start() + len(longest) :]
-            class_of = {folded[name]: value for value in values if (name := before + value.casefold() + behind) in folded}
+            class_of = {
+                folded[name]: value
+                for value in values
+                if (name := before + value.casefold() + behind) in folded
+            }
             if len(class_of) == len(values):
                 families.append(_in_table_order(class_of, columns, "affix", (before, behind)))
     return families
@@ -99,20 +114,29 @@ def _as_number(word: str) -> str:
     return repr(number)
 
 
-def extra_classes(chosen: ScoreColumns, numbers: Mapping[str, Floats], labelled_rows: int) -> tuple[dict[str, str], list[str]]:
-    """Of the other columns of numbers those of classes that never occur in the source, by name, and those that may be such.
+def extra_classes(
+    chosen: ScoreColumns, numbers: Mapping[str, Floats], labelled_rows: int
+) -> tuple[dict[str, str], list[str]]:
+    """Of the other columns of numbers those of classes that never occur in the source, by name, and
+    those that may be such.
 
-    Where the scores are probabilities, or their logarithms, their sums tell. Logits have none: a column of the same prefix is a
-    class, and one with fractions that lies among the scores and is often the largest may be one. It is one where `labelled_rows`
-    are so few that a class which is the answer so often may be missing among them by chance.
+    Where the scores are probabilities, or their logarithms, their sums tell. Logits have none: a
+    column of the same prefix is a class, and one with fractions that lies among the scores and is
+    often the largest may be one. It is one where `labelled_rows` are so few that a class which is
+    the answer so often may be missing among them by chance.
     """
     others = [name for name in numbers if name not in chosen.columns]
     scores = np.stack([numbers[name] for name in chosen.columns], axis=1)
     for as_probabilities in (_itself, _exponential):
         if _sums_to_one(as_probabilities(scores)):
             return {}, []
-        for subset in ([name for name in others if is_score_name(name)], *([name] for name in others)):
-            if subset and _sums_to_one(as_probabilities(np.column_stack([scores, *(numbers[name] for name in subset)]))):
+        for subset in (
+            [name for name in others if is_score_name(name)],
+            *([name] for name in others),
+        ):
+            if subset and _sums_to_one(
+                as_probabilities(np.column_stack([scores, *(numbers[name] for name in subset)]))
+            ):
                 return {name: _without_affix(name, chosen.affix) for name in subset}, []
     finite = scores[np.isfinite(scores)]
     if not len(finite) or ((finite >= 0) & (finite <= 1 + _SUM)).all():
@@ -156,7 +180,11 @@ def _sums_to_one(scores: Floats) -> bool:
 def _has_affix(name: str, affix: tuple[str, str]) -> bool:
     before, behind = affix
     folded = name.casefold()
-    return len(folded) > len(before) + len(behind) and folded.startswith(before) and folded.endswith(behind)
+    return (
+        len(folded) > len(before) + len(behind)
+        and folded.startswith(before)
+        and folded.endswith(behind)
+    )
 
 
 def _without_affix(name: str, affix: tuple[str, str]) -> str:

@@ -15,7 +15,8 @@ _NVIDIA = Path("/dev/nvidiactl")
 
 
 def slow_settings(jobs: Iterable[Job]) -> list[str]:
-    """A sentence for each setting by which jobs ask this processor for bfloat16, where it has none; other devices need torch."""
+    """A sentence for each setting by which jobs ask this processor for bfloat16, where it has none;
+    other devices need torch."""
     slow = slow_bfloat16()
     if not slow:
         return []

@@ -1,7 +1,8 @@
 """The study file: its fields, their types and meanings.
 
-A study says which data, shifts, sizes, models, methods and seeds; their product are its runs. It is read here and checked as
-far as that goes without touching data; `crosswind.studies.plan` checks the rest and makes the runs.
+A study says which data, shifts, sizes, models, methods and seeds; their product are its runs. It is
+read here and checked as far as that goes without touching data; `crosswind.studies.plan` checks the
+rest and makes the runs.
 """
 
 from __future__ import annotations
@@ -14,16 +15,27 @@ from pydantic_core import PydanticCustomError
 
 from crosswind.core.errors import InputError
 from crosswind.studies.each import written_out
-from crosswind.studies.reading import apply_settings, field_error, find_study, merge, read_study_file
+from crosswind.studies.reading import (
+    apply_settings,
+    field_error,
+    find_study,
+    merge,
+    read_study_file,
+)
 from crosswind.training.selection import RULES
 
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.+:/@ -]+$")]
-Fractional = Annotated[str, Field(pattern=r"^[0-9]+/[0-9]+$", description="a share as a fraction, such as 1/3")]
+Fractional = Annotated[
+    str, Field(pattern=r"^[0-9]+/[0-9]+$", description="a share as a fraction, such as 1/3")
+]
 Rows = Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] | Fractional
 Seed = Annotated[int, Field(ge=0, lt=2**62)]
 Value = str | int | float | bool
-# A folded YAML text ends with a line break, which tables would show as a sign for what cannot be printed.
-Line = Annotated[str, BeforeValidator(lambda value: " ".join(value.split()) if isinstance(value, str) else value)]
+# A folded YAML text ends with a line break, which tables would show as a sign for what cannot be
+# printed.
+Line = Annotated[
+    str, BeforeValidator(lambda value: " ".join(value.split()) if isinstance(value, str) else value)
+]
 Named = list[str] | dict[Name, dict[str, Any] | None]
 if TYPE_CHECKING:
     RuleName = str
@@ -46,13 +58,19 @@ class OfficialSpec(_Strict):
     column: str = _is(..., "the attribute that holds each row's official role")
     train: list[Value] = _is(..., "its values whose rows are for training")
     test: list[Value] = _is(..., "its values whose rows are for testing")
-    validation: list[Value] | None = _is(None, "its values for validation; left out: dealt from the training rows")
+    validation: list[Value] | None = _is(
+        None, "its values for validation; left out: dealt from the training rows"
+    )
 
 
 class RolesSpec(_Strict):
     """How the rows of each finest cell are dealt to test, validation and training."""
 
-    test: Rows | None = _is(None, "rows of each cell for testing, or a share below 1; left out: a fifth, or all official test rows")
+    test: Rows | None = _is(
+        None,
+        "rows of each cell for testing, or a share below 1; left out: a fifth, or all official test"
+        " rows",
+    )
     validation: Rows = _is(0.2, "rows a cell, or the share of training and validation together")
     official: OfficialSpec | None = _is(None, "the source's own split, which wins over dealing")
 
@@ -61,11 +79,13 @@ class DeriveSpec(_Strict):
     """An attribute made by a transform: every base row under every value."""
 
     name: Name = _is(..., "the name of the new attribute")
-    transform: str = _is("", "a transform (crosswind list transforms); left out: every value names its own")
+    transform: str = _is(
+        "", "a transform (crosswind list transforms); left out: every value names its own"
+    )
     values: dict[Name, dict[str, Any] | list[dict[str, Any]] | None] = _is(
         ...,
-        "value name -> settings of the transform, or of the one that they name; of several (a list, or lists of values) each row "
-        "draws one; null leaves the image as it is",
+        "value name -> settings of the transform, or of the one that they name; of several (a list,"
+        " or lists of values) each row draws one; null leaves the image as it is",
         min_length=1,
     )
     mode: Literal["fixed", "per-visit"] = _is(
@@ -74,18 +94,25 @@ class DeriveSpec(_Strict):
 
 
 class ClustersSpec(_Strict):
-    """An attribute made by clustering given features of the rows, such as a network's: values 0 to k-1, the largest first."""
+    """An attribute made by clustering given features of the rows, such as a network's: values 0 to
+    k-1, the largest first."""
 
-    features: str = _is(..., "npy file of numbers [rows, d], a row for each of the source's, in its order")
+    features: str = _is(
+        ..., "npy file of numbers [rows, d], a row for each of the source's, in its order"
+    )
     k: int = _is(..., "the number of clusters", ge=2)
     name: Name = _is("cluster", "the name of the new attribute")
     within: str | None = _is(None, "attribute whose values are clustered apart, such as the label")
-    fit: dict[str, list[Value]] = _is({}, "attribute -> values of the rows to find centres on; left out: all rows")
+    fit: dict[str, list[Value]] = _is(
+        {}, "attribute -> values of the rows to find centres on; left out: all rows"
+    )
     algorithm: Literal["kmeans", "minibatch"] = _is("kmeans", "minibatch is faster on many rows")
     scale: Literal["none", "standard", "unit"] = _is(
         "none", "standard: every feature has mean 0, variance 1; unit: every row has length 1"
     )
-    components: Annotated[int, Field(ge=1)] | None = _is(None, "principal components to cluster; left out: the features themselves")
+    components: Annotated[int, Field(ge=1)] | None = _is(
+        None, "principal components to cluster; left out: the features themselves"
+    )
     starts: int = _is(3, "beginnings, of which the best is taken", ge=1)
     seed: int = _is(0, "of the beginnings", ge=0)
 
@@ -93,7 +120,10 @@ class ClustersSpec(_Strict):
 class RuleSpec(_Strict):
     """An attribute computed from the text of every row, by one of these rules."""
 
-    words: list[int] | None = _is(None, "increasing numbers of words; the values are the lengths between them: 0-49, 50-99, 100+")
+    words: list[int] | None = _is(
+        None,
+        "increasing numbers of words; the values are the lengths between them: 0-49, 50-99, 100+",
+    )
     contains: str | list[str] | None = _is(
         None, "words or phrases; yes where one stands in the text, whole and in any case; else no"
     )
@@ -110,12 +140,20 @@ class DataSpec(_Strict):
         ..., "what shifts act on; or slot -> attribute, so that one shift serves several data sets"
     )
     clusters: ClustersSpec | None = None
-    rules: dict[Name, RuleSpec] = _is({}, "new attribute -> how it is computed from each row's text")
-    same: dict[str, dict[str, list[Value]]] = _is({}, "attribute -> value -> other ways in which it is written")
+    rules: dict[Name, RuleSpec] = _is(
+        {}, "new attribute -> how it is computed from each row's text"
+    )
+    same: dict[str, dict[str, list[Value]]] = _is(
+        {}, "attribute -> value -> other ways in which it is written"
+    )
     distinct: list[str] = _is([], "attributes whose values differ though they look alike")
-    keep: dict[str, list[Value]] = _is({}, "attribute -> the values to keep; other rows are left out")
+    keep: dict[str, list[Value]] = _is(
+        {}, "attribute -> the values to keep; other rows are left out"
+    )
     roles: RolesSpec = RolesSpec.model_validate({})
-    unit: str | None = _is(None, "attribute whose rows may never straddle roles (a patient, a video)")
+    unit: str | None = _is(
+        None, "attribute whose rows may never straddle roles (a patient, a video)"
+    )
     derive: DeriveSpec | None = None
 
     @property
@@ -135,16 +173,25 @@ class SetSpec(_Strict):
     role: Literal["validation", "test"] = _is(..., "which role's rows it draws from")
     law: str | dict[str, Any] | list[Any] = _is(
         "uniform",
-        "'train' (as training), 'without-supplements' (training, but for its counterexamples and the like), "
-        "'unseen' (what training leaves out), 'uniform', a shift or the name of one of ours",
+        "'train' (as training), 'without-supplements' (training, but for its counterexamples and"
+        " the like), 'unseen' (what training leaves out), 'uniform', a shift or the name of one of"
+        " ours",
     )
-    draw: Any = _is(None, "all, {total: rows} or {base: rows a cell}; left out: all, for validation as training its share")
+    draw: Any = _is(
+        None,
+        "all, {total: rows} or {base: rows a cell}; left out: all, for validation as training its"
+        " share",
+    )
     source: str | None = _is(None, "another data set of this study")
     labels: dict[str, Value | list[Value] | None] | None = _is(
-        None, "that data set's classes -> ours, or a list of ours that all count as it; null leaves a class out"
+        None,
+        "that data set's classes -> ours, or a list of ours that all count as it; null leaves a"
+        " class out",
     )
     answers: Literal["all", "present"] = _is(
-        "all", "the classes that a model may answer with: all of ours, or present: those that the set's classes stand for"
+        "all",
+        "the classes that a model may answer with: all of ours, or present: those that the set's"
+        " classes stand for",
     )
 
 
@@ -156,7 +203,8 @@ class Search(_Strict):
 
 
 class MinusSpec(_Strict):
-    """What a side is taken less of: another score at the same seed. What it leaves out is as on its side."""
+    """What a side is taken less of: another score at the same seed. What it leaves out is as on its
+    side."""
 
     method: str | None = _is(None, "a method of this study, by its label; left out: the side's")
     model: str | None = _is(None, "a model of this study, by its label; left out: the side's")
@@ -165,66 +213,93 @@ class MinusSpec(_Strict):
 
 
 class SideSpec(_Strict):
-    """One side of a claim that names its model, shift or set too, so that two of them, or two gaps, can be compared."""
+    """One side of a claim that names its model, shift or set too, so that two of them, or two gaps,
+    can be compared."""
 
     method: str = _is(..., "a method of this study, by its label")
     model: str | None = _is(None, "a model of this study, by its label; left out: the claim's")
     shift: str | None = _is(None, "a shift of this study; left out: the claim's")
     set: str | None = _is(None, "a set of role test; left out: the claim's")
-    minus: MinusSpec | None = _is(None, "the side is a gap: its score less this one's, {method, model, shift, set}")
+    minus: MinusSpec | None = _is(
+        None, "the side is a gap: its score less this one's, {method, model, shift, set}"
+    )
 
 
 class Claim(_Strict):
-    """One claim. What it leaves open (data, shift, size, model) it makes of each that both sides are run at."""
+    """One claim. What it leaves open (data, shift, size, model) it makes of each that both sides
+    are run at."""
 
     text: Line = _is(..., "the claim in words, and whose it is", min_length=1, max_length=500)
-    better: str | SideSpec = _is(..., "the method that is claimed to be better, or {method, model, shift, set, minus}")
+    better: str | SideSpec = _is(
+        ..., "the method that is claimed to be better, or {method, model, shift, set, minus}"
+    )
     than: str | SideSpec | None = _is(None, "the other side; left out: the reference of the study")
     data: str | None = _is(None, "the data set; left out: each")
     shift: str | None = _is(None, "the shift; left out: each")
     size: str | None = _is(None, "the size, as tables name it; left out: each")
     model: str | None = _is(None, "the model of sides that name none; left out: each")
     set: str = _is("test", "the set of role test that is scored")
-    metric: Literal["accuracy", "worst_group", "balanced_accuracy", "seen_accuracy", "unseen_accuracy", "rho"] = _is(
-        "accuracy", "the score"
-    )
+    metric: Literal[
+        "accuracy", "worst_group", "balanced_accuracy", "seen_accuracy", "unseen_accuracy", "rho"
+    ] = _is("accuracy", "the score")
     rule: str | None = _is(
-        None, "the rule of 'selection' that picks step and point; left out: its first by the metric, or its first"
+        None,
+        "the rule of 'selection' that picks step and point; left out: its first by the metric, or"
+        " its first",
     )
     wins_back: float | None = _is(
-        None, "the share of the shift's cost, beside a shift that is [], of which the better side wins back more", gt=0, le=1
+        None,
+        "the share of the shift's cost, beside a shift that is [], of which the better side wins"
+        " back more",
+        gt=0,
+        le=1,
     )
-    margin: float | None = _is(None, "the claim is that the sides are equal: they differ by less than this", gt=0, le=1)
+    margin: float | None = _is(
+        None, "the claim is that the sides are equal: they differ by less than this", gt=0, le=1
+    )
 
 
 class TunedSpec(_Strict):
     """The runs in which a model that is also asked with prompts was fine-tuned."""
 
     method: str = _is(..., "a method of this study, by its label")
-    model: str | list[str] = _is(..., "the model that it trains, by its label, or several of different data sets")
+    model: str | list[str] = _is(
+        ..., "the model that it trains, by its label, or several of different data sets"
+    )
 
 
 class PromptsSpec(_Strict):
     """Which entries of `models` are one model with other prompts. The report compares them."""
 
     models: dict[Name, dict[Name, str | list[str]]] = _is(
-        ..., "model -> prompt -> its entry of 'models', or several of different data sets", min_length=1
+        ...,
+        "model -> prompt -> its entry of 'models', or several of different data sets",
+        min_length=1,
     )
     fixed: str | None = _is(
-        None, "the prompt beside which the best ones stand; left out: the first of the first model with several"
+        None,
+        "the prompt beside which the best ones stand; left out: the first of the first model with"
+        " several",
     )
-    tuned: dict[Name, TunedSpec] = _is({}, "model -> {method, model}: the runs in which it was fine-tuned")
-    averages: dict[Name, list[str]] = _is({}, "name -> data sets that are averaged; left out: all of them")
+    tuned: dict[Name, TunedSpec] = _is(
+        {}, "model -> {method, model}: the runs in which it was fine-tuned"
+    )
+    averages: dict[Name, list[str]] = _is(
+        {}, "name -> data sets that are averaged; left out: all of them"
+    )
 
 
 class Study(_Strict):
-    """A study: the product of its data, shifts, sizes, label noise, models, methods, grids and seeds."""
+    """A study: the product of its data, shifts, sizes, label noise, models, methods, grids and
+    seeds."""
 
     name: Name = _is("study", "the name under which the store keeps it; the file's name by default")
     about: str = _is("", "what the study shows, its expected time and numbers")
     data: dict[Name, DataSpec] = _is(..., "name -> data set", min_length=1)
     shifts: dict[Name, Any] = _is(
-        ..., "name -> a shift, a list of shifts that act together, or names of other shifts; [] is none", min_length=1
+        ...,
+        "name -> a shift, a list of shifts that act together, or names of other shifts; [] is none",
+        min_length=1,
     )
     sizes: dict[Name, Any] = _is(
         {"equal": "equal"},
@@ -232,53 +307,89 @@ class Study(_Strict):
         min_length=1,
     )
     sets: dict[Name, SetSpec] = _is(
-        {role: SetSpec.model_validate({"role": role, "law": law}) for role, law in (("validation", "train"), ("test", "uniform"))},
-        "validation and evaluation sets; 'validation' (as training) and 'test' (uniform) by default",
+        {
+            role: SetSpec.model_validate({"role": role, "law": law})
+            for role, law in (("validation", "train"), ("test", "uniform"))
+        },
+        "validation and evaluation sets; 'validation' (as training) and 'test' (uniform) by"
+        " default",
     )
-    groups: list[str] | None = _is(None, "attributes that make groups with the label; default: the shift's")
-    environments: list[str] | None = _is(None, "attributes that make environments; default: the shift's")
-    sampler: str | dict[str, float] = _is("uniform", "uniform, reweight, balanced or {mixture: share of the supplements}")
+    groups: list[str] | None = _is(
+        None, "attributes that make groups with the label; default: the shift's"
+    )
+    environments: list[str] | None = _is(
+        None, "attributes that make environments; default: the shift's"
+    )
+    sampler: str | dict[str, float] = _is(
+        "uniform", "uniform, reweight, balanced or {mixture: share of the supplements}"
+    )
     label_noise: float | list[float | dict[str, Any]] | dict[str, Any] = _is(
-        0.0, "share of training labels drawn anew, {rate, kind: uniform or flip}, or {matrix}; each of a list is a point"
+        0.0,
+        "share of training labels drawn anew, {rate, kind: uniform or flip}, or {matrix}; each of a"
+        " list is a point",
     )
-    dataset_size: int | list[int] | None = _is(None, "training rows in all, by the shift's weights; each of a list is a point")
-    models: Named = _is(["resnet-w16"], "models, with settings if any; data too: the data sets that it is run on")
+    dataset_size: int | list[int] | None = _is(
+        None, "training rows in all, by the shift's weights; each of a list is a point"
+    )
+    models: Named = _is(
+        ["resnet-w16"], "models, with settings if any; data too: the data sets that it is run on"
+    )
     methods: Named = _is(
-        ["erm"], "methods, with settings; a list of values is a grid; training, sampler, data, shifts, models, method too"
+        ["erm"],
+        "methods, with settings; a list of values is a grid; training, sampler, data, shifts,"
+        " models, method too",
     )
-    estimators: Named = _is([], "estimators of accuracy without labels, with settings if any; asked for every test set")
+    estimators: Named = _is(
+        [], "estimators of accuracy without labels, with settings if any; asked for every test set"
+    )
     pool_rows: int = _is(
         0,
-        "labelled rows of the source, shown under every change of a pool, by which estimators learn how far they err; 0: none",
+        "labelled rows of the source, shown under every change of a pool, by which estimators learn"
+        " how far they err; 0: none",
         ge=0,
     )
-    training: dict[str, Any] = _is({}, "settings of the training loop (crosswind show training); a list of values is a grid")
-    search: Search | None = _is(None, "points of its settings and of the loop's that every method tries, drawn at random")
+    training: dict[str, Any] = _is(
+        {}, "settings of the training loop (crosswind show training); a list of values is a grid"
+    )
+    search: Search | None = _is(
+        None, "points of its settings and of the loop's that every method tries, drawn at random"
+    )
     selection: list[RuleName] = _is(
         ["best-id"],
-        "which step is scored: the highest accuracy (or what the name ends with) on a validation set, or last",
+        "which step is scored: the highest accuracy (or what the name ends with) on a validation"
+        " set, or last",
         min_length=1,
     )
     reference: str = _is("erm", "the method that others are compared with")
-    prompts: PromptsSpec | None = _is(None, "which models are one model with other prompts, so that the report compares prompts")
+    prompts: PromptsSpec | None = _is(
+        None, "which models are one model with other prompts, so that the report compares prompts"
+    )
     claims: list[Claim] = _is([], "what the study claims; its report judges all together")
     seeds: Annotated[int, Field(ge=1, le=100_000)] | list[Seed] = _is(
-        3, "a number of seeds (0, 1, ...) or a list of them; each starts the network and orders batches anew"
+        3,
+        "a number of seeds (0, 1, ...) or a list of them; each starts the network and orders"
+        " batches anew",
     )
     split_seed: Seed = _is(0, "deals rows to roles, test rows too; the same for all runs")
     split_seeds: Annotated[int, Field(ge=1, le=1_000)] | list[Seed] | None = _is(
-        None, "several split seeds, a number of them (0, 1, ...) or a list: each is run with every seed"
+        None,
+        "several split seeds, a number of them (0, 1, ...) or a list: each is run with every seed",
     )
     multiplicity: Literal["holm", "fdr", "none"] = _is(
-        "holm", "what verdicts over several claims keep small: holm (the chance of any false one), fdr (their share), none"
+        "holm",
+        "what verdicts over several claims keep small: holm (the chance of any false one), fdr"
+        " (their share), none",
     )
     overlap: Literal["refused", "allowed"] = _is(
         "refused",
-        "pictures or texts that train and that an official split or another data set tests on: refused, or kept in the test",
+        "pictures or texts that train and that an official split or another data set tests on:"
+        " refused, or kept in the test",
     )
     keep: Literal["none", "selected", "all"] = _is("none", "which weights are kept")
     time_limit: float | None = _is(None, "seconds that one run may take", gt=0)
-    scales: dict[Name, dict[str, Any]] = _is({}, "overlays chosen by --scale, such as tiny, small, paper; null takes a key out")
+    scales: dict[Name, dict[str, Any]] = _is(
+        {}, "overlays chosen by --scale, such as tiny, small, paper; null takes a key out"
+    )
 
     @field_validator("seeds", "split_seeds")
     @classmethod
@@ -287,11 +398,15 @@ class Study(_Strict):
             raise ValueError("must name at least one seed, each once")
         return value
 
-    @field_validator("selection", "models", "methods", "estimators", "label_noise", "dataset_size", "claims")
+    @field_validator(
+        "selection", "models", "methods", "estimators", "label_noise", "dataset_size", "claims"
+    )
     @classmethod
     def _each_once(cls, value: Any) -> Any:
         # A second entry would be the same runs again, or vanish without a word.
-        if isinstance(value, list) and any(item in value[:place] for place, item in enumerate(value)):
+        if isinstance(value, list) and any(
+            item in value[:place] for place, item in enumerate(value)
+        ):
             raise ValueError("must name each entry once")
         return value
 
@@ -320,11 +435,18 @@ def load_study(word: str, scale: str | None = None, settings: Sequence[str] = ()
     Raises `DataError` for an unreadable file and `InputError` for a wrong field.
     """
     name, path = find_study(word)
-    return study_from(read_study_file(path), name=name, where=str(path), scale=scale, settings=settings)
+    return study_from(
+        read_study_file(path), name=name, where=str(path), scale=scale, settings=settings
+    )
 
 
 def study_from(
-    values: Mapping[str, Any], *, name: str = "study", where: str = "study", scale: str | None = None, settings: Sequence[str] = ()
+    values: Mapping[str, Any],
+    *,
+    name: str = "study",
+    where: str = "study",
+    scale: str | None = None,
+    settings: Sequence[str] = (),
 ) -> Study:
     """A study from plain values. `where` names the file in errors."""
     merged = dict(values)
@@ -334,13 +456,16 @@ def study_from(
         if scale not in known:
             raise InputError("--scale", f"study {name!r} has no overlay {scale!r}", known)
         if not isinstance(known[scale], Mapping):
-            raise InputError(f"{where}: scales.{scale}", "must be a mapping of the fields that this scale changes")
+            raise InputError(
+                f"{where}: scales.{scale}",
+                "must be a mapping of the fields that this scale changes",
+            )
         merged = merge(merged, known[scale])
     merged = {"name": name, **apply_settings(merged, settings)}
     study = _validated(merged, where)
     for other, overlay in study.scales.items():
-        # A slip in an overlay should not wait for the day when it is used. It lies on the file, not on the scale chosen today:
-        # two that leave different shifts out would leave none.
+        # A slip in an overlay should not wait for the day when it is used. It lies on the file, not
+        # on the scale chosen today: two that leave different shifts out would leave none.
         _validated(merge({"name": name, **values}, overlay), where, f"scales.{other}.")
     return study
 
@@ -348,7 +473,9 @@ def study_from(
 def _validated(values: Mapping[str, Any], where: str, inside: str = "") -> Study:
     if values.get("split_seeds") is not None and "split_seed" in values:
         choices = ["split_seed", "split_seeds"]
-        raise InputError(f"{where}: {inside}split_seeds", "stands beside 'split_seed'; give one of them", choices)
+        raise InputError(
+            f"{where}: {inside}split_seeds", "stands beside 'split_seed'; give one of them", choices
+        )
     values = written_out(values, f"{where}: {inside.removesuffix('.')}" if inside else where)
     try:
         return Study.model_validate(values)
@@ -359,4 +486,8 @@ def _validated(values: Mapping[str, Any], where: str, inside: str = "") -> Study
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of a study file, for editors."""
     schema = Study.model_json_schema()
-    return {**schema, "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Crosswind study"}
+    return {
+        **schema,
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Crosswind study",
+    }

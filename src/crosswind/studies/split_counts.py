@@ -1,4 +1,5 @@
-"""What a draw's counts say: cells by name, groups and environments, which values go with which class."""
+"""What a draw's counts say: cells by name, groups and environments, which values go with which
+class."""
 
 from __future__ import annotations
 
@@ -24,11 +25,13 @@ Sampler: TypeAlias = str | Mapping[str, Any]
 
 @dataclass(frozen=True)
 class DrawReport:
-    """What one shift does to one data set at one size: counts of rows, planned without drawing them.
+    """What one shift does to one data set at one size: counts of rows, planned without drawing
+    them.
 
-    `train_shared`: the share of the training rows that two seeds are expected to share. `cells`: the training rows of every cell
-    that has any. `matching`: for each spurious correlation the values that go with each class. `environments`: of a systematic
-    shift, class -> environment that training shows -> share of all its visits, by the study's sampler; 0 for pairs kept apart.
+    `train_shared`: the share of the training rows that two seeds are expected to share. `cells`:
+    the training rows of every cell that has any. `matching`: for each spurious correlation the
+    values that go with each class. `environments`: of a systematic shift, class -> environment that
+    training shows -> share of all its visits, by the study's sampler; 0 for pairs kept apart.
     """
 
     source: str
@@ -53,10 +56,16 @@ class DrawCounts:
 
     def __init__(self, told: Mapping[str, Any]) -> None:
         self.study_cells: Cells = told["study_cells"]
-        self.cells: Cells = told["train_cells"]  # without a derived attribute that is drawn at every visit
+        self.cells: Cells = told[
+            "train_cells"
+        ]  # without a derived attribute that is drawn at every visit
         self.counts: NDArray[np.int64] = told["train_counts"]
-        self._origins: NDArray[np.float64] = told["train_visits"]  # by weights and of each supplement, see there
-        self.visits: NDArray[np.float64] = self._origins.sum(axis=0)  # over the study's cells, drawn at every visit included
+        self._origins: NDArray[np.float64] = told[
+            "train_visits"
+        ]  # by weights and of each supplement, see there
+        self.visits: NDArray[np.float64] = self._origins.sum(
+            axis=0
+        )  # over the study's cells, drawn at every visit included
         self.train_rows: int = told["train_rows"]
         self.train_shared: float = told["train_shared"]
         self.set_rows: Mapping[str, int] = told["sets"]
@@ -68,19 +77,25 @@ class DrawCounts:
         self.environments = Environments.of(told["shift"], self.study_cells, *self._base_cells())
         self.defaults = {True: told["groups"], False: told["environments"]}
 
-    def together(self, names: Sequence[str] | None, with_label: bool, sampler: Sampler = "uniform") -> NDArray[np.float64]:
-        """Training rows, of values drawn at every visit those expected, by label (axis 0) and by the cells of the named attributes
-        (axis 1); None is the default. Without those that the sampler never draws."""
+    def together(
+        self, names: Sequence[str] | None, with_label: bool, sampler: Sampler = "uniform"
+    ) -> NDArray[np.float64]:
+        """Training rows, of values drawn at every visit those expected, by label (axis 0) and by
+        the cells of the named attributes (axis 1); None is the default. Without those that the
+        sampler never draws."""
         visits, axes = self._drawn(sampler), self._axes(names, with_label)
         other = tuple(axis for axis in range(1, visits.ndim) if axis not in axes)
         found: NDArray[np.float64] = visits.sum(axis=other).reshape(visits.shape[0], -1)
         return found
 
     def undrawn(self, names: Sequence[str] | None, with_label: bool, sampler: Sampler) -> list[str]:
-        """The groups (with the label) or environments (without) that have training rows of which the sampler never draws one."""
+        """The groups (with the label) or environments (without) that have training rows of which
+        the sampler never draws one."""
         there, drawn = (self.together(names, with_label, each) for each in ("uniform", sampler))
         if not with_label:
-            if not self._axes(names, with_label):  # no attributes, so one environment, which has no name
+            if not self._axes(
+                names, with_label
+            ):  # no attributes, so one environment, which has no name
                 return []
             there, drawn = there.sum(axis=0), drawn.sum(axis=0)
         found = self._names(names, with_label)
@@ -88,16 +103,23 @@ class DrawCounts:
 
     def _names(self, names: Sequence[str] | None, with_label: bool = False) -> list[str]:
         """Of all groups (with the label) or environments (without), in the order of their codes."""
-        axes = [self.study_cells.axes[axis] for axis in [0] * with_label + sorted(self._axes(names, with_label))]
+        axes = [
+            self.study_cells.axes[axis]
+            for axis in [0] * with_label + sorted(self._axes(names, with_label))
+        ]
         words = ([f"{axis.name}={value}" for value in axis.values] for axis in axes)
         return [", ".join(cell) for cell in itertools.product(*words)]
 
     def _axes(self, names: Sequence[str] | None, with_label: bool) -> list[int]:
         chosen = self.defaults[with_label] if names is None else names
-        return [self.study_cells.axis(name, "groups" if with_label else "environments") for name in chosen]
+        return [
+            self.study_cells.axis(name, "groups" if with_label else "environments")
+            for name in chosen
+        ]
 
     def _drawn(self, sampler: Sampler) -> NDArray[np.float64]:
-        """The visits of cells that the sampler gives a probability; where it is by environments, as many as it gives each."""
+        """The visits of cells that the sampler gives a probability; where it is by environments, as
+        many as it gives each."""
         sampler = parse_sampler(sampler)
         if sampler == "reweight" and self.test_cells is not None:
             return self.visits * (self.test_cells > 0).reshape(self.visits.shape)
@@ -105,7 +127,9 @@ class DrawCounts:
             share, whole = sampler["mixture"], self._origins
             return whole[0] * (share < 1) + whole[1:].sum(axis=0) * (share > 0)
         if isinstance(sampler, Mapping) and self.environments is not None:
-            shares = self.environments.shares(sampler, self.visits.reshape(len(self.environments.label), -1))
+            shares = self.environments.shares(
+                sampler, self.visits.reshape(len(self.environments.label), -1)
+            )
             return shares.reshape(self.visits.shape) * self.visits.sum()
         return self.visits
 
@@ -114,20 +138,26 @@ class DrawCounts:
         if sampler == "reweight" and self.test_cells is None:
             raise InputError(field, "reweight needs a set of role test over the cells of the study")
         if sampler == "reweight" and not self._drawn(sampler).any():
-            raise InputError(field, "reweight finds no training row in a cell that the test law allows")
+            raise InputError(
+                field, "reweight finds no training row in a cell that the test law allows"
+            )
         if isinstance(sampler, Mapping):
             if "mixture" not in sampler and self.environments is None:
                 raise InputError(field, NO_ENVIRONMENTS.format(next(iter(sampler))))
             if "mixture" in sampler and not (self._origins[0].any() and self._origins[1:].any()):
-                raise InputError(field, "a mixture needs a shift with a supplement, and rows beside it")
+                raise InputError(
+                    field, "a mixture needs a shift with a supplement, and rows beside it"
+                )
 
     def _base_cells(self) -> tuple[NDArray[np.int64], int]:
-        """The first cell of each that training's rows are counted by, and how many there are from it on: one for every value."""
+        """The first cell of each that training's rows are counted by, and how many there are from
+        it on: one for every value."""
         values = self.study_cells.size // self.cells.size
         return np.arange(self.cells.size) * values, values
 
     def shown_in(self, sampler: Sampler) -> dict[str, dict[str, float]]:
-        """Class -> environment that training shows -> the share of all visits that show the two; {} without environments."""
+        """Class -> environment that training shows -> the share of all visits that show the two; {}
+        without environments."""
         if self.environments is None:
             return {}
         of, mass = self.environments, self._drawn(sampler).ravel()
@@ -136,22 +166,37 @@ class DrawCounts:
         table = table.reshape(-1, of.size) / max(mass.sum(), 1)
         names = next(axis.values for axis in self.study_cells.axes if axis.name == of.name)
         return {
-            label: {name: float(share) for name, share, any_class in zip(names, row, table.any(axis=0), strict=True) if any_class}
+            label: {
+                name: float(share)
+                for name, share, any_class in zip(names, row, table.any(axis=0), strict=True)
+                if any_class
+            }
             for label, row in zip(self.study_cells.label.values, table, strict=True)
         }
 
     def pairings(
-        self, method: MethodEntry, split: Mapping[str, Any], given: InputSpec | None, models: Mapping[str, Mapping[str, Any]]
+        self,
+        method: MethodEntry,
+        split: Mapping[str, Any],
+        given: InputSpec | None,
+        models: Mapping[str, Mapping[str, Any]],
     ) -> Iterator[Pairing]:
         """The method at every point of its grid, with what this split gives it.
 
-        `given`: a row of the data; `models`: name and knobs of the models that it is run with, by label.
+        `given`: a row of the data; `models`: name and knobs of the models that it is run with, by
+        label.
         """
-        needs, groups, environments, sampler = (method.facts.needs, *(split[key] for key in ("groups", "environments", "sampler")))
+        needs, groups, environments, sampler = (
+            method.facts.needs,
+            *(split[key] for key in ("groups", "environments", "sampler")),
+        )
         if needs is None:
             return
         chosen = self.defaults[False] if environments is None else environments
-        tables = [self.together(names, with_label=False) for names in (chosen, *([name] for name in chosen))]
+        tables = [
+            self.together(names, with_label=False)
+            for names in (chosen, *([name] for name in chosen))
+        ]
         shared: dict[str, Any] = {
             "environment_rows": tables[0].sum(axis=0).tolist(),
             "group_rows": self.together(groups, True, sampler).ravel().tolist(),
@@ -161,19 +206,26 @@ class DrawCounts:
             "undrawn_environments": self.undrawn(environments, False, sampler),
             "undrawn_groups": self.undrawn(groups, True, sampler),
             "input": given,
-            "models": {label: ModelSpec(model["name"], model["knobs"]) for label, model in models.items()},
+            "models": {
+                label: ModelSpec(model["name"], model["knobs"]) for label, model in models.items()
+            },
             "attributes": split["attributes"],
             "environment_names": self._names(environments),
             "name": method.facts.name,
-            "visited": any(name in chosen for name in self.study_cells.names if name not in self.cells.names),
+            "visited": any(
+                name in chosen for name in self.study_cells.names if name not in self.cells.names
+            ),
         }
         for _, knobs, training in method.points:
             steps = TrainingSettings(**training).longest(self.train_rows)
             lots = self._smallest_lot(knobs[needs.adapts]) if needs.adapts else None
-            yield Pairing(needs, method.facts.limit, knobs, training["batch"], steps, lots=lots, **shared)
+            yield Pairing(
+                needs, method.facts.limit, knobs, training["batch"], steps, lots=lots, **shared
+            )
 
     def _smallest_lot(self, attribute: str | None) -> tuple[int, str] | None:
-        """The fewest test rows that share a value of an attribute, and what they are called; None where that is not counted."""
+        """The fewest test rows that share a value of an attribute, and what they are called; None
+        where that is not counted."""
         lots = []
         for name, (cells, counts) in self.test_counts.items():
             if attribute is None:
@@ -182,7 +234,11 @@ class DrawCounts:
                 axis = cells.names.index(attribute)
                 found = np.moveaxis(counts, axis, 0).reshape(counts.shape[axis], -1).sum(axis=1)
                 values = zip(cells.axes[axis].values, found, strict=True)
-                lots += [(int(count), f"{attribute} {value!r} of set {name!r}") for value, count in values if count]
+                lots += [
+                    (int(count), f"{attribute} {value!r} of set {name!r}")
+                    for value, count in values
+                    if count
+                ]
         return min(lots, default=None)
 
     def report(self, names: tuple[str, str, str], split: Mapping[str, Any]) -> DrawReport:

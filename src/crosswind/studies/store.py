@@ -1,9 +1,11 @@
-"""Where studies, their jobs and their results live: a database and, beside it, the files of each job.
+"""Where studies, their jobs and their results live: a database and, beside it, the files of each
+job.
 
-A store is a folder with `store.sqlite` in it, or a PostgreSQL URL with a folder for the files. Jobs of any kind are one table,
-whose messages call them runs. They are shared by the studies that list them and are never deleted. A job is `pending`, `running`,
-`finished`, `diverged` (finished, and scored as it is) or `failed` with the reason. Many processes may use one store; a job is done
-by the one that claims it.
+A store is a folder with `store.sqlite` in it, or a PostgreSQL URL with a folder for the files. Jobs
+of any kind are one table, whose messages call them runs. They are shared by the studies that list
+them and are never deleted. A job is `pending`, `running`, `finished`, `diverged` (finished, and
+scored as it is) or `failed` with the reason. Many processes may use one store; a job is done by the
+one that claims it.
 """
 
 from __future__ import annotations
@@ -21,7 +23,17 @@ from crosswind.core.errors import StoreError, shown, unknown
 from crosswind.core.types import Job
 from crosswind.studies import artifacts
 from crosswind.studies.artifacts import plain_json
-from crosswind.studies.database import drivers, now, open_database, runs, scores, sentences, studies, study_runs, text
+from crosswind.studies.database import (
+    drivers,
+    now,
+    open_database,
+    runs,
+    scores,
+    sentences,
+    studies,
+    study_runs,
+    text,
+)
 from crosswind.studies.leases import Driver
 
 FILE_NAME = "store.sqlite"
@@ -29,15 +41,35 @@ STATUSES = ("pending", "running", "finished", "diverged", "failed")
 DONE = ("finished", "diverged")
 ROWS = "score"
 """The kind of job that is a row of the tables: a run, as a study counts them."""
-_RUN_COLUMNS = ("kind", "status", "attempts", "reason", "cause", "driver", "worker", "started", "finished", "seconds")
-_KINDS = {int: "number", float: "number", bool: "number", str: "text", list: "list", dict: "mapping"}
+_RUN_COLUMNS = (
+    "kind",
+    "status",
+    "attempts",
+    "reason",
+    "cause",
+    "driver",
+    "worker",
+    "started",
+    "finished",
+    "seconds",
+)
+_KINDS = {
+    int: "number",
+    float: "number",
+    bool: "number",
+    str: "text",
+    list: "list",
+    dict: "mapping",
+}
 
 
 def split_name(name: str) -> tuple[str, str]:
     """`STORE#KEYPREFIX` as store and key prefix. Raises `StoreError`."""
     where, _, prefix = name.rpartition("#")
     if not where or not prefix:
-        raise StoreError(f"{name!r} does not name a run; write STORE#KEY with the first digits of the run's key")
+        raise StoreError(
+            f"{name!r} does not name a run; write STORE#KEY with the first digits of the run's key"
+        )
     return where, prefix
 
 
@@ -48,7 +80,8 @@ def in_parts(keys: Iterable[str], size: int = 500) -> Iterator[list[str]]:
 
 
 class Store:
-    """An open store. Use `Store.open`; it is a context manager. All methods may be called from several threads."""
+    """An open store. Use `Store.open`; it is a context manager. All methods may be called from
+    several threads."""
 
     def __init__(self, name: str, out: Path | None, engine: sa.Engine) -> None:
         self.name, self._out, self._engine = name, out, engine
@@ -56,21 +89,30 @@ class Store:
 
     @classmethod
     def open(cls, where: Path | str, out: Path | str | None = None, create: bool = False) -> Store:
-        """The store in the folder (or file) `where`, or at the PostgreSQL URL `where` with its files in `out`.
+        """The store in the folder (or file) `where`, or at the PostgreSQL URL `where` with its
+        files in `out`.
 
-        `create`: open for writing and make what is missing; else what is there is opened for reading only, which changes nothing,
-        waits for no writer, and works on a read-only disk. Raises `StoreError`.
+        `create`: open for writing and make what is missing; else what is there is opened for
+        reading only, which changes nothing, waits for no writer, and works on a read-only disk.
+        Raises `StoreError`.
         """
         if isinstance(where, str) and "://" in where:
             if create and out is None:
-                raise StoreError("a store on PostgreSQL needs a folder for the files of its runs as well")
+                raise StoreError(
+                    "a store on PostgreSQL needs a folder for the files of its runs as well"
+                )
             head, mark, rest = where.partition("://")
             credentials, at, place = rest.rpartition("@")
-            name = f"{head}{mark}{credentials.partition(':')[0]}{at}{place}"  # no error shows the password
+            # no error shows the password
+            name = f"{head}{mark}{credentials.partition(':')[0]}{at}{place}"
             return cls(name, None if out is None else Path(out), open_database(where, name, create))
         with sentences(str(where)):
             path = Path(where) if Path(where).is_file() else Path(where, FILE_NAME)
-        return cls(str(where), path.parent if out is None else Path(out), open_database(path, str(where), create))
+        return cls(
+            str(where),
+            path.parent if out is None else Path(out),
+            open_database(path, str(where), create),
+        )
 
     def __enter__(self) -> Store:
         return self
@@ -80,23 +122,33 @@ class Store:
 
     @property
     def out(self) -> Path:
-        """The folder of the runs' files. Raises `StoreError` for a PostgreSQL store opened without one."""
+        """The folder of the runs' files. Raises `StoreError` for a PostgreSQL store opened without
+        one."""
         if self._out is None:
             raise StoreError(f"{self.name} was opened without the folder of its runs' files")
         return self._out
 
-    # --- studies -----------------------------------------------------------------------------------------------------------
+    # --- studies
+    # ----------------------------------------------------------------------------------------------
 
     def add_plan(self, study: str, given: Any, resolved: Any, jobs: Sequence[Job]) -> None:
-        """Put the study and its jobs in. A study of this name gets the new list; jobs that are there already keep their results.
+        """Put the study and its jobs in. A study of this name gets the new list; jobs that are
+        there already keep their results.
 
-        `given`: the specification as the user wrote it, `resolved`: with every default filled in; both plain values.
+        `given`: the specification as the user wrote it, `resolved`: with every default filled in;
+        both plain values.
         """
         if not study or text(study) != study:
             raise StoreError(f"{study!r} cannot be the name of a study")
-        # In the order of their keys: studies that share jobs wait for each other's in the same order, never in a circle.
+        # In the order of their keys: studies that share jobs wait for each other's in the same
+        # order, never in a circle.
         entries = [
-            {"key": artifacts.check_key(key), "kind": job.kind, "spec": plain_json(job.spec), "needs": plain_json(job.needs)}
+            {
+                "key": artifacts.check_key(key),
+                "kind": job.kind,
+                "spec": plain_json(job.spec),
+                "needs": plain_json(job.needs),
+            }
             for key, job in sorted({job.key: job for job in jobs}.items())
         ]
         listed = [
@@ -106,7 +158,8 @@ class Store:
         entry = {"given": plain_json(given), "resolved": plain_json(resolved)}
         insert = postgresql.insert if self._engine.dialect.name == "postgresql" else sqlite.insert
         with self.transaction() as connection:
-            # Drivers on PostgreSQL may add the same study at once: all but the first wait here for its transaction to end.
+            # Drivers on PostgreSQL may add the same study at once: all but the first wait here for
+            # its transaction to end.
             added = insert(studies).values(name=study, created=now(connection), **entry)
             connection.execute(added.on_conflict_do_update(index_elements=["name"], set_=entry))
             connection.execute(study_runs.delete().where(study_runs.c.study == study))
@@ -116,38 +169,61 @@ class Store:
 
     def study_names(self) -> list[str]:
         """The studies, oldest first."""
-        return [row.name for row in self._rows(sa.select(studies.c.name).order_by(studies.c.created, studies.c.name))]
+        return [
+            row.name
+            for row in self._rows(
+                sa.select(studies.c.name).order_by(studies.c.created, studies.c.name)
+            )
+        ]
 
     def study(self, study: str) -> dict[str, Any]:
-        """The study's `name`, its specification as `given` and `resolved`, and when it was first `created` (seconds since 1970)."""
+        """The study's `name`, its specification as `given` and `resolved`, and when it was first
+        `created` (seconds since 1970)."""
         rows = self._rows(sa.select(studies).where(studies.c.name == study))
         if not rows:
             raise StoreError(str(unknown(self.name, "study", study, self.study_names())))
-        return {**rows[0]._mapping, "given": self._value(rows[0].given), "resolved": self._value(rows[0].resolved, dict)}
+        return {
+            **rows[0]._mapping,
+            "given": self._value(rows[0].given),
+            "resolved": self._value(rows[0].resolved, dict),
+        }
 
     def counts(self, study: str | None = None) -> dict[str, int]:
-        """How many runs of the study (of all, without one) have each of `STATUSES`, and their `total`. Runs are rows of tables.
+        """How many runs of the study (of all, without one) have each of `STATUSES`, and their
+        `total`. Runs are rows of tables.
 
         A run whose driver died counts as pending: that is what the next driver makes of it.
         """
         query = sa.select(runs.c.status, runs.c.driver, sa.func.count()).where(runs.c.kind == ROWS)
         out = dict.fromkeys(STATUSES, 0)
         live = self.live_drivers()
-        for status, driver, number in self._rows(self._of_study(query.group_by(runs.c.status, runs.c.driver), study)):
+        for status, driver, number in self._rows(
+            self._of_study(query.group_by(runs.c.status, runs.c.driver), study)
+        ):
             out[self._status(status, driver, live)] += number
         return {**out, "total": sum(out.values())}
 
     def runs(self, study: str) -> list[dict[str, Any]]:
-        """The study's runs, jobs that are rows of tables, in the order of the plan, without their scores: key, kind, labels,
-        status, reason, seconds, ...
+        """The study's runs, jobs that are rows of tables, in the order of the plan, without their
+        scores: key, kind, labels, status, reason, seconds, ...
         """
         self.study(study)
         columns = [runs.c[name] for name in (*_RUN_COLUMNS, "cost", "warnings")]
-        query = sa.select(study_runs.c.key, study_runs.c.labels, *columns).join(runs, runs.c.key == study_runs.c.key)
+        query = sa.select(study_runs.c.key, study_runs.c.labels, *columns).join(
+            runs, runs.c.key == study_runs.c.key
+        )
         live, out = self.live_drivers(), []
-        for row in self._rows(query.where(study_runs.c.study == study, runs.c.kind == ROWS).order_by(study_runs.c.position)):
+        for row in self._rows(
+            query.where(study_runs.c.study == study, runs.c.kind == ROWS).order_by(
+                study_runs.c.position
+            )
+        ):
             entry = dict(row._mapping)
-            for name, kind in {"labels": dict, "cost": dict | None, "warnings": list | None}.items():
+            for name, kind in {
+                "labels": dict,
+                "cost": dict | None,
+                "warnings": list | None,
+            }.items():
                 entry[name] = self._value(entry[name], kind)
             for name in ("attempts", "seconds", "started", "finished"):
                 if not isinstance(entry[name], int | float | None):
@@ -156,115 +232,205 @@ class Store:
         return out
 
     def results(
-        self, study: str, unscored: bool = True, without: Sequence[str] = (), runs: Sequence[Mapping[str, Any]] | None = None
+        self,
+        study: str,
+        unscored: bool = True,
+        without: Sequence[str] = (),
+        runs: Sequence[Mapping[str, Any]] | None = None,
     ) -> list[dict[str, Any]]:
-        """One entry for each job, selection rule and set, in the order of the plan: the study's name, the labels of the job, `key`,
-        `kind`, `rule`, `set`, `metrics`, `status`, `reason`, `seconds`, `attempts`.
+        """One entry for each job, selection rule and set, in the order of the plan: the study's
+        name, the labels of the job, `key`, `kind`, `rule`, `set`, `metrics`, `status`, `reason`,
+        `seconds`, `attempts`.
 
-        `metrics` are what the job said: by name a number, text, list or mapping, the same of these in every entry. Those named in
-        `without` are left out; scores of single groups are most of what a large study takes to hold. A job that is not done
-        (pending, running, failed) has one entry with `rule` and `set` None and empty `metrics`, if `unscored`; one that is done and
-        gave no scores has none. `runs`: what `runs` gave for the study, for whoever has it already. Raises `StoreError`.
+        `metrics` are what the job said: by name a number, text, list or mapping, the same of these
+        in every entry. Those named in `without` are left out; scores of single groups are most of
+        what a large study takes to hold. A job that is not done (pending, running, failed) has one
+        entry with `rule` and `set` None and empty `metrics`, if `unscored`; one that is done and
+        gave no scores has none. `runs`: what `runs` gave for the study, for whoever has it already.
+        Raises `StoreError`.
         """
         column: sa.ColumnElement[Any] = scores.c.metrics
         if without and self._engine.dialect.name == "sqlite":
-            # SQLite cuts them out many times faster than they are read here; text that it cannot read (NaN) is read whole.
+            # SQLite cuts them out many times faster than they are read here; text that it cannot
+            # read (NaN) is read whole.
             cut = sa.func.json_remove(column, *(f'$."{name}"' for name in without))
             column = sa.case((sa.func.json_valid(column) == 1, cut), else_=column)
-        query = sa.select(scores.c.key, scores.c.rule, scores.c.set, column).order_by(scores.c.key, scores.c.position)
+        query = sa.select(scores.c.key, scores.c.rule, scores.c.set, column).order_by(
+            scores.c.key, scores.c.position
+        )
         found: dict[str, list[dict[str, Any]]] = {}
         kinds: dict[str, str] = {}
-        for key, rule, set_name, content in self._rows(query.where(scores.c.key.in_(_keys_of(study)))):
-            metrics = {name: value for name, value in self._value(content, dict).items() if name not in without}
+        for key, rule, set_name, content in self._rows(
+            query.where(scores.c.key.in_(_keys_of(study)))
+        ):
+            metrics = {
+                name: value
+                for name, value in self._value(content, dict).items()
+                if name not in without
+            }
             for name, value in metrics.items():
-                if value is not None and kinds.setdefault(name, kind := _KINDS[type(value)]) != kind:
-                    raise self._damaged(f"{name} is a {kinds[name]} in one result and a {kind} in another")
+                if (
+                    value is not None
+                    and kinds.setdefault(name, kind := _KINDS[type(value)]) != kind
+                ):
+                    raise self._damaged(
+                        f"{name} is a {kinds[name]} in one result and a {kind} in another"
+                    )
             found.setdefault(key, []).append({"rule": rule, "set": set_name, "metrics": metrics})
         out = []
         for run in self.runs(study) if runs is None else runs:
-            told = {name: run[name] for name in ("key", "kind", "status", "reason", "seconds", "attempts")}
-            missing = [dict[str, Any](rule=None, set=None, metrics={})] if unscored and run["status"] not in DONE else []
-            out += [{"study": study, **run["labels"], **told, **entry} for entry in found.get(run["key"], missing)]
+            told = {
+                name: run[name]
+                for name in ("key", "kind", "status", "reason", "seconds", "attempts")
+            }
+            missing = (
+                [dict[str, Any](rule=None, set=None, metrics={})]
+                if unscored and run["status"] not in DONE
+                else []
+            )
+            out += [
+                {"study": study, **run["labels"], **told, **entry}
+                for entry in found.get(run["key"], missing)
+            ]
         return out
 
     def versions(self, study: str) -> list[tuple[dict[str, str], int]]:
-        """The versions under which the study's runs were done, and of how many runs; the most frequent first."""
-        query = sa.select(runs.c.versions, sa.func.count()).where(runs.c.key.in_(_keys_of(study)), runs.c.kind == ROWS)
+        """The versions under which the study's runs were done, and of how many runs; the most
+        frequent first."""
+        query = sa.select(runs.c.versions, sa.func.count()).where(
+            runs.c.key.in_(_keys_of(study)), runs.c.kind == ROWS
+        )
         query = query.where(runs.c.versions.is_not(None))
-        found = [(self._value(content, dict), number) for content, number in self._rows(query.group_by(runs.c.versions))]
+        found = [
+            (self._value(content, dict), number)
+            for content, number in self._rows(query.group_by(runs.c.versions))
+        ]
         return sorted(found, key=lambda pair: -pair[1])
 
     def warnings(self, study: str) -> list[tuple[str, int]]:
-        """What the study's runs warned of, a sentence each, and how many runs did; the most frequent first."""
-        query = sa.select(runs.c.warnings, sa.func.count()).where(runs.c.key.in_(_keys_of(study)), runs.c.kind == ROWS)
+        """What the study's runs warned of, a sentence each, and how many runs did; the most
+        frequent first."""
+        query = sa.select(runs.c.warnings, sa.func.count()).where(
+            runs.c.key.in_(_keys_of(study)), runs.c.kind == ROWS
+        )
         counts: dict[str, int] = {}
-        for content, number in self._rows(query.where(runs.c.warnings.is_not(None)).group_by(runs.c.warnings)):
+        for content, number in self._rows(
+            query.where(runs.c.warnings.is_not(None)).group_by(runs.c.warnings)
+        ):
             for sentence in map(str, dict.fromkeys(self._value(content, list))):
                 counts[sentence] = counts.get(sentence, 0) + number
         return sorted(counts.items(), key=lambda pair: -pair[1])
 
-    # --- runs --------------------------------------------------------------------------------------------------------------
+    # --- runs
+    # ----------------------------------------------------------------------------------------------
 
     def run(self, prefix: str) -> dict[str, Any]:
-        """Everything about the one run whose key begins with `prefix`: spec, status, reason, detail (a traceback, if there is one),
-        versions, cost, warnings, `scores`, `studies` (name and labels in each) and `artifacts`, the folder of its files or None.
+        """Everything about the one run whose key begins with `prefix`: spec, status, reason, detail
+        (a traceback, if there is one), versions, cost, warnings, `scores`, `studies` (name and
+        labels in each) and `artifacts`, the folder of its files or None.
 
         Raises `StoreError` when no run or more than one begins so.
         """
-        found = self._rows(sa.select(runs).where(runs.c.key.startswith(prefix.lower(), autoescape=True)).limit(4))
+        found = self._rows(
+            sa.select(runs).where(runs.c.key.startswith(prefix.lower(), autoescape=True)).limit(4)
+        )
         found = [row for row in found if row.key == prefix] or found
         if not found:
             raise StoreError(f"{self.name} has no run whose key begins with {prefix!r}")
         if len(found) > 1:
             some = ", ".join(row.key[: len(prefix) + 6] for row in found[:3])
-            raise StoreError(f"{prefix!r} begins the key of more than one run in {self.name} ({some}, ...); write more digits")
+            raise StoreError(
+                f"{prefix!r} begins the key of more than one run in {self.name} ({some}, ...);"
+                " write more digits"
+            )
         key, out = found[0].key, dict(found[0]._mapping)
-        out |= {name: self._value(out[name]) for name in ("spec", "versions", "cost", "warnings", "needs")}
+        out |= {
+            name: self._value(out[name])
+            for name in ("spec", "versions", "cost", "warnings", "needs")
+        }
         out["files"] = self._listed(out["files"])
-        scored = self._rows(sa.select(scores).where(scores.c.key == key).order_by(scores.c.position))
-        out["scores"] = [{"rule": row.rule, "set": row.set, "metrics": self._value(row.metrics)} for row in scored]
-        listed = self._rows(sa.select(study_runs).where(study_runs.c.key == key).order_by(study_runs.c.study))
+        scored = self._rows(
+            sa.select(scores).where(scores.c.key == key).order_by(scores.c.position)
+        )
+        out["scores"] = [
+            {"rule": row.rule, "set": row.set, "metrics": self._value(row.metrics)}
+            for row in scored
+        ]
+        listed = self._rows(
+            sa.select(study_runs).where(study_runs.c.key == key).order_by(study_runs.c.study)
+        )
         out["studies"] = [{"study": row.study, "labels": self._value(row.labels)} for row in listed]
-        folder = artifacts.artifact_folder(self._out, key) if self._out and out["status"] in DONE else None
+        folder = (
+            artifacts.artifact_folder(self._out, key)
+            if self._out and out["status"] in DONE
+            else None
+        )
         return {**out, "artifacts": folder if folder and folder.is_dir() else None}
 
     def statuses(self, keys: Iterable[str]) -> dict[str, str]:
         """The status of those of `keys` that the store knows."""
         query = sa.select(runs.c.key, runs.c.status)
-        return {key: status for some in in_parts(keys) for key, status in self._rows(query.where(runs.c.key.in_(some)))}
+        return {
+            key: status
+            for some in in_parts(keys)
+            for key, status in self._rows(query.where(runs.c.key.in_(some)))
+        }
 
     def files(self, study: str | None = None) -> dict[str, dict[str, tuple[int, str]]]:
-        """Of every run that is done (of the study; of all, without one) the files that it left, with their sizes and SHA-256 as
-        `artifacts.listing` gives them.
+        """Of every run that is done (of the study; of all, without one) the files that it left,
+        with their sizes and SHA-256 as `artifacts.listing` gives them.
         """
-        query = sa.select(runs.c.key, runs.c.files).where(runs.c.status.in_(DONE)).order_by(runs.c.finished, runs.c.key)
-        return {row.key: self._listed(row.files) for row in self._rows(self._of_study(query, study))}
+        query = (
+            sa.select(runs.c.key, runs.c.files)
+            .where(runs.c.status.in_(DONE))
+            .order_by(runs.c.finished, runs.c.key)
+        )
+        return {
+            row.key: self._listed(row.files) for row in self._rows(self._of_study(query, study))
+        }
 
     def specs(self, study: str) -> dict[str, dict[str, Any]]:
         """The specification of every run of the study that is done, by key."""
-        query = sa.select(runs.c.key, runs.c.spec).where(runs.c.status.in_(DONE)).order_by(runs.c.key)
-        return {row.key: self._value(row.spec, dict) for row in self._rows(self._of_study(query, study))}
+        query = (
+            sa.select(runs.c.key, runs.c.spec).where(runs.c.status.in_(DONE)).order_by(runs.c.key)
+        )
+        return {
+            row.key: self._value(row.spec, dict) for row in self._rows(self._of_study(query, study))
+        }
 
     def faults(self, key: str, files: Mapping[str, Any], read: bool) -> list[str]:
-        """What is wrong with the files of the run `key`, which `files` gave, as `artifacts.faults` says it."""
+        """What is wrong with the files of the run `key`, which `files` gave, as `artifacts.faults`
+        says it."""
         return artifacts.faults(artifacts.artifact_folder(self.out, key), files, read)
 
     def damaged(self, study: str | None = None) -> dict[str, list[str]]:
-        """What is wrong with the files of runs that are done, by run, as far as their sizes show it: nothing is read.
+        """What is wrong with the files of runs that are done, by run, as far as their sizes show
+        it: nothing is read.
 
         Empty for a store that was opened without the folder of its files.
         """
         listed = {} if self._out is None else self.files(study)
-        return {key: found for key, files in listed.items() if (found := self.faults(key, files, read=False))}
+        return {
+            key: found
+            for key, files in listed.items()
+            if (found := self.faults(key, files, read=False))
+        }
 
     def undo(self, keys: Iterable[str]) -> int:
-        """Make those of `keys` that are done pending again, without their scores; how many there were."""
+        """Make those of `keys` that are done pending again, without their scores; how many there
+        were."""
         changed = 0
         with self.transaction() as connection:
             for some in in_parts(keys):
                 done = runs.c.key.in_(some) & runs.c.status.in_(DONE)
-                connection.execute(scores.delete().where(scores.c.key.in_(sa.select(runs.c.key).where(done))))
-                again = runs.update().where(done).values(status="pending", reason=None, files=None, attempts=0)
+                connection.execute(
+                    scores.delete().where(scores.c.key.in_(sa.select(runs.c.key).where(done)))
+                )
+                again = (
+                    runs.update()
+                    .where(done)
+                    .values(status="pending", reason=None, files=None, attempts=0)
+                )
                 changed += connection.execute(again).rowcount
         return changed
 
@@ -273,15 +439,20 @@ class Store:
         with self.transaction() as connection:
             rows, at = list(connection.execute(drivers.select())), now(connection)
         # Without a heartbeat that is a number (a damaged row) it was never heard.
-        beats = [row.heartbeat if isinstance(row.heartbeat, int | float) else float("-inf") for row in rows]
+        beats = [
+            row.heartbeat if isinstance(row.heartbeat, int | float) else float("-inf")
+            for row in rows
+        ]
         known = [Driver(row.id, row.host, row.pid, row.start) for row in rows]
         return [(driver, driver.lives(beat, at)) for driver, beat in zip(known, beats, strict=True)]
 
     def live_drivers(self) -> set[str]:
-        """The drivers whose process lives (on another machine: whose heartbeat is under a minute old)."""
+        """The drivers whose process lives (on another machine: whose heartbeat is under a minute
+        old)."""
         return {driver.id for driver, lives in self.known_drivers() if lives}
 
-    # --- inside ------------------------------------------------------------------------------------------------------------
+    # --- inside
+    # ----------------------------------------------------------------------------------------------
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:

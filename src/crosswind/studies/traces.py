@@ -1,4 +1,5 @@
-"""Which runs of a study are traced, and what came of it: the first that is executed of every data set, model and method."""
+"""Which runs of a study are traced, and what came of it: the first that is executed of every data
+set, model and method."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from crosswind.core.types import Job
 
 
 class Traces:
-    """The traces of one drive: files in `folder`, named after data set, model and method; None: nothing is traced."""
+    """The traces of one drive: files in `folder`, named after data set, model and method; None:
+    nothing is traced."""
 
     def __init__(self, folder: Path | None) -> None:
         self.written: list[str] = []
@@ -22,13 +24,16 @@ class Traces:
         self._chosen: dict[tuple[str, ...], str] = {}
 
     def path(self, run: Job) -> str | None:
-        """Where a trace of the run goes, without its suffix; None where another run of its kind was chosen."""
+        """Where a trace of the run goes, without its suffix; None where another run of its kind was
+        chosen."""
         kind = _kind(run)
         if self._folder is None or self._chosen.setdefault(kind, run.key) != run.key:
             return None
         if kind not in self._names:
             plain = re.sub(r"[^A-Za-z0-9._+]+", "-", "-".join(kind)).strip("-.")[:120] or "run"
-            taken = {name.lower() for name in self._names.values()}  # capitals are one letter with small ones on some disks
+            taken = {
+                name.lower() for name in self._names.values()
+            }  # capitals are one letter with small ones on some disks
             names = (plain if number == 1 else f"{plain}-{number}" for number in count(1))
             self._names[kind] = next(name for name in names if name.lower() not in taken)
         return str(self._folder / self._names[kind])
@@ -49,4 +54,6 @@ class Traces:
 
 def _kind(run: Job) -> tuple[str, ...]:
     # The label of a base's method says that it is one.
-    return tuple(str(run.labels[name]) for name in ("data", "model", "method") if run.labels.get(name))
+    return tuple(
+        str(run.labels[name]) for name in ("data", "model", "method") if run.labels.get(name)
+    )

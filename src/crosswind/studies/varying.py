@@ -1,6 +1,8 @@
-"""What a model says of changed copies of rows: of their neighbours, or of the pool of a labelled source.
+"""What a model says of changed copies of rows: of their neighbours, or of the pool of a labelled
+source.
 
-The copies of a pool are rows of the source under every change for their kind; with a neighbourhood, the neighbours of each.
+The copies of a pool are rows of the source under every change for their kind; with a neighbourhood,
+the neighbours of each.
 """
 
 from __future__ import annotations
@@ -39,9 +41,10 @@ LARGE = 64
 class Said:
     """Of n rows under each of C changes, or of them all and their neighbours.
 
-    `label` int64 [C, n]; `answer` int64 [C, n, N + 1], the row itself first; `entropy` float32 of the same shape, in nats, None
-    where there are labels only; `logits` float32 [C, n, k] of the rows themselves, where no neighbours were asked for; so are
-    `features` float32 [C, n, d], which no file holds.
+    `label` int64 [C, n]; `answer` int64 [C, n, N + 1], the row itself first; `entropy` float32 of
+    the same shape, in nats, None where there are labels only; `logits` float32 [C, n, k] of the
+    rows themselves, where no neighbours were asked for; so are `features` float32 [C, n, d], which
+    no file holds.
     """
 
     label: NDArray[np.int64]
@@ -61,13 +64,15 @@ def said_of_copies(
     features: Features | None = None,
     handed: Mapping[str, Any] | None = None,
 ) -> dict[str, Said]:
-    """What a model says by selection rule. `near`: a neighbourhood or ""; `pool`: rows of the pool, 0: the rows as they are.
-    `handed`: knobs of the transform of `near`, by its estimator.
+    """What a model says by selection rule. `near`: a neighbourhood or ""; `pool`: rows of the pool,
+    0: the rows as they are. `handed`: knobs of the transform of `near`, by its estimator.
 
-    A family of changes is shown rows of its own draw: were they the same for all, the chance by which they are easier than others
-    would stand in every accuracy of the pool alike, and an interval would not cover it.
+    A family of changes is shown rows of its own draw: were they the same for all, the chance by
+    which they are easier than others would stand in every accuracy of the pool alike, and an
+    interval would not cover it.
 
-    `answers`: from sets and data sets to predictions by rule and set, and doubts. `features` are asked for where given.
+    `answers`: from sets and data sets to predictions by rule and set, and doubts. `features` are
+    asked for where given.
     """
     dataset = datasets[rows.source]
     law, n = rows.visit_law, len(rows.rows)
@@ -78,20 +83,33 @@ def said_of_copies(
     beside: list[Chain] = [()]
     if near:
         own = neighbourhood(near)
-        beside += [((own.transform, {**own.knobs(height >= LARGE), **(handed or {})}),)] * neighbours
+        beside += [
+            ((own.transform, {**own.knobs(height >= LARGE), **(handed or {})}),)
+        ] * neighbours
     many, name = len(beside), "copies"
     families = [change.family for change in under] or [""]
     drawn = {family: _drawn(dataset.row_ids(given), family, pool or n) for family in families}
-    used = np.unique(np.concatenate(list(drawn.values())))  # of a source of a million rows a table of all copies has 759 million
-    made = copies(dataset, given[used], [(*change, *other) for change in changes for other in beside])
+    used = np.unique(
+        np.concatenate(list(drawn.values()))
+    )  # of a source of a million rows a table of all copies has 759 million
+    made = copies(
+        dataset, given[used], [(*change, *other) for change in changes for other in beside]
+    )
     out: dict[str, list[Any]] = {}
     for place, family in enumerate(families):
         chosen = drawn[family]
-        virtual = np.searchsorted(used, chosen)[:, None] * (len(changes) * many) + place * many + np.arange(many)
+        virtual = (
+            np.searchsorted(used, chosen)[:, None] * (len(changes) * many)
+            + place * many
+            + np.arange(many)
+        )
         again: dict[str, Any] = {
-            key: np.repeat(getattr(rows, key)[chosen], many) for key in ("label", "true_label", "group", "weight", "origin")
+            key: np.repeat(getattr(rows, key)[chosen], many)
+            for key in ("label", "true_label", "group", "weight", "origin")
         }
-        asked = replace(rows, source=name, rows=virtual.ravel(), visit_law=None, environment=None, **again)
+        asked = replace(
+            rows, source=name, rows=virtual.ravel(), visit_law=None, environment=None, **again
+        )
         found, _ = answers({name: asked}, {**datasets, name: made})
         for rule, sets in found.items():
             read = features(asked, made) if features is not None and not near else None
@@ -115,17 +133,24 @@ def _read(said: Predictions, n: int, many: int) -> tuple[Any, ...]:
     spread = Answers(said.answer, said.logits)
     p = spread.log_probabilities
     entropy = -(np.exp(p) * np.where(np.isfinite(p), p, 0.0)).sum(axis=1)
-    return answer, entropy.astype(np.float32).reshape(n, many), said.logits.reshape(n, many, -1)[:, 0]
+    return (
+        answer,
+        entropy.astype(np.float32).reshape(n, many),
+        said.logits.reshape(n, many, -1)[:, 0],
+    )
 
 
 def _joined(label: NDArray[np.int64], parts: Sequence[tuple[Any, ...]], near: bool) -> Said:
-    answer, entropy, logits, read = (None if found[0] is None else np.stack(found) for found in zip(*parts, strict=True))
+    answer, entropy, logits, read = (
+        None if found[0] is None else np.stack(found) for found in zip(*parts, strict=True)
+    )
     assert answer is not None
     return Said(label, answer, entropy if near else None, None if near else logits, read)
 
 
 def answers_of_given(model: Outside, class_names: Sequence[str], rule: str) -> Answer:
-    """From sets and data sets to what a model says that is not trained here, under the name `rule`."""
+    """From sets and data sets to what a model says that is not trained here, under the name
+    `rule`."""
 
     def answers(sets: Mapping[str, RowSet], datasets: Mapping[str, AttributedDataset]) -> Any:
         out = {}
@@ -141,10 +166,14 @@ def answers_of_given(model: Outside, class_names: Sequence[str], rule: str) -> A
                 raise
             except Exception as error:  # whatever the code of somebody else does
                 told = f"{type(error).__name__}: {one_line(str(error), 200)}"
-                raise DataError(f"the model failed on {len(rows.rows):,} inputs ({told})") from error
+                raise DataError(
+                    f"the model failed on {len(rows.rows):,} inputs ({told})"
+                ) from error
             answer, logits, *texts = said  # texts only of a model that answers in words
             answer, logits = allowed(rows.answers_as, answer, logits)
-            out[name] = Predictions(dataset.row_ids(rows.rows), rows.label, rows.group, answer, logits, *texts)
+            out[name] = Predictions(
+                dataset.row_ids(rows.rows), rows.label, rows.group, answer, logits, *texts
+            )
         return {rule: out}, doubts
 
     return answers
@@ -178,13 +207,17 @@ def answers_of(said: Predictions, near: str, copied: Said | None) -> Answers:
     return plain if copied is None else _near(plain, near, copied, 0)
 
 
-def pool_of(plain: Said | None, near: str, copied: Said | None, changes: Sequence[Change]) -> list[Labelled]:
+def pool_of(
+    plain: Said | None, near: str, copied: Said | None, changes: Sequence[Change]
+) -> list[Labelled]:
     """The labelled sets of the pool, one of each of its `changes`; empty where there is none."""
     if plain is None:
         return []
     sets = []
     for place, change in enumerate(changes):
-        logits, read = (None if part is None else part[place] for part in (plain.logits, plain.features))
+        logits, read = (
+            None if part is None else part[place] for part in (plain.logits, plain.features)
+        )
         answers = Answers(plain.answer[place, :, 0], logits, features=read)
         answers = answers if copied is None else _near(answers, near, copied, place)
         sets.append(Labelled(answers, plain.label[place], change.name, change.family))

@@ -18,22 +18,31 @@ Numbers = Mapping[str, float]
 
 
 def numbers_of(method: Method, state: State) -> dict[str, float]:
-    """What the method did, by name and unit: what it measures itself, and what is read here of ours; empty where nothing is."""
+    """What the method did, by name and unit: what it measures itself, and what is read here of
+    ours; empty where nothing is."""
     read = _READERS.get(str(getattr(method, "registered_name", "")))
     return {**method.measured(state), **({} if read is None else read(method, state))}
 
 
 def number_doubts(numbers: Numbers, said: bool) -> list[str]:
-    """What must be told of numbers of methods that did next to nothing; `said`: the method tells it in its own words."""
+    """What must be told of numbers of methods that did next to nothing; `said`: the method tells it
+    in its own words."""
     found = []
     if numbers.get("moved_grey_levels", STILL) < STILL and not said:
-        found.append(f"it moved training pictures by less than {STILL} grey levels at the mean, so they are the pictures again")
+        found.append(
+            f"it moved training pictures by less than {STILL} grey levels at the mean, so they are"
+            " the pictures again"
+        )
     if 0 < numbers.get("repeated_share", 0.0) < IDLE_SHARE:
-        found.append(f"rows that stand in an epoch again are less than {IDLE_SHARE:.0%} of it: this run is nearly plain training")
+        found.append(
+            f"rows that stand in an epoch again are less than {IDLE_SHARE:.0%} of it: this run is"
+            " nearly plain training"
+        )
     if numbers.get("taken_for_class", 1.0) < numbers.get("pictures_taken_for_class", 0.0) / 2:
         found.append(
-            "the nearest training picture of a translation is of its class less than half as often as that of a real picture, so "
-            "translations are noise to the classifier; train the translator longer (`first`, training.steps)"
+            "the nearest training picture of a translation is of its class less than half as often"
+            " as that of a real picture, so translations are noise to the classifier; train the"
+            " translator longer (`first`, training.steps)"
         )
     return found
 
@@ -49,18 +58,24 @@ def _copies_moved(method: Any, state: State) -> Numbers:
 def _restyled(method: Any, state: State) -> Numbers:
     """Of pictures of the last step and their copies."""
     held = state["shown"].ne(0).flatten(1).any(1)  # a batch may have fewer than are shown
-    return {"moved_grey_levels": float(state["shown"][held].float().diff(dim=1).abs().mean())} if bool(held.any()) else {}
+    return (
+        {"moved_grey_levels": float(state["shown"][held].float().diff(dim=1).abs().mean())}
+        if bool(held.any())
+        else {}
+    )
 
 
 def _repeated(method: Any, state: State) -> Numbers:
-    """The share of an epoch that is rows which stand there again, where those that are wrong stand `up` times."""
+    """The share of an epoch that is rows which stand there again, where those that are wrong stand
+    `up` times."""
     wrong: Tensor = state["wrong"]
     more = (method.up - 1) * int(wrong.sum())
     return {"repeated_share": more / (len(wrong) + more)}
 
 
 def _translated(method: Any, state: State) -> Numbers:
-    """How often the nearest training picture has the value meant and the class, of translations and of pictures."""
+    """How often the nearest training picture has the value meant and the class, of translations and
+    of pictures."""
     if "quality" not in state or bool((state["quality"] < 0).any()):
         return {}
     _, environment, pictures, translations = (float(value) for value in state["quality"])

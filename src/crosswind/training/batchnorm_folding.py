@@ -1,8 +1,10 @@
-"""Models for inference: batch norms folded into the convolutions before them, and bfloat16 weights kept.
+"""Models for inference: batch norms folded into the convolutions before them, and bfloat16 weights
+kept.
 
-A batch norm in evaluation mode is a product and a sum for each channel, which the convolution before it can carry in its own
-weights. A symbolic trace of the forward pass shows which convolution is read by its norm alone. Whatever is not understood stays as
-it is and is only slower. The originals are never touched: copies share all tensors with them but those of folded layers.
+A batch norm in evaluation mode is a product and a sum for each channel, which the convolution
+before it can carry in its own weights. A symbolic trace of the forward pass shows which convolution
+is read by its norm alone. Whatever is not understood stays as it is and is only slower. The
+originals are never touched: copies share all tensors with them but those of folded layers.
 """
 
 from __future__ import annotations
@@ -25,12 +27,16 @@ _WAYS_IN = ("forward", "features", "taps", "until", "after")
 T = TypeVar("T")
 
 
-def evaluated(modules: Mapping[str, nn.Module], precision: str, run: Callable[[dict[str, nn.Module]], T]) -> T:
-    """What `run` gives for modules in evaluation mode, computed with folded copies of the models among them.
+def evaluated(
+    modules: Mapping[str, nn.Module], precision: str, run: Callable[[dict[str, nn.Module]], T]
+) -> T:
+    """What `run` gives for modules in evaluation mode, computed with folded copies of the models
+    among them.
 
-    Of a `Model`, `run` may call it, `features`, `taps`, `until`, `after` and `head`. Where it reads other parts of one, it is run
-    once more, with the originals. `precision` as in the settings; under `bf16` autocast is on. Same sums in another order: float32
-    outputs differ by rounding. Call in evaluation mode, with gradients off.
+    Of a `Model`, `run` may call it, `features`, `taps`, `until`, `after` and `head`. Where it reads
+    other parts of one, it is run once more, with the originals. `precision` as in the settings;
+    under `bf16` autocast is on. Same sums in another order: float32 outputs differ by rounding.
+    Call in evaluation mode, with gradients off.
     """
     try:
         return run({name: _folded(module, precision == "bf16") for name, module in modules.items()})
@@ -41,8 +47,13 @@ def evaluated(modules: Mapping[str, nn.Module], precision: str, run: Callable[[d
 
 
 def folded(modules: Mapping[str, nn.Module]) -> list[tuple[str, str]]:
-    """Names of the layers and of the norms that `evaluated` folds into them, as `MODULE.PATH`; modules in evaluation mode."""
-    return [(f"{name}.{layer}", f"{name}.{norm}") for name, module in modules.items() for layer, norm in _plan(module)[0]]
+    """Names of the layers and of the norms that `evaluated` folds into them, as `MODULE.PATH`;
+    modules in evaluation mode."""
+    return [
+        (f"{name}.{layer}", f"{name}.{norm}")
+        for name, module in modules.items()
+        for layer, norm in _plan(module)[0]
+    ]
 
 
 class _ReadsParts(Exception):
@@ -50,7 +61,8 @@ class _ReadsParts(Exception):
 
 
 class _Folded(Model):
-    """A model that shows its ways in and its head; who reads other parts must read the originals'."""
+    """A model that shows its ways in and its head; who reads other parts must read the
+    originals'."""
 
     def __init__(self, model: Model) -> None:
         self.__dict__.update(model.__dict__, _model=model)
@@ -71,18 +83,23 @@ class _Folded(Model):
     def __getattr__(self, name: str) -> Any:
         raise _ReadsParts
 
-    children = named_children = state_dict = parameters = named_parameters = buffers = named_buffers = named_modules
+    children = named_children = state_dict = parameters = named_parameters = buffers = (
+        named_buffers
+    ) = named_modules
     modules = get_submodule = named_modules
 
 
 def _folded(module: nn.Module, low: bool) -> nn.Module:
-    """A folded copy, under `low` with weights in bfloat16; the module itself where there is nothing to change."""
+    """A folded copy, under `low` with weights in bfloat16; the module itself where there is nothing
+    to change."""
     pairs, called = _plan(module)
     if not isinstance(module, Model) or not called:
         return module
     parts = dict(module.named_modules(remove_duplicate=False))
     # A deep copy that shares every tensor, with other parts in the place of some.
-    memo: dict[int, Any] = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
+    memo: dict[int, Any] = {
+        id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())
+    }
     memo[id(module.head)] = module.head
     kept = len(memo)
     for layer, norm in pairs:
@@ -122,9 +139,12 @@ _PLANS: WeakKeyDictionary[nn.Module, tuple[Any, _Plan]] = WeakKeyDictionary()
 
 
 def _plan(module: nn.Module) -> _Plan:
-    """Paths of the convolutions and of the norms to be folded into them, and of all layers with weights that are only called."""
+    """Paths of the convolutions and of the norms to be folded into them, and of all layers with
+    weights that are only called."""
     parts = dict(module.named_modules(remove_duplicate=False))
-    if not isinstance(module, Model) or any(getattr(type(module), name) is not getattr(Model, name) for name in _WAYS_IN):
+    if not isinstance(module, Model) or any(
+        getattr(type(module), name) is not getattr(Model, name) for name in _WAYS_IN
+    ):
         return [], []
     if any(part._forward_hooks or part._forward_pre_hooks for part in parts.values()):
         return [], []
@@ -142,13 +162,16 @@ def _fits(layer: nn.Module, norm: nn.Module) -> bool:
     mean, weight = norm.running_mean, layer._parameters.get("weight")
     if norm.training or not isinstance(mean, Tensor) or not isinstance(weight, Tensor):
         return False
-    return mean.dtype == weight.dtype and "forward" not in vars(layer) and "forward" not in vars(norm)
+    return (
+        mean.dtype == weight.dtype and "forward" not in vars(layer) and "forward" not in vars(norm)
+    )
 
 
 def _traced(module: Model) -> _Plan:
-    """A pair's norm is the only reader of what its convolution gives; each layer stands and is called at one place."""
-    # Nothing is folded across the border of a stage, since every stage's output is an output of the taps. It is a copy that is
-    # traced, since a forward pass may write into its module.
+    """A pair's norm is the only reader of what its convolution gives; each layer stands and is
+    called at one place."""
+    # Nothing is folded across the border of a stage, since every stage's output is an output of the
+    # taps. It is a copy that is traced, since a forward pass may write into its module.
     taps = _Taps(copy.deepcopy(module, {id(value): value for value in module.parameters()}))
     try:
         nodes = list(_Tracer().trace(taps).nodes)
@@ -194,4 +217,6 @@ class _Tracer(torch.fx.Tracer):
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         if type(m) is nn.Sequential or isinstance(m, Model):
             return False
-        return isinstance(m, nn.BatchNorm2d) or not any(isinstance(part, nn.BatchNorm2d) for part in m.modules())
+        return isinstance(m, nn.BatchNorm2d) or not any(
+            isinstance(part, nn.BatchNorm2d) for part in m.modules()
+        )

@@ -1,10 +1,13 @@
-"""Steps of training on a CUDA device, recorded once as a graph and then replayed: the host has next to nothing left to do.
+"""Steps of training on a CUDA device, recorded once as a graph and then replayed: the host has next
+to nothing left to do.
 
-A step of a small network is a few hundred kernels of a few microseconds each, and telling the device of each takes the host as
-long or longer. A recorded step does exactly what the step did from which it was recorded, on whatever then lies in the same memory,
-so it may stand for later steps only where nothing that the host decides differs between them. A method that reads a batch's step,
-epoch or progress, or draws on the host, therefore keeps its ordinary steps; of any other, two replayed steps are compared with
-ordinary ones, bit by bit, before the graph is trusted. So graphs change no number. `benchmarks/accelerator.py` has what they save.
+A step of a small network is a few hundred kernels of a few microseconds each, and telling the
+device of each takes the host as long or longer. A recorded step does exactly what the step did from
+which it was recorded, on whatever then lies in the same memory, so it may stand for later steps
+only where nothing that the host decides differs between them. A method that reads a batch's step,
+epoch or progress, or draws on the host, therefore keeps its ordinary steps; of any other, two
+replayed steps are compared with ordinary ones, bit by bit, before the graph is trusted. So graphs
+change no number. `benchmarks/accelerator.py` has what they save.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ __all__ = ["LEAST", "VARIABLE", "WARM_UP", "Steps"]
 VARIABLE = "CROSSWIND_CUDA_GRAPHS"
 """The environment variable that forbids graphs where it is 0."""
 WARM_UP = 3
-"""Ordinary steps of a stage before one is recorded: moments are made in the first, and libraries set themselves up."""
+"""Ordinary steps of a stage before one is recorded: moments are made in the first, and libraries
+set themselves up."""
 CHECKED = 2
 """Replayed steps that are compared with ordinary ones."""
 LEAST = 40
@@ -50,7 +54,8 @@ class _FixedBatch(Batch):
 
 
 class Steps:
-    """The steps of one stage, of a method on its context. `why`: why there is no graph; empty while there may be one."""
+    """The steps of one stage, of a method on its context. `why`: why there is no graph; empty while
+    there may be one."""
 
     def __init__(self, method: Method, context: LoopContext, device: str, length: int) -> None:
         self._method, self._tools, self._length = method, context, length
@@ -70,7 +75,8 @@ class Steps:
         return self._graph is not None and self._compared >= CHECKED
 
     def beside(self) -> AbstractContextManager[None]:
-        """Where what is no step of the stage is done, such as a look at gradients: on the stream of recorded steps, if any."""
+        """Where what is no step of the stage is done, such as a look at gradients: on the stream of
+        recorded steps, if any."""
         return nullcontext() if self.why and self._graph is None else self._beside()
 
     def take(self, batch: Batch, number: int) -> Loss:
@@ -81,9 +87,15 @@ class Steps:
             elif self._taken == WARM_UP:
                 self._record(batch, number)
         self._taken += 1
-        if self._graph is not None and self._fixed is not None and batch.x.shape != self._fixed.x.shape:
+        if (
+            self._graph is not None
+            and self._fixed is not None
+            and batch.x.shape != self._fixed.x.shape
+        ):
             with self._beside():
-                return self._ordinary(batch, number)  # texts of another length than those of the recorded step
+                return self._ordinary(
+                    batch, number
+                )  # texts of another length than those of the recorded step
         if self._graph is not None:
             if self.replayed:
                 return self._replay(batch, number)
@@ -92,7 +104,11 @@ class Steps:
         if self.why:
             return self._ordinary(batch, number)
         with self._beside():
-            return self._watched(batch, number) if self._taken == WARM_UP else self._ordinary(batch, number)
+            return (
+                self._watched(batch, number)
+                if self._taken == WARM_UP
+                else self._ordinary(batch, number)
+            )
 
     def _seed(self, number: int) -> None:
         torch.default_generator.manual_seed(number)
@@ -106,7 +122,8 @@ class Steps:
 
     @contextmanager
     def _beside(self) -> Iterator[None]:
-        """On the stream that steps are recorded on: what autograd keeps of a parameter belongs to the stream of its first use."""
+        """On the stream that steps are recorded on: what autograd keeps of a parameter belongs to
+        the stream of its first use."""
         stream = _stream(str(self._device))
         with torch.cuda.device(self._device):
             stream.wait_stream(torch.cuda.current_stream())
@@ -115,7 +132,8 @@ class Steps:
             torch.cuda.current_stream().wait_stream(stream)
 
     def _watched(self, batch: Batch, number: int) -> Loss:
-        """An ordinary step, and whether it waits for the device: such a one cannot be recorded, and trying leaves traces."""
+        """An ordinary step, and whether it waits for the device: such a one cannot be recorded, and
+        trying leaves traces."""
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             torch.cuda.set_sync_debug_mode("warn")
@@ -130,11 +148,14 @@ class Steps:
                 warnings.warn_explicit(word.message, word.category, word.filename, word.lineno)
         return loss
 
-    # -- recording ---------------------------------------------------------------------------------------------------------
+    # -- recording
+    # ----------------------------------------------------------------------------------------------
 
     def _record(self, batch: Batch, number: int) -> None:
         """Record the step; nothing of it is done yet. Whatever goes wrong, ordinary steps go on."""
-        fixed = _FixedBatch(**{item.name: _copied(getattr(batch, item.name)) for item in fields(Batch)})
+        fixed = _FixedBatch(
+            **{item.name: _copied(getattr(batch, item.name)) for item in fields(Batch)}
+        )
         context, state = self._tools, dict(self._tools.state)
         gathered = context.gathered()
         graph = torch.cuda.CUDAGraph()
@@ -153,7 +174,11 @@ class Steps:
                         if value is not state[name]:
                             state[name].copy_(value)
                 except Exception as error:
-                    self.why = "the method reads the step" if isinstance(error, _DependsOnStep) else f"{type(error).__name__}"
+                    self.why = (
+                        "the method reads the step"
+                        if isinstance(error, _DependsOnStep)
+                        else f"{type(error).__name__}"
+                    )
                 finally:
                     context.state = state
                     try:
@@ -162,16 +187,20 @@ class Steps:
                         self.why = self.why or f"{type(error).__name__}"
                         # The device's generator still believes that it is being recorded.
                         generator = torch.cuda.default_generators[torch.cuda.current_device()]
-                        generator.graphsafe_set_state(torch.Generator(self._device).graphsafe_get_state())
+                        generator.graphsafe_set_state(
+                            torch.Generator(self._device).graphsafe_get_state()
+                        )
             torch.cuda.synchronize()
         if context.gathered().keys() != gathered.keys():
-            # Made in the recording, which fills nothing: an ordinary step would go on from whatever lies there.
+            # Made in the recording, which fills nothing: an ordinary step would go on from whatever
+            # lies there.
             context.load_gathered(gathered)
             self.why = self.why or "the optimiser has new parameters to move"
         if not self.why and not torch.equal(drawn, torch.default_generator.get_state()):
             self.why = "the method draws on the host"
         if not self.why:
-            # Without what autograd keeps, which would tie the parameters to the stream of the recording.
+            # Without what autograd keeps, which would tie the parameters to the stream of the
+            # recording.
             terms = {name: term.detach() for name, term in loss.terms.items()}
             self._fixed, self._graph, self._loss = fixed, graph, Loss(loss.total.detach(), terms)
 
@@ -188,7 +217,8 @@ class Steps:
         return Loss(loss.total.clone(), {name: term.clone() for name, term in loss.terms.items()})
 
     def _compare(self, batch: Batch, number: int) -> Loss:
-        """An ordinary step, and the same one replayed; the graph is given up at the first bit that differs."""
+        """An ordinary step, and the same one replayed; the graph is given up at the first bit that
+        differs."""
         before = {name: value.clone() for name, value in self._all().items()}
         state = dict(self._tools.state)
         expected = self._ordinary(batch, number)
@@ -198,7 +228,9 @@ class Steps:
             for name, value in self._all().items():
                 value.copy_(before[name])
         found = self._replay(batch, number)
-        same = torch.equal(found.total, expected.total.detach()) or bool(found.total.isnan() & expected.total.isnan())
+        same = torch.equal(found.total, expected.total.detach()) or bool(
+            found.total.isnan() & expected.total.isnan()
+        )
         same &= all(_same(value, after[name]) for name, value in self._all().items())
         self._compared += 1
         if not same:

@@ -18,12 +18,16 @@ def check_device(device: str) -> None:
     """Refuse a device that is not here: an `InputError` on `training.device`."""
     try:
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError):  # what torch raises for a word it does not know, and for a device that is not there
+    except (
+        RuntimeError,
+        AssertionError,
+    ):  # what torch raises for a word it does not know, and for a device that is not there
         raise InputError("training.device", f"torch finds no device {device!r} here") from None
 
 
 def slow_precision(precision: str, device: str) -> str:
-    """What is said where this precision is asked of a device that only imitates it, going on from "asks for ..."; else empty."""
+    """What is said where this precision is asked of a device that only imitates it, going on from
+    "asks for ..."; else empty."""
     if precision != "bf16":
         return ""
     kind = torch.device(device).type
@@ -35,7 +39,8 @@ def slow_precision(precision: str, device: str) -> str:
 
 
 def own_device(device: str) -> str:
-    """The device of this process where a study names only its kind: worker i of a pool takes GPU i modulo their number.
+    """The device of this process where a study names only its kind: worker i of a pool takes GPU i
+    modulo their number.
 
     By its index and not as torch's current device, which every thread of a process has for itself.
     """
@@ -47,15 +52,20 @@ def own_device(device: str) -> str:
 
 @contextmanager
 def reproducible(settings: TrainingSettings) -> Iterator[None]:
-    """Deterministic algorithms and the arithmetic that the settings name; torch's generator is afterwards what it was.
+    """Deterministic algorithms and the arithmetic that the settings name; torch's generator is
+    afterwards what it was.
 
     On CUDA `fp32` is float32: torch's own default is TF32, with 10 bits, in convolutions.
     """
     cuda = torch.device(settings.device).type == "cuda"
     if cuda:
-        # Without it cuBLAS may choose another algorithm at each call; it is read when the first handle is made.
+        # Without it cuBLAS may choose another algorithm at each call; it is read when the first
+        # handle is made.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    before = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
     filling = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     _deterministic(True, warn_only=cuda)  # some operations have no deterministic form on CUDA
     # It would write NaN into every new tensor, at a price.
@@ -79,8 +89,16 @@ def _cuda_switches(tf32: bool) -> list[tuple[Callable[[], bool], Callable[[bool]
     """What reads a switch, what sets it, and what it is to be."""
     attention = torch.backends.cuda
     return [
-        (lambda: torch.backends.cudnn.allow_tf32, lambda on: setattr(torch.backends.cudnn, "allow_tf32", on), tf32),
-        (lambda: attention.matmul.allow_tf32, lambda on: setattr(attention.matmul, "allow_tf32", on), tf32),
+        (
+            lambda: torch.backends.cudnn.allow_tf32,
+            lambda on: setattr(torch.backends.cudnn, "allow_tf32", on),
+            tf32,
+        ),
+        (
+            lambda: attention.matmul.allow_tf32,
+            lambda on: setattr(attention.matmul, "allow_tf32", on),
+            tf32,
+        ),
         # These kernels of attention add up in whatever order their blocks end.
         (attention.mem_efficient_sdp_enabled, attention.enable_mem_efficient_sdp, False),
         (attention.cudnn_sdp_enabled, attention.enable_cudnn_sdp, False),
@@ -91,5 +109,6 @@ def _deterministic(mode: bool, *, warn_only: bool) -> None:
     if "torch._inductor" in sys.modules:
         torch.use_deterministic_algorithms(mode, warn_only=warn_only)
     else:
-        # What the public function does but for telling the compiler, which it would import: a second and more of every process.
+        # What the public function does but for telling the compiler, which it would import: a
+        # second and more of every process.
         torch._C._set_deterministic_algorithms(mode, warn_only=warn_only)

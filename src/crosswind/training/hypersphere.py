@@ -1,12 +1,15 @@
-"""Neighbourhood invariance against distance: the toy analysis of Ng et al. 2022, section 5.1 and figure 3.
+"""Neighbourhood invariance against distance: the toy analysis of Ng et al. 2022, section 5.1 and
+figure 3.
 
-Points lie inside or outside the unit sphere. Networks learn that from a Gaussian cloud around a pole of the sphere and are asked
-about clouds whose centres lie on the sphere, further and further away. How well do two measures that read no label order the
-networks by accuracy there: neighbourhood invariance, and the accuracy that ATC-MC estimates?
+Points lie inside or outside the unit sphere. Networks learn that from a Gaussian cloud around a
+pole of the sphere and are asked about clouds whose centres lie on the sphere, further and further
+away. How well do two measures that read no label order the networks by accuracy there:
+neighbourhood invariance, and the accuracy that ATC-MC estimates?
 
-The paper gives no optimiser, activation, initial weights, kind of label noise or law of the perturbations. Here: `Fit`, ReLU,
-those of `torch.nn.Linear`, a uniform draw over both labels (as elsewhere in the paper), and uniform over all allowed ones.
-Every draw is a function of a seed and its name, none depends on the fit.
+The paper gives no optimiser, activation, initial weights, kind of label noise or law of the
+perturbations. Here: `Fit`, ReLU, those of `torch.nn.Linear`, a uniform draw over both labels (as
+elsewhere in the paper), and uniform over all allowed ones. Every draw is a function of a seed and
+its name, none depends on the fit.
 """
 
 from __future__ import annotations
@@ -30,16 +33,20 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 # What the hidden units of some networks say of some points stays in the processor's cache.
 _NETWORKS, _COLUMNS = 25, 500  # asked at once, and the points
-_TRAINED, _SEEN = 100, 50_000  # networks trained as one at most, and the rows that all of them see in a step
+_TRAINED, _SEEN = (
+    100,
+    50_000,
+)  # networks trained as one at most, and the rows that all of them see in a step
 
 
 @dataclass(frozen=True)
 class Design:
-    """What is published. `variance`: of each coordinate. `noise`: the highest share of labels drawn anew. `distances`: how many
-    angles from 0 to pi. `centres`: clouds at each. `neighbours`: of each point, within the Euclidean distance `reach`.
+    """What is published. `variance`: of each coordinate. `noise`: the highest share of labels drawn
+    anew. `distances`: how many angles from 0 to pi. `centres`: clouds at each. `neighbours`: of
+    each point, within the Euclidean distance `reach`.
 
-    Not published: `near`, the law of the perturbations, see `perturbed`; `flips`: a noisy label is the other one, not a draw of
-    both.
+    Not published: `near`, the law of the perturbations, see `perturbed`; `flips`: a noisy label is
+    the other one, not a draw of both.
     """
 
     dimensions: int = 16
@@ -63,7 +70,8 @@ class Design:
 
 @dataclass(frozen=True)
 class Fit:
-    """How the networks are trained; nothing of it is published. `batch` None: all rows at every step. `momentum`: of sgd."""
+    """How the networks are trained; nothing of it is published. `batch` None: all rows at every
+    step. `momentum`: of sgd."""
 
     optimiser: str = "adam"
     lr: float = 1e-3
@@ -77,9 +85,11 @@ class Fit:
 class Found:
     """What M networks got on C clouds at each of D distances, float64 [D, C, M].
 
-    `accuracy`; `invariance`; `estimate`, the accuracy by ATC-MC; `said_inside`, the share of a cloud's points that the network
-    calls inside: 0 or 1 where it is constant. `inside` [D, C]: the share of points that are. `held_out` [M]: accuracy on new points
-    of the training cloud. `rates` [M]: the share of labels drawn anew. `loss` [M]: cross-entropy on the labels trained on, in nats.
+    `accuracy`; `invariance`; `estimate`, the accuracy by ATC-MC; `said_inside`, the share of a
+    cloud's points that the network calls inside: 0 or 1 where it is constant. `inside` [D, C]: the
+    share of points that are. `held_out` [M]: accuracy on new points of the training cloud. `rates`
+    [M]: the share of labels drawn anew. `loss` [M]: cross-entropy on the labels trained on, in
+    nats.
     """
 
     accuracy: Floats
@@ -94,14 +104,16 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """The networks of one repetition, and of each, float64 [M], `rates` and `loss` as in `Found`."""
+    """The networks of one repetition, and of each, float64 [M], `rates` and `loss` as in
+    `Found`."""
 
     stack: Stack
     rates: Floats
     loss: Floats
 
 
-# -- points -------------------------------------------------------------------------------------------------------------------
+# -- points
+# --------------------------------------------------------------------------------------------------
 
 
 def pole(dimensions: int) -> Floats:
@@ -110,7 +122,8 @@ def pole(dimensions: int) -> Floats:
 
 
 def centres_at(angle: float, many: int, dimensions: int, rng: np.random.Generator) -> Floats:
-    """Points of the unit sphere at `angle` radians from the pole, uniform on that circle, float64 [many, dimensions]."""
+    """Points of the unit sphere at `angle` radians from the pole, uniform on that circle, float64
+    [many, dimensions]."""
     around = rng.standard_normal((many, dimensions))
     around[:, 0] = 0
     around /= np.linalg.norm(around, axis=1, keepdims=True)
@@ -118,21 +131,27 @@ def centres_at(angle: float, many: int, dimensions: int, rng: np.random.Generato
 
 
 def cloud(centre: Floats, rows: int, variance: float, rng: np.random.Generator) -> Floats:
-    """Gaussian points around a centre, each coordinate with this variance, float64 [rows, dimensions]."""
+    """Gaussian points around a centre, each coordinate with this variance, float64 [rows,
+    dimensions]."""
     return centre + np.sqrt(variance) * rng.standard_normal((rows, len(centre)))
 
 
 def inside(x: Floats) -> Ints:
-    """1 for points in the unit sphere, 0 for those outside, int64 [...]; x float64 [..., dimensions]."""
+    """1 for points in the unit sphere, 0 for those outside, int64 [...]; x float64 [...,
+    dimensions]."""
     return np.asarray(np.linalg.norm(x, axis=-1) <= 1).astype(np.int64)
 
 
-def perturbed(x: Floats, many: int, reach: float, rng: np.random.Generator, near: str = "cap") -> Floats:
-    """Points near each point on the sphere about 0 that it lies on, float64 [rows, many, dimensions]: they have its label.
+def perturbed(
+    x: Floats, many: int, reach: float, rng: np.random.Generator, near: str = "cap"
+) -> Floats:
+    """Points near each point on the sphere about 0 that it lies on, float64 [rows, many,
+    dimensions]: they have its label.
 
-    At a Euclidean distance d <= `reach`, in a direction that is uniform. `near` "cap": uniform over all such points, so that d has
-    the law reach * U^(1 / (dimensions - 1)), but for a share of about (reach / norm)^2 from the curvature: most lie near the rim.
-    "distance": d uniform in [0, reach]. Raises `InputError` for another law.
+    At a Euclidean distance d <= `reach`, in a direction that is uniform. `near` "cap": uniform over
+    all such points, so that d has the law reach * U^(1 / (dimensions - 1)), but for a share of
+    about (reach / norm)^2 from the curvature: most lie near the rim. "distance": d uniform in [0,
+    reach]. Raises `InputError` for another law.
     """
     if near not in ("cap", "distance"):
         raise InputError("near", f"{near!r} is no law of perturbations", ["cap", "distance"])
@@ -149,7 +168,8 @@ def perturbed(x: Floats, many: int, reach: float, rng: np.random.Generator, near
 
 
 def noisy(y: Ints, rates: Floats, rng: np.random.Generator, flips: bool = False) -> Ints:
-    """The labels of every network, int64 [M, n]: exactly round(rate * n) of y [n] drawn anew, or made the other one by `flips`."""
+    """The labels of every network, int64 [M, n]: exactly round(rate * n) of y [n] drawn anew, or
+    made the other one by `flips`."""
     out = np.tile(y, (len(rates), 1))
     for place, rate in enumerate(rates):
         chosen = rng.permutation(len(y))[: round(rate * len(y))]
@@ -157,21 +177,33 @@ def noisy(y: Ints, rates: Floats, rng: np.random.Generator, flips: bool = False)
     return out
 
 
-# -- networks -----------------------------------------------------------------------------------------------------------------
+# -- networks
+# --------------------------------------------------------------------------------------------------
 
 
 def trained(design: Design, fit: Fit, seed: int, threads: int = 1) -> Trained:
-    """Train the networks of one repetition on one cloud at the pole, each on noisy labels of its own.
+    """Train the networks of one repetition on one cloud at the pole, each on noisy labels of its
+    own.
 
-    They are trained in groups of a fixed size, `threads` at once: the result is the same for any number.
+    They are trained in groups of a fixed size, `threads` at once: the result is the same for any
+    number.
     """
     networks = []
     for place in range(design.networks):
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(torch_seed(seed, "hypersphere", "weights", place))
-            layers = nn.Linear(design.dimensions, design.hidden), nn.ReLU(), nn.Linear(design.hidden, 2)
+            layers = (
+                nn.Linear(design.dimensions, design.hidden),
+                nn.ReLU(),
+                nn.Linear(design.hidden, 2),
+            )
             networks.append(nn.Sequential(*layers))
-    x = cloud(pole(design.dimensions), design.rows, design.variance, stream(seed, "hypersphere", "training"))
+    x = cloud(
+        pole(design.dimensions),
+        design.rows,
+        design.variance,
+        stream(seed, "hypersphere", "training"),
+    )
     rates = design.noise * stream(seed, "hypersphere", "rates").random(design.networks)
     labels = noisy(inside(x), rates, stream(seed, "hypersphere", "noise"), design.flips)
     orders = [seed_of(seed, "hypersphere", "order", place) for place in range(design.networks)]
@@ -196,13 +228,17 @@ def trained(design: Design, fit: Fit, seed: int, threads: int = 1) -> Trained:
 
 @torch.no_grad()
 def margins(stack: Stack, x: Floats) -> NDArray[np.float32]:
-    """The logit of inside less that of outside, of every network of two layers and point, float32 [M, n]; x [n, dimensions].
+    """The logit of inside less that of outside, of every network of two layers and point, float32
+    [M, n]; x [n, dimensions].
 
-    Its sign is the answer, and confidence grows with its size. One product serves all networks, the bias as one more column.
+    Its sign is the answer, and confidence grows with its size. One product serves all networks, the
+    bias as one more column.
     """
     own = stack.parameters
     m, hidden, dimensions = own["0.weight"].shape
-    first = torch.cat([own["0.weight"], own["0.bias"][:, :, None]], dim=2).view(m * hidden, dimensions + 1)
+    first = torch.cat([own["0.weight"], own["0.bias"][:, :, None]], dim=2).view(
+        m * hidden, dimensions + 1
+    )
     last = own["2.weight"][:, 1:] - own["2.weight"][:, :1]
     offset = own["2.bias"][:, 1:] - own["2.bias"][:, :1]
     given = torch.ones(dimensions + 1, len(x))
@@ -213,15 +249,19 @@ def margins(stack: Stack, x: Floats) -> NDArray[np.float32]:
         for top in range(0, m, _NETWORKS):
             own_last = last[top : top + _NETWORKS]
             units = torch.mm(first[top * hidden : (top + _NETWORKS) * hidden], points).relu_()
-            out[top : top + _NETWORKS, left : left + _COLUMNS] = torch.bmm(own_last, units.view(len(own_last), hidden, -1))[:, 0]
+            out[top : top + _NETWORKS, left : left + _COLUMNS] = torch.bmm(
+                own_last, units.view(len(own_last), hidden, -1)
+            )[:, 0]
     return out.add_(offset).numpy()
 
 
-# -- measures -----------------------------------------------------------------------------------------------------------------
+# -- measures
+# --------------------------------------------------------------------------------------------------
 
 
 def invariance(answers: NDArray[np.bool_]) -> Floats:
-    """Neighbourhood invariance (equation 1): the mean over rows of the largest share of one answer, float64 [...] in [0.5, 1].
+    """Neighbourhood invariance (equation 1): the mean over rows of the largest share of one answer,
+    float64 [...] in [0.5, 1].
 
     `answers` bool [..., n, N + 1]: of the row itself and its N neighbours.
     """
@@ -231,11 +271,12 @@ def invariance(answers: NDArray[np.bool_]) -> Floats:
 
 
 def atc_fit(score: NDArray[np.floating], right: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-    """Thresholds of ATC (Garg et al. 2022), float64 [M], such that as many of the source's rows pass as are right.
+    """Thresholds of ATC (Garg et al. 2022), float64 [M], such that as many of the source's rows
+    pass as are right.
 
-    `score` [M, n]: any number that orders rows as confidence does; `right` bool [M, n]. The threshold lies midway between the
-    scores on either side. Rows on it, where there are ties, pass by the share that comes second, [M]: the estimate on the source
-    is its accuracy.
+    `score` [M, n]: any number that orders rows as confidence does; `right` bool [M, n]. The
+    threshold lies midway between the scores on either side. Rows on it, where there are ties, pass
+    by the share that comes second, [M]: the estimate on the source is its accuracy.
     """
     n = score.shape[1]
     ordered = np.sort(score.astype(np.float64), axis=1)
@@ -243,20 +284,29 @@ def atc_fit(score: NDArray[np.floating], right: NDArray[np.bool_]) -> tuple[Floa
     ends = np.full((len(score), 1), np.inf)
     ordered = np.concatenate([-ends, ordered, ends], axis=1)
     below, above = (np.take_along_axis(ordered, wrong[:, None] + k, axis=1)[:, 0] for k in (0, 1))
-    threshold = np.where(np.isfinite(below) & np.isfinite(above), below / 2 + above / 2, np.where(wrong == 0, -np.inf, np.inf))
+    threshold = np.where(
+        np.isfinite(below) & np.isfinite(above),
+        below / 2 + above / 2,
+        np.where(wrong == 0, -np.inf, np.inf),
+    )
     over = np.count_nonzero(score > threshold[:, None], axis=1)
     tied = np.count_nonzero(score == threshold[:, None], axis=1)
     return threshold, (n - wrong - over) / np.maximum(tied, 1)
 
 
 def atc_estimate(fitted: tuple[Floats, Floats], score: NDArray[np.floating]) -> Floats:
-    """The share of target rows that pass the threshold, float64 [M]; `fitted` from `atc_fit`, `score` [M, n]."""
+    """The share of target rows that pass the threshold, float64 [M]; `fitted` from `atc_fit`,
+    `score` [M, n]."""
     threshold, share = fitted
-    return np.asarray((score > threshold[:, None]).mean(axis=1) + share * (score == threshold[:, None]).mean(axis=1))
+    return np.asarray(
+        (score > threshold[:, None]).mean(axis=1)
+        + share * (score == threshold[:, None]).mean(axis=1)
+    )
 
 
 def taus(measure: Floats, accuracy: Floats) -> Floats:
-    """Kendall's tau-b of a measure with accuracy over networks, float64 [...]; both [..., M]. NaN where one of them is constant."""
+    """Kendall's tau-b of a measure with accuracy over networks, float64 [...]; both [..., M]. NaN
+    where one of them is constant."""
     out = np.full(measure.shape[:-1], np.nan)
     for place in np.ndindex(out.shape):
         if np.ptp(measure[place]) > 0 and np.ptp(accuracy[place]) > 0:
@@ -264,12 +314,19 @@ def taus(measure: Floats, accuracy: Floats) -> Floats:
     return out
 
 
-# -- the whole ----------------------------------------------------------------------------------------------------------------
+# -- the whole
+# --------------------------------------------------------------------------------------------------
 
 
 def measured(networks: Trained, design: Design, seed: int, threads: int = 1) -> Found:
-    """Ask trained networks about every cloud and the neighbours of its points; the result is the same for any `threads`."""
-    held = cloud(pole(design.dimensions), design.rows, design.variance, stream(seed, "hypersphere", "held out"))
+    """Ask trained networks about every cloud and the neighbours of its points; the result is the
+    same for any `threads`."""
+    held = cloud(
+        pole(design.dimensions),
+        design.rows,
+        design.variance,
+        stream(seed, "hypersphere", "held out"),
+    )
     said = margins(networks.stack, held)
     right = (said > 0) == inside(held)
     fitted = atc_fit(np.abs(said), right)
@@ -282,12 +339,27 @@ def measured(networks: Trained, design: Design, seed: int, threads: int = 1) -> 
 
     with ThreadPoolExecutor(threads) as pool:
         found = list(pool.map(at, range(design.distances)))
-    accuracy, invariant, estimate, told, truth = (np.array([[one[k] for one in row] for row in found]) for k in range(5))
-    return Found(accuracy, invariant, estimate, told, truth, right.mean(axis=1), networks.rates, networks.loss)
+    accuracy, invariant, estimate, told, truth = (
+        np.array([[one[k] for one in row] for row in found]) for k in range(5)
+    )
+    return Found(
+        accuracy,
+        invariant,
+        estimate,
+        told,
+        truth,
+        right.mean(axis=1),
+        networks.rates,
+        networks.loss,
+    )
 
 
 def _on_cloud(
-    stack: Stack, centre: Floats, design: Design, fitted: tuple[Floats, Floats], rng: np.random.Generator
+    stack: Stack,
+    centre: Floats,
+    design: Design,
+    fitted: tuple[Floats, Floats],
+    rng: np.random.Generator,
 ) -> list[Floats]:
     x = cloud(centre, design.rows, design.variance, rng)
     near = perturbed(x, design.neighbours, design.reach, rng, design.near)
@@ -297,9 +369,16 @@ def _on_cloud(
     y, answers, own = inside(x), said > 0, said[:, 0]
     told = answers[:, 0]
     estimate = atc_estimate(fitted, np.abs(own))
-    return [(told == y).mean(axis=1), invariance(answers.transpose(0, 2, 1)), estimate, told.mean(axis=1), y.mean()]
+    return [
+        (told == y).mean(axis=1),
+        invariance(answers.transpose(0, 2, 1)),
+        estimate,
+        told.mean(axis=1),
+        y.mean(),
+    ]
 
 
 def repeated(design: Design, fit: Fit, seeds: Sequence[int], threads: int = 1) -> list[Found]:
-    """The whole, once for each seed, each with a training cloud, networks, noise and clouds of its own."""
+    """The whole, once for each seed, each with a training cloud, networks, noise and clouds of its
+    own."""
     return [measured(trained(design, fit, seed, threads), design, seed, threads) for seed in seeds]

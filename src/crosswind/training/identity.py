@@ -1,4 +1,5 @@
-"""What a run is, told before it starts: to its method, to the rules that it must meet, and to a checkpoint of it."""
+"""What a run is, told before it starts: to its method, to the rules that it must meet, and to a
+checkpoint of it."""
 
 from __future__ import annotations
 
@@ -24,14 +25,17 @@ if TYPE_CHECKING:
     from crosswind.shifts.split import RowSet, Split
 
 
-def info_of(split: Split, images: Mapping[str, AttributedDataset], settings: TrainingSettings) -> Info:
+def info_of(
+    split: Split, images: Mapping[str, AttributedDataset], settings: TrainingSettings
+) -> Info:
     """What the method may know of a run."""
     rows = split.train
     environment = rows.environment
     names = () if environment is None else tuple(rows.environment_names)
     group_step, environment_step = rows.visit_step
     groups = _counts(rows.group, len(rows.group_names), rows.visit_law, group_step)
-    # A group that the sampler never draws is not shown: a method that waits for it would give it a weight for ever.
+    # A group that the sampler never draws is not shown: a method that waits for it would give it a
+    # weight for ever.
     left = undrawn(rows.group, len(groups), rows.weight, rows.visit_law, group_step)
     return Info(
         input=images[rows.source].check_inputs(),
@@ -41,7 +45,11 @@ def info_of(split: Split, images: Mapping[str, AttributedDataset], settings: Tra
         group_names=tuple(rows.group_names),
         group_counts=tuple(int(count) for count in np.where(left, 0, groups)),
         environment_names=names,
-        environment_counts=() if environment is None else _counts(environment, len(names), rows.visit_law, environment_step),
+        environment_counts=(
+            ()
+            if environment is None
+            else _counts(environment, len(names), rows.visit_law, environment_step)
+        ),
         class_counts=_counts(rows.label, len(split.class_names)),
         steps=settings.longest(len(rows.rows)),
         batch=settings.batch,
@@ -50,7 +58,8 @@ def info_of(split: Split, images: Mapping[str, AttributedDataset], settings: Tra
 
 
 def pairing_of(method: Method, split: Split, info: Info, model: ModelSpec | None = None) -> Pairing:
-    """The method and what a run on these rows gives it; `model`: what is trained, where it is to be looked at."""
+    """The method and what a run on these rows gives it; `model`: what is trained, where it is to be
+    looked at."""
     rows = split.train
     group_step, environment_step = rows.visit_step
     return Pairing(
@@ -61,10 +70,14 @@ def pairing_of(method: Method, split: Split, info: Info, model: ModelSpec | None
         steps=info.steps,
         environment_rows=info.environment_counts,
         group_rows=info.group_counts,
-        environment_tables=() if rows.environment is None else _tables(rows, rows.environment, info.n_classes),
+        environment_tables=(
+            () if rows.environment is None else _tables(rows, rows.environment, info.n_classes)
+        ),
         group_table=_table(rows, rows.group, group_step, info.n_classes),
         sampler=rows.sampler,
-        undrawn_environments=_undrawn(rows, rows.environment, rows.environment_names, environment_step),
+        undrawn_environments=_undrawn(
+            rows, rows.environment, rows.environment_names, environment_step
+        ),
         undrawn_groups=_undrawn(rows, rows.group, rows.group_names, group_step),
         input=info.input,
         models={} if model is None else {model.name: model},
@@ -74,8 +87,11 @@ def pairing_of(method: Method, split: Split, info: Info, model: ModelSpec | None
     )
 
 
-def _tables(rows: RowSet, environment: NDArray[np.int64], n_classes: int) -> list[NDArray[np.float64]]:
-    """Rows of every class and environment, and of every class and value of each attribute that makes environments."""
+def _tables(
+    rows: RowSet, environment: NDArray[np.int64], n_classes: int
+) -> list[NDArray[np.float64]]:
+    """Rows of every class and environment, and of every class and value of each attribute that
+    makes environments."""
     whole = _table(rows, environment, rows.visit_step[1], n_classes)
     sizes = rows.environment_sizes
     if len(sizes) < 2:
@@ -84,11 +100,17 @@ def _tables(rows: RowSet, environment: NDArray[np.int64], n_classes: int) -> lis
     cells[:, : whole.shape[1]] = whole
     cells = cells.reshape(n_classes, *sizes)
     axes = range(1, len(sizes) + 1)
-    return [whole, *(cells.sum(axis=tuple(other for other in axes if other != axis)) for axis in axes)]
+    return [
+        whole,
+        *(cells.sum(axis=tuple(other for other in axes if other != axis)) for axis in axes),
+    ]
 
 
-def _table(rows: RowSet, codes: NDArray[np.int64], step: int, n_classes: int) -> NDArray[np.float64]:
-    """Rows of every class and code, float64 [classes, codes]; of values drawn at every visit those expected."""
+def _table(
+    rows: RowSet, codes: NDArray[np.int64], step: int, n_classes: int
+) -> NDArray[np.float64]:
+    """Rows of every class and code, float64 [classes, codes]; of values drawn at every visit those
+    expected."""
     law = np.ones((len(codes), 1)) if rows.visit_law is None or step == 0 else rows.visit_law
     found = codes[:, None] + step * np.arange(law.shape[1])
     table = np.zeros((n_classes, int(found.max(initial=0)) + 1))
@@ -96,15 +118,20 @@ def _table(rows: RowSet, codes: NDArray[np.int64], step: int, n_classes: int) ->
     return table
 
 
-def _undrawn(rows: RowSet, codes: NDArray[np.int64] | None, names: Sequence[str], step: int) -> list[str]:
+def _undrawn(
+    rows: RowSet, codes: NDArray[np.int64] | None, names: Sequence[str], step: int
+) -> list[str]:
     if codes is None:
         return []
     left = undrawn(codes, len(names), rows.weight, rows.visit_law, step)
     return [name for name, none in zip(names, left, strict=True) if none]
 
 
-def smallest_lot(method: Method, sets: Mapping[str, RowSet], images: Mapping[str, AttributedDataset]) -> tuple[int, str] | None:
-    """The fewest rows of the sets that the method adapts to at once, and their name; None where it does not adapt."""
+def smallest_lot(
+    method: Method, sets: Mapping[str, RowSet], images: Mapping[str, AttributedDataset]
+) -> tuple[int, str] | None:
+    """The fewest rows of the sets that the method adapts to at once, and their name; None where it
+    does not adapt."""
     if not method.needs.adapts:
         return None
     attribute = getattr(method, method.needs.adapts)
@@ -118,7 +145,11 @@ def smallest_lot(method: Method, sets: Mapping[str, RowSet], images: Mapping[str
         codes = drawn if derived else dataset.table.column(attribute)[base].astype(np.int64)
         values = dataset.attribute(attribute).values
         counted = enumerate(np.bincount(codes))
-        lots += [(int(count), f"{attribute} {values[code]!r} of set {name!r}") for code, count in counted if count]
+        lots += [
+            (int(count), f"{attribute} {values[code]!r} of set {name!r}")
+            for code, count in counted
+            if count
+        ]
     return min(lots, default=None)
 
 
@@ -134,13 +165,20 @@ def identity(
 ) -> str:
     """A digest of all that decides a run's numbers: what a checkpoint belongs to."""
     rows = split.train
-    arrays: dict[str, NDArray[Any]] = {"rows": rows.rows, "label": rows.label, "group": rows.group, "weight": rows.weight}
+    arrays: dict[str, NDArray[Any]] = {
+        "rows": rows.rows,
+        "label": rows.label,
+        "group": rows.group,
+        "weight": rows.weight,
+    }
     if rows.visit_law is not None:
         arrays["visit_law"] = rows.visit_law
     arrays |= {f"validation/{name}": item.rows for name, item in split.validation.items()}
     sources = sorted({rows.source, *(item.source for item in split.validation.values())})
     told = keyed(vars(settings))
-    told["device"] = settings.device.partition(":")[0]  # another worker, on another device of the kind, may go on with the run
+    told["device"] = settings.device.partition(":")[
+        0
+    ]  # another worker, on another device of the kind, may go on with the run
     return digest(
         {
             "method": method.registered_name,  # type: ignore[attr-defined]
@@ -151,12 +189,18 @@ def identity(
             "seed": seed,
             "rows": digest_arrays({name: np.asarray(array) for name, array in arrays.items()}),
             "data": {name: images[name].fingerprint for name in sources},
-            "base": None if base is None else digest_arrays({name: value.numpy() for name, value in base.items()}),
+            "base": (
+                None
+                if base is None
+                else digest_arrays({name: value.numpy() for name, value in base.items()})
+            ),
         }
     )
 
 
-def _counts(codes: NDArray[np.int64], size: int, law: NDArray[np.float64] | None = None, step: int = 0) -> tuple[int, ...]:
+def _counts(
+    codes: NDArray[np.int64], size: int, law: NDArray[np.float64] | None = None, step: int = 0
+) -> tuple[int, ...]:
     if law is None or step == 0:
         return tuple(int(count) for count in np.bincount(codes, minlength=size))
     # The value is drawn at every visit: what is expected, at least 1 where it can happen at all.

@@ -1,4 +1,5 @@
-"""Inputs of rows as tensors on a run's device: gathered from shared memory if they are held there, else read ahead in a thread."""
+"""Inputs of rows as tensors on a run's device: gathered from shared memory if they are held there,
+else read ahead in a thread."""
 
 from __future__ import annotations
 
@@ -18,13 +19,16 @@ from crosswind.models.tokens import text_lengths, trimmed
 from crosswind.transforms.layout import on_device
 
 DEVICE_SHARE = 4
-"""A run's rows are copied to an accelerator if they take at most one part in this many of its free memory."""
+"""A run's rows are copied to an accelerator if they take at most one part in this many of its free
+memory."""
 
 
 class RowInputs:
-    """The inputs of some rows, by place. `waited`: seconds spent so far on waiting for inputs that were not yet read.
+    """The inputs of some rows, by place. `waited`: seconds spent so far on waiting for inputs that
+    were not yet read.
 
-    Texts are cut to the longest that is asked for at once, see `trimmed`, unless they are to be `whole`.
+    Texts are cut to the longest that is asked for at once, see `trimmed`, unless they are to be
+    `whole`.
     """
 
     def __init__(self, rows: ResidentRows, device: torch.device) -> None:
@@ -40,21 +44,30 @@ class RowInputs:
         return self._waited + self._rows.waited
 
     def copy_to_device(self) -> None:
-        """Copy all rows to the accelerator, if the device is one and they take a small share of it."""
+        """Copy all rows to the accelerator, if the device is one and they take a small share of
+        it."""
         n, memory = len(self._rows.rows), self._rows.memory
         if self._device.type != "cuda" or memory is None or not n:
             return
         size = n * memory[0].nbytes
         if size * DEVICE_SHARE > torch.cuda.mem_get_info(self._device)[0]:
             return
-        self._copied = torch.empty((n, *memory.shape[1:]), dtype=torch.from_numpy(memory).dtype, device=self._device)
+        self._copied = torch.empty(
+            (n, *memory.shape[1:]), dtype=torch.from_numpy(memory).dtype, device=self._device
+        )
         for part in np.array_split(np.arange(n), max(1, size >> 26)):
             self._copied[part[0] : part[-1] + 1] = on_device(self._rows.take(part), self._device)
 
     def lengths(self) -> NDArray[np.int64] | None:
-        """How many tokens each row has, int64 [n]; None where rows are no texts, or are read at each asking."""
+        """How many tokens each row has, int64 [n]; None where rows are no texts, or are read at
+        each asking."""
         memory = self._rows.memory
-        if self._lengths is None and memory is not None and memory.dtype == np.int64 and self._rows.held():
+        if (
+            self._lengths is None
+            and memory is not None
+            and memory.dtype == np.int64
+            and self._rows.held()
+        ):
             self._lengths = text_lengths(memory[self._rows.rows])
         return self._lengths
 
@@ -65,7 +78,11 @@ class RowInputs:
     def take(self, places: NDArray[np.int64], *, whole: bool = False) -> Tensor:
         """The inputs at `places` on the device, as `InputSpec` says: images uint8 [m, h, w, c]."""
         found, lengths = self._gathered(places), None if whole else self.lengths()
-        return found if whole else trimmed(found, None if lengths is None else int(lengths[places].max(initial=0)))
+        return (
+            found
+            if whole
+            else trimmed(found, None if lengths is None else int(lengths[places].max(initial=0)))
+        )
 
     def _gathered(self, places: NDArray[np.int64]) -> Tensor:
         if self._copied is not None:
@@ -90,7 +107,10 @@ class RowInputs:
         begun = time.perf_counter()
         found = coming.result()
         self._waited += time.perf_counter() - begun
-        return on_device(found if whole or found.dtype != np.int64 else trimmed(torch.from_numpy(found)).numpy(), self._device)
+        return on_device(
+            found if whole or found.dtype != np.int64 else trimmed(torch.from_numpy(found)).numpy(),
+            self._device,
+        )
 
     def each(self, parts: Sequence[NDArray[np.int64]], *, whole: bool = False) -> Iterator[Tensor]:
         """`take` of each part, one part ahead where they are not held."""

@@ -1,4 +1,5 @@
-"""Linear classifiers on fixed features: by gradient descent, many as one, or at the optimum by scikit-learn."""
+"""Linear classifiers on fixed features: by gradient descent, many as one, or at the optimum by
+scikit-learn."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ def train_probes(
 ) -> Probes:
     """One probe a member on features float [n, d]; y int64 [n] or [N, n] in [0, n_classes).
 
-    Initial weights are those of `torch.nn.Linear` under the member's seed. For the rest see `many_networks.train_stack`.
+    Initial weights are those of `torch.nn.Linear` under the member's seed. For the rest see
+    `many_networks.train_stack`.
     """
     if len(y) and not 0 <= int(y.min()) <= int(y.max()) < n_classes:
         raise InputError("y", f"labels must lie in [0, {n_classes})")
@@ -49,38 +51,76 @@ def train_probes(
             torch.default_generator.manual_seed(torch_seed(member.seed, "weights"))
             probes.append(nn.Linear(features.shape[1], n_classes).to(features))
     stack = Stack(probes)
-    train_stack(stack, features, y, members, steps=steps, batch=batch, optimiser=optimiser, momentum=momentum)
+    train_stack(
+        stack,
+        features,
+        y,
+        members,
+        steps=steps,
+        batch=batch,
+        optimiser=optimiser,
+        momentum=momentum,
+    )
     return Probes(stack.parameters["weight"], stack.parameters["bias"])
 
 
-def logistic_probes(features: Tensor, y: Tensor, n_classes: int, members: Sequence[Member], *, tolerance: float = 1e-6) -> Probes:
-    """Logistic regressions at their optimum, one a member, by scikit-learn's L-BFGS in float64 on the CPU.
+def logistic_probes(
+    features: Tensor,
+    y: Tensor,
+    n_classes: int,
+    members: Sequence[Member],
+    *,
+    tolerance: float = 1e-6,
+) -> Probes:
+    """Logistic regressions at their optimum, one a member, by scikit-learn's L-BFGS in float64 on
+    the CPU.
 
-    Minimised is the mean over the member's rows of weight * cross-entropy, in nats, + weight_decay / 2 * |W|^2, the bias free.
-    `lr` and `seed` are not read; `weight_decay` must be above 0, or the optimum may lie at infinity. A class that none of a
-    member's rows has gets the bias -inf. Raises `InputError`.
+    Minimised is the mean over the member's rows of weight * cross-entropy, in nats, + weight_decay
+    / 2 * |W|^2, the bias free. `lr` and `seed` are not read; `weight_decay` must be above 0, or the
+    optimum may lie at infinity. A class that none of a member's rows has gets the bias -inf. Raises
+    `InputError`.
     """
     from sklearn.linear_model import LogisticRegression
 
     n, d = features.shape
     given = features.detach().cpu().double().numpy()
     labels = y.cpu().expand(len(members), n).numpy()
-    weight, bias = np.zeros((len(members), n_classes, d)), np.full((len(members), n_classes), -np.inf)
+    weight, bias = (
+        np.zeros((len(members), n_classes, d)),
+        np.full((len(members), n_classes), -np.inf),
+    )
     for place, member in enumerate(members):
         if not member.weight_decay > 0:
-            raise InputError("weight_decay", f"a logistic regression needs one above 0, member {place} has {member.weight_decay}")
+            raise InputError(
+                "weight_decay",
+                f"a logistic regression needs one above 0, member {place} has"
+                f" {member.weight_decay}",
+            )
         rows = np.arange(n) if member.rows is None else member.rows
-        seen = np.ones(len(rows)) if member.weight is None else np.asarray(member.weight, dtype=np.float64)[rows]
+        seen = (
+            np.ones(len(rows))
+            if member.weight is None
+            else np.asarray(member.weight, dtype=np.float64)[rows]
+        )
         classes = np.unique(labels[place][rows][seen > 0])
         if len(classes) < 2:
-            raise InputError("rows", f"a logistic regression needs rows of two classes, member {place} has those of {len(classes)}")
-        # Its objective is |W|^2 / 2 + C * sum of weight * loss. For two classes it has one vector w, which stands for the pair
-        # (-w / 2, w / 2); the decay of that pair is half that of w.
+            raise InputError(
+                "rows",
+                f"a logistic regression needs rows of two classes, member {place} has those of"
+                f" {len(classes)}",
+            )
+        # Its objective is |W|^2 / 2 + C * sum of weight * loss. For two classes it has one vector
+        # w, which stands for the pair (-w / 2, w / 2); the decay of that pair is half that of w.
         two = len(classes) == 2
-        solver = LogisticRegression(C=(2 if two else 1) / (member.weight_decay * len(rows)), tol=tolerance, max_iter=10_000)
+        solver = LogisticRegression(
+            C=(2 if two else 1) / (member.weight_decay * len(rows)), tol=tolerance, max_iter=10_000
+        )
         solver.fit(given[rows], labels[place][rows], sample_weight=seen)
         vectors, offsets = solver.coef_, solver.intercept_
         if two:
-            vectors, offsets = np.concatenate([-vectors, vectors]) / 2, np.concatenate([-offsets, offsets]) / 2
+            vectors, offsets = (
+                np.concatenate([-vectors, vectors]) / 2,
+                np.concatenate([-offsets, offsets]) / 2,
+            )
         weight[place, classes], bias[place, classes] = vectors, offsets
     return Probes(torch.from_numpy(weight), torch.from_numpy(bias))

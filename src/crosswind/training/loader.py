@@ -1,6 +1,8 @@
-"""Batches of training rows and of evaluation rows, out of memory where it holds their inputs, else read ahead.
+"""Batches of training rows and of evaluation rows, out of memory where it holds their inputs, else
+read ahead.
 
-Which rows a step sees is a function of seed, stage and step alone, so a run goes on from any step without a sampler's state.
+Which rows a step sees is a function of seed, stage and step alone, so a run goes on from any step
+without a sampler's state.
 """
 
 from __future__ import annotations
@@ -35,7 +37,12 @@ if TYPE_CHECKING:
 AHEAD = 2
 """Batches that are read before they are needed, where inputs are not held in memory."""
 
-DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.float32, "fp64": torch.float64}
+DTYPES = {
+    "fp32": torch.float32,
+    "tf32": torch.float32,
+    "bf16": torch.float32,
+    "fp64": torch.float64,
+}
 
 
 def _channels_first(x: Tensor) -> Tensor:
@@ -43,7 +50,8 @@ def _channels_first(x: Tensor) -> Tensor:
 
 
 class _Seen(NamedTuple):
-    """What a batch shows: places in the training set `rows` under `values` at `visits`, and the partners; int64 [batch]."""
+    """What a batch shows: places in the training set `rows` under `values` at `visits`, and the
+    partners; int64 [batch]."""
 
     members: NDArray[np.int64]
     rows: NDArray[np.int64]
@@ -55,15 +63,20 @@ class _Seen(NamedTuple):
 
     def gathered(self, by: str) -> NDArray[np.int64]:
         """The rows whose inputs are read: partners by class are other rows."""
-        return self.rows if self.partners is None or by != "class" else np.concatenate([self.rows, self.partners[0]])
+        return (
+            self.rows
+            if self.partners is None or by != "class"
+            else np.concatenate([self.rows, self.partners[0]])
+        )
 
 
 class TrainingRows:
-    """The training set, gathered into batches from inputs of base rows that are held in memory as far as they fit.
+    """The training set, gathered into batches from inputs of base rows that are held in memory as
+    far as they fit.
 
-    `begin` sets the stage; `batch(step)` is then a function of the step. `views` and `partners`: see `Method`. `waited`:
-    seconds spent so far on waiting for inputs that were not there yet. Raises `DataError` for an empty training set and for
-    inputs that cannot be read.
+    `begin` sets the stage; `batch(step)` is then a function of the step. `views` and `partners`:
+    see `Method`. `waited`: seconds spent so far on waiting for inputs that were not there yet.
+    Raises `DataError` for an empty training set and for inputs that cannot be read.
     """
 
     def __init__(
@@ -79,7 +92,13 @@ class TrainingRows:
         if len(rows.rows) == 0:
             raise DataError("the training set has no rows")
         self.n = len(rows.rows)
-        self._rows, self._dataset, self._settings, self._seed, self._sampler = rows, dataset, settings, seed, sampler
+        self._rows, self._dataset, self._settings, self._seed, self._sampler = (
+            rows,
+            dataset,
+            settings,
+            seed,
+            sampler,
+        )
         self._views, self._partners = views, partners
         self._device = torch.device(settings.device)
         # Where a value is drawn at every visit the rows are base rows, otherwise virtual ones.
@@ -121,20 +140,33 @@ class TrainingRows:
         weight = np.asarray(self._rows.weight, dtype=np.float64)
         if stage.weights is not None:
             weight = weight * stage.weights.cpu().double().numpy()
-        copies = np.ones(self.n, dtype=np.int64) if stage.copies is None else stage.copies.cpu().numpy().astype(np.int64)
+        copies = (
+            np.ones(self.n, dtype=np.int64)
+            if stage.copies is None
+            else stage.copies.cpu().numpy().astype(np.int64)
+        )
         members = np.repeat(np.arange(len(self._parents)), copies[self._parents])
-        environment, law, step = self._rows.environment, self._rows.visit_law, self._rows.visit_step[1]
+        environment, law, step = (
+            self._rows.environment,
+            self._rows.visit_law,
+            self._rows.visit_step[1],
+        )
         self._law, self._codes = law, None
         # A row that may carry several environments stands in several orders, and once in an epoch.
         self._epoch = len(members)
         if self._sampler == "per-environment" and environment is not None:
             law = np.ones((self.n, 1)) if law is None or not step else law
-            carried = environment[:, None] + step * np.arange(law.shape[1])  # by each row under each of its values
+            carried = environment[:, None] + step * np.arange(
+                law.shape[1]
+            )  # by each row under each of its values
             self._codes = np.unique(carried[law > 0])
-            # How likely a visit of each row is to be one of the environment; its value is then the one that makes it so.
+            # How likely a visit of each row is to be one of the environment; its value is then the
+            # one that makes it so.
             likely = [np.where(carried == code, law, 0.0).sum(axis=1) for code in self._codes]
             self._orders = [
-                self._order(members[share[self._parents[members]] > 0], weight * share, "epoch", int(code))
+                self._order(
+                    members[share[self._parents[members]] > 0], weight * share, "epoch", int(code)
+                )
                 for code, share in zip(self._codes, likely, strict=True)
             ]
         else:
@@ -144,34 +176,56 @@ class TrainingRows:
         share, rest = divmod(self._settings.batch, len(self._orders))
         self._shares = [share + (place < rest) for place in range(len(self._orders))]
 
-    def _order(self, members: NDArray[np.int64], weight: NDArray[np.float64], sampler: str, *code: int) -> Order:
+    def _order(
+        self, members: NDArray[np.int64], weight: NDArray[np.float64], sampler: str, *code: int
+    ) -> Order:
         kept = self._parents[members]
         if not weight[kept].sum() > 0:
             of = f" of environment {self._rows.environment_names[code[0]]!r}" if code else ""
             stage = self._stage.name
             # Of the study's sampler alone `check_run` speaks before, by name.
-            raise DataError(f"every training row{of} has weight 0 by the study's sampler and by the method's stage {stage!r}")
+            raise DataError(
+                f"every training row{of} has weight 0 by the study's sampler and by the method's"
+                f" stage {stage!r}"
+            )
         weight, group = weight[kept], self._rows.group[kept]
         if sampler == "balanced" and self._law is not None and self._rows.visit_step[0]:
-            # Groups are those of a row under a value: their shares are kept by the rows' weights and the laws of their values.
+            # Groups are those of a row under a value: their shares are kept by the rows' weights
+            # and the laws of their values.
             weight, law = even_groups(weight, group, self._law[kept], self._rows.visit_step[0])
             self._law, sampler = self._law.copy(), "epoch"
             self._law[kept] = law
         lengths = None
         if self._lengths is not None and not code:
             lengths = Lengths(self._lengths[kept], self._settings.batch, self._settings.length_pool)
-        return Order(members, row_weights(weight, group, sampler), self._seed, "order", self._stage.name, *code, lengths=lengths)
+        return Order(
+            members,
+            row_weights(weight, group, sampler),
+            self._seed,
+            "order",
+            self._stage.name,
+            *code,
+            lengths=lengths,
+        )
 
     def rows_of(self, step: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-        """The members of a batch, int64 [batch]; how often each was visited before, int64 [batch]; and the epoch of the first."""
+        """The members of a batch, int64 [batch]; how often each was visited before, int64 [batch];
+        and the epoch of the first."""
         taken, visits = [], []
         for order, share in zip(self._orders, self._shares, strict=True):
             start = step * share
             taken.append(order.take(start, share))
             places = np.arange(start, start + share)
-            # A row may be drawn twice in one block of draws: its place in the order is then what tells its visits apart.
-            visits.append(places // order.size if order.permuted and self._stage.copies is None else places)
-        return np.concatenate(taken), np.concatenate(visits), step * self._settings.batch // self._epoch
+            # A row may be drawn twice in one block of draws: its place in the order is then what
+            # tells its visits apart.
+            visits.append(
+                places // order.size if order.permuted and self._stage.copies is None else places
+            )
+        return (
+            np.concatenate(taken),
+            np.concatenate(visits),
+            step * self._settings.batch // self._epoch,
+        )
 
     def batch(self, step: int, length: int) -> Batch:
         """The batch of a step of the stage, which has `length` steps."""
@@ -192,8 +246,23 @@ class TrainingRows:
             shown = self._environment_of(partner, seen.partners[1])
             assert shown is not None
             pair = Pair(both[n:], partner, shown)
-        when: dict[str, Any] = {"step": step, "epoch": seen.epoch, "progress": step / max(length, 1), "steps": length}
-        return Batch(x, y, where, group, environment, pair, views=tuple(others), stage=self._stage.name, **when)
+        when: dict[str, Any] = {
+            "step": step,
+            "epoch": seen.epoch,
+            "progress": step / max(length, 1),
+            "steps": length,
+        }
+        return Batch(
+            x,
+            y,
+            where,
+            group,
+            environment,
+            pair,
+            views=tuple(others),
+            stage=self._stage.name,
+            **when,
+        )
 
     def _seen(self, step: int) -> _Seen:
         members, visits, epoch = self.rows_of(step)
@@ -213,31 +282,40 @@ class TrainingRows:
     def _values_at(
         self, rows: NDArray[np.int64], visits: NDArray[np.int64], seed: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The value that each row of a batch is seen under, and the number of the visit that draws its noise; int64 [batch]."""
+        """The value that each row of a batch is seen under, and the number of the visit that draws
+        its noise; int64 [batch]."""
         law, step = self._law, self._rows.visit_step[1]
         if law is None:
             assert self._values is not None
             return self._values[rows], visits
         if self._codes is None or not step:
             return visit_values(law[rows], self._ids[rows], visits, seed), visits
-        # Equal shares of environments in every batch leave nothing to draw at the visit: the order that gives a row says which
-        # environment it stands for, and so under which value. Over many visits of an order rows come by their weight and the law's
-        # probability of that value, so within an environment rows and values are those that drawing at every visit would show.
-        # A row in the orders of several environments is seen by each of them: their visits are told apart, or its noise repeats.
+        # Equal shares of environments in every batch leave nothing to draw at the visit: the order
+        # that gives a row says which environment it stands for, and so under which value. Over many
+        # visits of an order rows come by their weight and the law's probability of that value, so
+        # within an environment rows and values are those that drawing at every visit would show. A
+        # row in the orders of several environments is seen by each of them: their visits are told
+        # apart, or its noise repeats.
         assert self._rows.environment is not None
         values = (np.repeat(self._codes, self._shares) - self._rows.environment[rows]) // step
         return values, visits * law.shape[1] + values
 
     def _read(self, step: int, seen: _Seen, length: int) -> Tensor:
-        """The inputs of a batch and of partners that are other rows in one gather, images uint8 [n, c, h, w].
+        """The inputs of a batch and of partners that are other rows in one gather, images uint8 [n,
+        c, h, w].
 
         Where they have to be read, those of the next steps are begun too.
         """
-        by, whole = "" if self._partners is None else self._partners.by, self._stage.extra is not None
+        by, whole = (
+            "" if self._partners is None else self._partners.by,
+            self._stage.extra is not None,
+        )
         if self._inputs.held():
             return _channels_first(self._inputs.take(self._place[seen.gathered(by)], whole=whole))
         wanted = range(step, max(step + 1, min(step + 1 + AHEAD, length)))
-        self._coming = {number: coming for number, coming in self._coming.items() if number in wanted}
+        self._coming = {
+            number: coming for number, coming in self._coming.items() if number in wanted
+        }
         for number in wanted:
             if number not in self._coming:
                 rows = (seen if number == step else self._seen(number)).gathered(by)
@@ -245,11 +323,13 @@ class TrainingRows:
         return _channels_first(self._inputs.arrived(self._coming.pop(step), whole=whole))
 
     def _views_of(self, x: Tensor, seen: _Seen) -> Iterator[Tensor]:
-        """The views of the rows with inputs `x`, each as a model takes it; where there are partners, theirs after the rows'."""
+        """The views of the rows with inputs `x`, each as a model takes it; where there are
+        partners, theirs after the rows'."""
         ids, values = self._ids[seen.rows], seen.values
 
         def keys(*names: object, alike: bool = False) -> NDArray[np.uint64]:
-            """The rows' keys of what is named, and those of their partners, which may be `alike`."""
+            """The rows' keys of what is named, and those of their partners, which may be
+            `alike`."""
             seeds = [self._stage_seed] * (1 if seen.partners is None else 2)
             seeds[1:] = [seed_of(seed, "partner") for seed in seeds[1:] if not alike]
             seeds = [seed_of(seed, *names) if names else seed for seed in seeds]
@@ -268,13 +348,22 @@ class TrainingRows:
             x = render(self._dataset, x, values, keys())
         for number, view in enumerate(self._views):
             changed = x if view is None else view(x, keys("view", number))
-            yield normalised(changed, DTYPES[self._settings.precision], self._settings.channels_last)
+            yield normalised(
+                changed, DTYPES[self._settings.precision], self._settings.channels_last
+            )
 
-    def _with_extra(self, values: Tensor, members: NDArray[np.int64], extra: Tensor | None) -> Tensor:
-        """`values` of a batch with those of the stage's `extra` examples at their places: inputs or labels."""
+    def _with_extra(
+        self, values: Tensor, members: NDArray[np.int64], extra: Tensor | None
+    ) -> Tensor:
+        """`values` of a batch with those of the stage's `extra` examples at their places: inputs or
+        labels."""
         if extra is not None and len(places := np.flatnonzero(members >= self.n)):
             made = extra[torch.from_numpy(members[places] - self.n)].to(self._device)
-            made = normalised(made, values.dtype, self._settings.channels_last) if values.is_floating_point() else made
+            made = (
+                normalised(made, values.dtype, self._settings.channels_last)
+                if values.is_floating_point()
+                else made
+            )
             values[on_device(places, self._device)] = made
         return values
 
@@ -283,17 +372,28 @@ class TrainingRows:
 
 
 class EvaluationRows:
-    """Rows to predict, as inputs of a fixed number a batch, never augmented; noise of derived attributes as in every evaluation.
+    """Rows to predict, as inputs of a fixed number a batch, never augmented; noise of derived
+    attributes as in every evaluation.
 
-    Inputs are held in memory as far as they fit: `resident` renders them at once, otherwise each when it is first asked for.
-    `waited`: seconds spent so far on waiting for inputs that were not there yet.
+    Inputs are held in memory as far as they fit: `resident` renders them at once, otherwise each
+    when it is first asked for. `waited`: seconds spent so far on waiting for inputs that were not
+    there yet.
     """
 
-    def __init__(self, rows: RowSet, dataset: AttributedDataset, settings: TrainingSettings, *, resident: bool) -> None:
+    def __init__(
+        self,
+        rows: RowSet,
+        dataset: AttributedDataset,
+        settings: TrainingSettings,
+        *,
+        resident: bool,
+    ) -> None:
         self.rows, self.dataset, self._settings = rows, dataset, settings
         # Training rows without a value of their own are shown under their likeliest one.
         law = rows.visit_law
-        self._virtual = rows.rows if law is None else rows.rows * dataset.n_derived + law.argmax(axis=1)
+        self._virtual = (
+            rows.rows if law is None else rows.rows * dataset.n_derived + law.argmax(axis=1)
+        )
         self._held = ResidentRows(dataset, self._virtual, evaluation=True)
         self._inputs = RowInputs(self._held, torch.device(settings.device))
         if resident:
@@ -306,27 +406,46 @@ class EvaluationRows:
         return self._inputs.waited
 
     def by_length(self, places: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-        """The order of `places` (None: all) in which texts grow longer, so that a batch has little padding; else their own."""
+        """The order of `places` (None: all) in which texts grow longer, so that a batch has little
+        padding; else their own."""
         places = np.arange(len(self.rows.rows)) if places is None else places
         lengths = self._inputs.lengths()
-        return np.arange(len(places)) if lengths is None else np.argsort(lengths[places], kind="stable")
+        return (
+            np.arange(len(places))
+            if lengths is None
+            else np.argsort(lengths[places], kind="stable")
+        )
 
-    def batches(self, places: NDArray[np.int64] | None = None, *, padded: bool) -> Iterator[tuple[Tensor, int]]:
-        """(x, n) for the rows at `places` (None: all), in order; `padded` repeats the last row until the batch is full.
+    def batches(
+        self, places: NDArray[np.int64] | None = None, *, padded: bool
+    ) -> Iterator[tuple[Tensor, int]]:
+        """(x, n) for the rows at `places` (None: all), in order; `padded` repeats the last row
+        until the batch is full.
 
-        Batches of one size keep a row's numbers independent of how many rows there are. Texts are cut to the longest of a padded
-        batch.
+        Batches of one size keep a row's numbers independent of how many rows there are. Texts are
+        cut to the longest of a padded batch.
         """
         places = np.arange(len(self.rows.rows)) if places is None else places
         size = self._settings.evaluation_batch
         self._held.bring(places)
         parts = [places[start : start + size] for start in range(0, len(places), size)]
-        full = [np.concatenate([part, np.repeat(part[-1:], size - len(part))]) if padded else part for part in parts]
+        full = [
+            np.concatenate([part, np.repeat(part[-1:], size - len(part))]) if padded else part
+            for part in parts
+        ]
         for part, x in zip(parts, self._inputs.each(full, whole=not padded), strict=True):
-            yield normalised(_channels_first(x), DTYPES[self._settings.precision], self._settings.channels_last), len(part)
+            yield (
+                normalised(
+                    _channels_first(x),
+                    DTYPES[self._settings.precision],
+                    self._settings.channels_last,
+                ),
+                len(part),
+            )
 
     def images(self, places: NDArray[np.int64]) -> Tensor:
-        """The pictures at `places` as they are kept: uint8 [n, c, h, w] in channels-last memory, on the run's device."""
+        """The pictures at `places` as they are kept: uint8 [n, c, h, w] in channels-last memory, on
+        the run's device."""
         self._held.bring(places)
         (x,) = self._inputs.each([places], whole=True)
         return x.permute(0, 3, 1, 2)

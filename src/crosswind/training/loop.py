@@ -44,12 +44,15 @@ def fit(
 ) -> Trajectory:
     """Train `method` on a split, validate, select by every rule, predict every set.
 
-    `images` by source name hold the inputs of the split's rows. `checkpoint`: a file that is written at validations and that a
-    later call with the same arguments goes on from, with the same bits. `progress` is called at each validation. `base`: weights
-    of the base run that the method needs (`Trajectory.weights`); None: it is trained here first. `rules`: selection rules to follow
-    beside `last` and those by accuracy, each of which may keep one more step. `meter`: of a run that began before this. `profile`:
-    takes a trace of a few steps and a validation, and changes no number.
-    Raises `NeedsError`, `InputError`, `DataError` before any work; `RunError` for a checkpoint of another run.
+    `images` by source name hold the inputs of the split's rows. `checkpoint`: a file that is
+    written at validations and that a later call with the same arguments goes on from, with the same
+    bits. `progress` is called at each validation. `base`: weights of the base run that the method
+    needs (`Trajectory.weights`); None: it is trained here first. `rules`: selection rules to follow
+    beside `last` and those by accuracy, each of which may keep one more step. `meter`: of a run
+    that began before this. `profile`: takes a trace of a few steps and a validation, and changes no
+    number.
+    Raises `NeedsError`, `InputError`, `DataError` before any work; `RunError` for a checkpoint of
+    another run.
     """
     meter = Meter() if meter is None else meter
     with ExitStack() as stack:
@@ -60,16 +63,35 @@ def fit(
             check_rules(rules, split.validation)
             keep_freed_memory()
             meter.on(settings.device)
-            stack.enter_context(reproducible(settings))  # in a new process torch loads more of itself here
+            stack.enter_context(
+                reproducible(settings)
+            )  # in a new process torch loads more of itself here
         if method.needs.base is not None and base is None:
             wanted, own = method.needs.base, Meter(inside=True)
-            trainer, shorter = load_class("methods", wanted.method)(), base_settings(settings, method.needs, vars(method))
+            trainer, shorter = (
+                load_class("methods", wanted.method)(),
+                base_settings(settings, method.needs, vars(method)),
+            )
             path = None if checkpoint is None else checkpoint.with_name(f"{checkpoint.name}.base")
             found = fit(trainer, split, images, model, shorter, seed, path, progress, meter=own)
             meter.include(own)
             base = found.weights(wanted.rule if wanted.rule in found.selections else "last")
         with meter.part("prepare"):
-            run = Run(method, split, given, model, settings, seed, checkpoint, progress, info, base, rules, meter, profile)
+            run = Run(
+                method,
+                split,
+                given,
+                model,
+                settings,
+                seed,
+                checkpoint,
+                progress,
+                info,
+                base,
+                rules,
+                meter,
+                profile,
+            )
         with nullcontext() if profile is None else profile.of(info.steps):
             run.train()
         if profile is not None:
@@ -88,11 +110,26 @@ def trained(
     *,
     base: Mapping[str, Tensor] | None = None,
 ) -> Answer:
-    """`Trajectory.answer` of a run that ended before, from its weights by selection rule (`Trajectory.weights`); else as `fit`."""
+    """`Trajectory.answer` of a run that ended before, from its weights by selection rule
+    (`Trajectory.weights`); else as `fit`."""
     given = given_sets(images, model, settings, seed)
     info = info_of(split, given, settings)
     with reproducible(settings):
-        run = Run(method, split, given, model, settings, seed, None, None, info, base, (), Meter(inside=True), None)
+        run = Run(
+            method,
+            split,
+            given,
+            model,
+            settings,
+            seed,
+            None,
+            None,
+            info,
+            base,
+            (),
+            Meter(inside=True),
+            None,
+        )
     for place, (rule, tensors) in enumerate(weights.items()):
         run.snapshots[place] = {inner_name(name): value for name, value in tensors.items()}
         run.taken[rule] = place

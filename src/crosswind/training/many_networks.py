@@ -1,8 +1,8 @@
 """Many small perceptrons trained as one: each parameter has a leading axis of networks.
 
-A step of a tiny network costs hardly any arithmetic: nearly all of it is spent on calling operations. Stacked, one call serves all
-networks. Every operation keeps networks apart, so no number of one reaches another, not even a NaN. `benchmarks/together.py` has
-the figures.
+A step of a tiny network costs hardly any arithmetic: nearly all of it is spent on calling
+operations. Stacked, one call serves all networks. Every operation keeps networks apart, so no
+number of one reaches another, not even a NaN. `benchmarks/together.py` has the figures.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ _AHEAD = 64  # steps whose rows are chosen at once
 class Member:
     """How one network of a stack is trained.
 
-    `lr` in (0, inf), `weight_decay` in [0, inf). `seed`: of the order of rows, which is that of a run of the loop with this seed,
-    and of a probe's initial weights. `rows` int64 [m]: the rows that it sees, repeats allowed; None: all. `weight` float [n], >= 0,
-    by row of the whole: multiplies the row's loss.
+    `lr` in (0, inf), `weight_decay` in [0, inf). `seed`: of the order of rows, which is that of a
+    run of the loop with this seed, and of a probe's initial weights. `rows` int64 [m]: the rows
+    that it sees, repeats allowed; None: all. `weight` float [n], >= 0, by row of the whole:
+    multiplies the row's loss.
     """
 
     lr: float = 1e-3
@@ -44,21 +45,31 @@ class Member:
 
 
 class Stack:
-    """N perceptrons of one shape: `nn.Linear`, or an `nn.Sequential` of linear layers, each but the last with or without a ReLU.
+    """N perceptrons of one shape: `nn.Linear`, or an `nn.Sequential` of linear layers, each but the
+    last with or without a ReLU.
 
-    `parameters[name]` is [N, ...] in the order of the networks given. Inputs are [S, b, d] where S divides N: the first N / S
-    networks see the first batch, the next the second. S = 1 is one batch for all, S = N one for each. Activations are
-    [N, width, b], so that rows, of which there are many, lie along the vector units. Derivatives are written out, since recording
-    them costs as much as computing them at these sizes. Raises `InputError` for other networks.
+    `parameters[name]` is [N, ...] in the order of the networks given. Inputs are [S, b, d] where S
+    divides N: the first N / S networks see the first batch, the next the second. S = 1 is one batch
+    for all, S = N one for each. Activations are
+    [N, width, b], so that rows, of which there are many, lie along the vector units. Derivatives
+    are written out, since recording them costs as much as computing them at these sizes. Raises
+    `InputError` for other networks.
     """
 
     def __init__(self, networks: Sequence[nn.Module]) -> None:
-        found = [(_layers(network), [value.shape for value in network.parameters()]) for network in networks]
+        found = [
+            (_layers(network), [value.shape for value in network.parameters()])
+            for network in networks
+        ]
         if not found or any(one != found[0] for one in found):
-            raise InputError("networks", "must be at least one, and all of the same layers, of the same shapes")
+            raise InputError(
+                "networks", "must be at least one, and all of the same layers, of the same shapes"
+            )
         self._layers = found[0][0]
         every = [dict(network.named_parameters()) for network in networks]
-        self.parameters = {name: torch.stack([own[name].detach() for own in every]) for name in every[0]}
+        self.parameters = {
+            name: torch.stack([own[name].detach() for own in every]) for name in every[0]
+        }
 
     def __len__(self) -> int:
         return len(next(iter(self.parameters.values())))
@@ -73,18 +84,26 @@ class Stack:
         return _forward(self._layers, self.parameters, x)[0].transpose(1, 2)
 
     @torch.no_grad()
-    def gradients(self, x: Tensor, y: Tensor, weight: Tensor | None = None) -> tuple[Tensor, list[Tensor]]:
-        """The cross-entropy of every network, float [N] in nats, and its gradients in the order of `parameters`.
+    def gradients(
+        self, x: Tensor, y: Tensor, weight: Tensor | None = None
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The cross-entropy of every network, float [N] in nats, and its gradients in the order of
+        `parameters`.
 
-        x [S, b, d]; y int64 [N, b]; the loss is sum(weight * losses) / b with `weight` float [N, b], None: 1.
+        x [S, b, d]; y int64 [N, b]; the loss is sum(weight * losses) / b with `weight` float [N,
+        b], None: 1.
         """
         return _gradients(self._layers, self.parameters, x, y, weight)
 
     @torch.no_grad()
-    def gradients_by_parts(self, n_sets: int, size: int, given: Callable[[int, int], Inputs]) -> tuple[Tensor, list[Tensor]]:
-        """`gradients` of the inputs that `given(first, last)` makes of the sets from first to last, some sets at a time.
+    def gradients_by_parts(
+        self, n_sets: int, size: int, given: Callable[[int, int], Inputs]
+    ) -> tuple[Tensor, list[Tensor]]:
+        """`gradients` of the inputs that `given(first, last)` makes of the sets from first to last,
+        some sets at a time.
 
-        `size`: bytes of one set's x. Made in parts, inputs are still in the processor's cache when they are read.
+        `size`: bytes of one set's x. Made in parts, inputs are still in the processor's cache when
+        they are read.
         """
         many = max(1, _CACHED // max(size, 1))
         if many >= n_sets:
@@ -92,30 +111,45 @@ class Stack:
         share, found = len(self) // n_sets, []
         for first in range(0, n_sets, many):
             last = min(first + many, n_sets)
-            own = {name: value[first * share : last * share] for name, value in self.parameters.items()}
+            own = {
+                name: value[first * share : last * share] for name, value in self.parameters.items()
+            }
             found.append(_gradients(self._layers, own, *given(first, last)))
         losses, gradients = zip(*found, strict=True)
         return torch.cat(losses), [torch.cat(parts) for parts in zip(*gradients, strict=True)]
 
 
 class Descent:
-    """Adam, AdamW or SGD with momentum over a stack, each network with a learning rate and weight decay of its own.
+    """Adam, AdamW or SGD with momentum over a stack, each network with a learning rate and weight
+    decay of its own.
 
     What it does to one network is what torch's optimiser of that kind does, within float error.
     """
 
-    def __init__(self, stack: Stack, kind: str, lr: Sequence[float], weight_decay: Sequence[float], momentum: float = 0.0) -> None:
+    def __init__(
+        self,
+        stack: Stack,
+        kind: str,
+        lr: Sequence[float],
+        weight_decay: Sequence[float],
+        momentum: float = 0.0,
+    ) -> None:
         if kind not in ("adam", "adamw", "sgd"):
-            raise InputError("optimiser", f"{kind!r} is none that is known", ["adam", "adamw", "sgd"])
+            raise InputError(
+                "optimiser", f"{kind!r} is none that is known", ["adam", "adamw", "sgd"]
+            )
         own = list(stack.parameters.values())
         self._stack, self._kind, self._momentum = stack, kind, momentum
         self._rate = lr[0] if len(set(lr)) == 1 else 1.0
-        # Rates that differ: torch's optimiser makes steps of rate 1 on zeros, which are then scaled for each network.
+        # Rates that differ: torch's optimiser makes steps of rate 1 on zeros, which are then scaled
+        # for each network.
         self._moves = None if len(set(lr)) == 1 else [torch.zeros_like(value) for value in own]
         self._rates = [_beside(lr, value) for value in own]
         self._decays = [_beside(weight_decay, value) for value in own] if any(weight_decay) else []
         if kind == "adamw":
-            self._decays = [1 - rate * decay for rate, decay in zip(self._rates, self._decays, strict=False)]
+            self._decays = [
+                1 - rate * decay for rate, decay in zip(self._rates, self._decays, strict=False)
+            ]
         self._first = [torch.zeros_like(value) for value in own]
         self._second = [torch.zeros_like(value) for value in own]
         self._steps = [torch.zeros((), dtype=torch.float32, device=value.device) for value in own]
@@ -129,20 +163,48 @@ class Descent:
         if self._decays and self._kind == "adamw":
             torch._foreach_mul_(own, self._decays)
         elif self._decays:
-            gradients = [g + decay * value for g, decay, value in zip(gradients, self._decays, own, strict=True)]
+            gradients = [
+                g + decay * value
+                for g, decay, value in zip(gradients, self._decays, own, strict=True)
+            ]
         self._descend(own if moves is None else moves, gradients)
         if moves is not None:
-            torch._foreach_addcmul_(own, moves, [rate.expand_as(value) for rate, value in zip(self._rates, own, strict=True)])
+            torch._foreach_addcmul_(
+                own,
+                moves,
+                [rate.expand_as(value) for rate, value in zip(self._rates, own, strict=True)],
+            )
             torch._foreach_zero_(moves)
 
     def _descend(self, values: list[Tensor], gradients: list[Tensor]) -> None:
-        # Torch's arithmetic without its classes, which take longer to find their way than tiny networks to step.
+        # Torch's arithmetic without its classes, which take longer to find their way than tiny
+        # networks to step.
         shared: dict[str, Any] = {"lr": self._rate, "weight_decay": 0.0, "maximize": False}
         if self._kind == "sgd":
-            sgd(values, gradients, list(self._first), momentum=self._momentum, dampening=0.0, nesterov=False, **shared)
+            sgd(
+                values,
+                gradients,
+                list(self._first),
+                momentum=self._momentum,
+                dampening=0.0,
+                nesterov=False,
+                **shared,
+            )
             return
         moments = self._first, self._second
-        adam(values, gradients, *moments, [], self._steps, fused=True, amsgrad=False, beta1=0.9, beta2=0.999, eps=1e-8, **shared)
+        adam(
+            values,
+            gradients,
+            *moments,
+            [],
+            self._steps,
+            fused=True,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            eps=1e-8,
+            **shared,
+        )
 
 
 def train_stack(
@@ -156,10 +218,12 @@ def train_stack(
     optimiser: str = "adam",
     momentum: float = 0.0,
 ) -> Tensor:
-    """Train every network of a stack on the rows x float [n, d] with labels y int64 [n] or [N, n]; the losses, float [steps, N].
+    """Train every network of a stack on the rows x float [n, d] with labels y int64 [n] or [N, n];
+    the losses, float [steps, N].
 
-    A step's loss is the mean over `batch` rows of weight * cross-entropy, in nats; `batch` None: over all rows of the network. The
-    networks and x lie on one device. `optimiser`: adam, adamw or sgd with `momentum`. Raises `InputError`.
+    A step's loss is the mean over `batch` rows of weight * cross-entropy, in nats; `batch` None:
+    over all rows of the network. The networks and x lie on one device. `optimiser`: adam, adamw or
+    sgd with `momentum`. Raises `InputError`.
     """
     n = len(x)
     _check(len(stack), n, y, members, batch)
@@ -168,7 +232,13 @@ def train_stack(
     order = list(range(len(stack))) if feed is None else feed.order
     stack.keep(order)
     chosen = [members[place] for place in order]
-    descent = Descent(stack, optimiser, [member.lr for member in chosen], [member.weight_decay for member in chosen], momentum)
+    descent = Descent(
+        stack,
+        optimiser,
+        [member.lr for member in chosen],
+        [member.weight_decay for member in chosen],
+        momentum,
+    )
     labels = y.to(x.device).expand(len(stack), n)[order]
     weights = _weights(chosen, n, whole=batch is None)
     weights = None if weights is None else weights.to(x)
@@ -178,7 +248,9 @@ def train_stack(
         if feed is None:
             losses[step], gradients = stack.gradients(x[None], labels, weights)
         else:
-            losses[step], gradients = stack.gradients_by_parts(feed.sets, size, feed.given(step, x, labels, weights))
+            losses[step], gradients = stack.gradients_by_parts(
+                feed.sets, size, feed.given(step, x, labels, weights)
+            )
         descent.step(gradients)
     back = np.argsort(order)
     stack.keep(back.tolist())
@@ -186,14 +258,24 @@ def train_stack(
 
 
 def _layers(network: nn.Module) -> list[tuple[str, bool, bool]]:
-    """Of every linear layer its name with a dot, whether it has a bias, and whether a ReLU follows."""
+    """Of every linear layer its name with a dot, whether it has a bias, and whether a ReLU
+    follows."""
     if type(network) is nn.Linear:
         return [("", network.bias is not None, False)]
     parts = list(network.named_children())
     kinds = [type(part) for _, part in parts]
     ends = bool(kinds) and kinds[0] is kinds[-1] is nn.Linear
-    if type(network) is not nn.Sequential or not ends or len(parts) != len(network) or set(kinds) - {nn.Linear, nn.ReLU}:
-        raise InputError("networks", "must be sequences of distinct linear layers and ReLU that begin and end with a linear layer")
+    if (
+        type(network) is not nn.Sequential
+        or not ends
+        or len(parts) != len(network)
+        or set(kinds) - {nn.Linear, nn.ReLU}
+    ):
+        raise InputError(
+            "networks",
+            "must be sequences of distinct linear layers and ReLU that begin and end with a linear"
+            " layer",
+        )
     return [
         (f"{name}.", part.bias is not None, kinds[place + 1 : place + 2] == [nn.ReLU])
         for place, (name, part) in enumerate(parts)
@@ -201,7 +283,9 @@ def _layers(network: nn.Module) -> list[tuple[str, bool, bool]]:
     ]
 
 
-def _forward(layers: list[tuple[str, bool, bool]], parameters: dict[str, Tensor], x: Tensor) -> tuple[Tensor, list[Tensor]]:
+def _forward(
+    layers: list[tuple[str, bool, bool]], parameters: dict[str, Tensor], x: Tensor
+) -> tuple[Tensor, list[Tensor]]:
     """Logits [N, k, b], and what every layer read: [S, d, b], then [N, width, b]."""
     below, read = x.transpose(1, 2), []
     for name, biased, rectified in layers:
@@ -211,7 +295,9 @@ def _forward(layers: list[tuple[str, bool, bool]], parameters: dict[str, Tensor]
         sets = len(below)
         weight = weight.reshape(sets, n // sets * width, depth)
         if biased:
-            below = torch.baddbmm(parameters[f"{name}bias"].reshape(sets, -1, 1), weight, below).view(n, width, -1)
+            below = torch.baddbmm(
+                parameters[f"{name}bias"].reshape(sets, -1, 1), weight, below
+            ).view(n, width, -1)
         else:
             below = torch.bmm(weight, below).view(n, width, -1)
         if rectified:
@@ -220,7 +306,11 @@ def _forward(layers: list[tuple[str, bool, bool]], parameters: dict[str, Tensor]
 
 
 def _gradients(
-    layers: list[tuple[str, bool, bool]], parameters: dict[str, Tensor], x: Tensor, y: Tensor, weight: Tensor | None
+    layers: list[tuple[str, bool, bool]],
+    parameters: dict[str, Tensor],
+    x: Tensor,
+    y: Tensor,
+    weight: Tensor | None,
 ) -> tuple[Tensor, list[Tensor]]:
     logits, read = _forward(layers, parameters, x)
     told = y[:, None]
@@ -239,7 +329,9 @@ def _gradients(
         name, biased, _ = layers[place]
         below, own = read[place], parameters[f"{name}weight"]
         sets, (n, width, _) = len(below), own.shape
-        found[f"{name}weight"] = torch.bmm(slope.view(sets, n // sets * width, -1), below.transpose(1, 2)).view(own.shape)
+        found[f"{name}weight"] = torch.bmm(
+            slope.view(sets, n // sets * width, -1), below.transpose(1, 2)
+        ).view(own.shape)
         if biased:
             found[f"{name}bias"] = slope.sum(2)
         if place:
@@ -251,22 +343,31 @@ def _gradients(
 
 def _beside(numbers: Sequence[float], value: Tensor) -> Tensor:
     """One number a network [N] in the shape that multiplies `value` [N, ...]."""
-    return torch.tensor(numbers, dtype=value.dtype, device=value.device).view(-1, *[1] * (value.ndim - 1))
+    return torch.tensor(numbers, dtype=value.dtype, device=value.device).view(
+        -1, *[1] * (value.ndim - 1)
+    )
 
 
 class _Feed:
-    """The rows of every step. Members with one seed and one set of rows see the same, which are then gathered once for all.
+    """The rows of every step. Members with one seed and one set of rows see the same, which are
+    then gathered once for all.
 
-    `order`: the members so that those that see the same stand together. `sets`: how many batches a step gathers.
+    `order`: the members so that those that see the same stand together. `sets`: how many batches a
+    step gathers.
     """
 
-    def __init__(self, members: Sequence[Member], n: int, batch: int, steps: int, device: torch.device) -> None:
+    def __init__(
+        self, members: Sequence[Member], n: int, batch: int, steps: int, device: torch.device
+    ) -> None:
         alike: dict[tuple[int, bytes], list[int]] = {}
         shown = [np.arange(n) if member.rows is None else member.rows for member in members]
         for place, member in enumerate(members):
             alike.setdefault((member.seed, shown[place].tobytes()), []).append(place)
         self.order = [place for places in alike.values() for place in places]
-        self._orders = [Order(shown[places[0]], None, seed, "order", "main") for (seed, _), places in alike.items()]
+        self._orders = [
+            Order(shown[places[0]], None, seed, "order", "main")
+            for (seed, _), places in alike.items()
+        ]
         counts = [len(places) for places in alike.values()]
         self._shared = len(set(counts)) == 1
         self.sets = len(counts) if self._shared else len(members)
@@ -274,11 +375,16 @@ class _Feed:
         self._batch, self._steps = batch, steps
         self._block = torch.empty(0)
 
-    def given(self, step: int, x: Tensor, y: Tensor, weights: Tensor | None) -> Callable[[int, int], Inputs]:
+    def given(
+        self, step: int, x: Tensor, y: Tensor, weights: Tensor | None
+    ) -> Callable[[int, int], Inputs]:
         """What gathers the batches of a step; steps must be asked for in order from 0."""
         if step % _AHEAD == 0:
             many = min(_AHEAD, self._steps - step)
-            taken = [order.take(step * self._batch, many * self._batch).reshape(-1, self._batch) for order in self._orders]
+            taken = [
+                order.take(step * self._batch, many * self._batch).reshape(-1, self._batch)
+                for order in self._orders
+            ]
             self._block = torch.from_numpy(np.stack(taken, axis=1)).to(x.device)
         found = self._block[step % _AHEAD]
         seen = found if len(found) == len(self._spread) else found[self._spread]
@@ -286,7 +392,9 @@ class _Feed:
         share = len(seen) // len(shown)
 
         def gathered(first: int, last: int) -> Inputs:
-            rows = x.index_select(0, shown[first:last].reshape(-1)).view(last - first, self._batch, *x.shape[1:])
+            rows = x.index_select(0, shown[first:last].reshape(-1)).view(
+                last - first, self._batch, *x.shape[1:]
+            )
             own = slice(first * share, last * share)
             told = y[own].gather(1, seen[own])
             return rows, told, None if weights is None else weights[own].gather(1, seen[own])
@@ -297,7 +405,8 @@ class _Feed:
 def _weights(members: Sequence[Member], n: int, *, whole: bool) -> Tensor | None:
     """The weight of every row in every network's loss, float64 [N, n], None where all are 1.
 
-    `whole`: all rows are shown to all networks, and the mean over them is to be that over each one's own.
+    `whole`: all rows are shown to all networks, and the mean over them is to be that over each
+    one's own.
     """
     if all(member.weight is None and (member.rows is None or not whole) for member in members):
         return None
@@ -318,7 +427,13 @@ def _check(networks: int, n: int, y: Tensor, members: Sequence[Member], batch: i
     if batch is not None and batch < 1:
         raise InputError("batch", f"must be at least 1, not {batch}")
     for place, member in enumerate(members):
-        if member.rows is not None and (len(member.rows) == 0 or member.rows.min() < 0 or member.rows.max() >= n):
-            raise InputError("rows", f"those of member {place} must be at least one, each in [0, {n})")
-        if member.weight is not None and (len(member.weight) != n or not np.min(member.weight) >= 0):
+        if member.rows is not None and (
+            len(member.rows) == 0 or member.rows.min() < 0 or member.rows.max() >= n
+        ):
+            raise InputError(
+                "rows", f"those of member {place} must be at least one, each in [0, {n})"
+            )
+        if member.weight is not None and (
+            len(member.weight) != n or not np.min(member.weight) >= 0
+        ):
             raise InputError("weight", f"that of member {place} must be {n} numbers of at least 0")

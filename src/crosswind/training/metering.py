@@ -1,4 +1,5 @@
-"""What a run takes: its seconds by what they went on, its images a second, and the most memory that it held."""
+"""What a run takes: its seconds by what they went on, its images a second, and the most memory that
+it held."""
 
 from __future__ import annotations
 
@@ -15,12 +16,15 @@ PARTS = ("prepare", "data", "step", "evaluation", "waiting")
 
 
 class Meter:
-    """The clock and the memory of one run, from when it is made; earlier tries of the run are added by `restore`.
+    """The clock and the memory of one run, from when it is made; earlier tries of the run are added
+    by `restore`.
 
-    `prepare`: data set, split, model, rows, and what an earlier try left. `data`: making batches. `step`: forward, backward,
-    optimiser, and what a method does between its stages; on an accelerator also what the device had still to do when the host had
-    queued everything. `evaluation`: validations and the final predictions. `waiting`: the loop stood still, for a batch that was
-    being made, for another worker that held the data, or for a checkpoint to reach the disk.
+    `prepare`: data set, split, model, rows, and what an earlier try left. `data`: making batches.
+    `step`: forward, backward, optimiser, and what a method does between its stages; on an
+    accelerator also what the device had still to do when the host had queued everything.
+    `evaluation`: validations and the final predictions. `waiting`: the loop stood still, for a
+    batch that was being made, for another worker that held the data, or for a checkpoint to reach
+    the disk.
     """
 
     def __init__(self, *, inside: bool = False) -> None:
@@ -48,7 +52,8 @@ class Meter:
 
     @contextmanager
     def part(self, name: str, *within: str) -> Iterator[None]:
-        """Count the seconds of the block as `name`, and as the parts `within` it; without those in which a reader waited."""
+        """Count the seconds of the block as `name`, and as the parts `within` it; without those in
+        which a reader waited."""
         begun = time.perf_counter()
         try:
             yield
@@ -59,7 +64,8 @@ class Meter:
             self.settle(name, *within)
 
     def settle(self, *parts: str) -> None:
-        """What readers waited since the last time was counted as these parts: count it as waiting instead."""
+        """What readers waited since the last time was counted as these parts: count it as waiting
+        instead."""
         waited = math.fsum(reader.waited for reader in self._readers)
         since, self._waited = waited - self._waited, waited
         moved = min([since, *(self.seconds[part] for part in parts)])
@@ -92,11 +98,13 @@ class Meter:
         self._earlier = dict(saved)
 
     def cost(self) -> dict[str, float]:
-        """`PART_seconds` of every part and of `other`, which add up to `total_seconds`; `validation_seconds` of the evaluation.
+        """`PART_seconds` of every part and of `other`, which add up to `total_seconds`;
+        `validation_seconds` of the evaluation.
 
-        `images_per_second`: `images` (steps x batch) by the seconds of data, step and waiting. `peak_memory_bytes`: the most that
-        the process held during the run, whatever of it was there before, or the most that was allocated on a CUDA device;
-        `peak_memory_of_run` is 0 where the system tells only the peak of the process's whole life.
+        `images_per_second`: `images` (steps x batch) by the seconds of data, step and waiting.
+        `peak_memory_bytes`: the most that the process held during the run, whatever of it was there
+        before, or the most that was allocated on a CUDA device; `peak_memory_of_run` is 0 where the
+        system tells only the peak of the process's whole life.
         """
         seconds = self._whole()
         claimed = math.fsum(seconds[part] for part in PARTS)
@@ -124,7 +132,8 @@ class Meter:
 
 
 def finished_work(device: str) -> None:
-    """Return when an accelerator has done all that was queued on it; on the processor that is so at once."""
+    """Return when an accelerator has done all that was queued on it; on the processor that is so at
+    once."""
     import torch
 
     if torch.device(device).type != "cpu":

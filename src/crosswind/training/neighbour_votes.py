@@ -1,8 +1,9 @@
 """What models say of pictures and of pictures near them, each picture made once for all models.
 
-For every row of a set, a transform draws so many neighbours with keys of their own; row, number and seed decide a neighbour, so the
-same ones come whatever the batches, the rows beside it and the process. Memory is bounded by two batches, whatever the set's size.
-Estimators of accuracy read the counts of labels (Ng et al. 2022, equation 1).
+For every row of a set, a transform draws so many neighbours with keys of their own; row, number and
+seed decide a neighbour, so the same ones come whatever the batches, the rows beside it and the
+process. Memory is bounded by two batches, whatever the set's size. Estimators of accuracy read the
+counts of labels (Ng et al. 2022, equation 1).
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ Voter: TypeAlias = nn.Module | tuple[Method, Modules, State]
 class Said:
     """What M models say of n rows and their N neighbours.
 
-    `labels` int64 [M, n, N + 1]: the row itself comes first; -1 where an answer could not be read. `logits` float32
+    `labels` int64 [M, n, N + 1]: the row itself comes first; -1 where an answer could not be read.
+    `logits` float32
     [M, n, N + 1, k] where they were asked for.
     """
 
@@ -55,24 +57,40 @@ def neighbour_labels(
     seed: int = 0,
     logits: bool = False,
 ) -> Said:
-    """What each of M models says of every row of a set, in their order, and of `neighbours` pictures that `transform` makes of it.
+    """What each of M models says of every row of a set, in their order, and of `neighbours`
+    pictures that `transform` makes of it.
 
-    Neighbour j of a row is the same for every number of neighbours from j on. `logits` keeps them too, in memory for all pictures.
-    Forward passes have `settings.evaluation_batch` pictures; weights are not changed. Raises `InputError` for no model, a negative
-    number, a transform that does not take these images, or a method that gives labels only where logits are wanted.
+    Neighbour j of a row is the same for every number of neighbours from j on. `logits` keeps them
+    too, in memory for all pictures. Forward passes have `settings.evaluation_batch` pictures;
+    weights are not changed. Raises `InputError` for no model, a negative number, a transform that
+    does not take these images, or a method that gives labels only where logits are wanted.
     """
     if not voters:
         raise InputError("voters", "needs at least one model")
     if neighbours < 0:
         raise InputError("neighbours", f"must be 0 or more, not {neighbours}")
-    named = [(Method(), {"model": voter}, {}) if isinstance(voter, nn.Module) else voter for voter in voters]
-    together = {f"{place}/{name}": module for place, (_, modules, _) in enumerate(named) for name, module in modules.items()}
+    named = [
+        (Method(), {"model": voter}, {}) if isinstance(voter, nn.Module) else voter
+        for voter in voters
+    ]
+    together = {
+        f"{place}/{name}": module
+        for place, (_, modules, _) in enumerate(named)
+        for name, module in modules.items()
+    }
 
-    def run(made: Modules) -> tuple[list[list[Tensor]], list[list[Tensor]], list[NDArray[np.int64]]]:
-        own = [{name: made[f"{place}/{name}"] for name in modules} for place, (_, modules, _) in enumerate(named)]
+    def run(
+        made: Modules,
+    ) -> tuple[list[list[Tensor]], list[list[Tensor]], list[NDArray[np.int64]]]:
+        own = [
+            {name: made[f"{place}/{name}"] for name in modules}
+            for place, (_, modules, _) in enumerate(named)
+        ]
         labels, kept = ([list[Tensor]() for _ in named] for _ in range(2))
         order = []
-        for pictures, places in _pictures(rows, transform, neighbours, seed, settings.evaluation_batch):
+        for pictures, places in _pictures(
+            rows, transform, neighbours, seed, settings.evaluation_batch
+        ):
             x = normalised(pictures, DTYPES[settings.precision], settings.channels_last)
             order.append(places)
             for place, (method, _, state) in enumerate(named):
@@ -91,15 +109,23 @@ def neighbour_labels(
     with evaluation_mode(together.values()):
         labels, kept, order = evaluated(together, settings.precision, run)
         back = np.argsort(np.concatenate(order))
-        joined = [np.stack([torch.cat(parts).cpu().numpy()[back] for parts in said]) for said in (labels, kept) if said[0]]
+        joined = [
+            np.stack([torch.cat(parts).cpu().numpy()[back] for parts in said])
+            for said in (labels, kept)
+            if said[0]
+        ]
     shaped = [said.reshape(len(named), n, many, *said.shape[2:]) for said in joined]
     return Said(shaped[0].astype(np.int64), *shaped[1:])
 
 
-def label_counts(labels: NDArray[np.int64], n_classes: int, *, original: bool = True) -> NDArray[np.int64]:
-    """How many of a row's pictures are given each class: int64 [..., n, k] of labels [..., n, N + 1] in [0, k); -1 counts nowhere.
+def label_counts(
+    labels: NDArray[np.int64], n_classes: int, *, original: bool = True
+) -> NDArray[np.int64]:
+    """How many of a row's pictures are given each class: int64 [..., n, k] of labels [..., n, N +
+    1] in [0, k); -1 counts nowhere.
 
-    `original`: whether the picture itself is counted, as in the authors' code, or its neighbours only.
+    `original`: whether the picture itself is counted, as in the authors' code, or its neighbours
+    only.
     """
     counted = labels if original else labels[..., 1:]
     flat = counted.reshape(-1, counted.shape[-1])
@@ -107,12 +133,15 @@ def label_counts(labels: NDArray[np.int64], n_classes: int, *, original: bool = 
         raise ValueError(f"label {int(flat.max())} is none of {n_classes} classes")
     # One place more, which takes what could not be read.
     places = np.arange(len(flat))[:, None] * (n_classes + 1) + np.where(flat < 0, n_classes, flat)
-    found = np.bincount(places.ravel(), minlength=len(flat) * (n_classes + 1)).reshape(len(flat), n_classes + 1)
+    found = np.bincount(places.ravel(), minlength=len(flat) * (n_classes + 1)).reshape(
+        len(flat), n_classes + 1
+    )
     return found[:, :n_classes].reshape(*labels.shape[:-1], n_classes).astype(np.int64)
 
 
 def neighbour_transform(name: str, *, large: bool = False) -> Transform:
-    """The transform of a neighbourhood of Ng et al. 2022, for small pictures or those of ImageNet's size. Raises `InputError`."""
+    """The transform of a neighbourhood of Ng et al. 2022, for small pictures or those of ImageNet's
+    size. Raises `InputError`."""
     chosen = neighbourhood(name)
     made: Transform = load("transforms", chosen.transform)(**chosen.knobs(large))
     return made
@@ -121,14 +150,16 @@ def neighbour_transform(name: str, *, large: bool = False) -> Transform:
 def _pictures(
     rows: EvaluationRows, transform: Transform, neighbours: int, seed: int, size: int
 ) -> Iterator[tuple[Tensor, NDArray[np.int64]]]:
-    """Batches of `size` pictures uint8, the last one filled up, and of which place among all [n x (N + 1)] each one before is."""
+    """Batches of `size` pictures uint8, the last one filled up, and of which place among all [n x
+    (N + 1)] each one before is."""
     many, key, n = neighbours + 1, seed_of(seed, "neighbours"), len(rows.rows.rows)
     pictures, whose = torch.empty(0), np.zeros(0, dtype=np.int64)
     for start in range(0, n, size):
         part = np.arange(start, min(start + size, n))
         itself, ids = rows.images(part), rows.dataset.row_ids(rows.rows.rows[part])
         for number in range(many):
-            # Copy by copy, so that as many rows as a batch takes need not wait beside their neighbours.
+            # Copy by copy, so that as many rows as a batch takes need not wait beside their
+            # neighbours.
             made = itself if number == 0 else transform(itself, training_keys(ids, number, key))
             pictures = torch.cat([pictures, made]) if len(whose) else made
             whose = np.concatenate([whose, part * many + number])

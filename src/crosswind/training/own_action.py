@@ -1,10 +1,12 @@
-"""Whether a method does what it is for: how much of a run's loss, and of its gradient, is the method's own.
+"""Whether a method does what it is for: how much of a run's loss, and of its gradient, is the
+method's own.
 
-Released implementations of several methods come out as plain training, and so may a run whose own term is too small to matter.
-At a few steps of a run its loss and gradient are taken twice, as the method has them and at the setting at which its own term is
-gone (`Action.idle`), with the same weights, rows and random numbers. The difference is what the method adds. Nothing is moved: a
-run with looks has the bits of one without. A look costs two gradients; once one has found a share of `IDLE_SHARE`, there are no
-more.
+Released implementations of several methods come out as plain training, and so may a run whose own
+term is too small to matter. At a few steps of a run its loss and gradient are taken twice, as the
+method has them and at the setting at which its own term is gone (`Action.idle`), with the same
+weights, rows and random numbers. The difference is what the method adds. Nothing is moved: a run
+with looks has the bits of one without. A look costs two gradients; once one has found a share of
+`IDLE_SHARE`, there are no more.
 """
 
 from __future__ import annotations
@@ -30,14 +32,23 @@ from crosswind.training.settings import TrainingSettings
 if TYPE_CHECKING:
     from crosswind.training.loader import EvaluationRows
 
-__all__ = ["MOST_LOOKS", "SPAN", "STEPS_A_LOOK", "OwnAction", "declared_action", "look_steps", "moved_levels"]
+__all__ = [
+    "MOST_LOOKS",
+    "SPAN",
+    "STEPS_A_LOOK",
+    "OwnAction",
+    "declared_action",
+    "look_steps",
+    "moved_levels",
+]
 
 MAIN = "main"
 """The optimiser of what answers."""
 MOST_LOOKS, LEAST_LOOKS = 8, 2
 """Looks at a stage, beside that before its first validation."""
 STEPS_A_LOOK = 200
-"""Steps of a stage for each look above the least: two gradients in so many are a hundredth of its time."""
+"""Steps of a stage for each look above the least: two gradients in so many are a hundredth of its
+time."""
 SPAN = "look at the method's own term"
 """What a look is called in a trace, which else would show it as part of a training step."""
 PICTURES = 64
@@ -45,7 +56,8 @@ PICTURES = 64
 
 
 class Share(NamedTuple):
-    """One look: the step, counted in its stage, and the method's own share of the loss and of the gradient, in [0, inf)."""
+    """One look: the step, counted in its stage, and the method's own share of the loss and of the
+    gradient, in [0, inf)."""
 
     step: int
     loss: float
@@ -54,16 +66,22 @@ class Share(NamedTuple):
 
 def declared_action(method: Method) -> Action:
     """How a run of this method measures its action; see `action_of`."""
-    hooks = [name for name, value in vars(Method).items() if callable(value) and not name.startswith("_")]
-    overridden = [name for name in hooks if getattr(type(method), name) is not getattr(Method, name)]
-    return action_of(str(getattr(method, "registered_name", "")), method.action, method.limit, overridden)
+    hooks = [
+        name for name, value in vars(Method).items() if callable(value) and not name.startswith("_")
+    ]
+    overridden = [
+        name for name in hooks if getattr(type(method), name) is not getattr(Method, name)
+    ]
+    return action_of(
+        str(getattr(method, "registered_name", "")), method.action, method.limit, overridden
+    )
 
 
 def look_steps(length: int, first: int, switches: Sequence[int] = ()) -> list[int]:
     """The steps of a stage of `length` steps before which a run looks, in order.
 
-    The last before the validation at step `first`, so that a run that stops early has one; evenly spread ones up to the last; and
-    those at which the method changes.
+    The last before the validation at step `first`, so that a run that stops early has one; evenly
+    spread ones up to the last; and those at which the method changes.
     """
     if length < 1:
         return []
@@ -75,18 +93,25 @@ def look_steps(length: int, first: int, switches: Sequence[int] = ()) -> list[in
 class OwnAction:
     """The looks of one run. `shares`: those so far, read from the device at validations."""
 
-    def __init__(self, method: Method, info: Info, context: LoopContext, settings: TrainingSettings) -> None:
+    def __init__(
+        self, method: Method, info: Info, context: LoopContext, settings: TrainingSettings
+    ) -> None:
         self.action = declared_action(method)
         self.shares: list[Share] = []
         self._method, self._context, self._settings = method, context, settings
         self._switches = method.switch_steps(info.steps)
-        self._without: Method | None = replace(method, **self.action.idle) if self.action.idle else None  # type: ignore[type-var]
+        self._without: Method | None = (
+            replace(method, **self.action.idle)  # type: ignore[type-var]
+            if self.action.idle
+            else None
+        )
         self._steps: set[int] = set()
         self._waiting: list[tuple[int, Tensor]] = []
 
     @property
     def settled(self) -> bool:
-        """Whether a look has found that the method does something, after which nothing is looked at."""
+        """Whether a look has found that the method does something, after which nothing is looked
+        at."""
         return any(max(share.loss, share.gradient) >= IDLE_SHARE for share in self.shares)
 
     def begin(self, length: int, validate_every: int) -> None:
@@ -99,7 +124,8 @@ class OwnAction:
         return step in self._steps and not self.settled
 
     def look(self, batch: Batch, number: int) -> None:
-        """Take both losses and gradients on a batch, with `number` as the seed of all that is drawn; the run is left as it is."""
+        """Take both losses and gradients on a batch, with `number` as the seed of all that is
+        drawn; the run is left as it is."""
         assert self._without is not None
         with torch.profiler.record_function(SPAN):
             with _untouched(self._context.modules, self._settings.device):
@@ -110,7 +136,8 @@ class OwnAction:
             self._waiting.append((batch.step, _shares(total, slopes, other, others)))
 
     def settle(self) -> None:
-        """Read what was looked at from the device, which the loop does where it waits for it anyway."""
+        """Read what was looked at from the device, which the loop does where it waits for it
+        anyway."""
         for step, shares in self._waiting:
             loss, gradient = shares.tolist()
             if math.isfinite(loss) and math.isfinite(gradient):
@@ -121,7 +148,9 @@ class OwnAction:
         state = method.state(self._context.info)
         return {name: value.to(self._settings.device) for name, value in state.items()}
 
-    def _taken(self, method: Method, state: State, batch: Batch, number: int) -> tuple[Tensor, list[Tensor]]:
+    def _taken(
+        self, method: Method, state: State, batch: Batch, number: int
+    ) -> tuple[Tensor, list[Tensor]]:
         torch.default_generator.manual_seed(number)
         if torch.device(self._settings.device).type == "cuda":
             torch.cuda.manual_seed_all(number)
@@ -129,7 +158,8 @@ class OwnAction:
         loss = method.update(taken, batch)
         return loss.total.detach(), taken.slopes()
 
-    # -- what it comes to --------------------------------------------------------------------------------------------------
+    # -- what it comes to
+    # ----------------------------------------------------------------------------------------------
 
     def save(self) -> list[list[float]]:
         """What `restore` takes, as plain numbers."""
@@ -140,25 +170,35 @@ class OwnAction:
         self.shares = [Share(int(step), loss, gradient) for step, loss, gradient in saved]
 
     def numbers(self) -> dict[str, float]:
-        """What the method did, by name: its largest shares of loss and gradient, and at how many steps they were looked for."""
+        """What the method did, by name: its largest shares of loss and gradient, and at how many
+        steps they were looked for."""
         if not self.shares:
             return {}
-        largest = {f"share_of_{name}": max(getattr(share, name) for share in self.shares) for name in ("loss", "gradient")}
-        return {**largest, "looks": float(len(self.shares))}  # no time: the same run has the same numbers
+        largest = {
+            f"share_of_{name}": max(getattr(share, name) for share in self.shares)
+            for name in ("loss", "gradient")
+        }
+        return {
+            **largest,
+            "looks": float(len(self.shares)),
+        }  # no time: the same run has the same numbers
 
     def doubts(self) -> list[str]:
         """That the method's own term was next to nothing, where it was so at every look."""
         if not self.shares or self.settled:
             return []
-        # Without numbers of the run, so that a report can say of how many runs it is so; the numbers stand in its table.
+        # Without numbers of the run, so that a report can say of how many runs it is so; the
+        # numbers stand in its table.
         most = f"{IDLE_SHARE:.0%} of the loss and of the gradient"
         return [
-            f"its own term stayed below {most} wherever it was looked at: this run is as it would be at {self.action.setting()}"
+            f"its own term stayed below {most} wherever it was looked at: this run is as it would"
+            f" be at {self.action.setting()}"
         ]
 
 
 def moved_levels(method: Method, images: EvaluationRows, seed: int) -> float | None:
-    """How far the views of a method move training pictures, in grey levels at the mean; None where it has none, or no pictures."""
+    """How far the views of a method move training pictures, in grey levels at the mean; None where
+    it has none, or no pictures."""
     views = [view for view in method.views() if view is not None]
     rows = images.rows.rows
     if not views or images.dataset.check_inputs().kind != "image" or not len(rows):
@@ -171,16 +211,26 @@ def moved_levels(method: Method, images: EvaluationRows, seed: int) -> float | N
 
 
 class _Taken:
-    """What `update` is given in place of the loop: a descent leaves its gradient here and moves nothing."""
+    """What `update` is given in place of the loop: a descent leaves its gradient here and moves
+    nothing."""
 
     last: Stage | None
 
-    def __init__(self, context: LoopContext, state: State, batch: Batch, settings: TrainingSettings) -> None:
-        self.info, self.modules, self.state, self.batch = context.info, context.modules, state, batch
+    def __init__(
+        self, context: LoopContext, state: State, batch: Batch, settings: TrainingSettings
+    ) -> None:
+        self.info, self.modules, self.state, self.batch = (
+            context.info,
+            context.modules,
+            state,
+            batch,
+        )
         self.y, self.group, self.environment = context.y, context.group, context.environment
         self.seed, self.last = context.seed, context.last
         self._context, self._settings = context, settings
-        self._places = {id(parameter): place for place, parameter in enumerate(context.parameters(MAIN))}
+        self._places = {
+            id(parameter): place for place, parameter in enumerate(context.parameters(MAIN))
+        }
         self._slopes = [torch.zeros_like(parameter) for parameter in context.parameters(MAIN)]
 
     def descend(self, name: str, loss: Callable[[], Loss]) -> Loss:
@@ -190,12 +240,21 @@ class _Taken:
             found = loss()
         slopes = torch.autograd.grad(found.total, parameters, allow_unused=True)
         self.state.update({key: value.detach() for key, value in found.state.items()})
-        moved = [(id(one), slope) for one, slope in zip(parameters, slopes, strict=True) if slope is not None]
+        moved = [
+            (id(one), slope)
+            for one, slope in zip(parameters, slopes, strict=True)
+            if slope is not None
+        ]
         own = [(self._places[key], slope) for key, slope in moved if key in self._places]
         if not own:
             return found
-        # An optimiser of its own takes steps of its own size, whatever the weight of its loss: they count as much as the others.
-        scale = 1.0 if name == MAIN else _norm(self._slopes) / _norm([slope for _, slope in own]).clamp(min=1e-30)
+        # An optimiser of its own takes steps of its own size, whatever the weight of its loss: they
+        # count as much as the others.
+        scale = (
+            1.0
+            if name == MAIN
+            else _norm(self._slopes) / _norm([slope for _, slope in own]).clamp(min=1e-30)
+        )
         for place, slope in own:
             self._slopes[place] = self._slopes[place] + scale * slope
         return found
@@ -222,7 +281,8 @@ class _Taken:
 
 @contextmanager
 def _untouched(modules: Modules, device: str) -> Iterator[None]:
-    """Put back what a pass changes without a step: running statistics, and the generators of random numbers."""
+    """Put back what a pass changes without a step: running statistics, and the generators of random
+    numbers."""
     buffers = [part for module in modules.values() for part in module.buffers()]
     kept = [part.clone() for part in buffers]
     cuda = torch.device(device).type == "cuda"
@@ -239,17 +299,24 @@ def _untouched(modules: Modules, device: str) -> Iterator[None]:
             torch.cuda.set_rng_state(drawn_there, device)
 
 
-def _shares(total: Tensor, slopes: Sequence[Tensor], other: Tensor, others: Sequence[Tensor]) -> Tensor:
-    """The shares of the difference in the larger loss, and in the longer gradient, float32 [2]; 0 where nothing differs."""
+def _shares(
+    total: Tensor, slopes: Sequence[Tensor], other: Tensor, others: Sequence[Tensor]
+) -> Tensor:
+    """The shares of the difference in the larger loss, and in the longer gradient, float32 [2]; 0
+    where nothing differs."""
     apart = [wide(one) - wide(two) for one, two in zip(slopes, others, strict=True)]
     loss, without = wide(total), wide(other)
     pairs = (
         ((loss - without).abs(), torch.maximum(loss.abs(), without.abs())),
         (_norm(apart), torch.maximum(_norm(slopes), _norm(others))),
     )
-    return torch.stack([torch.where(part == 0, part, part / whole).float() for part, whole in pairs])
+    return torch.stack(
+        [torch.where(part == 0, part, part / whole).float() for part, whole in pairs]
+    )
 
 
 def _norm(parts: Sequence[Tensor]) -> Tensor:
     """The length of a gradient, at least float32."""
-    return torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(wide(part)) for part in parts]))
+    return torch.linalg.vector_norm(
+        torch.stack([torch.linalg.vector_norm(wide(part)) for part in parts])
+    )

@@ -1,4 +1,5 @@
-"""Which row, seen under which value, is the partner of a row at a visit: a function of the row's id, the visit and the seed."""
+"""Which row, seen under which value, is the partner of a row at a visit: a function of the row's
+id, the visit and the seed."""
 
 from __future__ import annotations
 
@@ -20,15 +21,20 @@ Ints = NDArray[np.int64]
 class PartnerRows:
     """The partners of training rows, see `Partners`.
 
-    `law` float64 [n, V]: the probabilities of the values that rows are seen under at a visit; None where each has its own. `ids`
-    int64 [n]. A row that the study's sampler never draws is nobody's partner.
+    `law` float64 [n, V]: the probabilities of the values that rows are seen under at a visit; None
+    where each has its own. `ids` int64 [n]. A row that the study's sampler never draws is nobody's
+    partner.
     """
 
-    def __init__(self, rows: RowSet, law: NDArray[np.float64] | None, ids: Ints, partners: Partners) -> None:
+    def __init__(
+        self, rows: RowSet, law: NDArray[np.float64] | None, ids: Ints, partners: Partners
+    ) -> None:
         assert rows.environment is not None
         mass = np.ones((len(ids), 1)) if law is None else law
         step = 0 if law is None else rows.visit_step[1]
-        self._clean = rows.environment[:, None] + step * np.arange(mass.shape[1]) == partners.clean  # [n, V]
+        self._clean = (
+            rows.environment[:, None] + step * np.arange(mass.shape[1]) == partners.clean
+        )  # [n, V]
         mass = mass * (np.asarray(rows.weight) > 0)[:, None]
         # By side: 0 outside of the clean environment, 1 in it.
         self._mass = np.stack([mass * ~self._clean, mass * self._clean])
@@ -36,7 +42,11 @@ class PartnerRows:
         if self._by == "class":
             classes = int(rows.label.max()) + 1
             able = self._mass.sum(axis=2) > 0
-            lists = [np.flatnonzero(able[side] & (rows.label == code)) for side in (0, 1) for code in range(classes)]
+            lists = [
+                np.flatnonzero(able[side] & (rows.label == code))
+                for side in (0, 1)
+                for code in range(classes)
+            ]
             self._candidates = np.concatenate(lists)
             self._count = np.array([len(found) for found in lists]).reshape(2, classes)
             self._start = (np.cumsum(self._count) - self._count.ravel()).reshape(2, classes)
@@ -45,8 +55,11 @@ class PartnerRows:
                 self._place[number // classes, found] = np.arange(len(found))
 
     def of(self, rows: Ints, values: Ints, visits: Ints, seed: int) -> tuple[Ints, Ints]:
-        """The partners of rows that are seen under `values` at `visits`, and the partners' values: int64 [m] each."""
-        values = np.minimum(values, self._clean.shape[1] - 1)  # each row has its own value, which is not looked at
+        """The partners of rows that are seen under `values` at `visits`, and the partners' values:
+        int64 [m] each."""
+        values = np.minimum(
+            values, self._clean.shape[1] - 1
+        )  # each row has its own value, which is not looked at
         side = np.where(self._clean[rows, values], 0, 1)
         partner = self._others(rows, side, visits, seed) if self._by == "class" else rows
         law = self._mass[side, partner]
@@ -55,7 +68,8 @@ class PartnerRows:
         return partner, visit_values(law, self._ids[rows], visits, seed_of(seed, "partner"))
 
     def _others(self, rows: Ints, side: Ints, visits: Ints, seed: int) -> Ints:
-        """A row of the class that may be seen on the side, and is another one if there is another one."""
+        """A row of the class that may be seen on the side, and is another one if there is another
+        one."""
         label = self._label[rows]
         count, own = self._count[side, label], self._place[side, rows]
         others = count - (own >= 0)

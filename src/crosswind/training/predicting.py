@@ -28,7 +28,8 @@ def autocast(settings: TrainingSettings) -> AbstractContextManager[object]:
 
 @contextmanager
 def evaluation_mode(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Every part in evaluation mode and nothing recorded; the mode of each part is then what it was."""
+    """Every part in evaluation mode and nothing recorded; the mode of each part is then what it
+    was."""
     parts = [part for module in modules for part in module.modules()]
     modes = [part.training for part in parts]
     for part in parts:
@@ -42,20 +43,30 @@ def evaluation_mode(modules: Iterable[nn.Module]) -> Iterator[None]:
 
 
 def outputs(
-    method: Method, modules: Modules, state: State, rows: EvaluationRows, settings: TrainingSettings, places: np.ndarray | None
+    method: Method,
+    modules: Modules,
+    state: State,
+    rows: EvaluationRows,
+    settings: TrainingSettings,
+    places: np.ndarray | None,
 ) -> list[Output]:
-    """What the method says of the rows at `places` (None: all), a batch an entry, on the run's device.
+    """What the method says of the rows at `places` (None: all), a batch an entry, on the run's
+    device.
 
     Call in evaluation mode and under `autocast`.
     """
 
     def run(made: Modules) -> list[Output]:
-        return [_cut(method.predict(made, x, state), n) for x, n in rows.batches(places, padded=True)]
+        return [
+            _cut(method.predict(made, x, state), n) for x, n in rows.batches(places, padded=True)
+        ]
 
     return evaluated(modules, settings.precision, run)
 
 
-def predict(method: Method, modules: Modules, state: State, rows: EvaluationRows, settings: TrainingSettings) -> Predictions:
+def predict(
+    method: Method, modules: Modules, state: State, rows: EvaluationRows, settings: TrainingSettings
+) -> Predictions:
     """What the method says of every row, in the order of the rows; logits float32."""
     with evaluation_mode(modules.values()), autocast(settings):
         order = rows.by_length()
@@ -66,7 +77,8 @@ def predict(method: Method, modules: Modules, state: State, rows: EvaluationRows
 def predict_adapted(
     method: Method, modules: Modules, state: State, rows: EvaluationRows, settings: TrainingSettings
 ) -> Predictions:
-    """What the method says after `adapt` has seen the inputs, without labels, of each value of its attribute in turn."""
+    """What the method says after `adapt` has seen the inputs, without labels, of each value of its
+    attribute in turn."""
     name = getattr(method, method.needs.adapts)
     found: list[Output] = []
     order = []
@@ -79,7 +91,9 @@ def predict_adapted(
         data = Unlabelled(len(places), batches, name, value)
         copies = {key: copy.deepcopy(module) for key, module in modules.items()}
         with evaluation_mode(copies.values()), autocast(settings):
-            adapted, adapted_state = method.adapt(copies, {key: tensor.clone() for key, tensor in state.items()}, data)
+            adapted, adapted_state = method.adapt(
+                copies, {key: tensor.clone() for key, tensor in state.items()}, data
+            )
             with evaluation_mode(adapted.values()):
                 found += outputs(method, adapted, adapted_state, rows, settings, places)
         order.append(places)
@@ -87,7 +101,8 @@ def predict_adapted(
 
 
 def score(predictions: Predictions) -> Score:
-    """Accuracies over rows, of the worst group and over classes, and mean cross-entropy in nats (NaN without logits), in float64.
+    """Accuracies over rows, of the worst group and over classes, and mean cross-entropy in nats
+    (NaN without logits), in float64.
 
     A row of group -1 is in no group; where all are, the worst group's accuracy is that of all rows.
     """
@@ -103,7 +118,9 @@ def score(predictions: Predictions) -> Score:
     logits = predictions.logits.astype(np.float64)
     with np.errstate(all="ignore"):
         shifted = logits - logits.max(axis=1, keepdims=True)
-        losses = np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(logits)), predictions.label]
+        losses = (
+            np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(logits)), predictions.label]
+        )
         return Score(accuracy, float(losses.mean()), **accuracies)
 
 
@@ -123,11 +140,19 @@ def _parts(rows: EvaluationRows, attribute: str | None) -> list[tuple[str | None
 
 def _cut(output: Output, n: int) -> Output:
     # Left on the device, which need not be waited for at every batch.
-    return Output(*(None if part is None else part[:n] for part in (output.logits, output.label, output.parsed)))
+    return Output(
+        *(
+            None if part is None else part[:n]
+            for part in (output.logits, output.label, output.parsed)
+        )
+    )
 
 
 def _predictions(rows: EvaluationRows, found: list[Output], order: np.ndarray) -> Predictions:
-    logits, label, parsed = (_joined([getattr(output, name) for output in found]) for name in ("logits", "label", "parsed"))
+    logits, label, parsed = (
+        _joined([getattr(output, name) for output in found])
+        for name in ("logits", "label", "parsed")
+    )
     if label is not None:
         answer = label.numpy().astype(np.int64)
     elif logits is not None:

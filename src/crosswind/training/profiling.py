@@ -1,4 +1,5 @@
-"""A trace of a few training steps and one validation of a run, for a person who wants to know what is slow. No number changes."""
+"""A trace of a few training steps and one validation of a run, for a person who wants to know what
+is slow. No number changes."""
 
 from __future__ import annotations
 
@@ -19,19 +20,22 @@ import torch
 from crosswind.core.errors import one_line
 
 WARM_UP = 3
-"""Steps that are not traced, fewer in a short run: in the first ones libraries set themselves up."""
+"""Steps that are not traced, fewer in a short run: in the first ones libraries set themselves up.
+"""
 STEPS = 8
 """Steps that are traced."""
 MAX_EVENTS = 60_000
-"""Events that are kept of the steps, and as many of the validation; a megabyte or two in the file."""
+"""Events that are kept of the steps, and as many of the validation; a megabyte or two in the file.
+"""
 _ROWS = 25
 
 
 class Profile:
     """Traces of one training: a context manager around it. Nothing of it may fail the run.
 
-    `trace`: gzipped JSON for ui.perfetto.dev or chrome://tracing. `table`: the operators that took most. Where there is none,
-    `trouble` says why in one sentence. `seconds`: what starting, ending and writing traces took, which is none of the training's.
+    `trace`: gzipped JSON for ui.perfetto.dev or chrome://tracing. `table`: the operators that took
+    most. Where there is none, `trouble` says why in one sentence. `seconds`: what starting, ending
+    and writing traces took, which is none of the training's.
     """
 
     def __init__(self, device: str) -> None:
@@ -62,7 +66,10 @@ class Profile:
     def validation(self) -> Iterator[None]:
         """To be put around each validation: the first after the trace of steps began is traced."""
         self._span.close()
-        traced, alone = not self._validated and bool(self._found or self._active), self._active is None
+        traced, alone = (
+            not self._validated and bool(self._found or self._active),
+            self._active is None,
+        )
         if traced:
             self._validated = True
             if alone:
@@ -78,7 +85,12 @@ class Profile:
     def __enter__(self) -> Profile:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        raised: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._stop("Training steps")
         if self._found and raised is None:
             with self._apart("gave no trace"):
@@ -87,7 +99,10 @@ class Profile:
     def _start(self) -> None:
         activities = torch.profiler.ProfilerActivity
         with self._apart("did not start"):  # where the machine forbids it, or another profiler runs
-            made = torch.profiler.profile(activities=[activities.CPU, *([activities.CUDA] if self._cuda else [])], acc_events=True)
+            made = torch.profiler.profile(
+                activities=[activities.CPU, *([activities.CUDA] if self._cuda else [])],
+                acc_events=True,
+            )
             made.start()
             self._active = made
 
@@ -106,7 +121,8 @@ class Profile:
 
     @contextlib.contextmanager
     def _apart(self, failure: str) -> Iterator[None]:
-        """Time that is none of the training's, without what torch's profiler writes to standard error from C++."""
+        """Time that is none of the training's, without what torch's profiler writes to standard
+        error from C++."""
         begun = time.perf_counter()
         try:
             with _silent():
@@ -122,15 +138,27 @@ class Profile:
         for title, found in self._found.items():
             with tempfile.NamedTemporaryFile(suffix=".json") as file:
                 found.export_chrome_trace(file.name)
-                told = json.loads(Path(file.name).read_text(encoding="utf-8", errors="replace"))["traceEvents"]
-            # All count time from the same moment, so they lie one behind the other; what is no event ("M") comes first.
-            told.sort(key=lambda event: -math.inf if event.get("ph") == "M" else float(event.get("ts", 0)))
+                told = json.loads(Path(file.name).read_text(encoding="utf-8", errors="replace"))[
+                    "traceEvents"
+                ]
+            # All count time from the same moment, so they lie one behind the other; what is no
+            # event ("M") comes first.
+            told.sort(
+                key=lambda event: -math.inf if event.get("ph") == "M" else float(event.get("ts", 0))
+            )
             kept = MAX_EVENTS + sum(event.get("ph") == "M" for event in told)
             events += told[:kept]
-            lines += [title, found.key_averages().table(sort_by=by, row_limit=_ROWS, max_name_column_width=60)]
+            lines += [
+                title,
+                found.key_averages().table(sort_by=by, row_limit=_ROWS, max_name_column_width=60),
+            ]
             if told[kept:]:
-                lines.append(f"{len(told) - kept} later events are not in the trace; the table counts them.")
-        self.trace = gzip.compress(json.dumps({"traceEvents": events}, separators=(",", ":")).encode(), mtime=0)
+                lines.append(
+                    f"{len(told) - kept} later events are not in the trace; the table counts them."
+                )
+        self.trace = gzip.compress(
+            json.dumps({"traceEvents": events}, separators=(",", ":")).encode(), mtime=0
+        )
         self.table = "\n".join(lines).rstrip() + "\n"
         self.trouble = ""
 

@@ -1,7 +1,9 @@
-"""What a method requires of the rows, batches and settings of a run, and what its reader must be warned of.
+"""What a method requires of the rows, batches and settings of a run, and what its reader must be
+warned of.
 
-A plan knows the rows by their counts, a run by the rows themselves. Both describe them as a `Pairing` and ask `refuse` and
-`warnings_of`, so that each rule stands once. Nothing here imports torch at the top: planning asks too.
+A plan knows the rows by their counts, a run by the rows themselves. Both describe them as a
+`Pairing` and ask `refuse` and `warnings_of`, so that each rule stands once. Nothing here imports
+torch at the top: planning asks too.
 """
 
 from __future__ import annotations
@@ -30,22 +32,26 @@ if TYPE_CHECKING:
     from crosswind.shifts.split import Split
 
 LEAST_SIDE = 2
-"""Pixels a side of a picture that a method can change or rebuild: a line of pixels has no neighbourhood."""
+"""Pixels a side of a picture that a method can change or rebuild: a line of pixels has no
+neighbourhood."""
 
 
 @dataclass(frozen=True)
 class Pairing:
     """A method at its settings, and what a run gives it.
 
-    `steps`: the largest number of steps of the run. `environment_rows` and `group_rows`: training rows of each environment and of
-    each group (cell of label and attributes), 0 where training shows none; those drawn at every visit as expected.
-    `environment_tables`: training rows by class (axis 0) and by environment (axis 1), and by each attribute that makes
-    environments; `group_table`: by class and group. `sampler`: the study's, "uniform" where rows are drawn alike;
-    `undrawn_environments` and `undrawn_groups`: names of those with training rows of which it never draws one. `input`: a row as
-    the method gets it, None where it is not known. `models`: those that it is run with, by label.
-    `attributes`: the names that `groups` and `environments` may have. `lots`: the smallest number of test rows that the method
-    adapts to at once, and their name; None where it does not adapt. `environment_names`: as `environment_rows`; `visited`: whether
-    a row is seen in another environment at another visit. `name`: that of the method.
+    `steps`: the largest number of steps of the run. `environment_rows` and `group_rows`: training
+    rows of each environment and of each group (cell of label and attributes), 0 where training
+    shows none; those drawn at every visit as expected. `environment_tables`: training rows by class
+    (axis 0) and by environment (axis 1), and by each attribute that makes environments;
+    `group_table`: by class and group. `sampler`: the study's, "uniform" where rows are drawn alike;
+    `undrawn_environments` and `undrawn_groups`: names of those with training rows of which it never
+    draws one. `input`: a row as the method gets it, None where it is not known. `models`: those
+    that it is run with, by label.
+    `attributes`: the names that `groups` and `environments` may have. `lots`: the smallest number
+    of test rows that the method adapts to at once, and their name; None where it does not adapt.
+    `environment_names`: as `environment_rows`; `visited`: whether a row is seen in another
+    environment at another visit. `name`: that of the method.
     """
 
     needs: Needs
@@ -80,31 +86,47 @@ class Pairing:
 
     @property
     def spread(self) -> str:
-        """The setting with which rows of one environment are compared with each other, `form = covariance`; empty where none."""
-        return next((f"{name} = {value}" for name, value in self.needs.spread.items() if self.knobs.get(name) == value), "")
+        """The setting with which rows of one environment are compared with each other, `form =
+        covariance`; empty where none."""
+        return next(
+            (
+                f"{name} = {value}"
+                for name, value in self.needs.spread.items()
+                if self.knobs.get(name) == value
+            ),
+            "",
+        )
 
     @property
     def environments_are_classes(self) -> bool:
-        """Whether environments nearly tell classes, or classes environments: then aligning environments erases the label.
+        """Whether environments nearly tell classes, or classes environments: then aligning
+        environments erases the label.
 
-        It is so where one of Goodman and Kruskal's two lambdas is above 0.8 in one of the tables. With two even classes and
-        environments, 0.8 is nine rows in ten.
+        It is so where one of Goodman and Kruskal's two lambdas is above 0.8 in one of the tables.
+        With two even classes and environments, 0.8 is nine rows in ten.
         """
-        return any(_fewer_errors(table) > 0.8 for rows in self.environment_tables for table in (rows, rows.T))
+        return any(
+            _fewer_errors(table) > 0.8
+            for rows in self.environment_tables
+            for table in (rows, rows.T)
+        )
 
 
 def _fewer_errors(rows: NDArray[np.float64]) -> float:
-    """Goodman and Kruskal's lambda: the share of wrong guesses of axis 0 by its commonest that knowing axis 1 spares."""
+    """Goodman and Kruskal's lambda: the share of wrong guesses of axis 0 by its commonest that
+    knowing axis 1 spares."""
     wrong = rows.sum() - rows.sum(axis=1).max()
     spared = rows.max(axis=0).sum() - rows.sum(axis=1).max()
     return float(spared / wrong) if wrong else 0.0
 
 
-# -- what is refused ----------------------------------------------------------------------------------------------------------
+# -- what is refused
+# --------------------------------------------------------------------------------------------------
 
 
 def refuse(pairing: Pairing, where: str, path: str) -> None:
-    """Refuse rows, models, batches and steps that leave the method nothing to do, or make it another one in silence.
+    """Refuse rows, models, batches and steps that leave the method nothing to do, or make it
+    another one in silence.
 
     Raises `NeedsError` that begins with `where`, and `InputError` on a knob, named `path.knob`.
     """
@@ -114,29 +136,52 @@ def refuse(pairing: Pairing, where: str, path: str) -> None:
         _check_pairs(pairing, where, path)
     for name, at in pairing.needs.switch_steps(pairing.knobs, pairing.steps).items():
         if at >= pairing.steps > 0:
-            raise InputError(f"{path}.{name}", f"the switch at step {at} lies beyond the run's last step, {pairing.steps - 1}")
+            raise InputError(
+                f"{path}.{name}",
+                f"the switch at step {at} lies beyond the run's last step, {pairing.steps - 1}",
+            )
 
 
 def _single_class(pairing: Pairing) -> Iterator[str]:
-    """A model that sees one class answers with it always, and is right wherever the test rows are of it."""
+    """A model that sees one class answers with it always, and is right wherever the test rows are
+    of it."""
     classes_shown = int((pairing.group_table.sum(axis=1) > 0).sum())
     if classes_shown == 1:
-        yield "trains on rows of a single class, so there is nothing to tell apart; change the shift, the draw or the label"
+        yield (
+            "trains on rows of a single class, so there is nothing to tell apart; change the shift,"
+            " the draw or the label"
+        )
 
 
 def _check_pairs(pairing: Pairing, where: str, path: str) -> None:
     knobs, names, rows = pairing.knobs, pairing.environment_names, pairing.environment_rows
     clean, aligned = aligned_codes(names, rows, knobs.get("clean"), knobs.get("aligned"), path)
-    if knobs[pairing.needs.pairs] == "instance" and knobs.get("crop") == 1 and knobs.get("flip") == 0:
-        raise InputError(f"{path}.crop", "pairs by instance are two crops of an image: must be below 1, or flip above 0")
+    if (
+        knobs[pairing.needs.pairs] == "instance"
+        and knobs.get("crop") == 1
+        and knobs.get("flip") == 0
+    ):
+        raise InputError(
+            f"{path}.crop",
+            "pairs by instance are two crops of an image: must be below 1, or flip above 0",
+        )
     table = pairing.environment_tables[0] > 0
     if not (table[:, clean] & table[:, aligned].any(axis=1)).any():
         which = _shown([names[code] for code in aligned])
-        raise NeedsError(f"{where} finds no class with training rows both in environment {names[clean]!r} and in {which}")
+        raise NeedsError(
+            f"{where} finds no class with training rows both in environment {names[clean]!r} and in"
+            f" {which}"
+        )
 
 
 def _problems(pairing: Pairing) -> Iterator[str]:
-    needs, batch, given, present, setting = pairing.needs, pairing.batch, pairing.input, len(pairing.environments), pairing.spread
+    needs, batch, given, present, setting = (
+        pairing.needs,
+        pairing.batch,
+        pairing.input,
+        len(pairing.environments),
+        pairing.spread,
+    )
     knobs = pairing.knobs
     even = needs.sampler == "per-environment"
     for wanted, what, rows in (
@@ -146,14 +191,24 @@ def _problems(pairing: Pairing) -> Iterator[str]:
         have = sum(count > 0 for count in rows)
         if wanted and have < 2:
             valid = f" (valid: {', '.join(pairing.attributes)})" if pairing.attributes else ""
-            yield f"needs at least two {what} with training rows, and there is {have}; change '{what}'{valid}"
+            yield (
+                f"needs at least two {what} with training rows, and there is {have}; change"
+                f" '{what}'{valid}"
+            )
     if even and batch < present:
         yield (
-            f"needs a row of each of the {present} environments in a batch, and training.batch is {batch}; make it larger, or "
-            "change 'environments'"
+            f"needs a row of each of the {present} environments in a batch, and training.batch is"
+            f" {batch}; make it larger, or change 'environments'"
         )
-    if needs.channels and given is not None and (given.kind != "image" or given.shape[2] not in needs.channels):
-        yield f"needs images of {' or '.join(map(str, needs.channels))} channels, and is given {given}"
+    if (
+        needs.channels
+        and given is not None
+        and (given.kind != "image" or given.shape[2] not in needs.channels)
+    ):
+        yield (
+            f"needs images of {' or '.join(map(str, needs.channels))} channels, and is given"
+            f" {given}"
+        )
     elif needs.channels and given is not None and min(given.shape[:2]) < LEAST_SIDE:
         yield f"needs images of at least {LEAST_SIDE} pixels a side, and is given {given}"
     for label, model in pairing.models.items():
@@ -162,30 +217,40 @@ def _problems(pairing: Pairing) -> Iterator[str]:
             continue  # what a model does not declare is not held against it
         if needs.channels and form.of and model.knobs[form.of]:
             yield f"needs images, and {label!r} is trained on the features of another model"
-        reads_texts = given is not None and given.kind in ("text", "tokens") and not (form.of and model.knobs[form.of])
+        reads_texts = (
+            given is not None
+            and given.kind in ("text", "tokens")
+            and not (form.of and model.knobs[form.of])
+        )
         if needs.numbers and knobs[needs.numbers] and reads_texts:
             yield (
-                f"changes inputs as numbers, and {label!r} reads texts; name the models that it is run with in its "
-                "'models', such as a linear-probe 'of' another one"
+                f"changes inputs as numbers, and {label!r} reads texts; name the models that it is"
+                " run with in its 'models', such as a linear-probe 'of' another one"
             )
         if needs.linear and form.linear is False:
-            fitting = [item.name for item in listing("models") if item.built and item.built.trained and item.built.linear is None]
+            fitting = [
+                item.name
+                for item in listing("models")
+                if item.built and item.built.trained and item.built.linear is None
+            ]
             yield (
-                f"changes linear layers beside the head, and {label!r} has none; name the models that it is run with in its "
-                f"'models', or take another one (valid: {', '.join(fitting)})"
+                f"changes linear layers beside the head, and {label!r} has none; name the models"
+                " that it is run with in its 'models', or take another one (valid:"
+                f" {', '.join(fitting)})"
             )
         norm = form.norm_of(model.knobs)
         if needs.norm and norm and norm != needs.norm:
             other = _another(given, lambda built: built.norm == needs.norm)
             yield (
-                f"needs a model with {needs.norm} norm, and {label!r} has {'none' if norm == 'none' else f'{norm} norm'}; name the "
-                f"models that it is run with in its 'models', or {other}"
+                f"needs a model with {needs.norm} norm, and {label!r} has"
+                f" {'none' if norm == 'none' else f'{norm} norm'}; name the models that it is run"
+                f" with in its 'models', or {other}"
             )
         if needs.maps and form.has_maps() is False:
             other = _another(given, lambda built: built.has_maps() is True)
             yield (
-                f"reads the feature maps of a convolutional model, and {label!r} has none; name the models that it is run with in "
-                f"its 'models', or {other}"
+                f"reads the feature maps of a convolutional model, and {label!r} has none; name the"
+                f" models that it is run with in its 'models', or {other}"
             )
     if needs.pairs and knobs[needs.pairs] != "class" and not pairing.visited:
         told = f"in two environments at {needs.pairs} = {knobs[needs.pairs]}"
@@ -193,23 +258,24 @@ def _problems(pairing: Pairing) -> Iterator[str]:
             yield f"shows an image {told}, and is given {given}; set {needs.pairs} to class"
         else:
             yield (
-                f"shows an image {told}, so one of 'environments' must be an attribute that is derived at each visit "
-                f"(mode: per-visit); make one, or set {needs.pairs} to class"
+                f"shows an image {told}, so one of 'environments' must be an attribute that is"
+                f" derived at each visit (mode: per-visit); make one, or set {needs.pairs} to class"
             )
     if batch < needs.rows:
         yield f"needs batches of at least {needs.rows} rows, and training.batch is {batch}"
     if even and pairing.undrawn_environments:
         yield (
-            f"draws every environment in equal shares, and the sampler {pairing.sampler} never draws a row of environment "
-            f"{_shown(pairing.undrawn_environments)}; choose another 'sampler' (valid: uniform, balanced, reweight to a test law "
-            "that has them all, a mixture above 0 and below 1), or other 'environments'"
+            f"draws every environment in equal shares, and the sampler {pairing.sampler} never"
+            f" draws a row of environment {_shown(pairing.undrawn_environments)}; choose another"
+            " 'sampler' (valid: uniform, balanced, reweight to a test law that has them all, a"
+            " mixture above 0 and below 1), or other 'environments'"
         )
     if setting and not needs.environments and batch < 4:
         yield f"needs batches of at least 4 rows at {setting}, and training.batch is {batch}"
     if setting and needs.environments and batch < 2 * present:
         yield (
-            f"compares rows of one environment at {setting}, so a batch must hold two of each of the {present}, and training.batch "
-            f"is {batch}"
+            f"compares rows of one environment at {setting}, so a batch must hold two of each of"
+            f" the {present}, and training.batch is {batch}"
         )
     several = sum(count > 1 for count in pairing.environments)
     if setting and needs.environments and several < 2:
@@ -218,18 +284,28 @@ def _problems(pairing: Pairing) -> Iterator[str]:
 
 
 def _another(given: InputSpec | None, fits: Callable[[Form], bool]) -> str:
-    """What to do where a model lacks what a method needs: take one that has it and reads what is given, if there is one."""
+    """What to do where a model lacks what a method needs: take one that has it and reads what is
+    given, if there is one."""
     has = [item for item in listing("models") if item.built is not None and fits(item.built)]
-    fitting = [item.name for item in has if given is None or (item.built is not None and given.kind in item.built.takes)]
+    fitting = [
+        item.name
+        for item in has
+        if given is None or (item.built is not None and given.kind in item.built.takes)
+    ]
     if not fitting:
         return f"leave the method out: no model that takes {given} has that"
     return f"take another one (valid: {', '.join(fitting)})"
 
 
 def check_run(
-    method: Method, split: Split, images: Mapping[str, AttributedDataset], settings: TrainingSettings, pairing: Pairing
+    method: Method,
+    split: Split,
+    images: Mapping[str, AttributedDataset],
+    settings: TrainingSettings,
+    pairing: Pairing,
 ) -> None:
-    """Refuse what the method cannot be trained on: `NeedsError`, `InputError`, `DataError`, each naming what is wrong."""
+    """Refuse what the method cannot be trained on: `NeedsError`, `InputError`, `DataError`, each
+    naming what is wrong."""
     from crosswind.training.device import check_device
 
     refuse(pairing, f"method {_name(method)!r}", "method")
@@ -237,7 +313,10 @@ def check_run(
     for name, rows in {**split.validation, **split.evaluation}.items():
         other = images[rows.source].input
         if other != own:
-            raise DataError(f"set {name!r} has {other} from {rows.source!r}, training has {own}: make them alike")
+            raise DataError(
+                f"set {name!r} has {other} from {rows.source!r}, training has {own}: make them"
+                " alike"
+            )
     check_device(settings.device)
     knob = method.needs.adapts
     if knob and getattr(method, knob) is not None:
@@ -249,53 +328,101 @@ def check_stages(name: str, needs: Needs, stages: Sequence[str]) -> None:
     """Refuse a model without a stage whose features the method reads. Raises `NeedsError`."""
     for tap in needs.taps:
         if tap not in stages:
-            raise NeedsError(f"method {name!r} reads the stage {tap!r}, the model has {', '.join(stages)}")
+            raise NeedsError(
+                f"method {name!r} reads the stage {tap!r}, the model has {', '.join(stages)}"
+            )
 
 
-# -- what is warned of --------------------------------------------------------------------------------------------------------
+# -- what is warned of
+# --------------------------------------------------------------------------------------------------
 
 
 def warnings_of(pairing: Pairing) -> list[str]:
-    """How the method may miss its own end, in words that go on from its name, such as "weighs groups, but ..."."""
+    """How the method may miss its own end, in words that go on from its name, such as "weighs
+    groups, but ..."."""
     return [*_warnings(pairing), *_lot_warning(pairing.lots)]
 
 
 def _warnings(pairing: Pairing) -> Iterator[str]:
-    needs, present, sampler, missing = pairing.needs, len(pairing.environments), pairing.sampler, pairing.undrawn_groups
+    needs, present, sampler, missing = (
+        pairing.needs,
+        len(pairing.environments),
+        pairing.sampler,
+        pairing.undrawn_groups,
+    )
     if needs.sampler == "per-environment" and present < 2:
-        yield "compares environments, but here all training rows are of one, so it compares parts of it"
+        yield (
+            "compares environments, but here all training rows are of one, so it compares parts"
+            " of it"
+        )
     if pairing.limit is not None and (place := pairing.limit.reached(pairing.knobs)):
-        values = ", ".join(f"{name} = {value if isinstance(value, str) else canonical(value)}" for name, value in place.items())
+        values = ", ".join(
+            f"{name} = {value if isinstance(value, str) else canonical(value)}"
+            for name, value in place.items()
+        )
         yield f"is {pairing.limit.equals} at {values}"
     if pairing.even and pairing.environments_are_classes:
-        yield "aligns environments, but here they and the classes nearly tell each other, so aligning them erases the label"
+        yield (
+            "aligns environments, but here they and the classes nearly tell each other, so aligning"
+            " them erases the label"
+        )
     elif needs.environments and pairing.environments_are_classes:
-        yield "shows a class under its other environments, but here they and the classes nearly tell each other, so there are few"
+        yield (
+            "shows a class under its other environments, but here they and the classes nearly tell"
+            " each other, so there are few"
+        )
     if pairing.even and needs.spread and needs.environments and pairing.batch < 2 * present:
         few = f"training.batch {pairing.batch} holds a single row of some of the {present}"
         yield f"measures environments by their rows in a batch, and {few}"
     if pairing.even and (single := sum(count == 1 for count in pairing.environments)):
-        yield f"has {single} of {present} environments with a single training row, which each batch repeats"
-    weights = "goes back towards the initial weights" if needs.given else WANTED.get(pairing.name, Want()).weights
+        yield (
+            f"has {single} of {present} environments with a single training row, which each batch"
+            " repeats"
+        )
+    weights = (
+        "goes back towards the initial weights"
+        if needs.given
+        else WANTED.get(pairing.name, Want()).weights
+    )
     for label, model in pairing.models.items() if weights else ():
         form = facts("models", model.name).built
         if form is not None and not form.is_given(model.knobs):
-            yield f"{weights}, and those of {label!r} are random; name weights, or take clip with tuned"
+            yield (
+                f"{weights}, and those of {label!r} are random; name weights, or take clip with"
+                " tuned"
+            )
     want = WANTED.get(pairing.name, Want())
-    if 0 < pairing.steps < want.steps and not (pairing.limit is not None and pairing.limit.reached(pairing.knobs)):
-        yield f"has {pairing.steps} steps, and below {want.steps} it was seen far behind plain training: {want.because}"
-    # Groups without numbers, so that a plan says it once of all the shifts that it is so under; what is drawn has the numbers.
+    if 0 < pairing.steps < want.steps and not (
+        pairing.limit is not None and pairing.limit.reached(pairing.knobs)
+    ):
+        yield (
+            f"has {pairing.steps} steps, and below {want.steps} it was seen far behind plain"
+            f" training: {want.because}"
+        )
+    # Groups without numbers, so that a plan says it once of all the shifts that it is so under;
+    # what is drawn has the numbers.
     if needs.groups and missing:
-        yield f"cannot weigh groups of which the sampler {sampler} never draws a row: {_shown(missing)}"
+        yield (
+            f"cannot weigh groups of which the sampler {sampler} never draws a row:"
+            f" {_shown(missing)}"
+        )
     if needs.groups and sum(not count > 0 for count in pairing.group_rows) > len(missing):
         yield "cannot weigh groups that training does not show"
     if needs.groups and any(count == 1 for count in pairing.group_rows):
         yield "draws groups evenly, and some have a single training row, which is repeated"
     if needs.groups and ((pairing.group_table > 0).sum(axis=1) <= 1).all():
-        yield "weighs groups, but every class has training rows of one group only, so it weighs classes"
-    if sampler != "uniform" and (pairing.even or (needs.sampler == "balanced" and sampler != "balanced")):
+        yield (
+            "weighs groups, but every class has training rows of one group only, so it weighs"
+            " classes"
+        )
+    if sampler != "uniform" and (
+        pairing.even or (needs.sampler == "balanced" and sampler != "balanced")
+    ):
         what = "environments" if pairing.even else "groups"
-        yield f"draws {what} in equal shares, so the sampler {sampler} decides only among the rows of each"
+        yield (
+            f"draws {what} in equal shares, so the sampler {sampler} decides only among the rows of"
+            " each"
+        )
 
 
 def _lot_warning(lot: tuple[int, str] | None) -> list[str]:
@@ -318,17 +445,23 @@ def run_warnings(
     start: int,
     idle: Sequence[str] = (),
 ) -> dict[str, list[str]]:
-    """For each selection rule what the reader of its numbers must be told, a sentence each: what the method found out itself, what
-    its rows say, and what the rule took.
+    """For each selection rule what the reader of its numbers must be told, a sentence each: what
+    the method found out itself, what its rows say, and what the rule took.
 
-    `state` is that at the end; `start`: the first step from after the method's last switch, 0 where it has none. `idle`: that the
-    method was measured and did next to nothing, which is told unless the method is at its limit by name.
+    `state` is that at the end; `start`: the first step from after the method's last switch, 0 where
+    it has none. `idle`: that the method was measured and did next to nothing, which is told unless
+    the method is at its limit by name.
     """
     name = _name(method)
     own = method.doubts(dict(state))
     found = warnings_of(pairing)
-    if not any(text.startswith("is ") for text in found) and changes_nothing(method, info.input_shape):
-        found.append("changes no picture of this size at these settings: tried on noise, all stayed as they were")
+    if not any(text.startswith("is ") for text in found) and changes_nothing(
+        method, info.input_shape
+    ):
+        found.append(
+            "changes no picture of this size at these settings: tried on noise, all stayed as they"
+            " were"
+        )
     if own:
         # It knows better why it is another method.
         found = [text for text in found if not text.startswith(("is ", "compares environments"))]
@@ -338,13 +471,18 @@ def run_warnings(
     if end == 0 and method.needs.base is None:  # with one, its training may be all there is
         found.append("took no step, so its networks are as they began")
     common = [*(f"{name}: {text}" for text in own), *(f"{name} {text}" for text in found)]
-    return {rule: [*common, *_rule_warnings(method, split, info, item, end, start)] for rule, item in selections.items()}
+    return {
+        rule: [*common, *_rule_warnings(method, split, info, item, end, start)]
+        for rule, item in selections.items()
+    }
 
 
 def changes_nothing(method: Method, shape: tuple[int, ...]) -> bool:
-    """Whether the method augments pictures, and none of some noise of this shape (c, h, w) is changed by it.
+    """Whether the method augments pictures, and none of some noise of this shape (c, h, w) is
+    changed by it.
 
-    Of two kinds: levels over the whole range, which equalising the contrast leaves alone, and over half of it.
+    Of two kinds: levels over the whole range, which equalising the contrast leaves alone, and over
+    half of it.
     """
     views = [view for view in method.views() if view is not None]
     if not views:
@@ -352,29 +490,45 @@ def changes_nothing(method: Method, shape: tuple[int, ...]) -> bool:
     import torch
 
     many = 16
-    noise = torch.randint(0, 256, (many, *shape), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    noise = torch.randint(
+        0, 256, (many, *shape), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
+    )
     keys = training_keys(np.arange(many), 0, 0)
     return all(torch.equal(view(x, keys), x) for view in views for x in (noise, noise // 2 + 64))
 
 
-def _rule_warnings(method: Method, split: Split, info: Info, item: Selection, end: int, start: int) -> list[str]:
+def _rule_warnings(
+    method: Method, split: Split, info: Info, item: Selection, end: int, start: int
+) -> list[str]:
     found = []
     if item.step < start:
         at = method.needs.switch_steps(vars(method), info.steps)
         knob = max(at, key=lambda name: at[name])
-        why = "as training.select_before_switch allows" if end >= start else "since the run ended there"
-        found.append(f"{_name(method)}: {item.rule} took a step before the switch at step {at[knob]} ({knob}), {why}")
+        why = (
+            "as training.select_before_switch allows"
+            if end >= start
+            else "since the run ended there"
+        )
+        found.append(
+            f"{_name(method)}: {item.rule} took a step before the switch at step {at[knob]}"
+            f" ({knob}), {why}"
+        )
     rule = RULES.get(item.rule)
     if rule is not None and rule.score != "accuracy":
         rows = split.validation[rule.set]
-        what, codes = ("group", rows.group) if rule.score == "worst_group" else ("class", rows.label)
+        what, codes = (
+            ("group", rows.group) if rule.score == "worst_group" else ("class", rows.label)
+        )
         if len(np.unique(codes[codes >= 0])) < 2:
-            found.append(f"{item.rule} found no second {what} in the set {rule.set}, so it chose by accuracy")
+            found.append(
+                f"{item.rule} found no second {what} in the set {rule.set}, so it chose by accuracy"
+            )
     return found
 
 
 def lot_warnings(method: Method, lot: tuple[int, str] | None) -> list[str]:
-    """What the reader of predictions must be told of the smallest number of test rows that the method adapts to at once."""
+    """What the reader of predictions must be told of the smallest number of test rows that the
+    method adapts to at once."""
     return [f"{_name(method)} {text}" for text in _lot_warning(lot)]
 
 

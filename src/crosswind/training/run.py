@@ -1,7 +1,8 @@
 """One run of the training loop: its stages, steps, validations, checkpoints and predictions.
 
-A run's randomness is a function of seed, stage and step, so a stopped run goes on with the same bits from tensors and numbers
-alone. The training loss is read at validations only; between them nothing waits for the device.
+A run's randomness is a function of seed, stage and step, so a stopped run goes on with the same
+bits from tensors and numbers alone. The training loss is read at validations only; between them
+nothing waits for the device.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ Report = Callable[[dict[str, Any]], object]
 Sets = Mapping[str, AttributedDataset]
 
 
-def given_sets(images: Sets, model: ModelSpec, settings: TrainingSettings, seed: int) -> dict[str, AttributedDataset]:
+def given_sets(
+    images: Sets, model: ModelSpec, settings: TrainingSettings, seed: int
+) -> dict[str, AttributedDataset]:
     """The data sets as the model takes them."""
     told = model.name, model.knobs, seed, settings.device, settings.precision
     return {name: encoded(dataset, *told) for name, dataset in images.items()}
@@ -74,17 +77,29 @@ class Run:
         profile: Profile | None,
     ) -> None:
         self.rules, self.model = rules, model
-        self.method, self.split, self.images, self.settings, self.seed, self.info = method, split, images, settings, seed, info
+        self.method, self.split, self.images, self.settings, self.seed, self.info = (
+            method,
+            split,
+            images,
+            settings,
+            seed,
+            info,
+        )
         self.path, self.progress, self.meter, self.profile = checkpoint, progress, meter, profile
         how = method.needs.sampler, method.views(), method.partners(info)
         self.rows = TrainingRows(split.train, images[split.train.source], settings, seed, *how)
-        self.training = EvaluationRows(split.train, images[split.train.source], settings, resident=False)
-        self.context = LoopContext(method, info, model, settings, seed, self.rows, self.training, base)
+        self.training = EvaluationRows(
+            split.train, images[split.train.source], settings, resident=False
+        )
+        self.context = LoopContext(
+            method, info, model, settings, seed, self.rows, self.training, base
+        )
         made = self.context.modules.get("model")
         if isinstance(made, Model):
             check_stages(method.registered_name, method.needs, made.stages)  # type: ignore[attr-defined]
         self.validation = {
-            name: EvaluationRows(rows, images[rows.source], settings, resident=True) for name, rows in split.validation.items()
+            name: EvaluationRows(rows, images[rows.source], settings, resident=True)
+            for name, rows in split.validation.items()
         }
         self.own = OwnAction(method, info, self.context, settings)
         self.identity = identity(method, split, images, model, settings, seed, base, rules)
@@ -95,17 +110,21 @@ class Run:
         self.status = "finished"
         self.history: list[dict[str, Any]] = []
         self.snapshots: dict[int, dict[str, Tensor]] = {}
-        self.said: dict[int, dict[str, Predictions]] = {}  # of validation sets, at the steps of the snapshots
+        self.said: dict[
+            int, dict[str, Predictions]
+        ] = {}  # of validation sets, at the steps of the snapshots
         self.taken: dict[str, int] = {}  # the step of every rule, once training is over
         self._follow()
         self.logged: dict[str, list[Tensor]] = {}
         meter.watch(self.rows, *self.validation.values())
         self._resume()
 
-    # -- training ----------------------------------------------------------------------------------------------------------
+    # -- training
+    # ----------------------------------------------------------------------------------------------
 
     def train(self) -> None:
-        """Stage after stage until the method names no further one, from the checkpoint if there is one."""
+        """Stage after stage until the method names no further one, from the checkpoint if there is
+        one."""
         while not self.over:
             with self.meter.part("step"):
                 ended = self.stage_over and not self._begin_next()
@@ -119,7 +138,10 @@ class Run:
         if self.index >= 0 and self.stage.end == "best":
             best = self.selector.selections.get("best-id")
             if best is None:
-                raise RunError(f"stage {self.stage.name!r} ends with its best weights, but there is no validation to tell them by")
+                raise RunError(
+                    f"stage {self.stage.name!r} ends with its best weights, but there is no"
+                    " validation to tell them by"
+                )
             self.context.load_weights(self.snapshots[best.step])
         torch.default_generator.manual_seed(torch_seed(self.seed, "stage", self.index + 1))
         self.context.train(False)
@@ -141,10 +163,18 @@ class Run:
         """Selection and stop rule of the stage, as they begin."""
         settings, stage = self.settings, self.stage
         start = start_of(self.method.switch_steps(self.info.steps), self.length)
-        self.start = self.before + start if start else 0  # the first step after the last switch, counted over all stages
+        self.start = (
+            self.before + start if start else 0
+        )  # the first step after the last switch, counted over all stages
         sets = list(self.validation) if stage.validate else []
-        self.selector = Selector(sets, self.rules, 0 if settings.select_before_switch else self.start)
-        self.stopper = Stopper(settings.patience if stage.patience is None else stage.patience, settings.stop_at, self.start)
+        self.selector = Selector(
+            sets, self.rules, 0 if settings.select_before_switch else self.start
+        )
+        self.stopper = Stopper(
+            settings.patience if stage.patience is None else stage.patience,
+            settings.stop_at,
+            self.start,
+        )
 
     @property
     def length(self) -> int:
@@ -159,7 +189,10 @@ class Run:
         self.own.begin(length, every)
         if length == 0:
             self._validate()
-            if not all(bool(torch.isfinite(value).all()) for value in self.context.modules["model"].parameters()):
+            if not all(
+                bool(torch.isfinite(value).all())
+                for value in self.context.modules["model"].parameters()
+            ):
                 self.status, self.over = "diverged", True  # as the run that it begins with did
         ended = clock()
         while not self.stage_over:
@@ -184,9 +217,14 @@ class Run:
                 ended = clock()
 
     def _fitted(self) -> bool:
-        """Whether a pass over the training rows has ended and so many of them are right that the run stops."""
+        """Whether a pass over the training rows has ended and so many of them are right that the
+        run stops."""
         wanted = self.settings.fit_at
-        if wanted is None or not self.stage.stop or self.step % math.ceil(self.info.steps_per_epoch):
+        if (
+            wanted is None
+            or not self.stage.stop
+            or self.step % math.ceil(self.info.steps_per_epoch)
+        ):
             return False
         with self.meter.part("evaluation", "validation"):
             said = self.context.predict()
@@ -199,50 +237,76 @@ class Run:
         for name, term in loss.terms.items():
             self.logged.setdefault(name, []).append(term.detach())
 
-    # -- validation --------------------------------------------------------------------------------------------------------
+    # -- validation
+    # ----------------------------------------------------------------------------------------------
 
     def _validate(self, fitted: bool = False) -> None:
         self.meter.settle("data")
         with self.meter.part("step"):
             finished_work(self.settings.device)
-            means = {name: float(torch.stack(values).double().mean()) for name, values in self.logged.items()}
+            means = {
+                name: float(torch.stack(values).double().mean())
+                for name, values in self.logged.items()
+            }
             self.own.settle()
         self.logged = {}
         total = self.before + self.step
-        with nullcontext() if self.profile is None else self.profile.validation(), self.meter.part("evaluation", "validation"):
+        with (
+            nullcontext() if self.profile is None else self.profile.validation(),
+            self.meter.part("evaluation", "validation"),
+        ):
             said = self._say(predict, self.validation) if self.stage.validate else {}
             scores = {name: score(found) for name, found in said.items()}
             self.selector.offer(total, scores)
             self._keep_snapshots(total, said)
-        stopped = self.stage.stop and "validation" in scores and self.stopper.offer(total, scores["validation"].accuracy)
+        stopped = (
+            self.stage.stop
+            and "validation" in scores
+            and self.stopper.offer(total, scores["validation"].accuracy)
+        )
         if not all(math.isfinite(value) for value in means.values()):
             self.status, self.over = "diverged", True
         self.stage_over = stopped or fitted or self.over or self.step >= self.length
-        told = {name: {"accuracy": _finite(item.accuracy), "loss": _finite(item.loss)} for name, item in scores.items()}
+        told = {
+            name: {"accuracy": _finite(item.accuracy), "loss": _finite(item.loss)}
+            for name, item in scores.items()
+        }
         train = {name: _finite(value) for name, value in means.items()}
         at = {"stage": self.stage.name, "step": total}
         criterion = {} if self.settings.fit_at is None else {"fitted": fitted}
-        self.history.append({**at, **criterion, "train": train, "validation": told, "seconds": self.meter.total()})
+        self.history.append(
+            {**at, **criterion, "train": train, "validation": told, "seconds": self.meter.total()}
+        )
         self._save()
         if self.progress is not None:
             accuracy = scores["validation"].accuracy if "validation" in scores else None
             self.progress({**at, "steps": self.before + self.length, "accuracy": accuracy})
 
-    def _say(self, how: Callable[..., Predictions], sets: Mapping[str, EvaluationRows]) -> dict[str, Predictions]:
+    def _say(
+        self, how: Callable[..., Predictions], sets: Mapping[str, EvaluationRows]
+    ) -> dict[str, Predictions]:
         given = self.method, self.context.modules, self.context.state
         return {name: how(*given, rows, self.settings) for name, rows in sets.items()}
 
     def _keep_snapshots(self, total: int, said: dict[str, Predictions]) -> None:
         wanted = self.selector.steps
-        # Only the last validation's weights are at hand; every other step that a rule takes was kept when it was that.
+        # Only the last validation's weights are at hand; every other step that a rule takes was
+        # kept when it was that.
         self.snapshots = {step: kept for step, kept in self.snapshots.items() if step in wanted}
-        self.said = {step: kept for step, kept in self.said.items() if step in wanted} | {total: said}
-        self.snapshots[total] = {key: value.detach().to("cpu", copy=True) for key, value in self.context.weights().items()}
+        self.said = {step: kept for step, kept in self.said.items() if step in wanted} | {
+            total: said
+        }
+        self.snapshots[total] = {
+            key: value.detach().to("cpu", copy=True)
+            for key, value in self.context.weights().items()
+        }
 
-    # -- checkpoint --------------------------------------------------------------------------------------------------------
+    # -- checkpoint
+    # ----------------------------------------------------------------------------------------------
 
     def _save(self) -> None:
-        """Write a checkpoint if the last one, or the start, is `checkpoint_seconds` ago: a stop costs no more than that."""
+        """Write a checkpoint if the last one, or the start, is `checkpoint_seconds` ago: a stop
+        costs no more than that."""
         if self.path is None or time.monotonic() - self.saved < self.settings.checkpoint_seconds:
             return
         with self.meter.part("waiting"):
@@ -250,7 +314,11 @@ class Run:
         self.saved = time.monotonic()
 
     def _write(self, path: Path) -> None:
-        tensors = {**self.context.weights(), **self.context.gathered(), **files.stage_tensors(self.stage)}
+        tensors = {
+            **self.context.weights(),
+            **self.context.gathered(),
+            **files.stage_tensors(self.stage),
+        }
         for step, kept in self.snapshots.items():
             tensors |= {f"snapshot/{step}/{key}": value for key, value in kept.items()}
         values = {
@@ -270,7 +338,9 @@ class Run:
             return
         tensors, values = found
         if values.get("identity") != self.identity:
-            raise RunError(f"checkpoint {self.path.name!r} belongs to another run; remove it to begin anew")  # type: ignore[union-attr]
+            raise RunError(
+                f"checkpoint {self.path.name!r} belongs to another run; remove it to begin anew"  # type: ignore[union-attr]
+            )
         for key in _NUMBERS:
             setattr(self, key, values[key])
         self.meter.restore(values["seconds"])
@@ -289,19 +359,26 @@ class Run:
         self.stopper.best = -math.inf if best is None else best
         self.rows.begin(self.stage)
 
-    # -- the end -----------------------------------------------------------------------------------------------------------
+    # -- the end
+    # ----------------------------------------------------------------------------------------------
 
     def result(self) -> Trajectory:
         """Predictions of every set by every rule, each distinct snapshot predicted with once."""
         if self.status == "diverged" and not self.stage.validate:
             self.selector.complete(list(self.validation), self.rules)
         selections = self.selector.selections
-        state = dict(self.context.state)  # as it is at the end, before earlier weights are looked at
+        state = dict(
+            self.context.state
+        )  # as it is at the end, before earlier weights are looked at
         self.taken = {rule: item.step for rule, item in selections.items()}
         with self.meter.part("evaluation"):
-            # What a validation said is still here unless the run was stopped since: the same weights say the same bits again.
+            # What a validation said is still here unless the run was stopped since: the same
+            # weights say the same bits again.
             steps = sorted(self.selector.steps)
-            by_step = {step: self.said.get(step) or self._at(step, predict, self.validation) for step in steps}
+            by_step = {
+                step: self.said.get(step) or self._at(step, predict, self.validation)
+                for step in steps
+            }
             answers, doubts = self.answer(self.split.evaluation, self.images, given=True)
         predictions = {rule: by_step[step] | answers[rule] for rule, step in self.taken.items()}
         self.meter.images += (self.before + self.step) * self.settings.batch
@@ -309,37 +386,67 @@ class Run:
         frozen = {key: value.detach().cpu() for key, value in self.context.frozen().items()}
         pairing = pairing_of(self.method, self.split, self.info, self.model)
         action, idle = self._action(state)
-        told = run_warnings(self.method, self.split, self.info, pairing, state, selections, self.start, idle)
+        told = run_warnings(
+            self.method, self.split, self.info, pairing, state, selections, self.start, idle
+        )
         told = {rule: [*own, *doubts] for rule, own in told.items()}
-        ended = self.status, self.history, selections, predictions, cost, told, self.snapshots, frozen, self.answer
+        ended = (
+            self.status,
+            self.history,
+            selections,
+            predictions,
+            cost,
+            told,
+            self.snapshots,
+            frozen,
+            self.answer,
+        )
         # A state that is no longer finite shows nothing.
         exhibits = {} if self.status == "diverged" else self.method.exhibits(self.info, state)
         return Trajectory(*ended, exhibits, action)
 
     def _action(self, state: State) -> tuple[dict[str, float], list[str]]:
-        """What the method did beside plain training, in numbers by name, and what must be said where that was next to nothing."""
+        """What the method did beside plain training, in numbers by name, and what must be said
+        where that was next to nothing."""
         with self.meter.part("evaluation"):
-            moved = moved_levels(self.method, self.training, self.seed) if self.own.action.views else None
+            moved = (
+                moved_levels(self.method, self.training, self.seed)
+                if self.own.action.views
+                else None
+            )
         numbers = {**self.own.numbers(), **numbers_of(self.method, state)}
         if moved is not None:
             numbers["moved_grey_levels"] = moved
-        return numbers, [*self.own.doubts(), *number_doubts(numbers, said=bool(self.method.doubts(state)))]
+        return numbers, [
+            *self.own.doubts(),
+            *number_doubts(numbers, said=bool(self.method.doubts(state))),
+        ]
 
     def answer(
-        self, sets: Mapping[str, RowSet], images: Mapping[str, AttributedDataset], *, given: bool = False
+        self,
+        sets: Mapping[str, RowSet],
+        images: Mapping[str, AttributedDataset],
+        *,
+        given: bool = False,
     ) -> tuple[dict[str, dict[str, Predictions]], list[str]]:
-        """See `Answer`. `given`: the data sets are already as the model takes them. Each distinct snapshot predicts once."""
+        """See `Answer`. `given`: the data sets are already as the model takes them. Each distinct
+        snapshot predicts once."""
         images = images if given else given_sets(images, self.model, self.settings, self.seed)
         if not sets:
             return {rule: {} for rule in self.taken}, []
-        rows = {name: EvaluationRows(item, images[item.source], self.settings, resident=False) for name, item in sets.items()}
+        rows = {
+            name: EvaluationRows(item, images[item.source], self.settings, resident=False)
+            for name, item in sets.items()
+        }
         self.meter.watch(*rows.values())
         how = predict_adapted if self.method.needs.adapts else predict
         by_step = {step: self._at(step, how, rows) for step in sorted(set(self.taken.values()))}
         told = lot_warnings(self.method, smallest_lot(self.method, sets, images))
         return {rule: by_step[step] for rule, step in self.taken.items()}, told
 
-    def _at(self, step: int, how: Callable[..., Predictions], sets: Mapping[str, EvaluationRows]) -> dict[str, Predictions]:
+    def _at(
+        self, step: int, how: Callable[..., Predictions], sets: Mapping[str, EvaluationRows]
+    ) -> dict[str, Predictions]:
         self.context.load_weights(self.snapshots[step])
         return self._say(how, sets)
 

@@ -1,4 +1,5 @@
-"""The loop's side of a method's contract: networks, declared optimisers and state, built, stepped and flattened into tensors."""
+"""The loop's side of a method's contract: networks, declared optimisers and state, built, stepped
+and flattened into tensors."""
 
 from __future__ import annotations
 
@@ -14,7 +15,17 @@ from torch.optim.sgd import sgd
 
 from crosswind.core.errors import NeedsError, RunError
 from crosswind.core.seeds import torch_seed
-from crosswind.methods.base import Batch, Info, Loss, Method, Modules, OptimiserSpec, Output, Stage, State
+from crosswind.methods.base import (
+    Batch,
+    Info,
+    Loss,
+    Method,
+    Modules,
+    OptimiserSpec,
+    Output,
+    Stage,
+    State,
+)
 from crosswind.models.build import Model, build_model, unnamed
 from crosswind.models.convolution import without_overruns
 from crosswind.training.batchnorm_folding import evaluated
@@ -24,15 +35,18 @@ from crosswind.training.settings import ModelSpec, TrainingSettings
 
 
 class Optimiser:
-    """One declared optimiser at work: torch's own arithmetic, fused where it can be, with its clip and schedule.
+    """One declared optimiser at work: torch's own arithmetic, fused where it can be, with its clip
+    and schedule.
 
-    By torch's functions and not by its classes, whose steps import the compiler: two seconds of every process.
+    By torch's functions and not by its classes, whose steps import the compiler: two seconds of
+    every process.
     """
 
     def __init__(self, spec: OptimiserSpec, settings: TrainingSettings, alone: bool) -> None:
         self._spec, self._settings = spec, settings
         self.parameters = list(spec.parameters)
-        # With other parameters about, gradients must be made for these only, or the others would gather them.
+        # With other parameters about, gradients must be made for these only, or the others would
+        # gather them.
         self._inputs = None if alone else self.parameters
         self._lr = settings.lr if spec.lr is None else spec.lr
         self._kind = settings.optimiser if spec.kind is None else spec.kind
@@ -53,34 +67,77 @@ class Optimiser:
         total.backward(inputs=self._inputs)  # type: ignore[no-untyped-call]
         if self._spec.clip is not None:
             nn.utils.clip_grad_norm_(self.parameters, self._spec.clip)
-        lr = self._lr if self._spec.schedule is None else self._lr * self._spec.schedule(batch.step, batch.epoch)
-        moved = [(p, p.grad, kept) for p, kept in zip(self.parameters, self._gathered, strict=True) if p.grad is not None]
+        lr = (
+            self._lr
+            if self._spec.schedule is None
+            else self._lr * self._spec.schedule(batch.step, batch.epoch)
+        )
+        moved = [
+            (p, p.grad, kept)
+            for p, kept in zip(self.parameters, self._gathered, strict=True)
+            if p.grad is not None
+        ]
         if moved:
             with torch.no_grad():
                 self._move(moved, lr)
 
     def _move(self, moved: Sequence[tuple[Tensor, Tensor, dict[str, Tensor]]], lr: float) -> None:
-        parameters, gradients = [parameter for parameter, _, _ in moved], [gradient for _, gradient, _ in moved]
+        parameters, gradients = (
+            [parameter for parameter, _, _ in moved],
+            [gradient for _, gradient, _ in moved],
+        )
         gathered = [kept for _, _, kept in moved]
         shared: dict[str, Any] = {"lr": lr, "weight_decay": self._decay, "maximize": False}
         if self._kind == "sgd":
             buffers = [kept.get("momentum_buffer") for kept in gathered]
-            sgd(parameters, gradients, buffers, momentum=self._momentum, dampening=0.0, nesterov=False, **shared)
+            sgd(
+                parameters,
+                gradients,
+                buffers,
+                momentum=self._momentum,
+                dampening=0.0,
+                nesterov=False,
+                **shared,
+            )
             for kept, buffer in zip(gathered, buffers, strict=True):
                 kept.update({} if buffer is None else {"momentum_buffer": buffer})
             return
         for parameter, kept in zip(parameters, gathered, strict=True):
             if not kept:
                 kept["step"] = torch.zeros((), device=parameter.device)
-                kept["exp_avg"], kept["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
-        first, second, steps = ([kept[name] for kept in gathered] for name in ("exp_avg", "exp_avg_sq", "step"))
-        shared |= {"beta1": self._spec.betas[0], "beta2": self._spec.betas[1], "eps": self._spec.eps}
+                kept["exp_avg"], kept["exp_avg_sq"] = (
+                    torch.zeros_like(parameter),
+                    torch.zeros_like(parameter),
+                )
+        first, second, steps = (
+            [kept[name] for kept in gathered] for name in ("exp_avg", "exp_avg_sq", "step")
+        )
+        shared |= {
+            "beta1": self._spec.betas[0],
+            "beta2": self._spec.betas[1],
+            "eps": self._spec.eps,
+        }
         decoupled = self._kind == "adamw"
-        adam(parameters, gradients, first, second, [], steps, fused=True, amsgrad=False, decoupled_weight_decay=decoupled, **shared)
+        adam(
+            parameters,
+            gradients,
+            first,
+            second,
+            [],
+            steps,
+            fused=True,
+            amsgrad=False,
+            decoupled_weight_decay=decoupled,
+            **shared,
+        )
 
     def save(self) -> dict[str, Tensor]:
         """What it has gathered, as `INDEX/KEY` of each parameter in order."""
-        return {f"{place}/{key}": value for place, kept in enumerate(self._gathered) for key, value in kept.items()}
+        return {
+            f"{place}/{key}": value
+            for place, kept in enumerate(self._gathered)
+            for key, value in kept.items()
+        }
 
     def restore(self, saved: Mapping[str, Tensor]) -> None:
         """Go on from what `save` gave."""
@@ -88,9 +145,14 @@ class Optimiser:
         for name, value in saved.items():
             place, key = name.split("/")
             parameter = self.parameters[int(place)]
-            # The fused kernels walk the memory of parameter and moments side by side: layouts must be the same.
+            # The fused kernels walk the memory of parameter and moments side by side: layouts must
+            # be the same.
             alike = value.shape == parameter.shape and value.ndim
-            own = torch.empty_like(parameter) if alike else torch.empty_like(value, device=parameter.device)
+            own = (
+                torch.empty_like(parameter)
+                if alike
+                else torch.empty_like(value, device=parameter.device)
+            )
             self._gathered[int(place)][key] = own.copy_(value)
 
 
@@ -114,18 +176,28 @@ class LoopContext:
         self.state: State = {}
         self.batch: Batch | None = None
         self.last: Stage | None = None
-        self._method, self._model, self._settings, self._images, self._base = method, model, settings, images, base
+        self._method, self._model, self._settings, self._images, self._base = (
+            method,
+            model,
+            settings,
+            images,
+            base,
+        )
         self._optimisers: dict[str, Optimiser] = {}
         self._copies = 0
         self._frozen: set[str] = set()
         self.build()
 
-    # -- what methods call -------------------------------------------------------------------------------------------------
+    # -- what methods call
+    # ----------------------------------------------------------------------------------------------
 
     def descend(self, name: str, loss: Callable[[], Loss]) -> Loss:
         """See `RunContext.descend`."""
         if name not in self._optimisers:
-            raise RunError(f"the method declares no optimiser {name!r} (declared: {', '.join(self._optimisers)})")
+            raise RunError(
+                f"the method declares no optimiser {name!r} (declared:"
+                f" {', '.join(self._optimisers)})"
+            )
         assert self.batch is not None
         with autocast(self._settings):
             found = loss()
@@ -139,7 +211,14 @@ class LoopContext:
 
     def inputs(self, rows: Tensor | None = None) -> Tensor:
         """See `RunContext.inputs`."""
-        return torch.cat([x for x, _ in self._images.batches(None if rows is None else _places(rows), padded=False)])
+        return torch.cat(
+            [
+                x
+                for x, _ in self._images.batches(
+                    None if rows is None else _places(rows), padded=False
+                )
+            ]
+        )
 
     def predict(self, rows: Tensor | None = None, *, base: bool = False) -> Output:
         """See `RunContext.predict`."""
@@ -147,24 +226,43 @@ class LoopContext:
             return Output(logits=self._passed(rows, self._base_model(), lambda model, x: model(x)))
         with evaluation_mode(self.modules.values()), autocast(self._settings):
             places, back = self._in_order(rows)
-            found = outputs(self._method, self.modules, self.state, self._images, self._settings, places)
+            found = outputs(
+                self._method, self.modules, self.state, self._images, self._settings, places
+            )
         parts = [(item.logits, item.label, item.parsed) for item in found]
-        return Output(*(None if part[0] is None else _plain(torch.cat(part).cpu()[back]) for part in zip(*parts, strict=True)))
+        return Output(
+            *(
+                None if part[0] is None else _plain(torch.cat(part).cpu()[back])
+                for part in zip(*parts, strict=True)
+            )
+        )
 
     def features(self, rows: Tensor | None = None, *, base: bool = False) -> Tensor:
         """See `RunContext.features`."""
-        return self._passed(rows, self._base_model() if base else self.modules["model"], lambda model, x: model.features(x))
+        return self._passed(
+            rows,
+            self._base_model() if base else self.modules["model"],
+            lambda model, x: model.features(x),
+        )
 
-    def _passed(self, rows: Tensor | None, model: nn.Module, run: Callable[[Any, Tensor], Tensor]) -> Tensor:
+    def _passed(
+        self, rows: Tensor | None, model: nn.Module, run: Callable[[Any, Tensor], Tensor]
+    ) -> Tensor:
         def passed(made: Modules) -> list[Tensor]:
-            return [run(made["model"], x)[:n].cpu() for x, n in self._images.batches(places, padded=True)]
+            return [
+                run(made["model"], x)[:n].cpu()
+                for x, n in self._images.batches(places, padded=True)
+            ]
 
         places, back = self._in_order(rows)
         with evaluation_mode([model]), autocast(self._settings):
-            return _plain(torch.cat(evaluated({"model": model}, self._settings.precision, passed))[back])
+            return _plain(
+                torch.cat(evaluated({"model": model}, self._settings.precision, passed))[back]
+            )
 
     def _in_order(self, rows: Tensor | None) -> tuple[NDArray[np.int64], Tensor]:
-        """The places of rows in the order in which they are asked, and for each row where its answer then stands."""
+        """The places of rows in the order in which they are asked, and for each row where its
+        answer then stands."""
         places = np.arange(len(self._images.rows.rows)) if rows is None else _places(rows)
         order = self._images.by_length(places)
         return places[order], torch.from_numpy(np.argsort(order))
@@ -173,7 +271,8 @@ class LoopContext:
         model: Model = self._placed(self._make_model(base=True))
         return model
 
-    # -- what the loop calls -----------------------------------------------------------------------------------------------
+    # -- what the loop calls
+    # ----------------------------------------------------------------------------------------------
 
     def build(self) -> None:
         """Networks and state as every run of the seed begins."""
@@ -182,7 +281,10 @@ class LoopContext:
             torch.default_generator.manual_seed(torch_seed(self.seed, "modules"))
             made = self._method.modules(self.info, self._make_model)
         self.modules = {name: self._placed(module) for name, module in made.items()}
-        self.state = {key: value.to(self._settings.device) for key, value in self._method.state(self.info).items()}
+        self.state = {
+            key: value.to(self._settings.device)
+            for key, value in self._method.state(self.info).items()
+        }
         self._frozen = {
             f"module/{name}/{key}"
             for name, module in self.modules.items()
@@ -191,12 +293,18 @@ class LoopContext:
         }
 
     def begin(self, stage: Stage, *, fresh: bool) -> None:
-        """A stage begins: optimisers that have gathered nothing, and networks as at the run's beginning if `fresh`."""
+        """A stage begins: optimisers that have gathered nothing, and networks as at the run's
+        beginning if `fresh`."""
         if fresh:
             state = self.state
             self.build()
             self.state = state  # what `Method.stage` put there is for this stage
-        wanting = {id(p) for module in self.modules.values() for p in module.parameters() if p.requires_grad}
+        wanting = {
+            id(p)
+            for module in self.modules.values()
+            for p in module.parameters()
+            if p.requires_grad
+        }
         self._optimisers = {
             name: Optimiser(spec, self._settings, alone=wanting <= {id(p) for p in spec.parameters})
             for name, spec in self._method.optimisers(self.info, self.modules, stage.name).items()
@@ -220,7 +328,8 @@ class LoopContext:
         return {key: value for key, value in self._all().items() if key not in self._frozen}
 
     def frozen(self) -> dict[str, Tensor]:
-        """The parameters that never wanted a gradient, such as a published network beside a few trained ones."""
+        """The parameters that never wanted a gradient, such as a published network beside a few
+        trained ones."""
         return {key: value for key, value in self._all().items() if key in self._frozen}
 
     def load_weights(self, tensors: Mapping[str, Tensor]) -> None:
@@ -228,23 +337,36 @@ class LoopContext:
         whole = {**self.frozen(), **tensors}
         for name, module in self.modules.items():
             module.load_state_dict(_below(whole, f"module/{name}/"))
-        self.state = {key: value.clone().to(self._settings.device) for key, value in _below(tensors, "state/").items()}
+        self.state = {
+            key: value.clone().to(self._settings.device)
+            for key, value in _below(tensors, "state/").items()
+        }
 
     def _all(self) -> dict[str, Tensor]:
-        out = {f"module/{name}/{key}": value for name, module in self.modules.items() for key, value in module.state_dict().items()}
+        out = {
+            f"module/{name}/{key}": value
+            for name, module in self.modules.items()
+            for key, value in module.state_dict().items()
+        }
         return out | {f"state/{key}": value for key, value in self.state.items()}
 
     def gathered(self) -> dict[str, Tensor]:
         """What the optimisers have gathered: `optimiser/NAME/...`."""
         found = self._optimisers.items()
-        return {f"optimiser/{name}/{key}": value for name, optimiser in found for key, value in optimiser.save().items()}
+        return {
+            f"optimiser/{name}/{key}": value
+            for name, optimiser in found
+            for key, value in optimiser.save().items()
+        }
 
     def load_gathered(self, tensors: Mapping[str, Tensor]) -> None:
         """Take it back."""
         for name, optimiser in self._optimisers.items():
             optimiser.restore(_below(tensors, f"optimiser/{name}/"))
 
-    def _make_model(self, *, n_classes: int | None = None, base: bool = False, **knobs: Any) -> Model:
+    def _make_model(
+        self, *, n_classes: int | None = None, base: bool = False, **knobs: Any
+    ) -> Model:
         own = self.info.class_names or unnamed(self.info.n_classes)
         model = build_model(
             self._model.name,
@@ -273,7 +395,9 @@ class LoopContext:
 
 
 def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+    return {
+        key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)
+    }
 
 
 def _places(rows: Tensor) -> NDArray[np.int64]:

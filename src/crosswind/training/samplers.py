@@ -1,4 +1,5 @@
-"""In which order training rows come, and how likely each is: a function of the seed and of names, without a sampler's state."""
+"""In which order training rows come, and how likely each is: a function of the seed and of names,
+without a sampler's state."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from crosswind.core.seeds import stream
 
 
 class Lengths(NamedTuple):
-    """The length of each member, int64 [m]; of every `pool` batches of `batch` members, those of similar length stand together."""
+    """The length of each member, int64 [m]; of every `pool` batches of `batch` members, those of
+    similar length stand together."""
 
     of: NDArray[np.int64]
     batch: int
@@ -19,13 +21,15 @@ class Lengths(NamedTuple):
 
 
 class Order:
-    """The members of a set in an endless order: one block after another, each a permutation or as many weighted draws.
+    """The members of a set in an endless order: one block after another, each a permutation or as
+    many weighted draws.
 
-    With `lengths`, a permutation is cut into pools of batches, each pool sorted by length (equal ones as they came) and cut into
-    batches, and these put in random order. A block's first members, as many as fill the batch that the one before began, stay.
+    With `lengths`, a permutation is cut into pools of batches, each pool sorted by length (equal
+    ones as they came) and cut into batches, and these put in random order. A block's first members,
+    as many as fill the batch that the one before began, stay.
 
-    `members` int64 [m], repeats allowed. `weights` float64 [m]: probabilities of draws with replacement; None: permutations. Blocks
-    are drawn from `stream(seed, *names, block)`.
+    `members` int64 [m], repeats allowed. `weights` float64 [m]: probabilities of draws with
+    replacement; None: permutations. Blocks are drawn from `stream(seed, *names, block)`.
     """
 
     def __init__(
@@ -66,14 +70,22 @@ class Order:
             if self._cumulated is None:
                 places = generator.permutation(self.size)
                 if self._lengths is not None:
-                    places = self._by_length(places, -number * self.size % self._lengths.batch, generator)
+                    places = self._by_length(
+                        places, -number * self.size % self._lengths.batch, generator
+                    )
                 block = self.members[places]
             else:
-                block = self.members[np.searchsorted(self._cumulated, generator.random(self.size), side="right")]
-            self._blocks = {key: kept for key, kept in self._blocks.items() if key == number - 1} | {number: block}
+                block = self.members[
+                    np.searchsorted(self._cumulated, generator.random(self.size), side="right")
+                ]
+            self._blocks = {
+                key: kept for key, kept in self._blocks.items() if key == number - 1
+            } | {number: block}
         return self._blocks[number]
 
-    def _by_length(self, places: NDArray[np.int64], begun: int, generator: np.random.Generator) -> NDArray[np.int64]:
+    def _by_length(
+        self, places: NDArray[np.int64], begun: int, generator: np.random.Generator
+    ) -> NDArray[np.int64]:
         assert self._lengths is not None
         length, batch, pool = self._lengths
         parts = [places[:begun]]
@@ -86,11 +98,14 @@ class Order:
         return np.concatenate(parts)
 
 
-def row_weights(weight: NDArray[np.float64], group: NDArray[np.int64], sampler: str) -> NDArray[np.float64] | None:
-    """The probabilities [n] with which rows are drawn, None where every row is as likely, so that epochs are permutations.
+def row_weights(
+    weight: NDArray[np.float64], group: NDArray[np.int64], sampler: str
+) -> NDArray[np.float64] | None:
+    """The probabilities [n] with which rows are drawn, None where every row is as likely, so that
+    epochs are permutations.
 
-    `weight`: the study's sampler. `sampler` `"balanced"` gives every group with rows the same mass and keeps the study's
-    proportions inside each group.
+    `weight`: the study's sampler. `sampler` `"balanced"` gives every group with rows the same mass
+    and keeps the study's proportions inside each group.
     """
     weight = np.asarray(weight, dtype=np.float64)
     if sampler == "balanced":
@@ -103,11 +118,12 @@ def row_weights(weight: NDArray[np.float64], group: NDArray[np.int64], sampler: 
 def even_groups(
     weight: NDArray[np.float64], group: NDArray[np.int64], law: NDArray[np.float64], step: int = 0
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Weights and laws under which every group has the same mass, each keeping its proportions: float64 [n] and [n, V].
+    """Weights and laws under which every group has the same mass, each keeping its proportions:
+    float64 [n] and [n, V].
 
-    `law` float64 [n, V]: the probabilities of the values that a row of weight `weight` [n] is seen under; row i under value v is of
-    group `group[i]` + `step` x v. A row without mass, as of a group that the study's sampler never draws, gets weight 0 and keeps
-    its law.
+    `law` float64 [n, V]: the probabilities of the values that a row of weight `weight` [n] is seen
+    under; row i under value v is of group `group[i]` + `step` x v. A row without mass, as of a
+    group that the study's sampler never draws, gets weight 0 and keeps its law.
     """
     joint = weight[:, None] * law
     place = group[:, None] + step * np.arange(law.shape[1])
@@ -118,13 +134,21 @@ def even_groups(
 
 
 def undrawn(
-    codes: NDArray[np.int64], size: int, weight: NDArray[np.float64], law: NDArray[np.float64] | None, step: int
+    codes: NDArray[np.int64],
+    size: int,
+    weight: NDArray[np.float64],
+    law: NDArray[np.float64] | None,
+    step: int,
 ) -> NDArray[np.bool_]:
     """Which of `size` groups or environments have rows but none with a probability: bool [size].
 
-    Row i, of weight `weight[i]`, is of `codes[i]`; where `law` float64 [n, V] is given, `codes[i]` + `step` x v under value v.
+    Row i, of weight `weight[i]`, is of `codes[i]`; where `law` float64 [n, V] is given, `codes[i]`
+    + `step` x v under value v.
     """
     law = np.ones((len(codes), 1)) if law is None else law
     place = (codes[:, None] + step * np.arange(law.shape[1])).ravel()
-    there, drawn = (np.bincount(place, mass.ravel(), minlength=size) > 0 for mass in (law, weight[:, None] * law))
+    there, drawn = (
+        np.bincount(place, mass.ravel(), minlength=size) > 0
+        for mass in (law, weight[:, None] * law)
+    )
     return there & ~drawn

@@ -1,4 +1,5 @@
-"""Which step of a trajectory each selection rule takes, and when training stops. Plain numbers, no torch."""
+"""Which step of a trajectory each selection rule takes, and when training stops. Plain numbers, no
+torch."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from crosswind.core.errors import InputError, unknown
 
 
 class Rule(NamedTuple):
-    """The validation set that a rule reads, and the score that it takes the highest of, as `scores` of a set names it."""
+    """The validation set that a rule reads, and the score that it takes the highest of, as `scores`
+    of a set names it."""
 
     set: str
     score: str = "accuracy"
@@ -19,22 +21,31 @@ class Rule(NamedTuple):
     @property
     def words(self) -> str:
         """The score as a sentence names it."""
-        return {"worst_group": "the accuracy of the worst group"}.get(self.score, self.score.replace("_", " "))
+        return {"worst_group": "the accuracy of the worst group"}.get(
+            self.score, self.score.replace("_", " ")
+        )
 
 
 _SETS = {"best-id": "validation", "best-ood": "ood-validation", "best-target": "target-validation"}
 _SCORES = {"accuracy": "", "worst_group": "-worst-group", "balanced_accuracy": "-balanced-accuracy"}
-RULES = {f"{rule}{ending}": Rule(name, score) for rule, name in _SETS.items() for score, ending in _SCORES.items()}
+RULES = {
+    f"{rule}{ending}": Rule(name, score)
+    for rule, name in _SETS.items()
+    for score, ending in _SCORES.items()
+}
 """Every rule but `last`, which reads nothing."""
 ORACLES = tuple(rule for rule, (name, _) in RULES.items() if name == "target-validation")
-"""The rules that read what a practitioner does not have: labelled rows of the distribution that is tested on."""
+"""The rules that read what a practitioner does not have: labelled rows of the distribution that is
+tested on."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """One validation of one set: accuracies as fractions, loss in nats (NaN where there are no logits).
+    """One validation of one set: accuracies as fractions, loss in nats (NaN where there are no
+    logits).
 
-    `worst_group`: the lowest accuracy of a group with rows. `balanced_accuracy`: the mean over classes with rows.
+    `worst_group`: the lowest accuracy of a group with rows. `balanced_accuracy`: the mean over
+    classes with rows.
     """
 
     accuracy: float
@@ -45,7 +56,8 @@ class Score:
 
 @dataclass(frozen=True)
 class Selection:
-    """The step that a rule takes, how many validations share its score (1: no tie), and the scores of every set there."""
+    """The step that a rule takes, how many validations share its score (1: no tie), and the scores
+    of every set there."""
 
     rule: str
     step: int
@@ -56,14 +68,17 @@ class Selection:
 class Selector:
     """Follows rules along one trajectory: highest score, ties by the lower loss, then the earliest.
 
-    Followed are the rules by accuracy on each of `sets`, and of the `others` named those whose set is among them. Steps before
-    `start` count only until there is one from it on: see `start_of`. A loss that is not a number loses every tie.
+    Followed are the rules by accuracy on each of `sets`, and of the `others` named those whose set
+    is among them. Steps before `start` count only until there is one from it on: see `start_of`. A
+    loss that is not a number loses every tie.
     """
 
     def __init__(self, sets: Sequence[str], others: Sequence[str] = (), start: int = 0) -> None:
         self._start = start
         self._rules = {
-            name: rule for name, rule in RULES.items() if rule.set in sets and (rule.score == "accuracy" or name in others)
+            name: rule
+            for name, rule in RULES.items()
+            if rule.set in sets and (rule.score == "accuracy" or name in others)
         }
         self._best: dict[str, Selection] = {}
 
@@ -84,7 +99,8 @@ class Selector:
         self._best["last"] = Selection("last", step, 1, dict(scores))
 
     def complete(self, sets: Sequence[str], others: Sequence[str]) -> None:
-        """Have every rule that these sets and others give, and that never chose, take the last step.
+        """Have every rule that these sets and others give, and that never chose, take the last
+        step.
 
         A run that diverged in a stage without validations is scored as it is under every rule.
         """
@@ -105,7 +121,10 @@ class Selector:
     def save(self) -> list[dict[str, Any]]:
         """The selector as plain values."""
         return [
-            {**vars(item), "scores": {name: list(vars(score).values()) for name, score in item.scores.items()}}
+            {
+                **vars(item),
+                "scores": {name: list(vars(score).values()) for name, score in item.scores.items()},
+            }
             for item in self.selections.values()
         ]
 
@@ -119,9 +138,9 @@ class Selector:
 class Stopper:
     """The stop rule: reads the in-distribution validation accuracy and nothing else.
 
-    Training stops after `patience` validations in a row that do not beat the best, or at once when `stop_at` is reached. None
-    means never. Validations before `start` are not looked at: until its last switch a method is another one, which must not end
-    the run.
+    Training stops after `patience` validations in a row that do not beat the best, or at once when
+    `stop_at` is reached. None means never. Validations before `start` are not looked at: until its
+    last switch a method is another one, which must not end the run.
     """
 
     def __init__(self, patience: int | None, stop_at: float | None, start: int = 0) -> None:
@@ -141,19 +160,25 @@ class Stopper:
 
 
 def check_rules(rules: Sequence[str], sets: Collection[str]) -> None:
-    """Refuse a rule that is none, or whose validation set is not among `sets`. Raises `InputError` on `rules`."""
+    """Refuse a rule that is none, or whose validation set is not among `sets`. Raises `InputError`
+    on `rules`."""
     for name in rules:
         if name != "last" and name not in RULES:
             raise unknown("rules", "selection rule", name, [*RULES, "last"])
         if name != "last" and RULES[name].set not in sets:
-            raise InputError("rules", f"{name} reads a set {RULES[name].set!r} of role validation, and there is none", ["last"])
+            raise InputError(
+                "rules",
+                f"{name} reads a set {RULES[name].set!r} of role validation, and there is none",
+                ["last"],
+            )
 
 
 def start_of(switches: Sequence[int], length: int) -> int:
-    """The first step of a stage of `length` steps whose weights are from after the last of its switches; 0 where there is none.
+    """The first step of a stage of `length` steps whose weights are from after the last of its
+    switches; 0 where there is none.
 
-    Weights at step s took the steps 0 to s - 1, so those at a switch's own step are from before it. A stage that a switch does not
-    lie in has none.
+    Weights at step s took the steps 0 to s - 1, so those at a switch's own step are from before it.
+    A stage that a switch does not lie in has none.
     """
     last = max(switches, default=0)
     return last + 1 if 0 < last < length else 0

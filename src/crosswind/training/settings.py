@@ -1,4 +1,5 @@
-"""How a run is trained, as plain values. Never imports torch, so that study files are checked at once."""
+"""How a run is trained, as plain values. Never imports torch, so that study files are checked at
+once."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from crosswind.core.knobs import Needs, knob, knobs_of, log, resolve
 
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 WORKER_VARIABLE = "CROSSWIND_WORKER"
-"""The environment variable that tells a worker process its place, from 0, among those that work at once."""
+"""The environment variable that tells a worker process its place, from 0, among those that work at
+once."""
 
 
 @dataclass(frozen=True)
@@ -25,14 +27,20 @@ class ModelSpec:
     knobs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def identity(self) -> dict[str, Any]:
-        """What decides the model, as plain values: a file or folder whose hash is given counts by it, not by where it lies."""
+        """What decides the model, as plain values: a file or folder whose hash is given counts by
+        it, not by where it lies."""
         return {"name": self.name, "knobs": _without_places(self.knobs)}
 
 
 def _without_places(knobs: Mapping[str, Any]) -> dict[str, Any]:
-    told = {name: _without_places(value) if name == "settings" and value else value for name, value in knobs.items()}
+    told = {
+        name: _without_places(value) if name == "settings" and value else value
+        for name, value in knobs.items()
+    }
     for name, value in knobs.items():
-        if knobs.get(f"{name}_sha256") is not None and (name != "weights" or str(value).endswith(".safetensors")):
+        if knobs.get(f"{name}_sha256") is not None and (
+            name != "weights" or str(value).endswith(".safetensors")
+        ):
             told[name] = "file"
     return told
 
@@ -41,14 +49,29 @@ def _without_places(knobs: Mapping[str, Any]) -> dict[str, Any]:
 class TrainingSettings:
     """Length, stop rule, optimiser, precision and batch sizes of one run.
 
-    Defaults are those of Jeon et al. 2025 (section 4: Adam, batch 128, at most 10,000 steps, validation each 100 steps, patience
-    20 validations) with the middle of their learning rates. Accuracies are fractions.
+    Defaults are those of Jeon et al. 2025 (section 4: Adam, batch 128, at most 10,000 steps,
+    validation each 100 steps, patience 20 validations) with the middle of their learning rates.
+    Accuracies are fractions.
     """
 
-    steps: int = knob(10_000, domain="[0, inf)", source="Jeon et al. 2025", doc="largest number of steps of a stage")
-    epochs: float | None = knob(None, domain="(0, inf)", doc="largest number of passes over the training rows, if fewer than steps")
+    steps: int = knob(
+        10_000,
+        domain="[0, inf)",
+        source="Jeon et al. 2025",
+        doc="largest number of steps of a stage",
+    )
+    epochs: float | None = knob(
+        None,
+        domain="(0, inf)",
+        doc="largest number of passes over the training rows, if fewer than steps",
+    )
     batch: int = knob(128, domain="[1, inf)", source="Jeon et al. 2025", doc="rows a step")
-    optimiser: str = knob("adam", domain="{adam, adamw, sgd}", source="Jeon et al. 2025", doc="kind of the study's optimiser")
+    optimiser: str = knob(
+        "adam",
+        domain="{adam, adamw, sgd}",
+        source="Jeon et al. 2025",
+        doc="kind of the study's optimiser",
+    )
     lr: float = knob(
         1e-3,
         domain="(0, inf)",
@@ -59,51 +82,90 @@ class TrainingSettings:
     )
     weight_decay: float = knob(0.0, domain="[0, inf)", doc="weight decay")
     momentum: float = knob(0.0, domain="[0, 1)", doc="momentum, sgd only")
-    validate_every: int = knob(100, domain="[1, inf)", source="Jeon et al. 2025", doc="steps between validations")
-    patience: int | None = knob(
-        20, domain="[1, inf)", source="Jeon et al. 2025", doc="validations without a new best after which the run stops"
+    validate_every: int = knob(
+        100, domain="[1, inf)", source="Jeon et al. 2025", doc="steps between validations"
     )
-    stop_at: float | None = knob(None, domain="(0, 1]", doc="in-distribution validation accuracy at which the run stops")
+    patience: int | None = knob(
+        20,
+        domain="[1, inf)",
+        source="Jeon et al. 2025",
+        doc="validations without a new best after which the run stops",
+    )
+    stop_at: float | None = knob(
+        None, domain="(0, 1]", doc="in-distribution validation accuracy at which the run stops"
+    )
     fit_at: float | None = knob(
         None,
         domain="(0, 1]",
-        doc="share of right training rows at which the run stops, all of them asked after every pass, un-augmented",
+        doc=(
+            "share of right training rows at which the run stops, all of them asked after every"
+            " pass, un-augmented"
+        ),
     )
-    select_before_switch: bool = knob(False, doc="whether a step before the method's last switch may be selected (irm)")
+    select_before_switch: bool = knob(
+        False, doc="whether a step before the method's last switch may be selected (irm)"
+    )
     precision: str = knob(
         "fp32",
         domain="{fp32, tf32, bf16, fp64}",
-        doc="arithmetic: float32, TF32 products (cuda only), bfloat16 autocast, or float64 for tests",
+        doc=(
+            "arithmetic: float32, TF32 products (cuda only), bfloat16 autocast, or float64 for"
+            " tests"
+        ),
     )
-    evaluation_batch: int = knob(256, domain="[1, inf)", doc="rows a forward pass in evaluation; fixed, so that numbers repeat")
+    evaluation_batch: int = knob(
+        256,
+        domain="[1, inf)",
+        doc="rows a forward pass in evaluation; fixed, so that numbers repeat",
+    )
     length_pool: int = knob(
         0,
         domain="[0, inf)",
-        doc="texts: of so many batches of an epoch, rows of similar length stand together, so that less is padding; 0: none do. "
-        "Methods and samplers that draw rows by weight or environment keep their order",
+        doc=(
+            "texts: of so many batches of an epoch, rows of similar length stand together, so that"
+            " less is padding; 0: none do. Methods and samplers that draw rows by weight or"
+            " environment keep their order"
+        ),
     )
     checkpoint_seconds: float = knob(
-        30.0, domain="[0, inf)", doc="seconds between checkpoints, each at a validation; a run that is shorter writes none"
+        30.0,
+        domain="[0, inf)",
+        doc="seconds between checkpoints, each at a validation; a run that is shorter writes none",
     )
     device: str = knob("cpu", doc="torch device: cpu, cuda, cuda:1, mps, xpu")
-    channels_last: bool = knob(True, doc="memory layout of images and convolutions; speed only, safe for every network")
+    channels_last: bool = knob(
+        True, doc="memory layout of images and convolutions; speed only, safe for every network"
+    )
 
     @classmethod
     def of(cls, values: Mapping[str, Any], field: str = "training") -> TrainingSettings:
-        """The settings with the user's values put in; each is checked and `InputError` names `field.name`."""
-        settings, inside = cls(**resolve(knobs_of(cls), values, field, "the training loop")), f"{field}." if field else ""
+        """The settings with the user's values put in; each is checked and `InputError` names
+        `field.name`."""
+        settings, inside = (
+            cls(**resolve(knobs_of(cls), values, field, "the training loop")),
+            f"{field}." if field else "",
+        )
         if settings.momentum and settings.optimiser != "sgd":
-            raise InputError(f"{inside}momentum", f"belongs to sgd, the optimiser is {settings.optimiser}")
+            raise InputError(
+                f"{inside}momentum", f"belongs to sgd, the optimiser is {settings.optimiser}"
+            )
         if not re.fullmatch(rf"({'|'.join(DEVICES)})(:[0-9]{{1,3}})?", settings.device):
-            raise InputError(f"{inside}device", f"{shown(settings.device)} is no kind of device", DEVICES)
+            raise InputError(
+                f"{inside}device", f"{shown(settings.device)} is no kind of device", DEVICES
+            )
         if settings.precision == "tf32" and not settings.device.startswith("cuda"):
             problem = f"tf32 belongs to a cuda device, the device is {settings.device}"
             raise InputError(f"{inside}precision", problem, ("fp32", "bf16", "fp64"))
         return settings
 
     def longest(self, n_rows: int) -> int:
-        """The largest number of steps on `n_rows` training rows: `steps`, or what `epochs` amounts to if that is fewer."""
-        return self.steps if self.epochs is None else min(self.steps, steps_of(self.epochs, n_rows, self.batch))
+        """The largest number of steps on `n_rows` training rows: `steps`, or what `epochs` amounts
+        to if that is fewer."""
+        return (
+            self.steps
+            if self.epochs is None
+            else min(self.steps, steps_of(self.epochs, n_rows, self.batch))
+        )
 
 
 def keyed(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,7 +173,11 @@ def keyed(settings: Mapping[str, Any]) -> dict[str, Any]:
 
     Without one that is younger than stores and at its default, so that keys stay.
     """
-    told = {name: value for name, value in settings.items() if value or name not in ("select_before_switch", "length_pool")}
+    told = {
+        name: value
+        for name, value in settings.items()
+        if value or name not in ("select_before_switch", "length_pool")
+    }
     told.pop("checkpoint_seconds", None)
     return told
 
@@ -121,13 +187,23 @@ def steps_of(epochs: float, n_rows: int, batch: int) -> int:
     return max(1, math.ceil(epochs * n_rows / batch))
 
 
-def base_settings(settings: TrainingSettings, needs: Needs, knobs: Mapping[str, Any], field: str = "method") -> TrainingSettings:
+def base_settings(
+    settings: TrainingSettings, needs: Needs, knobs: Mapping[str, Any], field: str = "method"
+) -> TrainingSettings:
     """The settings of the base run that `needs` declares, for a method with these knob values."""
     if needs.base is None:
         raise ValueError("the method declares no base run")
-    values = {**vars(settings), **needs.base.settings, **{name: knobs[knob] for name, knob in needs.base.from_knobs.items()}}
+    values = {
+        **vars(settings),
+        **needs.base.settings,
+        **{name: knobs[knob] for name, knob in needs.base.from_knobs.items()},
+    }
     for name, source in needs.base.scaled.items():
         whole = getattr(settings, name)
         if whole is not None:
-            values[name] = math.ceil(whole * knobs[source]) if isinstance(whole, int) else whole * knobs[source]
+            values[name] = (
+                math.ceil(whole * knobs[source])
+                if isinstance(whole, int)
+                else whole * knobs[source]
+            )
     return TrainingSettings.of(values, field)

@@ -17,26 +17,35 @@ from crosswind.training.selection import Selection
 if TYPE_CHECKING:
     from crosswind.shifts.split import RowSet
 
-Answer = Callable[[Mapping[str, "RowSet"], Mapping[str, AttributedDataset]], tuple[dict[str, dict[str, Predictions]], list[str]]]
-"""From evaluation sets, and the data sets of their rows, to predictions by selection rule and set, and doubts in sentences."""
+Answer = Callable[
+    [Mapping[str, "RowSet"], Mapping[str, AttributedDataset]],
+    tuple[dict[str, dict[str, Predictions]], list[str]],
+]
+"""From evaluation sets, and the data sets of their rows, to predictions by selection rule and set,
+and doubts in sentences."""
 
 
 def _says_nothing(*_: object) -> Any:
-    raise RunError("these networks were trained together, and answer for the sets of their split only")
+    raise RunError(
+        "these networks were trained together, and answer for the sets of their split only"
+    )
 
 
 @dataclass(frozen=True)
 class Trajectory:
     """What one training gave.
 
-    `status`: `finished`, or `diverged` where a loss was not finite at a validation; then training ended there and is scored as it
-    is. `history`: one entry a validation with stage, step (counted over all stages), mean training loss and terms since the last,
-    accuracy and loss of every validation set, seconds since the start, and `fitted` where `fit_at` is set. `selections[rule]` and
-    `predictions[rule][set]`: every rule and every validation and evaluation set; evaluation sets are adapted to where the method
-    does so, validation sets are as the rule saw them. `cost`: see `Meter.cost`, and `steps`. `doubts[rule]`: what the reader of its
-    numbers must be told, a sentence each; `warnings`: those of all rules. `answer` predicts further sets, see `Answer`. `exhibits`:
-    what the method shows. `action`: what the method did beside plain training, in numbers by name: `share_of_loss` and
-    `share_of_gradient`, the largest at `looks` steps; and what the method itself measures, such as
+    `status`: `finished`, or `diverged` where a loss was not finite at a validation; then training
+    ended there and is scored as it is. `history`: one entry a validation with stage, step (counted
+    over all stages), mean training loss and terms since the last, accuracy and loss of every
+    validation set, seconds since the start, and `fitted` where `fit_at` is set. `selections[rule]`
+    and `predictions[rule][set]`: every rule and every validation and evaluation set; evaluation
+    sets are adapted to where the method does so, validation sets are as the rule saw them. `cost`:
+    see `Meter.cost`, and `steps`. `doubts[rule]`: what the reader of its numbers must be told, a
+    sentence each; `warnings`: those of all rules. `answer` predicts further sets, see `Answer`.
+    `exhibits`: what the method shows. `action`: what the method did beside plain training, in
+    numbers by name: `share_of_loss` and `share_of_gradient`, the largest at `looks` steps; and what
+    the method itself measures, such as
     `moved_grey_levels`.
     """
 
@@ -59,12 +68,14 @@ class Trajectory:
 
     @property
     def fitted(self) -> bool | None:
-        """Whether the run stopped since `fit_at` of its training rows were right; None where that was not asked for."""
+        """Whether the run stopped since `fit_at` of its training rows were right; None where that
+        was not asked for."""
         told = [entry["fitted"] for entry in self.history if "fitted" in entry]
         return any(told) if told else None
 
     def weights(self, rule: str = "best-id") -> dict[str, Tensor]:
-        """The selected weights, on the CPU: `MODULE.PARAMETER`, and `state/NAME` for the method's state tensors."""
+        """The selected weights, on the CPU: `MODULE.PARAMETER`, and `state/NAME` for the method's
+        state tensors."""
         kept = {**self.frozen, **self.snapshots[self.selections[rule].step]}
         return {public_name(name): value for name, value in kept.items()}
 

@@ -1,4 +1,5 @@
-"""The protocol of a transform: frozen settings that change a batch of inputs, each row by its own key."""
+"""The protocol of a transform: frozen settings that change a batch of inputs, each row by its own
+key."""
 
 from __future__ import annotations
 
@@ -21,24 +22,28 @@ if TYPE_CHECKING:
 class Transform(ABC):
     """A change of images or texts. Its fields are knobs, checked when it is made (`InputError`).
 
-    A call is a pure function: the same input, knobs and key give the same output, alone or in any batch.
+    A call is a pure function: the same input, knobs and key give the same output, alone or in any
+    batch.
     """
 
     takes: ClassVar[str] = "image"
     """What a row of the input is: image or text."""
 
     strengths: ClassVar[tuple[str, tuple[Any, ...]] | None] = None
-    """The knob that sets the strength, and values of it from weak to strong, as a contact sheet shows them."""
+    """The knob that sets the strength, and values of it from weak to strong, as a contact sheet
+    shows them."""
 
     whole: ClassVar[bool] = False
-    """Of texts: whether one token is a whole text with its spaces, which the transform divides itself."""
+    """Of texts: whether one token is a whole text with its spaces, which the transform divides
+    itself."""
 
     random: ClassVar[bool] = True
     """Whether the result depends on the key."""
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What decides the result beside input and key, as plain values: the knobs, files that they name by what is in them."""
+        """What decides the result beside input and key, as plain values: the knobs, files that they
+        name by what is in them."""
         return {item.name: getattr(self, item.name) for item in knobs_of(type(self))}
 
     def check(self) -> None:  # noqa: B027 - most need nothing
@@ -63,21 +68,31 @@ class Transform(ABC):
     def __call__(self, inputs: Tensor, keys: NDArray[np.uint64]) -> Tensor: ...
 
     @overload
-    def __call__(self, inputs: Sequence[Sequence[str]], keys: NDArray[np.uint64]) -> list[list[str]]: ...
+    def __call__(
+        self, inputs: Sequence[Sequence[str]], keys: NDArray[np.uint64]
+    ) -> list[list[str]]: ...
 
     @final
     def __call__(self, inputs: Any, keys: NDArray[np.uint64]) -> Any:
         """The changed inputs, new; those given stay as they are. Raises `InputError`.
 
         `keys`: uint64 [n], the randomness of each row. `inputs`, by what the transform takes:
-        image: a tensor [n, c, h, w], c 1 (grey) or 3 (red, green, blue), any h and w, also n = 0; uint8, or floats in [0, 1],
-            which are rounded to 256 levels first. The result has the shape, dtype, device and memory layout of the input.
-        text: n sequences of tokens, also empty ones. The result is a list of n lists of tokens; only an empty text gives an
+        image: a tensor [n, c, h, w], c 1 (grey) or 3 (red, green, blue), any h and w, also n = 0;
+        uint8, or floats in [0, 1],
+            which are rounded to 256 levels first. The result has the shape, dtype, device and
+            memory layout of the input.
+        text: n sequences of tokens, also empty ones. The result is a list of n lists of tokens;
+        only an empty text gives an
             empty one. Tokens are words and punctuation marks, split as the model wants them.
         """
-        checked = self._checked_images(inputs) if self.takes == "image" else self._checked_texts(inputs)
+        checked = (
+            self._checked_images(inputs) if self.takes == "image" else self._checked_texts(inputs)
+        )
         if len(keys) != len(inputs):
-            raise InputError(self._whose, f"needs one key for each of {len(inputs)} {self.takes}s, not {len(keys)}")
+            raise InputError(
+                self._whose,
+                f"needs one key for each of {len(inputs)} {self.takes}s, not {len(keys)}",
+            )
         if self.takes == "text":
             return self.apply(checked, keys)
         if inputs.numel() == 0:
@@ -85,32 +100,49 @@ class Transform(ABC):
         from crosswind.transforms.layout import laid_out_as
 
         changed = self.apply(checked, keys)
-        return laid_out_as(changed if checked is inputs else changed.to(inputs.dtype).div_(255), inputs)
+        return laid_out_as(
+            changed if checked is inputs else changed.to(inputs.dtype).div_(255), inputs
+        )
 
     @abstractmethod
     def apply(self, inputs: Any, keys: NDArray[np.uint64]) -> Any:
         """The changed inputs, new, of checked ones; called by `__call__` only.
 
-        image: uint8 [n, c, h, w], n > 0, to uint8 of the same shape. text: a list of lists of tokens to another one.
+        image: uint8 [n, c, h, w], n > 0, to uint8 of the same shape. text: a list of lists of
+        tokens to another one.
         """
 
     def _checked_images(self, x: Tensor) -> Tensor:
         import torch
 
-        if x.ndim != 4 or x.shape[1] not in (1, 3) or not (x.dtype == torch.uint8 or x.is_floating_point()):
+        if (
+            x.ndim != 4
+            or x.shape[1] not in (1, 3)
+            or not (x.dtype == torch.uint8 or x.is_floating_point())
+        ):
             shape = f"{str(x.dtype).removeprefix('torch.')} {list(x.shape)}"
-            raise InputError(self._whose, f"needs images of 1 or 3 channels, uint8 or float [n, c, h, w], not {shape}")
+            raise InputError(
+                self._whose,
+                f"needs images of 1 or 3 channels, uint8 or float [n, c, h, w], not {shape}",
+            )
         if x.dtype == torch.uint8 or x.numel() == 0:
             return x
         low, high = x.aminmax()
         if not (low >= 0 and high <= 1):
-            raise InputError(self._whose, f"needs float images in [0, 1], not in [{low:g}, {high:g}]")
+            raise InputError(
+                self._whose, f"needs float images in [0, 1], not in [{low:g}, {high:g}]"
+            )
         return x.mul(255).round_().to(torch.uint8)
 
     def _checked_texts(self, texts: Any) -> list[list[str]]:
         if isinstance(texts, str):
-            raise InputError(self._whose, f"needs a list of texts, each a list of tokens, not the text {shown(texts)}")
+            raise InputError(
+                self._whose,
+                f"needs a list of texts, each a list of tokens, not the text {shown(texts)}",
+            )
         for tokens in texts:
             if isinstance(tokens, str) or not all(isinstance(token, str) for token in tokens):
-                raise InputError(self._whose, f"needs each text as a list of tokens, not as {shown(tokens)}")
+                raise InputError(
+                    self._whose, f"needs each text as a list of tokens, not as {shown(tokens)}"
+                )
         return [list(tokens) for tokens in texts]

@@ -1,8 +1,10 @@
-"""Jitter of brightness, contrast, saturation and hue of uint8 images, with parameters for every sample.
+"""Jitter of brightness, contrast, saturation and hue of uint8 images, with parameters for every
+sample.
 
-There are two models of hue. `hue` turns the angle of the hue-saturation-value model, as Pillow and torchvision do. `hue_rotation`
-turns the plane of colour differences of the YIQ model. It is linear, so that a whole jitter is one 3 x 3 matrix and one offset a
-sample; it keeps luminance where the other keeps value, and looks different.
+There are two models of hue. `hue` turns the angle of the hue-saturation-value model, as Pillow and
+torchvision do. `hue_rotation` turns the plane of colour differences of the YIQ model. It is linear,
+so that a whole jitter is one 3 x 3 matrix and one offset a sample; it keeps luminance where the
+other keeps value, and looks different.
 """
 
 from __future__ import annotations
@@ -24,12 +26,16 @@ TURN = 65025.0  # 255 squared: saturation and a share of a sextant, each in 1/25
 _LUMINANCE = np.array([0.299, 0.587, 0.114])
 
 
-def jitter_draws(draws: Tensor, strengths: tuple[float, float, float, float]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The amounts of a jitter and their order, as torchvision's ColorJitter draws them: float64 and int64 [n, 4].
+def jitter_draws(
+    draws: Tensor, strengths: tuple[float, float, float, float]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """The amounts of a jitter and their order, as torchvision's ColorJitter draws them: float64 and
+    int64 [n, 4].
 
-    `draws` [n, JITTER_DRAWS]: uniform numbers in (0, 1). `strengths`: of brightness, contrast, saturation (each factor uniform
-    from 1 - strength, at least 0, to 1 + strength) and hue (a share of a full turn, uniform from -strength to strength, at most
-    0.5). The order holds places in `JITTER`; all 24 are as likely.
+    `draws` [n, JITTER_DRAWS]: uniform numbers in (0, 1). `strengths`: of brightness, contrast,
+    saturation (each factor uniform from 1 - strength, at least 0, to 1 + strength) and hue (a share
+    of a full turn, uniform from -strength to strength, at most 0.5). The order holds places in
+    `JITTER`; all 24 are as likely.
     """
     drawn = draws.cpu().numpy().astype(np.float64)
     strength = np.array(strengths)
@@ -38,13 +44,17 @@ def jitter_draws(draws: Tensor, strengths: tuple[float, float, float, float]) ->
     return low + (high - low) * drawn[:, :4], np.argsort(drawn[:, 4:], axis=1, kind="stable")
 
 
-def jitter(x: Tensor, amounts: NDArray[np.float64], order: NDArray[np.int64], hue: str = "exact") -> Tensor:
-    """uint8 images [n, c, h, w] with brightness, contrast, saturation and hue changed by `amounts` [n, 4] in each sample's `order`.
+def jitter(
+    x: Tensor, amounts: NDArray[np.float64], order: NDArray[np.int64], hue: str = "exact"
+) -> Tensor:
+    """uint8 images [n, c, h, w] with brightness, contrast, saturation and hue changed by `amounts`
+    [n, 4] in each sample's `order`.
 
-    `hue` "exact": the four one after the other, each rounded to whole levels; torchvision's ColorJitter of Pillow images, to the
-    level. A step that changes nothing (factor 1, hue 0) is passed over. "matrix": hue as `hue_rotation`; all four are composed into
-    one matrix and one offset a sample and rounded once. Nothing is cut to 0 to 255 in between, and the mean that contrast keeps is
-    that of the steps before it, not rounded. A grey image stays grey.
+    `hue` "exact": the four one after the other, each rounded to whole levels; torchvision's
+    ColorJitter of Pillow images, to the level. A step that changes nothing (factor 1, hue 0) is
+    passed over. "matrix": hue as `hue_rotation`; all four are composed into one matrix and one
+    offset a sample and rounded once. Nothing is cut to 0 to 255 in between, and the mean that
+    contrast keeps is that of the steps before it, not rounded. A grey image stays grey.
     """
     if hue == "matrix":
         return _linear(x, *_composed(amounts, order))
@@ -58,42 +68,75 @@ def jitter(x: Tensor, amounts: NDArray[np.float64], order: NDArray[np.int64], hu
 
 
 def hue(x: Tensor, turn: Tensor) -> Tensor:
-    """uint8 images with their hue turned by `turn` [n] of a full circle, -0.5 to 0.5: torchvision's adjust_hue of Pillow images.
+    """uint8 images with their hue turned by `turn` [n] of a full circle, -0.5 to 0.5: torchvision's
+    adjust_hue of Pillow images.
 
-    To the level: hue, saturation and value are whole numbers of 1/255 in between, as Pillow's. A grey image stays as it is.
+    To the level: hue, saturation and value are whole numbers of 1/255 in between, as Pillow's. A
+    grey image stays as it is.
     """
     if x.shape[1] == 1:
         return x.clone()
     x, like = planes(x), x
     out = torch.empty_like(x)
     hues, saturations = (on_device(table, x.device) for table in _hsv_tables())
-    shift = (on_device(turn, x.device).to(torch.float64) * 255).trunc().to(torch.int32).view(-1, 1, 1, 1)
-    # A channel is full within a sextant of its own angle, and gone from two sextants on; in 1/255 of a sextant.
-    shape = on_device(torch.tensor([[765.0, 510.0, 1020.0], [-1.0, 1.0, 1.0], [510.0, -255.0, -255.0]]), x.device)
+    shift = (
+        (on_device(turn, x.device).to(torch.float64) * 255)
+        .trunc()
+        .to(torch.int32)
+        .view(-1, 1, 1, 1)
+    )
+    # A channel is full within a sextant of its own angle, and gone from two sextants on; in 1/255
+    # of a sextant.
+    shape = on_device(
+        torch.tensor([[765.0, 510.0, 1020.0], [-1.0, 1.0, 1.0], [510.0, -255.0, -255.0]]), x.device
+    )
     sextants, sides, starts = shape.view(3, 1, 3, 1, 1)
     for part in parts(x, 2):
         red, green, blue = (x[part, channel : channel + 1] for channel in range(3))
         value = torch.maximum(torch.maximum(red, green), blue)
         spread = (value - torch.minimum(torch.minimum(red, green), blue)).to(torch.int32)
-        # Which channel is the largest, the first of equals, as bytes 1 and 0: comparisons are many times as slow.
+        # Which channel is the largest, the first of equals, as bytes 1 and 0: comparisons are many
+        # times as slow.
         of_red, of_green = (1 - (value - channel).clamp_(max=1) for channel in (red, green))
         of_green.mul_(1 - of_red)
         of_blue = 1 - of_red - of_green
         red, green, blue = (channel.to(torch.int16) for channel in (red, green, blue))
-        ahead = (green - blue).mul_(of_red).add_((blue - red).mul_(of_green)).add_((red - green).mul_(of_blue))
-        index = of_blue.mul_(2).add_(of_green).to(torch.int32).mul_(256).add_(spread).mul_(512).add_(ahead).add_(256)
+        ahead = (
+            (green - blue)
+            .mul_(of_red)
+            .add_((blue - red).mul_(of_green))
+            .add_((red - green).mul_(of_blue))
+        )
+        index = (
+            of_blue.mul_(2)
+            .add_(of_green)
+            .to(torch.int32)
+            .mul_(256)
+            .add_(spread)
+            .mul_(512)
+            .add_(ahead)
+            .add_(256)
+        )
         angle = hues.index_select(0, index.view(-1)).view(index.shape)
-        angle = angle.to(torch.int32).add_(shift[part]).bitwise_and_(255).to(torch.float32).mul_(6.0)
-        vivid = saturations.index_select(0, spread.mul_(256).add_(value).view(-1)).view(spread.shape)
-        # Whole numbers below 2^24 up to the division: exact; it is clear of halves by more than its error (all cases tried).
+        angle = (
+            angle.to(torch.int32).add_(shift[part]).bitwise_and_(255).to(torch.float32).mul_(6.0)
+        )
+        vivid = saturations.index_select(0, spread.mul_(256).add_(value).view(-1)).view(
+            spread.shape
+        )
+        # Whole numbers below 2^24 up to the division: exact; it is clear of halves by more than its
+        # error (all cases tried).
         lost = (angle - sextants).abs_().mul_(sides).add_(starts).clamp_(0.0, 255.0)
-        lost.mul_(vivid.to(torch.float32).neg_()).add_(TURN).mul_(value.to(torch.float32)).mul_(1.0 / TURN).add_(0.5)
+        lost.mul_(vivid.to(torch.float32).neg_()).add_(TURN).mul_(value.to(torch.float32)).mul_(
+            1.0 / TURN
+        ).add_(0.5)
         out[part] = lost.to(torch.int32)
     return laid_out_as(out, like)
 
 
 def hue_rotation(turn: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The matrices of red, green and blue [n, 3, 3] that turn the colour differences of YIQ by `turn` [n] of a full circle.
+    """The matrices of red, green and blue [n, 3, 3] that turn the colour differences of YIQ by
+    `turn` [n] of a full circle.
 
     Positive numbers turn red towards yellow, as with `hue`. Rows add up to 1: greys stay.
     """
@@ -109,8 +152,11 @@ def hue_rotation(turn: NDArray[np.float64]) -> NDArray[np.float64]:
     return still + cosine * same - sine * across
 
 
-def _composed(amounts: NDArray[np.float64], order: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """A jitter as one map: matrices [n, 3, 3] of every pixel, and what the mean pixel [n, 3, 3] adds to all of them."""
+def _composed(
+    amounts: NDArray[np.float64], order: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """A jitter as one map: matrices [n, 3, 3] of every pixel, and what the mean pixel [n, 3, 3]
+    adds to all of them."""
     n = len(amounts)
     kept, ground = np.tile(np.eye(3), (n, 1, 1)), np.zeros((n, 3, 3))
     grey = np.tile(_LUMINANCE, (3, 1))
@@ -129,24 +175,37 @@ def _composed(amounts: NDArray[np.float64], order: NDArray[np.int64]) -> tuple[N
                 ground[rows] = share * ground[rows] + (1 - share) * mean
             else:
                 matrix = share * np.eye(3) + (1 - share) * grey if kind == 2 else turned[rows]
-                kept[rows], ground[rows] = _product(matrix, kept[rows]), _product(matrix, ground[rows])
+                kept[rows], ground[rows] = (
+                    _product(matrix, kept[rows]),
+                    _product(matrix, ground[rows]),
+                )
     return kept, ground
 
 
 def _product(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
     # Written out: the order of sums inside a product of matrices may depend on how many there are.
-    return left[:, :, 0:1] * right[:, 0:1] + left[:, :, 1:2] * right[:, 1:2] + left[:, :, 2:3] * right[:, 2:3]
+    return (
+        left[:, :, 0:1] * right[:, 0:1]
+        + left[:, :, 1:2] * right[:, 1:2]
+        + left[:, :, 2:3] * right[:, 2:3]
+    )
 
 
 def _linear(x: Tensor, matrices: NDArray[np.float64], grounds: NDArray[np.float64]) -> Tensor:
-    """matrices @ pixel + grounds @ mean pixel for all pixels of uint8 images, cut and rounded to whole levels.
+    """matrices @ pixel + grounds @ mean pixel for all pixels of uint8 images, cut and rounded to
+    whole levels.
 
-    Numbers are rounded to so many bits that every product and sum is exact in single precision: the same bits in any order.
+    Numbers are rounded to so many bits that every product and sum is exact in single precision: the
+    same bits in any order.
     """
     channels = x.shape[1]
     if channels == 1:
-        # Three equal channels stay equal under every map of a jitter: a row's sum is what becomes of one.
-        matrices, grounds = matrices[:, :1].sum(2, keepdims=True), grounds[:, :1].sum(2, keepdims=True)
+        # Three equal channels stay equal under every map of a jitter: a row's sum is what becomes
+        # of one.
+        matrices, grounds = (
+            matrices[:, :1].sum(2, keepdims=True),
+            grounds[:, :1].sum(2, keepdims=True),
+        )
     reach = 255 * (np.abs(matrices).sum(2).max(1) + np.abs(grounds).sum(2).max(1)) + 1
     step = np.ldexp(1.0, np.frexp(reach)[1] - 24)
     weights = np.rint(matrices / step[:, None, None]) * step[:, None, None]
@@ -156,7 +215,10 @@ def _linear(x: Tensor, matrices: NDArray[np.float64], grounds: NDArray[np.float6
         levels = x[part].to(torch.float32)
         # The sum of a line is exact in single precision, that of an image is not.
         means = (levels.sum(3).double().sum(2) / (x.shape[2] * x.shape[3])).cpu().numpy()
-        offset = sum(grounds[part, :, other] * means[:, other : other + 1] for other in range(channels)) + 0.5
+        offset = (
+            sum(grounds[part, :, other] * means[:, other : other + 1] for other in range(channels))
+            + 0.5
+        )
         offset = np.rint(offset / step[part, None]) * step[part, None]
         given = on_device(weights[part].astype(np.float32), x.device)[:, :, :, None, None]
         first = on_device(offset.astype(np.float32), x.device)[:, :, None, None]
@@ -170,20 +232,27 @@ def _linear(x: Tensor, matrices: NDArray[np.float64], grounds: NDArray[np.float6
 
 @cache
 def _hsv_tables() -> tuple[Tensor, Tensor]:
-    """Pillow's hue by largest channel, spread and lead of the next channel over the third; its saturation by spread and value."""
+    """Pillow's hue by largest channel, spread and lead of the next channel over the third; its
+    saturation by spread and value."""
     spread, lead = np.arange(256, dtype=np.float32)[:, None], np.arange(-256, 256, dtype=np.float32)
     with np.errstate(divide="ignore", invalid="ignore"):
-        # In the precision of each of its steps: how far each of the two other channels lies below the largest.
+        # In the precision of each of its steps: how far each of the two other channels lies below
+        # the largest.
         third = np.where(lead >= 0, np.float32(1), (spread + lead) / spread)
         following = np.where(lead >= 0, (spread - lead) / spread, np.float32(1))
-        sextants = [third - following, *(2.0 * i + third.astype(np.float64) - following for i in (1, 2))]
+        sextants = [
+            third - following,
+            *(2.0 * i + third.astype(np.float64) - following for i in (1, 2)),
+        ]
         angle = np.stack([np.float64(part.astype(np.float32)) for part in sextants])
         hues = np.fmod(angle / 6.0 + 1.0, 1.0).astype(np.float32) * 255.0
         saturation = (spread / np.arange(256, dtype=np.float32)).astype(np.float64) * 255.0
     possible = (np.abs(lead) <= spread) & (spread > 0)
     hues = np.where(possible, hues.astype(np.float64), 0.0).astype(np.uint8)
     saturation = np.where(spread <= np.arange(256), np.nan_to_num(saturation, posinf=0.0), 0.0)
-    return torch.from_numpy(hues.reshape(-1)), torch.from_numpy(saturation.astype(np.uint8).reshape(-1))
+    return torch.from_numpy(hues.reshape(-1)), torch.from_numpy(
+        saturation.astype(np.uint8).reshape(-1)
+    )
 
 
 _ADJUSTED = (photometry.brightness, photometry.contrast, photometry.saturation, hue)

@@ -1,7 +1,9 @@
-"""Counter-based random numbers for batches of images: integers only, so the same bits in any batch and on any device.
+"""Counter-based random numbers for batches of images: integers only, so the same bits in any batch
+and on any device.
 
-Number j of a sample is a hash of its 64-bit key and j. There is no state, and no logarithm or cosine whose last bit depends on its
-place in a vector register: normal numbers come from a table of 65,536 quantiles.
+Number j of a sample is a hash of its 64-bit key and j. There is no state, and no logarithm or
+cosine whose last bit depends on its place in a vector register: normal numbers come from a table of
+65,536 quantiles.
 """
 
 from __future__ import annotations
@@ -17,19 +19,26 @@ from torch import Tensor
 from crosswind.core.seeds import hash64
 from crosswind.transforms.layout import on_device
 
-# lowbias32 (C. Wellons, "Prospecting for hash functions", 2018) and the golden ratio, as the signed 32-bit integers torch knows.
+# lowbias32 (C. Wellons, "Prospecting for hash functions", 2018) and the golden ratio, as the signed
+# 32-bit integers torch knows.
 _MULTIPLY_1 = 0x7FEB352D
 _MULTIPLY_2 = 0x846CA68B - (1 << 32)
 _GOLDEN = 0x9E3779B9 - (1 << 32)
 
 
 def bits16(keys: NDArray[np.uint64], count: int, device: torch.device | str = "cpu") -> Tensor:
-    """Uniform whole numbers in [0, 65536): int32 [n, count] on `device`, row i a function of `keys[i]` (uint64 [n]) alone.
+    """Uniform whole numbers in [0, 65536): int32 [n, count] on `device`, row i a function of
+    `keys[i]` (uint64 [n]) alone.
 
     The first numbers of a row do not depend on how many are asked for.
     """
     # Hashed once more, so that keys which differ in few bits serve as well as any.
-    halves = np.ascontiguousarray(hash64(np.asarray(keys), 0), dtype="<u8").view("<i4").reshape(-1, 2).astype(np.int32)
+    halves = (
+        np.ascontiguousarray(hash64(np.asarray(keys), 0), dtype="<u8")
+        .view("<i4")
+        .reshape(-1, 2)
+        .astype(np.int32)
+    )
     words = on_device(halves, device)
     counter = torch.arange((count + 1) // 2, dtype=torch.int32, device=device) * _GOLDEN
     state = counter + words[:, :1]
@@ -37,7 +46,9 @@ def bits16(keys: NDArray[np.uint64], count: int, device: torch.device | str = "c
     scratch = torch.empty_like(state)
     _shifted_in(state, scratch, 16)
     state *= _MULTIPLY_1
-    state += words[:, 1:]  # without the other half, two samples' draws would be one sequence, begun at different places
+    state += words[
+        :, 1:
+    ]  # without the other half, two samples' draws would be one sequence, begun at different places
     _shifted_in(state, scratch, 15)
     state *= _MULTIPLY_2
     _shifted_in(state, scratch, 16)
@@ -51,7 +62,8 @@ def uniforms(keys: NDArray[np.uint64], count: int, device: torch.device | str = 
 
 @cache
 def normal_quantiles(scale: float) -> Tensor:
-    """`scale` times the quantiles of the normal distribution at (i + 1/2) / 65536, rounded: int32 [65536].
+    """`scale` times the quantiles of the normal distribution at (i + 1/2) / 65536, rounded: int32
+    [65536].
 
     Symmetric about 0 exactly; the largest is 4.32 times `scale`. Made once a scale, in 20 ms.
     """

@@ -1,7 +1,9 @@
-"""Affine maps of images, a batch at a time with parameters for every sample, and the transforms that move images.
+"""Affine maps of images, a batch at a time with parameters for every sample, and the transforms
+that move images.
 
-A map is a matrix float64 [n, 2, 3] from places in the result to places in the image, x before y, in Pillow's coordinates: pixel i
-of a side reaches from i to i + 1, its centre lies at i + 1/2. So [[1, 0, t], [0, 1, 0]] moves the image t pixels to the left.
+A map is a matrix float64 [n, 2, 3] from places in the result to places in the image, x before y, in
+Pillow's coordinates: pixel i of a side reaches from i to i + 1, its centre lies at i + 1/2. So [[1,
+0, t], [0, 1, 0]] moves the image t pixels to the left.
 """
 
 from __future__ import annotations
@@ -32,18 +34,29 @@ Fixed = NDArray[np.signedinteger[Any]]
 @register("rotate", kind="transform")
 @dataclass(frozen=True)
 class Rotate(Transform):
-    """Rotates images about their middle, counter-clockwise, within their frame; what comes from outside is `fill`.
+    """Rotates images about their middle, counter-clockwise, within their frame; what comes from
+    outside is `fill`.
 
-    `draw` says which angle: `uniform` in [-degrees, degrees]; `multiples`, a multiple of `step` from `step` to `degrees`, each as
-    likely (Omran and Schiele 2022: step 18, degrees 90); `fixed`, `degrees` itself. Right angles are exact: every pixel of a
-    square image is one of the original, whatever the interpolation. Checked against: torchvision's `rotate` on Pillow images,
-    nearest to the pixel, bilinear to one level (Pillow cuts levels downwards, here they are rounded).
+    `draw` says which angle: `uniform` in [-degrees, degrees]; `multiples`, a multiple of `step`
+    from `step` to `degrees`, each as likely (Omran and Schiele 2022: step 18, degrees 90); `fixed`,
+    `degrees` itself. Right angles are exact: every pixel of a square image is one of the original,
+    whatever the interpolation. Checked against: torchvision's `rotate` on Pillow images, nearest to
+    the pixel, bilinear to one level (Pillow cuts levels downwards, here they are rounded).
     """
 
     degrees: float = knob(30.0, domain="[-360, 360]", doc="the angle, or the largest that is drawn")
-    draw: str = knob("uniform", domain="{uniform, multiples, fixed}", doc="how each image's angle is drawn")
-    step: float = knob(18.0, domain="(0, 360]", source="Omran and Schiele 2022", doc="with multiples: what they are multiples of")
-    interpolation: str = knob("bilinear", domain="{nearest, bilinear}", doc="how values between pixels are found")
+    draw: str = knob(
+        "uniform", domain="{uniform, multiples, fixed}", doc="how each image's angle is drawn"
+    )
+    step: float = knob(
+        18.0,
+        domain="(0, 360]",
+        source="Omran and Schiele 2022",
+        doc="with multiples: what they are multiples of",
+    )
+    interpolation: str = knob(
+        "bilinear", domain="{nearest, bilinear}", doc="how values between pixels are found"
+    )
     fill: int = knob(0, domain="[0, 255]", doc="the level outside the image")
 
     strengths = ("degrees", (10.0, 20.0, 30.0, 60.0, 90.0))
@@ -61,7 +74,9 @@ class Rotate(Transform):
 
     def apply(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         """See the class."""
-        return affine(x, rotation(self.angles(keys), (x.shape[2], x.shape[3])), self.fill, self.interpolation)
+        return affine(
+            x, rotation(self.angles(keys), (x.shape[2], x.shape[3])), self.fill, self.interpolation
+        )
 
 
 @register("translate", kind="transform")
@@ -69,13 +84,18 @@ class Rotate(Transform):
 class Translate(Transform):
     """Moves images by whole pixels; what comes from outside is `fill`.
 
-    `draw` says how far: `uniform`, to each side and to either with the same chance, at most by `horizontal` times the width and
-    `vertical` times the height; `fixed`, by just as much to the right and down (negative: to the left and up). Fractions of a
-    pixel are rounded. Checked against: torchvision's `affine` on Pillow images, to the pixel.
+    `draw` says how far: `uniform`, to each side and to either with the same chance, at most by
+    `horizontal` times the width and `vertical` times the height; `fixed`, by just as much to the
+    right and down (negative: to the left and up). Fractions of a pixel are rounded. Checked
+    against: torchvision's `affine` on Pillow images, to the pixel.
     """
 
-    horizontal: float = knob(0.1, domain="[-1, 1]", source="Ng et al. 2022", doc="share of the width")
-    vertical: float = knob(0.1, domain="[-1, 1]", source="Ng et al. 2022", doc="share of the height")
+    horizontal: float = knob(
+        0.1, domain="[-1, 1]", source="Ng et al. 2022", doc="share of the width"
+    )
+    vertical: float = knob(
+        0.1, domain="[-1, 1]", source="Ng et al. 2022", doc="share of the height"
+    )
     draw: str = knob("uniform", domain="{uniform, fixed}", doc="how far each image is moved")
     fill: int = knob(0, domain="[0, 255]", doc="the level outside the image")
 
@@ -83,7 +103,10 @@ class Translate(Transform):
 
     def apply(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         """See the class."""
-        far = np.rint(_either_way(self.draw, keys) * (self.horizontal * x.shape[3], self.vertical * x.shape[2]))
+        far = np.rint(
+            _either_way(self.draw, keys)
+            * (self.horizontal * x.shape[3], self.vertical * x.shape[2])
+        )
         return affine(x, translation(far[:, 0], far[:, 1]), self.fill)
 
 
@@ -92,44 +115,63 @@ class Translate(Transform):
 class Shear(Transform):
     """Shears images about their middle; what comes from outside is `fill`.
 
-    `horizontal` is the angle by which upright lines lean, `vertical` that of level lines: `uniform`, each up to the knob's value to
-    either side; `fixed`, just as much, positive: the lower part to the left, the right part up. Where both are used, lines are
-    sheared first. Checked against: torchvision's `affine(shear=)` on Pillow images, nearest to the pixel.
+    `horizontal` is the angle by which upright lines lean, `vertical` that of level lines:
+    `uniform`, each up to the knob's value to either side; `fixed`, just as much, positive: the
+    lower part to the left, the right part up. Where both are used, lines are sheared first. Checked
+    against: torchvision's `affine(shear=)` on Pillow images, nearest to the pixel.
     """
 
-    horizontal: float = knob(15.0, domain="[-80, 80]", source="Ng et al. 2022", doc="degrees by which upright lines lean")
+    horizontal: float = knob(
+        15.0, domain="[-80, 80]", source="Ng et al. 2022", doc="degrees by which upright lines lean"
+    )
     vertical: float = knob(0.0, domain="[-80, 80]", doc="degrees by which level lines lean")
     draw: str = knob("uniform", domain="{uniform, fixed}", doc="how far each image is sheared")
-    interpolation: str = knob("nearest", domain="{nearest, bilinear}", doc="how values between pixels are found")
+    interpolation: str = knob(
+        "nearest", domain="{nearest, bilinear}", doc="how values between pixels are found"
+    )
     fill: int = knob(0, domain="[0, 255]", doc="the level outside the image")
 
     strengths = ("horizontal", (5.0, 10.0, 15.0, 30.0, 45.0))
 
     def apply(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         """See the class."""
-        # The tangent of an angle of 16 bits, rounded far above the last bit: the same wherever the sample stands in the batch.
-        angles: Numbers = np.radians(_either_way(self.draw, keys) * (self.horizontal, self.vertical))
+        # The tangent of an angle of 16 bits, rounded far above the last bit: the same wherever the
+        # sample stands in the batch.
+        angles: Numbers = np.radians(
+            _either_way(self.draw, keys) * (self.horizontal, self.vertical)
+        )
         leaning = np.asarray(np.round(np.tan(angles), 12), dtype=np.float64)
-        return affine(x, shear(leaning[:, 0], leaning[:, 1], (x.shape[2], x.shape[3])), self.fill, self.interpolation)
+        return affine(
+            x,
+            shear(leaning[:, 0], leaning[:, 1], (x.shape[2], x.shape[3])),
+            self.fill,
+            self.interpolation,
+        )
 
 
 def _either_way(draw: str, keys: NDArray[np.uint64]) -> Numbers:
-    """How much of the two knobs each image gets: [n, 2], 1 where `draw` is fixed, else uniform in (-1, 1)."""
-    return np.ones((len(keys), 2)) if draw == "fixed" else 2 * uniforms(keys, 2).double().numpy() - 1
+    """How much of the two knobs each image gets: [n, 2], 1 where `draw` is fixed, else uniform in
+    (-1, 1)."""
+    return (
+        np.ones((len(keys), 2)) if draw == "fixed" else 2 * uniforms(keys, 2).double().numpy() - 1
+    )
 
 
 def translation(right: Numbers, down: Numbers) -> Tensor:
-    """The maps that move the image by pixels to the right and down (negative: left, up); torchvision's `translate`."""
+    """The maps that move the image by pixels to the right and down (negative: left, up);
+    torchvision's `translate`."""
     out = _identity(len(right))
     out[:, 0, 2], out[:, 1, 2] = -right, -down
     return torch.from_numpy(out)
 
 
 def shear(across: Numbers, down: Numbers, size: tuple[int, int], about: str = "middle") -> Tensor:
-    """The maps that shear: a pixel one further down moves `across` pixels to the left, one further right `down` pixels up.
+    """The maps that shear: a pixel one further down moves `across` pixels to the left, one further
+    right `down` pixels up.
 
-    `size` (h, w); `about` says what stays: the `middle`, or the upper left `corner` as in RandAugment's shears. The parameters are
-    the tangents of the angles that torchvision's `affine(shear=)` takes; where both differ from 0, lines are sheared first.
+    `size` (h, w); `about` says what stays: the `middle`, or the upper left `corner` as in
+    RandAugment's shears. The parameters are the tangents of the angles that torchvision's
+    `affine(shear=)` takes; where both differ from 0, lines are sheared first.
     """
     out = _identity(len(across))
     out[:, 0, 0] += across * down
@@ -142,10 +184,11 @@ def shear(across: Numbers, down: Numbers, size: tuple[int, int], about: str = "m
 
 
 def rotation(degrees: Numbers, size: tuple[int, int]) -> Tensor:
-    """The maps that rotate an image of `size` (h, w) about its middle, counter-clockwise; exact at multiples of 90 degrees.
+    """The maps that rotate an image of `size` (h, w) about its middle, counter-clockwise; exact at
+    multiples of 90 degrees.
 
-    As Pillow's `rotate`, which rounds sine and cosine to 15 digits. Each angle is taken on its own: the last bit of a vectorised
-    cosine may depend on its place in the batch.
+    As Pillow's `rotate`, which rounds sine and cosine to 15 digits. Each angle is taken on its own:
+    the last bit of a vectorised cosine may depend on its place in the batch.
     """
     angles, where = np.unique(degrees, return_inverse=True)
     turns = [-math.radians(angle % 360.0) for angle in angles.tolist()]
@@ -155,7 +198,10 @@ def rotation(degrees: Numbers, size: tuple[int, int]) -> Tensor:
     out = np.empty((len(degrees), 2, 3))
     out[:, 0, 0] = out[:, 1, 1] = cosine
     out[:, 0, 1], out[:, 1, 0] = sine, -sine
-    out[:, 0, 2], out[:, 1, 2] = right - right * cosine - below * sine, below + right * sine - below * cosine
+    out[:, 0, 2], out[:, 1, 2] = (
+        right - right * cosine - below * sine,
+        below + right * sine - below * cosine,
+    )
     return torch.from_numpy(out)
 
 
@@ -164,24 +210,40 @@ def _identity(n: int) -> Numbers:
 
 
 def affine(x: Tensor, matrices: Tensor, fill: int = 0, interpolation: str = "nearest") -> Tensor:
-    """Every image resampled once along its own affine map: a new tensor uint8 [n, c, h, w] in the memory layout of `x`.
+    """Every image resampled once along its own affine map: a new tensor uint8 [n, c, h, w] in the
+    memory layout of `x`.
 
-    `x`: uint8 [n, c, h, w], c 1 or 3. `matrices`: float64 [n, 2, 3], see this file's head. A centre from outside the image
-    takes the value `fill` (0 to 255) in all channels. `interpolation`: `nearest`, the pixel in which the place lies, or `bilinear`
-    between four centres, the outermost ones continued to the edge, rounded to the nearest level.
+    `x`: uint8 [n, c, h, w], c 1 or 3. `matrices`: float64 [n, 2, 3], see this file's head. A centre
+    from outside the image takes the value `fill` (0 to 255) in all channels. `interpolation`:
+    `nearest`, the pixel in which the place lies, or `bilinear` between four centres, the outermost
+    ones continued to the edge, rounded to the nearest level.
 
-    Coordinates are whole numbers of 1/65536 pixel as in Pillow's own nearest neighbour, which this equals to the pixel; weights
-    are whole numbers of 1/2048: the same bits in any batch, layout and device. Raises `ValueError` for other arguments.
+    Coordinates are whole numbers of 1/65536 pixel as in Pillow's own nearest neighbour, which this
+    equals to the pixel; weights are whole numbers of 1/2048: the same bits in any batch, layout and
+    device. Raises `ValueError` for other arguments.
     """
     n, _, height, width = x.shape
-    if x.dtype != torch.uint8 or matrices.shape != (n, 2, 3) or interpolation not in ("nearest", "bilinear"):
-        given = f"{x.dtype}, matrices {list(matrices.shape)} for {n} images, interpolation {interpolation!r}"
-        raise ValueError(f"affine needs uint8 images, a matrix [2, 3] for each, nearest or bilinear, not {given}")
+    if (
+        x.dtype != torch.uint8
+        or matrices.shape != (n, 2, 3)
+        or interpolation not in ("nearest", "bilinear")
+    ):
+        given = (
+            f"{x.dtype}, matrices {list(matrices.shape)} for {n} images, interpolation"
+            f" {interpolation!r}"
+        )
+        raise ValueError(
+            f"affine needs uint8 images, a matrix [2, 3] for each, nearest or bilinear, not {given}"
+        )
     steps = _fixed(matrices.detach().cpu().numpy().astype(np.float64), height, width)
     # Moves and shears of whole lines copy them in one piece: a tenth of the time.
     whole = (steps[:, 0, 0] == ONE) & (steps[:, 1, 0] == 0)
     if interpolation == "bilinear":
-        whole &= (steps[:, 0, 1] == 0) & (steps[:, 1, 1] == ONE) & (steps[:, :, 2] % ONE == ONE // 2).all(1)
+        whole &= (
+            (steps[:, 0, 1] == 0)
+            & (steps[:, 1, 1] == ONE)
+            & (steps[:, :, 2] % ONE == ONE // 2).all(1)
+        )
 
     sampled = _nearest if interpolation == "nearest" else _bilinear
     x = dense(x)
@@ -189,7 +251,8 @@ def affine(x: Tensor, matrices: Tensor, fill: int = 0, interpolation: str = "nea
         out = torch.empty_like(x)
         (_lines if whole.any() else sampled)(x, steps, fill, out)
         return out
-    # Samples are brought together and put back by gathers of images in one piece; a scatter would take thirty times as long.
+    # Samples are brought together and put back by gathers of images in one piece; a scatter would
+    # take thirty times as long.
     order = np.argsort(~whole, kind="stable")
     cut = int(whole.sum())
     x = images_of(lines_of(x).index_select(0, on_device(order, x.device)), x)
@@ -200,7 +263,8 @@ def affine(x: Tensor, matrices: Tensor, fill: int = 0, interpolation: str = "nea
 
 
 def _fixed(matrices: Numbers, height: int, width: int) -> Fixed:
-    """Integers [n, 2, 3]: what one step right, one step down and the first centre mean in the image, in 1/65536 pixel."""
+    """Integers [n, 2, 3]: what one step right, one step down and the first centre mean in the
+    image, in 1/65536 pixel."""
     matrices[:, :, 2] += matrices[:, :, 0] * 0.5 + matrices[:, :, 1] * 0.5
     steps = np.floor(matrices * ONE + 0.5)
     reach = np.abs(steps).max(initial=0.0) * (height + width + 2)
@@ -210,9 +274,11 @@ def _fixed(matrices: Numbers, height: int, width: int) -> Fixed:
 
 
 def _sides(steps: Fixed, axis: int, offset: int, x: Tensor) -> tuple[Tensor, Tensor]:
-    """The two terms of a centre's place along one axis: a number a line [n, h, 1], and one a column [n, 1, w].
+    """The two terms of a centre's place along one axis: a number a line [n, h, 1], and one a column
+    [n, 1, w].
 
-    A term that is the same in all lines, or all columns, of every image has the length 1: shears and moves take half of the time.
+    A term that is the same in all lines, or all columns, of every image has the length 1: shears
+    and moves take half of the time.
     """
     right, down, start = (steps[:, axis, entry, None] for entry in range(3))
     lines, columns = start + steps.dtype.type(offset), np.zeros_like(start)
@@ -225,7 +291,8 @@ def _sides(steps: Fixed, axis: int, offset: int, x: Tensor) -> tuple[Tensor, Ten
 
 def _nearest(x: Tensor, steps: Fixed, fill: int, out: Tensor) -> None:
     n, channels, height, width = x.shape
-    # A frame of one pixel of `fill` all round: what lies outside is found there, so that nothing need be chosen afterwards.
+    # A frame of one pixel of `fill` all round: what lies outside is found there, so that nothing
+    # need be chosen afterwards.
     high, wide = height + 2, width + 2
     down, across = _sides(steps, 1, ONE, x), _sides(steps, 0, ONE, x)
     size = max(1, min(n, CHUNK // max(1, height * width)))
@@ -238,9 +305,15 @@ def _nearest(x: Tensor, steps: Fixed, fill: int, out: Tensor) -> None:
     for start in range(0, n, size):
         count, part = min(size, n - start), slice(start, start + size)
         if count < size:
-            index, space, bases, framed, taken = (buffer[:count] for buffer in (index, space, bases, framed, taken))
+            index, space, bases, framed, taken = (
+                buffer[:count] for buffer in (index, space, bases, framed, taken)
+            )
         below = _cells(down[0][part], down[1][part], height, index).mul_(wide).add_(bases)
-        torch.add(below.expand_as(index), _cells(across[0][part], across[1][part], width, space), out=index)
+        torch.add(
+            below.expand_as(index),
+            _cells(across[0][part], across[1][part], width, space),
+            out=index,
+        )
         # Channels that lie side by side are looked up together, else plane by plane.
         if last:
             framed[:, 1:-1, 1:-1].copy_(lines_of(x[part]))
@@ -254,13 +327,19 @@ def _nearest(x: Tensor, steps: Fixed, fill: int, out: Tensor) -> None:
 
 
 def _cells(lines: Tensor, columns: Tensor, size: int, space: Tensor) -> Tensor:
-    """The cells of a framed side in which places lie: integers in [0, size + 1], [n, h or 1, w or 1]; `space` [n, h, w] is used."""
+    """The cells of a framed side in which places lie: integers in [0, size + 1], [n, h or 1, w or
+    1]; `space` [n, h, w] is used."""
     full = lines.shape[1] == space.shape[1] and columns.shape[2] == space.shape[2]
-    return torch.add(lines, columns, out=space if full else None).bitwise_right_shift_(16).clamp_(0, size + 1)
+    return (
+        torch.add(lines, columns, out=space if full else None)
+        .bitwise_right_shift_(16)
+        .clamp_(0, size + 1)
+    )
 
 
 def _lines(x: Tensor, steps: Fixed, fill: int, out: Tensor) -> None:
-    """`_nearest` where one step to the right is one pixel to the right: every line comes from one place in one line."""
+    """`_nearest` where one step to the right is one pixel to the right: every line comes from one
+    place in one line."""
     n, channels, height, width = x.shape
     if not is_channels_last(x) and channels > 1:
         x, out = (images.view(n * channels, 1, height, width) for images in (x, out))
@@ -291,14 +370,18 @@ def _bilinear(x: Tensor, steps: Fixed, fill: int, out: Tensor) -> None:
     for start in range(0, n, size):
         part = slice(start, start + size)
         down, across = (lines[part] + columns[part] for lines, columns in sides)
-        # Negative where a centre comes from outside: as a mask of bits, since comparisons are many times as slow.
+        # Negative where a centre comes from outside: as a mask of bits, since comparisons are many
+        # times as slow.
         outside = (down | (height * ONE - 1 - down)) | (across | (width * ONE - 1 - across))
         inside = outside.bitwise_right_shift_(31).to(torch.int32).bitwise_not_()
-        # In a frame of one pixel that continues the edge all round, the four pixels of every place lie side by side.
+        # In a frame of one pixel that continues the edge all round, the four pixels of every place
+        # lie side by side.
         wide = width + 2
         (line, v), (column, u) = _neighbours(down, height), _neighbours(across, width)
         count = len(inside)
-        bases = torch.arange(count, dtype=torch.int32, device=x.device).mul_((height + 2) * wide)[:, None, None]
+        bases = torch.arange(count, dtype=torch.int32, device=x.device).mul_((height + 2) * wide)[
+            :, None, None
+        ]
         index = (line.mul_(wide).add_(bases) + column).expand(count, height, width).reshape(-1)
         fourth = u * v
         second, third = u * SHARES - fourth, v * SHARES - fourth
@@ -318,12 +401,15 @@ def _bilinear(x: Tensor, steps: Fixed, fill: int, out: Tensor) -> None:
             found = (taken & 255).mul_(weights[0])
             for weight in weights[1:]:
                 found += (taken.bitwise_right_shift_(8) & 255).mul_(weight)
-            found.add_(SHARES * SHARES // 2).bitwise_right_shift_(2 * SHARES.bit_length() - 2).bitwise_and_(inside)
+            found.add_(SHARES * SHARES // 2).bitwise_right_shift_(
+                2 * SHARES.bit_length() - 2
+            ).bitwise_and_(inside)
             out[part, channel] = found.add_(~inside & fill) if fill else found
 
 
 def _neighbours(place: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """The first of the two framed pixels between whose centres each place lies, and how far from it in 1/2048, int32."""
+    """The first of the two framed pixels between whose centres each place lies, and how far from it
+    in 1/2048, int32."""
     place = (place + ONE // 2).clamp_(0, size * ONE + ONE - 1)
     share = (place & (ONE - 1)).bitwise_right_shift_(5).to(torch.int32)
     return place.bitwise_right_shift_(16).to(torch.int32), share

@@ -1,4 +1,5 @@
-"""How a batch of images lies in memory: by planes, or with the channels of a pixel side by side; and work in pieces."""
+"""How a batch of images lies in memory: by planes, or with the channels of a pixel side by side;
+and work in pieces."""
 
 from __future__ import annotations
 
@@ -14,24 +15,32 @@ CHUNK = 200_000  # values at a time: as floats they stay in a core's own cache
 
 
 def on_device(values: NDArray[Any] | Tensor, device: torch.device | str) -> Tensor:
-    """An array or a tensor as a tensor on the device, without waiting for it; itself where it is there already."""
+    """An array or a tensor as a tensor on the device, without waiting for it; itself where it is
+    there already."""
     tensor = values if isinstance(values, Tensor) else torch.from_numpy(values)
     target = torch.device(device)
     if target.type == tensor.device.type and target.index in (None, tensor.device.index):
         return tensor
     if target.type != "cuda" or tensor.device.type != "cpu":
         return tensor.to(target)
-    # A copy out of ordinary memory would make the host wait until the device has done all that it was given before.
+    # A copy out of ordinary memory would make the host wait until the device has done all that it
+    # was given before.
     return tensor.pin_memory().to(target, non_blocking=True)
 
 
 def is_channels_last(x: Tensor) -> bool:
-    """Whether the channels of a pixel lie side by side; False for one channel, where both layouts are the same."""
-    return x.shape[1] > 1 and not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)
+    """Whether the channels of a pixel lie side by side; False for one channel, where both layouts
+    are the same."""
+    return (
+        x.shape[1] > 1
+        and not x.is_contiguous()
+        and x.is_contiguous(memory_format=torch.channels_last)
+    )
 
 
 def lines_of(x: Tensor) -> Tensor:
-    """A view of `x` [n, c, h, w] whose dimensions follow its memory: [n, h, w, c] if channels last, else `x` itself."""
+    """A view of `x` [n, c, h, w] whose dimensions follow its memory: [n, h, w, c] if channels last,
+    else `x` itself."""
     return x.permute(0, 2, 3, 1) if is_channels_last(x) else x
 
 
@@ -41,12 +50,14 @@ def images_of(lines: Tensor, like: Tensor) -> Tensor:
 
 
 def dense(x: Tensor) -> Tensor:
-    """`x` [n, c, h, w] itself if it lies by planes or channels last without gaps, else a copy by planes."""
+    """`x` [n, c, h, w] itself if it lies by planes or channels last without gaps, else a copy by
+    planes."""
     return x if is_channels_last(x) else x.contiguous()
 
 
 def planes(x: Tensor) -> Tensor:
-    """The same values [n, c, h, w], one plane after the other; `x` itself if they already lie so."""
+    """The same values [n, c, h, w], one plane after the other; `x` itself if they already lie
+    so."""
     if x.is_contiguous() or x.device.type != "cpu":
         return x.contiguous()
     # torch copies bytes with gaps one by one: NumPy is three times as fast.
@@ -56,7 +67,8 @@ def planes(x: Tensor) -> Tensor:
 
 
 def laid_out_as(y: Tensor, x: Tensor) -> Tensor:
-    """The values of `y` [n, c, h, w] in the memory layout of `x`; `y` itself if it already lies so."""
+    """The values of `y` [n, c, h, w] in the memory layout of `x`; `y` itself if it already lies
+    so."""
     if not is_channels_last(x):
         return planes(y)
     if is_channels_last(y):
@@ -71,7 +83,8 @@ def laid_out_as(y: Tensor, x: Tensor) -> Tensor:
 
 
 def parts(x: Tensor, copies: float = 1) -> Iterator[slice]:
-    """Slices of samples to work on one after the other, so that intermediate values stay in the cache.
+    """Slices of samples to work on one after the other, so that intermediate values stay in the
+    cache.
 
     The more `copies` of the values are alive at a time, the smaller the slices.
     """
@@ -81,17 +94,22 @@ def parts(x: Tensor, copies: float = 1) -> Iterator[slice]:
 
 
 def in_groups(
-    x: Tensor, groups: NDArray[np.int64], change: Callable[[int, int, Tensor, NDArray[np.int64]], Tensor], none: int = 0
+    x: Tensor,
+    groups: NDArray[np.int64],
+    change: Callable[[int, int, Tensor, NDArray[np.int64]], Tensor],
+    none: int = 0,
 ) -> Tensor:
-    """Images changed step by step, each by what its group is at that step: new, in the memory layout of `x`.
+    """Images changed step by step, each by what its group is at that step: new, in the memory
+    layout of `x`.
 
-    `groups`: int64 [n, steps]; the group `none` is left alone. `change(step, group, images, rows)` gives the changed images of a
-    group, in their memory layout; `rows` are their places in `x`.
+    `groups`: int64 [n, steps]; the group `none` is left alone. `change(step, group, images, rows)`
+    gives the changed images of a group, in their memory layout; `rows` are their places in `x`.
     """
     x = dense(x)
     given = lines = lines_of(x)
     order = np.arange(len(x))
-    # At each step the samples of one group stand side by side, so that a group is a piece of memory.
+    # At each step the samples of one group stand side by side, so that a group is a piece of
+    # memory.
     for step in range(groups.shape[1]):
         order, lines = _sorted(lines, order, groups[:, step])
         lines = lines.clone() if lines is given else lines
@@ -103,8 +121,11 @@ def in_groups(
     return images_of(_sorted(lines, order, np.arange(len(x)))[1], x)
 
 
-def _sorted(lines: Tensor, order: NDArray[np.int64], keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], Tensor]:
-    """The images, which stand in some order, by the `keys` of their samples instead: their new order and themselves.
+def _sorted(
+    lines: Tensor, order: NDArray[np.int64], keys: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], Tensor]:
+    """The images, which stand in some order, by the `keys` of their samples instead: their new
+    order and themselves.
 
     Gathers of whole images: a scatter to their own places would take many times as long.
     """

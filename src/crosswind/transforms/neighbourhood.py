@@ -1,8 +1,9 @@
-"""The changed copies of images and texts on which estimators of accuracy learn: neighbourhoods, and the pools.
+"""The changed copies of images and texts on which estimators of accuracy learn: neighbourhoods, and
+the pools.
 
-A neighbourhood is a registered transform and values of its knobs. An estimator draws `NEIGHBOURS` rows from it and adds the row
-itself. Reference: Ng, Hulkund, Cho and Ghassemi, Predicting Out-of-Domain Generalization with Neighborhood Invariance, TMLR 2023,
-section 4.4 and appendix A.5.
+A neighbourhood is a registered transform and values of its knobs. An estimator draws `NEIGHBOURS`
+rows from it and adds the row itself. Reference: Ng, Hulkund, Cho and Ghassemi, Predicting
+Out-of-Domain Generalization with Neighborhood Invariance, TMLR 2023, section 4.4 and appendix A.5.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ NEIGHBOURS = 10
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """A registered transform and values of its knobs. `large` are the values that differ for images of ImageNet's size.
+    """A registered transform and values of its knobs. `large` are the values that differ for images
+    of ImageNet's size.
 
     `takes`: the kind of its rows, `image` or `text`.
     """
@@ -38,11 +40,23 @@ class Neighbourhood:
 NEIGHBOURHOODS: Mapping[str, Neighbourhood] = MappingProxyType(
     {
         # Each operation at a level drawn up to 15 of 30.
-        "ni-randaugment": Neighbourhood("randaugment", {"count": 1, "magnitude": 15, "draw": "uniform", "bins": 31}, {"count": 3}),
-        "ni-translate": Neighbourhood("translate", {"horizontal": 0.1, "vertical": 0.1, "draw": "uniform"}),
-        "ni-erase": Neighbourhood("erase", {"largest": 0.33, "widest": 3.0, "tallest": 10 / 3, "probability": 1.0}),
-        "ni-flipcrop": Neighbourhood("flip-crop", {"scale": 0.08, "flip": 0.5, "narrowest": 3 / 4, "widest": 4 / 3}),
-        "ni-eda": Neighbourhood("eda", {"replace": 0.1, "insert": 0.1, "swap": 0.1, "delete": 0.1}, takes="text"),
+        "ni-randaugment": Neighbourhood(
+            "randaugment",
+            {"count": 1, "magnitude": 15, "draw": "uniform", "bins": 31},
+            {"count": 3},
+        ),
+        "ni-translate": Neighbourhood(
+            "translate", {"horizontal": 0.1, "vertical": 0.1, "draw": "uniform"}
+        ),
+        "ni-erase": Neighbourhood(
+            "erase", {"largest": 0.33, "widest": 3.0, "tallest": 10 / 3, "probability": 1.0}
+        ),
+        "ni-flipcrop": Neighbourhood(
+            "flip-crop", {"scale": 0.08, "flip": 0.5, "narrowest": 3 / 4, "widest": 4 / 3}
+        ),
+        "ni-eda": Neighbourhood(
+            "eda", {"replace": 0.1, "insert": 0.1, "swap": 0.1, "delete": 0.1}, takes="text"
+        ),
         # The model, and the largest share or temperature, are knobs of the estimator.
         "ni-ssmba": Neighbourhood("ssmba", {"draw": "uniform"}, takes="text"),
         "ni-backtranslation": Neighbourhood("back-translation", {"draw": "uniform"}, takes="text"),
@@ -52,7 +66,8 @@ NEIGHBOURHOODS: Mapping[str, Neighbourhood] = MappingProxyType(
 
 
 def neighbourhood(name: str, field: str = "neighbourhood") -> Neighbourhood:
-    """The neighbourhood of that name; an unknown one is an `InputError` on `field` with the nearest names."""
+    """The neighbourhood of that name; an unknown one is an `InputError` on `field` with the nearest
+    names."""
     if name not in NEIGHBOURHOODS:
         raise unknown(field, "neighbourhood", name, NEIGHBOURHOODS)
     return NEIGHBOURHOODS[name]
@@ -62,7 +77,8 @@ def neighbourhood(name: str, field: str = "neighbourhood") -> Neighbourhood:
 class Change:
     """A change of a pool: a registered transform and values of its knobs.
 
-    `family`: changes of one go wrong alike. `of`: the transform, where it has another name than the family.
+    `family`: changes of one go wrong alike. `of`: the transform, where it has another name than the
+    family.
     """
 
     family: str
@@ -77,13 +93,38 @@ class Change:
     @property
     def name(self) -> str:
         """Such as `fog (severity 3)`."""
-        told = (f"{key} {value:g}" for key, value in self.knobs.items() if value and not isinstance(value, str))
+        told = (
+            f"{key} {value:g}"
+            for key, value in self.knobs.items()
+            if value and not isinstance(value, str)
+        )
         return f"{self.family} ({', '.join(told)})"
 
 
 _CORRUPTIONS = (
-    *("gaussian-noise", "shot-noise", "impulse-noise", "speckle-noise", "defocus-blur", "glass-blur", "motion-blur", "zoom-blur"),
-    *("gaussian-blur", "snow", "frost", "fog", "brightness", "contrast", "saturate", "spatter", "elastic", "pixelate", "jpeg"),
+    *(
+        "gaussian-noise",
+        "shot-noise",
+        "impulse-noise",
+        "speckle-noise",
+        "defocus-blur",
+        "glass-blur",
+        "motion-blur",
+        "zoom-blur",
+    ),
+    *(
+        "gaussian-blur",
+        "snow",
+        "frost",
+        "fog",
+        "brightness",
+        "contrast",
+        "saturate",
+        "spatter",
+        "elastic",
+        "pixelate",
+        "jpeg",
+    ),
 )
 
 POOL: tuple[Change, ...] = (
@@ -93,13 +134,28 @@ POOL: tuple[Change, ...] = (
     *(Change("shear", {"horizontal": degrees}) for degrees in (10.0, 20.0, 40.0)),
     *(Change("erase", {"largest": share, "probability": 1.0}) for share in (0.1, 0.2, 0.33)),
 )
-"""What makes a pool of labelled sets of a source of images: every corruption of ImageNet-C, its four further ones, and four changes
-of geometry, each at three strengths."""
+"""What makes a pool of labelled sets of a source of images: every corruption of ImageNet-C, its
+four further ones, and four changes of geometry, each at three strengths."""
 
-_EDITS = {"synonyms": "replace", "insertion": "insert", "swapped words": "swap", "deletion": "delete"}
+_EDITS = {
+    "synonyms": "replace",
+    "insertion": "insert",
+    "swapped words": "swap",
+    "deletion": "delete",
+}
 _ERRORS = (
-    *(("swapped letters", "swap"), ("omitted letters", "omit"), ("doubled letters", "double"), ("keys beside", "neighbour")),
-    *(("digits for letters", "digits"), ("no vowels", "vowels"), ("cut words", "cut"), ("divided words", "split")),
+    *(
+        ("swapped letters", "swap"),
+        ("omitted letters", "omit"),
+        ("doubled letters", "double"),
+        ("keys beside", "neighbour"),
+    ),
+    *(
+        ("digits for letters", "digits"),
+        ("no vowels", "vowels"),
+        ("cut words", "cut"),
+        ("divided words", "split"),
+    ),
     *(("joined words", "join"), ("repeated words", "repeat"), ("capitals", "capitals")),
 )
 _PARTS = {"first words": "start", "last words": "end", "words from between": "any"}
@@ -113,13 +169,27 @@ TEXT_POOL: tuple[Change, ...] = (
         for rate in _RATES
     ),
     *(Change("random-replacement", {"rate": rate}) for rate in _RATES),
-    *(Change(family, {"kind": kind, "rate": rate}, "typos") for family, kind in _ERRORS for rate in (0.15, 0.4, 0.8)),
-    *(Change(family, {"part": part, "share": share}, "excerpt") for family, part in _PARTS.items() for share in (0.5, 0.25, 0.1)),
-    *(Change(family, {"sort": sort, "rate": rate}, "drop-words") for family, sort in _SORTS.items() for rate in (0.3, 0.6, 0.9)),
+    *(
+        Change(family, {"kind": kind, "rate": rate}, "typos")
+        for family, kind in _ERRORS
+        for rate in (0.15, 0.4, 0.8)
+    ),
+    *(
+        Change(family, {"part": part, "share": share}, "excerpt")
+        for family, part in _PARTS.items()
+        for share in (0.5, 0.25, 0.1)
+    ),
+    *(
+        Change(family, {"sort": sort, "rate": rate}, "drop-words")
+        for family, sort in _SORTS.items()
+        for rate in (0.3, 0.6, 0.9)
+    ),
 )
-"""The same of texts: each edit of EDA alone, random replacement, typing errors, excerpts, and words of one sort dropped."""
+"""The same of texts: each edit of EDA alone, random replacement, typing errors, excerpts, and words
+of one sort dropped."""
 
 
 def pool_of_kind(kind: str) -> tuple[Change, ...]:
-    """The changes of the pool for rows of a kind, `image` or `text`; empty for another, which has none."""
+    """The changes of the pool for rows of a kind, `image` or `text`; empty for another, which has
+    none."""
     return {"image": POOL, "text": TEXT_POOL}.get(kind, ())

@@ -1,9 +1,11 @@
-"""Changes of the values of pixels: brightness, contrast, equalizing; a batch at a time, with parameters for every sample.
+"""Changes of the values of pixels: brightness, contrast, equalizing; a batch at a time, with
+parameters for every sample.
 
-Images are uint8 [n, c, h, w], c 1 or 3, and factors float [n]: 1 leaves an image as it is, 0 takes all of that quality from it.
-The levels are Pillow's, thus those of torchvision's functions for Pillow images. (Its functions for uint8 tensors differ from both
-by a level here and there.) Results are new and keep the memory layout. Only integers, tables and single steps of float arithmetic
-are used: the same bits in any batch, layout and device.
+Images are uint8 [n, c, h, w], c 1 or 3, and factors float [n]: 1 leaves an image as it is, 0 takes
+all of that quality from it. The levels are Pillow's, thus those of torchvision's functions for
+Pillow images. (Its functions for uint8 tensors differ from both by a level here and there.) Results
+are new and keep the memory layout. Only integers, tables and single steps of float arithmetic are
+used: the same bits in any batch, layout and device.
 """
 
 from __future__ import annotations
@@ -13,21 +15,31 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from crosswind.transforms.layout import is_channels_last, laid_out_as, lines_of, on_device, parts, planes
+from crosswind.transforms.layout import (
+    is_channels_last,
+    laid_out_as,
+    lines_of,
+    on_device,
+    parts,
+    planes,
+)
 
 
 def brightness(x: Tensor, factor: Tensor) -> Tensor:
-    """uint8 images between black (factor 0) and as they are (1), and beyond: Pillow's `ImageEnhance.Brightness` to the level."""
+    """uint8 images between black (factor 0) and as they are (1), and beyond: Pillow's
+    `ImageEnhance.Brightness` to the level."""
     return _blended(x, factor, lambda part: None)
 
 
 def contrast(x: Tensor, factor: Tensor) -> Tensor:
-    """uint8 images between their mean luminance, a whole level (factor 0), and as they are (1), and beyond: Pillow's likewise."""
+    """uint8 images between their mean luminance, a whole level (factor 0), and as they are (1), and
+    beyond: Pillow's likewise."""
     return _blended(x, factor, _mean_luminance)
 
 
 def saturation(x: Tensor, factor: Tensor) -> Tensor:
-    """uint8 images between their luminance (factor 0) and as they are (1), and beyond: Pillow's `ImageEnhance.Color` to the level.
+    """uint8 images between their luminance (factor 0) and as they are (1), and beyond: Pillow's
+    `ImageEnhance.Color` to the level.
 
     A grey image stays as it is.
     """
@@ -37,23 +49,28 @@ def saturation(x: Tensor, factor: Tensor) -> Tensor:
 
 
 def sharpness(x: Tensor, factor: Tensor) -> Tensor:
-    """uint8 images between smoothed (factor 0) and as they are (1), and beyond: Pillow's `ImageEnhance.Sharpness` to the level.
+    """uint8 images between smoothed (factor 0) and as they are (1), and beyond: Pillow's
+    `ImageEnhance.Sharpness` to the level.
 
-    Smoothed: the mean of the 3 x 3 pixels around, the middle one counted 5 times, rounded; the image's border stays.
+    Smoothed: the mean of the 3 x 3 pixels around, the middle one counted 5 times, rounded; the
+    image's border stays.
     """
     return _blended(x, factor, _smoothed)
 
 
 def posterize(x: Tensor, bits: Tensor) -> Tensor:
-    """uint8 images with only the upper `bits` of every value kept: integers [n] from 0 (black) to 8 (as it is)."""
+    """uint8 images with only the upper `bits` of every value kept: integers [n] from 0 (black) to 8
+    (as it is)."""
     kept = (256 - (256 >> on_device(bits, x.device).to(torch.int32))).to(torch.uint8)
     return x & _each(kept, x)
 
 
 def solarize(x: Tensor, threshold: Tensor) -> Tensor:
-    """uint8 images with every value of at least `threshold` [n] inverted; 0: all, over 255: none."""
+    """uint8 images with every value of at least `threshold` [n] inverted; 0: all, over 255:
+    none."""
     start = on_device(threshold, x.device).to(torch.float64).ceil().clamp(0, 256).to(torch.int32)
-    # In bytes, since comparisons are many times as slow: 255 where value > start - 1, and everywhere where start is 0.
+    # In bytes, since comparisons are many times as slow: 255 where value > start - 1, and
+    # everywhere where start is 0.
     below = _each(torch.where(start == 0, 255, start - 1).to(torch.uint8), x)
     everywhere = _each(torch.where(start == 0, 255, 0).to(torch.uint8), x)
     out = torch.maximum(x, below).sub_(below).clamp_(max=1).neg_()
@@ -66,18 +83,27 @@ def invert(x: Tensor) -> Tensor:
 
 
 def autocontrast(x: Tensor) -> Tensor:
-    """uint8 images, each channel stretched so that its darkest value is 0 and its lightest 255: Pillow's to the level."""
+    """uint8 images, each channel stretched so that its darkest value is 0 and its lightest 255:
+    Pillow's to the level."""
     low, high = (255 - _lightest(255 - x)).double(), _lightest(x).double()
     flat = low == high  # of one value: stays as it is
     low, high = low.masked_fill_(flat, 0.0), high.masked_fill_(flat, 255.0)
-    scale = torch.full_like(low, 255.0) / (high - low)  # a number over a tensor would become a product with its inverse
-    # One product, then one sum, as Pillow has it: a single fused step would be rounded in another way.
-    tables = (torch.arange(256, dtype=torch.float64, device=x.device) * scale).add_(-low * scale).clamp_(0, 255)
+    scale = torch.full_like(low, 255.0) / (
+        high - low
+    )  # a number over a tensor would become a product with its inverse
+    # One product, then one sum, as Pillow has it: a single fused step would be rounded in another
+    # way.
+    tables = (
+        (torch.arange(256, dtype=torch.float64, device=x.device) * scale)
+        .add_(-low * scale)
+        .clamp_(0, 255)
+    )
     return _looked_up(x, tables.to(torch.int32).to(torch.uint8))
 
 
 def equalize(x: Tensor) -> Tensor:
-    """uint8 images, each channel's values spread so that all levels are about as frequent: Pillow's `ImageOps.equalize`."""
+    """uint8 images, each channel's values spread so that all levels are about as frequent: Pillow's
+    `ImageOps.equalize`."""
     out = torch.empty_like(x)
     pixels = x.shape[2] * x.shape[3]
     for part in parts(x):
@@ -89,7 +115,9 @@ def equalize(x: Tensor) -> Tensor:
         step = ((pixels - lightest) / 255).floor_()
         flat = step == 0  # too few pixels apart from the lightest: stays as it is
         below = counts.cumsum(2).sub_(counts).add_((step / 2).floor_())
-        tables = below.div_(step.masked_fill_(flat, 1.0)).clamp_(max=255).to(torch.int32).to(torch.uint8)
+        tables = (
+            below.div_(step.masked_fill_(flat, 1.0)).clamp_(max=255).to(torch.int32).to(torch.uint8)
+        )
         tables = torch.where(flat, torch.arange(256, dtype=torch.uint8, device=x.device), tables)
         _take(tables, places, out[part])
     return out
@@ -100,7 +128,8 @@ def _each(values: Tensor, x: Tensor) -> Tensor:
 
 
 def _blended(x: Tensor, factor: Tensor, other: Callable[[Tensor], Tensor | None]) -> Tensor:
-    """Pillow's blend, in its order of single-precision steps: other + factor * (image - other), cut, the fraction dropped."""
+    """Pillow's blend, in its order of single-precision steps: other + factor * (image - other),
+    cut, the fraction dropped."""
     out = torch.empty_like(x)
     share = _each(factor.to(torch.float32), x)
     for part in parts(x):
@@ -138,7 +167,8 @@ def _smoothed(x: Tensor) -> Tensor:
     out = x.to(torch.float32)
     if min(x.shape[2:]) < 3:
         return out
-    # Sums along the memory, whatever the line's end: they are wrong on the border only, which stays as it is.
+    # Sums along the memory, whatever the line's end: they are wrong on the border only, which stays
+    # as it is.
     across = x.shape[1] if is_channels_last(x) else 1
     down = across * x.shape[3]
     values = _flat(x).to(torch.int16)
@@ -148,7 +178,9 @@ def _smoothed(x: Tensor) -> Tensor:
     around += total[2 * down :]
     around.add_(values[across + down : -across - down], alpha=4)
     # Thirteenths are never halves: half of one keeps whole numbers clear of rounding.
-    _flat(out)[across + down : -across - down] = around.to(torch.float32).add_(6.5).mul_(1 / 13).floor_()
+    _flat(out)[across + down : -across - down] = (
+        around.to(torch.float32).add_(6.5).mul_(1 / 13).floor_()
+    )
     for border in (0, -1):
         out[:, :, border] = x[:, :, border]
         out[:, :, :, border] = x[:, :, :, border]
@@ -165,7 +197,8 @@ def _lightest(x: Tensor) -> Tensor:
 
 
 def _looked_up(x: Tensor, tables: Tensor) -> Tensor:
-    """Every value replaced by its entry in the table of its sample and channel: `tables` uint8 [n, c, 256]."""
+    """Every value replaced by its entry in the table of its sample and channel: `tables` uint8 [n,
+    c, 256]."""
     out = torch.empty_like(x)
     for part in parts(x):
         _take(tables[part], _places(x[part]), out[part])
@@ -173,12 +206,22 @@ def _looked_up(x: Tensor, tables: Tensor) -> Tensor:
 
 
 def _places(x: Tensor) -> Tensor:
-    """For every value its place among 256 for each sample and channel: int32 in the layout of `x`."""
+    """For every value its place among 256 for each sample and channel: int32 in the layout of
+    `x`."""
     n, channels, _, width = x.shape
     places = x.to(torch.int32)
-    row = torch.arange(n * channels, dtype=torch.int32, device=x.device).mul_(256).view(n, channels, 1, 1)
-    # Channels last, a line of offsets is written out, so that lines are added to lines and not pixels to pixels.
-    return places.add_(row.expand(-1, -1, -1, width).contiguous(memory_format=torch.channels_last) if is_channels_last(x) else row)
+    row = (
+        torch.arange(n * channels, dtype=torch.int32, device=x.device)
+        .mul_(256)
+        .view(n, channels, 1, 1)
+    )
+    # Channels last, a line of offsets is written out, so that lines are added to lines and not
+    # pixels to pixels.
+    return places.add_(
+        row.expand(-1, -1, -1, width).contiguous(memory_format=torch.channels_last)
+        if is_channels_last(x)
+        else row
+    )
 
 
 def _flat(x: Tensor) -> Tensor:
@@ -190,7 +233,9 @@ def _counts(places: Tensor, size: int) -> Tensor:
     if places.device.type == "cpu":
         return torch.bincount(places, minlength=size)
     # Another device would be asked for the largest one, and adds in whatever order its blocks end.
-    ends = torch.searchsorted(places.sort().values, torch.arange(size + 1, dtype=places.dtype, device=places.device))
+    ends = torch.searchsorted(
+        places.sort().values, torch.arange(size + 1, dtype=places.dtype, device=places.device)
+    )
     return ends.diff()
 
 

@@ -1,4 +1,5 @@
-"""A contact sheet: what a transform makes of one picture, weak to strong, several draws side by side."""
+"""A contact sheet: what a transform makes of one picture, weak to strong, several draws side by
+side."""
 
 from __future__ import annotations
 
@@ -19,7 +20,15 @@ from crosswind.core.seeds import hash64, seed_of
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["DRAWS", "SIZES", "check_place", "contact_sheet", "draws_of", "read_picture", "write_png"]
+__all__ = [
+    "DRAWS",
+    "SIZES",
+    "check_place",
+    "contact_sheet",
+    "draws_of",
+    "read_picture",
+    "write_png",
+]
 
 DRAWS = 4  # pictures in a row
 SIZES = (8, 1024)  # pixels of a side that a picture may be shown with
@@ -32,7 +41,8 @@ INK = (30, 30, 30)
 def read_picture(path: Path, size: int) -> NDArray[np.uint8]:
     """The middle square of a picture as uint8 [size, size, c], c 1 for a grey one, else 3.
 
-    Raises `InputError` for a file that is missing, or is no picture of 8 bits, and for a size outside `SIZES`.
+    Raises `InputError` for a file that is missing, or is no picture of 8 bits, and for a size
+    outside `SIZES`.
     """
     from PIL import Image, ImageOps
 
@@ -44,32 +54,53 @@ def read_picture(path: Path, size: int) -> NDArray[np.uint8]:
         raise InputError("--image", f"{path} is neither a file nor a link to one; name a picture")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow's remarks on large or damaged files; what matters raises
+            warnings.simplefilter(
+                "ignore"
+            )  # Pillow's remarks on large or damaged files; what matters raises
             with Image.open(path) as file:
                 if file.mode.startswith(("I", "F")):
-                    raise InputError("--image", f"{path} does not have 8 bits a channel; convert it first")
-                picture = ImageOps.exif_transpose(file).convert("L" if file.mode in ("1", "L", "LA", "La") else "RGB")
+                    raise InputError(
+                        "--image", f"{path} does not have 8 bits a channel; convert it first"
+                    )
+                picture = ImageOps.exif_transpose(file).convert(
+                    "L" if file.mode in ("1", "L", "LA", "La") else "RGB"
+                )
     except FileNotFoundError:
         raise InputError("--image", f"there is no file {path}") from None
     except PermissionError as error:
         raise InputError("--image", f"cannot read {path}: {error.strerror}") from None
-    except (OSError, ValueError, SyntaxError, EOFError, MemoryError, Image.DecompressionBombError) as error:
+    except (
+        OSError,
+        ValueError,
+        SyntaxError,
+        EOFError,
+        MemoryError,
+        Image.DecompressionBombError,
+    ) as error:
         raise InputError("--image", f"{path} cannot be read as a picture: {error}") from None
-    return np.asarray(ImageOps.fit(picture, (size, size), Image.Resampling.BICUBIC)).reshape(size, size, -1)
+    return np.asarray(ImageOps.fit(picture, (size, size), Image.Resampling.BICUBIC)).reshape(
+        size, size, -1
+    )
 
 
-def draws_of(name: str, picture: NDArray[np.uint8], settings: Mapping[str, Any], seed: int) -> dict[str, list[NDArray[np.uint8]]]:
-    """For every strength of a transform, by its label: `DRAWS` pictures uint8 [h, w, c], or one where all would be the same.
+def draws_of(
+    name: str, picture: NDArray[np.uint8], settings: Mapping[str, Any], seed: int
+) -> dict[str, list[NDArray[np.uint8]]]:
+    """For every strength of a transform, by its label: `DRAWS` pictures uint8 [h, w, c], or one
+    where all would be the same.
 
-    `settings`: values of knobs; the strengths are those that the transform declares, or the one that is set. Draw i has the same
-    randomness in every row. Raises `InputError` for an unknown transform, knob or value.
+    `settings`: values of knobs; the strengths are those that the transform declares, or the one
+    that is set. Draw i has the same randomness in every row. Raises `InputError` for an unknown
+    transform, knob or value.
     """
     import torch
 
     known = facts("transforms", name, "NAME")
     # Whatever is wrong is told by the name of the option that it came from.
     given = {
-        item: value for item, value in resolve(known.knobs, settings, "--set", f"transform {name!r}").items() if item in settings
+        item: value
+        for item, value in resolve(known.knobs, settings, "--set", f"transform {name!r}").items()
+        if item in settings
     }
     transform = load("transforms", name)
     strengths: tuple[str, tuple[Any, ...]] | None = transform.strengths  # type: ignore[attr-defined]
@@ -89,8 +120,11 @@ def draws_of(name: str, picture: NDArray[np.uint8], settings: Mapping[str, Any],
     return out
 
 
-def contact_sheet(name: str, picture: NDArray[np.uint8], settings: Mapping[str, Any], seed: int = 0) -> Image.Image:
-    """The picture (uint8 [h, w, c]) and what the transform makes of it at each strength, as `draws_of` has it; with labels."""
+def contact_sheet(
+    name: str, picture: NDArray[np.uint8], settings: Mapping[str, Any], seed: int = 0
+) -> Image.Image:
+    """The picture (uint8 [h, w, c]) and what the transform makes of it at each strength, as
+    `draws_of` has it; with labels."""
     from PIL import Image, ImageDraw, ImageFont
 
     rows = {"original": [picture], **draws_of(name, picture, settings, seed)}
@@ -110,7 +144,10 @@ def contact_sheet(name: str, picture: NDArray[np.uint8], settings: Mapping[str, 
         pen.text((GAP, upper + high // 2 - 8), label, fill=INK, font=font)
         for column, shown in enumerate(pictures):
             cell = Image.fromarray(shown if shown.shape[2] == 3 else shown[:, :, 0]).convert("RGB")
-            sheet.paste(cell.resize((wide, high), Image.Resampling.NEAREST), (margin + column * (wide + GAP), upper))
+            sheet.paste(
+                cell.resize((wide, high), Image.Resampling.NEAREST),
+                (margin + column * (wide + GAP), upper),
+            )
     return sheet
 
 
@@ -131,7 +168,8 @@ def write_png(sheet: Image.Image, path: Path) -> None:
 
 
 def check_place(path: Path) -> None:
-    """Raises `InputError` where no PNG can be written to `path`, as far as that can be told before."""
+    """Raises `InputError` where no PNG can be written to `path`, as far as that can be told
+    before."""
     if path.suffix.lower() != ".png":
         raise InputError("--out", f"{path} must end in .png")
     if path.is_dir():

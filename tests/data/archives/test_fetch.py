@@ -27,7 +27,8 @@ Answer = Callable[["Handler", int], None]
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers each request with the next of the server's `answers`, the last for ever; keeps what was asked for."""
+    """Answers each request with the next of the server's `answers`, the last for ever; keeps what
+    was asked for."""
 
     def do_GET(self) -> None:
         server: Any = self.server
@@ -40,7 +41,9 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: Any) -> None:
         pass
 
-    def give(self, data: bytes, status: int = 200, declared: int | None = None, **headers: str) -> None:
+    def give(
+        self, data: bytes, status: int = 200, declared: int | None = None, **headers: str
+    ) -> None:
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
@@ -109,47 +112,74 @@ def get(original: Original, folder: Path, **more: Any) -> Path:
 
 
 def kept(folder: Path) -> dict[str, int]:
-    return {place.name: place.stat().st_size for place in folder.rglob("*") if place.is_file() and place.name[0] != "."}
+    return {
+        place.name: place.stat().st_size
+        for place in folder.rglob("*")
+        if place.is_file() and place.name[0] != "."
+    }
 
 
 def test_a_file_is_fetched_once(server: Any, original: Original, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     place = get(original, tmp_path, on_progress=lambda done, all_: told.append((done, all_)))
     assert place == tmp_path / "a" / "data.bin" and place.read_bytes() == DATA
-    assert told[-1] == (len(DATA), len(DATA)) and [done for done, _ in told] == sorted({done for done, _ in told})
+    assert told[-1] == (len(DATA), len(DATA)) and [done for done, _ in told] == sorted(
+        {done for done, _ in told}
+    )
     assert get(original, tmp_path) == place and len(server.asked) == 1
     assert kept(tmp_path) == {"data.bin": len(DATA)}
 
 
-@pytest.mark.parametrize("known", [{}, {"size": 0}, {"sha256": ""}, {"sha256": "", "size": 0}, {"sha256": SHA.upper()}])
-def test_a_hash_is_enough(known: dict[str, Any], server: Any, original: Original, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "known", [{}, {"size": 0}, {"sha256": ""}, {"sha256": "", "size": 0}, {"sha256": SHA.upper()}]
+)
+def test_a_hash_is_enough(
+    known: dict[str, Any], server: Any, original: Original, tmp_path: Path
+) -> None:
     assert get(replace(original, **known), tmp_path).read_bytes() == DATA
 
 
-def test_a_download_that_breaks_off_goes_on_from_there(server: Any, original: Original, tmp_path: Path) -> None:
+def test_a_download_that_breaks_off_goes_on_from_there(
+    server: Any, original: Original, tmp_path: Path
+) -> None:
     server.answers = [broken(400_000), whole]  # a server without ranges gives the whole again
     assert get(original, tmp_path / "other").read_bytes() == DATA
     assert [begin for _, begin in server.asked] == [0, 400_000]
-    server.asked, server.answers = [], [broken(300_000), broken(0), status(503), broken(300_000), ranged]
+    server.asked, server.answers = (
+        [],
+        [broken(300_000), broken(0), status(503), broken(300_000), ranged],
+    )
     waits: list[float] = []
     assert fetch(original, tmp_path, sleep=waits.append).read_bytes() == DATA
     assert [begin for _, begin in server.asked] == [0, 300_000, 300_000, 300_000, 600_000]
     assert waits == [1, 1, 2, 1]
 
 
-def test_a_later_call_goes_on_where_an_earlier_one_gave_up(server: Any, original: Original, tmp_path: Path) -> None:
+def test_a_later_call_goes_on_where_an_earlier_one_gave_up(
+    server: Any, original: Original, tmp_path: Path
+) -> None:
     server.answers = [broken(400_000), broken(0)]
-    with pytest.raises(DataError, match=r"it broke off, 5 times in a row; 400,000 bytes are kept, and the next call goes on"):
+    with pytest.raises(
+        DataError,
+        match=r"it broke off, 5 times in a row; 400,000 bytes are kept, and the next call goes on",
+    ):
         get(original, tmp_path)
     assert kept(tmp_path) == {"data.bin.part": 400_000}
     server.asked, server.answers = [], [ranged]
     told: list[tuple[int, int]] = []
-    assert get(original, tmp_path, on_progress=lambda done, all_: told.append((done, all_))).read_bytes() == DATA
+    assert (
+        get(
+            original, tmp_path, on_progress=lambda done, all_: told.append((done, all_))
+        ).read_bytes()
+        == DATA
+    )
     assert [begin for _, begin in server.asked] == [400_000]
     assert told[0][0] > 400_000 and kept(tmp_path) == {"data.bin": len(DATA)}
 
 
-def test_a_server_that_says_no_length_is_read_to_its_end(server: Any, original: Original, tmp_path: Path) -> None:
+def test_a_server_that_says_no_length_is_read_to_its_end(
+    server: Any, original: Original, tmp_path: Path
+) -> None:
     server.answers = [lambda handler, begin: handler.give(DATA, declared=-1)]
     assert get(replace(original, size=0), tmp_path).read_bytes() == DATA
     server.answers = [lambda handler, begin: handler.give(DATA[:1000], declared=-1), ranged]
@@ -175,10 +205,14 @@ def test_a_part_of_another_file_is_fetched_afresh(
     assert kept(tmp_path) == {"data.bin": len(DATA)}
 
 
-def test_a_range_other_than_asked_for_is_not_taken(server: Any, original: Original, tmp_path: Path) -> None:
+def test_a_range_other_than_asked_for_is_not_taken(
+    server: Any, original: Original, tmp_path: Path
+) -> None:
     server.answers = [
         broken(1000),
-        lambda handler, begin: handler.give(DATA[5:], 206, Content_Range=f"bytes 5-{len(DATA) - 1}/{len(DATA)}"),
+        lambda handler, begin: handler.give(
+            DATA[5:], 206, Content_Range=f"bytes 5-{len(DATA) - 1}/{len(DATA)}"
+        ),
         ranged,
     ]
     assert get(original, tmp_path).read_bytes() == DATA
@@ -191,7 +225,11 @@ def test_a_range_other_than_asked_for_is_not_taken(server: Any, original: Origin
         ({"sha256": "", "md5": "0" * 32}, ranged, f"has the md5 {MD5}, not 000"),
         ({"size": 999_999}, ranged, "gives 1,000,000 bytes and not the 999,999 of a/data.bin"),
         ({"size": 1_000_001}, ranged, "gives 1,000,000 bytes and not the 1,000,001 of a/data.bin"),
-        ({"size": 999}, lambda handler, begin: handler.give(DATA, declared=-1), "gives more than the 999 bytes"),
+        (
+            {"size": 999},
+            lambda handler, begin: handler.give(DATA, declared=-1),
+            "gives more than the 999 bytes",
+        ),
         ({"size": 0}, lambda handler, begin: handler.give(b""), "data.bin is empty"),
         ({}, status(404), "/data says 404 Not Found"),
         ({}, status(403), "/data says 403 Forbidden"),
@@ -201,15 +239,32 @@ def test_a_range_other_than_asked_for_is_not_taken(server: Any, original: Origin
             lambda handler, begin: handler.give(DATA, Content_Type="text/html; charset=utf-8"),
             "gives a web page and not a/data.bin",
         ),
-        ({"size": 0}, lambda handler, begin: handler.give(b"<!DOCTYPE html><p>Log in"), "gives a web page and not a/data.bin"),
-        ({"size": 0}, lambda handler, begin: handler.give(DATA, declared=1 << 60), "needs 1,152,921,504,606,846,976 bytes in"),
-        ({}, status(302, Location="file:///etc/passwd"), "says 302 .*Redirection to url 'file:///etc/passwd' is not allowed"),
+        (
+            {"size": 0},
+            lambda handler, begin: handler.give(b"<!DOCTYPE html><p>Log in"),
+            "gives a web page and not a/data.bin",
+        ),
+        (
+            {"size": 0},
+            lambda handler, begin: handler.give(DATA, declared=1 << 60),
+            "needs 1,152,921,504,606,846,976 bytes in",
+        ),
+        (
+            {},
+            status(302, Location="file:///etc/passwd"),
+            "says 302 .*Redirection to url 'file:///etc/passwd' is not allowed",
+        ),
         ({}, status(301, Location="ftp://127.0.0.1/data"), "unknown url type: ftp"),
         ({}, status(302, Location="/data"), "says 302"),
     ],
 )
 def test_what_is_not_the_file_is_refused_and_nothing_is_kept(
-    known: dict[str, Any], answer: Answer, words: str, server: Any, original: Original, tmp_path: Path
+    known: dict[str, Any],
+    answer: Answer,
+    words: str,
+    server: Any,
+    original: Original,
+    tmp_path: Path,
 ) -> None:
     server.answers = [answer]
     with pytest.raises(DataError, match=words) as caught:
@@ -217,20 +272,36 @@ def test_what_is_not_the_file_is_refused_and_nothing_is_kept(
     assert "\n" not in str(caught.value) and kept(tmp_path) == {}
 
 
-def test_redirections_are_followed_with_their_range(server: Any, original: Original, tmp_path: Path) -> None:
-    server.answers = [status(302, Location="/there"), broken(1000), status(307, Location=f"{server.base}/elsewhere"), ranged]
+def test_redirections_are_followed_with_their_range(
+    server: Any, original: Original, tmp_path: Path
+) -> None:
+    server.answers = [
+        status(302, Location="/there"),
+        broken(1000),
+        status(307, Location=f"{server.base}/elsewhere"),
+        ranged,
+    ]
     assert get(original, tmp_path).read_bytes() == DATA
     assert server.asked == [("/data", 0), ("/there", 0), ("/data", 1000), ("/elsewhere", 1000)]
 
 
-def test_a_busy_server_is_asked_after_the_time_it_says(server: Any, original: Original, tmp_path: Path) -> None:
-    server.answers = [status(429, Retry_After="7"), status(503, Retry_After="900"), status(503, Retry_After="tomorrow"), ranged]
+def test_a_busy_server_is_asked_after_the_time_it_says(
+    server: Any, original: Original, tmp_path: Path
+) -> None:
+    server.answers = [
+        status(429, Retry_After="7"),
+        status(503, Retry_After="900"),
+        status(503, Retry_After="tomorrow"),
+        ranged,
+    ]
     waits: list[float] = []
     assert fetch(original, tmp_path, sleep=waits.append).read_bytes() == DATA
     assert waits == [7, 60, 4]
 
 
-def test_a_server_that_does_not_answer_is_given_up(original: Original, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_does_not_answer_is_given_up(
+    original: Original, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(room, "ATTEMPTS", 2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         slow = replace(original, url=f"http://127.0.0.1:{silent.getsockname()[1]}/data")
@@ -247,11 +318,17 @@ def test_a_server_that_does_not_answer_is_given_up(original: Original, tmp_path:
         get(replace(original, url="http://data.example/data"), tmp_path)
 
 
-def test_a_server_without_its_certificate_is_asked_once(server: Any, original: Original, tmp_path: Path) -> None:
+def test_a_server_without_its_certificate_is_asked_once(
+    server: Any, original: Original, tmp_path: Path
+) -> None:
     """A server that speaks no TLS where it should stands for one whose certificate is wrong."""
     waits: list[float] = []
     with pytest.raises(DataError, match="is not to be trusted: .*SSL"):
-        fetch(replace(original, url=original.url.replace("http:", "https:")), tmp_path, sleep=waits.append)
+        fetch(
+            replace(original, url=original.url.replace("http:", "https:")),
+            tmp_path,
+            sleep=waits.append,
+        )
     assert waits == [] and kept(tmp_path) == {}
 
 
@@ -263,7 +340,9 @@ def test_what_may_not_be_fetched_is_not(original: Original, tmp_path: Path) -> N
         get(replace(original, sha256="", md5=""), tmp_path)
 
 
-def test_a_wrong_file_that_is_there_is_the_users_and_stays(server: Any, original: Original, tmp_path: Path) -> None:
+def test_a_wrong_file_that_is_there_is_the_users_and_stays(
+    server: Any, original: Original, tmp_path: Path
+) -> None:
     place = tmp_path / "a" / "data.bin"
     place.parent.mkdir()
     for held, words in (
@@ -278,18 +357,28 @@ def test_a_wrong_file_that_is_there_is_the_users_and_stays(server: Any, original
         get(original, place)
 
 
-def test_a_file_that_is_there_is_hashed_once(original: Original, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_there_is_hashed_once(
+    original: Original, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = tmp_path / "data.bin"
     place.write_bytes(DATA)
     hashed: list[object] = []
     digest = hashlib.file_digest
-    monkeypatch.setattr(hashlib, "file_digest", lambda *told: (hashed.append(told), digest(*told))[1])
+    monkeypatch.setattr(
+        hashlib, "file_digest", lambda *told: (hashed.append(told), digest(*told))[1]
+    )
     assert verified(original, place) and verified(original, place) and len(hashed) == 1
-    assert verified(replace(original, sha256=""), place) and len(hashed) == 2  # another hash is another question
+    assert (
+        verified(replace(original, sha256=""), place) and len(hashed) == 2
+    )  # another hash is another question
     place.write_bytes(DATA[:-1] + b"x")
-    with pytest.raises(DataError, match="has the sha256 .* it is damaged, or not the published file"):
+    with pytest.raises(
+        DataError, match="has the sha256 .* it is damaged, or not the published file"
+    ):
         verified(original, place)
-    assert not verified(replace(original, size=0), place) and not verified(replace(original, sha256="", md5=""), place)
+    assert not verified(replace(original, size=0), place) and not verified(
+        replace(original, sha256="", md5=""), place
+    )
     assert not verified(replace(original, size=5), place)  # another file: read as the user's own
     (tmp_path / ".data.bin.hash").write_text("[]")
     place.write_bytes(DATA)

@@ -1,4 +1,5 @@
-"""Archives: read as they are, and refused in one sentence where they are not what an archive of data should be."""
+"""Archives: read as they are, and refused in one sentence where they are not what an archive of
+data should be."""
 
 from __future__ import annotations
 
@@ -26,12 +27,17 @@ FILES = {
     "read me.txt": b"words " * 300,
     "test/x.bin": np.random.default_rng(0).bytes(70_000),
 }
-ZIPS, TARS = ["a.zip", "stored.zip", "lzma.zip"], ["a.tar", "a.tar.gz", "a.tgz", "a.tar.bz2", "a.tar.xz"]
+ZIPS, TARS = (
+    ["a.zip", "stored.zip", "lzma.zip"],
+    ["a.tar", "a.tar.gz", "a.tgz", "a.tar.bz2", "a.tar.xz"],
+)
 
 
 def write(path: Path, files: dict[str, bytes]) -> Path:
     if path.suffix == ".zip":
-        packed = {"stored.zip": zipfile.ZIP_STORED, "lzma.zip": zipfile.ZIP_LZMA}.get(path.name, zipfile.ZIP_DEFLATED)
+        packed = {"stored.zip": zipfile.ZIP_STORED, "lzma.zip": zipfile.ZIP_LZMA}.get(
+            path.name, zipfile.ZIP_DEFLATED
+        )
         with zipfile.ZipFile(path, "w", packed) as archive:
             archive.mkdir("train")
             for name, data in files.items():
@@ -46,7 +52,13 @@ def write(path: Path, files: dict[str, bytes]) -> Path:
     return path
 
 
-def entry(archive: tarfile.TarFile, name: str, data: bytes = b"", kind: bytes = tarfile.REGTYPE, link: str = "") -> None:
+def entry(
+    archive: tarfile.TarFile,
+    name: str,
+    data: bytes = b"",
+    kind: bytes = tarfile.REGTYPE,
+    link: str = "",
+) -> None:
     info = tarfile.TarInfo(name)
     info.type, info.linkname, info.size = kind, link, len(data)
     archive.addfile(info, io.BytesIO(data))
@@ -74,7 +86,8 @@ def test_members_are_read_whole_and_in_order(name: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*ZIPS, *TARS])
 def test_a_spoiled_archive_is_refused_or_read_as_it_was(name: str, tmp_path: Path) -> None:
-    """A plain tar has no checksum of its members' bytes: damage there is not seen, so only cuts are tried."""
+    """A plain tar has no checksum of its members' bytes: damage there is not seen, so only cuts are
+    tried."""
     path = write(tmp_path / name, FILES)
     if name == "a.tar":
         whole = path.read_bytes()
@@ -82,15 +95,28 @@ def test_a_spoiled_archive_is_refused_or_read_as_it_was(name: str, tmp_path: Pat
             path.write_bytes(whole[:cut])
             refused(path, "cut short|not a tar archive", read)
         return
-    # Of a zip's directory, names and times are changed without notice; names are all that a reader knows files by.
-    refused_or_the_same(path, read, lambda found: found == FILES or (".zip" in name and sorted(found) != sorted(FILES)), 35)  # type: ignore[call-overload]
+    # Of a zip's directory, names and times are changed without notice; names are all that a reader
+    # knows files by.
+    refused_or_the_same(
+        path,
+        read,
+        lambda found: found == FILES or (".zip" in name and sorted(found) != sorted(FILES)),
+        35,
+    )  # type: ignore[call-overload]
 
 
 def test_links_and_devices_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "a.tar.gz"
     with tarfile.open(path, "w:gz") as archive:
         entry(archive, "good", b"1")
-        for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE, tarfile.GNUTYPE_SPARSE):
+        for kind in (
+            tarfile.SYMTYPE,
+            tarfile.LNKTYPE,
+            tarfile.CHRTYPE,
+            tarfile.BLKTYPE,
+            tarfile.FIFOTYPE,
+            tarfile.GNUTYPE_SPARSE,
+        ):
             entry(archive, f"bad {kind!r}", kind=kind, link="/etc/passwd")
     assert read(path) == {"good": b"1"}
 
@@ -117,11 +143,18 @@ def test_doubled_and_encrypted_members_are_refused(tmp_path: Path) -> None:
 
 
 def test_bombs_end_at_their_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A member larger than its reader allows, an archive larger than any, and a name of 64 MB, which a child process reads."""
+    """A member larger than its reader allows, an archive larger than any, and a name of 64 MB,
+    which a child process reads."""
     path = write(tmp_path / "a.zip", {"zeros": bytes(4 << 20)})
-    refused(path, r"has 4,194,304 bytes, more than the 1,048,576 allowed", lambda path: ZipMembers(path).read("zeros", 1 << 20))
+    refused(
+        path,
+        r"has 4,194,304 bytes, more than the 1,048,576 allowed",
+        lambda path: ZipMembers(path).read("zeros", 1 << 20),
+    )
     whole = path.read_bytes()
-    path.write_bytes(whole.replace((4 << 20).to_bytes(4, "little"), (1 << 20).to_bytes(4, "little")))
+    path.write_bytes(
+        whole.replace((4 << 20).to_bytes(4, "little"), (1 << 20).to_bytes(4, "little"))
+    )
     refused(path, "damaged", lambda path: ZipMembers(path).read("zeros", 1 << 20))
     info = tarfile.TarInfo("long")
     info.type, info.size = tarfile.GNUTYPE_LONGNAME, 1 << 33
@@ -131,7 +164,11 @@ def test_bombs_end_at_their_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             file.write(bytes(1 << 20))
     refused(tmp_path / "b.tar.gz", "damaged", lambda path: tried(walked, path, 1 << 29))
     monkeypatch.setattr(members, "MOST", 1 << 20)
-    refused(write(tmp_path / "a.tar.gz", {"zeros": bytes(4 << 20)}), "unpacks to more than 1,048,576 bytes", read)
+    refused(
+        write(tmp_path / "a.tar.gz", {"zeros": bytes(4 << 20)}),
+        "unpacks to more than 1,048,576 bytes",
+        read,
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,7 +181,9 @@ def test_bombs_end_at_their_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ("b.zip", b"", "is not a zip archive: it is cut short at its beginning"),
     ],
 )
-def test_what_is_no_archive_is_named_for_what_it_is(name: str, data: bytes, words: str, tmp_path: Path) -> None:
+def test_what_is_no_archive_is_named_for_what_it_is(
+    name: str, data: bytes, words: str, tmp_path: Path
+) -> None:
     (tmp_path / name).write_bytes(data)
     refused(tmp_path / name, words, read)
 
@@ -163,4 +202,6 @@ def test_reading_a_large_archive_is_told_as_it_goes_on_and_so_is_the_child_that_
         verified(Original(path.name, sha256=file_hash(path), size=size), path)
     stages = ["checking all.tar.gz", "reading all.tar.gz", "checking all.tar.gz"]
     assert [stage for stage, _, _ in told] == [stage for stage in stages for _ in range(2)]
-    assert {whole for _, _, whole in told} == {size} and all(size / 3 < done <= size for _, done, _ in told)
+    assert {whole for _, _, whole in told} == {size} and all(
+        size / 3 < done <= size for _, done, _ in told
+    )

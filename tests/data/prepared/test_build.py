@@ -1,4 +1,5 @@
-"""Making a copy: what is in it, what is refused, and that nothing is lost or taken for whole whatever goes wrong."""
+"""Making a copy: what is in it, what is refused, and that nothing is lost or taken for whole
+whatever goes wrong."""
 
 from __future__ import annotations
 
@@ -59,38 +60,59 @@ def left(root: Path) -> list[str]:
 
 def test_the_copy_holds_what_the_originals_hold(tmp_path: Path, originals: Path) -> None:
     told: list[tuple[str, int, int]] = []
-    done = prepare(Toy(root=str(tmp_path)), originals=str(originals), workers=3, on_progress=lambda *words: told.append(words))
-    assert told[0] == ("preparing", 0, ROWS) and told[-1] == ("preparing", ROWS, ROWS) and len(told) == 9
+    done = prepare(
+        Toy(root=str(tmp_path)),
+        originals=str(originals),
+        workers=3,
+        on_progress=lambda *words: told.append(words),
+    )
+    assert (
+        told[0] == ("preparing", 0, ROWS)
+        and told[-1] == ("preparing", ROWS, ROWS)
+        and len(told) == 9
+    )
     assert [rows for _, rows, _ in told] == sorted(rows for _, rows, _ in told)
     assert (done.made, done.rows_before, left(tmp_path)) == (True, 0, ["toy"])
     read, copy = Toy().read(originals).dataset, Toy(root=str(tmp_path)).load()
     assert copy.table.digest() == read.table.digest()
     assert copy.table.attribute("class").values == toys.CLASSES
-    assert np.array_equal(copy.ids, np.arange(ROWS) * 2) and np.array_equal(copy.units, np.arange(ROWS) // 5)
+    assert np.array_equal(copy.ids, np.arange(ROWS) * 2) and np.array_equal(
+        copy.units, np.arange(ROWS) // 5
+    )
     assert copy.image_shape == (32, 32, 3) and copy.name == "toy" and not copy.from_files
     rows = np.random.default_rng(0).permutation(ROWS)
     assert np.array_equal(copy.inputs(rows), read.inputs(rows))
     assert np.array_equal(np.load(tmp_path / "toy" / "pixels.npy"), read.inputs(np.arange(ROWS)))
     assert copy.inputs(np.empty(0, dtype=np.int64)).shape == (0, 32, 32, 3)
     card = json.loads((tmp_path / "toy" / "prepared.json").read_text())
-    assert card["parts"] == card["totals"] == {"all": ROWS} and card["settings"] == {"flip": False, "words": "plain"}
+    assert card["parts"] == card["totals"] == {"all": ROWS} and card["settings"] == {
+        "flip": False,
+        "words": "plain",
+    }
     assert len(card["checksums"].split()) == -(-ROWS // CHUNK) == 8
 
 
-def test_pixels_as_jpeg_are_smaller_and_close_and_read_by_several_threads(calm: Path, originals: Path) -> None:
+def test_pixels_as_jpeg_are_smaller_and_close_and_read_by_several_threads(
+    calm: Path, originals: Path
+) -> None:
     read, copy = Toy().read(originals).dataset, Toy(root=str(calm / "jpeg")).load()
     rows = np.arange(0, ROWS, 7)
     exact = read.inputs(rows).astype(np.int64)
     assert np.abs(copy.inputs(rows) - exact).mean() < 1.5
-    assert (calm / "jpeg/toy/pixels.jpegs").stat().st_size < (calm / "array/toy/pixels.npy").stat().st_size / 2
+    assert (calm / "jpeg/toy/pixels.jpegs").stat().st_size < (
+        calm / "array/toy/pixels.npy"
+    ).stat().st_size / 2
     with ThreadPoolExecutor(4) as pool:
         parts = list(pool.map(copy.inputs, [rows] * 8))
     assert all(np.array_equal(part, parts[0]) for part in parts)
     assert copy.fingerprint != Toy(root=str(calm / "array")).load().fingerprint
 
 
-def test_each_picture_has_a_hash_of_its_exact_pixels(tmp_path: Path, calm: Path, originals: Path) -> None:
-    """Eight bytes of BLAKE2b a picture, of the pixels before JPEG; sizes and colours made later show the same picture."""
+def test_each_picture_has_a_hash_of_its_exact_pixels(
+    tmp_path: Path, calm: Path, originals: Path
+) -> None:
+    """Eight bytes of BLAKE2b a picture, of the pixels before JPEG; sizes and colours made later
+    show the same picture."""
     read = Toy().read(originals).dataset
     picture = read.inputs(np.arange(ROWS))[7].tobytes()
     copies = [Toy(root=str(calm / store)).load() for store in ("array", "jpeg")]
@@ -114,21 +136,30 @@ def test_jpeg_is_of_the_quality_that_is_told_with_all_colours(calm: Path) -> Non
             assert same.quantization == picture.quantization  # type: ignore[attr-defined]
 
 
-def test_a_copy_of_two_channels_cannot_be_jpeg(tmp_path: Path, originals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_of_two_channels_cannot_be_jpeg(
+    tmp_path: Path, originals: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def read(self: Toy, folder: Path) -> Any:
         pictures, labels = np.load(folder / "pictures.npy"), np.load(folder / "labels.npy")
         table = toys.AttributeTable((toys.Attribute("class", toys.CLASSES),), labels[None])
-        data = toys.AttributedDataset("toy", table, lambda rows: pictures[rows][..., :2], InputSpec.image(32, 32, 2))
+        data = toys.AttributedDataset(
+            "toy", table, lambda rows: pictures[rows][..., :2], InputSpec.image(32, 32, 2)
+        )
         return toys.Reading(data, {"all": ROWS})
 
     monkeypatch.setattr(Toy, "read", read)
-    with pytest.raises(InputError, match=r"store: jpeg holds pictures of 1 or 3 channels, and toy has 2 \(valid: array\)"):
+    with pytest.raises(
+        InputError,
+        match=r"store: jpeg holds pictures of 1 or 3 channels, and toy has 2 \(valid: array\)",
+    ):
         prepare(Toy(root=str(tmp_path)), originals=str(originals), store="jpeg")
     prepare(Toy(root=str(tmp_path)), originals=str(originals))
     assert open_copy(Toy(root=str(tmp_path))).image_shape == (32, 32, 2)
 
 
-def test_the_fingerprint_is_that_of_the_content(tmp_path: Path, calm: Path, originals: Path) -> None:
+def test_the_fingerprint_is_that_of_the_content(
+    tmp_path: Path, calm: Path, originals: Path
+) -> None:
     one = open_copy(Toy(root=str(calm / "array"))).fingerprint
     elsewhere = write_originals(tmp_path / "elsewhere")
     prepare(Toy(root=str(tmp_path / "b")), originals=str(elsewhere), workers=1)
@@ -143,33 +174,54 @@ def test_the_fingerprint_is_that_of_the_content(tmp_path: Path, calm: Path, orig
             pictures[ROWS - 1, 31, 31, 2] ^= 1
             np.save(changed / "pictures.npy", pictures)
         elif name == "label":
-            np.save(changed / "labels.npy", np.where(np.arange(ROWS) == 7, (labels + 1) % 3, labels))
+            np.save(
+                changed / "labels.npy", np.where(np.arange(ROWS) == 7, (labels + 1) % 3, labels)
+            )
         source = Toy(root=str(tmp_path / name), flip=name == "flip")
         prepare(source, originals=str(changed))
         found.add(open_copy(source).fingerprint)
     assert len(found) == 4
 
 
-def test_a_copy_is_named_by_the_settings_that_decide_what_is_in_it(tmp_path: Path, originals: Path) -> None:
+def test_a_copy_is_named_by_the_settings_that_decide_what_is_in_it(
+    tmp_path: Path, originals: Path
+) -> None:
     root = str(tmp_path)
     assert copy_folder(Toy(root=root, tint=3)).name == "toy"
     assert copy_folder(Toy(root=root, flip=True)).name == "toy-flip=true"
     assert copy_folder(ToyInRed(root=root, flip=True)).name == "toy-flip=true"
-    odd = {copy_folder(Toy(root=root, words=word)).name for word in ("../..", "../.-", "a/b", "x" * 500, "ünlaut", "a b")}
+    odd = {
+        copy_folder(Toy(root=root, words=word)).name
+        for word in ("../..", "../.-", "a/b", "x" * 500, "ünlaut", "a b")
+    }
     assert len(odd) == 6
-    assert all(re.fullmatch(r"toy-words=[A-Za-z0-9._=-]{1,120}", name) and name != ".." for name in odd)
+    assert all(
+        re.fullmatch(r"toy-words=[A-Za-z0-9._=-]{1,120}", name) and name != ".." for name in odd
+    )
     prepare(Toy(root=root, words="a b/c"), originals=str(originals))
     assert Toy(root=root, words="a b/c", tint=7).load().cache["tint"] == 7
-    with pytest.raises(DataError, match=r"no prepared copy of toy in .*: crosswind prepare toy --root \S+ --set 'words=a b/d'$"):
+    with pytest.raises(
+        DataError,
+        match=(
+            r"no prepared copy of toy in .*: crosswind prepare toy --root \S+ --set 'words=a b/d'$"
+        ),
+    ):
         Toy(root=root, words="a b/d").load()
-    assert ToyInRed(root=root, words="a b/c").load().fingerprint == Toy(root=root, words="a b/c").load().fingerprint
+    assert (
+        ToyInRed(root=root, words="a b/c").load().fingerprint
+        == Toy(root=root, words="a b/c").load().fingerprint
+    )
 
 
 def test_other_totals_are_refused_unless_asked(tmp_path: Path) -> None:
     few = write_originals(tmp_path / "few", rows=90)
     root = tmp_path / "root"
     with pytest.raises(
-        DataError, match=r"^toy: the originals hold all 90 rows, where all 640 are published; --accept-totals takes"
+        DataError,
+        match=(
+            r"^toy: the originals hold all 90 rows, where all 640 are published; --accept-totals"
+            r" takes"
+        ),
     ):
         prepare(Toy(root=str(root)), originals=str(few))
     assert left(root) == []
@@ -177,7 +229,9 @@ def test_other_totals_are_refused_unless_asked(tmp_path: Path) -> None:
     assert Toy(root=str(root)).load().n_rows == 90 and left(root) == ["toy"]
 
 
-def test_a_second_call_reads_nothing(tmp_path: Path, originals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_call_reads_nothing(
+    tmp_path: Path, originals: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root, log = str(tmp_path / "root"), tmp_path / "log"
     prepare(Toy(root=root), originals=str(originals))
     before = content(tmp_path / "root/toy")
@@ -188,18 +242,41 @@ def test_a_second_call_reads_nothing(tmp_path: Path, originals: Path, monkeypatc
     assert content(tmp_path / "root/toy") == before
     assert prepare(Toy(root=root), originals=str(originals), store="jpeg").made
     assert open_copy(Toy(root=root)).fingerprint and not prepare(Toy(root=root)).made
-    assert set(content(tmp_path / "root/toy")) == {"attributes.npz", "offsets.npy", "pixels.jpegs", "prepared.json"}
+    assert set(content(tmp_path / "root/toy")) == {
+        "attributes.npz",
+        "offsets.npy",
+        "pixels.jpegs",
+        "prepared.json",
+    }
     monkeypatch.setattr(Toy, "version", 2, raising=False)
-    with pytest.raises(DataError, match="another version of Crosswind: crosswind prepare toy --root"):
+    with pytest.raises(
+        DataError, match="another version of Crosswind: crosswind prepare toy --root"
+    ):
         open_copy(Toy(root=root))
-    assert prepare(Toy(root=root), originals=str(originals)).made and open_copy(Toy(root=root)).n_rows == ROWS
+    assert (
+        prepare(Toy(root=root), originals=str(originals)).made
+        and open_copy(Toy(root=root)).n_rows == ROWS
+    )
     assert left(tmp_path / "root") == ["toy"]
 
 
 @pytest.mark.parametrize("store", ["array", pytest.param("jpeg", marks=pytest.mark.slow)])
-def test_killed_half_way_the_next_call_goes_on(store: str, tmp_path: Path, calm: Path, originals: Path) -> None:
+def test_killed_half_way_the_next_call_goes_on(
+    store: str, tmp_path: Path, calm: Path, originals: Path
+) -> None:
     root, log = tmp_path / "root", tmp_path / "log"
-    words = ("prepare", "toy", "--root", root, "--from", originals, "--store", store, "--workers", "2")
+    words = (
+        "prepare",
+        "toy",
+        "--root",
+        root,
+        "--from",
+        originals,
+        "--store",
+        store,
+        "--workers",
+        "2",
+    )
     killed = crosswind(*words, TOY_KILL_AT=str(5 * CHUNK + 3))
     assert killed.returncode == -signal.SIGKILL
     assert left(root) == [".toy.part"]
@@ -207,10 +284,16 @@ def test_killed_half_way_the_next_call_goes_on(store: str, tmp_path: Path, calm:
         open_copy(Toy(root=str(root)))
     again = crosswind(*words, TOY_LOG=str(log))
     assert again.returncode == 0, again.stderr
-    kept = int(re.search(r"; ([\d,]+) rows were there from before", again.stdout)[1].replace(",", ""))  # type: ignore[index]
+    kept = int(
+        re.search(r"; ([\d,]+) rows were there from before", again.stdout)[1].replace(",", "")
+    )  # type: ignore[index]
     asked = sorted(tuple(map(int, line.split())) for line in log.read_text().splitlines())
     assert kept >= CHUNK and kept % CHUNK == 0
-    assert asked[0][0] == kept and asked[-1][1] == ROWS - 1 and len(asked) == -(-(ROWS - kept) // CHUNK)
+    assert (
+        asked[0][0] == kept
+        and asked[-1][1] == ROWS - 1
+        and len(asked) == -(-(ROWS - kept) // CHUNK)
+    )
     assert content(root / "toy") == content(calm / store / "toy") and left(root) == ["toy"]
 
 
@@ -229,7 +312,11 @@ os._exit(0)
     for _ in range(100):
         seconds = chance.uniform(0, 0.2)
         done = subprocess.run(
-            [sys.executable, "-c", code, str(seconds)], env=toys.ENVIRONMENT, capture_output=True, text=True, check=False
+            [sys.executable, "-c", code, str(seconds)],
+            env=toys.ENVIRONMENT,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode in (0, -signal.SIGKILL), done.stderr
         if (root / "toy").exists():
@@ -243,18 +330,25 @@ os._exit(0)
     assert left(root) == ["toy"]
 
 
-def begun(root: Path, originals: Path, monkeypatch: pytest.MonkeyPatch, at: int = 4 * CHUNK) -> Path:
-    """A copy whose making broke at a row; it is too soon for what was written before to be saved in passing."""
+def begun(
+    root: Path, originals: Path, monkeypatch: pytest.MonkeyPatch, at: int = 4 * CHUNK
+) -> Path:
+    """A copy whose making broke at a row; it is too soon for what was written before to be saved in
+    passing."""
     with monkeypatch.context() as told:
         told.setenv("TOY_RAISE_AT", str(at))
         told.setenv("TOY_RAISES", "value")
-        with pytest.raises(DataError, match=r"^toy: rows \d+ to \d+ cannot be read: ValueError: bad block$"):
+        with pytest.raises(
+            DataError, match=r"^toy: rows \d+ to \d+ cannot be read: ValueError: bad block$"
+        ):
             prepare(Toy(root=str(root)), originals=str(originals), workers=1)
     assert left(root) == [".toy.part"]
     return root / ".toy.part"
 
 
-def test_originals_that_changed_since_are_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_originals_that_changed_since_are_read_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = write_originals(tmp_path / "originals")
     begun(tmp_path / "a", folder, monkeypatch)
     assert prepare(Toy(root=str(tmp_path / "a")), originals=str(folder)).rows_before == 4 * CHUNK
@@ -263,15 +357,28 @@ def test_originals_that_changed_since_are_read_anew(tmp_path: Path, monkeypatch:
     os.utime(folder / "pictures.npy", ns=(stamps.st_atime_ns, stamps.st_mtime_ns + 1))
     assert prepare(Toy(root=str(tmp_path / "b")), originals=str(folder)).rows_before == 0
     begun(tmp_path / "c", folder, monkeypatch)
-    assert prepare(Toy(root=str(tmp_path / "c")), originals=str(folder), store="jpeg").rows_before == 0
+    assert (
+        prepare(Toy(root=str(tmp_path / "c")), originals=str(folder), store="jpeg").rows_before == 0
+    )
 
 
 @pytest.mark.parametrize(
     ("harm", "chunks"),
-    [("torn progress", 3), ("short pixels", 2), ("changed pixels", 1), ("no progress", 0), ("other identity", 0)],
+    [
+        ("torn progress", 3),
+        ("short pixels", 2),
+        ("changed pixels", 1),
+        ("no progress", 0),
+        ("other identity", 0),
+    ],
 )
 def test_a_damaged_beginning_is_used_as_far_as_it_is_whole(
-    harm: str, chunks: int, tmp_path: Path, calm: Path, originals: Path, monkeypatch: pytest.MonkeyPatch
+    harm: str,
+    chunks: int,
+    tmp_path: Path,
+    calm: Path,
+    originals: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     part = begun(tmp_path, originals, monkeypatch)
     pixels, progress = part / "copy/pixels.npy", part / "progress"
@@ -295,17 +402,29 @@ def test_of_two_at_once_one_waits(tmp_path: Path, originals: Path) -> None:
     told: list[str] = []
     words = [*toys.COMMAND, "prepare", "toy", "--root", str(tmp_path), "--from", str(originals)]
     with claimed(tmp_path / ".toy.part", lambda: told.append("waited")):
-        other = subprocess.Popen(words, env=toys.ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        other = subprocess.Popen(
+            words,
+            env=toys.ENVIRONMENT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         assert other.stderr is not None and "waiting for another process" in other.stderr.readline()
         prepare(Toy(root=str(tmp_path), flip=True), originals=str(originals))  # another copy
     other.communicate(timeout=60)
-    assert other.returncode == 0 and not prepare(Toy(root=str(tmp_path)), originals=str(originals)).made and not told
+    assert (
+        other.returncode == 0
+        and not prepare(Toy(root=str(tmp_path)), originals=str(originals)).made
+        and not told
+    )
 
 
 @contextlib.contextmanager
 def disk(folder: Path, options: str) -> Iterator[Path]:
     folder.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], capture_output=True, check=False).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], capture_output=True, check=False
+    ).returncode:
         pytest.skip("only root can mount a small disk")
     try:
         yield folder
@@ -319,7 +438,10 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing(
     size = (calm / "jpeg/toy/pixels.jpegs").stat().st_size
     with disk(tmp_path / "disk", f"size={size // 8192 * 4096 + 65536}") as small:
         source = Toy(root=str(small))
-        with pytest.raises(DataError, match=r"^cannot write \S+: No space left on device; what is prepared so far is kept"):
+        with pytest.raises(
+            DataError,
+            match=r"^cannot write \S+: No space left on device; what is prepared so far is kept",
+        ):
             prepare(source, originals=str(originals), store="jpeg")
         assert left(small) == [".toy.part"]
         subprocess.run(["mount", "-o", f"remount,size={2 * size}", small], check=True)
@@ -327,22 +449,30 @@ def test_a_full_disk_is_one_sentence_and_loses_nothing(
         assert content(small / "toy") == content(calm / "jpeg/toy")
 
 
-def test_a_disk_that_is_too_small_is_refused_at_once(tmp_path: Path, originals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_too_small_is_refused_at_once(
+    tmp_path: Path, originals: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     free = shutil.disk_usage(tmp_path)._replace(free=1_100_000)
     monkeypatch.setattr(build.shutil, "disk_usage", lambda _: free)
-    with pytest.raises(DataError, match=r"^preparing toy takes 2.0 MB more in \S+, where 1.1 MB are free$"):
+    with pytest.raises(
+        DataError, match=r"^preparing toy takes 2.0 MB more in \S+, where 1.1 MB are free$"
+    ):
         prepare(Toy(root=str(tmp_path)), originals=str(originals))
 
 
 def test_a_folder_that_is_somebody_elses_is_left_alone(tmp_path: Path, originals: Path) -> None:
     (tmp_path / "toy").mkdir()
     (tmp_path / "toy/thesis.txt").write_text("all of it")
-    with pytest.raises(DataError, match=r"toy holds 'thesis.txt', which is not of a prepared copy: move it away"):
+    with pytest.raises(
+        DataError, match=r"toy holds 'thesis.txt', which is not of a prepared copy: move it away"
+    ):
         prepare(Toy(root=str(tmp_path)), originals=str(originals), again=True)
     assert content(tmp_path / "toy") == {"thesis.txt": b"all of it"} and left(tmp_path) == ["toy"]
 
 
-def test_a_root_that_cannot_be_written_is_one_sentence_and_its_copies_are_used(tmp_path: Path, calm: Path, originals: Path) -> None:
+def test_a_root_that_cannot_be_written_is_one_sentence_and_its_copies_are_used(
+    tmp_path: Path, calm: Path, originals: Path
+) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match=r"^\S+/file/toy: Not a directory$"):
         prepare(Toy(root=str(tmp_path / "file")), originals=str(originals))
@@ -356,9 +486,16 @@ def test_a_root_that_cannot_be_written_is_one_sentence_and_its_copies_are_used(t
         check(Toy(root=str(root)))
 
 
-def test_originals_that_cannot_be_read_are_named(tmp_path: Path, originals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_originals_that_cannot_be_read_are_named(
+    tmp_path: Path, originals: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = str(tmp_path / "root")
-    with pytest.raises(DataError, match=r"^toy needs pictures.npy, labels.npy in the folder \S+/originals/toy: write pictures"):
+    with pytest.raises(
+        DataError,
+        match=(
+            r"^toy needs pictures.npy, labels.npy in the folder \S+/originals/toy: write pictures"
+        ),
+    ):
         prepare(Toy(root=root))
     with pytest.raises(DataError, match=r"^toy needs labels.npy in the folder"):
         folder = tmp_path / "half"
@@ -383,7 +520,9 @@ def test_originals_that_cannot_be_read_are_named(tmp_path: Path, originals: Path
     assert left(tmp_path / "root") == [".toy.part"]  # begun, and broken off
 
 
-def test_what_is_missing_is_fetched(tmp_path: Path, originals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing_is_fetched(
+    tmp_path: Path, originals: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     handler = functools.partial(SimpleHTTPRequestHandler, directory=str(originals))
     monkeypatch.setattr(SimpleHTTPRequestHandler, "log_message", lambda *_: None)
     told: list[tuple[str, int, int]] = []
@@ -391,24 +530,42 @@ def test_what_is_missing_is_fetched(tmp_path: Path, originals: Path, monkeypatch
         threading.Thread(target=server.serve_forever, daemon=True).start()
         place = f"http://127.0.0.1:{server.server_port}"
         files = [
-            Original(name, f"{place}/{name}", (originals / name).stat().st_size, file_hash(originals / name))
+            Original(
+                name,
+                f"{place}/{name}",
+                (originals / name).stat().st_size,
+                file_hash(originals / name),
+            )
             for name in ("pictures.npy", "labels.npy")
         ]
         monkeypatch.setattr(Toy, "originals", lambda _: tuple(files))
-        with pytest.raises(DataError, match=rf"^toy needs pictures.npy, labels.npy in the folder {tmp_path}: write pictures"):
-            prepare(Toy(root=str(tmp_path / "root")), originals=str(tmp_path))  # the user's folder is not written to
+        with pytest.raises(
+            DataError,
+            match=rf"^toy needs pictures.npy, labels.npy in the folder {tmp_path}: write pictures",
+        ):
+            prepare(
+                Toy(root=str(tmp_path / "root")), originals=str(tmp_path)
+            )  # the user's folder is not written to
         prepare(Toy(root=str(tmp_path / "root")), on_progress=lambda *words: told.append(words))
         files[1] = Original("other.npy", f"{place}/labels.npy", 0, "0" * 64)
         with pytest.raises(DataError, match=r"other.npy has the sha256 \w+, not 0000"):
             prepare(Toy(root=str(tmp_path / "root")), again=True)
         server.shutdown()
-    found = left(tmp_path / "root/originals/toy")  # what was found out of their hashes is remembered beside them
+    found = left(
+        tmp_path / "root/originals/toy"
+    )  # what was found out of their hashes is remembered beside them
     assert [name for name in found if not name.startswith(".")] == ["labels.npy", "pictures.npy"]
-    assert ("fetching pictures.npy", files[0].size, files[0].size) in told and told[-1] == ("preparing", ROWS, ROWS)
+    assert ("fetching pictures.npy", files[0].size, files[0].size) in told and told[-1] == (
+        "preparing",
+        ROWS,
+        ROWS,
+    )
     assert open_copy(Toy(root=str(tmp_path / "root"))).n_rows == ROWS
 
 
-def test_files_of_the_users_own_are_named_by_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_the_users_own_are_named_by_a_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     top, root = tmp_path / "birds", str(tmp_path / "root")
     for number in range(6):
         folder = top / ("owl" if number % 2 else "wren")
@@ -417,9 +574,16 @@ def test_files_of_the_users_own_are_named_by_a_setting(tmp_path: Path, monkeypat
     source = ImageFolder(path=str(top), root=root, size=8)
     assert prepare(source).made
     copy = source.load()
-    assert copy.table.attribute("class").values == ("owl", "wren") and copy.inputs(np.arange(6)).shape == (6, 8, 8, 3)
-    assert np.array_equal(copy.inputs(np.arange(6)), ImageFolder(path=str(top), size=8).load().inputs(np.arange(6)))
-    with pytest.raises(InputError, match="--from: image-folder reads what its setting 'path' names, not a folder of originals"):
+    assert copy.table.attribute("class").values == ("owl", "wren") and copy.inputs(
+        np.arange(6)
+    ).shape == (6, 8, 8, 3)
+    assert np.array_equal(
+        copy.inputs(np.arange(6)), ImageFolder(path=str(top), size=8).load().inputs(np.arange(6))
+    )
+    with pytest.raises(
+        InputError,
+        match="--from: image-folder reads what its setting 'path' names, not a folder of originals",
+    ):
         prepare(ImageFolder(path=str(top), root=root), originals=str(tmp_path))
     assert stamp(source, tmp_path) == stamp(source, tmp_path)
     before = stamp(source, tmp_path)
@@ -428,7 +592,10 @@ def test_files_of_the_users_own_are_named_by_a_setting(tmp_path: Path, monkeypat
 
 
 def test_settings_of_prepare_are_checked(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"store: unknown store 'jpg', did you mean 'jpeg'\? \(valid: array, jpeg\)"):
+    with pytest.raises(
+        InputError,
+        match=r"store: unknown store 'jpg', did you mean 'jpeg'\? \(valid: array, jpeg\)",
+    ):
         prepare(Toy(root=str(tmp_path)), store="jpg")
     for workers in (0, True, 1.5):
         with pytest.raises(InputError, match="workers: must be a number of threads"):
@@ -437,8 +604,11 @@ def test_settings_of_prepare_are_checked(tmp_path: Path) -> None:
         prepare(Toy(root="a\0b"))
 
 
-def test_chunks_are_read_ahead_within_bounds(tmp_path: Path, originals: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A writer that is slow holds the readers back: at most 2 x workers + 1 chunks are read and not written."""
+def test_chunks_are_read_ahead_within_bounds(
+    tmp_path: Path, originals: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer that is slow holds the readers back: at most 2 x workers + 1 chunks are read and not
+    written."""
     asked = 0
     plain = build._chunk
 

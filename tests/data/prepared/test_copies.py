@@ -1,4 +1,5 @@
-"""Opening a copy: quick, without reading pixels; one that is not whole, or not what its name says, is one sentence."""
+"""Opening a copy: quick, without reading pixels; one that is not whole, or not what its name says,
+is one sentence."""
 
 from __future__ import annotations
 
@@ -34,14 +35,22 @@ def source(copy: Path) -> Toy:
 
 def test_no_copy_names_the_command(tmp_path: Path) -> None:
     with pytest.raises(
-        DataError, match=rf"^there is no prepared copy of toy in {tmp_path}: crosswind prepare toy --root {tmp_path}$"
+        DataError,
+        match=(
+            rf"^there is no prepared copy of toy in {tmp_path}: crosswind prepare toy --root"
+            rf" {tmp_path}$"
+        ),
     ):
         open_copy(Toy(root=str(tmp_path)))
-    with pytest.raises(DataError, match="no prepared copy of toy in .*: crosswind prepare toy --root"):
+    with pytest.raises(
+        DataError, match="no prepared copy of toy in .*: crosswind prepare toy --root"
+    ):
         open_copy(Toy(root=str(tmp_path / "no/where")))
 
 
-def test_the_root_is_the_setting_or_the_variable_or_in_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_root_is_the_setting_or_the_variable_or_in_the_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for variable, root, place in (
         (None, None, tmp_path / "home/.cache/crosswind/data"),
@@ -64,11 +73,20 @@ def test_a_truncated_copy_is_refused_and_made_anew(copy: Path, tmp_path: Path) -
         size = (copy / name).stat().st_size
         os.truncate(copy / name, size - 1)
         with pytest.raises(
-            DataError, match=rf"is not whole: {name} has {size - 1:,} of {size:,} bytes: crosswind prepare toy --root"
+            DataError,
+            match=(
+                rf"is not whole: {name} has {size - 1:,} of {size:,} bytes: crosswind prepare toy"
+                r" --root"
+            ),
         ):
             open_copy(source(copy))
         (copy / name).unlink()
-        with pytest.raises(DataError, match=rf"cannot be read: {name}: No such file or directory: crosswind prepare toy --root"):
+        with pytest.raises(
+            DataError,
+            match=(
+                rf"cannot be read: {name}: No such file or directory: crosswind prepare toy --root"
+            ),
+        ):
             open_copy(source(copy))
         store = "jpeg" if "jpegs" in str(names) else "array"
         assert prepare(source(copy), originals=str(tmp_path / "originals"), store=store).made
@@ -89,7 +107,11 @@ def test_a_card_that_is_none_is_one_sentence(copy: Path) -> None:
         {**good, "settings": {"flip": True}},
     ]
     for key in good:
-        bad += [{**good, key: value} for value in (None, -1, "x", [[]], {"a": {}}, {"pixels.npy": 1}) if value != good[key]]
+        bad += [
+            {**good, key: value}
+            for value in (None, -1, "x", [[]], {"a": {}}, {"pixels.npy": 1})
+            if value != good[key]
+        ]
         bad.append({name: value for name, value in good.items() if name != key})
     assert len(bad) > 100
     harmless = []
@@ -102,12 +124,19 @@ def test_a_card_that_is_none_is_one_sentence(copy: Path) -> None:
         else:
             harmless.append({key for key in values if values[key] != good[key]})
     # What only describes may be anything of its kind; the check compares the rest with the content.
-    assert set.union(*harmless) <= {"name", "parts", "totals", "fingerprint", "chunk_rows"} and len(harmless) < 12
+    assert (
+        set.union(*harmless) <= {"name", "parts", "totals", "fingerprint", "chunk_rows"}
+        and len(harmless) < 12
+    )
     for text in (b"", b"{", b'{"format": 1', b"\0", b"[" * 100_000, b"\xff\xfe"):
         card.write_bytes(text)
         for look in (open_copy, check):
             with pytest.raises(
-                DataError, match=r"prepared.json cannot be read as the card of a prepared copy \(.*: crosswind prepare"
+                DataError,
+                match=(
+                    r"prepared.json cannot be read as the card of a prepared copy \(.*: crosswind"
+                    r" prepare"
+                ),
             ):
                 look(source(copy))
     assert copies_under(copy.parent) == []
@@ -116,7 +145,11 @@ def test_a_card_that_is_none_is_one_sentence(copy: Path) -> None:
 def test_a_copy_of_other_settings_under_this_name_is_refused(copy: Path) -> None:
     shutil.copytree(copy, copy.with_name("toy-flip=true"))
     with pytest.raises(
-        DataError, match=r"toy-flip=true holds toy with other settings, not what its name says: .* --set flip=true$"
+        DataError,
+        match=(
+            r"toy-flip=true holds toy with other settings, not what its name says: .* --set"
+            r" flip=true$"
+        ),
     ):
         open_copy(Toy(root=str(copy.parent), flip=True))
 
@@ -128,12 +161,15 @@ def test_nothing_is_unpickled(copy: Path) -> None:
     card["files"]["attributes.npz"] = path.stat().st_size
     card["file_checksums"]["attributes.npz"] = copies.checksum(path.read_bytes())
     (copy / "prepared.json").write_text(json.dumps(card))
-    with pytest.raises(DataError, match=r"cannot be read \(.*Object arrays cannot be loaded.* --again$"):
+    with pytest.raises(
+        DataError, match=r"cannot be read \(.*Object arrays cannot be loaded.* --again$"
+    ):
         open_copy(source(copy))
 
 
 def test_opening_reads_no_pixels(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is mapped is not read: a copy whose pixels were all changed opens, and shows the change."""
+    """What is mapped is not read: a copy whose pixels were all changed opens, and shows the
+    change."""
     path = next(place for place in copy.iterdir() if place.name.startswith("pixels"))
     before = open_copy(source(copy)).fingerprint
     with path.open("r+b") as file:
@@ -147,17 +183,25 @@ def test_every_changed_byte_is_found_by_the_check(copy: Path) -> None:
     assert check(source(copy)).n_rows == ROWS
     for path in sorted(copy.iterdir()):
         good = path.read_bytes()
-        # A letter that only describes may change in the card: all that decides what is in the copy is in the fingerprint.
-        places = [0, 5, len(good) // 3, len(good) // 2, len(good) - 1] if path.name != "prepared.json" else []
+        # A letter that only describes may change in the card: all that decides what is in the copy
+        # is in the fingerprint.
+        places = (
+            [0, 5, len(good) // 3, len(good) // 2, len(good) - 1]
+            if path.name != "prepared.json"
+            else []
+        )
         for place in places:
             path.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
             with pytest.raises(
-                DataError, match=r"(is damaged|cannot be read).*: crosswind prepare toy --root \S+ --again$"
+                DataError,
+                match=r"(is damaged|cannot be read).*: crosswind prepare toy --root \S+ --again$",
             ) as raised:
                 check(source(copy))
             found.append(str(raised.value))
             if path.name == "attributes.npz":
-                with pytest.raises(DataError, match=r"cannot be read.*attributes\.npz is not as it was written"):
+                with pytest.raises(
+                    DataError, match=r"cannot be read.*attributes\.npz is not as it was written"
+                ):
                     open_copy(source(copy))
         path.write_bytes(good)
     assert len(found) in (10, 15)
@@ -170,10 +214,16 @@ def test_every_changed_byte_is_found_by_the_check(copy: Path) -> None:
 def test_a_card_that_was_changed_is_found_by_the_check(copy: Path) -> None:
     card = copy / "prepared.json"
     good = card.read_text()
-    for old, new in (('"cat"', '"cow"'), ('"fingerprint": "', '"fingerprint": "0'), ('"checksums": "', '"checksums": "0')):
+    for old, new in (
+        ('"cat"', '"cow"'),
+        ('"fingerprint": "', '"fingerprint": "0'),
+        ('"checksums": "', '"checksums": "0'),
+    ):
         assert good.count(old) == 1
         card.write_text(good.replace(old, new))
-        with pytest.raises(DataError, match=r"is damaged: .*: crosswind prepare toy --root \S+ --again$"):
+        with pytest.raises(
+            DataError, match=r"is damaged: .*: crosswind prepare toy --root \S+ --again$"
+        ):
             check(source(copy))
     card.write_text(good)
     check(source(copy))
@@ -205,7 +255,9 @@ def test_rows_are_announced_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(copies, "_announce", counted)
     opened = open_copy(Toy(root=str(tmp_path)))
     for rows in ([3, 1, 4], [1, 5, 9], [2, 6, 5, ROWS - 1]):
-        assert np.array_equal(opened.inputs(np.array(rows)), np.load(tmp_path / "originals/pictures.npy")[rows])
+        assert np.array_equal(
+            opened.inputs(np.array(rows)), np.load(tmp_path / "originals/pictures.npy")[rows]
+        )
     assert asked == [3, 1, 4, 5, 9, 2, 6, ROWS - 1]
 
 
@@ -216,7 +268,9 @@ def said(root: Path) -> dict[str, str]:
 def test_ready_is_what_can_be_opened(tmp_path: Path) -> None:
     originals, root = str(write_originals(tmp_path / "originals")), tmp_path / "root"
     before = said(root)
-    assert {before["digits"], before["factors"], before["table"]} == {"always"} and before["toy"] == before["toy-in-red"] == "no"
+    assert {before["digits"], before["factors"], before["table"]} == {"always"} and before[
+        "toy"
+    ] == before["toy-in-red"] == "no"
     prepare(Toy(root=str(root), flip=True), originals=originals)
     assert said(root)["toy"] == said(root)["toy-in-red"] == "in part (flip=True)"
     prepare(Toy(root=str(root)), originals=originals)
@@ -229,7 +283,13 @@ def test_ready_is_what_can_be_opened(tmp_path: Path) -> None:
     os.truncate(root / "toy/pixels.npy", 10)
     assert said(root)["toy"] == "in part (flip=True)"
     card = json.loads((root / "toy-flip=true/prepared.json").read_text())
-    for changed in ({"version": 9}, {"format": 9}, {"source": "digits"}, {"settings": []}, {"files": []}):
+    for changed in (
+        {"version": 9},
+        {"format": 9},
+        {"source": "digits"},
+        {"settings": []},
+        {"files": []},
+    ):
         (root / "toy-flip=true/prepared.json").write_text(json.dumps({**card, **changed}))
         assert said(root)["toy"] == "no", changed
     assert said(root)["digits"] == "always"

@@ -1,4 +1,5 @@
-"""Sources with small originals, for the tests of prepared copies; a process finds them by CROSSWIND_MODULES.
+"""Sources with small originals, for the tests of prepared copies; a process finds them by
+CROSSWIND_MODULES.
 
 What goes wrong is told by environment variables, so that it can happen in a process of its own.
 """
@@ -32,7 +33,9 @@ MODULE = "tests.data.prepared.toys"
 ENVIRONMENT = {
     **os.environ,
     "CROSSWIND_MODULES": MODULE,
-    "PYTHONPATH": os.pathsep.join([str(Path(__file__).resolve().parents[3]), os.environ.get("PYTHONPATH", "")]),
+    "PYTHONPATH": os.pathsep.join(
+        [str(Path(__file__).resolve().parents[3]), os.environ.get("PYTHONPATH", "")]
+    ),
 }
 COMMAND = [sys.executable, "-c", "from crosswind.cli.main import main; main()"]
 ROWS, SIDE = 640, 32
@@ -94,9 +97,16 @@ class Toy(PreparedSource):
             return found[:, ::-1] if self.flip else found
 
         codes = np.stack([labels.astype(np.int64), np.arange(n) * 2 // n])
-        table = AttributeTable((Attribute("class", CLASSES), Attribute("half", ("first", "second"))), codes)
+        table = AttributeTable(
+            (Attribute("class", CLASSES), Attribute("half", ("first", "second"))), codes
+        )
         dataset = AttributedDataset(
-            "toy", table, images, InputSpec.image(SIDE, SIDE, 3), ids=np.arange(n) * 2, units=np.arange(n) // 5
+            "toy",
+            table,
+            images,
+            InputSpec.image(SIDE, SIDE, 3),
+            ids=np.arange(n) * 2,
+            units=np.arange(n) // 5,
         )
         return Reading(dataset, {"all": n})
 
@@ -124,7 +134,10 @@ def _go_wrong(rows: NDArray[np.int64]) -> None:
     if os.environ.get("TOY_KILL_AT") and int(os.environ["TOY_KILL_AT"]) in rows:
         os.kill(os.getpid(), signal.SIGKILL)
     if os.environ.get("TOY_RAISE_AT") and int(os.environ["TOY_RAISE_AT"]) in rows:
-        raise {"os": OSError(5, "Input/output error", "pictures.npy"), "value": ValueError("bad block")}[os.environ["TOY_RAISES"]]
+        raise {
+            "os": OSError(5, "Input/output error", "pictures.npy"),
+            "value": ValueError("bad block"),
+        }[os.environ["TOY_RAISES"]]
 
 
 def content(folder: Path) -> Mapping[str, Any]:
@@ -134,7 +147,8 @@ def content(folder: Path) -> Mapping[str, Any]:
 
 @contextlib.contextmanager
 def registered() -> Iterator[None]:
-    """The toys are known by their names meanwhile: tests of everything that is registered never see them."""
+    """The toys are known by their names meanwhile: tests of everything that is registered never see
+    them."""
     before, copies.CHUNK_BYTES = copies.CHUNK_BYTES, CHUNK_BYTES
     for name, cls in (("toy", Toy), ("toy-in-red", ToyInRed)):
         register(name, kind="source")(cls)
@@ -149,7 +163,9 @@ def registered() -> Iterator[None]:
 def crosswind(*arguments: object, **variables: str) -> subprocess.CompletedProcess[str]:
     """The command line in a process that knows the toys."""
     words = [*COMMAND, *map(str, arguments)]
-    return subprocess.run(words, env=ENVIRONMENT | variables, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(
+        words, env=ENVIRONMENT | variables, capture_output=True, text=True, check=False, timeout=120
+    )
 
 
 if "pytest" in sys.modules:

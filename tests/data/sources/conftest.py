@@ -1,4 +1,5 @@
-"""Files that the tests write have no published hash: their readers run in this process instead of a child of their own."""
+"""Files that the tests write have no published hash: their readers run in this process instead of a
+child of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""CINIC-10: pictures by part, class and origin, from the archive and from its folders, and what is refused."""
+"""CINIC-10: pictures by part, class and origin, from the archive and from its folders, and what is
+refused."""
 
 from __future__ import annotations
 
@@ -24,8 +25,12 @@ IMAGES, _ = pictures(90, 0)
 
 @cache
 def files() -> dict[str, bytes]:
-    """Three pictures of each class in each part, one of each origin, named as in the archive, and the texts beside them."""
-    found = {"README": b"CINIC-10", "imagenet-contributors.csv": b"synset, image_num, cinic_set, class\n"}
+    """Three pictures of each class in each part, one of each origin, named as in the archive, and
+    the texts beside them."""
+    found = {
+        "README": b"CINIC-10",
+        "imagenet-contributors.csv": b"synset, image_num, cinic_set, class\n",
+    }
     for i, image in enumerate(IMAGES):
         found[f"{SPLITS[i // 30]}/{CLASSES[i // 3 % 10]}/{NAMES[i % 3].format(i)}"] = png(image)
     return found
@@ -39,7 +44,9 @@ def shuffled(held: dict[str, bytes]) -> dict[str, bytes]:
 
 def write(way: str, folder: Path, held: dict[str, bytes]) -> Path:
     if way.startswith("archive"):
-        return tar_gz(folder / ARCHIVE, shuffled(held), "." if way == "archive" else "CINIC-10").parent
+        return tar_gz(
+            folder / ARCHIVE, shuffled(held), "." if way == "archive" else "CINIC-10"
+        ).parent
     return unpacked(folder if way == "folder" else folder / "CINIC-10", held) and folder
 
 
@@ -56,14 +63,17 @@ def test_pictures_have_the_attributes_of_their_names(way: str, tmp_path: Path) -
         ("split", SPLITS),
         ("origin", ("cifar10-train", "cifar10-test", "imagenet")),
     ]
-    # By the order of names, "cifar-10-test" comes before "cifar10-train", and both before "n02690373".
+    # By the order of names, "cifar-10-test" comes before "cifar10-train", and both before
+    # "n02690373".
     order = [i // 3 * 3 + (2, 0, 1)[i % 3] for i in range(90)]
     assert np.array_equal(data.inputs(np.arange(90)), IMAGES[order])
     assert data.table.column("class").tolist() == [i // 3 % 10 for i in range(90)]
     assert data.table.column("split").tolist() == [i // 30 for i in range(90)]
     assert data.table.column("origin").tolist() == [1, 0, 2] * 30
     with ThreadPoolExecutor(4) as pool:
-        parts = list(pool.map(lambda start: data.inputs(np.arange(start, start + 9)), range(0, 90, 9)))
+        parts = list(
+            pool.map(lambda start: data.inputs(np.arange(start, start + 9)), range(0, 90, 9))
+        )
     assert np.array_equal(np.concatenate(parts), IMAGES[order])
     assert [place.name for place in tmp_path.iterdir() if place.name.startswith("tmp")] == []
 
@@ -73,17 +83,29 @@ def test_grey_pictures_become_colour(tmp_path: Path) -> None:
     name = "train/airplane/cifar10-train-0.png"
     held[name] = png(IMAGES[0], "L")
     picture = Cinic10().read(write("archive", tmp_path, held)).dataset.inputs(np.array([1]))[0]
-    assert np.array_equal(picture[..., 0], picture[..., 1]) and np.array_equal(picture[..., 0], picture[..., 2])
+    assert np.array_equal(picture[..., 0], picture[..., 1]) and np.array_equal(
+        picture[..., 0], picture[..., 2]
+    )
 
 
 @pytest.mark.parametrize("way", ["archive", "folder"])
 def test_wrong_names_are_refused(way: str, tmp_path: Path) -> None:
-    wrong = ["train/airplane/holiday.png", "train/airplane/cifar10-valid-3.png", "test/truck/n123_4.png"]
+    wrong = [
+        "train/airplane/holiday.png",
+        "train/airplane/cifar10-valid-3.png",
+        "test/truck/n123_4.png",
+    ]
     for i, name in enumerate(wrong):
         folder = write(way, tmp_path / str(i), files() | {name: png(IMAGES[0])})
-        with pytest.raises(DataError, match="is not CINIC-10: '.*png' is not PART/CLASS/FILE, or not named"):
+        with pytest.raises(
+            DataError, match="is not CINIC-10: '.*png' is not PART/CLASS/FILE, or not named"
+        ):
             Cinic10().read(folder)
-    notes = write(way, tmp_path / "notes", files() | {"train/airplane/._cifar10-train-0.png": b"notes", "train/cat/a.txt": b""})
+    notes = write(
+        way,
+        tmp_path / "notes",
+        files() | {"train/airplane/._cifar10-train-0.png": b"notes", "train/cat/a.txt": b""},
+    )
     assert dict(Cinic10().read(notes).parts) == {"train": 30, "valid": 30, "test": 30}
 
 
@@ -93,7 +115,10 @@ def test_wrong_archives_are_refused(tmp_path: Path) -> None:
             Cinic10().read(write("archive", tmp_path, held))
 
     one = png(IMAGES[0])
-    words(files() | {"train/lorry/n02690373_1.png": one}, "'train/lorry/n02690373_1.png' is not PART/CLASS/FILE")
+    words(
+        files() | {"train/lorry/n02690373_1.png": one},
+        "'train/lorry/n02690373_1.png' is not PART/CLASS/FILE",
+    )
     words(files() | {"extra/truck/n02690373_1.png": one}, "is not PART/CLASS/FILE")
     words(files() | {"n02690373_1.png": one}, "'n02690373_1.png' is not PART/CLASS/FILE")
     words({"README": b"CINIC-10"}, "is not CINIC-10: it holds no picture of train/airplane")

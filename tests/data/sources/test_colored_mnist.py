@@ -1,4 +1,5 @@
-"""Colored MNIST: even colours over MNIST's own copy, and the binary problem of IRM as its paper and program have it."""
+"""Colored MNIST: even colours over MNIST's own copy, and the binary problem of IRM as its paper and
+program have it."""
 
 from __future__ import annotations
 
@@ -37,18 +38,23 @@ def test_it_is_made_from_the_copy_of_mnist_and_prepares_the_same(root: str, tmp_
     assert data.name == "colored-mnist" and data.n_base == 6137 and data.image_shape == (28, 28, 3)
     assert [item.name for item in data.schema] == ["digit", "split", "color"]
     source = ColoredMnist(root=str(tmp_path), size=20)
-    assert [item.name for item in source.originals()] == [item.name for item in Mnist().originals()] and len(
-        source.originals()
-    ) == 4
+    assert [item.name for item in source.originals()] == [
+        item.name for item in Mnist().originals()
+    ] and len(source.originals()) == 4
     prepare(source, originals=str(Path(root) / "originals" / "mnist"), accept_totals=True)
-    assert sorted(place.name for place in tmp_path.iterdir() if not place.name.startswith(".")) == ["mnist-size=20"]
+    assert sorted(place.name for place in tmp_path.iterdir() if not place.name.startswith(".")) == [
+        "mnist-size=20"
+    ]
     assert Mnist(root=str(tmp_path), size=20).load().name == "mnist"
     assert source.load().image_shape == (20, 20, 3)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 5])
 def test_colours_are_even_within_each_digit_of_each_part(root: str, seed: int) -> None:
-    digit, split, color = (colored(root, seed=seed).table.column(name).astype(int) for name in ("digit", "split", "color"))
+    digit, split, color = (
+        colored(root, seed=seed).table.column(name).astype(int)
+        for name in ("digit", "split", "color")
+    )
     counts = np.zeros((2, 10, 10), dtype=int)
     np.add.at(counts, (split, digit, color), 1)
     assert (counts[0] == 60).all()  # 6,000 rows of 100 cells
@@ -61,8 +67,16 @@ def test_seed_deals_the_colours_and_nothing_else(root: str) -> None:
     first, second = colored(root), colored(root, seed=1)
     assert first.fingerprint == colored(root).fingerprint
     assert np.array_equal(first.table.codes[:2], second.table.codes[:2])
-    assert 0.06 < (first.table.column("color") == second.table.column("color")).mean() < 0.14  # a tenth by chance, sd 0.004
-    prints = [first, second, colored(root, paint="ground"), colored(root, version="irm"), colored(root, version="irm", channels=3)]
+    assert (
+        0.06 < (first.table.column("color") == second.table.column("color")).mean() < 0.14
+    )  # a tenth by chance, sd 0.004
+    prints = [
+        first,
+        second,
+        colored(root, paint="ground"),
+        colored(root, version="irm"),
+        colored(root, version="irm", channels=3),
+    ]
     assert len({data.fingerprint for data in prints} | {Mnist(root=root).load().fingerprint}) == 6
 
 
@@ -72,9 +86,15 @@ def test_pixels_mix_the_colour_with_black_or_white(root: str, paint: str) -> Non
     rows = np.array([0, 6136, 17, 4000])
     grey = np.concatenate([TRAIN[0], TEST[0]])[rows].astype(float) / 255
     for row, cover, picture in zip(rows.tolist(), grey, data.inputs(rows), strict=True):
-        ink = np.array(COLORS[data.attribute("color").values[data.table.column("color")[row]]], dtype=float)
+        ink = np.array(
+            COLORS[data.attribute("color").values[data.table.column("color")[row]]], dtype=float
+        )
         for channel in range(3):
-            part = ink[channel] * cover if paint == "digit" else ink[channel] * (1 - cover) + 255 * cover
+            part = (
+                ink[channel] * cover
+                if paint == "digit"
+                else ink[channel] * (1 - cover) + 255 * cover
+            )
             assert np.abs(picture[..., channel] - part).max() <= 0.5 + 1e-9
 
 
@@ -83,7 +103,8 @@ def irm_parts(data: AttributedDataset) -> dict[str, np.ndarray]:
 
 
 def test_irm_environments_are_those_of_the_program(root: str) -> None:
-    """Of 6,000 training rows the first 5,000 are dealt to 0.2 and 0.1, 2,500 each, and the last 1,000 are 0.9."""
+    """Of 6,000 training rows the first 5,000 are dealt to 0.2 and 0.1, 2,500 each, and the last
+    1,000 are 0.9."""
     data = colored(root, version="irm")
     assert data.n_base == 6000 and data.image_shape == (14, 14, 2)
     values = {item.name: item.values for item in data.schema}
@@ -97,13 +118,16 @@ def test_irm_environments_are_those_of_the_program(root: str) -> None:
     parts = irm_parts(data)
     assert np.bincount(parts["environment"]).tolist() == [2500, 2500, 1000]
     assert (parts["environment"][5000:] == 2).all()
-    assert 1100 < parts["environment"][:2500].sum() < 1400  # both halves hold both: 1,250 expected, sd 18
+    assert (
+        1100 < parts["environment"][:2500].sum() < 1400
+    )  # both halves hold both: 1,250 expected, sd 18
     assert np.array_equal(parts["split"] == 1, parts["environment"] == 2)
     assert np.array_equal(parts["digit"], TRAIN[1])
 
 
 def test_irm_labels_and_colours_are_flipped_as_often_as_the_paper_says(root: str) -> None:
-    """Within four deviations: of 0.25 over 6,000 rows 0.022, of 0.1, 0.2 over 2,500 rows 0.024, 0.032, of 0.9 over 1,000 0.038."""
+    """Within four deviations: of 0.25 over 6,000 rows 0.022, of 0.1, 0.2 over 2,500 rows 0.024,
+    0.032, of 0.9 over 1,000 0.038."""
     parts = irm_parts(colored(root, version="irm"))
     noisy = parts["label"] != (parts["digit"] >= 5)
     assert abs(noisy.mean() - 0.25) < 0.022
@@ -120,9 +144,13 @@ def test_irm_labels_and_colours_are_flipped_as_often_as_the_paper_says(root: str
 def test_irm_pixels_are_every_second_of_the_digit_in_the_channel_of_its_colour(root: str) -> None:
     data, wide = colored(root, version="irm"), colored(root, version="irm", channels=3)
     rows = np.array([5, 5999, 0, 2501, 77])
-    for row, picture, three in zip(rows.tolist(), data.inputs(rows), wide.inputs(rows), strict=True):
+    for row, picture, three in zip(
+        rows.tolist(), data.inputs(rows), wide.inputs(rows), strict=True
+    ):
         small = np.array([[TRAIN[0][row][2 * i, 2 * j] for j in range(14)] for i in range(14)])
-        shown = {"red": 0, "green": 1}[data.attribute("color").values[data.table.column("color")[row]]]
+        shown = {"red": 0, "green": 1}[
+            data.attribute("color").values[data.table.column("color")[row]]
+        ]
         assert np.array_equal(picture[..., shown], small) and not picture[..., 1 - shown].any()
         assert np.array_equal(three[..., :2], picture) and not three[..., 2].any()
     assert len(set(data.table.column("color")[rows].tolist())) == 2
@@ -145,16 +173,22 @@ def test_irm_rows_are_flipped_whoever_stands_beside_them(root: str) -> None:
         ({"version": "eleven"}, r"data\.version: unknown value 'eleven'.*ten, irm"),
     ],
 )
-def test_settings_that_do_not_fit_are_refused_before_any_file_is_read(settings: dict[str, Any], said: str) -> None:
+def test_settings_that_do_not_fit_are_refused_before_any_file_is_read(
+    settings: dict[str, Any], said: str
+) -> None:
     with pytest.raises(InputError, match=said):
         open_source("colored-mnist", {"root": "nowhere", **settings})
 
 
 def test_a_copy_of_something_else_is_refused(root: str) -> None:
-    other = AttributedDataset("mnist", AttributeTable((Attribute("label", (0, 1)),), np.zeros((1, 3), np.uint8)))
+    other = AttributedDataset(
+        "mnist", AttributeTable((Attribute("label", (0, 1)),), np.zeros((1, 3), np.uint8))
+    )
     with pytest.raises(DataError, match="the prepared copy of mnist holds other data"):
         ColoredMnist(root=root).finish(other)
-    with pytest.raises(DataError, match="there is no prepared copy of mnist in .*crosswind prepare colored-mnist"):
+    with pytest.raises(
+        DataError, match="there is no prepared copy of mnist in .*crosswind prepare colored-mnist"
+    ):
         ColoredMnist(root="nowhere").load()
 
 
@@ -166,7 +200,8 @@ def test_real_digits_in_irm_have_the_sizes_of_the_paper(tmp_path: Path) -> None:
     data = colored(str(tmp_path), version="irm")
     told = irm_parts(data)
     assert np.bincount(told["environment"]).tolist() == [25_000, 25_000, 10_000]
-    # By shape alone 0.75 can be reached everywhere; by colour alone 0.85 in training and 0.1 in testing.
+    # By shape alone 0.75 can be reached everywhere; by colour alone 0.85 in training and 0.1 in
+    # testing.
     train = told["split"] == 0
     assert abs((told["color"] == told["label"])[train].mean() - 0.85) < 0.007
     assert abs((told["color"] == told["label"])[~train].mean() - 0.1) < 0.012

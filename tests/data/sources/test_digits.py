@@ -40,7 +40,10 @@ def test_every_value_is_as_frequent_as_the_others_for_every_digit() -> None:
 def test_the_halves_and_one_size() -> None:
     data = Digits(one_size=True, size=16).load()
     assert np.array_equal(data.table.column("half"), data.table.column("digit") // 5)
-    assert data.attribute("size").values == ("large",) and data.fingerprint != Digits(size=16).load().fingerprint
+    assert (
+        data.attribute("size").values == ("large",)
+        and data.fingerprint != Digits(size=16).load().fingerprint
+    )
     dealt_too = Digits(size=16).load()
     large = np.flatnonzero(dealt_too.table.column("size") == 2)
     assert np.array_equal(data.inputs(large), dealt_too.inputs(large)) and len(large) > 500
@@ -51,7 +54,9 @@ def test_dealing_is_even_for_any_class_size() -> None:
     label = np.repeat([0, 1, 2], [1, 5, 40])
     out = dealt(label, 3, 0)
     for value in range(3):
-        combinations = np.bincount(np.ravel_multi_index(tuple(out[:, label == value]), (3, 3, 3)), minlength=27)
+        combinations = np.bincount(
+            np.ravel_multi_index(tuple(out[:, label == value]), (3, 3, 3)), minlength=27
+        )
         assert combinations.max() - combinations.min() <= 1
 
 
@@ -104,7 +109,8 @@ def test_pictures_show_their_ink_background_and_size() -> None:
 
 
 def test_bilinear_weights_by_hand() -> None:
-    """16 pixels over 8 levels: pixel 0 has its centre at 0.25 - 0.5 = -0.25 levels: 3/4 of level 0, 1/4 paper. 384 of 512."""
+    """16 pixels over 8 levels: pixel 0 has its centre at 0.25 - 0.5 = -0.25 levels: 3/4 of level 0,
+    1/4 paper. 384 of 512."""
     weights = digits._bilinear(16)
     assert weights[0].tolist() == [384, 0, 0, 0, 0, 0, 0, 0]
     assert weights[1].tolist() == [384, 128, 0, 0, 0, 0, 0, 0]
@@ -145,7 +151,9 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> Iterator[obj
         ("a,b\n", "cannot be read"),
     ],
 )
-def test_a_file_that_is_not_the_digits_is_refused(elsewhere: object, text: str | None, words: str) -> None:
+def test_a_file_that_is_not_the_digits_is_refused(
+    elsewhere: object, text: str | None, words: str
+) -> None:
     import gzip
     from pathlib import Path
 
@@ -162,7 +170,10 @@ def test_a_file_that_is_not_the_digits_is_refused(elsewhere: object, text: str |
     [
         ({"size": "big"}, "data.train.size: must be a whole number"),
         ({"size": 4}, r"data.train.size: must be in \[8, 512\], not 4"),
-        ({"seeds": 1}, "data.train.seeds: unknown setting of source 'digits': 'seeds', did you mean 'seed'"),
+        (
+            {"seeds": 1},
+            "data.train.seeds: unknown setting of source 'digits': 'seeds', did you mean 'seed'",
+        ),
     ],
 )
 def test_settings_are_checked_by_their_place(settings: dict[str, object], words: str) -> None:
@@ -176,15 +187,17 @@ def test_a_source_made_in_python_is_checked_too() -> None:
 
 
 def test_an_unknown_source_names_the_nearest() -> None:
-    with pytest.raises(InputError, match="data.source: unknown source 'digit', did you mean 'digits'"):
+    with pytest.raises(
+        InputError, match="data.source: unknown source 'digit', did you mean 'digits'"
+    ):
         open_source("digit")
 
 
 def test_planning_imports_nothing_heavy() -> None:
     code = (
-        "import sys; from crosswind.data.sources.base import open_source as o;"
-        "o('digits'); o('dsprites'); o('factors', {'grid': {'a': 2}});"
-        "print([m for m in ('torch', 'sklearn', 'scipy', 'PIL', 'polars', 'pandas') if m in sys.modules])"
+        "import sys; from crosswind.data.sources.base import open_source as o;o('digits');"
+        " o('dsprites'); o('factors', {'grid': {'a': 2}});print([m for m in ('torch', 'sklearn',"
+        " 'scipy', 'PIL', 'polars', 'pandas') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

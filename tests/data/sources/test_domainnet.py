@@ -18,12 +18,20 @@ from crosswind.data.sources.image_trees import DomainNet
 
 RENDITIONS = ("clipart", "infograph", "painting", "quickdraw", "real", "sketch")
 CLASSES = {0: "aircraft_carrier", 3: "ambulance", 302: "The_Eiffel_Tower", 327: "t-shirt"}
-CLEANED = (48_129, 51_605, 72_266, 172_500, 172_947, 69_128)  # on the authors' page, in the order above
+CLEANED = (
+    48_129,
+    51_605,
+    72_266,
+    172_500,
+    172_947,
+    69_128,
+)  # on the authors' page, in the order above
 Files = dict[str, bytes]
 
 
 def lists_and_images() -> tuple[Files, Files]:
-    """The lists, and the images by their names: 2 training rows and a test row a class, and a duplicate that no list has."""
+    """The lists, and the images by their names: 2 training rows and a test row a class, and a
+    duplicate that no list has."""
     lists: Files = {}
     images: Files = {}
     for r, rendition in enumerate(RENDITIONS):
@@ -42,7 +50,10 @@ def lists_and_images() -> tuple[Files, Files]:
 
 
 def zips_of(images: Files) -> dict[str, Files]:
-    return {f"{name}.zip": {path: data for path, data in images.items() if path.startswith(f"{name}/")} for name in RENDITIONS}
+    return {
+        f"{name}.zip": {path: data for path, data in images.items() if path.startswith(f"{name}/")}
+        for name in RENDITIONS
+    }
 
 
 def published(folder: Path, lists: Files, images: Files) -> Path:
@@ -57,16 +68,27 @@ def test_zips_and_unpacked_folders_are_the_same_rows(tmp_path: Path) -> None:
     reading = source.read(published(tmp_path / "zips", lists, images))
     data = reading.dataset
     assert dict(reading.parts) == {
-        f"{name} {part}": 6 if (name, part) == ("painting", "train") else 8 if part == "train" else 4
+        f"{name} {part}": (
+            6 if (name, part) == ("painting", "train") else 8 if part == "train" else 4
+        )
         for name in RENDITIONS
         for part in ("train", "test")
     }
-    assert [item.values for item in data.schema] == [tuple(CLASSES.values()), RENDITIONS, ("train", "test")]
+    assert [item.values for item in data.schema] == [
+        tuple(CLASSES.values()),
+        RENDITIONS,
+        ("train", "test"),
+    ]
     assert data.table.names == ("class", "rendition", "split") and data.n_base == 70
     x = data.inputs(np.arange(70)).astype(int)
     label, rendition, split = data.table.codes.astype(int)
     assert np.abs(x[..., 0] - 40 * rendition[:, None, None]).max() <= 3
-    assert np.abs(x[..., 1] - np.array([number % 200 for number in CLASSES])[label][:, None, None]).max() <= 3
+    assert (
+        np.abs(
+            x[..., 1] - np.array([number % 200 for number in CLASSES])[label][:, None, None]
+        ).max()
+        <= 3
+    )
     assert ((x[..., 2].mean(axis=(1, 2)) > 150) == (split == 1)).all()
     unpacked = source.read(written(tmp_path / "folders", {**lists, **images})).dataset
     assert unpacked.fingerprint == data.fingerprint
@@ -82,11 +104,24 @@ def test_some_renditions_need_only_their_files(tmp_path: Path) -> None:
         root=str(tmp_path), size=8, renditions=["real", "sketch"]
     )
     assert DomainNet(renditions=list(RENDITIONS)) == DomainNet()
-    assert dict(source.totals()) == {"real train": 120_906, "real test": 52_041, "sketch train": 48_212, "sketch test": 20_916}
-    with pytest.raises(DataError, match="real train 8, real test 4, sketch train 8, sketch test 4 rows, where real train 120,906"):
+    assert dict(source.totals()) == {
+        "real train": 120_906,
+        "real test": 52_041,
+        "sketch train": 48_212,
+        "sketch test": 20_916,
+    }
+    with pytest.raises(
+        DataError,
+        match=(
+            "real train 8, real test 4, sketch train 8, sketch test 4 rows, where real train"
+            " 120,906"
+        ),
+    ):
         prepare(source, originals=str(folder))
     prepare(source, originals=str(folder), accept_totals=True)
-    data = open_source("domainnet", {"root": str(tmp_path), "size": 8, "renditions": ["sketch", "real"]})
+    data = open_source(
+        "domainnet", {"root": str(tmp_path), "size": 8, "renditions": ["sketch", "real"]}
+    )
     assert data.attribute("rendition").values == ("real", "sketch") and data.n_base == 24
     with pytest.raises(DataError, match=r"domainnet needs clipart_train.txt, .* in the folder"):
         prepare(DomainNet(root=str(tmp_path)), originals=str(folder))
@@ -110,11 +145,21 @@ def test_the_card_agrees_with_the_page_and_names_what_can_be_checked() -> None:
     for name, rows in zip(RENDITIONS, CLEANED, strict=True):
         assert card.totals[f"{name} train"] + card.totals[f"{name} test"] == rows
         mine = [item for item in card.files if item.variant == name]
-        assert [item.name for item in mine] == [f"{name}_train.txt", f"{name}_test.txt", f"{name}.zip"]
-        assert all(re.fullmatch("[0-9a-f]{64}", item.sha256) and item.size and item.url.endswith(item.name) for item in mine)
+        assert [item.name for item in mine] == [
+            f"{name}_train.txt",
+            f"{name}_test.txt",
+            f"{name}.zip",
+        ]
+        assert all(
+            re.fullmatch("[0-9a-f]{64}", item.sha256) and item.size and item.url.endswith(item.name)
+            for item in mine
+        )
     assert sum(card.totals.values()) == 586_575
     # 70% of each rendition trains, and the bytes of a list grow with its rows.
-    assert all(0.69 < card.totals[f"{name} train"] / rows < 0.71 for name, rows in zip(RENDITIONS, CLEANED, strict=True))
+    assert all(
+        0.69 < card.totals[f"{name} train"] / rows < 0.71
+        for name, rows in zip(RENDITIONS, CLEANED, strict=True)
+    )
 
 
 def change(name: str, old: bytes, new: bytes) -> Callable[[Files, Files], None]:
@@ -135,9 +180,15 @@ BAD: list[tuple[Callable[[Files, Files], None], str]] = [
         lambda lists, images: images.update({"real/ambulance/real_003_000001.jpg": b""}),
         "lists '.*_000001.jpg', which real.zip .* is empty",
     ),
-    (change(REAL, b"000001.jpg 3\n", b"000001.jpg 4\n"), "the lists of 'real' give the class 'ambulance' two numbers"),
+    (
+        change(REAL, b"000001.jpg 3\n", b"000001.jpg 4\n"),
+        "the lists of 'real' give the class 'ambulance' two numbers",
+    ),
     (change(REAL, b"000001.jpg 3\n", b"000001.jpg 302\n"), "the number 302, which is that of '"),
-    (change(REAL, b"000001.jpg 3\n", b"000001.jpg\n"), "real_train.txt, line 3 should be a file and the number of its class"),
+    (
+        change(REAL, b"000001.jpg 3\n", b"000001.jpg\n"),
+        "real_train.txt, line 3 should be a file and the number of its class",
+    ),
     (
         change(REAL, b"real_003_000001.jpg 3\n", b"real_003_000003.jpg 3\n"),
         "lists 'real/.*_000003.jpg', which is in the other list",
@@ -148,15 +199,26 @@ BAD: list[tuple[Callable[[Files, Files], None], str]] = [
 
 
 @pytest.mark.parametrize(("damage", "words"), BAD)
-def test_what_is_not_as_published_is_one_sentence(tmp_path: Path, damage: Callable[[Files, Files], object], words: str) -> None:
+def test_what_is_not_as_published_is_one_sentence(
+    tmp_path: Path, damage: Callable[[Files, Files], object], words: str
+) -> None:
     lists, images = lists_and_images()
     damage(lists, images)
     folder = written(tmp_path / "files", lists)
-    zipped(folder / "real.zip", {path: data for path, data in images.items() if path.lstrip("./").startswith("real/")})
+    zipped(
+        folder / "real.zip",
+        {path: data for path, data in images.items() if path.lstrip("./").startswith("real/")},
+    )
     with pytest.raises(DataError, match=words) as caught:
-        prepare(DomainNet(root=str(tmp_path), renditions=["real"]), originals=str(folder), accept_totals=True)
+        prepare(
+            DomainNet(root=str(tmp_path), renditions=["real"]),
+            originals=str(folder),
+            accept_totals=True,
+        )
     assert "\n" not in str(caught.value)
-    assert sorted(path.name for path in tmp_path.iterdir() if not path.name.startswith(".")) == ["files"]
+    assert sorted(path.name for path in tmp_path.iterdir() if not path.name.startswith(".")) == [
+        "files"
+    ]
 
 
 @pytest.mark.parametrize(

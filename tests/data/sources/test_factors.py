@@ -21,7 +21,9 @@ def test_a_grid_gives_every_cell_its_copies_the_last_attribute_fastest() -> None
 
 
 def test_split_gives_every_cell_its_rows_in_each_part() -> None:
-    data = Factors(grid={"shape": ["a", "b"]}, split={"train": 2, "none": 0, "test": 1}, title="smallnorb").load()
+    data = Factors(
+        grid={"shape": ["a", "b"]}, split={"train": 2, "none": 0, "test": 1}, title="smallnorb"
+    ).load()
     assert data.name == "smallnorb"
     assert data.attribute("split").values == ("train", "none", "test")
     assert data.table.codes.tolist() == [[0, 0, 0, 1, 1, 1], [0, 0, 2, 0, 0, 2]]
@@ -37,7 +39,13 @@ def test_values_are_named_as_they_are_written() -> None:
 def test_images_are_refused_in_one_sentence() -> None:
     data = Factors(grid={"a": 2}, title="celeba").load()
     assert data.read is None
-    with pytest.raises(DataError, match="data set 'celeba' has attributes but no inputs, so it can be planned but not trained on"):
+    with pytest.raises(
+        DataError,
+        match=(
+            "data set 'celeba' has attributes but no inputs, so it can be planned but not"
+            " trained on"
+        ),
+    ):
         data.inputs(np.array([0]))
 
 
@@ -60,7 +68,10 @@ def test_a_file_gives_the_same_as_its_grid(tmp_path: Path) -> None:
     assert data.table.names == ("shape", "hue", "note")
     assert data.attribute("hue").values == ("9", "10")
     assert data.table.column("hue").tolist() == [1, 0, 1]
-    assert Factors(path=str(path), columns=["note", "shape"]).load().table.names == ("note", "shape")
+    assert Factors(path=str(path), columns=["note", "shape"]).load().table.names == (
+        "note",
+        "shape",
+    )
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
@@ -68,28 +79,58 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"path": "x.csv", "grid": {"a": 2}}, "data: needs either a path or a grid"),
     ({"grid": {}}, "data.grid: must map attributes to their values"),
     ({"grid": [1]}, "data.grid: must map attributes to their values"),
-    ({"grid": {"a": 0}}, "data.grid.a: must be a list of values or their number, 1 to 65,535, not 0"),
+    (
+        {"grid": {"a": 0}},
+        "data.grid.a: must be a list of values or their number, 1 to 65,535, not 0",
+    ),
     ({"grid": {"a": []}}, "data.grid.a: must be a list of values or their number"),
-    ({"grid": {"a": "red"}}, "data.grid.a: must be a list of values or their number, 1 to 65,535, not 'red'"),
-    ({"grid": {"a": True}}, "data.grid.a: must be a list of values or their number, 1 to 65,535, not true"),
+    (
+        {"grid": {"a": "red"}},
+        "data.grid.a: must be a list of values or their number, 1 to 65,535, not 'red'",
+    ),
+    (
+        {"grid": {"a": True}},
+        "data.grid.a: must be a list of values or their number, 1 to 65,535, not true",
+    ),
     ({"grid": {"a": ["x", None]}}, "data.grid.a: must be a list of texts and numbers"),
     ({"grid": {"a": [1.0, float("nan")]}}, "data.grid.a: must be a list of texts and numbers"),
     ({"grid": {"a": ["x", "x"]}}, "'x' is named twice"),
     ({"grid": {"a": 70_000}}, "1 to 65,535, not 70000"),
-    ({"grid": {"a": 10_000, "b": 10_000}}, "data.grid: makes 100,000,000 rows, and must make 1 to 50,000,000"),
+    (
+        {"grid": {"a": 10_000, "b": 10_000}},
+        "data.grid: makes 100,000,000 rows, and must make 1 to 50,000,000",
+    ),
     ({"grid": {"a": 2}, "copies": 0}, r"data.copies: must be in \[1, inf\)"),
     ({"grid": {"a": 2}, "copies": "many"}, "data.copies: must be a whole number"),
     ({"grid": {"a": 2}, "split": {}}, "data.split: must be a list of values"),
-    ({"grid": {"a": 2}, "split": {"train": -1}}, "data.split.train: must be a whole number of rows up to 50,000,000, not -1"),
-    ({"grid": {"a": 2}, "split": {"train": 1.5}}, "data.split.train: must be a whole number of rows up to 50,000,000, not 1.5"),
+    (
+        {"grid": {"a": 2}, "split": {"train": -1}},
+        "data.split.train: must be a whole number of rows up to 50,000,000, not -1",
+    ),
+    (
+        {"grid": {"a": 2}, "split": {"train": 1.5}},
+        "data.split.train: must be a whole number of rows up to 50,000,000, not 1.5",
+    ),
     ({"grid": {"a": 2}, "split": {"train": 0}}, "data.grid: makes 0 rows"),
-    ({"grid": {"a": 2}, "split": {"train": 1}, "copies": 2}, "data.copies: cannot be given together with split"),
-    ({"grid": {"split": 2}, "split": {"train": 1}}, "data.grid: an attribute cannot be named 'split'"),
+    (
+        {"grid": {"a": 2}, "split": {"train": 1}, "copies": 2},
+        "data.copies: cannot be given together with split",
+    ),
+    (
+        {"grid": {"split": 2}, "split": {"train": 1}},
+        "data.grid: an attribute cannot be named 'split'",
+    ),
     ({"grid": {"a": 2}, "columns": ["a"]}, "data.columns: belongs to a path"),
     ({"path": "x.csv", "copies": 2}, "data: copies and split belong to a grid"),
     ({"path": "x.csv"}, "data.path: there is no file 'x.csv'"),
-    ({"path": "x.txt"}, r"data.path: 'x.txt' is no table by its name \(valid: .csv, .tsv, .parquet\)"),
-    ({"grid": {"a": 2}, "coppies": 2}, "data.coppies: unknown setting of source 'factors': 'coppies', did you mean 'copies'"),
+    (
+        {"path": "x.txt"},
+        r"data.path: 'x.txt' is no table by its name \(valid: .csv, .tsv, .parquet\)",
+    ),
+    (
+        {"grid": {"a": 2}, "coppies": 2},
+        "data.coppies: unknown setting of source 'factors': 'coppies', did you mean 'copies'",
+    ),
 ]
 
 

@@ -26,7 +26,9 @@ RED, GREEN = (250, 10, 10), (10, 250, 10)
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     files = {"dog/2.png": GREEN, "dog/10.JPG": RED, "cat/a.PnG": RED, "cat/B.jpeg": GREEN}
-    return written(tmp_path / "pets", {name: encoded(colour, name.lower()) for name, colour in files.items()})
+    return written(
+        tmp_path / "pets", {name: encoded(colour, name.lower()) for name, colour in files.items()}
+    )
 
 
 def opened(folder: Path, **settings: Any) -> AttributedDataset:
@@ -55,23 +57,40 @@ def test_levels_are_named_by_the_user(tmp_path: Path) -> None:
     folder = written(tmp_path / "pets", {name: encoded(RED, name) for name in names})
     (folder / "sketch" / "cat").mkdir()  # no sketch of a cat: an empty cell, and no error
     data = opened(folder, levels=["rendition", "class"])
-    assert [(item.name, item.values) for item in data.schema] == [("rendition", ("photo", "sketch")), ("class", ("cat", "dog"))]
+    assert [(item.name, item.values) for item in data.schema] == [
+        ("rendition", ("photo", "sketch")),
+        ("class", ("cat", "dog")),
+    ]
     assert data.table.codes.tolist() == [[0, 0, 1, 1], [0, 1, 1, 1]]
     assert opened(folder, levels=["-", "class"]).table.codes.tolist() == [[0, 1, 1, 1]]
     assert opened(folder, levels=["rendition", "-"]).table.names == ("rendition",)
 
 
 def test_numbers_are_in_numeric_order_and_one_file_is_a_class(tmp_path: Path) -> None:
-    folder = written(tmp_path, {f"{name}/1.png": encoded(RED, "1.png") for name in ("10", "9", "100")})
+    folder = written(
+        tmp_path, {f"{name}/1.png": encoded(RED, "1.png") for name in ("10", "9", "100")}
+    )
     data = opened(folder)
-    assert data.attribute("class").values == ("9", "10", "100") and data.table.column("class").tolist() == [1, 2, 0]
+    assert data.attribute("class").values == ("9", "10", "100") and data.table.column(
+        "class"
+    ).tolist() == [1, 2, 0]
 
 
 def test_hidden_files_and_what_desktops_leave_are_not_seen(folder: Path) -> None:
     before = opened(folder).fingerprint
     written(
         folder,
-        dict.fromkeys([".DS_Store", "dog/._2.png", "dog/Thumbs.db", ".git/x/1.png", "__MACOSX/dog/1.png", "Desktop.ini"], b"x"),
+        dict.fromkeys(
+            [
+                ".DS_Store",
+                "dog/._2.png",
+                "dog/Thumbs.db",
+                ".git/x/1.png",
+                "__MACOSX/dog/1.png",
+                "Desktop.ini",
+            ],
+            b"x",
+        ),
     )
     assert opened(folder).fingerprint == before
 
@@ -80,7 +99,10 @@ def test_other_files_may_be_skipped(folder: Path) -> None:
     before = opened(folder).fingerprint
     written(folder, {"README.md": b"x", "dog/notes.txt": b"x", "dog/more/list.csv": b"x"})
     assert opened(folder, others="skip").fingerprint == before
-    with pytest.raises(DataError, match="'README.md' and 2 more are no images by name; take them away, or set others=skip"):
+    with pytest.raises(
+        DataError,
+        match="'README.md' and 2 more are no images by name; take them away, or set others=skip",
+    ):
         opened(folder)
 
 
@@ -96,25 +118,38 @@ def test_a_picture_is_turned_and_its_palette_and_transparency_resolved(tmp_path:
     alpha = io.BytesIO()
     Image.new("RGBA", (8, 8), (200, 100, 50, 0)).save(alpha, "PNG")
     data = opened(
-        written(tmp_path, {"a/1.jpg": out.getvalue(), "a/2.gif": palette.getvalue(), "b/3.png": alpha.getvalue()}), size=16
+        written(
+            tmp_path,
+            {"a/1.jpg": out.getvalue(), "a/2.gif": palette.getvalue(), "b/3.png": alpha.getvalue()},
+        ),
+        size=16,
     )
     x = data.inputs(np.arange(3))
     assert x[0, :7].max() < 20 and x[0, 9:].min() > 235
     assert (x[1] == x[1, 0, 0]).all() and (x[2] == (200, 100, 50)).all()
 
 
-def test_it_is_prepared_and_its_files_are_not_needed_after(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_prepared_and_its_files_are_not_needed_after(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     direct = opened(folder)
     monkeypatch.chdir(folder.parent)
-    with pytest.raises(DataError, match="there is no prepared copy of image-folder in .*--set path="):
+    with pytest.raises(
+        DataError, match="there is no prepared copy of image-folder in .*--set path="
+    ):
         opened(folder, root=str(tmp_path / "root"))
     made = prepare(ImageFolder(path="pets", size=8), str(tmp_path / "root"))
-    assert made.made and not prepare(ImageFolder(path=str(folder), size=8), str(tmp_path / "root")).made
+    assert (
+        made.made
+        and not prepare(ImageFolder(path=str(folder), size=8), str(tmp_path / "root")).made
+    )
     folder.rename(tmp_path / "elsewhere")
     copy = opened(folder, root=str(tmp_path / "root"))
     assert copy.name == "pets" and copy.table.digest() == direct.table.digest()
     monkeypatch.undo()
-    assert np.array_equal(copy.inputs(np.arange(4)), opened(tmp_path / "elsewhere").inputs(np.arange(4)))
+    assert np.array_equal(
+        copy.inputs(np.arange(4)), opened(tmp_path / "elsewhere").inputs(np.arange(4))
+    )
 
 
 Change = Callable[[Path], object]
@@ -159,19 +194,41 @@ BAD: list[tuple[Change, dict[str, Any], str]] = [
     (put("dog/1.png", b""), {}, "'dog/1.png' is .*, is empty"),
     (put("dog/1.npy"), {}, "'dog/1.npy' and 0 more are no images by name"),
     (put("dog/a\nb.png"), {}, r"'dog/a.*nb.png' is .*, or has a control character"),
-    (lambda folder: (folder / "bird").mkdir(), {}, "the folder 'bird' holds no image, so there is nothing of its 'class'"),
+    (
+        lambda folder: (folder / "bird").mkdir(),
+        {},
+        "the folder 'bird' holds no image, so there is nothing of its 'class'",
+    ),
     (put("bird/.hidden.png"), {}, "the folder 'bird' holds no image"),
     (linked, {}, "the link 'dog/3.png' leads out of the folder"),
     (beside, {}, "the link 'dog/3.png' leads out of the folder"),
-    (lambda folder: (folder / "loop").symlink_to(folder), {}, "'loop' is a link to a folder, which would show its files twice"),
-    (lambda folder: (folder / "dog" / "gone.png").symlink_to("nowhere"), {}, "'dog/gone.png' cannot be read: No such file"),
-    (lambda folder: os.mkfifo(folder / "dog" / "pipe.png"), {}, "'dog/pipe.png' is neither a file nor a folder"),
-    (lambda folder: [place.unlink() for place in folder.rglob("*.*")], {}, "pets holds no image; each should be CLASS/FILE"),
+    (
+        lambda folder: (folder / "loop").symlink_to(folder),
+        {},
+        "'loop' is a link to a folder, which would show its files twice",
+    ),
+    (
+        lambda folder: (folder / "dog" / "gone.png").symlink_to("nowhere"),
+        {},
+        "'dog/gone.png' cannot be read: No such file",
+    ),
+    (
+        lambda folder: os.mkfifo(folder / "dog" / "pipe.png"),
+        {},
+        "'dog/pipe.png' is neither a file nor a folder",
+    ),
+    (
+        lambda folder: [place.unlink() for place in folder.rglob("*.*")],
+        {},
+        "pets holds no image; each should be CLASS/FILE",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("change", "settings", "words"), BAD)
-def test_a_bad_folder_is_one_sentence(folder: Path, change: Change, settings: dict[str, Any], words: str) -> None:
+def test_a_bad_folder_is_one_sentence(
+    folder: Path, change: Change, settings: dict[str, Any], words: str
+) -> None:
     change(folder)
     with pytest.raises(CrosswindError, match=words) as caught:
         opened(folder, **settings)
@@ -188,36 +245,55 @@ def test_a_link_to_a_file_inside_is_that_file(folder: Path) -> None:
     [
         (b"not a picture", "'dog/2.png' is not an image"),
         # PIL would hand this to Ghostscript, a program outside.
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n0 0 9 9 rectfill\n", "'dog/2.png' is not an image"),
-        (encoded(RED, "x.png")[:50], "'dog/2.png' (is not an image|cannot be read as a whole image)"),
         (
-            encoded(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8), "x.jpg")[:1500],
+            b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n0 0 9 9 rectfill\n",
+            "'dog/2.png' is not an image",
+        ),
+        (
+            encoded(RED, "x.png")[:50],
+            "'dog/2.png' (is not an image|cannot be read as a whole image)",
+        ),
+        (
+            encoded(
+                np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8), "x.jpg"
+            )[:1500],
             "cannot be read as a whole image: .*truncated",
         ),
     ],
 )
-def test_a_file_that_is_no_whole_image_is_named_and_leaves_no_copy(folder: Path, tmp_path: Path, data: bytes, words: str) -> None:
+def test_a_file_that_is_no_whole_image_is_named_and_leaves_no_copy(
+    folder: Path, tmp_path: Path, data: bytes, words: str
+) -> None:
     (folder / "dog" / "2.png").write_bytes(data)
     with pytest.raises(DataError, match=words):
         opened(folder).inputs(np.arange(4))
     with pytest.raises(DataError, match=words):
         prepare(ImageFolder(path=str(folder)), str(tmp_path / "root"))
-    assert [place.name for place in (tmp_path / "root").iterdir() if not place.name.startswith(".")] == []
+    assert [
+        place.name for place in (tmp_path / "root").iterdir() if not place.name.startswith(".")
+    ] == []
 
 
-@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")  # as a program that shows warnings would go on
+@pytest.mark.filterwarnings(
+    "ignore::PIL.Image.DecompressionBombWarning"
+)  # as a program that shows warnings would go on
 def test_an_image_of_absurd_size_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = opened(folder)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 24 * 20 - 1)
-    with pytest.raises(DataError, match="'cat/B.jpeg' has more pixels than an image of a data set should have"):
+    with pytest.raises(
+        DataError, match="'cat/B.jpeg' has more pixels than an image of a data set should have"
+    ):
         data.inputs(np.array([0]))
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 24 * 20)
     assert data.inputs(np.array([0])).shape == (1, 8, 8, 3)
 
 
 def test_damaged_exif_data_are_no_word_on_the_command_line(folder: Path, tmp_path: Path) -> None:
-    exif = b"Exif\0\0II*\0\x08\0\0\0\xff\xff\x12\x01\x03\0\1\0"  # says that it holds 65,535 tags, and ends in the first
+    # says that it holds 65,535 tags, and ends in the first
+    exif = b"Exif\0\0II*\0\x08\0\0\0\xff\xff\x12\x01\x03\0\1\0"
     Image.new("RGB", (24, 20), RED).save(folder / "cat" / "B.jpeg", exif=exif)
     with pytest.raises(SystemExit) as ended:
-        main(["prepare", "image-folder", "--set", f"path={folder}", "--root", str(tmp_path / "root")])
+        main(
+            ["prepare", "image-folder", "--set", f"path={folder}", "--root", str(tmp_path / "root")]
+        )
     assert ended.value.code == 0

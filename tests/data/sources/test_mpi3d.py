@@ -32,7 +32,10 @@ def write(folder: Path, rendering: str = "toy", packed: bool = True, **arrays: A
     return folder
 
 
-@pytest.mark.parametrize(("rendering", "rows", "colors"), [("toy", 1_036_800, 6), ("real", 1_036_800, 6), ("complex", 460_800, 4)])
+@pytest.mark.parametrize(
+    ("rendering", "rows", "colors"),
+    [("toy", 1_036_800, 6), ("real", 1_036_800, 6), ("complex", 460_800, 4)],
+)
 def test_totals_are_the_whole_grid(rendering: str, rows: int, colors: int) -> None:
     """6 x 6 x 2 x 3 x 3 x 40 x 40 = 1,036,800, and 4 x 4 for the real things: 460,800."""
     source = MPI3D(rendering=rendering)
@@ -47,8 +50,14 @@ def test_a_rows_factors_are_those_of_its_number(tmp_path: Path, packed: bool) ->
     data = reading.dataset
     assert dict(reading.parts) == {"all": 60}
     assert data.table.names == (
-        "object_color", "object_shape", "object_size", "camera_height", "background_color", "horizontal_axis", "vertical_axis"
-    )  # fmt: skip
+        "object_color",
+        "object_shape",
+        "object_size",
+        "camera_height",
+        "background_color",
+        "horizontal_axis",
+        "vertical_axis",
+    )
     assert data.table.codes[:, 57].tolist() == [0, 0, 0, 0, 0, 1, 17]
     assert np.array_equal(data.inputs(np.arange(60)), PICTURES[:60])
     card = facts("sources", "mpi3d").card
@@ -66,7 +75,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrays, "BLOCK", 50 * 64 * 64 * 3)
 
 
-def test_the_whole_grid_is_prepared_in_one_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_whole_grid_is_prepared_in_one_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The axes have 1 position in place of 40: 6 x 6 x 2 x 3 x 3 = 648 rows."""
     small(monkeypatch)
     begun = []
@@ -79,8 +90,19 @@ def test_the_whole_grid_is_prepared_in_one_pass(tmp_path: Path, monkeypatch: pyt
     assert made.folder == tmp_path / "mpi3d-rendering=realistic"
     data = source.load()
     assert np.array_equal(data.inputs(np.arange(648)), PICTURES[:648])
-    assert data.table.codes[:, 107].tolist() == [0, 5, 1, 2, 2, 0, 0]  # 18 rows an object's shape: the last cell of the last one
-    assert data.attribute("object_shape").values[5] == "sphere" and data.attribute("background_color").values[2] == "salmon"
+    assert data.table.codes[:, 107].tolist() == [
+        0,
+        5,
+        1,
+        2,
+        2,
+        0,
+        0,
+    ]  # 18 rows an object's shape: the last cell of the last one
+    assert (
+        data.attribute("object_shape").values[5] == "sphere"
+        and data.attribute("background_color").values[2] == "salmon"
+    )
     with pytest.raises(DataError, match="no prepared copy of mpi3d"):
         MPI3D(root=str(tmp_path)).load()
     write(folder, "realistic", images=PICTURES[:649])
@@ -88,7 +110,9 @@ def test_the_whole_grid_is_prepared_in_one_pass(tmp_path: Path, monkeypatch: pyt
         source.read(folder)
 
 
-def test_a_stream_that_breaks_off_is_gone_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_that_breaks_off_is_gone_on_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     small(monkeypatch)
     real = arrays._blocks
 
@@ -111,15 +135,30 @@ def test_a_stream_that_breaks_off_is_gone_on_from(tmp_path: Path, monkeypatch: p
 
 def test_real_things_have_their_own_names(tmp_path: Path) -> None:
     data = MPI3D(rendering="complex").read(write(tmp_path, "complex", images=PICTURES[:5])).dataset
-    assert data.attribute("object_shape").values == ("coffee-cup", "tennis-ball", "croissant", "beer-cup")
+    assert data.attribute("object_shape").values == (
+        "coffee-cup",
+        "tennis-ball",
+        "croissant",
+        "beer-cup",
+    )
     assert data.attribute("object_color").values == ("yellow", "green", "olive", "red")
 
 
 def test_bad_settings_and_missing_files_are_told(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"mpi3d\.rendering: unknown value 'reel', did you mean 'real'\?"):
+    with pytest.raises(
+        InputError, match=r"mpi3d\.rendering: unknown value 'reel', did you mean 'real'\?"
+    ):
         MPI3D(rendering="reel")
-    with pytest.raises(DataError, match="no prepared copy of mpi3d in .*: crosswind prepare mpi3d --root .* rendering=complex"):
+    with pytest.raises(
+        DataError,
+        match=(
+            "no prepared copy of mpi3d in .*: crosswind prepare mpi3d --root .* rendering=complex"
+        ),
+    ):
         open_source("mpi3d", {"root": str(tmp_path), "rendering": "complex"})
     # The archive of real things has no address and hash in its card, so it is asked for.
-    with pytest.raises(DataError, match=r"mpi3d needs real3d_complicated_shapes_ordered\.npz in the folder .*Google Drive"):
+    with pytest.raises(
+        DataError,
+        match=r"mpi3d needs real3d_complicated_shapes_ordered\.npz in the folder .*Google Drive",
+    ):
         prepare(MPI3D(root=str(tmp_path), rendering="complex"))

@@ -1,6 +1,8 @@
-"""What holds for every source with original files: totals, the card, the copy, and files that are missing, cut or damaged.
+"""What holds for every source with original files: totals, the card, the copy, and files that are
+missing, cut or damaged.
 
-A new source is one more entry in `CASES`: the files that it reads, few rows of them, in their original layout.
+A new source is one more entry in `CASES`: the files that it reads, few rows of them, in their
+original layout.
 """
 
 from __future__ import annotations
@@ -16,7 +18,14 @@ import pytest
 from tests.contract.test_cards import agrees
 from tests.data.cifar_files import CLASSES, binary_files, pictures, tar_gz
 from tests.data.digit_files import drawn_digits, write_mnist, write_svhn, write_usps
-from tests.data.factor_files import DSPRITES, dsprites_arrays, norb_part, shapes3d_arrays, write_hdf5, write_norb
+from tests.data.factor_files import (
+    DSPRITES,
+    dsprites_arrays,
+    norb_part,
+    shapes3d_arrays,
+    write_hdf5,
+    write_norb,
+)
 from tests.data.picture_files import pacs_files, zipped
 from tests.data.sources.test_cinic10 import files as cinic_files
 from tests.data.sources.test_domainnet import lists_and_images, published
@@ -43,7 +52,13 @@ def cifar101(folder: Path) -> None:
 def cifar102(folder: Path) -> None:
     for part, rows in (("train", 23), ("test", 11)):
         images, labels = pictures(rows, 1)
-        npz(folder, f"cifar102_{part}.npz", images=images, labels=labels.astype(np.int64), label_names=np.array(CLASSES))
+        npz(
+            folder,
+            f"cifar102_{part}.npz",
+            images=images,
+            labels=labels.astype(np.int64),
+            label_names=np.array(CLASSES),
+        )
 
 
 def svhn(folder: Path) -> None:
@@ -52,14 +67,20 @@ def svhn(folder: Path) -> None:
 
 
 def mpi3d(folder: Path) -> None:
-    npz(folder, "mpi3d_toy.npz", images=np.random.default_rng(0).integers(0, 256, (90, 64, 64, 3), dtype=np.uint8))
+    npz(
+        folder,
+        "mpi3d_toy.npz",
+        images=np.random.default_rng(0).integers(0, 256, (90, 64, 64, 3), dtype=np.uint8),
+    )
 
 
 @dataclass(frozen=True)
 class Case:
-    """How the files of a source are written, with which settings they are read, how often each is spoiled, and what is missed.
+    """How the files of a source are written, with which settings they are read, how often each is
+    spoiled, and what is missed.
 
-    `seen`: whether all damage is seen; of a list of names, or of bytes without a checksum, another file may be read.
+    `seen`: whether all damage is seen; of a list of names, or of bytes without a checksum, another
+    file may be read.
     """
 
     write: Callable[[Path], object]
@@ -70,26 +91,42 @@ class Case:
 
 CASES = {
     "mnist": Case(lambda folder: write_mnist(folder, [drawn_digits(25, 0), drawn_digits(10, 1)])),
-    "fashion-mnist": Case(lambda folder: write_mnist(folder, [drawn_digits(25, 0), drawn_digits(10, 1)])),
-    "usps": Case(lambda folder: write_usps(folder, [drawn_digits(12, 0, 16), drawn_digits(10, 1, 16)])),
+    "fashion-mnist": Case(
+        lambda folder: write_mnist(folder, [drawn_digits(25, 0), drawn_digits(10, 1)])
+    ),
+    "usps": Case(
+        lambda folder: write_usps(folder, [drawn_digits(12, 0, 16), drawn_digits(10, 1, 16)])
+    ),
     "svhn": Case(svhn, {"extra": True}),
     "cifar10": Case(
-        lambda folder: tar_gz(folder / "cifar-10-binary.tar.gz", binary_files([pictures(9, i) for i in range(6)]), "a")
+        lambda folder: tar_gz(
+            folder / "cifar-10-binary.tar.gz", binary_files([pictures(9, i) for i in range(6)]), "a"
+        )
     ),
     "cifar10.1": Case(cifar101, seen=False),
     "cifar10.2": Case(cifar102),
     "cinic10": Case(lambda folder: tar_gz(folder / "CINIC-10.tar.gz", cinic_files(), "CINIC-10")),
     "smallnorb": Case(
-        lambda folder: write_norb(folder, {part: norb_part(part, 60) for part in ("train", "test")}), {"camera": "both"}
+        lambda folder: write_norb(
+            folder, {part: norb_part(part, 60) for part in ("train", "test")}
+        ),
+        {"camera": "both"},
     ),
     "shapes3d": Case(
-        lambda folder: write_hdf5(folder / "3dshapes.h5", shapes3d_arrays(np.arange(0, 480_000, 6007))),
+        lambda folder: write_hdf5(
+            folder / "3dshapes.h5", shapes3d_arrays(np.arange(0, 480_000, 6007))
+        ),
         {"original": True},
         seen=False,
     ),
-    "dsprites": Case(lambda folder: npz(folder, DSPRITES, **dsprites_arrays(np.arange(0, 737_280, 9001))), {"original": True}),
+    "dsprites": Case(
+        lambda folder: npz(folder, DSPRITES, **dsprites_arrays(np.arange(0, 737_280, 9001))),
+        {"original": True},
+    ),
     "mpi3d": Case(mpi3d),
-    "pacs": Case(lambda folder: zipped(folder / "PACS.zip", pacs_files()), seen=False, needed=False),
+    "pacs": Case(
+        lambda folder: zipped(folder / "PACS.zip", pacs_files()), seen=False, needed=False
+    ),
     "domainnet": Case(lambda folder: published(folder, *lists_and_images()), seen=False),
 }
 # Of a plain tar no byte has a checksum, and a list says what it says.
@@ -99,7 +136,9 @@ CASES |= {
     if name not in ("objectnet", "imagenet-vid", "ytbb")
 }
 
-CASES |= {name: Case(partial(packed, name), case.settings, seen=False) for name, case in KNOWN.items()}
+CASES |= {
+    name: Case(partial(packed, name), case.settings, seen=False) for name, case in KNOWN.items()
+}
 
 
 def made(name: str, folder: Path) -> tuple[PreparedSource, Path]:
@@ -115,25 +154,35 @@ def files_of(folder: Path) -> list[Path]:
 
 
 def copies(folder: Path) -> list[str]:
-    return [place.name for place in (folder / "root").glob("*") if not place.name.startswith(".") and place.name != "originals"]
+    return [
+        place.name
+        for place in (folder / "root").glob("*")
+        if not place.name.startswith(".") and place.name != "originals"
+    ]
 
 
 def test_every_source_with_files_is_here() -> None:
     with_files = {
-        item.name for item in listing("sources") if item.module.startswith("crosswind.") and item.card and item.card.files
+        item.name
+        for item in listing("sources")
+        if item.module.startswith("crosswind.") and item.card and item.card.files
     }
     assert with_files <= set(CASES)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_it_is_prepared_as_its_card_says_and_opened_as_it_was_read(name: str, tmp_path: Path) -> None:
+def test_it_is_prepared_as_its_card_says_and_opened_as_it_was_read(
+    name: str, tmp_path: Path
+) -> None:
     source, originals = made(name, tmp_path)
     reading = source.read(originals)
     found = reading.dataset
     assert sum(reading.parts.values()) in (found.n_rows, found.n_rows // 2)
     if totals := source.totals():
         assert set(reading.parts) <= set(totals)
-        with pytest.raises(DataError, match=f"{max(totals.values()):,}.* are published; --accept-totals"):
+        with pytest.raises(
+            DataError, match=f"{max(totals.values()):,}.* are published; --accept-totals"
+        ):
             prepare(source, originals=str(originals))
     assert copies(tmp_path) == []
     assert prepare(source, originals=str(originals), accept_totals=True).made
@@ -141,7 +190,10 @@ def test_it_is_prepared_as_its_card_says_and_opened_as_it_was_read(name: str, tm
     assert len(copies(tmp_path)) == 1
     opened = source.load()
     if name != "dsprites":  # it colours its copy
-        assert np.array_equal(opened.inputs(rows), found.inputs(rows)) and opened.table.digest() == found.table.digest()
+        assert (
+            np.array_equal(opened.inputs(rows), found.inputs(rows))
+            and opened.table.digest() == found.table.digest()
+        )
     if name not in ("domainnet", "cifar10.1", "amazon-reviews"):
         agrees(facts("sources", name).card, opened)
 
@@ -169,7 +221,9 @@ def test_a_spoiled_file_is_one_sentence_and_no_copy(name: str, tmp_path: Path) -
             place.write_bytes(data)
             try:
                 found = source.read(originals).dataset
-                same = found.n_rows == good.n_rows and np.array_equal(found.inputs(np.arange(found.n_rows)), pixels)
+                same = found.n_rows == good.n_rows and np.array_equal(
+                    found.inputs(np.arange(found.n_rows)), pixels
+                )
                 assert same or not CASES[name].seen, f"{place.name} was damaged and read as another"
             except DataError as error:
                 assert "\n" not in str(error)

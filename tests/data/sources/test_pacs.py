@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.data.digit_files import real_data
-from tests.data.picture_files import PACS_CLASSES, PACS_RENDITIONS, encoded, pacs_files, written, zipped
+from tests.data.picture_files import (
+    PACS_CLASSES,
+    PACS_RENDITIONS,
+    encoded,
+    pacs_files,
+    written,
+    zipped,
+)
 
 from crosswind.core.errors import DataError
 from crosswind.core.registry import facts
@@ -35,7 +42,9 @@ def test_the_folder_and_the_lists_are_read(tmp_path: Path) -> None:
     expected = np.stack([60 * r, 30 * c, 20 * i], axis=1)[:, None, None, :]
     assert x.shape == (84, 16, 16, 3)
     assert np.abs(x.astype(int) - expected).max() <= 3  # what JPEG does to one colour
-    assert np.array_equal(x[63:], np.broadcast_to(expected[63:], (21, 16, 16, 3)))  # sketches are PNG
+    assert np.array_equal(
+        x[63:], np.broadcast_to(expected[63:], (21, 16, 16, 3))
+    )  # sketches are PNG
 
 
 @pytest.mark.parametrize("where", ["kfold/", "PACS/", "data/PACS/images/", ""])
@@ -57,7 +66,9 @@ def test_a_zip_a_folder_and_any_place_in_it_are_the_same(tmp_path: Path, where: 
     assert np.array_equal(folder.inputs(rows), archive.inputs(rows))
     pictures = {name: data for name, data in files.items() if not name.endswith(".txt")}
     zipped(tmp_path / "both" / "kfold.zip", pictures)
-    written(tmp_path / "both", {name: data for name, data in files.items() if name.endswith(".txt")})
+    written(
+        tmp_path / "both", {name: data for name, data in files.items() if name.endswith(".txt")}
+    )
     assert Pacs(size=8).read(tmp_path / "both").dataset.table.digest() == folder.table.digest()
 
 
@@ -73,7 +84,11 @@ def test_without_lists_there_is_no_split(tmp_path: Path) -> None:
     written(tmp_path, files)
     assert Pacs(lists=False).read(tmp_path).dataset.table.names == ("class", "rendition")
     with pytest.raises(
-        DataError, match="has the official list photo_train_kfold.txt nowhere; put it there once, or set lists=false"
+        DataError,
+        match=(
+            "has the official list photo_train_kfold.txt nowhere; put it there once, or set"
+            " lists=false"
+        ),
     ):
         Pacs().read(tmp_path)
 
@@ -104,15 +119,27 @@ def drop(name: str) -> Callable[[Files], None]:
 
 FIRST = "photo_train_kfold.txt"
 BAD: list[tuple[Callable[[Files], None], str]] = [
-    (drop("kfold/photo/dog/pic_001.jpg"), r"photo_train_kfold.txt lists 'photo/dog/pic_001.jpg', which .* does not hold"),
+    (
+        drop("kfold/photo/dog/pic_001.jpg"),
+        r"photo_train_kfold.txt lists 'photo/dog/pic_001.jpg', which .* does not hold",
+    ),
     (
         change(FIRST, b"pic_001.jpg 1", b"pic_001.jpg 2"),
         "lists 'photo/dog/pic_001.jpg', with the number 2, which is that of 'elephant'",
     ),
     (change(FIRST, b"pic_001.jpg 1", b"pic_001.jpg 0"), "give the class 'dog' two numbers"),
-    (change(FIRST, b"photo/dog", b"cartoon/dog"), "lists 'cartoon/dog/pic_001.jpg', which should be photo/CLASS/FILE"),
-    (change(FIRST, b"photo/dog/pic_001.jpg 1\n", b""), "the official lists leave out 'photo/dog/pic_001.jpg' and 0 more"),
-    (change(FIRST, b"pic_001.jpg 1", b"pic_002.jpg 1"), r"line 2 lists 'photo/dog/pic_002.jpg' for a second time"),
+    (
+        change(FIRST, b"photo/dog", b"cartoon/dog"),
+        "lists 'cartoon/dog/pic_001.jpg', which should be photo/CLASS/FILE",
+    ),
+    (
+        change(FIRST, b"photo/dog/pic_001.jpg 1\n", b""),
+        "the official lists leave out 'photo/dog/pic_001.jpg' and 0 more",
+    ),
+    (
+        change(FIRST, b"pic_001.jpg 1", b"pic_002.jpg 1"),
+        r"line 2 lists 'photo/dog/pic_002.jpg' for a second time",
+    ),
     (
         change("photo_crossval_kfold.txt", b"pic_003", b"pic_002"),
         "lists 'photo/dog/pic_002.jpg', which is in the other list too",
@@ -124,8 +151,14 @@ BAD: list[tuple[Callable[[Files], None], str]] = [
     (put(FIRST, b"\n"), "photo_train_kfold.txt is empty"),
     (put(FIRST, b"\xff\xfe\x00"), "photo_train_kfold.txt is no text in UTF-8"),
     (put(f"more/{FIRST}", b""), "has the official list photo_train_kfold.txt twice"),
-    (put("kfold/photo/cat/pic_001.jpg", b"x"), "'kfold/photo/cat/pic_001.jpg' is empty, or lies in a folder that is no class"),
-    (put("copy/photo/dog/pic_001.jpg", b"x"), "holds images of PACS in two places: in 'copy/' and in 'kfold/'"),
+    (
+        put("kfold/photo/cat/pic_001.jpg", b"x"),
+        "'kfold/photo/cat/pic_001.jpg' is empty, or lies in a folder that is no class",
+    ),
+    (
+        put("copy/photo/dog/pic_001.jpg", b"x"),
+        "holds images of PACS in two places: in 'copy/' and in 'kfold/'",
+    ),
     (put("kfold/photo/dog/pic_001.jpg", b""), "'kfold/photo/dog/pic_001.jpg' is empty"),
     (lambda files: files.clear(), "holds no images of PACS .PACS.zip."),
     (only("PACS.zip", b"PK\x03\x04 and then nothing"), "PACS.zip is damaged or cut short"),
@@ -133,7 +166,9 @@ BAD: list[tuple[Callable[[Files], None], str]] = [
 
 
 @pytest.mark.parametrize(("damage", "words"), BAD)
-def test_what_is_not_as_published_is_one_sentence(tmp_path: Path, damage: Callable[[Files], None], words: str) -> None:
+def test_what_is_not_as_published_is_one_sentence(
+    tmp_path: Path, damage: Callable[[Files], None], words: str
+) -> None:
     files = pacs_files(3)
     damage(files)
     folder = written(tmp_path / "files", files)
@@ -148,11 +183,15 @@ def test_what_leads_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     folder = written(tmp_path / "files", pacs_files(1))
     (tmp_path / "secret.jpg").write_bytes(encoded((1, 2, 3), "secret.jpg"))
     (folder / "kfold/photo/dog/link.jpg").symlink_to(tmp_path / "secret.jpg")
-    with pytest.raises(DataError, match="the link 'kfold/photo/dog/link.jpg' leads out of the folder"):
+    with pytest.raises(
+        DataError, match="the link 'kfold/photo/dog/link.jpg' leads out of the folder"
+    ):
         Pacs().read(folder)
     (folder / "kfold/photo/dog/link.jpg").unlink()
     (folder / "again").symlink_to(folder / "kfold")
-    with pytest.raises(DataError, match="'again' is a link to a folder, which would show its files twice"):
+    with pytest.raises(
+        DataError, match="'again' is a link to a folder, which would show its files twice"
+    ):
         Pacs().read(folder)
 
 
@@ -161,7 +200,9 @@ def test_the_published_totals_are_those_of_the_real_images() -> None:
     names = [str(name) for name in real["domain_names"]]
     card = facts("sources", "pacs").card
     assert card is not None
-    assert dict(card.totals) == {names[code]: rows for code, rows in sorted(Counter(real["domain"].tolist()).items())}
+    assert dict(card.totals) == {
+        names[code]: rows for code, rows in sorted(Counter(real["domain"].tolist()).items())
+    }
     assert tuple(real["label_names"].tolist()) == PACS_CLASSES == card.attributes["class"]
 
 
@@ -171,7 +212,14 @@ def test_real_images_are_prepared_as_they_are(tmp_path: Path) -> None:
     images, label, domain, names = (real[key] for key in ("images", "label", "domain", "names"))
     rows = np.arange(0, len(images), 17)
     for row in rows:
-        place = tmp_path / "files" / "kfold" / real["domain_names"][domain[row]] / PACS_CLASSES[label[row]] / names[row]
+        place = (
+            tmp_path
+            / "files"
+            / "kfold"
+            / real["domain_names"][domain[row]]
+            / PACS_CLASSES[label[row]]
+            / names[row]
+        )
         place.parent.mkdir(parents=True, exist_ok=True)
         if place.suffix == ".png":
             Image.fromarray(images[row]).save(place)

@@ -41,7 +41,9 @@ def test_values_have_the_names_that_the_papers_use(data: AttributedDataset) -> N
     assert [data.code_of("orientation", value) for value in (-30, 0, 30)] == [0, 7, 14]
     assert data.attribute("shape").values == ("cube", "cylinder", "sphere", "capsule")
     card = facts("sources", "shapes3d").card
-    assert card is not None and card.totals == {"all": data.n_rows} and list(card.attributes) == NAMES
+    assert (
+        card is not None and card.totals == {"all": data.n_rows} and list(card.attributes) == NAMES
+    )
     assert card.attributes["scale"] == data.attribute("scale").values
 
 
@@ -53,7 +55,9 @@ def test_each_factor_changes_its_own_part_of_the_picture(data: AttributedDataset
         other[factor] = (base[factor] + 1) % COUNTS[factor]
         rows.append(int(np.ravel_multi_index(tuple(other), COUNTS)))
     pictures = data.inputs(np.array(rows)).astype(int)
-    floor, wall, solid, scale, shape, turned = (np.abs(picture - pictures[0]).max(axis=2) > 3 for picture in pictures[1:])
+    floor, wall, solid, scale, shape, turned = (
+        np.abs(picture - pictures[0]).max(axis=2) > 3 for picture in pictures[1:]
+    )
     assert floor[-1].all() and not floor[:16].any()
     assert wall[16].any() and not wall[-20:].any()
     assert solid[32, 32] and not solid[[0, 0, -1, -1], [0, -1, 0, -1]].any()
@@ -68,7 +72,9 @@ def test_each_factor_changes_its_own_part_of_the_picture(data: AttributedDataset
 def test_rows_alone_and_among_others_are_the_same_on_every_machine(data: AttributedDataset) -> None:
     rows = np.random.default_rng(0).integers(0, 480_000, 24)
     together = data.inputs(rows)
-    assert np.array_equal(together, np.concatenate([data.inputs(rows[i : i + 1]) for i in range(24)]))
+    assert np.array_equal(
+        together, np.concatenate([data.inputs(rows[i : i + 1]) for i in range(24)])
+    )
     assert together.dtype == np.uint8 and together.shape == (24, 64, 64, 3)
     assert digest_arrays({"x": together}) == "6b512d7bf8618803bbea46467d6314fb"
 
@@ -86,12 +92,18 @@ def test_the_original_is_prepared_and_read(tmp_path: Path) -> None:
     arrays = shapes3d_arrays(rows)
     write_hdf5(tmp_path / "originals" / "shapes3d" / "3dshapes.h5", arrays)
     source = Shapes3D(root=str(tmp_path), original=True)
-    with pytest.raises(DataError, match="no prepared copy of shapes3d in .*: crosswind prepare shapes3d"):
+    with pytest.raises(
+        DataError, match="no prepared copy of shapes3d in .*: crosswind prepare shapes3d"
+    ):
         source.load()
-    with pytest.raises(DataError, match="the originals hold all 70 rows, where all 480,000 are published"):
+    with pytest.raises(
+        DataError, match="the originals hold all 70 rows, where all 480,000 are published"
+    ):
         prepare(source)
     assert not (tmp_path / "shapes3d").exists()
-    made = prepare(Shapes3D(root=str(tmp_path)), accept_totals=True).copy  # drawn or not is no matter of the copy
+    made = prepare(
+        Shapes3D(root=str(tmp_path)), accept_totals=True
+    ).copy  # drawn or not is no matter of the copy
     assert made.folder == tmp_path / "shapes3d"
     data = open_source("shapes3d", {"root": str(tmp_path), "original": True})
     assert np.array_equal(data.inputs(np.arange(70)), arrays["images"])
@@ -120,7 +132,9 @@ def test_labels_that_are_none_of_the_factors_are_refused(tmp_path: Path) -> None
 
 
 def test_bad_settings_name_their_field(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"data\.size: the original's pictures have 64 pixels a side, not 32"):
+    with pytest.raises(
+        InputError, match=r"data\.size: the original's pictures have 64 pixels a side, not 32"
+    ):
         open_source("shapes3d", {"size": 32, "original": True, "root": str(tmp_path)})
     with pytest.raises(InputError, match=r"data\.original: must be true or false"):
         open_source("shapes3d", {"original": "yes"})

@@ -32,7 +32,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def opened(folder: Path, **settings: Any) -> AttributedDataset:
-    given = {"path": str(folder / "rows.csv"), "images": str(folder / "images"), "size": 16} | settings
+    given = {
+        "path": str(folder / "rows.csv"),
+        "images": str(folder / "images"),
+        "size": 16,
+    } | settings
     return open_source("table", given)
 
 
@@ -52,13 +56,21 @@ def test_a_unit_column_is_no_attribute_unless_named(folder: Path) -> None:
     data = opened(folder, unit="patient")
     assert data.table.names == ("label", "site")
     assert data.units is not None and data.units.tolist() == [0, 1, 0]
-    assert opened(folder, unit="patient", columns=["label", "patient"]).table.names == ("label", "patient")
-    assert len({data.fingerprint, opened(folder).fingerprint, opened(folder, unit="site").fingerprint}) == 3
+    assert opened(folder, unit="patient", columns=["label", "patient"]).table.names == (
+        "label",
+        "patient",
+    )
+    assert (
+        len({data.fingerprint, opened(folder).fingerprint, opened(folder, unit="site").fingerprint})
+        == 3
+    )
 
 
 def test_more_units_than_an_attribute_has_values_are_taken(folder: Path) -> None:
     n = 70_000
-    rows = polars.DataFrame({"path": ["a.png"] * n, "label": ["x"] * n, "scan": [f"s{i // 1}" for i in range(n)]})
+    rows = polars.DataFrame(
+        {"path": ["a.png"] * n, "label": ["x"] * n, "scan": [f"s{i // 1}" for i in range(n)]}
+    )
     rows.write_parquet(folder / "rows.parquet")
     data = opened(folder, path=str(folder / "rows.parquet"), unit="scan")
     assert data.units is not None and len(np.unique(data.units)) == n
@@ -66,7 +78,10 @@ def test_more_units_than_an_attribute_has_values_are_taken(folder: Path) -> None
 
 def test_parquet_and_csv_of_the_same_rows_are_the_same_table(folder: Path) -> None:
     polars.read_csv(folder / "rows.csv").write_parquet(folder / "rows.parquet")
-    assert opened(folder, path=str(folder / "rows.parquet")).table.digest() == opened(folder).table.digest()
+    assert (
+        opened(folder, path=str(folder / "rows.parquet")).table.digest()
+        == opened(folder).table.digest()
+    )
 
 
 def test_typed_columns_take_their_plain_names(folder: Path) -> None:
@@ -99,7 +114,9 @@ def test_the_fingerprint_sees_names_sizes_and_settings(folder: Path) -> None:
 
 
 def write(text: str | bytes) -> Callable[[Path], object]:
-    return lambda folder: (folder / "rows.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
+    return lambda folder: (folder / "rows.csv").write_bytes(
+        text if isinstance(text, bytes) else text.encode()
+    )
 
 
 def drop(name: str) -> Callable[[Path], object]:
@@ -139,16 +156,31 @@ def test_other_line_ends_and_separators_are_read(folder: Path, raw: bytes) -> No
 
 BAD: list[tuple[Callable[[Path], object], dict[str, Any], str]] = [
     (nothing, {"path": "none.csv"}, "data.path: there is no file 'none.csv'"),
-    (nothing, {"path": "rows.xlsx"}, r"data.path: 'rows.xlsx' is no table by its name \(valid: .csv, .tsv, .parquet\)"),
+    (
+        nothing,
+        {"path": "rows.xlsx"},
+        r"data.path: 'rows.xlsx' is no table by its name \(valid: .csv, .tsv, .parquet\)",
+    ),
     (nothing, {"path": 3}, "data.path: must be text, not 3"),
     (nothing, {"images": "none"}, "data.images: 'none' is a folder that does not exist"),
     (nothing, {"images": __file__}, "data.images: .* is not a folder"),
-    (nothing, {"path_column": "paths"}, "data.path_column: unknown column of .* 'paths', did you mean 'path'"),
-    (nothing, {"unit": "patients"}, "data.unit: unknown column of .* 'patients', did you mean 'patient'"),
+    (
+        nothing,
+        {"path_column": "paths"},
+        "data.path_column: unknown column of .* 'paths', did you mean 'path'",
+    ),
+    (
+        nothing,
+        {"unit": "patients"},
+        "data.unit: unknown column of .* 'patients', did you mean 'patient'",
+    ),
     (
         nothing,
         {"columns": ["labels"]},
-        "data.columns: unknown column of .* 'labels', did you mean 'label'.*valid: path, label, site",
+        (
+            "data.columns: unknown column of .* 'labels', did you mean 'label'.*valid: path, label,"
+            " site"
+        ),
     ),
     (nothing, {"columns": []}, "data.columns: must be a list of columns"),
     (nothing, {"columns": "label"}, "data.columns: must be a list of columns, not 'label'"),
@@ -159,35 +191,81 @@ BAD: list[tuple[Callable[[Path], object], dict[str, Any], str]] = [
     (write("path,label,label\na.png,x,y\n"), {}, "names column 'label' twice"),
     (write(",path,label\n0,a.png,x\n"), {}, "has no name for column 1 in its first line"),
     (write("path\na.png\n"), {}, "has no column of attributes"),
-    (write("path;label\na.png;x;y\n"), {}, "rows.csv, line 2 has 3 cells, and the first line has 2"),
-    (write("path,label\na.png,x,y\n"), {}, "rows.csv, line 2 has 3 cells, and the first line has 2"),
+    (
+        write("path;label\na.png;x;y\n"),
+        {},
+        "rows.csv, line 2 has 3 cells, and the first line has 2",
+    ),
+    (
+        write("path,label\na.png,x,y\n"),
+        {},
+        "rows.csv, line 2 has 3 cells, and the first line has 2",
+    ),
     (write(b"path,label\na.png,\xff\xfe\n"), {}, "rows.csv, line 2: byte 0xff is not UTF-8"),
     (write(bytes(range(256)) * 4), {}, "rows.csv"),
-    (write("path,label\na.png,x\n".encode("utf-16")[:-1]), {}, "rows.csv begins as UTF-16, and is damaged further on"),
-    (write("path,label\na.png,x\n".encode("utf-16-be")), {}, "rows.csv is UTF-16 or no text at all"),
+    (
+        write("path,label\na.png,x\n".encode("utf-16")[:-1]),
+        {},
+        "rows.csv begins as UTF-16, and is damaged further on",
+    ),
+    (
+        write("path,label\na.png,x\n".encode("utf-16-be")),
+        {},
+        "rows.csv is UTF-16 or no text at all",
+    ),
     (write("\n\r\n"), {}, "rows.csv is empty"),
-    (write("\npath,label\na.png,x\n"), {}, "rows.csv, line 2 has 2 cells, and the first line has 0"),
+    (
+        write("\npath,label\na.png,x\n"),
+        {},
+        "rows.csv, line 2 has 2 cells, and the first line has 0",
+    ),
     (write('path,label\n"a.png,x\n'), {}, "rows.csv, line 2: unexpected end of data"),
     (write('path,label\na.png,"x\ny"\n'), {}, "column 'label', row 1 has a line break"),
     (write("path,label\na.png,x\nc.png,\n"), {}, "column 'label', row 2 has no value$"),
     (write("path,label\na.png,x\nc.png\n"), {}, "column 'label', row 2 has no value$"),
-    (write("path,label\na.png,\nc.png,\n"), {}, r"column 'label', row 1 has no value \(1 more such rows\)"),
-    (write("path,label\na.png,x\nc.png,NaN\n"), {}, "column 'label', row 2 has the value 'NaN', which means no value"),
+    (
+        write("path,label\na.png,\nc.png,\n"),
+        {},
+        r"column 'label', row 1 has no value \(1 more such rows\)",
+    ),
+    (
+        write("path,label\na.png,x\nc.png,NaN\n"),
+        {},
+        "column 'label', row 2 has the value 'NaN', which means no value",
+    ),
     (write("path,label\n,x\n"), {}, "column 'path', row 1 has no value"),
     (write("path,label,who\na.png,x,\n"), {"unit": "who"}, "column 'who', row 1 has no value"),
-    (write("path,label\n../rows.csv,x\n"), {}, "column 'path', row 1: '../rows.csv' leads out of the folder of images"),
-    (write("path,label\na.png,x\nsub/../../rows.csv,x\n"), {}, "row 2: 'sub/../../rows.csv' leads out of the folder"),
+    (
+        write("path,label\n../rows.csv,x\n"),
+        {},
+        "column 'path', row 1: '../rows.csv' leads out of the folder of images",
+    ),
+    (
+        write("path,label\na.png,x\nsub/../../rows.csv,x\n"),
+        {},
+        "row 2: 'sub/../../rows.csv' leads out of the folder",
+    ),
     (write("path,label\n/etc/passwd,x\n"), {}, "row 1: '/etc/passwd' leads out of the folder"),
     (write("path,label\nsub,x\n"), {}, "row 1: 'sub' in .* is not a file"),
     (drop("c.png"), {}, "row 3: there is no file 'c.png' in"),
     (empty("c.png"), {}, "row 3: the file 'c.png' in .* is empty"),
-    (many(lambda i: i + 0.5, 1500), {}, "holds 1,500 different numbers in 1,500 rows, too many for an attribute: leave it out"),
-    (many(lambda i: f"x{i}", 65_536), {}, "holds 65,536 different values, more than 65,535, too many for an attribute"),
+    (
+        many(lambda i: i + 0.5, 1500),
+        {},
+        "holds 1,500 different numbers in 1,500 rows, too many for an attribute: leave it out",
+    ),
+    (
+        many(lambda i: f"x{i}", 65_536),
+        {},
+        "holds 65,536 different values, more than 65,535, too many for an attribute",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("change", "settings", "words"), BAD)
-def test_a_bad_table_is_one_sentence(folder: Path, change: Callable[[Path], object], settings: dict[str, Any], words: str) -> None:
+def test_a_bad_table_is_one_sentence(
+    folder: Path, change: Callable[[Path], object], settings: dict[str, Any], words: str
+) -> None:
     change(folder)
     with pytest.raises(CrosswindError, match=words) as caught:
         opened(folder, **settings)
@@ -205,7 +283,10 @@ def test_1500_whole_numbers_and_few_fractions_are_attributes(folder: Path) -> No
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        (polars.Series([1.0, float("nan"), 2.0]), "row 2 has the value 'NaN', which means no value"),
+        (
+            polars.Series([1.0, float("nan"), 2.0]),
+            "row 2 has the value 'NaN', which means no value",
+        ),
         (polars.Series([1, None, None]), r"row 2 has no value \(1 more such rows\)"),
         (polars.Series([[1], [2], [3]]), r"column 'label' holds list\(int64\) values"),
         (polars.Series([b"a", b"b", b"c"]), "column 'label' holds binary values"),
@@ -213,7 +294,9 @@ def test_1500_whole_numbers_and_few_fractions_are_attributes(folder: Path) -> No
     ],
 )
 def test_bad_typed_columns_are_refused(folder: Path, values: polars.Series, words: str) -> None:
-    polars.DataFrame({"path": ["a.png"] * 3, "label": values}).write_parquet(folder / "rows.parquet")
+    polars.DataFrame({"path": ["a.png"] * 3, "label": values}).write_parquet(
+        folder / "rows.parquet"
+    )
     with pytest.raises(DataError, match=words):
         opened(folder, path=str(folder / "rows.parquet"))
 
@@ -242,7 +325,9 @@ def _deep(place: Path) -> None:
         (_deep, "has pixels of more than 8 bits"),
     ],
 )
-def test_a_file_that_is_no_whole_image_names_its_row(folder: Path, damage: Callable[[Path], object], words: str) -> None:
+def test_a_file_that_is_no_whole_image_names_its_row(
+    folder: Path, damage: Callable[[Path], object], words: str
+) -> None:
     data = opened(folder)
     damage(folder / "images" / "sub" / "b.jpg")
     with pytest.raises(DataError, match=f"row 2: 'sub/b.jpg' {words}") as caught:
@@ -251,7 +336,9 @@ def test_a_file_that_is_no_whole_image_names_its_row(folder: Path, damage: Calla
     assert data.inputs(np.array([0, 2])).shape == (2, 16, 16, 3)
 
 
-def test_a_program_that_takes_cut_images_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_takes_cut_images_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
     with pytest.raises(DataError, match="LOAD_TRUNCATED_IMAGES"):
         opened(folder).inputs(np.array([0]))
@@ -267,18 +354,26 @@ def test_settings_that_must_be_given_are_named() -> None:
         open_source("table", {"images": "x"})
 
 
-def test_it_is_prepared_and_its_files_are_not_needed_after(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_prepared_and_its_files_are_not_needed_after(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     direct = opened(folder, unit="patient")
     pixels = direct.inputs(np.arange(3))
     root = str(folder / "root")
-    with pytest.raises(DataError, match="there is no prepared copy of table in .*--set unit=patient"):
+    with pytest.raises(
+        DataError, match="there is no prepared copy of table in .*--set unit=patient"
+    ):
         opened(folder, unit="patient", root=root)
     monkeypatch.chdir(folder)
     assert prepare(Table(path="rows.csv", images="images", unit="patient", size=16), root).made
     drop("c.png")(folder)
     copy = opened(folder, unit="patient", root=root)
     assert copy.name == "rows" and copy.table.digest() == direct.table.digest()
-    assert copy.units is not None and direct.units is not None and np.array_equal(copy.units, direct.units)
+    assert (
+        copy.units is not None
+        and direct.units is not None
+        and np.array_equal(copy.units, direct.units)
+    )
     assert np.array_equal(copy.inputs(np.arange(3)), pixels)
     with pytest.raises(DataError, match="row 3: there is no file 'c.png'"):
         opened(folder, unit="patient")

@@ -1,4 +1,5 @@
-"""The sources of texts, on files in their original layouts: packed and not, with their units, parts and prepared copies."""
+"""The sources of texts, on files in their original layouts: packed and not, with their units, parts
+and prepared copies."""
 
 from __future__ import annotations
 
@@ -30,12 +31,27 @@ def jsonl(*records: dict[str, Any]) -> bytes:
 
 
 def review(text: str | None, stars: float, product: str, **more: Any) -> dict[str, Any]:
-    told = {"overall": stars, "verified": True, "reviewerID": "A1", "asin": product, "unixReviewTime": 1 << 30, **more}
+    told = {
+        "overall": stars,
+        "verified": True,
+        "reviewerID": "A1",
+        "asin": product,
+        "unixReviewTime": 1 << 30,
+        **more,
+    }
     return told if text is None else told | {"reviewText": text}
 
 
-def nli(label: str, first: str, second: str, prompt: str | None = None, genre: str | None = None) -> dict[str, Any]:
-    told = {"annotator_labels": [label], "gold_label": label, "sentence1": first, "sentence2": second, "pairID": "1e"}
+def nli(
+    label: str, first: str, second: str, prompt: str | None = None, genre: str | None = None
+) -> dict[str, Any]:
+    told = {
+        "annotator_labels": [label],
+        "gold_label": label,
+        "sentence1": first,
+        "sentence2": second,
+        "pairID": "1e",
+    }
     return told | ({} if prompt is None else {"promptID": prompt, "genre": genre})
 
 
@@ -46,10 +62,20 @@ def pairs(*texts: str) -> list[str]:
 HEAD = ["", "id", "comment_text", "split", "article_id", "toxicity", *IDENTITIES, "identity_any"]
 
 
-def comment(number: int, text: str, split: str, article: int, toxicity: float, female: float, any_: float) -> str:
+def comment(
+    number: int, text: str, split: str, article: int, toxicity: float, female: float, any_: float
+) -> str:
     shares = ["0.0", str(female), *["0.0"] * 6, str(any_)]
     return ",".join(
-        [str(number), str(9000 + number), '"' + text.replace('"', '""') + '"', split, str(article), str(toxicity), *shares]
+        [
+            str(number),
+            str(9000 + number),
+            '"' + text.replace('"', '""') + '"',
+            split,
+            str(article),
+            str(toxicity),
+            *shares,
+        ]
     )
 
 
@@ -72,8 +98,14 @@ class Known:
 KNOWN = {
     "amazon-reviews": Known(
         {
-            "Books_5.json": jsonl(review("A fine read.", 5.0, "B1"), review(None, 3.0, "B2"), review("Dull\nand long", 1.0, "B1")),
-            "Toys_and_Games_5.json": jsonl(review("   ", 4.0, "T1"), review("Broke \u2013 at once", 2.0, "T2")),
+            "Books_5.json": jsonl(
+                review("A fine read.", 5.0, "B1"),
+                review(None, 3.0, "B2"),
+                review("Dull\nand long", 1.0, "B1"),
+            ),
+            "Toys_and_Games_5.json": jsonl(
+                review("   ", 4.0, "T1"), review("Broke \u2013 at once", 2.0, "T2")
+            ),
         },
         "",
         ["A fine read.", "Dull\nand long", "Broke \u2013 at once"],
@@ -89,7 +121,9 @@ KNOWN = {
                 b'1\tOne\tPain\t"""It didn&#039;t\nhelp, ""really"""""\t1.0\tMay 20, 2012\t27\n'
                 b'2\tTwo\tPain\t"""All good"""\t9.0\tMay 21, 2012\t3\n'
             ),
-            "drugsComTest_raw.tsv": b'\tdrugName\tcondition\treview\trating\n3\tTwo\t\t"""So so"""\t5\n',
+            "drugsComTest_raw.tsv": (
+                b'\tdrugName\tcondition\treview\trating\n3\tTwo\t\t"""So so"""\t5\n'
+            ),
         },
         "drugsCom_raw.zip",
         ['It didn\'t\nhelp, "really"', "All good", "So so"],
@@ -103,7 +137,9 @@ KNOWN = {
                 nli("entailment", "He left.", "He is gone.", "7c", "fiction"),
                 nli("contradiction", "Yes.", "No.", "8c", "travel"),
             ),
-            MNLI.format("dev_matched"): jsonl(nli("-", "a", "b", "9c", "slate"), nli("neutral", "c", "d", "10c", "slate")),
+            MNLI.format("dev_matched"): jsonl(
+                nli("-", "a", "b", "9c", "slate"), nli("neutral", "c", "d", "10c", "slate")
+            ),
             MNLI.format("dev_mismatched"): jsonl(nli("entailment", "e", "f", "11n", "oup")),
         },
         "multinli_1.0.zip",
@@ -119,28 +155,39 @@ KNOWN = {
     "mednli": Known(
         {
             "mli_train_v1.jsonl": jsonl(
-                nli("neutral", "Labs were normal.", "He is well."), nli("entailment", "Labs were normal.", "No fever.")
+                nli("neutral", "Labs were normal.", "He is well."),
+                nli("entailment", "Labs were normal.", "No fever."),
             ),
             "mli_dev_v1.jsonl": jsonl(nli("contradiction", "No pain.", "Much pain.")),
             "mli_test_v1.jsonl": jsonl(nli("neutral", "EKG done.", "All is fine.")),
         },
         "",
-        pairs("Labs were normal.|He is well.", "Labs were normal.|No fever.", "No pain.|Much pain.", "EKG done.|All is fine."),
-        {"relation": ["neutral", "entailment", "contradiction", "neutral"], "split": ["train", "train", "dev", "test"]},
+        pairs(
+            "Labs were normal.|He is well.",
+            "Labs were normal.|No fever.",
+            "No pain.|Much pain.",
+            "EKG done.|All is fine.",
+        ),
+        {
+            "relation": ["neutral", "entailment", "contradiction", "neutral"],
+            "split": ["train", "train", "dev", "test"],
+        },
         {"train": 2, "dev": 1, "test": 1},
         [1, 1, 2, 0],
     ),
     "civilcomments": Known(
         {
-            "civilcomments_v1.0/all_data_with_identities.csv": "\n".join(
-                [
-                    ",".join(HEAD),
-                    comment(0, 'Well, "she" said\nso', "train", 26, 0.0, 1.0, 1.0),
-                    comment(1, "Idiots!", "val", 30, 0.5, 0.49, 0.5),
-                    comment(2, "Fine.", "test", 31, 0.49, 0.0, 0.0),
-                    comment(3, "And so on", "train", 26, 0.9, 0.5, 0.6),
-                ]
-            ).encode(),
+            "civilcomments_v1.0/all_data_with_identities.csv": (
+                "\n".join(
+                    [
+                        ",".join(HEAD),
+                        comment(0, 'Well, "she" said\nso', "train", 26, 0.0, 1.0, 1.0),
+                        comment(1, "Idiots!", "val", 30, 0.5, 0.49, 0.5),
+                        comment(2, "Fine.", "test", 31, 0.49, 0.0, 0.0),
+                        comment(3, "And so on", "train", 26, 0.9, 0.5, 0.6),
+                    ]
+                ).encode()
+            ),
         },
         "civilcomments_v1.0.tar.gz",
         ['Well, "she" said\nso', "Idiots!", "Fine.", "And so on"],
@@ -153,7 +200,7 @@ KNOWN = {
         {"train": 2, "val": 1, "test": 1},
         [0, 1, 2, 0],
     ),
-}  # fmt: skip
+}
 
 
 def source(name: str, **settings: Any) -> Any:
@@ -204,17 +251,25 @@ def test_rows_are_those_of_the_files_packed_or_not_and_of_the_copy(name, tmp_pat
     for folder in (packed(name, tmp_path / "packed"), written(tmp_path / "plain", known.files)):
         made = source(name, root=str(tmp_path / f"root of {folder.name}"))
         reading = made.read(folder)
-        assert reading.parts == known.parts and reading.dataset.inputs(np.arange(len(known.texts))).tolist() == known.texts
+        assert (
+            reading.parts == known.parts
+            and reading.dataset.inputs(np.arange(len(known.texts))).tolist() == known.texts
+        )
         copy = prepare(made, originals=str(folder), accept_totals=True).copy
         assert (copy.store, copy.image_shape, copy.parts) == ("text", None, known.parts)
         check(made)
         data = made.load()
-        assert str(data.input) == "texts" and data.inputs(np.arange(data.n_rows)).tolist() == known.texts
+        assert (
+            str(data.input) == "texts"
+            and data.inputs(np.arange(data.n_rows)).tolist() == known.texts
+        )
         assert data.inputs(np.array([2, 0])).tolist() == [known.texts[2], known.texts[0]]
         for column, words in known.columns.items():
             values = data.attribute(column).values
             assert [values[code] for code in data.table.column(column)] == words
-        units = None if data.units is None else np.unique(data.units, return_inverse=True)[1].tolist()
+        units = (
+            None if data.units is None else np.unique(data.units, return_inverse=True)[1].tolist()
+        )
         assert units == known.units
         assert data.contents is not None and len(set(data.contents.tolist())) == len(known.texts)
 
@@ -239,39 +294,121 @@ def test_what_is_missing_is_said_in_one_sentence_with_where_to_get_it(name, tmp_
 
 
 def test_published_numbers_of_rows_are_asked_for(tmp_path):
-    for name, total in {"mnli": 412_349, "mednli": 14_049, "drugs.com": 215_063, "civilcomments": 448_000}.items():
+    for name, total in {
+        "mnli": 412_349,
+        "mednli": 14_049,
+        "drugs.com": 215_063,
+        "civilcomments": 448_000,
+    }.items():
         assert sum(source(name).totals().values()) == total
         with pytest.raises(DataError, match="are published; --accept-totals"):
-            prepare(source(name, root=str(tmp_path / "root")), originals=str(packed(name, tmp_path / name)))
+            prepare(
+                source(name, root=str(tmp_path / "root")),
+                originals=str(packed(name, tmp_path / name)),
+            )
 
 
 FAULTS = [
-    ("amazon-reviews", "Books_5.json", b'"overall": 5.0', b'"overall": 6.0', "line 1 is no review: 'overall' is 6.0"),
-    ("amazon-reviews", "Books_5.json", b'{"overall": 5.0', b'"overall": 5.0', "line 1 is no JSON object in UTF-8"),
+    (
+        "amazon-reviews",
+        "Books_5.json",
+        b'"overall": 5.0',
+        b'"overall": 6.0',
+        "line 1 is no review: 'overall' is 6.0",
+    ),
+    (
+        "amazon-reviews",
+        "Books_5.json",
+        b'{"overall": 5.0',
+        b'"overall": 5.0',
+        "line 1 is no JSON object in UTF-8",
+    ),
     ("amazon-reviews", "Books_5.json", b"A fine", b"\xff\xfe", "line 1 is no JSON object in UTF-8"),
-    ("drugs.com", "drugsComTrain_raw.tsv", b"\t9.0\t", b"\t11\t", "row 2: rating is '11', and not one of 1 to 10"),
+    (
+        "drugs.com",
+        "drugsComTrain_raw.tsv",
+        b"\t9.0\t",
+        b"\t11\t",
+        "row 2: rating is '11', and not one of 1 to 10",
+    ),
     ("drugs.com", "drugsComTrain_raw.tsv", b'"""All good"""', b'""""""', "row 2 has no review"),
-    ("drugs.com", "drugsComTest_raw.tsv", b"review\t", b"text\t", "has no columns 'rating' and 'review'"),
+    (
+        "drugs.com",
+        "drugsComTest_raw.tsv",
+        b"review\t",
+        b"text\t",
+        "has no columns 'rating' and 'review'",
+    ),
     ("drugs.com", "drugsComTest_raw.tsv", b"So so", b"So \xff", "is no table in UTF-8 with tabs"),
-    ("mnli", MNLI.format("train"), b'"neutral"', b'"maybe"', "line 1: gold_label is 'maybe', which is not known"),
-    ("mnli", MNLI.format("train"), b'"fiction"', b'"poetry"', "line 1: genre is 'poetry', which is not known"),
-    ("mednli", "mli_test_v1.jsonl", b'"EKG done."', b'"  "', "line 1 has no text under 'sentence1'"),
+    (
+        "mnli",
+        MNLI.format("train"),
+        b'"neutral"',
+        b'"maybe"',
+        "line 1: gold_label is 'maybe', which is not known",
+    ),
+    (
+        "mnli",
+        MNLI.format("train"),
+        b'"fiction"',
+        b'"poetry"',
+        "line 1: genre is 'poetry', which is not known",
+    ),
+    (
+        "mednli",
+        "mli_test_v1.jsonl",
+        b'"EKG done."',
+        b'"  "',
+        "line 1 has no text under 'sentence1'",
+    ),
     ("mednli", "mli_dev_v1.jsonl", b"Much pain.", b"\\ud800", "holds half of a pair of surrogates"),
-    ("civilcomments", "civilcomments_v1.0/all_data_with_identities.csv", b",30,0.5,", b",30,1.5,", "row 2: toxicity is '1.5'"),
-    ("civilcomments", "civilcomments_v1.0/all_data_with_identities.csv", b'"Fine."', b'" "', "row 3 has no comment"),
-    ("civilcomments", "civilcomments_v1.0/all_data_with_identities.csv", b",female,", b",women,", "has no column 'female'"),
-    ("civilcomments", "civilcomments_v1.0/all_data_with_identities.csv", b",val,", b",dev,", "split is 'dev', which is not known"),
-]  # fmt: skip
+    (
+        "civilcomments",
+        "civilcomments_v1.0/all_data_with_identities.csv",
+        b",30,0.5,",
+        b",30,1.5,",
+        "row 2: toxicity is '1.5'",
+    ),
+    (
+        "civilcomments",
+        "civilcomments_v1.0/all_data_with_identities.csv",
+        b'"Fine."',
+        b'" "',
+        "row 3 has no comment",
+    ),
+    (
+        "civilcomments",
+        "civilcomments_v1.0/all_data_with_identities.csv",
+        b",female,",
+        b",women,",
+        "has no column 'female'",
+    ),
+    (
+        "civilcomments",
+        "civilcomments_v1.0/all_data_with_identities.csv",
+        b",val,",
+        b",dev,",
+        "split is 'dev', which is not known",
+    ),
+]
 
 
 @pytest.mark.parametrize(("name", "file", "old", "new", "words"), FAULTS)
-def test_a_fault_is_named_by_file_and_line_and_nothing_is_left(name, file, old, new, words, tmp_path):
+def test_a_fault_is_named_by_file_and_line_and_nothing_is_left(
+    name, file, old, new, words, tmp_path
+):
     data = KNOWN[name].files[file]
     assert old in data
     folder = written(tmp_path / "files", KNOWN[name].files | {file: data.replace(old, new)})
     with pytest.raises(CrosswindError) as caught:
-        prepare(source(name, root=str(tmp_path / "root")), originals=str(folder), accept_totals=True)
-    assert words in str(caught.value) and "\n" not in str(caught.value) and Path(file).name in str(caught.value)
+        prepare(
+            source(name, root=str(tmp_path / "root")), originals=str(folder), accept_totals=True
+        )
+    assert (
+        words in str(caught.value)
+        and "\n" not in str(caught.value)
+        and Path(file).name in str(caught.value)
+    )
     assert not list((tmp_path / "root").glob("[!.]*/prepared.json"))
 
 
@@ -282,7 +419,9 @@ def test_so_many_reviews_are_taken_by_chance_whatever_their_order(tmp_path):
         folder = written(tmp_path / name, {FILES["books"]: gzip.compress(b"".join(order))})
         reading = load("sources", "amazon-reviews")(categories=["books"], rows=50).read(folder)
         found.append(reading.dataset.inputs(np.arange(50)).tolist())
-    whole = load("sources", "amazon-reviews")(categories=["books"], rows=None).read(tmp_path / "one")
+    whole = load("sources", "amazon-reviews")(categories=["books"], rows=None).read(
+        tmp_path / "one"
+    )
     assert whole.parts == {"books": 200} and found[0] == found[1][::-1] and len(set(found[0])) == 50
     rows = sorted(int(text.split()[1]) for text in found[0])
     assert 60 < np.mean(rows) < 140 and rows != list(range(50))
@@ -291,12 +430,29 @@ def test_so_many_reviews_are_taken_by_chance_whatever_their_order(tmp_path):
 def test_a_text_in_two_official_parts_is_told_of_as_a_text(tmp_path, capsys):
     rows = {"Train": range(60), "Test": range(50, 100)}
     files = {
-        f"drugsCom{part}_raw.tsv": "\n".join(["\treview\trating", *(f"{i}\ttext {i}\t{i % 10 + 1}" for i in numbers)]).encode()
+        f"drugsCom{part}_raw.tsv": (
+            "\n".join(
+                ["\treview\trating", *(f"{i}\ttext {i}\t{i % 10 + 1}" for i in numbers)]
+            ).encode()
+        )
         for part, numbers in rows.items()
     }
-    prepare(source("drugs.com", root=str(tmp_path / "root")), originals=str(written(tmp_path / "files", files)), accept_totals=True)
-    roles = {"official": {"column": "split", "train": ["train"], "test": ["test"]}, "validation": 0.1}
-    drugs = {"source": "drugs.com", "options": {"root": str(tmp_path / "root")}, "label": "stars", "attributes": [], "roles": roles}
+    prepare(
+        source("drugs.com", root=str(tmp_path / "root")),
+        originals=str(written(tmp_path / "files", files)),
+        accept_totals=True,
+    )
+    roles = {
+        "official": {"column": "split", "train": ["train"], "test": ["test"]},
+        "validation": 0.1,
+    }
+    drugs = {
+        "source": "drugs.com",
+        "options": {"root": str(tmp_path / "root")},
+        "label": "stars",
+        "attributes": [],
+        "roles": roles,
+    }
     study = {
         "data": {"drugs": drugs},
         "shifts": {"none": []},
@@ -304,7 +460,10 @@ def test_a_text_in_two_official_parts_is_told_of_as_a_text(tmp_path, capsys):
         "methods": ["erm"],
         "selection": ["last"],
     }
-    with pytest.raises(CrosswindError, match="the official split of 'drugs.com' puts 10 texts in two parts; leave rows out"):
+    with pytest.raises(
+        CrosswindError,
+        match="the official split of 'drugs.com' puts 10 texts in two parts; leave rows out",
+    ):
         cw.plan(study)
     study["overlap"] = "allowed"
     assert any("10 texts are in two parts" in warning for warning in cw.plan(study).warnings)

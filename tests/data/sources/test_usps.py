@@ -21,13 +21,17 @@ def test_lines_are_pictures(tmp_path: Path, packed: bool) -> None:
     reading = Usps().read(write_usps(tmp_path, [train, test], packed))
     assert dict(reading.parts) == {"train": 23, "test": 11}
     data = reading.dataset
-    assert [(item.name, item.values) for item in data.schema] == [("digit", tuple("0123456789")), ("split", ("train", "test"))]
+    assert [(item.name, item.values) for item in data.schema] == [
+        ("digit", tuple("0123456789")),
+        ("split", ("train", "test")),
+    ]
     assert data.table.column("digit").tolist() == [*train[1].tolist(), *test[1].tolist()]
     assert np.array_equal(data.inputs(np.arange(34))[..., 0], np.concatenate([train[0], test[0]]))
 
 
 def test_greys_are_rounded_to_the_nearest_level(tmp_path: Path) -> None:
-    """-1 -> 0, 1 -> 255, 0 -> 127.5 -> 128 (the even one), -0.996 -> 0.51 -> 1, 0.999 -> 254.87 -> 255, -0.998 -> 0.255 -> 0."""
+    """-1 -> 0, 1 -> 255, 0 -> 127.5 -> 128 (the even one), -0.996 -> 0.51 -> 1, 0.999 -> 254.87 ->
+    255, -0.998 -> 0.255 -> 0."""
     text = b"10 1:-1 2:1 3:0 4:-0.996 5:0.999 6:-0.998 256:1\n"
     for name in ("usps", "usps.t"):
         (tmp_path / name).write_bytes(text)
@@ -91,5 +95,16 @@ def test_real_digits_written_as_the_original_are_read_back(tmp_path: Path) -> No
     prepare(source, originals=str(folder), accept_totals=True)
     data = source.load()
     assert data.image_shape == (16, 16, 3)
-    assert np.bincount(data.table.column("digit")[50:]).tolist() == [359, 264, 198, 166, 200, 160, 170, 147, 166, 177]
+    assert np.bincount(data.table.column("digit")[50:]).tolist() == [
+        359,
+        264,
+        198,
+        166,
+        200,
+        160,
+        170,
+        147,
+        166,
+        177,
+    ]
     assert np.array_equal(data.inputs(np.arange(50, 2057)), np.repeat(images[..., None], 3, axis=3))

@@ -1,4 +1,5 @@
-"""The sources in the wild, on files in their original layouts: as archives and as folders, with their units and official splits."""
+"""The sources in the wild, on files in their original layouts: as archives and as folders, with
+their units and official splits."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ from crosswind.shifts.split import Roles, SetPlan, SplitPlan, make_split
 class Wild:
     """The files of a source, its archives and which files are in them, and what is to be read.
 
-    `order`: the pictures, by their place among those written, in the order of the rows. `units`: equal where rows belong together.
+    `order`: the pictures, by their place among those written, in the order of the rows. `units`:
+    equal where rows belong together.
     """
 
     files: Callable[[], wild.Files]
@@ -48,7 +50,14 @@ WILD = {
         {"img_align_celeba.zip": lambda name: name.startswith("img_align")},
         list(range(6)),
         {
-            "Male": ["female", "male", "female", "female", "male", "female"],  # a = 20: 1 where 20 + i is a multiple of three
+            "Male": [
+                "female",
+                "male",
+                "female",
+                "female",
+                "male",
+                "female",
+            ],  # a = 20: 1 where 20 + i is a multiple of three
             "Smiling": ["no", "no", "yes", "no", "no", "yes"],
             "split": ["train", "train", "valid", "valid", "test", "test"],
         },
@@ -73,7 +82,9 @@ WILD = {
         {
             "tumor": ["no", "yes"] * 5,
             "hospital": list("0011223344"),
-            "split": ["train"] * 2 + ["val"] * 2 + ["test"] * 2 + ["train", "id_val"] + ["train"] * 2,
+            "split": (
+                ["train"] * 2 + ["val"] * 2 + ["test"] * 2 + ["train", "id_val"] + ["train"] * 2
+            ),
         },
         [0, 0, 1, 1, 2, 2, 3, 3, 4, 4],
     ),
@@ -82,7 +93,10 @@ WILD = {
         {"iwildcam_v2.0.tar.gz": everything},
         list(range(8)),
         {
-            "species": [("empty", "mazama temama 1", "mazama temama 2")[label] for _, _, label in wild.IWILDCAM],
+            "species": [
+                ("empty", "mazama temama 1", "mazama temama 2")[label]
+                for _, _, label in wild.IWILDCAM
+            ],
             "location": [str(place) for _, place, _ in wild.IWILDCAM],
             "split": [split for split, _, _ in wild.IWILDCAM],
         },
@@ -103,7 +117,8 @@ WILD = {
     "imagenet-c": Wild(
         lambda: wild.all_c()["noise.tar"] | wild.all_c()["digital.tar"],
         {name: set(files).__contains__ for name, files in wild.all_c().items()},
-        # Corruptions in our order, then severity, then class: the files were written with class 3 before class 0.
+        # Corruptions in our order, then severity, then class: the files were written with class 3
+        # before class 0.
         [1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10],
         {
             "class": [S[0], S[3]] * 6,
@@ -114,10 +129,16 @@ WILD = {
         {"corruptions": ["elastic", "shot-noise", "gaussian-noise"], "severities": [5, 1]},
     ),
     "imagenet-v2": Wild(
-        wild.imagenet_v2, {"imagenetv2-matched-frequency.tar.gz": everything}, [0, 2, 1], {"class": [S[0], S[2], S[10]]}
+        wild.imagenet_v2,
+        {"imagenetv2-matched-frequency.tar.gz": everything},
+        [0, 2, 1],
+        {"class": [S[0], S[2], S[10]]},
     ),
     "imagenet-sketch": Wild(
-        wild.imagenet_sketch, {"ImageNet-Sketch.zip": everything}, [2, 3, 0, 1], {"class": [S[1], S[1], S[5], S[5]]}
+        wild.imagenet_sketch,
+        {"ImageNet-Sketch.zip": everything},
+        [2, 3, 0, 1],
+        {"class": [S[1], S[1], S[5], S[5]]},
     ),
     "imagenet-r": Wild(
         wild.imagenet_r,
@@ -125,7 +146,9 @@ WILD = {
         [2, 0, 3, 1],
         {"class": [S[1], S[2], S[1], S[2]], "rendition": ["art", "art", "toy", "toy"]},
     ),
-    "imagenet-a": Wild(wild.imagenet_a, {"imagenet-a.tar": everything}, [1, 0], {"class": [S[15], S[987]]}),
+    "imagenet-a": Wild(
+        wild.imagenet_a, {"imagenet-a.tar": everything}, [1, 0], {"class": [S[15], S[987]]}
+    ),
     "objectnet": Wild(wild.objectnet, {}, [1, 0], {"class": ["alarm_clock", "chair"]}),
     "imagenet-vid": Wild(
         wild.imagenet_vid,
@@ -142,7 +165,11 @@ WILD = {
         wild.ytbb,
         {"imagenet_vid_ytbb_robust.tar.gz": lambda name: name.endswith(".jpg")},
         [0, 4, 3],
-        {"class": ["car", "car", "none"], "frame": ["anchor", "neighbour", "anchor"], "labels": ["several", "several", "one"]},
+        {
+            "class": ["car", "car", "none"],
+            "frame": ["anchor", "neighbour", "anchor"],
+            "labels": ["several", "several", "one"],
+        },
         [0, 0, 1],
     ),
 }
@@ -155,11 +182,16 @@ def source(name: str, **settings: Any) -> PreparedSource:
 
 
 def archived(name: str, folder: Path) -> Path:
-    """The folder with the archives of a source, and the files that are in none of them beside these."""
+    """The folder with the archives of a source, and the files that are in none of them beside
+    these."""
     files, archives = WILD[name].files(), WILD[name].archives
     for archive, inside in archives.items():
         wild.packed(folder / archive, {file: data for file, data in files.items() if inside(file)})
-    left = {file: data for file, data in files.items() if not any(inside(file) for inside in archives.values())}
+    left = {
+        file: data
+        for file, data in files.items()
+        if not any(inside(file) for inside in archives.values())
+    }
     return written(folder, left)
 
 
@@ -184,49 +216,76 @@ def test_archive_and_folder_are_the_same_rows_and_the_copy_too(name: str, tmp_pa
     if known.units is None:
         assert data.units is None
     else:
-        assert data.units is not None and np.unique(data.units, return_inverse=True)[1].tolist() == known.units
+        assert (
+            data.units is not None
+            and np.unique(data.units, return_inverse=True)[1].tolist() == known.units
+        )
     rows = np.arange(data.n_rows)
     pixels = data.inputs(rows).astype(int)
     pictures = [name for name in known.files() if name.lower().endswith((".jpg", ".jpeg", ".png"))]
     if name != "objectnet":  # its pictures have a border of another colour
         expected = np.array([wild.colour(pictures[place]) for place in known.order])
-        assert np.abs(pixels[:, 4, 4] - expected).max() <= 6 and len(np.unique(expected, axis=0)) == len(rows)  # JPEG
+        assert np.abs(pixels[:, 4, 4] - expected).max() <= 6 and len(
+            np.unique(expected, axis=0)
+        ) == len(rows)  # JPEG
     root = tmp_path / "root"
     made = source(name, root=str(root))
     originals = archived(name, tmp_path / "archive") if known.archives else folder
     if known.archives:
         packed = source(name).read(originals)
-        assert packed.dataset.table.digest() == data.table.digest() and packed.parts == unpacked.parts
+        assert (
+            packed.dataset.table.digest() == data.table.digest() and packed.parts == unpacked.parts
+        )
         assert np.array_equal(packed.dataset.inputs(rows), pixels)
     prepare(made, originals=str(originals), accept_totals=True)
     copy = made.load()
     assert copy.table.digest() == data.table.digest() and np.array_equal(copy.inputs(rows), pixels)
-    assert (copy.units is None) == (data.units is None) and (data.units is None or np.array_equal(copy.units, data.units))
+    assert (copy.units is None) == (data.units is None) and (
+        data.units is None or np.array_equal(copy.units, data.units)
+    )
 
 
 @pytest.mark.parametrize("name", WILD)
-def test_what_is_missing_is_said_in_one_sentence_with_where_to_get_it(name: str, tmp_path: Path) -> None:
+def test_what_is_missing_is_said_in_one_sentence_with_where_to_get_it(
+    name: str, tmp_path: Path
+) -> None:
     made = source(name)
     empty = tmp_path / "empty"
     empty.mkdir()
     with pytest.raises(DataError) as caught:
         prepare(made, originals=str(empty), root=str(tmp_path / "root"))
     sentence = str(caught.value)
-    assert "\n" not in sentence and str(empty) in sentence and name in sentence and made.card.get in sentence
-    assert "GB" in made.card.get and "http" in made.card.get and not (tmp_path / "root" / name).exists()
+    assert (
+        "\n" not in sentence
+        and str(empty) in sentence
+        and name in sentence
+        and made.card.get in sentence
+    )
+    assert (
+        "GB" in made.card.get
+        and "http" in made.card.get
+        and not (tmp_path / "root" / name).exists()
+    )
     other = written(tmp_path / "other", {"a/b/c.txt": b"x"})
     with pytest.raises(DataError) as caught:
         prepare(made, originals=str(other), root=str(tmp_path / "root"))
     assert "\n" not in str(caught.value) and made.card.get in str(caught.value)
 
 
-@pytest.mark.parametrize("name", [name for name, known in WILD.items() if known.archives and name not in ("imagenet-r",)])
+@pytest.mark.parametrize(
+    "name", [name for name, known in WILD.items() if known.archives and name not in ("imagenet-r",)]
+)
 def test_every_picture_and_list_that_is_needed_is_missed(name: str, tmp_path: Path) -> None:
-    """Of each kind of file one is taken away, emptied or made a page: the same rows, or a sentence."""
+    """Of each kind of file one is taken away, emptied or made a page: the same rows, or a
+    sentence."""
     files, made = WILD[name].files(), source(name)
     folder = written(tmp_path / "folder", files)
     whole = made.read(folder).dataset.table.digest()
-    kinds = {Path(file).suffix.lower() + Path(file).name[:5]: file for file in files if "README" not in file}
+    kinds = {
+        Path(file).suffix.lower() + Path(file).name[:5]: file
+        for file in files
+        if "README" not in file
+    }
     refused = 0
     for file in kinds.values():
         for data in (None, b"", b"<!DOCTYPE html><p>Log in"):
@@ -252,9 +311,27 @@ def changed(name: str, folder: Path, file: str, old: str, new: str) -> Path:
 @pytest.mark.parametrize(
     ("name", "file", "old", "new", "sentence"),
     [
-        ("celeba", "list_attr_celeba.txt", "6\n", "7\n", "says that it has 7 rows, and has 6: it is cut short"),
-        ("celeba", "list_attr_celeba.txt", "6\n", "six\n", "should begin with a line that has the number of its rows"),
-        ("celeba", "list_attr_celeba.txt", "Male", "Man", "should name CelebA's forty attributes in their order, not '5_o_Clock"),
+        (
+            "celeba",
+            "list_attr_celeba.txt",
+            "6\n",
+            "7\n",
+            "says that it has 7 rows, and has 6: it is cut short",
+        ),
+        (
+            "celeba",
+            "list_attr_celeba.txt",
+            "6\n",
+            "six\n",
+            "should begin with a line that has the number of its rows",
+        ),
+        (
+            "celeba",
+            "list_attr_celeba.txt",
+            "Male",
+            "Man",
+            "should name CelebA's forty attributes in their order, not '5_o_Clock",
+        ),
         (
             "celeba",
             "list_attr_celeba.txt",
@@ -262,7 +339,13 @@ def changed(name: str, folder: Path, file: str, old: str, new: str) -> Path:
             "000003.jpg 0",
             "has not 1 or -1 for each of 40 attributes of '000003.jpg'",
         ),
-        ("celeba", "list_eval_partition.txt", "000003.jpg 1", "000003.jpg 3", "has no number of '000003.jpg' of 0 to 2"),
+        (
+            "celeba",
+            "list_eval_partition.txt",
+            "000003.jpg 1",
+            "000003.jpg 3",
+            "has no number of '000003.jpg' of 0 to 2",
+        ),
         (
             "celeba",
             "identity_CelebA.txt",
@@ -271,16 +354,70 @@ def changed(name: str, folder: Path, file: str, old: str, new: str) -> Path:
             "should have a picture and a number a line, not '000003.jpg'",
         ),
         ("celeba", "identity_CelebA.txt", "000003.jpg 2881\n", "", "has no number of '000003.jpg'"),
-        ("deepfashion", "Anno_fine/list_attr_cloth.txt", "solid", "plain", "does not name the 26 attributes of DeepFashion"),
-        ("deepfashion", "Anno_fine/val_attr.txt", "1 ", "1 1 ", "val_attr.txt, row 1 should have 26 numbers of 0 to 1"),
-        ("deepfashion", "Anno_fine/test_cate.txt", "5\n", "", "has 1 rows, and its list of pictures has 2"),
-        ("deepfashion", "Anno_fine/test_cate.txt", "5\n", "51\n", "test_cate.txt, row 1 should have 1 numbers of 1 to 50"),
-        ("camelyon17", "metadata.csv", ",center,", ",centre,", "has no column 'center', but ', patient, node"),
-        ("camelyon17", "metadata.csv", ",004,0,0,0,0,0,0,0", ",004,0,0,0,0,0,5,0", "row 1: center is '5', and not one of 0 to 4"),
-        ("camelyon17", "metadata.csv", "0,004,0,", "0,005,0,", "row 1 names 'patches/patient_005_node_0/patch_.*does not hold"),
-        ("iwildcam", "metadata.csv", "id_val", "validation", "row 4: split is 'validation', which is not known"),
+        (
+            "deepfashion",
+            "Anno_fine/list_attr_cloth.txt",
+            "solid",
+            "plain",
+            "does not name the 26 attributes of DeepFashion",
+        ),
+        (
+            "deepfashion",
+            "Anno_fine/val_attr.txt",
+            "1 ",
+            "1 1 ",
+            "val_attr.txt, row 1 should have 26 numbers of 0 to 1",
+        ),
+        (
+            "deepfashion",
+            "Anno_fine/test_cate.txt",
+            "5\n",
+            "",
+            "has 1 rows, and its list of pictures has 2",
+        ),
+        (
+            "deepfashion",
+            "Anno_fine/test_cate.txt",
+            "5\n",
+            "51\n",
+            "test_cate.txt, row 1 should have 1 numbers of 1 to 50",
+        ),
+        (
+            "camelyon17",
+            "metadata.csv",
+            ",center,",
+            ",centre,",
+            "has no column 'center', but ', patient, node",
+        ),
+        (
+            "camelyon17",
+            "metadata.csv",
+            ",004,0,0,0,0,0,0,0",
+            ",004,0,0,0,0,0,5,0",
+            "row 1: center is '5', and not one of 0 to 4",
+        ),
+        (
+            "camelyon17",
+            "metadata.csv",
+            "0,004,0,",
+            "0,005,0,",
+            "row 1 names 'patches/patient_005_node_0/patch_.*does not hold",
+        ),
+        (
+            "iwildcam",
+            "metadata.csv",
+            "id_val",
+            "validation",
+            "row 4: split is 'validation', which is not known",
+        ),
         ("iwildcam", "metadata.csv", "train,0,7", "train,0", "row 1 has 9 cells, not 10"),
-        ("fmow", "rgb_metadata.csv", "airport,90", "aeroport,90", "category is 'aeroport', which is not known"),
+        (
+            "fmow",
+            "rgb_metadata.csv",
+            "airport,90",
+            "aeroport,90",
+            "category is 'aeroport', which is not known",
+        ),
         (
             "imagenet-vid",
             f"{wild.VID}metadata/labels.json",
@@ -289,13 +426,39 @@ def changed(name: str, folder: Path, file: str, old: str, new: str) -> Path:
             "has no labels of 'val/ILSVRC2015_val_00000000/000432.JPEG'",
         ),
         ("imagenet-vid", f"{wild.VID}metadata/pmsets.json", "{", "[", "pmsets.json is no JSON"),
-        ("ytbb", "anchor_labels.json", '"labels": [0, 3]', '"labels": [0, 9]', "is no list of annotations"),
-        ("ytbb", "ytbb_robustness_test_anchors_full.csv", "e,4000,23", "e,4000,many", "is no table of ytid, time_ms and label"),
-        ("ytbb", "ytbb_robustness_test_anchors_full.csv", "e,4000,23", "e,4000,-1", "is no table of ytid, time_ms and label"),
-        ("ytbb", "ytbb_robustness_test_anchors_full.csv", "e,4000,23\n", "", "has no class of 'e_4000/frame-60.jpg'"),
+        (
+            "ytbb",
+            "anchor_labels.json",
+            '"labels": [0, 3]',
+            '"labels": [0, 9]',
+            "is no list of annotations",
+        ),
+        (
+            "ytbb",
+            "ytbb_robustness_test_anchors_full.csv",
+            "e,4000,23",
+            "e,4000,many",
+            "is no table of ytid, time_ms and label",
+        ),
+        (
+            "ytbb",
+            "ytbb_robustness_test_anchors_full.csv",
+            "e,4000,23",
+            "e,4000,-1",
+            "is no table of ytid, time_ms and label",
+        ),
+        (
+            "ytbb",
+            "ytbb_robustness_test_anchors_full.csv",
+            "e,4000,23\n",
+            "",
+            "has no class of 'e_4000/frame-60.jpg'",
+        ),
     ],
 )
-def test_a_wrong_list_is_named(name: str, file: str, old: str, new: str, sentence: str, tmp_path: Path) -> None:
+def test_a_wrong_list_is_named(
+    name: str, file: str, old: str, new: str, sentence: str, tmp_path: Path
+) -> None:
     folder = changed(name, tmp_path / "folder", file, old, new)
     with pytest.raises(DataError, match=sentence) as caught:
         source(name).read(folder)
@@ -304,41 +467,77 @@ def test_a_wrong_list_is_named(name: str, file: str, old: str, new: str, sentenc
 
 def test_a_folder_of_another_class_and_pictures_in_two_places_are_refused(tmp_path: Path) -> None:
     folder = written(tmp_path / "a", wild.imagenet_a() | wild.named("imagenet-a/n00000000/1.jpg"))
-    with pytest.raises(DataError, match="'imagenet-a/n00000000/1.jpg' is in a folder that is none of the 1,000 classes"):
+    with pytest.raises(
+        DataError,
+        match="'imagenet-a/n00000000/1.jpg' is in a folder that is none of the 1,000 classes",
+    ):
         source("imagenet-a").read(folder)
-    folder = written(tmp_path / "b", wild.imagenet_a() | {f"old/{name}": data for name, data in wild.imagenet_a().items()})
-    with pytest.raises(DataError, match="holds pictures of imagenet-a in two places: in 'imagenet-a/' and in 'old/imagenet-a/'"):
+    folder = written(
+        tmp_path / "b",
+        wild.imagenet_a() | {f"old/{name}": data for name, data in wild.imagenet_a().items()},
+    )
+    with pytest.raises(
+        DataError,
+        match=(
+            "holds pictures of imagenet-a in two places: in 'imagenet-a/' and in 'old/imagenet-a/'"
+        ),
+    ):
         source("imagenet-a").read(folder)
     with pytest.raises(DataError, match="there is no picture of gaussian-noise of severity 2"):
-        source("imagenet-c", severities=[1, 2]).read(written(tmp_path / "c", WILD["imagenet-c"].files()))
+        source("imagenet-c", severities=[1, 2]).read(
+            written(tmp_path / "c", WILD["imagenet-c"].files())
+        )
 
 
 def test_unit_none_takes_the_units_away_and_is_one_copy(tmp_path: Path) -> None:
     root, folder = str(tmp_path / "root"), written(tmp_path / "folder", wild.camelyon17())
     prepare(source("camelyon17", root=root), originals=str(folder), accept_totals=True)
-    apart, free = source("camelyon17", root=root).load(), source("camelyon17", root=root, unit="none").load()
+    apart, free = (
+        source("camelyon17", root=root).load(),
+        source("camelyon17", root=root, unit="none").load(),
+    )
     assert apart.units is not None and free.units is None and apart.fingerprint != free.fingerprint
-    assert apart.table.digest() == free.table.digest() and len(list((tmp_path / "root").iterdir())) == 1
+    assert (
+        apart.table.digest() == free.table.digest()
+        and len(list((tmp_path / "root").iterdir())) == 1
+    )
 
 
 def test_the_red_border_of_objectnet_is_cut_off(tmp_path: Path) -> None:
     folder = written(tmp_path / "folder", wild.objectnet())
     pixels = source("objectnet", size=20).read(folder).dataset.inputs(np.arange(2))
-    assert pixels[..., 0].max() == 0 and np.unique(pixels[..., 1].reshape(2, -1), axis=1).tolist() == [[60], [0]]
-    tiny = written(tmp_path / "tiny", {"images/chair/1.png": wild.encoded(np.zeros((4, 4, 3), np.uint8), "x.png")})
+    assert pixels[..., 0].max() == 0 and np.unique(
+        pixels[..., 1].reshape(2, -1), axis=1
+    ).tolist() == [[60], [0]]
+    tiny = written(
+        tmp_path / "tiny",
+        {"images/chair/1.png": wild.encoded(np.zeros((4, 4, 3), np.uint8), "x.png")},
+    )
     data = source("objectnet").read(tiny).dataset
-    with pytest.raises(DataError, match="'images/chair/1.png' is no larger than its border of 2 pixels"):
+    with pytest.raises(
+        DataError, match="'images/chair/1.png' is no larger than its border of 2 pixels"
+    ):
         data.inputs(np.arange(1))
 
 
 def test_corruptions_need_their_own_archives_alone() -> None:
     def needed(**settings: Any) -> list[str]:
-        return [item.name for item in source("imagenet-c", **{"corruptions": None, "severities": None, **settings}).originals()]
+        return [
+            item.name
+            for item in source(
+                "imagenet-c", **{"corruptions": None, "severities": None, **settings}
+            ).originals()
+        ]
 
     assert needed() == ["noise.tar", "blur.tar", "weather.tar", "digital.tar"]
     assert needed(corruptions=["fog", "spatter"]) == ["weather.tar", "extra.tar"]
     assert source("imagenet-c", corruptions=None, severities=[5]).totals() == {"all": 15 * 50_000}
-    for wrong in ({"corruptions": ["frogs"]}, {"severities": [6]}, {"severities": []}, {"severities": 5}):
+    for wrong in (
+        {"corruptions": ["frogs"]},
+        {"severities": [6]},
+        {"severities": []},
+        {"severities": 5},
+    ):
         with pytest.raises(CrosswindError, match="imagenet-c.(corruptions|severities)"):
             source("imagenet-c", **wrong)
 
@@ -347,7 +546,10 @@ def test_classes_are_those_present_all_thousand_or_a_subset(tmp_path: Path) -> N
     root, folder = str(tmp_path / "root"), written(tmp_path / "folder", wild.imagenet_a())
     prepare(source("imagenet-a", root=root), originals=str(folder), accept_totals=True)
     whole = open_source("imagenet-a", {"root": root, "size": 8, "classes": "all"})
-    assert whole.attribute("class").values == S and whole.table.column("class").tolist() == [15, 987]
+    assert whole.attribute("class").values == S and whole.table.column("class").tolist() == [
+        15,
+        987,
+    ]
     assert open_source("imagenet-a", {"root": root, "size": 8, "classes": "imagenet-a"}).n_rows == 2
     with pytest.raises(DataError, match="imagenet-a has no picture of a class of imagenet-r"):
         open_source("imagenet-a", {"root": root, "size": 8, "classes": "imagenet-r"})
@@ -362,14 +564,27 @@ def test_the_facts_of_imagenets_classes_hold_together() -> None:
     meaning: dict[str, tuple[int, ...]] = {}
     for name in sizes:
         places = [place for several in groups(name).values() for place in several]
-        assert len(places) == len(set(places)) and max(places) < 1000, f"{name} gives an output to two classes"
+        assert len(places) == len(set(places)) and max(places) < 1000, (
+            f"{name} gives an output to two classes"
+        )
         for label, several in groups(name).items():
             assert meaning.setdefault(label, several) == several, f"{label} means two things"
-    # Known beforehand: ImageNet's clocks are 409 and 530, its barber, folding and rocking chairs 423, 559 and 765.
-    assert groups("objectnet")["alarm_clock"] == (409, 530) and groups("objectnet")["chair"] == (423, 559, 765)
-    assert S[409] == "n02708093" and [label for label, several in groups("ytbb").items() if not several] == [
-        "cow", "giraffe", "skateboard", "toilet", "none",
-    ]  # fmt: skip
+    # Known beforehand: ImageNet's clocks are 409 and 530, its barber, folding and rocking chairs
+    # 423, 559 and 765.
+    assert groups("objectnet")["alarm_clock"] == (409, 530) and groups("objectnet")["chair"] == (
+        423,
+        559,
+        765,
+    )
+    assert S[409] == "n02708093" and [
+        label for label, several in groups("ytbb").items() if not several
+    ] == [
+        "cow",
+        "giraffe",
+        "skateboard",
+        "toilet",
+        "none",
+    ]
 
 
 def test_outputs_of_a_network_become_those_of_other_classes() -> None:
@@ -377,25 +592,39 @@ def test_outputs_of_a_network_become_those_of_other_classes() -> None:
     outputs[0, [409, 530, 765]] = 1, 3, 2
     outputs[1, [559, 0]] = 5, 9
     logits = onto_classes(outputs, ["chair", "alarm_clock", "cow", S[0]])
-    assert logits is not None and logits.tolist() == [[2, 3, np.finfo(np.float32).min, 0], [5, 0, np.finfo(np.float32).min, 9]]
+    assert logits is not None and logits.tolist() == [
+        [2, 3, np.finfo(np.float32).min, 0],
+        [5, 0, np.finfo(np.float32).min, 9],
+    ]
     assert onto_classes(outputs, ["chair", "sofa"]) is None and outputs_of([S[7]]) == [(7,)]
 
 
 def test_imagenet_itself_takes_the_classes_of_a_subset(tmp_path: Path) -> None:
     names = (S[15], S[16], S[987])
     mapping = "\n".join(f"{name} words" for name in names).encode()
-    files = {"LOC_synset_mapping.txt": mapping} | wild.named(*(f"train/{name}/{name}_1.JPEG" for name in names))
+    files = {"LOC_synset_mapping.txt": mapping} | wild.named(
+        *(f"train/{name}/{name}_1.JPEG" for name in names)
+    )
     folder = str(written(tmp_path / "imagenet", files))
-    assert open_source("imagenet", {"path": folder, "classes": "imagenet-a"}).attribute("class").values == (S[15], S[987])
-    assert open_source("imagenet", {"path": folder, "classes": "all"}).table.column("class").tolist() == [15, 16, 987]
+    assert open_source("imagenet", {"path": folder, "classes": "imagenet-a"}).attribute(
+        "class"
+    ).values == (S[15], S[987])
+    assert open_source("imagenet", {"path": folder, "classes": "all"}).table.column(
+        "class"
+    ).tolist() == [15, 16, 987]
 
 
 def test_a_network_with_imagenets_outputs_answers_for_kinds_of_things(tmp_path: Path) -> None:
-    """An alarm clock is a digital clock, output 530, to it, and a chair a rocking chair, output 765: both are right."""
+    """An alarm clock is a digital clock, output 530, to it, and a chair a rocking chair, output
+    765: both are right."""
     import crosswind as cw
 
     root = str(tmp_path / "root")
-    prepare(source("objectnet", root=root), originals=str(written(tmp_path / "folder", wild.objectnet(8))), accept_totals=True)
+    prepare(
+        source("objectnet", root=root),
+        originals=str(written(tmp_path / "folder", wild.objectnet(8))),
+        accept_totals=True,
+    )
     (tmp_path / "network.py").write_text(
         "import numpy as np\n"
         "def answer(images):\n"
@@ -404,13 +633,21 @@ def test_a_network_with_imagenets_outputs_answers_for_kinds_of_things(tmp_path: 
         "    outputs[np.arange(len(images)), np.where(images[:, 4, 4, 1] > 30, 530, 765)] = 3\n"
         "    return outputs\n"
     )
-    data = {"source": "objectnet", "options": {"root": root, "size": 8}, "label": "class", "attributes": [], "roles": {"test": 4}}
+    data = {
+        "source": "objectnet",
+        "options": {"root": root, "size": 8},
+        "label": "class",
+        "attributes": [],
+        "roles": {"test": 4},
+    }
     study = {
         "name": "things",
         "data": {"objectnet": data},
         "shifts": {"none": []},
         "sets": {"test": {"role": "test", "draw": "all"}},
-        "models": {"network": {"model": "callable", "function": f"{tmp_path / 'network.py'}:answer"}},
+        "models": {
+            "network": {"model": "callable", "function": f"{tmp_path / 'network.py'}:answer"}
+        },
         "selection": ["last"],
         "seeds": 1,
     }
@@ -430,26 +667,43 @@ def test_a_network_with_imagenets_outputs_answers_for_kinds_of_things(tmp_path: 
 def test_the_parts_of_wilds_are_roles_and_no_unit_is_in_two(
     name: str, label: str, attribute: str, shared: list[str], tmp_path: Path
 ) -> None:
-    """Parts out of distribution share no unit with training; one that does is refused beside it, unless there are no units."""
+    """Parts out of distribution share no unit with training; one that does is refused beside it,
+    unless there are no units."""
     folder = written(tmp_path / "folder", WILD[name].files())
     data = source(name).read(folder).dataset
     parts = data.attribute("split").values
 
     def split(dataset: AttributedDataset, validation: str) -> Any:
-        roles = Roles(official={"column": "split", "train": "train", "validation": validation, "test": "test"})
-        sets = {"validation": SetPlan("validation", draw=ALL_ROWS), "test": SetPlan("test", draw=ALL_ROWS)}
-        return make_split({"d": dataset}, "d", SplitPlan(label, (attribute,), roles=roles, sets=sets), 0)
+        roles = Roles(
+            official={"column": "split", "train": "train", "validation": validation, "test": "test"}
+        )
+        sets = {
+            "validation": SetPlan("validation", draw=ALL_ROWS),
+            "test": SetPlan("test", draw=ALL_ROWS),
+        }
+        return make_split(
+            {"d": dataset}, "d", SplitPlan(label, (attribute,), roles=roles, sets=sets), 0
+        )
 
     made = split(data, "val")
-    found = {"train": made.train.rows, "val": made.validation["validation"].rows, "test": made.evaluation["test"].rows}
+    found = {
+        "train": made.train.rows,
+        "val": made.validation["validation"].rows,
+        "test": made.evaluation["test"].rows,
+    }
     for part, rows in found.items():
-        assert sorted(rows) == np.flatnonzero(data.table.column("split") == parts.index(part)).tolist(), part
+        assert (
+            sorted(rows) == np.flatnonzero(data.table.column("split") == parts.index(part)).tolist()
+        ), part
     assert data.units is not None
     for one, other in (("train", "val"), ("train", "test"), ("val", "test")):
         assert not set(data.units[found[one]]) & set(data.units[found[other]])
     for part in ("id_val", "id_test"):
         if part in shared:
-            with pytest.raises(CrosswindError, match="in two parts of the official split; a source whose option unit is none"):
+            with pytest.raises(
+                CrosswindError,
+                match="in two parts of the official split; a source whose option unit is none",
+            ):
                 split(data, part)
             free = source(name, unit="none")
             assert len(split(free.finish(data), part).validation["validation"])

@@ -1,4 +1,5 @@
-"""Which attributes' weights are needed to make one table out of the other, on laws that are known."""
+"""Which attributes' weights are needed to make one table out of the other, on laws that are
+known."""
 
 from __future__ import annotations
 
@@ -17,14 +18,21 @@ SC, LDD, UDS, LABEL = KINDS
 
 
 def expected(target: np.ndarray, weights: np.ndarray, rows: float = 2000) -> Pool:
-    """The pool of the expected counts under a target law and weights, both [classes, values, values, ...]."""
+    """The pool of the expected counts under a target law and weights, both [classes, values,
+    values, ...]."""
     train = target * weights
     codes = np.stack(np.unravel_index(np.arange(target.size), target.shape)).astype(np.int64)
-    return Pool(codes, target.shape, (train / train.sum()).ravel() * rows, (target / target.sum()).ravel() * rows)
+    return Pool(
+        codes,
+        target.shape,
+        (train / train.sum()).ravel() * rows,
+        (target / target.sum()).ravel() * rows,
+    )
 
 
 def test_what_others_make_superfluous_is_dropped() -> None:
-    """c is a or b; a and b are both rarer in training. c differs most and is taken first, and beside a and b it is not needed."""
+    """c is a or b; a and b are both rarer in training. c differs most and is taken first, and
+    beside a and b it is not needed."""
     a, b, c = np.meshgrid([0, 1], [0, 1], [0, 1], indexing="ij")
     target = np.where((a | b) == c, 0.95, 0.05)[None].repeat(2, axis=0)
     weights = (np.where(a, 0.4, 1.0) * np.where(b, 0.4, 1.0))[None]
@@ -55,27 +63,41 @@ def test_low_values_by_class_are_told_by_their_classes() -> None:
     assert part.low == [2] and part.drifts and part.matched is None and abs(part.v_left) < 0.02
 
 
-@pytest.mark.parametrize(("classes", "values", "strength"), [(3, 5, 0.6), (5, 3, 0.6), (3, 2, 0.6), (4, 4, 0.6), (4, 6, 0.3)])
-def test_a_correlation_moves_shares_and_classes_that_are_no_shifts(classes: int, values: int, strength: float) -> None:
-    """Where classes have unequal numbers of matched values, a correlation alone makes some classes and values more frequent."""
+@pytest.mark.parametrize(
+    ("classes", "values", "strength"),
+    [(3, 5, 0.6), (5, 3, 0.6), (3, 2, 0.6), (4, 4, 0.6), (4, 6, 0.3)],
+)
+def test_a_correlation_moves_shares_and_classes_that_are_no_shifts(
+    classes: int, values: int, strength: float
+) -> None:
+    """Where classes have unequal numbers of matched values, a correlation alone makes some classes
+    and values more frequent."""
     cells = cells_of(classes, values, 2)
     spec = {"type": "spurious-correlation", "attribute": "a", "strength": strength}
     made = Composition(cells, np.full(cells.shape, 1 / cells.size), {("a", SC): parse_shift(spec)})
     for seed in range(2):
         found, _ = judge(columns_of(made, 10_000, seed))
-        assert [(item.name, verdict.kind) for item in found for verdict in item.verdicts if verdict.status == "shift"] == [
-            ("a", SC)
-        ]
+        assert [
+            (item.name, verdict.kind)
+            for item in found
+            for verdict in item.verdicts
+            if verdict.status == "shift"
+        ] == [("a", SC)]
 
 
 def test_an_unseen_value_takes_its_class_along() -> None:
-    """Class 2 keeps to value 2, which is unseen: its rows are nearly all gone, and the label has no shift of its own."""
+    """Class 2 keeps to value 2, which is unseen: its rows are nearly all gone, and the label has no
+    shift of its own."""
     cells = cells_of(3, 3, 2)
     shifts = {
         ("a", SC): parse_shift({"type": "spurious-correlation", "attribute": "a", "strength": 0.8}),
         ("a", UDS): parse_shift({"type": "unseen-data", "attribute": "a", "unseen": "a2"}),
     }
-    found, _ = judge(columns_of(Composition(cells, np.full(cells.shape, 1 / cells.size), shifts), 2000, 0))
-    said = {(item.name, verdict.kind): verdict.status for item in found for verdict in item.verdicts}
+    found, _ = judge(
+        columns_of(Composition(cells, np.full(cells.shape, 1 / cells.size), shifts), 2000, 0)
+    )
+    said = {
+        (item.name, verdict.kind): verdict.status for item in found for verdict in item.verdicts
+    }
     assert [key for key, status in said.items() if status == "shift"] == [("a", SC), ("a", UDS)]
     assert said["y", LABEL] == "follows"

@@ -1,4 +1,5 @@
-"""The product of factors between two tables: fits, score tests and raking on tables worked by hand."""
+"""The product of factors between two tables: fits, score tests and raking on tables worked by
+hand."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def test_a_fit_gives_each_level_its_share_of_training() -> None:
 
 
 def test_weights_of_two_factors_are_found_together() -> None:
-    """Target 100 in each of 2 x 2 cells; training 2 x 3 times as many where both weights act: odds are products."""
+    """Target 100 in each of 2 x 2 cells; training 2 x 3 times as many where both weights act: odds
+    are products."""
     pool = pool_of([[100, 200], [300, 600]], [[100, 100], [100, 100]])
     p = fit(pool, [pool.main(0), pool.main(1)]).p
     assert p / (1 - p) == pytest.approx([1, 2, 3, 6], rel=0.01)
@@ -34,10 +36,12 @@ def test_weights_of_two_factors_are_found_together() -> None:
 
 
 def test_a_score_test_by_hand() -> None:
-    """60, 40 beside 30, 70, one constant: p = 1/2, residuals 60 - 45 = 15 and -15, weights 22.5 and 27.5.
+    """60, 40 beside 30, 70, one constant: p = 1/2, residuals 60 - 45 = 15 and -15, weights 22.5 and
+    27.5.
 
-    Less the constant's the variance is 22.5 x 27.5 / 50 = 12.375 of (1, -1), whose length is sqrt 2: 24.75 along (1, -1) / sqrt 2,
-    where the residual is 15 sqrt 2: 450 / 24.75 = 18.18 is Pearson's; with one more row of variance 450 / 25.75 = 17.476.
+    Less the constant's the variance is 22.5 x 27.5 / 50 = 12.375 of (1, -1), whose length is sqrt
+    2: 24.75 along (1, -1) / sqrt 2, where the residual is 15 sqrt 2: 450 / 24.75 = 18.18 is
+    Pearson's; with one more row of variance 450 / 25.75 = 17.476.
     """
     pool = pool_of([[60, 40]], [[30, 70]])
     found = score_test(pool, fit(pool, []), pool.main(1))
@@ -52,7 +56,8 @@ def test_what_is_in_the_model_is_not_asked_for_again() -> None:
 
 
 def test_score_tests_are_fair_where_nothing_is_shifted() -> None:
-    """10 classes x 6 values, 500 rows a side of one law: 5% of p lie below 0.05, and few below 0.001.
+    """10 classes x 6 values, 500 rows a side of one law: 5% of p lie below 0.05, and few below
+    0.001.
 
     Of 400, more than 36 below 0.05 or more than 3 below 0.001 would be a chance under 1 in 1,000.
     """
@@ -68,10 +73,13 @@ def test_score_tests_are_fair_where_nothing_is_shifted() -> None:
 
 
 def test_the_tail_of_chi_squared() -> None:
-    """exp(-x / 2) with two degrees of freedom; far out the expansion goes on where the number itself underflows."""
+    """exp(-x / 2) with two degrees of freedom; far out the expansion goes on where the number
+    itself underflows."""
     assert log_tail(7.0, 2) == pytest.approx(-3.5)
     assert log_tail(3000.0, 2) == pytest.approx(-1500)
-    assert log_tail(1300.0, 5) - log_tail(1400.0, 5) == pytest.approx(50 - 1.5 * math.log(1400 / 1300), abs=0.01)
+    assert log_tail(1300.0, 5) - log_tail(1400.0, 5) == pytest.approx(
+        50 - 1.5 * math.log(1400 / 1300), abs=0.01
+    )
 
 
 def test_raking_by_hand() -> None:

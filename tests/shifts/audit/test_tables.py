@@ -1,4 +1,5 @@
-"""Two tables become columns of codes: one value has one name on both sides, and what is left out is said."""
+"""Two tables become columns of codes: one value has one name on both sides, and what is left out is
+said."""
 
 from __future__ import annotations
 
@@ -18,10 +19,14 @@ def tables(train: Any, target: Any, **rest: Any) -> Tables:
     return read_tables({"y": ["a", "b"] * 5, **train}, {"y": ["a", "b"] * 5, **target}, "y", **rest)
 
 
-def column(train: list[Any], target: list[Any], **rest: Any) -> tuple[tuple[str, ...], list[int], list[int]]:
+def column(
+    train: list[Any], target: list[Any], **rest: Any
+) -> tuple[tuple[str, ...], list[int], list[int]]:
     found = next(
         item
-        for item in tables({"c": train, "keep": [0, 1] * 5}, {"c": target, "keep": [0, 1] * 5}, **rest).columns
+        for item in tables(
+            {"c": train, "keep": [0, 1] * 5}, {"c": target, "keep": [0, 1] * 5}, **rest
+        ).columns
         if item.name == "c"
     )
     return found.values, found.train.tolist(), found.target.tolist()
@@ -42,7 +47,9 @@ def column(train: list[Any], target: list[Any], **rest: Any) -> tuple[tuple[str,
         ([1.0, float("nan")] * 5, ["NaN", "1"] * 5, ("1", "(missing)")),
     ],
 )
-def test_one_value_has_one_name(train: list[Any], target: list[Any], values: tuple[str, ...]) -> None:
+def test_one_value_has_one_name(
+    train: list[Any], target: list[Any], values: tuple[str, ...]
+) -> None:
     found, one, other = column(train, target)
     assert found == values
     expected = [[str(cell).strip().lower() for cell in side] for side in (train, target)]
@@ -56,26 +63,35 @@ def test_codes_are_those_of_the_rows() -> None:
 
 
 def test_numbers_of_many_values_are_put_into_classes_by_both_tables() -> None:
-    """0 to 99 and 100 to 199 by halves: ten classes of forty halves, five of them training's, each value in its own."""
+    """0 to 99 and 100 to 199 by halves: ten classes of forty halves, five of them training's, each
+    value in its own."""
     train, target = np.arange(200) / 2, 100 + np.arange(200) / 2
-    found = read_tables({"y": [0, 1] * 100, "x": train}, {"y": [0, 1] * 100, "x": target}, "y").columns[1]
+    found = read_tables(
+        {"y": [0, 1] * 100, "x": train}, {"y": [0, 1] * 100, "x": target}, "y"
+    ).columns[1]
     assert len(found.values) == 10 and found.values[:2] == ("below 20", "20 to 40")
     assert np.bincount(np.concatenate([found.train, found.target])).tolist() == [40] * 10
     assert (found.train == train // 20).all() and found.target.min() == 5
     whole = read_tables({"y": [0, 1] * 200, "x": np.arange(400) % 150}, {"y": [0], "x": [3]}, "y")
     assert len(whole.columns[1].values) == 10 and any("quantiles" in note for note in whole.notes)
-    named = read_tables({"y": [0, 1] * 200, "x": np.arange(400) % 150}, {"y": [0], "x": [3]}, "y", names=["x"])
+    named = read_tables(
+        {"y": [0, 1] * 200, "x": np.arange(400) % 150}, {"y": [0], "x": [3]}, "y", names=["x"]
+    )
     assert len(named.columns[1].values) == 150
 
 
 def test_few_numbers_and_many_whole_ones_are_names() -> None:
-    few = read_tables({"y": [0, 1] * 50, "x": np.arange(100) % 20 / 10}, {"y": [0], "x": [0.1]}, "y").columns[1]
+    few = read_tables(
+        {"y": [0, 1] * 50, "x": np.arange(100) % 20 / 10}, {"y": [0], "x": [0.1]}, "y"
+    ).columns[1]
     assert len(few.values) == 20 and few.values[:3] == ("0", "0.1", "0.2")
 
 
 def test_missing_numbers_stay_out_of_the_classes() -> None:
     values = [*(np.arange(99) / 7), None]
-    found = read_tables({"y": [0, 1] * 50, "x": values}, {"y": [0, 1] * 50, "x": values}, "y").columns[1]
+    found = read_tables(
+        {"y": [0, 1] * 50, "x": values}, {"y": [0, 1] * 50, "x": values}, "y"
+    ).columns[1]
     assert found.values[-1] == "(missing)" and (found.train == len(found.values) - 1).sum() == 1
 
 
@@ -109,7 +125,9 @@ def test_what_is_left_out_is_said() -> None:
 
 def test_names_without_end_and_nested_cells_are_left_out() -> None:
     names = [f"v{i % 1200}" for i in range(3000)]
-    frame = polars.DataFrame({"y": [0, 1] * 1500, "a": names, "list": [[1]] * 3000, "b": [0, 1, 2] * 1000})
+    frame = polars.DataFrame(
+        {"y": [0, 1] * 1500, "a": names, "list": [[1]] * 3000, "b": [0, 1, 2] * 1000}
+    )
     found = read_tables(frame, frame, "y")
     assert [item.name for item in found.columns] == ["y", "b"]
     assert dict(found.skipped) == {
@@ -120,8 +138,13 @@ def test_names_without_end_and_nested_cells_are_left_out() -> None:
 
 @pytest.mark.parametrize(("one", "other"), [("Red", "red"), ("007", "7")])
 def test_values_that_may_be_one_are_left_out_until_it_is_said(one: str, other: str) -> None:
-    train, target = {"c": [one, "8"] * 5, "d": ["u", "v"] * 5}, {"c": [other, "8"] * 5, "d": ["u", "v"] * 5}
-    why = f"{one!r} and {other!r} may be one value: say so by same, or by distinct that they are not"
+    train, target = (
+        {"c": [one, "8"] * 5, "d": ["u", "v"] * 5},
+        {"c": [other, "8"] * 5, "d": ["u", "v"] * 5},
+    )
+    why = (
+        f"{one!r} and {other!r} may be one value: say so by same, or by distinct that they are not"
+    )
     assert ("c", why.replace("'7' and '007'", "'007' and '7'")) in tables(train, target).skipped
     apart = tables(train, target, distinct=["c"])
     assert set(apart.columns[1].values) == {one, other, "8"}
@@ -131,29 +154,64 @@ def test_values_that_may_be_one_are_left_out_until_it_is_said(one: str, other: s
 
 
 def test_a_single_missing_number_is_missing() -> None:
-    found = read_tables({"y": ["a"], "x": [float("nan")]}, {"y": ["a", "b"], "x": [float("nan"), 2.5]}, "y").columns[1]
-    assert found.values == ("2.5", "(missing)") and found.train.tolist() == [1] and found.target.tolist() == [1, 0]
+    found = read_tables(
+        {"y": ["a"], "x": [float("nan")]}, {"y": ["a", "b"], "x": [float("nan"), 2.5]}, "y"
+    ).columns[1]
+    assert (
+        found.values == ("2.5", "(missing)")
+        and found.train.tolist() == [1]
+        and found.target.tolist() == [1, 0]
+    )
 
 
 def test_rows_without_a_label_are_left_out() -> None:
     train = {"y": ["a", "b", None, "a"], "x": [1, 2, 3, 1]}
     found = read_tables(train, {"y": ["a", "b"], "x": [1, 2]}, "y")
-    assert [len(item.train) for item in found.columns] == [3, 3] and found.columns[1].values == ("1", "2")
+    assert [len(item.train) for item in found.columns] == [3, 3] and found.columns[1].values == (
+        "1",
+        "2",
+    )
     assert "1 of 4 rows of the training table have no label and were left out" in found.notes
     without = read_tables(train, {"y": [None, None], "x": [1, 2]}, "y")
     assert not without.labelled and [len(item.train) for item in without.columns] == [4, 4]
-    with pytest.raises(DataError, match="the label 'y' has no value in any row of the training table"):
+    with pytest.raises(
+        DataError, match="the label 'y' has no value in any row of the training table"
+    ):
         read_tables({"y": [None, None], "x": [1, 2]}, train, "y")
 
 
 def test_files_and_frames_are_read_alike(tmp_path: Path) -> None:
-    frame = polars.DataFrame({"y": ["a", "b"] * 10, "n": [1, 2, 3, 4] * 5, "t": [True, False] * 10, "x": [0.5, None] * 10})
+    frame = polars.DataFrame(
+        {
+            "y": ["a", "b"] * 10,
+            "n": [1, 2, 3, 4] * 5,
+            "t": [True, False] * 10,
+            "x": [0.5, None] * 10,
+        }
+    )
     frame.write_csv(tmp_path / "t.csv")
     frame.write_parquet(tmp_path / "t.parquet")
-    forms = [tmp_path / "t.csv", str(tmp_path / "t.parquet"), frame, frame.to_pandas(), frame.to_dict(as_series=False)]
-    read = [[(item.name, item.values, item.train.tolist()) for item in read_tables(form, frame, "y").columns] for form in forms]
+    forms = [
+        tmp_path / "t.csv",
+        str(tmp_path / "t.parquet"),
+        frame,
+        frame.to_pandas(),
+        frame.to_dict(as_series=False),
+    ]
+    read = [
+        [
+            (item.name, item.values, item.train.tolist())
+            for item in read_tables(form, frame, "y").columns
+        ]
+        for form in forms
+    ]
     assert len(read) == 5 and all(found == read[0] for found in read)
-    assert [values for _, values, _ in read[0]] == [("a", "b"), ("1", "2", "3", "4"), ("false", "true"), ("0.5", "(missing)")]
+    assert [values for _, values, _ in read[0]] == [
+        ("a", "b"),
+        ("1", "2", "3", "4"),
+        ("false", "true"),
+        ("0.5", "(missing)"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -161,7 +219,10 @@ def test_files_and_frames_are_read_alike(tmp_path: Path) -> None:
     [
         ([1, 2], r"train: must be a table, not \[1, 2\] \(valid: a path, a polars or pandas frame"),
         ("no.csv", "train: there is no file 'no.csv'"),
-        ("table.txt", r"train: 'table.txt' is no table by its name \(valid: .csv, .tsv, .parquet\)"),
+        (
+            "table.txt",
+            r"train: 'table.txt' is no table by its name \(valid: .csv, .tsv, .parquet\)",
+        ),
         ({}, "the train table has no rows"),
         ({"y": [], "x": []}, "the train table has no rows"),
         (pandas.DataFrame([[1, 2]], columns=["y", "y"]), "the train frame names a column twice"),
@@ -176,8 +237,13 @@ def test_tables_that_are_none(train: Any, message: str) -> None:
 
 
 def test_an_unknown_label_names_the_nearest() -> None:
-    with pytest.raises(InputError, match="label: unknown column of the training table 'specie', did you mean 'species'"):
+    with pytest.raises(
+        InputError,
+        match="label: unknown column of the training table 'specie', did you mean 'species'",
+    ):
         read_tables({"species": [1], "x": [2]}, {"species": [1], "x": [2]}, "specie")
     many = {"y": range(3000), "x": [1, 2] * 1500}
-    with pytest.raises(DataError, match="the label 'y' has 3,000 different values, and an audit is of classes"):
+    with pytest.raises(
+        DataError, match="the label 'y' has 3,000 different values, and an audit is of classes"
+    ):
         read_tables(many, many, "y")

@@ -1,4 +1,5 @@
-"""What the corruptions are compared with: photographs, the PyPI package, and its random numbers replaced by ours."""
+"""What the corruptions are compared with: photographs, the PyPI package, and its random numbers
+replaced by ours."""
 
 from __future__ import annotations
 
@@ -27,8 +28,15 @@ def photographs(n: int, height: int, width: int) -> NDArray[np.uint8]:
     for i in range(n):
         with Image.open(PHOTOGRAPHS / ("china.jpg", "flower.jpg")[i % 2]) as picture:
             side = int(random.integers(160, 400))
-            left, top = int(random.integers(0, picture.width - side)), int(random.integers(0, picture.height - side))
-            out.append(np.asarray(picture.crop((left, top, left + side, top + side)).resize((width, height))))
+            left, top = (
+                int(random.integers(0, picture.width - side)),
+                int(random.integers(0, picture.height - side)),
+            )
+            out.append(
+                np.asarray(
+                    picture.crop((left, top, left + side, top + side)).resize((width, height))
+                )
+            )
     return np.stack(out)
 
 
@@ -48,13 +56,19 @@ def theirs(name: str, images: NDArray[np.uint8], severity: int) -> NDArray[np.in
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the package's own
-        done = [imagecorruptions.corrupt(item, corruption_name=THEIR_NAMES.get(name, name), severity=severity) for item in images]
+        done = [
+            imagecorruptions.corrupt(
+                item, corruption_name=THEIR_NAMES.get(name, name), severity=severity
+            )
+            for item in images
+        ]
     return np.stack(done).astype(np.int64)
 
 
 @contextmanager
 def numbers(normal: Any = None, uniform: Any = None) -> Iterator[None]:
-    """NumPy's global normal or uniform draws replaced: `normal` [h, w] standard ones, `uniform` [k] in (0, 1), used in turn."""
+    """NumPy's global normal or uniform draws replaced: `normal` [h, w] standard ones, `uniform` [k]
+    in (0, 1), used in turn."""
     used = 0
 
     def next_uniform(low: float, high: float, size: tuple[int, ...] = ()) -> Any:

@@ -18,8 +18,20 @@ from crosswind.transforms.draws import bits16
 KEYS = hash64(np.arange(4), 9)
 # Displacement, smoothing and corners, in sides.
 TABLES = {
-    "imagenet": ((2, 0.7, 0.1), (2, 0.08, 0.2), (0.05, 0.01, 0.02), (0.07, 0.01, 0.02), (0.12, 0.01, 0.02)),
-    "cifar": ((0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03)),
+    "imagenet": (
+        (2, 0.7, 0.1),
+        (2, 0.08, 0.2),
+        (0.05, 0.01, 0.02),
+        (0.07, 0.01, 0.02),
+        (0.12, 0.01, 0.02),
+    ),
+    "cifar": (
+        (0, 0, 0.08),
+        (0.05, 0.2, 0.07),
+        (0.08, 0.06, 0.06),
+        (0.1, 0.04, 0.05),
+        (0.1, 0.03, 0.03),
+    ),
 }
 
 
@@ -29,21 +41,32 @@ def uniform(key: np.uint64, stream: int, *shape: int) -> NDArray[np.float64]:
     return (2 * bits - 65535) / 65536
 
 
-def moved_points(key: np.uint64, height: int, width: int, corner: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def moved_points(
+    key: np.uint64, height: int, width: int, corner: float
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     middle, third = np.float32([width // 2, height // 2]), min(height, width) // 3
     points = np.float32([middle + third, [middle[0] + third, middle[1] - third], middle - third])
     return points, points + (uniform(key, 1, 3, 2) * corner).astype(np.float32)
 
 
-def original(image: NDArray[np.uint8], key: np.uint64, far: float, smooth: float, corner: float) -> NDArray[np.int64]:
-    """Affine map by OpenCV, displacement smoothed by skimage, bilinear values by SciPy, all in floats, truncated."""
+def original(
+    image: NDArray[np.uint8], key: np.uint64, far: float, smooth: float, corner: float
+) -> NDArray[np.int64]:
+    """Affine map by OpenCV, displacement smoothed by skimage, bilinear values by SciPy, all in
+    floats, truncated."""
     height, width, _ = image.shape
     x = image.astype(np.float32) / 255
     x = cv2.warpAffine(
-        x, cv2.getAffineTransform(*moved_points(key, height, width, corner)), (width, height), borderMode=cv2.BORDER_REFLECT_101
+        x,
+        cv2.getAffineTransform(*moved_points(key, height, width, corner)),
+        (width, height),
+        borderMode=cv2.BORDER_REFLECT_101,
     )
     if far:
-        moves = (gaussian(item, smooth, mode="reflect", truncate=3) * far for item in uniform(key, 2, 2, height, width))
+        moves = (
+            gaussian(item, smooth, mode="reflect", truncate=3) * far
+            for item in uniform(key, 2, 2, height, width)
+        )
         down, across = (item.astype(np.float32)[..., None] for item in moves)
         rows, columns, channels = np.mgrid[:height, :width, :3]
         x = map_coordinates(x, (rows + down, columns + across, channels), order=1, mode="reflect")
@@ -51,14 +74,21 @@ def original(image: NDArray[np.uint8], key: np.uint64, far: float, smooth: float
 
 
 @pytest.mark.parametrize("severity", [1, 2, 3, 4, 5])
-@pytest.mark.parametrize(("size", "table"), [((96, 96), "imagenet"), ((32, 32), "cifar"), ((40, 61), "cifar")])
-def test_the_same_image_as_the_original_steps(size: tuple[int, int], table: str, severity: int) -> None:
-    """At most one level apart, for 6% of the values: places have 8 bits below a pixel, values 3 below a level between the two."""
+@pytest.mark.parametrize(
+    ("size", "table"), [((96, 96), "imagenet"), ((32, 32), "cifar"), ((40, 61), "cifar")]
+)
+def test_the_same_image_as_the_original_steps(
+    size: tuple[int, int], table: str, severity: int
+) -> None:
+    """At most one level apart, for 6% of the values: places have 8 bits below a pixel, values 3
+    below a level between the two."""
     images = photographs(4, *size)
     unit = min(size) * (244 / 224 if table == "imagenet" else 1)
     far, smooth, corner = (part * unit for part in TABLES[table][severity - 1])
     found = pixels(load("transforms", "elastic")(severity, table)(batch(images), KEYS))
-    expected = np.stack([original(image, key, far, smooth, corner) for image, key in zip(images, KEYS, strict=True)])
+    expected = np.stack(
+        [original(image, key, far, smooth, corner) for image, key in zip(images, KEYS, strict=True)]
+    )
     assert np.abs(found - expected).max() <= 1
     assert (found != expected).mean() < 0.06
     assert np.abs(found - images).mean() > 5  # far from the image itself
@@ -82,7 +112,9 @@ def test_the_map_takes_moved_points_back() -> None:
 def test_corners_move_evenly_as_far_as_they_may() -> None:
     draws = (2 * bits16(hash64(hash64(np.arange(2000), 3), 1), 6).numpy() - 65535) / 65536
     assert abs(draws.mean()) < 5 * (1 / 3 / draws.size) ** 0.5
-    assert np.histogram(draws, 10, (-1, 1))[0] == pytest.approx(np.full(10, 1200), abs=5 * 1200**0.5)
+    assert np.histogram(draws, 10, (-1, 1))[0] == pytest.approx(
+        np.full(10, 1200), abs=5 * 1200**0.5
+    )
 
 
 def test_a_level_stays_and_tiny_images_too() -> None:

@@ -1,4 +1,5 @@
-"""Noise: sizes, laws, cuts and bits; distributions beside those of the `imagecorruptions` package at 224-pixel constants."""
+"""Noise: sizes, laws, cuts and bits; distributions beside those of the `imagecorruptions` package
+at 224-pixel constants."""
 
 from __future__ import annotations
 
@@ -34,19 +35,27 @@ def grey(level: int, side: int = 64, n: int = 32) -> torch.Tensor:
 
 @pytest.mark.parametrize("severity", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize(("side", "table"), [(64, SD[0]), (32, SD[1])])
-def test_noise_has_its_standard_deviation_and_cuts_downwards(severity: int, side: int, table: tuple[float, ...]) -> None:
-    """Against clip and truncation of normal noise by NumPy: means and sds of 98,304 values or more agree within 6 errors."""
+def test_noise_has_its_standard_deviation_and_cuts_downwards(
+    severity: int, side: int, table: tuple[float, ...]
+) -> None:
+    """Against clip and truncation of normal noise by NumPy: means and sds of 98,304 values or more
+    agree within 6 errors."""
     noisy = GaussianNoise(severity)(grey(128, side), KEYS).double()
     sd = table[severity - 1]
-    reference = np.floor(np.clip(128 / 255 + np.random.default_rng(0).normal(size=2_000_000) * sd, 0, 1) * 255)
+    reference = np.floor(
+        np.clip(128 / 255 + np.random.default_rng(0).normal(size=2_000_000) * sd, 0, 1) * 255
+    )
     error = reference.std() / np.sqrt(noisy.numel())
     assert abs(float(noisy.mean()) - reference.mean()) < 6 * error
     assert abs(float(noisy.std()) - reference.std()) < 6 * error
 
 
 def test_first_values_by_the_definition_in_floats() -> None:
-    """floor(255 clip(x / 255 + sd q)) in float64 with the same quantiles; fixed point differs only where that is nearly whole."""
-    x = torch.randint(0, 256, (4, 3, 64, 64), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    """floor(255 clip(x / 255 + sd q)) in float64 with the same quantiles; fixed point differs only
+    where that is nearly whole."""
+    x = torch.randint(
+        0, 256, (4, 3, 64, 64), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
+    )
     q = _quantiles()[bits16(KEYS[:4], 3 * 64 * 64).numpy()].reshape(4, 3, 64, 64)
     exact = np.clip(x.numpy() + 0.18 * 255 * q, 0, 255)
     found = GaussianNoise(3)(x, KEYS[:4]).numpy()
@@ -57,7 +66,8 @@ def test_first_values_by_the_definition_in_floats() -> None:
 
 @pytest.mark.parametrize(("table", "rates"), [("imagenet", RATE[0]), ("cifar", RATE[1])])
 def test_shot_noise_is_poissons_law_at_every_level(table: str, rates: tuple[int, ...]) -> None:
-    """The table of 65,536 draws against scipy's law, for all 256 levels and five rates: every probability, mean and variance.
+    """The table of 65,536 draws against scipy's law, for all 256 levels and five rates: every
+    probability, mean and variance.
 
     A grey level's probability is off by the rounding of two sums, at most 1/65536.
     """
@@ -73,16 +83,24 @@ def test_shot_noise_is_poissons_law_at_every_level(table: str, rates: tuple[int,
         shown = np.arange(256)
         mean, found = exact @ shown, counts / 65536 @ shown
         assert np.abs(mean - found).max() < 0.01
-        assert np.abs(exact @ shown**2 - mean**2 - (counts / 65536 @ shown**2 - found**2)).max() < 1.5
+        assert (
+            np.abs(exact @ shown**2 - mean**2 - (counts / 65536 @ shown**2 - found**2)).max() < 1.5
+        )
 
 
 @pytest.mark.parametrize(("severity", "side"), [(2, 64), (1, 32)])
 def test_shot_noise_draws_the_table(severity: int, side: int) -> None:
-    """All 256 levels, 12,288 draws each or more: chi-square over grey levels that 5 draws or more are expected at."""
+    """All 256 levels, 12,288 draws each or more: chi-square over grey levels that 5 draws or more
+    are expected at."""
     rate = RATE[side == 32][severity - 1]
     counts = shot_counts(rate)
     n = 1 if side == 64 else 4
-    x = torch.arange(256, dtype=torch.uint8).repeat_interleave(n).view(-1, 1, 1, 1).expand(-1, 3, side, side)
+    x = (
+        torch.arange(256, dtype=torch.uint8)
+        .repeat_interleave(n)
+        .view(-1, 1, 1, 1)
+        .expand(-1, 3, side, side)
+    )
     drawn = ShotNoise(severity)(x, hash64(np.arange(256 * n), 9)).view(256, -1).numpy()
     scores = []
     for level in range(256):
@@ -90,7 +108,9 @@ def test_shot_noise_draws_the_table(severity: int, side: int) -> None:
         found = np.bincount(drawn[level], minlength=256)
         assert (found[counts[level] == 0] == 0).all()
         many = expected >= 5
-        pooled = [(found[many], expected[many])] + [(found[~many].sum(), max(expected[~many].sum(), 1.0))]
+        pooled = [(found[many], expected[many])] + [
+            (found[~many].sum(), max(expected[~many].sum(), 1.0))
+        ]
         score = sum(float(np.sum((f - e) ** 2 / e)) for f, e in pooled)
         scores.append((score - many.sum()) / np.sqrt(2 * many.sum() + 2))
     assert len(scores) == 256 and max(scores) < 6 and abs(np.mean(scores[1:])) < 0.5
@@ -99,8 +119,11 @@ def test_shot_noise_draws_the_table(severity: int, side: int) -> None:
 
 @pytest.mark.parametrize("severity", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize(("side", "table"), [(64, AMOUNT[0]), (32, AMOUNT[1])])
-def test_impulse_noise_hits_values_as_often_with_salt_as_with_pepper(severity: int, side: int, table: tuple[float, ...]) -> None:
-    """Of 393,216 values (or 98,304) as many as a binomial law says, 5 sds; channels are hit together by chance only."""
+def test_impulse_noise_hits_values_as_often_with_salt_as_with_pepper(
+    severity: int, side: int, table: tuple[float, ...]
+) -> None:
+    """Of 393,216 values (or 98,304) as many as a binomial law says, 5 sds; channels are hit
+    together by chance only."""
     noisy = ImpulseNoise(severity)(grey(128, side), KEYS)
     hits = noisy != 128
     amount, n = table[severity - 1], noisy.numel()
@@ -114,10 +137,15 @@ def test_impulse_noise_hits_values_as_often_with_salt_as_with_pepper(severity: i
 
 @pytest.mark.parametrize("severity", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize(("side", "table"), [(64, SPECKLE[0]), (32, SPECKLE[1])])
-def test_speckle_noise_grows_with_the_value(severity: int, side: int, table: tuple[float, ...]) -> None:
-    """floor(255 clip(v + v sd q)) in float64 with the same quantiles; black stays; sd at a dark level as NumPy's."""
+def test_speckle_noise_grows_with_the_value(
+    severity: int, side: int, table: tuple[float, ...]
+) -> None:
+    """floor(255 clip(v + v sd q)) in float64 with the same quantiles; black stays; sd at a dark
+    level as NumPy's."""
     sd = table[severity - 1]
-    x = torch.randint(0, 256, (4, 3, side, side), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    x = torch.randint(
+        0, 256, (4, 3, side, side), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
+    )
     q = _quantiles()[bits16(KEYS[:4], 3 * side * side).numpy()].reshape(x.shape)
     exact = np.clip(x.numpy() * (1 + sd * q), 0, 255)
     found = SpeckleNoise(severity)(x, KEYS[:4]).numpy()
@@ -125,31 +153,56 @@ def test_speckle_noise_grows_with_the_value(severity: int, side: int, table: tup
     assert np.abs(exact - np.rint(exact))[differ].max(initial=0) < 2**-11 and differ.mean() < 1e-3
     assert bool((SpeckleNoise(severity)(grey(0, side), KEYS) == 0).all())
     noisy = SpeckleNoise(severity)(grey(90, side), KEYS).double()
-    reference = np.floor(np.clip(90 * (1 + np.random.default_rng(0).normal(size=1_000_000) * sd), 0, 255))
-    assert float(noisy.mean()) == pytest.approx(reference.mean(), abs=6 * reference.std() / np.sqrt(noisy.numel()))
+    reference = np.floor(
+        np.clip(90 * (1 + np.random.default_rng(0).normal(size=1_000_000) * sd), 0, 255)
+    )
+    assert float(noisy.mean()) == pytest.approx(
+        reference.mean(), abs=6 * reference.std() / np.sqrt(noisy.numel())
+    )
     assert float(noisy.std()) == pytest.approx(reference.std(), rel=0.02)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ALL)
 def test_noise_has_the_packages_distribution(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A grey wedge of 64 x 64 x 3, 30 draws of each at severities 1, 3 and 5: histograms, means, sds, neighbours, flat spectrum."""
+    """A grey wedge of 64 x 64 x 3, 30 draws of each at severities 1, 3 and 5: histograms, means,
+    sds, neighbours, flat spectrum."""
     theirs = pytest.importorskip("imagecorruptions")
-    # Impulse noise is scikit-image's. The package hands it no seed, so it would draw from the system's entropy.
+    # Impulse noise is scikit-image's. The package hands it no seed, so it would draw from the
+    # system's entropy.
     drawn, random = skimage.util.random_noise, np.random.default_rng(0)
-    monkeypatch.setattr("skimage.util.random_noise", lambda image, mode, seed, amount: drawn(image, mode, random, amount=amount))
+    monkeypatch.setattr(
+        "skimage.util.random_noise",
+        lambda image, mode, seed, amount: drawn(image, mode, random, amount=amount),
+    )
     wedge = np.repeat(np.tile(np.arange(0, 256, 4, dtype=np.uint8), (64, 1))[..., None], 3, axis=2)
     x = torch.from_numpy(np.repeat(wedge[None], 30, axis=0)).permute(0, 3, 1, 2)
     np.random.seed(0)  # noqa: NPY002  (the package draws from numpy's own generator)
     for severity in (1, 3, 5):
         ours = kind(severity, "imagenet")(x, KEYS[:30]).permute(0, 2, 3, 1).numpy()
-        expected = np.stack([theirs.corrupt(wedge, severity, kind.registered_name.replace("-", "_")) for _ in range(30)])
+        expected = np.stack(
+            [
+                theirs.corrupt(wedge, severity, kind.registered_name.replace("-", "_"))
+                for _ in range(30)
+            ]
+        )
         for channel in range(3):
-            found, wanted = (np.bincount(one[..., channel].ravel(), minlength=256) for one in (ours, expected))
-            assert ((found - wanted) ** 2 / (found + wanted).clip(1)).sum() < 255 + 6 * np.sqrt(2 * 255)
-        error = np.sqrt((ours.astype(float).var((0, 1)) + expected.astype(float).var((0, 1))) / (30 * 64) + 1e-9)
-        assert (np.abs(ours.astype(float).mean((0, 1)) - expected.astype(float).mean((0, 1))) < 5 * error).all()
-        spreads = [one.astype(float).var((0, 1)).reshape(8, -1).mean(1) for one in (ours, expected)]  # of eighths of the wedge
+            found, wanted = (
+                np.bincount(one[..., channel].ravel(), minlength=256) for one in (ours, expected)
+            )
+            assert ((found - wanted) ** 2 / (found + wanted).clip(1)).sum() < 255 + 6 * np.sqrt(
+                2 * 255
+            )
+        error = np.sqrt(
+            (ours.astype(float).var((0, 1)) + expected.astype(float).var((0, 1))) / (30 * 64) + 1e-9
+        )
+        assert (
+            np.abs(ours.astype(float).mean((0, 1)) - expected.astype(float).mean((0, 1)))
+            < 5 * error
+        ).all()
+        spreads = [
+            one.astype(float).var((0, 1)).reshape(8, -1).mean(1) for one in (ours, expected)
+        ]  # of eighths of the wedge
         assert np.allclose(*np.sqrt(spreads), rtol=0.08)
         residual = ours.astype(float) - ours.mean((0, 1))
         spread = residual.std() ** 2

@@ -1,4 +1,5 @@
-"""Spatter: each step as OpenCV's, the whole as the package's of the same noise, and by distribution."""
+"""Spatter: each step as OpenCV's, the whole as the package's of the same noise, and by
+distribution."""
 
 from __future__ import annotations
 
@@ -35,22 +36,32 @@ def test_smoothing_is_scipys(size: tuple[int, int], edge: str) -> None:
     for sd, reach in ((0.5, 4.0), (3.0, 3.0), (25.0, 3.0)):
         found = smoothed(torch.from_numpy(field), sd, edge, reach).numpy() / ONE
         for ours, one in zip(found, field, strict=True):
-            assert ours == pytest.approx(gaussian(one.astype(float), sd, mode=edge, truncate=reach), abs=2.0)
+            assert ours == pytest.approx(
+                gaussian(one.astype(float), sd, mode=edge, truncate=reach), abs=2.0
+            )
         assert (smoothed(torch.full((1, *size), 7), sd, edge, reach) == 7 * ONE).all()
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_edges_distances_and_evened_levels_are_opencvs(size: tuple[int, int]) -> None:
-    """Edges and levels to the pixel; distances to 2e-4, as OpenCV 5 has them in floats. Noise has edges of all strengths."""
+    """Edges and levels to the pixel; distances to 2e-4, as OpenCV 5 has them in floats. Noise has
+    edges of all strengths."""
     noise, found = np.random.default_rng(1).integers(0, 70, size).astype(np.uint8), 0
-    for levels in (liquid(size, 3.0, 0), liquid(size, 1.0, 1), noise, cv2.GaussianBlur(noise, (5, 5), 1.0)):
+    for levels in (
+        liquid(size, 3.0, 0),
+        liquid(size, 1.0, 1),
+        noise,
+        cv2.GaussianBlur(noise, (5, 5), 1.0),
+    ):
         marked = edges(torch.from_numpy(levels)[None], 50, 150)
         theirs = cv2.Canny(levels, 50, 150)
         assert np.array_equal(marked[0].numpy(), theirs > 0)
         found += int((theirs > 0).sum())
         far = np.minimum(cv2.distanceTransform(255 - theirs, cv2.DIST_L2, 5), 20)
         assert distances(marked, 20)[0].numpy() / DISTANCE == pytest.approx(far, abs=2e-4)
-        assert np.array_equal(equalised(torch.from_numpy(levels)[None].long())[0].numpy(), cv2.equalizeHist(levels))
+        assert np.array_equal(
+            equalised(torch.from_numpy(levels)[None].long())[0].numpy(), cv2.equalizeHist(levels)
+        )
     assert found > 500
 
 
@@ -63,12 +74,15 @@ def test_no_edge_is_as_far_as_can_be_and_one_level_stays() -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_the_relief_of_drops_is_opencvs(size: tuple[int, int]) -> None:
-    """The eight steps of the original in a row, by OpenCV: within 1% of the largest value, and equal for 99.5% of the pixels."""
+    """The eight steps of the original in a row, by OpenCV: within 1% of the largest value, and
+    equal for 99.5% of the pixels."""
     for seed, smooth in enumerate((4.0, 3.0, 2.0, 1.0)):
         drops = liquid(size, smooth, seed)
         far = cv2.distanceTransform(255 - cv2.Canny(drops, 50, 150), cv2.DIST_L2, 5)
         far = cv2.blur(np.minimum(far, 20), (3, 3)).astype(np.uint8)
-        lit = cv2.filter2D(cv2.equalizeHist(far), cv2.CV_8U, np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]]))
+        lit = cv2.filter2D(
+            cv2.equalizeHist(far), cv2.CV_8U, np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
+        )
         expected = cv2.blur(lit, (3, 3)).astype(np.float32) * drops
         found = relief(torch.from_numpy(drops)[None])[0].numpy()
         assert expected.max() > 0
@@ -78,7 +92,8 @@ def test_the_relief_of_drops_is_opencvs(size: tuple[int, int]) -> None:
 @pytest.mark.parametrize("severity", [1, 2, 3, 4, 5])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_the_same_image_as_the_packages_of_the_same_noise(channels: int, severity: int) -> None:
-    """For 99% of the values to a level. A pixel at a threshold may fall to its other side, and move an outline: 0.2%."""
+    """For 99% of the values to a level. A pixel at a threshold may fall to its other side, and move
+    an outline: 0.2%."""
     images = photographs(4, 64, 80)[..., :channels]
     found = pixels(load("transforms", "spatter")(severity)(batch(images), KEYS[:4]))
     for i, image in enumerate(images):
@@ -87,7 +102,9 @@ def test_the_same_image_as_the_packages_of_the_same_noise(channels: int, severit
             if channels == 3:
                 expected = theirs("spatter", image[None], severity)[0]
             else:  # `corrupt` would make three channels of one
-                expected = np.floor(package.spatter(Image.fromarray(image[..., 0]), severity)).astype(np.int64)[..., None]
+                expected = np.floor(
+                    package.spatter(Image.fromarray(image[..., 0]), severity)
+                ).astype(np.int64)[..., None]
         off = np.abs(found[i] - expected)
         assert (off > 1).mean() < 0.002
         assert (off > 0).mean() < 0.01
@@ -99,7 +116,10 @@ def test_distributed_as_the_packages(severity: int) -> None:
     """On grey: how much is covered, the mean of each channel and the spread, over 48 draws."""
     images = np.full((48, 64, 64, 3), 120, dtype=np.uint8)
     np.random.seed(0)  # noqa: NPY002
-    ours, others = pixels(load("transforms", "spatter")(severity)(batch(images), KEYS)), theirs("spatter", images, severity)
+    ours, others = (
+        pixels(load("transforms", "spatter")(severity)(batch(images), KEYS)),
+        theirs("spatter", images, severity),
+    )
     assert (ours != 120).mean() == pytest.approx((others != 120).mean(), rel=0.15)
     assert ours.mean((0, 1, 2)) == pytest.approx(others.mean((0, 1, 2)), abs=2.0)
     assert ours.std() == pytest.approx(others.std(), rel=0.12)
@@ -116,9 +136,14 @@ SMALL = (
 
 @pytest.mark.parametrize("severity", [1, 2, 3, 4, 5])
 def test_the_small_table_by_the_formula(severity: int) -> None:
-    """32 pixels on black: water is its relief's share of the largest times the strength and (175, 238, 238); mud (63, 42, 20) m."""
+    """32 pixels on black: water is its relief's share of the largest times the strength and (175,
+    238, 238); mud (63, 42, 20) m."""
     mean, sd, smooth, threshold, last = SMALL[severity - 1]
-    found = pixels(load("transforms", "spatter")(severity)(torch.zeros(8, 3, 32, 32, dtype=torch.uint8), KEYS[:8]))
+    found = pixels(
+        load("transforms", "spatter")(severity)(
+            torch.zeros(8, 3, 32, 32, dtype=torch.uint8), KEYS[:8]
+        )
+    )
     covered = apart = far = 0.0
     for i, image in enumerate(found):
         noise = mean + sd * _quantiles()[bits16(KEYS[i : i + 1], 1024).numpy()].reshape(32, 32)
@@ -131,13 +156,20 @@ def test_the_small_table_by_the_formula(severity: int) -> None:
             cover = gaussian((layer > threshold).astype(float), sigma=last)
             expected = np.where(cover < 0.8, 0, cover)[..., None] * np.array([63, 42, 20])
         off = np.abs(image - np.floor(expected))
-        covered, apart, far = covered + (image > 0).mean() / 8, apart + (off > 0).mean() / 8, far + (off > 1).mean() / 8
+        covered, apart, far = (
+            covered + (image > 0).mean() / 8,
+            apart + (off > 0).mean() / 8,
+            far + (off > 1).mean() / 8,
+        )
     assert covered > 0.01
-    assert far < 0.005 and apart < 0.02  # where noise meets the threshold or a whole level, drops have another outline
+    assert (
+        far < 0.005 and apart < 0.02
+    )  # where noise meets the threshold or a whole level, drops have another outline
 
 
 def test_without_liquid_the_image_stays() -> None:
-    """Small noise, much smoothed: the least liquid of the small table is none in some images. Tiny images have no outline."""
+    """Small noise, much smoothed: the least liquid of the small table is none in some images. Tiny
+    images have no outline."""
     images = photographs(2, 28, 28)
     spatter = load("transforms", "spatter")(1)
     keys = hash64(np.arange(300), 2)

@@ -1,4 +1,5 @@
-"""What the policies draw: the right operations, as often as they should; what they do with it, beside torchvision's."""
+"""What the policies draw: the right operations, as often as they should; what they do with it,
+beside torchvision's."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ MANY = hash64(np.arange(70_000), 11)
 
 
 def even(values: np.ndarray, kinds: int) -> bool:
-    """Whether `values` are as often each of range(kinds), by the chi-square test; refused once in 10,000 cases."""
+    """Whether `values` are as often each of range(kinds), by the chi-square test; refused once in
+    10,000 cases."""
     return chisquare(np.bincount(values, minlength=kinds)).pvalue > 1e-4
 
 
@@ -46,7 +48,9 @@ def test_randaugment_draws_every_operation_and_sign_as_often(place: int) -> None
 def test_randaugment_has_one_magnitude_torchvisions() -> None:
     for magnitude in (0, 9, 30):
         chains = RandAugment(magnitude=magnitude).chains(MANY[:2000], SIZE)
-        assert np.array_equal(np.abs(chains.magnitudes), levels("randaugment", 31, SIZE)[chains.operations, magnitude])
+        assert np.array_equal(
+            np.abs(chains.magnitudes), levels("randaugment", 31, SIZE)[chains.operations, magnitude]
+        )
 
 
 def test_one_operation_alone() -> None:
@@ -82,16 +86,20 @@ def test_autoaugment_draws_pairs_and_does_each_with_its_probability() -> None:
     chains = AutoAugment("cifar10").chains(MANY, SIZE)
     rows = chains.operations
     both = Counter(map(tuple, rows.tolist()))
-    # Pair 2 (rotate 0.7, translate-x 0.3) is the only one with rotate: both 70,000 / 25 x 0.7 x 0.3 = 588 times, sd 24.
+    # Pair 2 (rotate 0.7, translate-x 0.3) is the only one with rotate: both 70,000 / 25 x 0.7 x 0.3
+    # = 588 times, sd 24.
     rotate, move = OPERATIONS.index("rotate"), OPERATIONS.index("translate-x")
     assert abs(both[rotate, move] - 588) < 120 and abs(both[rotate, 0] - 1372) < 180
-    assert OPERATIONS.index("invert") not in {b for a, b in both if a == OPERATIONS.index("solarize")}  # probability 0
+    assert OPERATIONS.index("invert") not in {
+        b for a, b in both if a == OPERATIONS.index("solarize")
+    }  # probability 0
     size = np.abs(chains.magnitudes[:, 0][rows[:, 0] == rotate])
     assert set(size.tolist()) == {float(levels("randaugment", 10, SIZE)[rotate, 2])}
 
 
 def test_augmix_draws_depths_operations_levels_and_weights() -> None:
-    """Depths of 1 to 3 as often; levels below the severity; at alpha 1 uniform shares of the image, flat weights."""
+    """Depths of 1 to 3 as often; levels below the severity; at alpha 1 uniform shares of the image,
+    flat weights."""
     policy, keys = AugMix(), MANY[:20_000]
     chains = policy.chains(keys, SIZE)
     assert chains.operations.shape == (60_000, 3)
@@ -99,23 +107,36 @@ def test_augmix_draws_depths_operations_levels_and_weights() -> None:
     assert even(depth - 1, 3)
     names = ours.codes(("shear-x", "posterize", "brightness"))
     first = chains.operations[:, 0]
-    assert len(np.unique(first)) == 13 and chisquare(np.unique(first, return_counts=True)[1]).pvalue > 1e-4
+    assert (
+        len(np.unique(first)) == 13
+        and chisquare(np.unique(first, return_counts=True)[1]).pvalue > 1e-4
+    )
     for code in names:
         seen = np.unique(np.abs(chains.magnitudes[:, 0][first == code]))
         assert set(seen) == set(levels("augmix", 10, SIZE)[code, :3])
     weights = policy.weights(keys) / 65536
-    assert weights.shape == (20_000, 4) and (weights >= 0).all() and np.array_equal(weights.sum(1), np.ones(20_000))
+    assert (
+        weights.shape == (20_000, 4)
+        and (weights >= 0).all()
+        and np.array_equal(weights.sum(1), np.ones(20_000))
+    )
     assert kstest(weights[:, 0], "uniform").pvalue > 1e-4
     share = weights[:, 1:] / np.maximum(1 - weights[:, :1], 1e-9)
-    assert kstest(share[weights[:, 0] < 0.99][:, 0], "beta", (1, 2)).pvalue > 1e-4  # a coordinate of a flat Dirichlet of three
+    assert (
+        kstest(share[weights[:, 0] < 0.99][:, 0], "beta", (1, 2)).pvalue > 1e-4
+    )  # a coordinate of a flat Dirichlet of three
     peaked = AugMix(alpha=0.1).weights(keys) / 65536
-    assert peaked[:, 0].std() == pytest.approx(np.sqrt(0.25 / 1.2), abs=0.01)  # Beta(a, a) has variance 1 / (4 (2a + 1))
+    assert peaked[:, 0].std() == pytest.approx(
+        np.sqrt(0.25 / 1.2), abs=0.01
+    )  # Beta(a, a) has variance 1 / (4 (2a + 1))
 
 
 def test_augmix_without_the_four_and_at_a_set_depth() -> None:
     chains = AugMix(all_ops=False, depth=2, width=5).chains(MANY[:500], SIZE)
     assert chains.operations.shape == (2500, 2) and (chains.operations > 0).all()
-    assert not set(chains.operations.ravel()) & set(ours.codes(("brightness", "colour", "contrast", "sharpness", "invert")))
+    assert not set(chains.operations.ravel()) & set(
+        ours.codes(("brightness", "colour", "contrast", "sharpness", "invert"))
+    )
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -137,13 +158,18 @@ def test_images_are_torchvisions_by_the_same_draws(policy: Any, channels: int) -
 
 
 def test_augmix_is_the_mixture_of_its_chains() -> None:
-    """In double precision by torchvision's operations and the same draws, cut downwards: within two levels, most the same.
+    """In double precision by torchvision's operations and the same draws, cut downwards: within two
+    levels, most the same.
 
     But for what comes from the very edge, as in bilinear resampling alone.
     """
     x, keys = pictures()[:24], MANY[:24]
     policy = AugMix(resampling="each")
-    found, chains, weights = policy(x, keys), policy.chains(keys, SIZE), policy.weights(keys) / 65536
+    found, chains, weights = (
+        policy(x, keys),
+        policy.chains(keys, SIZE),
+        policy.weights(keys) / 65536,
+    )
     copies, same, far = x.repeat_interleave(3, 0), [], []
     for i in range(24):
         parts = [one_by_one(copies, chains, 3 * i + k, BILINEAR).double() for k in range(3)]
@@ -156,7 +182,10 @@ def test_augmix_is_the_mixture_of_its_chains() -> None:
 
 def test_knobs_are_refused_by_name() -> None:
     for made, word in (
-        (lambda: RandAugment(magnitude=31), "randaugment.magnitude: must be below bins, which is 31, not 31"),
+        (
+            lambda: RandAugment(magnitude=31),
+            "randaugment.magnitude: must be below bins, which is 31, not 31",
+        ),
         (lambda: RandAugment(operations="color"), "colour"),
         (lambda: AutoAugment("cifar"), "cifar10"),
     ):

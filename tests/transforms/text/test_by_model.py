@@ -1,4 +1,5 @@
-"""SSMBA and back-translation on tiny random models: what is drawn, what stays, what is kept on disk, what is refused."""
+"""SSMBA and back-translation on tiny random models: what is drawn, what stays, what is kept on
+disk, what is refused."""
 
 from __future__ import annotations
 
@@ -60,7 +61,9 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def made(name: str, models: Path, **knobs: Any) -> Any:
-    which = {"ssmba": {"model": "bert"}, "back-translation": {"there": "en-de", "back": "de-en"}}[name]
+    which = {"ssmba": {"model": "bert"}, "back-translation": {"there": "en-de", "back": "de-en"}}[
+        name
+    ]
     given = {key: str(models / value) for key, value in which.items()}
     return load("text-transforms", name)(**{**given, **knobs})
 
@@ -75,36 +78,66 @@ ALL = [
 
 
 @pytest.mark.parametrize(("name", "knobs"), ALL)
-def test_a_text_and_its_key_decide(name: str, knobs: dict[str, Any], models: Path, root: Path) -> None:
+def test_a_text_and_its_key_decide(
+    name: str, knobs: dict[str, Any], models: Path, root: Path
+) -> None:
     knobs = {key: str(models / value) if key == "model" else value for key, value in knobs.items()}
     transform = made(name, models, **knobs)
     found = changed_texts(transform, TEXTS, KEYS)
-    assert list(found[1:3]) == ["", ""] and all(found[[0, 3, 4, 5]]) and found[3].count(PART_MARK) == 1
+    assert (
+        list(found[1:3]) == ["", ""] and all(found[[0, 3, 4, 5]]) and found[3].count(PART_MARK) == 1
+    )
     assert sum(one != other for one, other in zip(found, TEXTS, strict=True)) >= 4
     for place in range(len(TEXTS)):
         for file in root.iterdir():  # made anew, alone
             file.unlink()
-        assert changed_texts(transform, TEXTS[place : place + 1], KEYS[place : place + 1])[0] == found[place]
+        assert (
+            changed_texts(transform, TEXTS[place : place + 1], KEYS[place : place + 1])[0]
+            == found[place]
+        )
     other = changed_texts(transform, [TEXTS[0]] * 30, hash64(np.arange(30), 5))
     assert len(set(other)) > 12, "other keys, other texts"
 
 
 def test_what_is_not_corrupted_stays_to_the_letter(models: Path) -> None:
-    """Capitals, letters that the tokenizer does not know, and spaces, around one token that became another one."""
+    """Capitals, letters that the tokenizer does not know, and spaces, around one token that became
+    another one."""
     text = "  An  ODD\tline 日本 of the Film"
-    out = changed_texts(made("ssmba", models, rate=0.01, masked=0.0, noise=0.0), [text] * 60, hash64(np.arange(60), 2))
+    out = changed_texts(
+        made("ssmba", models, rate=0.01, masked=0.0, noise=0.0),
+        [text] * 60,
+        hash64(np.arange(60), 2),
+    )
     assert len(set(out) - {text}) > 10
     for changed in set(out) - {text}:
-        first = next((at for at, (one, other) in enumerate(zip(changed, text, strict=False)) if one != other), len(text))
-        last = next((at for at in range(len(text)) if at >= len(changed) or changed[-1 - at] != text[-1 - at]), len(text))
+        first = next(
+            (
+                at
+                for at, (one, other) in enumerate(zip(changed, text, strict=False))
+                if one != other
+            ),
+            len(text),
+        )
+        last = next(
+            (
+                at
+                for at in range(len(text))
+                if at >= len(changed) or changed[-1 - at] != text[-1 - at]
+            ),
+            len(text),
+        )
         assert len(text) - first - last <= 6, changed
 
 
 def test_so_many_tokens_are_corrupted_and_so(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the network is shown: masked, random and unmasked tokens at their rates, at even places, never a special one."""
+    """What the network is shown: masked, random and unmasked tokens at their rates, at even places,
+    never a special one."""
     transform = made("ssmba", models, rate=0.25)
     network, tokenizer = transform._loaded()
-    text, mask = "a film but i hate it is not good so dull fun . very bad story was great", tokenizer.mask_token_id
+    text, mask = (
+        "a film but i hate it is not good so dull fun . very bad story was great",
+        tokenizer.mask_token_id,
+    )
     row = tokenizer(text, add_special_tokens=False)["input_ids"]
     plain = tuple(sorted(set(tokenizer.get_vocab().values()) - set(tokenizer.all_special_ids)))
     places, kinds, others = Counter[object](), Counter[str](), Counter[object]()
@@ -113,15 +146,26 @@ def test_so_many_tokens_are_corrupted_and_so(models: Path, monkeypatch: pytest.M
         assert len(some) == edits(0.25, len(row)) == 4
         for item in some:
             places[item.place] += 1
-            kinds["masked" if item.shown == mask else "same" if item.shown == row[item.place] else "random"] += 1
+            kinds[
+                (
+                    "masked"
+                    if item.shown == mask
+                    else "same"
+                    if item.shown == row[item.place]
+                    else "random"
+                )
+            ] += 1
             others.update([item.shown] if item.shown not in (mask, row[item.place]) else [])
     assert even(places, len(row)) and set(others) <= set(plain) and len(others) > 0.9 * len(plain)
     total = sum(kinds.values())
     assert abs(kinds["masked"] / total - 0.8) < 0.015 and abs(kinds["random"] / total - 0.1) < 0.012
     counts = Counter(
-        len(made("ssmba", models, draw="uniform", rate=0.5)._chosen(row, Draws(key), mask, plain)) for key in range(600)
+        len(made("ssmba", models, draw="uniform", rate=0.5)._chosen(row, Draws(key), mask, plain))
+        for key in range(600)
     )
-    assert set(counts) == set(range(1, 9)) and counts[1] > counts[4] > 30, "evenly up to half of the tokens, one at least"
+    assert set(counts) == set(range(1, 9)) and counts[1] > counts[4] > 30, (
+        "evenly up to half of the tokens, one at least"
+    )
 
 
 def test_tokens_come_as_often_as_the_network_says(models: Path) -> None:
@@ -134,7 +178,9 @@ def test_tokens_come_as_often_as_the_network_says(models: Path) -> None:
         logits = network(**tokenizer("[MASK]", return_tensors="pt")).logits[0, 1].double()
     logits[tokenizer.all_special_ids] = -torch.inf
     expected = logits.softmax(0)
-    assert sum(found.values()) == 4000 and not any("[" in text for text in found), "no special token"
+    assert sum(found.values()) == 4000 and not any("[" in text for text in found), (
+        "no special token"
+    )
     for number in expected.argsort(descending=True)[:5].tolist():
         word = tokenizer.convert_ids_to_tokens(number).removeprefix("##")
         several = {word, f"##{word}"} & set(tokenizer.get_vocab())
@@ -148,12 +194,18 @@ def test_draws_follow_the_temperature() -> None:
     logits = torch.tensor([[0.0, 1.0, 2.0]]).repeat(20000, 1)
     uniform = torch.from_numpy(np.random.default_rng(0).random(20000))
     for heat in (0.5, 1.0, 2.0):
-        shares = np.bincount(drawn(logits, torch.full((20000,), heat), uniform), minlength=3) / 20000
+        shares = (
+            np.bincount(drawn(logits, torch.full((20000,), heat), uniform), minlength=3) / 20000
+        )
         assert shares == pytest.approx((logits[0] / heat).softmax(0).numpy(), abs=0.015)
     assert set(drawn(logits, torch.zeros(20000), uniform).tolist()) == {2}, "the likeliest"
     logits[:, 2] = -torch.inf
     assert set(drawn(logits, torch.ones(20000), uniform).tolist()) == {0, 1}
-    assert drawn(torch.tensor([[0.0, -torch.inf]]), torch.ones(1), torch.tensor([1 - 2**-53], dtype=torch.float64)).tolist() == [0]
+    assert drawn(
+        torch.tensor([[0.0, -torch.inf]]),
+        torch.ones(1),
+        torch.tensor([1 - 2**-53], dtype=torch.float64),
+    ).tolist() == [0]
 
 
 def test_a_long_text_is_read_in_runs_and_by_sentences(models: Path) -> None:
@@ -161,22 +213,32 @@ def test_a_long_text_is_read_in_runs_and_by_sentences(models: Path) -> None:
     for name in ("ssmba", "back-translation"):
         found = changed_texts(made(name, models), [word, million, "日" * 300], KEYS[:3])
         assert all(found)
-    moved = changed_texts(made("ssmba", models, rate=1.0, masked=1.0, noise=0.0), [word], KEYS[:1])[0]
+    moved = changed_texts(made("ssmba", models, rate=1.0, masked=1.0, noise=0.0), [word], KEYS[:1])[
+        0
+    ]
     assert "film film film film" not in moved[-100:], "the last run is changed too"
 
 
 def test_at_temperature_0_it_is_the_greedy_translation_of_the_library(models: Path) -> None:
     transform = made("back-translation", models, temperature=0.0)
-    given, met = [f"i {word} the film" for word in ["hate", "love", "good", "bad", "fun", "dull", "great"]], set()
+    given, met = (
+        [f"i {word} the film" for word in ["hate", "love", "good", "bad", "fun", "dull", "great"]],
+        set(),
+    )
     found = changed_texts(transform, given, hash64(np.arange(len(given)), 1))
     for text, changed in zip(given, found, strict=True):
         for network, tokenizer in transform._loaded():
             ids = tokenizer([text], return_tensors="pt")
             most = min(23, 2 * ids["input_ids"].shape[1] + 16)
-            plain = {"num_beams": 1, "do_sample": False, "forced_eos_token_id": None, "suppress_tokens": [tokenizer.pad_token_id]}
-            text = tokenizer.batch_decode(network.generate(**ids, **plain, max_new_tokens=most), skip_special_tokens=True)[
-                0
-            ].strip()
+            plain = {
+                "num_beams": 1,
+                "do_sample": False,
+                "forced_eos_token_id": None,
+                "suppress_tokens": [tokenizer.pad_token_id],
+            }
+            text = tokenizer.batch_decode(
+                network.generate(**ids, **plain, max_new_tokens=most), skip_special_tokens=True
+            )[0].strip()
         assert text in (changed, "")
         met.add(text)
     assert len(met) >= 2
@@ -190,7 +252,8 @@ def test_batches_hold_texts_of_about_equal_lengths() -> None:
     assert batches([], 10) == []
 
 
-# -- kept on disk -------------------------------------------------------------------------------------------------------------
+# -- kept on disk
+# --------------------------------------------------------------------------------------------------
 
 
 def count_texts(monkeypatch: pytest.MonkeyPatch, name: str) -> list[int]:
@@ -207,21 +270,29 @@ def count_texts(monkeypatch: pytest.MonkeyPatch, name: str) -> list[int]:
 
 
 @pytest.mark.parametrize("name", ["ssmba", "back-translation"])
-def test_a_text_is_changed_once(name: str, models: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_is_changed_once(
+    name: str, models: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = count_texts(monkeypatch, name)
     first = changed_texts(made(name, models), TEXTS, KEYS)
     assert asked == [5], "of six texts two are empty, and one has two parts"
-    assert changed_texts(made(name, models), TEXTS[::-1], KEYS[::-1])[::-1].tolist() == first.tolist() and asked == [5]
+    assert changed_texts(made(name, models), TEXTS[::-1], KEYS[::-1])[
+        ::-1
+    ].tolist() == first.tolist() and asked == [5]
     more = changed_texts(made(name, models), [*TEXTS, "a new one"], hash64(np.arange(7), 11))
     assert asked == [5, 1] and more[:6].tolist() == first.tolist()
     changed_texts(made(name, models), TEXTS[:1], KEYS[1:2])
     assert asked == [5, 1, 1], "another key"
     assert len(list(root.iterdir())) == 1
     changed_texts(made(name, models, draw="uniform"), TEXTS[:1], KEYS[:1])
-    assert asked[3:] == [1] and len(list(root.iterdir())) == 2, "other settings have a file of their own"
+    assert asked[3:] == [1] and len(list(root.iterdir())) == 2, (
+        "other settings have a file of their own"
+    )
 
 
-def test_a_model_counts_by_its_files_and_not_by_their_place(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_counts_by_its_files_and_not_by_their_place(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import shutil
 
     from tests.transforms.text.little_models import masked
@@ -229,7 +300,9 @@ def test_a_model_counts_by_its_files_and_not_by_their_place(models: Path, tmp_pa
     asked = count_texts(monkeypatch, "ssmba")
     first = changed_texts(made("ssmba", models), TEXTS[:1], KEYS[:1])
     shutil.copytree(models / "bert", tmp_path / "moved")
-    assert changed_texts(made("ssmba", tmp_path, model=str(tmp_path / "moved")), TEXTS[:1], KEYS[:1]) == first and asked == [1]
+    assert changed_texts(
+        made("ssmba", tmp_path, model=str(tmp_path / "moved")), TEXTS[:1], KEYS[:1]
+    ) == first and asked == [1]
     shutil.rmtree(tmp_path / "moved")
     masked(tmp_path / "moved", seed=5)
     changed_texts(made("ssmba", tmp_path, model=str(tmp_path / "moved")), TEXTS[:1], KEYS[:1])
@@ -253,13 +326,18 @@ def test_processes_keep_side_by_side_and_one_may_be_killed(root: Path) -> None:
     for worker in workers:
         worker.join(60)
     deadline = time.monotonic() + 60
-    while not Kept("some", "same").get(["2 3 0"], np.zeros(1, dtype=np.uint64)) and time.monotonic() < deadline:
+    while (
+        not Kept("some", "same").get(["2 3 0"], np.zeros(1, dtype=np.uint64))
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.05)
     assert killed.pid is not None
     os.kill(killed.pid, signal.SIGKILL)
     killed.join(10)
     assert [worker.exitcode for worker in workers] == [0, 0]
-    texts = [f"{number} {start} {row}" for number in (0, 1) for start in range(5) for row in range(20)]
+    texts = [
+        f"{number} {start} {row}" for number in (0, 1) for start in range(5) for row in range(20)
+    ]
     keys = np.tile(np.arange(20, dtype=np.uint64), 10)
     found = Kept("some", "same").get(texts, keys)
     assert found == {place: text.upper() for place, text in enumerate(texts)}
@@ -276,10 +354,16 @@ def test_a_full_or_broken_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> N
     texts = [f"text {number}" for number in range(50)]
     store.put(texts[:2], keys[:2], ["one", "two\ud800"])
     store.put(texts[2:], keys[2:], ["x" * 4000] * 48)
-    assert store.get(texts[:2], keys[:2]) == {0: "one", 1: "two\ud800"} and store.path.stat().st_size <= 4 * 4096
+    assert (
+        store.get(texts[:2], keys[:2]) == {0: "one", 1: "two\ud800"}
+        and store.path.stat().st_size <= 4 * 4096
+    )
     assert store.get(texts[:1], np.array([2**64 - 1], dtype=np.uint64)) == {}
     store.path.write_bytes(b"no database at all" * 100)
-    with pytest.raises(DataError, match="changed texts cannot be kept in .*full.sqlite .*; delete it, or name another folder"):
+    with pytest.raises(
+        DataError,
+        match="changed texts cannot be kept in .*full.sqlite .*; delete it, or name another folder",
+    ):
         store.get(texts, keys)
     root.parent.joinpath("file").write_text("")
     monkeypatch.setenv("CROSSWIND_DATA", str(root.parent / "file"))
@@ -287,10 +371,13 @@ def test_a_full_or_broken_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> N
         Kept("some", "other").put(texts, keys, texts)
 
 
-# -- what is refused ----------------------------------------------------------------------------------------------------------
+# -- what is refused
+# --------------------------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_is_one_sentence(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_is_one_sentence(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pickled = tmp_path / "pickled"
     pickled.mkdir()
     (pickled / "config.json").write_text((models / "bert" / "config.json").read_text())
@@ -298,30 +385,73 @@ def test_what_cannot_be_is_one_sentence(models: Path, tmp_path: Path, monkeypatc
     broken = tmp_path / "broken"
     broken.mkdir()
     for file in (models / "bert").iterdir():
-        (broken / file.name).write_bytes(file.read_bytes()[:-40] if file.suffix == ".safetensors" else file.read_bytes())
+        (broken / file.name).write_bytes(
+            file.read_bytes()[:-40] if file.suffix == ".safetensors" else file.read_bytes()
+        )
     cases = [
-        ("ssmba", {"model": ""}, "ssmba.model: must name a model: a folder, or one of the hub with its commit"),
-        ("ssmba", {"model": "no/where/at/all"}, "ssmba.model: there is no folder 'no/where/at/all'"),
+        (
+            "ssmba",
+            {"model": ""},
+            "ssmba.model: must name a model: a folder, or one of the hub with its commit",
+        ),
+        (
+            "ssmba",
+            {"model": "no/where/at/all"},
+            "ssmba.model: there is no folder 'no/where/at/all'",
+        ),
         (
             "ssmba",
             {"model": "some/model"},
-            "ssmba.model: there is no folder 'some/model'; for a model of the hub, revision must be",
+            (
+                "ssmba.model: there is no folder 'some/model'; for a model of the hub, revision"
+                " must be"
+            ),
         ),
         ("ssmba", {"model": "some/model", "revision": "main"}, "revision must be its commit"),
-        ("ssmba", {"model": "some/model", "revision": "0" * 40}, "ssmba.model: 'some/model' at 00000000 is not in the cache"),
+        (
+            "ssmba",
+            {"model": "some/model", "revision": "0" * 40},
+            "ssmba.model: 'some/model' at 00000000 is not in the cache",
+        ),
         ("ssmba", {"model": str(pickled)}, "ssmba.model: .* has no weights as safetensors"),
-        ("ssmba", {"model": str(broken)}, "ssmba.model: .* cannot be loaded as a masked language model"),
-        ("ssmba", {"model": str(models / "maskless")}, "ssmba.model: the tokenizer of .* has no token that masks"),
+        (
+            "ssmba",
+            {"model": str(broken)},
+            "ssmba.model: .* cannot be loaded as a masked language model",
+        ),
+        (
+            "ssmba",
+            {"model": str(models / "maskless")},
+            "ssmba.model: the tokenizer of .* has no token that masks",
+        ),
         ("ssmba", {"model": str(models / "headless")}, "ssmba.model: .* its files lack .* tensors"),
-        ("ssmba", {"model": str(models / "en-de")}, "ssmba.model: .* cannot be loaded as a masked language model"),
+        (
+            "ssmba",
+            {"model": str(models / "en-de")},
+            "ssmba.model: .* cannot be loaded as a masked language model",
+        ),
         ("ssmba", {"masked": 0.9, "noise": 0.2}, "ssmba.noise: and masked are 1.1 together"),
-        ("back-translation", {"back": str(models / "fr-en")}, "back: translates fr to en; beside en to de it must be de to en"),
-        ("back-translation", {"there": str(models / "bert")}, "there: .* cannot be loaded as a translation model"),
-        ("back-translation", {"temperature": -1.0}, r"back-translation.temperature: must be in \[0, inf\)"),
+        (
+            "back-translation",
+            {"back": str(models / "fr-en")},
+            "back: translates fr to en; beside en to de it must be de to en",
+        ),
+        (
+            "back-translation",
+            {"there": str(models / "bert")},
+            "there: .* cannot be loaded as a translation model",
+        ),
+        (
+            "back-translation",
+            {"temperature": -1.0},
+            r"back-translation.temperature: must be in \[0, inf\)",
+        ),
     ]
     for name, knobs, words in cases:
         with pytest.raises(InputError, match=words):
             made(name, models, **knobs).check()
     monkeypatch.setattr(pretrained, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"ssmba.model: needs the extra: pip install 'crosswind\[transformers\]'"):
+    with pytest.raises(
+        InputError, match=r"ssmba.model: needs the extra: pip install 'crosswind\[transformers\]'"
+    ):
         made("ssmba", models).check()

@@ -17,7 +17,11 @@ from crosswind.transforms.text.changing import WORDS, changed_texts
 
 REVIEW = "The acting wasn't very good, but the story is a masterpiece."
 KEYS = hash64(np.arange(400), 7)
-NAMES = [item.name for item in listing("text-transforms") if not any(knob.required for knob in item.knobs)]
+NAMES = [
+    item.name
+    for item in listing("text-transforms")
+    if not any(knob.required for knob in item.knobs)
+]
 
 
 def made(name: str, **knobs: Any) -> Any:
@@ -46,18 +50,24 @@ def test_each_part_is_changed_by_itself_and_the_marks_stay(name: str) -> None:
         ("omit", {"ove", "lve", "loe", "lov"}),
         ("double", {"llove", "loove", "lovve", "lovee"}),
         ("neighbour", {"kove", "live", "lpve", "loce", "lobe", "lovw", "lovr"}),
-        ("digits", {"l0v3"}), ("vowels", {"lv"}), ("cut", {"lo"}),
+        ("digits", {"l0v3"}),
+        ("vowels", {"lv"}),
+        ("cut", {"lo"}),
         ("split", {"l ove", "lo ve", "lov e"}),
-        ("join", {"loveit"}), ("repeat", {"love love"}), ("capitals", {"LOVE"}),
+        ("join", {"loveit"}),
+        ("repeat", {"love love"}),
+        ("capitals", {"LOVE"}),
     ],
-)  # fmt: skip
+)
 def test_typing_errors(kind: str, allowed: set[str]) -> None:
     found = Counter(" ".join(out) for out in made("typos", kind=kind)([["love", "it"]] * 400, KEYS))
     assert {text.removesuffix(" it") for text in found} == allowed
     tokens = WORDS.findall(REVIEW)
     long = sum(len(token) >= 3 for token in tokens)
     for rate, many in ((0.0, 0), (0.01, 1), (0.5, long // 2), (1.0, long)):
-        out = made("typos", kind="capitals", rate=rate)([[token.lower() for token in tokens]], KEYS[:1])[0]
+        out = made("typos", kind="capitals", rate=rate)(
+            [[token.lower() for token in tokens]], KEYS[:1]
+        )[0]
         assert sum(token.isupper() for token in out) == many
     assert made("typos", kind=kind)([["a", "."], [], ["日本語"]], KEYS[:3])[:2] == [["a", "."], []]
 
@@ -65,7 +75,10 @@ def test_typing_errors(kind: str, allowed: set[str]) -> None:
 def test_excerpts() -> None:
     tokens = [str(number) for number in range(10)]
     assert made("excerpt", share=0.25)([tokens], KEYS[:1]) == [["0", "1", "2"]]
-    assert made("excerpt", part="end", share=0.3)([tokens, ["a"]], KEYS[:2]) == [["7", "8", "9"], ["a"]]
+    assert made("excerpt", part="end", share=0.3)([tokens, ["a"]], KEYS[:2]) == [
+        ["7", "8", "9"],
+        ["a"],
+    ]
     starts = Counter(out[0] for out in made("excerpt", part="any", share=0.5)([tokens] * 400, KEYS))
     assert set(starts) == set("012345") and even(starts, 6)
     assert made("excerpt", share=1.0)([tokens], KEYS[:1]) == [tokens]
@@ -73,10 +86,20 @@ def test_excerpts() -> None:
 
 def test_words_of_one_sort_go() -> None:
     tokens = WORDS.findall(REVIEW)
-    assert " ".join(made("drop-words", rate=1.0)([tokens], KEYS[:1])[0]) == "acting good , story masterpiece ."
-    assert " ".join(made("drop-words", sort="content", rate=1.0)([tokens], KEYS[:1])[0]) == "The wasn't very , but the is a ."
+    assert (
+        " ".join(made("drop-words", rate=1.0)([tokens], KEYS[:1])[0])
+        == "acting good , story masterpiece ."
+    )
+    assert (
+        " ".join(made("drop-words", sort="content", rate=1.0)([tokens], KEYS[:1])[0])
+        == "The wasn't very , but the is a ."
+    )
     assert not {",", "."} & set(made("drop-words", sort="marks", rate=1.0)([tokens], KEYS[:1])[0])
-    gone = Counter(token for out in made("drop-words", sort="marks")([tokens] * 400, KEYS) for token in {",", "."} - set(out))
+    gone = Counter(
+        token
+        for out in made("drop-words", sort="marks")([tokens] * 400, KEYS)
+        for token in {",", "."} - set(out)
+    )
     assert sum(gone.values()) == 400 and even(gone, 2)
     assert made("drop-words", sort="marks", rate=1.0)([[".", "!"]], KEYS[:1]) == [["."]]
 
@@ -99,7 +122,9 @@ def test_what_is_refused(name: str, knobs: dict[str, Any], words: str) -> None:
 def test_the_values_of_version_1() -> None:
     """What changes one of these changes the class's `version` as well."""
     told = {
-        ("typos", "neighbour"): changed_texts(made("typos", kind="neighbour", rate=0.5), [REVIEW], KEYS[:1])[0],
+        ("typos", "neighbour"): changed_texts(
+            made("typos", kind="neighbour", rate=0.5), [REVIEW], KEYS[:1]
+        )[0],
         ("excerpt", "any"): changed_texts(made("excerpt", part="any"), [REVIEW], KEYS[:1])[0],
         ("drop-words", ""): changed_texts(made("drop-words"), [REVIEW], KEYS[:1])[0],
         ("eda", "second part"): changed_texts(made("eda"), [f"{PART_MARK}{REVIEW}"], KEYS[:1])[0],

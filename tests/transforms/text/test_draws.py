@@ -13,7 +13,8 @@ from crosswind.transforms.text.draws import Draws, copy_keys
 
 
 def even(counts: Counter[object], cells: int) -> bool:
-    """Whether a chi-squared statistic lies within 5 standard deviations of what even counts give."""
+    """Whether a chi-squared statistic lies within 5 standard deviations of what even counts
+    give."""
     total = sum(counts.values())
     chi = sum((count - total / cells) ** 2 for count in counts.values()) / (total / cells)
     chi += (cells - len(counts)) * total / cells
@@ -25,14 +26,21 @@ def test_the_key_alone_decides() -> None:
     assert first == [first[0]] * 3
     draws = Draws(7)
     assert [draws.below(1 << 64) for _ in range(200)] != [Draws(8).below(1 << 64)] * 200
-    assert Draws(-1).below(1 << 64) == Draws(2**64 - 1).below(1 << 64) == Draws(np.uint64(2**64 - 1)).below(1 << 64)
+    assert (
+        Draws(-1).below(1 << 64)
+        == Draws(2**64 - 1).below(1 << 64)
+        == Draws(np.uint64(2**64 - 1)).below(1 << 64)
+    )
 
 
 def test_neighbouring_keys_share_no_sequence() -> None:
-    """Also where keys differ by the hash's own step, under which one sequence would be the other's, begun later."""
+    """Also where keys differ by the hash's own step, under which one sequence would be the other's,
+    begun later."""
     step = 0x9E3779B97F4A7C15
     keys = [0, 1, 2, step, 2 * step % 2**64, 2**63]
-    words = {key: {draws.below(1 << 64) for draws in [Draws(key)] for _ in range(300)} for key in keys}
+    words = {
+        key: {draws.below(1 << 64) for draws in [Draws(key)] for _ in range(300)} for key in keys
+    }
     assert all(len(found) == 300 for found in words.values())
     assert len(set().union(*words.values())) == 300 * len(keys)
 

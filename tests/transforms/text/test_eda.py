@@ -25,14 +25,19 @@ from crosswind.transforms.text.draws import copy_keys, edits
 from crosswind.transforms.text.eda import EDA, OPERATIONS, eda
 from crosswind.transforms.text.synonyms import Bundled, is_stop_word
 
-DATA = Path(os.environ.get("CROSSWIND_TEST_DATA", Path(__file__).resolve().parents[4] / "shared" / "data"))
+DATA = Path(
+    os.environ.get("CROSSWIND_TEST_DATA", Path(__file__).resolve().parents[4] / "shared" / "data")
+)
 SENTENCES = (
     "The acting was not very good , but the story is a masterpiece .",
     "I bought this camera last year and it broke after two days !",
     "Great book .",
 )
 TOKENS = st.lists(
-    st.sampled_from(["good", "Film", "BUY", "the", "not", ".", "", "é", "日本", "😀", "\n", "xyz", "ice cream"]), max_size=30
+    st.sampled_from(
+        ["good", "Film", "BUY", "the", "not", ".", "", "é", "日本", "😀", "\n", "xyz", "ice cream"]
+    ),
+    max_size=30,
 )
 
 
@@ -59,14 +64,23 @@ def many(transform: EDA, tokens: Sequence[str], count: int) -> list[list[str]]:
 
 
 def test_replacement_by_hand() -> None:
-    """One word has a synonym, so all keys replace it; capitals go over, and several words are several tokens."""
+    """One word has a synonym, so all keys replace it; capitals go over, and several words are
+    several tokens."""
     known = Given(cat=("feline",), big=("very large",), not_=("x",))
     for tokens, expected in {
-        "The Cat sat": "The Feline sat", "a CAT !": "a FELINE !", "cat": "feline", "so BIG": "so VERY LARGE",
-        "Big deal": "Very large deal", "no dog": "no dog",
-    }.items():  # fmt: skip
-        assert {" ".join(out) for out in many(only("replace", 0.5, known), tokens.split(), 20)} == {expected}
-    assert only("replace", 0.5, known)([["big", "."]], np.zeros(1, np.uint64)) == [["very", "large", "."]]
+        "The Cat sat": "The Feline sat",
+        "a CAT !": "a FELINE !",
+        "cat": "feline",
+        "so BIG": "so VERY LARGE",
+        "Big deal": "Very large deal",
+        "no dog": "no dog",
+    }.items():
+        assert {" ".join(out) for out in many(only("replace", 0.5, known), tokens.split(), 20)} == {
+            expected
+        }
+    assert only("replace", 0.5, known)([["big", "."]], np.zeros(1, np.uint64)) == [
+        ["very", "large", "."]
+    ]
 
 
 @pytest.mark.parametrize(("rate", "replaced"), [(0.1, 1), (0.2, 2), (0.29, 2), (1.0, 10), (0.0, 0)])
@@ -84,10 +98,28 @@ def test_so_many_words_are_replaced_at_places_drawn_evenly(rate: float, replaced
 
 
 def test_stop_words_are_not_replaced_nor_their_synonyms_inserted() -> None:
-    tokens = ["this", "is", "not", "the", "one", "that", "you", "and", "I", "will", "have", ",", "n't", "it", "?"]
+    tokens = [
+        "this",
+        "is",
+        "not",
+        "the",
+        "one",
+        "that",
+        "you",
+        "and",
+        "I",
+        "will",
+        "have",
+        ",",
+        "n't",
+        "it",
+        "?",
+    ]
     assert sum(map(is_stop_word, tokens)) == len(tokens) - 2
     for out in many(only("replace", 1.0, Marked()), tokens, 50):
-        assert [word for word in out if not re.fullmatch(r"[,?][12]", word)] == [word for word in tokens if word not in ",?"]
+        assert [word for word in out if not re.fullmatch(r"[,?][12]", word)] == [
+            word for word in tokens if word not in ",?"
+        ]
     stops = [word for word in tokens if is_stop_word(word)]
     for operation in ("replace", "insert"):
         assert many(only(operation, 1.0, Marked()), stops, 20) == [stops] * 20
@@ -105,15 +137,21 @@ def test_so_many_synonyms_are_inserted(rate: float, inserted: int) -> None:
 
 
 def test_insertion_is_even_over_places_words_and_synonyms() -> None:
-    """One insertion into three tokens: four places, two words that have synonyms, two synonyms each: 16 outcomes."""
-    out = Counter(tuple(out) for out in many(only("insert", 0.1, Marked()), ["p", "the", "q"], 3000))
+    """One insertion into three tokens: four places, two words that have synonyms, two synonyms
+    each: 16 outcomes."""
+    out = Counter(
+        tuple(out) for out in many(only("insert", 0.1, Marked()), ["p", "the", "q"], 3000)
+    )
     assert len(out) == 16
     assert even(out, 16)
 
 
 def test_one_swap_exchanges_two_places_drawn_evenly() -> None:
     tokens = list("abcde")
-    swapped = Counter(tuple(i for i in range(5) if out[i] != tokens[i]) for out in many(only("swap", 0.2), tokens, 2000))
+    swapped = Counter(
+        tuple(i for i in range(5) if out[i] != tokens[i])
+        for out in many(only("swap", 0.2), tokens, 2000)
+    )
     assert set(swapped) == set(combinations(range(5), 2))
     assert even(swapped, 10)
     assert all(sorted(out) == tokens for out in many(only("swap", 1.0), tokens, 50))
@@ -154,13 +192,23 @@ def test_the_four_edits_are_equally_likely() -> None:
     tokens = [f"w{letter}" for letter in tokens]
     found = Counter(named(out, tokens) for out in many(EDA(synonyms=Marked()), tokens, 4000))
     whole = 0.25 * 0.9**10
-    for name, share in {"replace": 0.25, "insert": 0.25, "swap": 0.25, "delete": 0.25 - whole, "unchanged": whole}.items():
-        assert found[name] / 4000 == pytest.approx(share, abs=5 * (share * (1 - share) / 4000) ** 0.5), name
+    for name, share in {
+        "replace": 0.25,
+        "insert": 0.25,
+        "swap": 0.25,
+        "delete": 0.25 - whole,
+        "unchanged": whole,
+    }.items():
+        assert found[name] / 4000 == pytest.approx(
+            share, abs=5 * (share * (1 - share) / 4000) ** 0.5
+        ), name
 
 
 def test_a_rate_of_0_takes_its_edit_out() -> None:
     tokens = [f"w{number}" for number in range(8)]
-    found = Counter(named(out, tokens) for out in many(EDA(delete=0, insert=0, synonyms=Marked()), tokens, 1000))
+    found = Counter(
+        named(out, tokens) for out in many(EDA(delete=0, insert=0, synonyms=Marked()), tokens, 1000)
+    )
     assert set(found) == {"replace", "swap"}
     assert even(found, 2)
     assert many(EDA(0, 0, 0, 0), tokens, 5) == [tokens] * 5
@@ -191,7 +239,10 @@ def test_the_values_of_version_1() -> None:
 def test_the_function_is_the_transform() -> None:
     tokens = SENTENCES[1].split()
     rates = {"replace": 0.3, "insert": 0.2, "swap": 0.4, "delete": 0.5}
-    assert eda(tokens, 9, **rates, synonyms=Marked()) == EDA(**rates, synonyms=Marked())([tokens], np.array([9], np.uint64))[0]
+    assert (
+        eda(tokens, 9, **rates, synonyms=Marked())
+        == EDA(**rates, synonyms=Marked())([tokens], np.array([9], np.uint64))[0]
+    )
     assert eda(tokens, -1) == eda(tokens, 2**64 - 1)
 
 
@@ -203,7 +254,11 @@ def test_any_text(tokens: list[str], key: int, rates: tuple[float, float, float,
     assert tokens == before
     assert bool(out) == bool(tokens)
     assert out == eda(tokens, key, **dict(zip(OPERATIONS, rates, strict=True)))
-    longest = max(len(synonym.split()) for token in [*tokens, ""] for synonym in [*Bundled().of(token.lower()), "x"])
+    longest = max(
+        len(synonym.split())
+        for token in [*tokens, ""]
+        for synonym in [*Bundled().of(token.lower()), "x"]
+    )
     assert len(out) <= len(tokens) * (1 + longest)
 
 
@@ -246,12 +301,17 @@ def test_real_reviews(file: str) -> None:
             lost, new = Counter(before) - Counter(after), Counter(after) - Counter(before)
             count = edits(0.1, len(before))
             if name == "replace":
-                able = sum(bool(Bundled().of(token.lower())) and not is_stop_word(token) for token in before)
+                able = sum(
+                    bool(Bundled().of(token.lower())) and not is_stop_word(token)
+                    for token in before
+                )
                 # A word may be replaced by one that another place loses.
                 assert sum(lost.values()) <= min(count, able)
                 assert not [token for token in lost if is_stop_word(token)]
             elif name == "insert":
-                assert not lost and sum(new.values()) >= count * any(Bundled().of(token.lower()) for token in before)
+                assert not lost and sum(new.values()) >= count * any(
+                    Bundled().of(token.lower()) for token in before
+                )
             elif name == "swap":
                 assert not lost and not new
             else:
@@ -260,7 +320,9 @@ def test_real_reviews(file: str) -> None:
         assert changed > 0.95, name
     together = EDA()(texts, keys)
     assert [
-        out for start in range(0, len(texts), 7) for out in EDA()(texts[start : start + 7], keys[start : start + 7])
+        out
+        for start in range(0, len(texts), 7)
+        for out in EDA()(texts[start : start + 7], keys[start : start + 7])
     ] == together
 
 

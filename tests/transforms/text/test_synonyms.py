@@ -11,24 +11,45 @@ import pytest
 
 from crosswind.core.errors import DataError
 from crosswind.transforms.text import synonyms
-from crosswind.transforms.text.synonyms import STOP_WORDS, Bundled, Synonyms, WordNet, is_stop_word, provider
+from crosswind.transforms.text.synonyms import (
+    STOP_WORDS,
+    Bundled,
+    Synonyms,
+    WordNet,
+    is_stop_word,
+    provider,
+)
 
 DEBIAN = Path("/usr/share/wordnet")
-LICENCE = "  1 This is no WordNet, only of its form.  \n  2 Two spaces begin the lines of its licence.  \n"
+LICENCE = (
+    "  1 This is no WordNet, only of its form.  \n  2 Two spaces begin the lines of its"
+    " licence.  \n"
+)
 POS = {"noun": "n", "verb": "v", "adj": "a", "adv": "r"}
 
 # Sets of synonyms, the more frequent first, and irregular forms with their base forms.
 SETS: dict[str, list[list[str]]] = {
-    "noun": [["dog", "hound"], ["frank", "hot_dog", "dog"], ["ice_cream", "gelato"], ["man", "fellow"], ["Paris", "City_of_Light"]],
+    "noun": [
+        ["dog", "hound"],
+        ["frank", "hot_dog", "dog"],
+        ["ice_cream", "gelato"],
+        ["man", "fellow"],
+        ["Paris", "City_of_Light"],
+    ],
     "verb": [["go", "travel"], ["chase", "dog"], ["use", "employ"]],
     "adj": [["galore(ip)", "abounding"], ["quick", "fast", "speedy"], ["good", "fine"]],
     "adv": [["quickly", "fast"], ["alone"]],
 }
-EXCEPTIONS: dict[str, dict[str, list[str]]] = {"verb": {"went": ["go"]}, "adj": {"better": ["good", "well"]}}
+EXCEPTIONS: dict[str, dict[str, list[str]]] = {
+    "verb": {"went": ["go"]},
+    "adj": {"better": ["good", "well"]},
+}
 
 
 def write_wordnet(
-    folder: Path, sets: Mapping[str, list[list[str]]] = SETS, exceptions: Mapping[str, Mapping[str, Sequence[str]]] = EXCEPTIONS
+    folder: Path,
+    sets: Mapping[str, list[list[str]]] = SETS,
+    exceptions: Mapping[str, Mapping[str, Sequence[str]]] = EXCEPTIONS,
 ) -> Path:
     """The twelve files, by the format's description (wndb, 5WN)."""
     folder.mkdir(exist_ok=True)
@@ -37,17 +58,25 @@ def write_wordnet(
         for group in sets[part]:
             offset = len(data.encode())
             words = " ".join(f"{word} 0" for word in group)
-            data += f'{offset:08d} 03 {pos} {len(group):02x} {words} 001 @ 00000001 n 0000 | a gloss; "an example"  \n'
+            data += (
+                f"{offset:08d} 03 {pos} {len(group):02x} {words} 001 @ 00000001 n 0000 | a gloss;"
+                ' "an example"  \n'
+            )
             for word in group:
                 senses.setdefault(word.partition("(")[0].lower(), []).append(offset)
         index = LICENCE
         for word in sorted(senses):
             found = senses[word]
-            index += f"{word} {pos} {len(found)} 2 @ ~ {len(found)} 1 {' '.join(f'{offset:08d}' for offset in found)}  \n"
+            index += (
+                f"{word} {pos} {len(found)} 2 @ ~ {len(found)} 1"
+                f" {' '.join(f'{offset:08d}' for offset in found)}  \n"
+            )
         (folder / f"data.{part}").write_text(data)
         (folder / f"index.{part}").write_text(index)
         forms = exceptions.get(part, {})
-        (folder / f"{part}.exc").write_text("".join(f"{form} {' '.join(base)}\n" for form, base in sorted(forms.items())))
+        (folder / f"{part}.exc").write_text(
+            "".join(f"{form} {' '.join(base)}\n" for form, base in sorted(forms.items()))
+        )
     return folder
 
 
@@ -57,9 +86,17 @@ def small(tmp_path: Path) -> WordNet:
 
 
 def test_the_lexicon_is_as_its_head_says() -> None:
-    lines = [line for line in synonyms.LEXICON.read_text(encoding="ascii").splitlines() if not line.startswith("#")]
+    lines = [
+        line
+        for line in synonyms.LEXICON.read_text(encoding="ascii").splitlines()
+        if not line.startswith("#")
+    ]
     assert all(line.endswith(";") for line in lines)
-    groups = [[word.strip() for word in group.split(",")] for line in lines for group in line[:-1].split(";")]
+    groups = [
+        [word.strip() for word in group.split(",")]
+        for line in lines
+        for group in line[:-1].split(";")
+    ]
     assert len(groups) >= 900
     assert len({frozenset(group) for group in groups}) == len(groups)
     assert [group for group in groups if len(group) < 2 or len(set(group)) < len(group)] == []
@@ -79,7 +116,9 @@ def test_the_bundled_lexicon_knows_all_groups_of_a_word() -> None:
 
 def test_the_wheel_will_hold_the_lexicon(root: Path) -> None:
     wheel = pytest.importorskip("hatchling.builders.wheel")
-    included = {file.distribution_path for file in wheel.WheelBuilder(str(root)).recurse_included_files()}
+    included = {
+        file.distribution_path for file in wheel.WheelBuilder(str(root)).recurse_included_files()
+    }
     assert len(included) >= 100
     assert "crosswind/transforms/text/lexicon.txt" in included
 
@@ -106,11 +145,21 @@ def test_the_synonyms_of_a_word_are_those_of_all_its_senses(small: WordNet) -> N
 
 def test_an_inflected_form_has_the_synonyms_of_its_base_form(small: WordNet) -> None:
     for form, expected in {
-        "hounds": ("dog",), "dogs": ("hound", "frank", "hot dog", "chase"), "men": ("fellow",), "went": ("travel",),
-        "going": ("travel",), "goes": ("travel",), "used": ("employ",), "using": ("employ",), "uses": ("employ",),
-        "employed": ("use",), "quickest": ("fast", "speedy"), "faster": ("quick", "speedy"), "better": ("fine",),
+        "hounds": ("dog",),
+        "dogs": ("hound", "frank", "hot dog", "chase"),
+        "men": ("fellow",),
+        "went": ("travel",),
+        "going": ("travel",),
+        "goes": ("travel",),
+        "used": ("employ",),
+        "using": ("employ",),
+        "uses": ("employ",),
+        "employed": ("use",),
+        "quickest": ("fast", "speedy"),
+        "faster": ("quick", "speedy"),
+        "better": ("fine",),
         "finer": ("good",),
-    }.items():  # fmt: skip
+    }.items():
         assert small.of(form) == expected, form
     assert small.of("bettered") == small.of("s") == small.of("ing") == ()
 
@@ -120,11 +169,17 @@ def test_whatever_a_token_is(small: WordNet) -> None:
         assert small.of(word) == ()
 
 
-@pytest.mark.parametrize("name", [f"{kind}.{part}" for kind in ("index", "data") for part in POS] + [f"{part}.exc" for part in POS])
+@pytest.mark.parametrize(
+    "name",
+    [f"{kind}.{part}" for kind in ("index", "data") for part in POS]
+    + [f"{part}.exc" for part in POS],
+)
 def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
     folder = write_wordnet(tmp_path / "wordnet")
     (folder / name).unlink()
-    with pytest.raises(DataError, match=rf"wordnet has no file {re.escape(name)}: .*package wordnet-base"):
+    with pytest.raises(
+        DataError, match=rf"wordnet has no file {re.escape(name)}: .*package wordnet-base"
+    ):
         WordNet(folder).of("dog")
 
 
@@ -132,29 +187,46 @@ def test_a_missing_folder_and_a_file_in_its_place(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nowhere has no file index.noun"):
         WordNet(tmp_path / "nowhere").of("dog")
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match=r"index.noun of WordNet in .*file cannot be read: Not a directory"):
+    with pytest.raises(
+        DataError, match=r"index.noun of WordNet in .*file cannot be read: Not a directory"
+    ):
         WordNet(tmp_path / "file").of("dog")
 
 
 @pytest.mark.parametrize(
     ("name", "old", "new", "words"),
     [
-        ("index.noun", r"(?s).*", "", "index.noun .* is damaged or of another version: a line is not as it should be"),
+        (
+            "index.noun",
+            r"(?s).*",
+            "",
+            "index.noun .* is damaged or of another version: a line is not as it should be",
+        ),
         ("index.noun", r"(?s).*", LICENCE, "index.noun .* is damaged"),
         ("index.verb", r"(?s).*", "PK-zipped\n", "index.verb .* is damaged"),
-        ("index.noun", r"dog n 2", "dog n 3", "index.noun .* the line of 'dog' is not as it should be"),
+        (
+            "index.noun",
+            r"dog n 2",
+            "dog n 3",
+            "index.noun .* the line of 'dog' is not as it should be",
+        ),
         ("index.noun", r"dog n 2", "dog n x", "the line of 'dog' is not as it should be"),
         ("index.noun", r"dog n 2 .*", "dog", "index.noun .* is damaged"),
         ("index.noun", r"dog n 2 .*", "dog n", "the line of 'dog' is not as it should be"),
         ("index.noun", r"dog n 2 2", "dog n 0 2", "the line of 'dog' is not as it should be"),
-        ("data.noun", r"(?s)  2 Two.*", "", "data.noun .* there is no set of synonyms at byte .*, where index.noun points"),
+        (
+            "data.noun",
+            r"(?s)  2 Two.*",
+            "",
+            "data.noun .* there is no set of synonyms at byte .*, where index.noun points",
+        ),
         ("data.noun", r"  1 ", "  1  ", "there is no set of synonyms at byte"),
         ("data.noun", r"\d{8}( 03 n 02 dog)", r"00000001\1", "there is no set of synonyms at byte"),
         ("data.noun", r" n 02 dog", " n zz dog", "there is no set of synonyms at byte"),
         ("data.noun", r" n 02 dog", " n 00 dog", "there is no set of synonyms at byte"),
         ("data.noun", r"(?s)hound.*", "", "there is no set of synonyms at byte"),
     ],
-)  # fmt: skip
+)
 def test_a_damaged_file_is_named(tmp_path: Path, name: str, old: str, new: str, words: str) -> None:
     folder = write_wordnet(tmp_path / "wordnet")
     before = (folder / name).read_text()
@@ -166,7 +238,10 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str, old: str, new: str, 
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.skipif(not (DEBIAN / "index.noun").is_file(), reason=f"{DEBIAN} is not there (Debian's package wordnet-base)")
+@pytest.mark.skipif(
+    not (DEBIAN / "index.noun").is_file(),
+    reason=f"{DEBIAN} is not there (Debian's package wordnet-base)",
+)
 def test_the_files_of_debian() -> None:
     words = WordNet(DEBIAN)
     assert {"domestic dog", "canis familiaris", "hound"} <= set(words.of("dog"))
@@ -177,20 +252,34 @@ def test_the_files_of_debian() -> None:
     assert {"travel", "proceed"} <= set(words.of("went"))
     assert "good" not in words.of("better") and "improve" in words.of("better")
     lemmas = [
-        line.split(" ")[0].replace("_", " ") for part in POS for line in (DEBIAN / f"index.{part}").read_text().splitlines()[29::60]
+        line.split(" ")[0].replace("_", " ")
+        for part in POS
+        for line in (DEBIAN / f"index.{part}").read_text().splitlines()[29::60]
     ]
     assert len(lemmas) >= 2500
     found = {lemma: words.of(lemma) for lemma in lemmas}
     assert sum(map(bool, found.values())) / len(found) > 0.5
     for lemma, others in found.items():
         assert lemma not in others and len(set(others)) == len(others)
-        assert not [other for other in others if "_" in other or "(" in other or other != other.lower() or not other.strip()], lemma
-    # Synonymy goes both ways, but for words whose senses in the other's form are listed under a base form.
-    assert all(lemma in words.of(other) or other in words.of(lemma) for lemma in lemmas[::20] for other in words.of(lemma))
+        assert not [
+            other
+            for other in others
+            if "_" in other or "(" in other or other != other.lower() or not other.strip()
+        ], lemma
+    # Synonymy goes both ways, but for words whose senses in the other's form are listed under a
+    # base form.
+    assert all(
+        lemma in words.of(other) or other in words.of(lemma)
+        for lemma in lemmas[::20]
+        for other in words.of(lemma)
+    )
 
 
 def test_stop_words() -> None:
     assert len(STOP_WORDS) >= 250
-    assert all(is_stop_word(word) for word in ("the", "The", "NOT", "n't", "don't", "Don\u2019t", "whoever"))
+    assert all(
+        is_stop_word(word)
+        for word in ("the", "The", "NOT", "n't", "don't", "Don\u2019t", "whoever")
+    )
     assert not any(is_stop_word(word) for word in ("good", "film", "", ".", "théâtre"))
     assert {word for word in STOP_WORDS if word != word.lower() or " " in word} == set()

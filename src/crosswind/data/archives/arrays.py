@@ -1,8 +1,9 @@
 """Arrays in files of others: npy, npz, HDF5, MATLAB 5, and the matrices of MNIST (idx) and NORB.
 
-What a file holds is compared with what is expected before memory is taken, and no object is ever unpickled. NumPy, h5py and SciPy
-do the reading. Libraries in C can end the process at a damaged file, so a file of theirs whose hash is not the published one is
-tried in a child process first (`tried`). Everything wrong is one `DataError` that begins with the path.
+What a file holds is compared with what is expected before memory is taken, and no object is ever
+unpickled. NumPy, h5py and SciPy do the reading. Libraries in C can end the process at a damaged
+file, so a file of theirs whose hash is not the published one is tried in a child process first
+(`tried`). Everything wrong is one `DataError` that begins with the path.
 """
 
 from __future__ import annotations
@@ -33,35 +34,54 @@ WINDOW = 256 << 20
 """Bytes of rows that are kept: threads that ask for rows a little out of order find them there."""
 KINDS = {"integers": "iu", "floats": "f", "numbers": "iuf", "text": "US", "booleans": "b"}
 IDX = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-NORB = {0x1E3D4C51: "<f4", 0x1E3D4C53: "<f8", 0x1E3D4C54: "<i4", 0x1E3D4C55: "|u1", 0x1E3D4C56: "<i2"}
+NORB = {
+    0x1E3D4C51: "<f4",
+    0x1E3D4C53: "<f8",
+    0x1E3D4C54: "<i4",
+    0x1E3D4C55: "|u1",
+    0x1E3D4C56: "<i2",
+}
 
 
 @dataclass(frozen=True)
 class Expected:
     """What an array should be.
 
-    `dtype`: the name of one (`"uint8"`; any byte order), or `"integers"`, `"floats"`, `"numbers"`, `"text"`, `"booleans"`;
-    empty: any of these. `shape`: lengths, None where any will do; None for any shape.
+    `dtype`: the name of one (`"uint8"`; any byte order), or `"integers"`, `"floats"`, `"numbers"`,
+    `"text"`, `"booleans"`; empty: any of these. `shape`: lengths, None where any will do; None for
+    any shape.
     """
 
     dtype: str = ""
     shape: tuple[int | None, ...] | None = None
 
-    def check(self, label: str, dtype: np.dtype[Any], shape: tuple[int, ...], limit: float = LIMIT) -> None:
-        """Raises `DataError` for an array of another dtype or shape, and for one of more than `limit` bytes."""
+    def check(
+        self, label: str, dtype: np.dtype[Any], shape: tuple[int, ...], limit: float = LIMIT
+    ) -> None:
+        """Raises `DataError` for an array of another dtype or shape, and for one of more than
+        `limit` bytes."""
         named = self.dtype not in ("", *KINDS) and dtype.newbyteorder("=") != np.dtype(self.dtype)
         if named or dtype.kind not in KINDS.get(self.dtype, "".join(KINDS.values())):
             held = "objects, which only unpickling could read" if dtype.hasobject else str(dtype)
             raise DataError(f"{label} holds {held}, not {self.dtype or 'numbers or text'}")
         wanted = shape if self.shape is None else self.shape
-        if len(shape) != len(wanted) or any(n not in (None, found) for n, found in zip(wanted, shape, strict=True)):
-            raise DataError(f"{label} has shape {shape}, not ({', '.join('any' if n is None else str(n) for n in wanted)})")
+        if len(shape) != len(wanted) or any(
+            n not in (None, found) for n, found in zip(wanted, shape, strict=True)
+        ):
+            raise DataError(
+                f"{label} has shape {shape}, not"
+                f" ({', '.join('any' if n is None else str(n) for n in wanted)})"
+            )
         if math.prod(shape) * dtype.itemsize > limit:
-            raise DataError(f"{label} takes {math.prod(shape) * dtype.itemsize:,} bytes of memory, more than the {limit:,} allowed")
+            raise DataError(
+                f"{label} takes {math.prod(shape) * dtype.itemsize:,} bytes of memory, more than"
+                f" the {limit:,} allowed"
+            )
 
 
 def sums_of(path: Path) -> dict[str, int]:
-    """Key -> checksum (CRC-32) of each array of an npz archive, in its order: what a fingerprint can be made of at no cost.
+    """Key -> checksum (CRC-32) of each array of an npz archive, in its order: what a fingerprint
+    can be made of at no cost.
 
     Raises `DataError` for what is no such archive.
     """
@@ -70,10 +90,13 @@ def sums_of(path: Path) -> dict[str, int]:
         return {info.filename.removesuffix(".npy"): info.CRC for info in archive.infolist()}
 
 
-def read_arrays(path: Path, expected: Mapping[str, Expected], limit: int = LIMIT) -> dict[str, NDArray[Any]]:
+def read_arrays(
+    path: Path, expected: Mapping[str, Expected], limit: int = LIMIT
+) -> dict[str, NDArray[Any]]:
     """The expected arrays of an npz archive, whole; others that it holds are left alone.
 
-    Raises `DataError` for a missing key, another dtype or shape, objects, damage, and more than `limit` bytes.
+    Raises `DataError` for a missing key, another dtype or shape, objects, damage, and more than
+    `limit` bytes.
     """
     return {key: _whole(path, key, what, limit) for key, what in expected.items()}
 
@@ -84,10 +107,14 @@ def read_array(path: Path, expected: Expected | None = None, limit: int = LIMIT)
 
 
 def npz_rows(path: Path, key: str, expected: Expected) -> StreamedRows:
-    """The rows of one array of an npz archive, in bounded memory. Raises `DataError` as `read_arrays` does."""
+    """The rows of one array of an npz archive, in bounded memory. Raises `DataError` as
+    `read_arrays` does."""
     with _array(path, key, expected, math.inf) as (_, label, dtype, shape, by_column):
         if by_column or not shape:
-            raise DataError(f"{label} {'is stored by columns' if by_column else 'is a single value'} and cannot be read by rows")
+            raise DataError(
+                f"{label} {'is stored by columns' if by_column else 'is a single value'} and cannot"
+                " be read by rows"
+            )
 
     def blocks(count: int) -> Iterator[NDArray[Any]]:
         with _array(path, key, expected, math.inf) as (stream, label, *_):
@@ -103,8 +130,11 @@ def _whole(path: Path, key: str | None, expected: Expected, limit: float) -> NDA
 
 
 @contextlib.contextmanager
-def _array(path: Path, key: str | None, expected: Expected, limit: float) -> Iterator[tuple[Any, ...]]:
-    """The stream behind the header of an npy file or of a key of an npz archive, its label, dtype, shape and order."""
+def _array(
+    path: Path, key: str | None, expected: Expected, limit: float
+) -> Iterator[tuple[Any, ...]]:
+    """The stream behind the header of an npy file or of a key of an npz archive, its label, dtype,
+    shape and order."""
     label = str(path) if key is None else f"{path}: {key!r}"
     with contextlib.ExitStack() as stack:
         if key is None:
@@ -114,7 +144,9 @@ def _array(path: Path, key: str | None, expected: Expected, limit: float) -> Ite
         else:
             held = sums_of(path)
             if key not in held:
-                raise DataError(f"{path} has no {key!r} but {', '.join(sorted(held)[:20]) or 'nothing'}")
+                raise DataError(
+                    f"{path} has no {key!r} but {', '.join(sorted(held)[:20]) or 'nothing'}"
+                )
             with damage(label):
                 archive = stack.enter_context(zipfile.ZipFile(path))
                 stream = stack.enter_context(archive.open(f"{key}.npy"))
@@ -123,27 +155,40 @@ def _array(path: Path, key: str | None, expected: Expected, limit: float) -> Ite
             with warnings.catch_warnings():  # NumPy warns of the lengths of Python 2, such as 700L
                 warnings.simplefilter("ignore")
                 old = npy.read_magic(stream) == (1, 0)
-                shape, by_column, dtype = (npy.read_array_header_1_0 if old else npy.read_array_header_2_0)(stream)
+                shape, by_column, dtype = (
+                    npy.read_array_header_1_0 if old else npy.read_array_header_2_0
+                )(stream)
         except (*DAMAGE, TokenError) as error:
             raise DataError(f"{label} is not a NumPy array, or is damaged: {error}") from None
         expected.check(label, dtype, shape, limit)
         follow = size - stream.tell()
         if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != follow:
-            raise DataError(f"{label} is damaged or cut short: its header says {dtype} {shape}, and {follow:,} bytes follow")
+            raise DataError(
+                f"{label} is damaged or cut short: its header says {dtype} {shape}, and {follow:,}"
+                " bytes follow"
+            )
         yield stream, label, dtype, shape, by_column and len(shape) > 1
 
 
-def _blocks(stream: IO[bytes], label: str, dtype: np.dtype[Any], shape: tuple[int, ...], count: int) -> Iterator[NDArray[Any]]:
-    """The rows of an array whose values are all that is left of a stream, in blocks of `count` rows; checked to their end."""
+def _blocks(
+    stream: IO[bytes], label: str, dtype: np.dtype[Any], shape: tuple[int, ...], count: int
+) -> Iterator[NDArray[Any]]:
+    """The rows of an array whose values are all that is left of a stream, in blocks of `count`
+    rows; checked to their end."""
     for start in range(0, max(1, shape[0]), count):
         values = np.empty((min(count, shape[0] - start), *shape[1:]), dtype)
-        room = memoryview(values.reshape(-1).view(np.uint8).data) if values.nbytes else memoryview(b"")
+        room = (
+            memoryview(values.reshape(-1).view(np.uint8).data) if values.nbytes else memoryview(b"")
+        )
         with damage(label):
-            # zipfile joins what it unpacks piece by piece: large reads would take the square of their length.
+            # zipfile joins what it unpacks piece by piece: large reads would take the square of
+            # their length.
             while room and (read := stream.readinto(room[: 1 << 18])):  # type: ignore[attr-defined]
                 room = room[read:]
             if room:
-                raise DataError(f"{label} is cut short: {len(room):,} bytes of its values are missing")
+                raise DataError(
+                    f"{label} is cut short: {len(room):,} bytes of its values are missing"
+                )
             if start + count >= shape[0] and stream.read(1):  # this is where checksums are compared
                 raise DataError(f"{label} is damaged: it goes on after its last value")
         yield values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
@@ -151,7 +196,8 @@ def _blocks(stream: IO[bytes], label: str, dtype: np.dtype[Any], shape: tuple[in
 
 @dataclass(frozen=True)
 class Matrix:
-    """A matrix of MNIST's or NORB's format whose header was read: its place, dtype, shape, and the bytes of the header."""
+    """A matrix of MNIST's or NORB's format whose header was read: its place, dtype, shape, and the
+    bytes of the header."""
 
     path: Path
     dtype: np.dtype[Any]
@@ -159,7 +205,8 @@ class Matrix:
     head: int
 
     def read(self) -> NDArray[Any]:
-        """The values in the byte order of this machine. Raises `DataError` for a file that is shorter or longer, or damaged."""
+        """The values in the byte order of this machine. Raises `DataError` for a file that is
+        shorter or longer, or damaged."""
         (values,) = self._blocks(max(1, self.shape[0]))
         return values
 
@@ -176,10 +223,12 @@ class Matrix:
 def open_matrix(path: Path, expected: Expected, most: int = LIMIT) -> Matrix:
     """A matrix in MNIST's idx format or in NORB's, raw or gzip, its header checked.
 
-    idx: two zeros, a byte for the type, one for the number of dimensions, each dimension in 32 bits, big-endian. NORB: a magic
-    number for the type, the number of dimensions, at least three dimensions, all of 32 bits, little-endian. Then the values.
-    Raises `DataError` for another file, and for one of other values or dimensions.
-    Layouts: LeCun, Cortes, Burges, The MNIST database; Huang, LeCun, the small NORB dataset, "File formats".
+    idx: two zeros, a byte for the type, one for the number of dimensions, each dimension in 32
+    bits, big-endian. NORB: a magic number for the type, the number of dimensions, at least three
+    dimensions, all of 32 bits, little-endian. Then the values. Raises `DataError` for another file,
+    and for one of other values or dimensions.
+    Layouts: LeCun, Cortes, Burges, The MNIST database; Huang, LeCun, the small NORB dataset, "File
+    formats".
     """
     expect_kind(path, ("", "gzip"), "a matrix of MNIST or NORB")
     with damage(f"{path}, in its header,"), _unpacked(path) as stream:
@@ -190,7 +239,10 @@ def open_matrix(path: Path, expected: Expected, most: int = LIMIT) -> Matrix:
         elif start[:2] == b"\0\0" and len(start) == 4 and start[2] in IDX:
             order, kind, count = ">", IDX[start[2]], start[3]
         else:
-            raise DataError(f"{path} is no matrix of MNIST or NORB, or is cut short: it begins with {start.hex(' ') or 'nothing'}")
+            raise DataError(
+                f"{path} is no matrix of MNIST or NORB, or is cut short: it begins with"
+                f" {start.hex(' ') or 'nothing'}"
+            )
         if not 1 <= count <= 8:
             raise DataError(f"{path} is damaged: its header names {count:,} dimensions")
         written = max(3, count) if order == "<" else count
@@ -205,17 +257,25 @@ def _unpacked(path: Path) -> IO[bytes]:
 
 
 def hdf5_rows(path: Path, key: str, expected: Expected) -> StreamedRows:
-    """The rows of one data set of an HDF5 file (extra `hdf5`): nothing outside the file, no objects.
+    """The rows of one data set of an HDF5 file (extra `hdf5`): nothing outside the file, no
+    objects.
 
-    Raises `DataError` for what is missing, damaged or not expected, for links, and for values that lie in other files.
+    Raises `DataError` for what is missing, damaged or not expected, for links, and for values that
+    lie in other files.
     """
     with _hdf5(path, key, expected) as found:
-        shape, dtype, chunk = tuple(found.shape), found.dtype, found.chunks[0] if found.chunks else 1
+        shape, dtype, chunk = (
+            tuple(found.shape),
+            found.dtype,
+            found.chunks[0] if found.chunks else 1,
+        )
 
     def blocks(count: int) -> Iterator[NDArray[Any]]:
         with _hdf5(path, key, expected) as found:
             for start in range(0, shape[0], count):
-                with damage(f"{path}: {key!r}, in rows {start:,} to {min(start + count, shape[0]) - 1:,},"):
+                with damage(
+                    f"{path}: {key!r}, in rows {start:,} to {min(start + count, shape[0]) - 1:,},"
+                ):
                     values = found[start : start + count]
                 yield values.astype(values.dtype.newbyteorder("="), copy=False)
 
@@ -227,15 +287,26 @@ def _hdf5(path: Path, key: str, expected: Expected) -> Iterator[Any]:
     try:
         import h5py
     except ImportError:
-        raise DataError(f"{path} is an HDF5 file, and reading it needs the extra: pip install 'crosswind[hdf5]'") from None
+        raise DataError(
+            f"{path} is an HDF5 file, and reading it needs the extra: pip install 'crosswind[hdf5]'"
+        ) from None
     expect_kind(path, ("hdf5",), "an HDF5 file")
     label = f"{path}: {key!r}"
     with damage(path), h5py.File(path, "r") as file:
         if key not in file:
-            raise DataError(f"{path} has no {key!r} but {', '.join(sorted(file)[:20]) or 'nothing'}")
+            raise DataError(
+                f"{path} has no {key!r} but {', '.join(sorted(file)[:20]) or 'nothing'}"
+            )
         found = file[key] if isinstance(file.get(key, getlink=True), h5py.HardLink) else None
-        if not isinstance(found, h5py.Dataset) or found.is_virtual or found.external or not found.shape:
-            raise DataError(f"{label} is no data set with rows in this file; links to others are not followed")
+        if (
+            not isinstance(found, h5py.Dataset)
+            or found.is_virtual
+            or found.external
+            or not found.shape
+        ):
+            raise DataError(
+                f"{label} is no data set with rows in this file; links to others are not followed"
+            )
         expected.check(label, found.dtype, tuple(found.shape), 1 << 50)
         yield found
 
@@ -251,7 +322,8 @@ def whole_hdf5(path: Path) -> None:
 
 
 def mat_shapes(path: Path) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Name -> dimensions and MATLAB's class (`uint8`, `double`, `cell`) of the variables of a MATLAB 5 file.
+    """Name -> dimensions and MATLAB's class (`uint8`, `double`, `cell`) of the variables of a
+    MATLAB 5 file.
 
     Raises `DataError` for another file and for one that is cut.
     """
@@ -263,7 +335,8 @@ def mat_shapes(path: Path) -> dict[str, tuple[tuple[int, ...], str]]:
 
 
 def read_mat(path: Path, name: str) -> NDArray[Any]:
-    """The real numbers of one variable of a MATLAB 5 file. Raises `DataError` for a damaged one and for other values."""
+    """The real numbers of one variable of a MATLAB 5 file. Raises `DataError` for a damaged one and
+    for other values."""
     from scipy.io import loadmat
 
     with _matlab(path):
@@ -287,18 +360,26 @@ def _matlab(path: Path) -> Iterator[None]:
     except DataError:
         raise
     except Exception as error:  # SciPy raises what it likes for damaged files
-        raise DataError(f"{path} is no MATLAB 5 file, or is damaged or cut short: {reason(error)}") from None
+        raise DataError(
+            f"{path} is no MATLAB 5 file, or is damaged or cut short: {reason(error)}"
+        ) from None
 
 
 class StreamedRows:
-    """The rows of an array that is read from its beginning, handed out to several threads in bounded memory.
+    """The rows of an array that is read from its beginning, handed out to several threads in
+    bounded memory.
 
-    `blocks(count)` begins anew and gives blocks of `count` rows: about 4 MB, a multiple of `chunk` rows. Rows asked for about in
-    order cost one pass; going back beyond the 256 MB that are kept costs another. `shape`, `dtype`: of the whole array.
+    `blocks(count)` begins anew and gives blocks of `count` rows: about 4 MB, a multiple of `chunk`
+    rows. Rows asked for about in order cost one pass; going back beyond the 256 MB that are kept
+    costs another. `shape`, `dtype`: of the whole array.
     """
 
     def __init__(
-        self, blocks: Callable[[int], Iterator[NDArray[Any]]], shape: tuple[int, ...], dtype: np.dtype[Any], chunk: int = 1
+        self,
+        blocks: Callable[[int], Iterator[NDArray[Any]]],
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        chunk: int = 1,
     ) -> None:
         self.shape, self.dtype = shape, dtype
         row = max(1, math.prod(shape[1:]) * dtype.itemsize)

@@ -1,4 +1,5 @@
-"""Files of others: of what kind they are, whether they are damaged, and a trial in a child process."""
+"""Files of others: of what kind they are, whether they are damaged, and a trial in a child
+process."""
 
 from __future__ import annotations
 
@@ -25,7 +26,11 @@ from typing import IO, Any
 from crosswind.core.errors import DataError
 from crosswind.core.files import check_file
 
-PACKED: dict[str, Callable[[Any], IO[bytes]]] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}  # type: ignore[dict-item]
+PACKED: dict[str, Callable[[Any], IO[bytes]]] = {
+    "gzip": gzip.open,  # type: ignore[dict-item]
+    "bzip2": bz2.open,
+    "xz": lzma.open,
+}
 """What unpacks a file of each kind, called with its path."""
 
 Tell = Callable[[str, int, int], None]
@@ -46,9 +51,21 @@ _STARTS = {
     b"\x89HDF\r\n\x1a\n": "hdf5",
 }
 DAMAGE = (
-    OSError, EOFError, ValueError, RuntimeError, KeyError, TypeError, SyntaxError, MemoryError, OverflowError,
-    struct.error, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile,
-)  # fmt: skip
+    OSError,
+    EOFError,
+    ValueError,
+    RuntimeError,
+    KeyError,
+    TypeError,
+    SyntaxError,
+    MemoryError,
+    OverflowError,
+    struct.error,
+    zlib.error,
+    lzma.LZMAError,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+)
 
 _BOUNDED = """
 hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
@@ -85,12 +102,14 @@ class _Watched(io.FileIO):
 
 
 def watched(path: Path, stage: str) -> io.BufferedReader:
-    """A file opened for reading. Inside `telling`, `stage` and its name are told while it is read. Raises `OSError`."""
+    """A file opened for reading. Inside `telling`, `stage` and its name are told while it is read.
+    Raises `OSError`."""
     return io.BufferedReader(_Watched(path, f"{stage} {path.name}"), 1 << 20)
 
 
 def kind_of_file(path: Path) -> str:
-    """What the first bytes of a file say it is: `zip`, `gzip`, `bzip2`, `xz`, `tar`, `npy`, `hdf5`, `page` or nothing.
+    """What the first bytes of a file say it is: `zip`, `gzip`, `bzip2`, `xz`, `tar`, `npy`, `hdf5`,
+    `page` or nothing.
 
     Raises `DataError` where there is no file.
     """
@@ -104,14 +123,21 @@ def kind_of_file(path: Path) -> str:
         raise DataError(f"{path} cannot be read: {reason(error)}") from None
     if head.lstrip()[:15].lower().startswith((b"<!doctype html", b"<html", b"<head")):
         return "page"
-    return next((kind for start, kind in _STARTS.items() if head.startswith(start)), "tar" if head[257:262] == b"ustar" else "")
+    return next(
+        (kind for start, kind in _STARTS.items() if head.startswith(start)),
+        "tar" if head[257:262] == b"ustar" else "",
+    )
 
 
 def expect_kind(path: Path, kinds: Collection[str], what: str) -> str:
-    """The kind of a file. Raises `DataError` for one that is not of these kinds, which `what` puts into words."""
+    """The kind of a file. Raises `DataError` for one that is not of these kinds, which `what` puts
+    into words."""
     kind = kind_of_file(path)
     if kind not in kinds:
-        meant = {"page": "a web page, perhaps of a failed download", "": "cut short at its beginning, damaged or something else"}
+        meant = {
+            "page": "a web page, perhaps of a failed download",
+            "": "cut short at its beginning, damaged or something else",
+        }
         raise DataError(f"{path} is not {what}: it is {meant.get(kind, f'a file of {kind}')}")
     return kind
 
@@ -127,15 +153,20 @@ def damage(label: object) -> Iterator[None]:
     try:
         yield
     except DAMAGE as error:
-        what = "cannot be read or unpacked" if getattr(error, "errno", None) else "is damaged or cut short"
+        what = (
+            "cannot be read or unpacked"
+            if getattr(error, "errno", None)
+            else "is damaged or cut short"
+        )
         raise DataError(f"{label} {what}: {reason(error)}") from None
 
 
 class _Watch:
-    """Ends a child process that takes too long, or that waits for itself. `late`, `still`: which of the two it did.
+    """Ends a child process that takes too long, or that waits for itself. `late`, `still`: which of
+    the two it did.
 
-    A library that gets no memory for a thread may wait for it for ever. A process that waits for a disk is in another state, and
-    one that works takes processor time. Only Linux tells either.
+    A library that gets no memory for a thread may wait for it for ever. A process that waits for a
+    disk is in another state, and one that works takes processor time. Only Linux tells either.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -167,30 +198,46 @@ class _Watch:
 
 
 def _state_of(pid: int) -> tuple[str, int] | None:
-    """What a process does, as one letter, and its processor time in clock ticks; None where that is not told."""
+    """What a process does, as one letter, and its processor time in clock ticks; None where that is
+    not told."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        fields = (
+            Path(f"/proc/{pid}/stat")
+            .read_text(encoding="utf-8", errors="replace")
+            .rpartition(")")[2]
+            .split()
+        )
         return fields[0], int(fields[11]) + int(fields[12])
     except (OSError, IndexError, ValueError):
         return None
 
 
-def tried(reader: Callable[[Path], object], path: Path, limit: int = 8 << 30, seconds: float = 3600) -> None:
-    """Let a child process of at most `limit` bytes of memory read a file of which nobody knows whether it is as published.
+def tried(
+    reader: Callable[[Path], object], path: Path, limit: int = 8 << 30, seconds: float = 3600
+) -> None:
+    """Let a child process of at most `limit` bytes of memory read a file of which nobody knows
+    whether it is as published.
 
-    `reader`: a function of a module, called with the path. Raises `DataError` with its sentence, or where the child dies.
+    `reader`: a function of a module, called with the path. Raises `DataError` with its sentence, or
+    where the child dies.
     """
     code = (
-        f"import resource, sys\nfrom pathlib import Path\nfrom {reader.__module__} import {reader.__name__} as reader\n"
-        f"from {__name__} import telling\n{_BOUNDED}"
+        f"import resource, sys\nfrom pathlib import Path\nfrom {reader.__module__} import"
+        f" {reader.__name__} as reader\nfrom {__name__} import telling\n{_BOUNDED}"
     )
     # -P: the child finds modules where this process does, and not in the working directory.
     command = [sys.executable, "-P", "-c", code, str(path), str(limit)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "OPENBLAS_NUM_THREADS": "1",
+    }
     tell = _tell.get() or (lambda stage, done, total: None)
     watch = _Watch(seconds)
     with tempfile.TemporaryFile() as errors:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=environment, text=True) as child:
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, env=environment, text=True
+        ) as child:
             watch.begin(child)
             try:
                 for line in child.stdout or ():
@@ -207,5 +254,8 @@ def tried(reader: Callable[[Path], object], path: Path, limit: int = 8 << 30, se
     if child.returncode:
         said = "it stood still" if watch.still else (printed.strip().splitlines() or [""])[-1]
         _, found, sentence = said.partition("DataError: ")
-        died = f"reading it ended a process of {limit >> 20:,} MB of memory ({said or f'signal {-child.returncode}'})"
+        died = (
+            f"reading it ended a process of {limit >> 20:,} MB of memory"
+            f" ({said or f'signal {-child.returncode}'})"
+        )
         raise DataError(sentence if found else f"{path} is damaged: {died}")

@@ -1,4 +1,5 @@
-"""Original files: downloaded over HTTP(S) alone, resumed where they broke off, and known by their published hashes."""
+"""Original files: downloaded over HTTP(S) alone, resumed where they broke off, and known by their
+published hashes."""
 
 from __future__ import annotations
 
@@ -32,16 +33,23 @@ ATTEMPTS = 5
 TIMEOUT = 60.0
 _AGAIN = (408, 425, 429, 500, 502, 503, 504)
 _HANDLERS = (  # http and https alone, where a redirection leads elsewhere too
-    urllib.request.ProxyHandler, urllib.request.UnknownHandler, urllib.request.HTTPHandler, urllib.request.HTTPSHandler,
-    urllib.request.HTTPDefaultErrorHandler, urllib.request.HTTPRedirectHandler, urllib.request.HTTPErrorProcessor,
-)  # fmt: skip
+    urllib.request.ProxyHandler,
+    urllib.request.UnknownHandler,
+    urllib.request.HTTPHandler,
+    urllib.request.HTTPSHandler,
+    urllib.request.HTTPDefaultErrorHandler,
+    urllib.request.HTTPRedirectHandler,
+    urllib.request.HTTPErrorProcessor,
+)
 
 
 def verified(original: Original, path: Path) -> bool:
-    """Whether a file is the published one, by its hash; False where it has another size, or where no hash is published.
+    """Whether a file is the published one, by its hash; False where it has another size, or where
+    no hash is published.
 
-    What was found is remembered beside the file, with its size and time of change, so that a file is hashed once. Raises
-    `DataError` for a file of the published size with another hash: it is damaged.
+    What was found is remembered beside the file, with its size and time of change, so that a file
+    is hashed once. Raises `DataError` for a file of the published size with another hash: it is
+    damaged.
     """
     wanted, kind = (original.sha256, "sha256") if original.sha256 else (original.md5, "md5")
     try:
@@ -53,11 +61,15 @@ def verified(original: Original, path: Path) -> bool:
             if json.loads(_memo(path).read_text(encoding="utf-8")) == told:
                 return True
         with watched(path, "checking") as file:
-            found = hashlib.file_digest(file, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest()
+            found = hashlib.file_digest(
+                file, lambda: hashlib.new(kind, usedforsecurity=False)
+            ).hexdigest()
     except OSError as error:
         raise DataError(f"{path} cannot be read: {reason(error)}") from None
     if found == wanted.lower():
-        with contextlib.suppress(OSError):  # a folder that cannot be written is read without a memory
+        with contextlib.suppress(
+            OSError
+        ):  # a folder that cannot be written is read without a memory
             _memo(path).write_text(json.dumps(told), encoding="utf-8")
         return True
     if original.size:
@@ -75,16 +87,22 @@ def fetch(
 ) -> Path:
     """The path of an original file in `folder`, downloaded unless it is there.
 
-    What has come lies in NAME.part until it is whole and its hash is right; a later call goes on where an earlier one broke off.
-    `on_progress(done, all)` is told bytes; `all` is 0 where nobody knows. A server that does not answer within `timeout` seconds,
-    breaks off or is busy is asked again after 1, 2, 4 and 8 seconds, or as many as it says. Raises `DataError` in one sentence for
-    a file that is not there, a page in its place, another size or hash (the part is then removed), and a full disk.
+    What has come lies in NAME.part until it is whole and its hash is right; a later call goes on
+    where an earlier one broke off. `on_progress(done, all)` is told bytes; `all` is 0 where nobody
+    knows. A server that does not answer within `timeout` seconds, breaks off or is busy is asked
+    again after 1, 2, 4 and 8 seconds, or as many as it says. Raises `DataError` in one sentence for
+    a file that is not there, a page in its place, another size or hash (the part is then removed),
+    and a full disk.
     """
     path = folder / original.name
     if urlsplit(original.url).scheme not in ("http", "https"):
-        raise DataError(f"{original.name} is fetched over http or https only, not from {shown(original.url)}")
+        raise DataError(
+            f"{original.name} is fetched over http or https only, not from {shown(original.url)}"
+        )
     if not (original.sha256 or original.md5):
-        raise DataError(f"{original.name} is not fetched: nobody knows its hash, so what came could be anything")
+        raise DataError(
+            f"{original.name} is not fetched: nobody knows its hash, so what came could be anything"
+        )
     if path.exists():
         _refuse_other(original, path)
         return path
@@ -101,7 +119,8 @@ def fetch(
                 part.unlink(missing_ok=True)
                 if not resumed:
                     raise
-                resumed = False  # the beginning was of an earlier download: the file may have changed since
+                # the beginning was of an earlier download: the file may have changed since
+                resumed = False
         os.replace(part, path)
     except OSError as error:
         raise DataError(f"{original.name} cannot be written to {folder}: {reason(error)}") from None
@@ -115,7 +134,10 @@ def _memo(path: Path) -> Path:
 
 
 def _wrong(path: Path, what: str) -> DataError:
-    return DataError(f"{path.name.removesuffix('.part')} {what} in {path.parent}: it is damaged, or not the published file")
+    return DataError(
+        f"{path.name.removesuffix('.part')} {what} in {path.parent}: it is damaged, or not the"
+        " published file"
+    )
 
 
 def _refuse_other(original: Original, path: Path) -> None:
@@ -141,7 +163,13 @@ class _Again(Exception):
         self.why, self.wait = why, wait
 
 
-def _finish(original: Original, part: Path, on_progress: Progress, timeout: float, sleep: Callable[[float], None]) -> None:
+def _finish(
+    original: Original,
+    part: Path,
+    on_progress: Progress,
+    timeout: float,
+    sleep: Callable[[float], None],
+) -> None:
     """Fill the part to its end, over as many answers as it takes."""
     failures = 0
     while True:
@@ -158,14 +186,20 @@ def _finish(original: Original, part: Path, on_progress: Progress, timeout: floa
         failures = 0 if now > have else failures + 1
         if failures >= ATTEMPTS:
             kept = f"; {now:,} bytes are kept, and the next call goes on from there" if now else ""
-            raise DataError(f"{original.name} cannot be fetched from {original.url}: {why}, {failures} times in a row{kept}")
+            raise DataError(
+                f"{original.name} cannot be fetched from {original.url}: {why}, {failures} times in"
+                f" a row{kept}"
+            )
         sleep(max(wait, float(2 ** max(0, failures - 1))))
 
 
 def _ask(original: Original, part: Path, have: int, on_progress: Progress, timeout: float) -> bool:
-    """Ask once for what follows the first `have` bytes and append what comes; whether that was all of it."""
+    """Ask once for what follows the first `have` bytes and append what comes; whether that was all
+    of it."""
     url, failed = original.url, f"{original.name} cannot be fetched"
-    request = urllib.request.Request(url, headers={"User-Agent": "crosswind", "Accept-Encoding": "identity"})
+    request = urllib.request.Request(
+        url, headers={"User-Agent": "crosswind", "Accept-Encoding": "identity"}
+    )
     if have:
         request.add_header("Range", f"bytes={have}-")
     opener = urllib.request.OpenerDirector()
@@ -186,10 +220,16 @@ def _ask(original: Original, part: Path, have: int, on_progress: Progress, timeo
             raise DataError(f"{failed}: {url} says {error.code} {error.reason}") from None
     except urllib.error.URLError as error:
         if isinstance(error.reason, socket.gaierror) and not have:
-            raise DataError(f"{failed}: {urlsplit(url).hostname} is not found; is this machine online?") from None
-        if isinstance(error.reason, ssl.SSLError) and not isinstance(error.reason, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+            raise DataError(
+                f"{failed}: {urlsplit(url).hostname} is not found; is this machine online?"
+            ) from None
+        if isinstance(error.reason, ssl.SSLError) and not isinstance(
+            error.reason, ssl.SSLEOFError | ssl.SSLZeroReturnError
+        ):
             raise DataError(f"{failed}: {url} is not to be trusted: {error.reason}") from None
-        raise _Again(reason(error.reason) if isinstance(error.reason, Exception) else str(error.reason)) from None
+        raise _Again(
+            reason(error.reason) if isinstance(error.reason, Exception) else str(error.reason)
+        ) from None
     except (http.client.HTTPException, TimeoutError, ConnectionError) as error:
         raise _Again(reason(error)) from None
 
@@ -202,20 +242,30 @@ def _take(original: Original, part: Path, have: int, answer: Any, on_progress: P
     start = done = have if goes_on else 0
     length = answer.length
     whole = original.size or (done + length if length is not None else 0)
-    page = DataError(f"{original.url} gives a web page and not {original.name}: it has moved, or asks for something first")
+    page = DataError(
+        f"{original.url} gives a web page and not {original.name}: it has moved, or asks for"
+        " something first"
+    )
     if "text/html" in answer.headers.get("Content-Type", "").lower():
         raise page
     if length is not None and done + length != whole:
-        raise DataError(f"{original.url} gives {done + length:,} bytes and not the {whole:,} of {original.name}")
+        raise DataError(
+            f"{original.url} gives {done + length:,} bytes and not the {whole:,} of {original.name}"
+        )
     if whole and shutil.disk_usage(part.parent).free < whole - done:
-        raise DataError(f"{original.name} needs {whole - done:,} bytes in {part.parent}, which has not so much left")
+        raise DataError(
+            f"{original.name} needs {whole - done:,} bytes in {part.parent}, which has not so much"
+            " left"
+        )
     with part.open("ab" if goes_on else "wb") as file:
         while block := _next(answer):
             file.write(block)
             done += len(block)
             if original.size and done > original.size:
                 part.unlink()
-                raise DataError(f"{original.url} gives more than the {original.size:,} bytes of {original.name}")
+                raise DataError(
+                    f"{original.url} gives more than the {original.size:,} bytes of {original.name}"
+                )
             on_progress(done, whole)
     if not start and kind_of_file(part) == "page":
         part.unlink()

@@ -1,4 +1,5 @@
-"""Files in zip and tar archives, by name. Nothing is written under a name that an archive gives, so no name can lead anywhere."""
+"""Files in zip and tar archives, by name. Nothing is written under a name that an archive gives, so
+no name can lead anywhere."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ MOST = 64 << 30
 
 
 class ZipMembers:
-    """The files of a zip archive: `sizes` name -> bytes unpacked. It stays open; several threads may read at once.
+    """The files of a zip archive: `sizes` name -> bytes unpacked. It stays open; several threads
+    may read at once.
 
     Raises `DataError` for what is no zip archive.
     """
@@ -31,22 +33,30 @@ class ZipMembers:
         expect_kind(path, ("zip",), "a zip archive")
         with damage(path):
             self._zip = zipfile.ZipFile(path)
-            self.sizes = {info.filename: info.file_size for info in self._zip.infolist() if not info.is_dir()}
+            self.sizes = {
+                info.filename: info.file_size for info in self._zip.infolist() if not info.is_dir()
+            }
 
     def read(self, name: str, limit: int = 1 << 30) -> bytes:
-        """The bytes of one file. Raises `DataError` for more than `limit`, and for damaged, missing and encrypted ones."""
+        """The bytes of one file. Raises `DataError` for more than `limit`, and for damaged, missing
+        and encrypted ones."""
         if self.sizes[name] > limit:
-            raise DataError(f"{self.path}, member {name!r}, has {self.sizes[name]:,} bytes, more than the {limit:,} allowed")
+            raise DataError(
+                f"{self.path}, member {name!r}, has {self.sizes[name]:,} bytes, more than the"
+                f" {limit:,} allowed"
+            )
         with damage(f"{self.path}, member {name!r},"):
             return self._zip.read(name)
 
 
 class TarMembers:
-    """Files of a tar archive: a plain one as it lies, one that is packed laid file behind file in a nameless file.
+    """Files of a tar archive: a plain one as it lies, one that is packed laid file behind file in a
+    nameless file.
 
-    `names`: in the order of the archive; `sizes`: their bytes, int64; `len`: their number. Several threads may read at once. The
-    archive is read once from its beginning to its end, where packed ones have a checksum. Links and devices are left out. The
-    nameless file lies in the archive's folder, else in that of temporary files. Raises `DataError` for what is no whole tar archive
+    `names`: in the order of the archive; `sizes`: their bytes, int64; `len`: their number. Several
+    threads may read at once. The archive is read once from its beginning to its end, where packed
+    ones have a checksum. Links and devices are left out. The nameless file lies in the archive's
+    folder, else in that of temporary files. Raises `DataError` for what is no whole tar archive
     (plain, gzip, bzip2 or xz), a name given twice, and a full disk.
     """
 
@@ -69,14 +79,17 @@ class TarMembers:
             with damage(f"{path}, unpacked,"):
                 file.flush()
                 end = file.seek(0, 2)
-            self.data: NDArray[np.uint8] = np.memmap(file, np.uint8, "r", 0, (end,)) if end else np.empty(0, np.uint8)
+            self.data: NDArray[np.uint8] = (
+                np.memmap(file, np.uint8, "r", 0, (end,)) if end else np.empty(0, np.uint8)
+            )
         self._starts, self.sizes = np.array(starts, dtype=np.int64), np.array(sizes, dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self.names)
 
     def view(self, index: int) -> NDArray[np.uint8]:
-        """The bytes of one file by its place in `names`, without a copy, not writeable: uint8 [size]."""
+        """The bytes of one file by its place in `names`, without a copy, not writeable: uint8
+        [size]."""
         return self.data[self._starts[index] : self._starts[index] + self.sizes[index]]
 
 
@@ -102,11 +115,18 @@ def _walk(path: Path) -> Iterator[tuple[str, int, int, Any]]:
             if size > MOST:
                 raise DataError(f"{path} unpacks to more than {MOST:,} bytes")
             if info.isreg() and not info.issparse():
-                yield info.name.removeprefix("./"), info.size, info.offset_data, tar.extractfile(info)
+                yield (
+                    info.name.removeprefix("./"),
+                    info.size,
+                    info.offset_data,
+                    tar.extractfile(info),
+                )
         if kind == "tar":  # nothing else shows that a plain archive is whole
             raw.seek(tar.offset)
             if raw.read(512) != bytes(512):
-                raise DataError(f"{path} is damaged or cut short: no header and no end follows its last member")
+                raise DataError(
+                    f"{path} is damaged or cut short: no header and no end follows its last member"
+                )
         while raw.read(1 << 20):
             pass
 

@@ -1,6 +1,8 @@
-"""Prepared copies of data sets: originals read once, pixels in a memory map or as JPEG bytes, attributes beside them.
+"""Prepared copies of data sets: originals read once, pixels in a memory map or as JPEG bytes,
+attributes beside them.
 
-Public names are imported on first use: `crosswind list sources` looks at copies and needs no array library.
+Public names are imported on first use: `crosswind list sources` looks at copies and needs no array
+library.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Making a prepared copy: read the originals once, on all cores, in bounded memory; killed, the next call goes on.
+"""Making a prepared copy: read the originals once, on all cores, in bounded memory; killed, the
+next call goes on.
 
-A copy is made in a folder beside the place where it will lie, under the kernel's lock, and renamed when it is whole.
+A copy is made in a folder beside the place where it will lie, under the kernel's lock, and renamed
+when it is whole.
 """
 
 from __future__ import annotations
@@ -42,7 +44,14 @@ from crosswind.data.prepared.copies import (
     find_copy,
     fingerprint_of,
 )
-from crosswind.data.prepared.paths import CARD, FORMAT, copy_folder, copy_settings, owner, version_of
+from crosswind.data.prepared.paths import (
+    CARD,
+    FORMAT,
+    copy_folder,
+    copy_settings,
+    owner,
+    version_of,
+)
 
 if TYPE_CHECKING:
     from crosswind.data.sources.base import PreparedSource, Reading
@@ -52,14 +61,17 @@ KNOWN = {CARD, ATTRIBUTES, OFFSETS, *PIXELS.values()}
 STORES = ("array", "jpeg")
 """Of pictures; texts have one of their own."""
 JPEG_QUALITY = 95
-"""Quality in Pillow's words; colours are kept at full resolution (4:4:4), which 95 alone would halve."""
+"""Quality in Pillow's words; colours are kept at full resolution (4:4:4), which 95 alone would
+halve."""
 ROW = np.dtype([("bytes", "<u4"), ("content", "<u8"), ("chunk", "V16")])
-"""What is kept of each row beside its pixels until the copy is whole: bytes, hash of its pixels, checksum of its chunk."""
+"""What is kept of each row beside its pixels until the copy is whole: bytes, hash of its pixels,
+checksum of its chunk."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What `prepare` leaves: the copy; whether it was made now; how many of its rows an earlier call had left."""
+    """What `prepare` leaves: the copy; whether it was made now; how many of its rows an earlier
+    call had left."""
 
     copy: Copy
     made: bool
@@ -79,21 +91,25 @@ def prepare(
 ) -> Prepared:
     """Make the prepared copy of a source with its settings, unless it is there.
 
-    `root`: the folder of prepared data, instead of the source's. `originals`: a folder of original files to read instead of
-    `root`/originals/NAME, from which what is missing there is fetched. `store`: `"array"` (default), a memory-mapped uint8 array,
-    or `"jpeg"`, JPEG bytes of quality 95 without loss of colour resolution; a copy of another store is replaced. Texts have a store
-    of their own. `accept_totals`:
-    take numbers of rows that are not the published ones. `again`: replace the copy that is there. `workers`: threads that decode
-    (decoders let go of the interpreter); one a core by default. `on_progress(stage, done, total)`: bytes while files are
-    fetched, checked and read, then rows.
+    `root`: the folder of prepared data, instead of the source's. `originals`: a folder of original
+    files to read instead of `root`/originals/NAME, from which what is missing there is fetched.
+    `store`: `"array"` (default), a memory-mapped uint8 array, or `"jpeg"`, JPEG bytes of quality 95
+    without loss of colour resolution; a copy of another store is replaced. Texts have a store of
+    their own. `accept_totals`:
+    take numbers of rows that are not the published ones. `again`: replace the copy that is there.
+    `workers`: threads that decode (decoders let go of the interpreter); one a core by default.
+    `on_progress(stage, done, total)`: bytes while files are fetched, checked and read, then rows.
 
-    Where another process makes this copy, it is waited for. Raises `DataError` in one sentence for originals that are missing,
-    damaged or not what they should be, for totals that differ, and for a disk that is full or cannot be written. Nothing half-made
-    lies under the copy's name then, and what is done is kept for the next call.
+    Where another process makes this copy, it is waited for. Raises `DataError` in one sentence for
+    originals that are missing, damaged or not what they should be, for totals that differ, and for
+    a disk that is full or cannot be written. Nothing half-made lies under the copy's name then, and
+    what is done is kept for the next call.
     """
     if store is not None and store not in STORES:
         raise unknown("store", "store", store, STORES)
-    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
+    if workers is not None and (
+        isinstance(workers, bool) or not isinstance(workers, int) or workers < 1
+    ):
         raise InputError("workers", f"must be a number of threads, not {workers!r}")
     target, tell = copy_folder(source, root), on_progress or (lambda stage, done, total: None)
     work = target.with_name(f".{target.name}.part")
@@ -101,17 +117,24 @@ def prepare(
         return Prepared(there, made=False)
     _refuse_foreign(target)
     with claimed(work, partial(tell, "waiting for another process that prepares it", 0, 0)):
-        if there := None if again else _there(source, root, store):  # an earlier call may have ended after publishing
+        if there := (
+            None if again else _there(source, root, store)
+        ):  # an earlier call may have ended after publishing
             shutil.rmtree(work, ignore_errors=True)
             return Prepared(there, made=False)
         with telling(tell):
-            reading, identity, store = _read(source, _gathered(source, root, originals, tell), store)
+            reading, identity, store = _read(
+                source, _gathered(source, root, originals, tell), store
+            )
         found, published = dict(reading.parts), dict(source.totals())
         if published and found != published and not accept_totals:
-            told = [", ".join(f"{part} {count:,}" for part, count in rows.items()) for rows in (found, published)]
+            told = [
+                ", ".join(f"{part} {count:,}" for part, count in rows.items())
+                for rows in (found, published)
+            ]
             raise DataError(
-                f"{owner(source)}: the originals hold {told[0]} rows, where {told[1]} are published; "
-                "--accept-totals takes them as they are"
+                f"{owner(source)}: the originals hold {told[0]} rows, where {told[1]} are"
+                " published; --accept-totals takes them as they are"
             )
         with writing(work):
             before = _write(source, reading, identity, store, work, workers or cores(), tell)
@@ -135,23 +158,38 @@ def _refuse_foreign(target: Path) -> None:
     except OSError as error:
         raise DataError(f"{target}: {error.strerror}") from None
     if others:
-        raise DataError(f"{target} holds {others[0]!r}, which is not of a prepared copy: move it away, or name another root")
+        raise DataError(
+            f"{target} holds {others[0]!r}, which is not of a prepared copy: move it away, or name"
+            " another root"
+        )
 
 
 def _gathered(source: PreparedSource, root: str | None, given: str | None, tell: Progress) -> Path:
-    """The folder with the originals. What is missing is fetched where the card has its address and hash, into no `given` folder."""
+    """The folder with the originals. What is missing is fetched where the card has its address and
+    hash, into no `given` folder."""
     if source.own and given is not None:
         named = " and ".join(repr(name) for name in source.own)
-        raise InputError("--from", f"{owner(source)} reads what its setting {named} names, not a folder of originals")
+        raise InputError(
+            "--from",
+            f"{owner(source)} reads what its setting {named} names, not a folder of originals",
+        )
     home = root_folder(source.root if root is None else root) / "originals" / owner(source)
     folder = home if given is None else Path(os.path.abspath(Path(given).expanduser()))
     if given is not None and not folder.is_dir():
-        raise DataError(f"{given} {'is not a folder' if folder.exists() else 'is a folder that does not exist'}")
+        raise DataError(
+            f"{given} {'is not a folder' if folder.exists() else 'is a folder that does not exist'}"
+        )
     missing = source.missing(folder)
     barred = [item for item in missing if not item.url or not (item.sha256 or item.md5)]
     if barred or (missing and given is not None):
         names = ", ".join(item.name for item in barred or missing)
-        get = f": {source.card.get}" if source.card.get else "" if barred else "; without --from they are fetched"
+        get = (
+            f": {source.card.get}"
+            if source.card.get
+            else ""
+            if barred
+            else "; without --from they are fetched"
+        )
         raise DataError(f"{owner(source)} needs {names} in the folder {folder}{get}")
     from crosswind.data.archives.fetch import fetch, verified
 
@@ -167,10 +205,15 @@ def _gathered(source: PreparedSource, root: str | None, given: str | None, tell:
 
 
 def stamp(source: PreparedSource, folder: Path) -> str:
-    """A digest of name, size and time of change of every file that the source reads. Raises `OSError`."""
+    """A digest of name, size and time of change of every file that the source reads. Raises
+    `OSError`."""
     found: list[tuple[str, int, int]] = []
     for place in source.places(folder):
-        files = [Path(parent, name) for parent, _, names in os.walk(place, followlinks=True) for name in names]
+        files = [
+            Path(parent, name)
+            for parent, _, names in os.walk(place, followlinks=True)
+            for name in names
+        ]
         for path in files or [place]:
             if path.exists():  # a link to nothing is no file
                 state = path.stat()
@@ -186,9 +229,13 @@ def _reading(name: str, what: str) -> Iterator[None]:
     except (CrosswindError, MemoryError):
         raise
     except OSError as error:
-        raise DataError(f"{name}: cannot read {error.filename or 'the originals'}: {error.strerror or error}") from None
+        raise DataError(
+            f"{name}: cannot read {error.filename or 'the originals'}: {error.strerror or error}"
+        ) from None
     except Exception as error:  # readers of foreign formats raise what they like
-        raise DataError(f"{name}: {what} cannot be read: {type(error).__name__}: {error}") from error
+        raise DataError(
+            f"{name}: {what} cannot be read: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _read(source: PreparedSource, folder: Path, given: str | None) -> tuple[Reading, bytes, str]:
@@ -201,16 +248,34 @@ def _read(source: PreparedSource, folder: Path, given: str | None) -> tuple[Read
     if dataset.unit_doubts is not None and dataset.unit_doubts.groups:
         one, other, *_ = dataset.unit_doubts.groups[0]
         column = dataset.unit_doubts.column
-        way_out = f"write them alike, or leave {column!r} an attribute and name it as the unit of the study"
-        raise DataError(f"{name}: the units {one!r} and {other!r} may be one, and a copy only numbers them: {way_out}")
+        way_out = (
+            f"write them alike, or leave {column!r} an attribute and name it as the unit of the"
+            " study"
+        )
+        raise DataError(
+            f"{name}: the units {one!r} and {other!r} may be one, and a copy only numbers them:"
+            f" {way_out}"
+        )
     kind = "" if dataset.read is None or dataset.input is None else dataset.input.kind
     if kind not in ("image", "text") or dataset.derived is not None or not dataset.n_base:
         raise DataError(f"{name}: the originals in {folder} hold no pictures and no texts")
     store = given or ("text" if kind == "text" else "array")
     if (store == "text") != (kind == "text"):
-        raise InputError("store", f"{store} is not for {kind}s", ["text"] if kind == "text" else ["array", "jpeg"])
-    if store == "jpeg" and dataset.image_shape is not None and dataset.image_shape[-1] not in (1, 3):
-        raise InputError("store", f"jpeg holds pictures of 1 or 3 channels, and {name} has {dataset.image_shape[-1]}", ["array"])
+        raise InputError(
+            "store",
+            f"{store} is not for {kind}s",
+            ["text"] if kind == "text" else ["array", "jpeg"],
+        )
+    if (
+        store == "jpeg"
+        and dataset.image_shape is not None
+        and dataset.image_shape[-1] not in (1, 3)
+    ):
+        raise InputError(
+            "store",
+            f"jpeg holds pictures of 1 or 3 channels, and {name} has {dataset.image_shape[-1]}",
+            ["array"],
+        )
     identity = {
         "format": FORMAT,
         "source": name,
@@ -218,7 +283,9 @@ def _read(source: PreparedSource, folder: Path, given: str | None) -> tuple[Read
         "settings": canonical(copy_settings(source)),
         "store": store,
         "shape": [dataset.n_base, *(dataset.image_shape or ())],
-        "rows": digest_arrays({"ids": dataset.ids} | ({} if dataset.units is None else {"units": dataset.units})),
+        "rows": digest_arrays(
+            {"ids": dataset.ids} | ({} if dataset.units is None else {"units": dataset.units})
+        ),
         "table": dataset.table.digest(),
         "fingerprint": dataset.fingerprint,
         "originals": files,
@@ -227,12 +294,27 @@ def _read(source: PreparedSource, folder: Path, given: str | None) -> tuple[Read
     return reading, digest(identity).encode(), store
 
 
-def _write(source: PreparedSource, reading: Reading, identity: bytes, store: str, work: Path, workers: int, tell: Progress) -> int:
-    """Write all files of the copy into `work`/copy. The number of rows that an earlier call had written. Raises `OSError`."""
+def _write(
+    source: PreparedSource,
+    reading: Reading,
+    identity: bytes,
+    store: str,
+    work: Path,
+    workers: int,
+    tell: Progress,
+) -> int:
+    """Write all files of the copy into `work`/copy. The number of rows that an earlier call had
+    written. Raises `OSError`."""
     dataset, shape, n = reading.dataset, reading.dataset.image_shape, reading.dataset.n_base
     size, folder = chunk_rows(shape or ()), work / "copy"
     chunks = [np.arange(start, min(start + size, n)) for start in range(0, n, size)]
-    kept = _resumed(work, PIXELS[store], identity, array_header(n, shape) if shape and store == "array" else b"", chunks)
+    kept = _resumed(
+        work,
+        PIXELS[store],
+        identity,
+        array_header(n, shape) if shape and store == "array" else b"",
+        chunks,
+    )
     before = sum(map(len, kept))
     needed, free = (n - before) * int(np.prod(shape or ())), shutil.disk_usage(work).free
     if store == "array" and needed > free:
@@ -249,7 +331,10 @@ def _write(source: PreparedSource, reading: Reading, identity: bytes, store: str
     rows, checksums = np.concatenate(kept), [rows["chunk"][0].tobytes().hex() for rows in kept]
     if store != "array":
         np.save(folder / OFFSETS, np.cumsum(np.append(0, rows["bytes"]), dtype=np.int64))
-    arrays: dict[str, Any] = {"codes": dataset.table.codes, "contents": np.ascontiguousarray(rows["content"])}
+    arrays: dict[str, Any] = {
+        "codes": dataset.table.codes,
+        "contents": np.ascontiguousarray(rows["content"]),
+    }
     if not np.array_equal(dataset.ids, np.arange(n)):
         arrays["ids"] = dataset.ids
     if dataset.units is not None:
@@ -265,7 +350,9 @@ def _write(source: PreparedSource, reading: Reading, identity: bytes, store: str
         store=store,  # type: ignore[arg-type]
         n_rows=n,
         image_shape=shape,
-        attributes=[{"name": item.name, "values": list(item.values)} for item in dataset.table.attributes],
+        attributes=[
+            {"name": item.name, "values": list(item.values)} for item in dataset.table.attributes
+        ],
         parts=dict(reading.parts),
         totals=dict(source.totals()),
         fingerprint=fingerprint_of(dataset, store, checksums),
@@ -278,18 +365,24 @@ def _write(source: PreparedSource, reading: Reading, identity: bytes, store: str
     return before
 
 
-def _resumed(work: Path, pixels: str, identity: bytes, head: bytes, chunks: list[NDArray[np.int64]]) -> list[NDArray[np.void]]:
-    """The `ROW`s of the chunks in `work` that an earlier call wrote whole; both files are cut to them, or begun anew for none.
+def _resumed(
+    work: Path, pixels: str, identity: bytes, head: bytes, chunks: list[NDArray[np.int64]]
+) -> list[NDArray[np.void]]:
+    """The `ROW`s of the chunks in `work` that an earlier call wrote whole; both files are cut to
+    them, or begun anew for none.
 
-    `pixels`: the file of pixels, which begins with `head`. The file `progress` begins with `identity`, which stands for all that
-    decides what is written, and goes on with the `ROW`s. Raises `OSError`.
+    `pixels`: the file of pixels, which begins with `head`. The file `progress` begins with
+    `identity`, which stands for all that decides what is written, and goes on with the `ROW`s.
+    Raises `OSError`.
     """
     copy, progress = work / "copy" / pixels, work / "progress"
     kept: list[NDArray[np.void]] = []
     with contextlib.suppress(OSError), copy.open("rb") as file:
         told = progress.read_bytes()
         if told.startswith(identity) and file.read(len(head)) == head:
-            rows = np.frombuffer(told, ROW, (len(told) - len(identity)) // ROW.itemsize, len(identity))
+            rows = np.frombuffer(
+                told, ROW, (len(told) - len(identity)) // ROW.itemsize, len(identity)
+            )
             end = len(head)
             for chunk in chunks:
                 found = rows[chunk[0] : chunk[-1] + 1]
@@ -312,7 +405,8 @@ def _resumed(work: Path, pixels: str, identity: bytes, head: bytes, chunks: list
 def _chunks(
     dataset: AttributedDataset, chunks: list[NDArray[np.int64]], store: str, workers: int, name: str
 ) -> Iterator[tuple[Any, NDArray[np.void]]]:
-    """The bytes and the `ROW`s of each chunk, in order, made by several threads a few chunks ahead."""
+    """The bytes and the `ROW`s of each chunk, in order, made by several threads a few chunks
+    ahead."""
     waiting: deque[Future[tuple[Any, NDArray[np.void]]]] = deque()
     pool = ThreadPoolExecutor(workers, thread_name_prefix="crosswind-prepare")
     try:
@@ -326,7 +420,9 @@ def _chunks(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _chunk(dataset: AttributedDataset, chunk: NDArray[np.int64], store: str, name: str) -> tuple[Any, NDArray[np.void]]:
+def _chunk(
+    dataset: AttributedDataset, chunk: NDArray[np.int64], store: str, name: str
+) -> tuple[Any, NDArray[np.void]]:
     with _reading(name, f"rows {chunk[0]} to {chunk[-1]}"):
         given = np.ascontiguousarray(dataset.inputs(chunk))
         inputs: Any = [text.encode() for text in given] if store == "text" else given
@@ -350,12 +446,15 @@ def _jpeg(image: NDArray[np.uint8]) -> bytes:
     from PIL import Image
 
     out = io.BytesIO()
-    Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image).save(out, "JPEG", quality=JPEG_QUALITY, subsampling=0)
+    Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image).save(
+        out, "JPEG", quality=JPEG_QUALITY, subsampling=0
+    )
     return out.getvalue()
 
 
 def _publish(work: Path, target: Path) -> None:
-    """Rename the finished copy into its place, instead of the one that may be there, and clean up. Raises `OSError`."""
+    """Rename the finished copy into its place, instead of the one that may be there, and clean up.
+    Raises `OSError`."""
     for place in [*(work / "copy").iterdir(), work / "copy"]:
         _sync(place)
     old = work / "old"

@@ -19,15 +19,23 @@ def writing(what: Path) -> Iterator[None]:
         yield
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        kept = "; what is prepared so far is kept, and the same command goes on from there" if full else ""
-        raise DataError(f"cannot write {error.filename or what}: {error.strerror or error}{kept}") from None
+        kept = (
+            "; what is prepared so far is kept, and the same command goes on from there"
+            if full
+            else ""
+        )
+        raise DataError(
+            f"cannot write {error.filename or what}: {error.strerror or error}{kept}"
+        ) from None
 
 
 @contextlib.contextmanager
 def claimed(work: Path, on_wait: Callable[[], object]) -> Iterator[None]:
-    """The folder `work`, made where it is not there, under the kernel's lock; calls `on_wait` before it waits for another process.
+    """The folder `work`, made where it is not there, under the kernel's lock; calls `on_wait`
+    before it waits for another process.
 
-    The lock ends with the process. A folder that is empty at the end is removed. Raises `DataError` for what cannot be made.
+    The lock ends with the process. A folder that is empty at the end is removed. Raises `DataError`
+    for what cannot be made.
     """
     while True:
         with writing(work):
@@ -40,7 +48,8 @@ def claimed(work: Path, on_wait: Callable[[], object]) -> Iterator[None]:
                 except BlockingIOError:
                     on_wait()
                     fcntl.flock(handle, fcntl.LOCK_EX)
-            # The process that had the lock may have removed or renamed the folder: the lock is then on nothing.
+            # The process that had the lock may have removed or renamed the folder: the lock is then
+            # on nothing.
             if work.is_dir() and os.path.samestat(os.fstat(handle), work.stat()):
                 yield
                 return

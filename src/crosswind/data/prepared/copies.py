@@ -1,4 +1,5 @@
-"""Prepared copies as data sets, opened without reading their pixels, and checked by reading all of them."""
+"""Prepared copies as data sets, opened without reading their pixels, and checked by reading all of
+them."""
 
 from __future__ import annotations
 
@@ -14,7 +15,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from crosswind.core.errors import DataError, one_line
 from crosswind.core.files import root_folder
@@ -46,9 +55,10 @@ Progress = Callable[[str, int, int], None]
 class Copy(BaseModel):
     """The card of a prepared copy, and the folder that it lies in. Equal copies have equal cards.
 
-    `name`: of the data set. `image_shape`: None for texts. `files`: name -> size in bytes. `checksums`: of the chunks of
-    `chunk_rows` rows of the pixels or texts, in order; `file_checksums`: of the other files (BLAKE2b, 16 bytes). `parts`, `totals`:
-    rows found, and rows published.
+    `name`: of the data set. `image_shape`: None for texts. `files`: name -> size in bytes.
+    `checksums`: of the chunks of `chunk_rows` rows of the pixels or texts, in order;
+    `file_checksums`: of the other files (BLAKE2b, 16 bytes). `parts`, `totals`: rows found, and
+    rows published.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -89,63 +99,93 @@ class Copy(BaseModel):
     def to_json(self) -> dict[str, Any]:
         """The card as plain values."""
         # One text: thousands of lines of digits would hide what a reader looks for.
-        return {"format": FORMAT, **self.model_dump(mode="json"), "checksums": " ".join(self.checksums)}
+        return {
+            "format": FORMAT,
+            **self.model_dump(mode="json"),
+            "checksums": " ".join(self.checksums),
+        }
 
 
 def find_copy(source: PreparedSource, root: str | None = None) -> Copy:
-    """The copy of a source with its settings. Reads the card and the sizes of the files, nothing else.
+    """The copy of a source with its settings. Reads the card and the sizes of the files, nothing
+    else.
 
-    Raises `DataError` in one sentence with the command that makes it, where there is none, it is truncated, or of another version.
+    Raises `DataError` in one sentence with the command that makes it, where there is none, it is
+    truncated, or of another version.
     """
     folder, name, again = copy_folder(source, root), owner(source), command(source, root)
     try:
         values = read_card(folder)
         if values["format"] != FORMAT or values.get("version") != version_of(source):
-            raise DataError(f"the prepared copy {folder} was made by another version of Crosswind: {again}")
+            raise DataError(
+                f"the prepared copy {folder} was made by another version of Crosswind: {again}"
+            )
         copy = Copy(**values | {"folder": folder})
     except (FileNotFoundError, NotADirectoryError):
         place = root_folder(source.root if root is None else root)
         raise DataError(f"there is no prepared copy of {name} in {place}: {again}") from None
     except (OSError, ValueError) as error:
-        raise DataError(f"{folder / CARD} cannot be read as the card of a prepared copy ({_reason(error)}): {again}") from None
+        raise DataError(
+            f"{folder / CARD} cannot be read as the card of a prepared copy ({_reason(error)}):"
+            f" {again}"
+        ) from None
     if copy.source != name or canonical(copy.settings) != canonical(copy_settings(source)):
-        raise DataError(f"{folder} holds {copy.source} with other settings, not what its name says: {again}")
+        raise DataError(
+            f"{folder} holds {copy.source} with other settings, not what its name says: {again}"
+        )
     for file, size in copy.files.items():
         try:
             there = (folder / file).stat().st_size
         except OSError as error:
-            raise DataError(f"the prepared copy {folder} cannot be read: {file}: {_reason(error)}: {again}") from None
+            raise DataError(
+                f"the prepared copy {folder} cannot be read: {file}: {_reason(error)}: {again}"
+            ) from None
         if there != size:
-            raise DataError(f"the prepared copy {folder} is not whole: {file} has {there:,} of {size:,} bytes: {again}")
+            raise DataError(
+                f"the prepared copy {folder} is not whole: {file} has {there:,} of {size:,} bytes:"
+                f" {again}"
+            )
     return copy
 
 
 def open_copy(source: PreparedSource, root: str | None = None) -> AttributedDataset:
-    """The prepared copy of a source with its settings as a data set; pixels are mapped and read when they are asked for.
+    """The prepared copy of a source with its settings as a data set; pixels are mapped and read
+    when they are asked for.
 
-    Raises `DataError` in one sentence with the command that makes it, where there is none, it is damaged, or of another version.
+    Raises `DataError` in one sentence with the command that makes it, where there is none, it is
+    damaged, or of another version.
     """
     copy = find_copy(source, root)
     try:
         return _dataset(copy, fingerprint=copy.fingerprint, origin=origin_of(source))
     except Exception as error:  # NumPy and zipfile raise what they like for damaged files
         again = command(source, root, "--again")
-        raise DataError(f"the prepared copy {copy.folder} cannot be read ({_reason(error)}): {again}") from None
+        raise DataError(
+            f"the prepared copy {copy.folder} cannot be read ({_reason(error)}): {again}"
+        ) from None
 
 
 def check(
-    source: PreparedSource, root: str | None = None, *, workers: int | None = None, on_progress: Progress | None = None
+    source: PreparedSource,
+    root: str | None = None,
+    *,
+    workers: int | None = None,
+    on_progress: Progress | None = None,
 ) -> Copy:
-    """Read the prepared copy of a source again and compare every byte's checksum with that of the card.
+    """Read the prepared copy of a source again and compare every byte's checksum with that of the
+    card.
 
-    Raises `DataError` in one sentence for the first rows that are not as they were written, with the command that makes them anew.
+    Raises `DataError` in one sentence for the first rows that are not as they were written, with
+    the command that makes them anew.
     """
     copy = find_copy(source, root)
     try:
         _check(copy, workers or cores(), on_progress or (lambda stage, done, total: None))
     except Exception as error:  # as above
         again = command(source, root, "--again")
-        raise DataError(f"the prepared copy {copy.folder} is damaged: {_reason(error)}: {again}") from None
+        raise DataError(
+            f"the prepared copy {copy.folder} is damaged: {_reason(error)}: {again}"
+        ) from None
     return copy
 
 
@@ -160,31 +200,43 @@ def checksum(data: Any) -> str:
 
 
 def chunk_rows(shape: Sequence[int]) -> int:
-    """Rows that are decoded, written and checked together: about 2 MiB of pixels, the same on every machine."""
+    """Rows that are decoded, written and checked together: about 2 MiB of pixels, the same on every
+    machine."""
     return max(1, min(CHUNK_MOST, CHUNK_BYTES // max(1, int(np.prod(shape)))))
 
 
 def array_header(n_rows: int, shape: tuple[int, int, int]) -> bytes:
     """The first bytes of an npy file of uint8 [n, h, w, c]; the same for the same numbers."""
     head = io.BytesIO()
-    np.lib.format.write_array_header_1_0(head, {"descr": "|u1", "fortran_order": False, "shape": (n_rows, *shape)})
+    np.lib.format.write_array_header_1_0(
+        head, {"descr": "|u1", "fortran_order": False, "shape": (n_rows, *shape)}
+    )
     return head.getvalue()
 
 
 def fingerprint_of(dataset: AttributedDataset, store: str, checksums: list[str]) -> str:
-    """What a copy holds as 32 hexadecimal digits: the same wherever it lies and whoever made it, another for any other content."""
+    """What a copy holds as 32 hexadecimal digits: the same wherever it lies and whoever made it,
+    another for any other content."""
     rows = {} if np.array_equal(dataset.ids, np.arange(dataset.n_base)) else {"ids": dataset.ids}
     if dataset.units is not None:
         rows["units"] = dataset.units
     shape = list(dataset.image_shape or ())
     return digest(
-        {"table": dataset.table.digest(), "rows": digest_arrays(rows), "shape": shape, "store": store, "pixels": checksums}
+        {
+            "table": dataset.table.digest(),
+            "rows": digest_arrays(rows),
+            "shape": shape,
+            "store": store,
+            "pixels": checksums,
+        }
     )
 
 
 def _dataset(copy: Copy, **more: str) -> AttributedDataset:
     with np.load(io.BytesIO(_file(copy, ATTRIBUTES)), allow_pickle=False) as arrays:
-        rows = {name: arrays[name] for name in ("codes", "contents", "ids", "units") if name in arrays}
+        rows = {
+            name: arrays[name] for name in ("codes", "contents", "ids", "units") if name in arrays
+        }
     attributes = tuple(Attribute(item["name"], tuple(item["values"])) for item in copy.attributes)
     table = AttributeTable(attributes, rows.pop("codes"))
     if table.n_rows != copy.n_rows or "contents" not in rows:
@@ -206,20 +258,27 @@ def _ends(copy: Copy) -> NDArray[np.int64]:
         head = len(array_header(copy.n_rows, copy.image_shape))
         return head + np.arange(copy.n_rows + 1) * int(np.prod(copy.image_shape))
     offsets: NDArray[np.int64] = np.load(io.BytesIO(_file(copy, OFFSETS)), allow_pickle=False)
-    if offsets.dtype != np.int64 or offsets.shape != (copy.n_rows + 1,) or offsets[-1] != copy.files[PIXELS[copy.store]]:
+    if (
+        offsets.dtype != np.int64
+        or offsets.shape != (copy.n_rows + 1,)
+        or offsets[-1] != copy.files[PIXELS[copy.store]]
+    ):
         raise ValueError(f"{OFFSETS} does not fit {PIXELS[copy.store]}")
     return offsets
 
 
 def _reader(copy: Copy) -> Read:
-    """The rows of the file of pixels or texts, mapped into memory: nothing is read before it is asked for."""
+    """The rows of the file of pixels or texts, mapped into memory: nothing is read before it is
+    asked for."""
     path = copy.folder / PIXELS[copy.store]
     with path.open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     if copy.image_shape is None:
         return partial(_texts, mapped=mapped, ends=_ends(copy), path=path)
     if copy.store == "jpeg":
-        return partial(_jpegs, mapped=mapped, offsets=_ends(copy), shape=copy.image_shape, path=path)
+        return partial(
+            _jpegs, mapped=mapped, offsets=_ends(copy), shape=copy.image_shape, path=path
+        )
     shape, head = (copy.n_rows, *copy.image_shape), array_header(copy.n_rows, copy.image_shape)
     if mapped[: len(head)] != head:
         raise ValueError(f"{path.name} holds another array than uint8 {shape}")
@@ -237,7 +296,8 @@ def _reader(copy: Copy) -> Read:
 
 
 def _announce(mapped: mmap.mmap, places: NDArray[np.int64], size: int) -> None:
-    """Ask for rows that may not be in memory all at once: read as they are touched, the disk would have one to do at a time."""
+    """Ask for rows that may not be in memory all at once: read as they are touched, the disk would
+    have one to do at a time."""
     if not hasattr(mmap, "MADV_WILLNEED"):
         return
     first = places // mmap.PAGESIZE * mmap.PAGESIZE
@@ -245,7 +305,9 @@ def _announce(mapped: mmap.mmap, places: NDArray[np.int64], size: int) -> None:
         mapped.madvise(mmap.MADV_WILLNEED, start, length)
 
 
-def _texts(rows: NDArray[np.int64], mapped: mmap.mmap, ends: NDArray[np.int64], path: Path) -> NDArray[Any]:
+def _texts(
+    rows: NDArray[np.int64], mapped: mmap.mmap, ends: NDArray[np.int64], path: Path
+) -> NDArray[Any]:
     out = np.empty(len(rows), dtype=object)
     try:
         out[:] = [mapped[ends[row] : ends[row + 1]].decode() for row in rows.tolist()]
@@ -255,19 +317,27 @@ def _texts(rows: NDArray[np.int64], mapped: mmap.mmap, ends: NDArray[np.int64], 
 
 
 def _jpegs(
-    rows: NDArray[np.int64], mapped: mmap.mmap, offsets: NDArray[np.int64], shape: tuple[int, int, int], path: Path
+    rows: NDArray[np.int64],
+    mapped: mmap.mmap,
+    offsets: NDArray[np.int64],
+    shape: tuple[int, int, int],
+    path: Path,
 ) -> NDArray[np.uint8]:
     from PIL import Image
 
     out = np.empty((len(rows), *shape), dtype=np.uint8)
     for place, row in enumerate(rows.tolist()):
         try:
-            with Image.open(io.BytesIO(mapped[offsets[row] : offsets[row + 1]]), formats=["JPEG"]) as opened:
+            with Image.open(
+                io.BytesIO(mapped[offsets[row] : offsets[row + 1]]), formats=["JPEG"]
+            ) as opened:
                 if (opened.height, opened.width, len(opened.getbands())) != shape:
                     raise ValueError("its shape is not that of the card")
                 out[place] = np.asarray(opened, dtype=np.uint8).reshape(shape)
         except (OSError, SyntaxError, ValueError) as error:
-            raise DataError(f"{path}, row {row}: cannot be read as a JPEG picture: {error}") from None
+            raise DataError(
+                f"{path}, row {row}: cannot be read as a JPEG picture: {error}"
+            ) from None
     return out
 
 
@@ -296,5 +366,11 @@ def _check(copy: Copy, workers: int, on_progress: Progress) -> None:
 def _reason(error: Exception) -> str:
     if isinstance(error, ValidationError):
         first = error.errors()[0]
-        return one_line(f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": "), 200)
-    return one_line((error.strerror if isinstance(error, OSError) and error.strerror else str(error)) or type(error).__name__, 200)
+        return one_line(
+            f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": "), 200
+        )
+    return one_line(
+        (error.strerror if isinstance(error, OSError) and error.strerror else str(error))
+        or type(error).__name__,
+        200,
+    )

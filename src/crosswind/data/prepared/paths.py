@@ -1,4 +1,5 @@
-"""Where prepared copies lie, what they are called, and which sources can be loaded at once; no copy is opened for it."""
+"""Where prepared copies lie, what they are called, and which sources can be loaded at once; no copy
+is opened for it."""
 
 from __future__ import annotations
 
@@ -28,24 +29,31 @@ MOST_WORDS = 30
 
 
 def prepared_source(name: str, settings: Mapping[str, Any], field: str) -> PreparedSource:
-    """A registered source with its settings. Raises `InputError` on `field` for one that has no prepared copy."""
+    """A registered source with its settings. Raises `InputError` on `field` for one that has no
+    prepared copy."""
     known = facts("sources", name, field)
     if not is_prepared(known):
         valid = [item.name for item in listing("sources") if is_prepared(item)]
         raise InputError(field, f"{name!r} is always ready and has no prepared copy", valid)
-    made: PreparedSource = load("sources", name)(**resolve(known.knobs, settings, "", f"source {name!r}"))
+    made: PreparedSource = load("sources", name)(
+        **resolve(known.knobs, settings, "", f"source {name!r}")
+    )
     return made
 
 
 def owner(source: PreparedSource) -> str:
-    """The name under which the copy of a source lies: its own, or that of the source it shares the copy with."""
+    """The name under which the copy of a source lies: its own, or that of the source it shares the
+    copy with."""
     return source.copy or _name(source)
 
 
 def copy_settings(source: PreparedSource) -> dict[str, Any]:
-    """The knobs that decide what is in the copy, with their values; paths of the user's own files are absolute."""
+    """The knobs that decide what is in the copy, with their values; paths of the user's own files
+    are absolute."""
     settings = {
-        item.name: getattr(source, item.name) for item in knobs_of(type(source)) if item.name not in ("root", *source.after)
+        item.name: getattr(source, item.name)
+        for item in knobs_of(type(source))
+        if item.name not in ("root", *source.after)
     }
     for name in source.own:
         if isinstance(settings[name], str):
@@ -54,7 +62,8 @@ def copy_settings(source: PreparedSource) -> dict[str, Any]:
 
 
 def copy_folder(source: PreparedSource, root: str | os.PathLike[str] | None = None) -> Path:
-    """The folder of the source's copy: its name, with every setting that is not the default as `-knob=value`."""
+    """The folder of the source's copy: its name, with every setting that is not the default as
+    `-knob=value`."""
     whole = "-".join([owner(source), *_changed(source)])
     # The name of a folder may not hold every character, and its length is limited.
     plain = re.sub(r"[^A-Za-z0-9._=-]", "-", whole)
@@ -66,8 +75,14 @@ def copy_folder(source: PreparedSource, root: str | os.PathLike[str] | None = No
 
 
 def origin_of(source: PreparedSource) -> str:
-    """The name of the collection that a copy's rows are taken from: the same whatever the size of the pictures."""
-    return "-".join([owner(source), *(setting for setting in _changed(source) if not setting.startswith("size="))])
+    """The name of the collection that a copy's rows are taken from: the same whatever the size of
+    the pictures."""
+    return "-".join(
+        [
+            owner(source),
+            *(setting for setting in _changed(source) if not setting.startswith("size=")),
+        ]
+    )
 
 
 def version_of(source: PreparedSource) -> int:
@@ -77,14 +92,21 @@ def version_of(source: PreparedSource) -> int:
 
 def command(source: PreparedSource, root: str | os.PathLike[str] | None = None, *words: str) -> str:
     """The command that makes the source's copy, as errors name it."""
-    parts = ["crosswind", "prepare", _name(source), "--root", str(root_folder(source.root if root is None else root))]
+    parts = [
+        "crosswind",
+        "prepare",
+        _name(source),
+        "--root",
+        str(root_folder(source.root if root is None else root)),
+    ]
     for setting in _changed(source):
         parts += ["--set", setting]
     return shlex.join([*parts, *words])
 
 
 def read_card(folder: Path) -> dict[str, Any]:
-    """The JSON card of a copy; `OSError` where there is none, `ValueError` for one that is no card."""
+    """The JSON card of a copy; `OSError` where there is none, `ValueError` for one that is no
+    card."""
     try:
         values = json.loads((folder / CARD).read_text(encoding="utf-8"))
     except RecursionError:
@@ -95,14 +117,22 @@ def read_card(folder: Path) -> dict[str, Any]:
 
 
 def copies_under(root: Path) -> list[dict[str, Any]]:
-    """The cards, with `folder`, of all whole copies of this format in a folder; nothing for a folder that cannot be read."""
+    """The cards, with `folder`, of all whole copies of this format in a folder; nothing for a
+    folder that cannot be read."""
     found = []
     for path in sorted(root.glob(f"[!.]*/{CARD}")):
         folder = path.parent
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             card = read_card(folder)
-            whole = all((folder / name).stat().st_size == size for name, size in card["files"].items())
-            if whole and card["format"] == FORMAT and isinstance(card["source"], str) and isinstance(card["settings"], dict):
+            whole = all(
+                (folder / name).stat().st_size == size for name, size in card["files"].items()
+            )
+            if (
+                whole
+                and card["format"] == FORMAT
+                and isinstance(card["source"], str)
+                and isinstance(card["settings"], dict)
+            ):
                 found.append({**card, "folder": str(folder)})
     return found
 
@@ -111,8 +141,9 @@ def copies_under(root: Path) -> list[dict[str, Any]]:
 class Readiness:
     """Whether a source can be loaded at once.
 
-    `word`: `always` (drawn, built in, or of files that the user names), `ready` (its copy of default settings is there), `in part`
-    (only copies with other settings) or `no`. `copies`: folder, settings and those `other` than the default of each copy.
+    `word`: `always` (drawn, built in, or of files that the user names), `ready` (its copy of
+    default settings is there), `in part` (only copies with other settings) or `no`. `copies`:
+    folder, settings and those `other` than the default of each copy.
     """
 
     word: str
@@ -120,8 +151,13 @@ class Readiness:
 
     @property
     def text(self) -> str:
-        """The word, with the settings of the copies that are not the default ones; their number where that would be long."""
-        others = [", ".join(f"{name}={value}" for name, value in item["other"].items()) for item in self.copies if item["other"]]
+        """The word, with the settings of the copies that are not the default ones; their number
+        where that would be long."""
+        others = [
+            ", ".join(f"{name}={value}" for name, value in item["other"].items())
+            for item in self.copies
+            if item["other"]
+        ]
         words = "; ".join(others)
         if len(words) > MOST_WORDS:
             words = f"{len(others)} with settings"
@@ -134,7 +170,8 @@ def is_prepared(known: Facts) -> bool:
 
 
 def readiness(sources: Sequence[Facts], root: Path) -> dict[str, Readiness]:
-    """How ready each source is, by name. Reads the cards under `root` and the sizes of the copies' files."""
+    """How ready each source is, by name. Reads the cards under `root` and the sizes of the copies'
+    files."""
     there = copies_under(root)
     found = {}
     for known in sources:
@@ -144,13 +181,21 @@ def readiness(sources: Sequence[Facts], root: Path) -> dict[str, Readiness]:
             {
                 "folder": card["folder"],
                 "settings": card["settings"],
-                "other": {name: value for name, value in card["settings"].items() if value != defaults.get(name)},
+                "other": {
+                    name: value
+                    for name, value in card["settings"].items()
+                    if value != defaults.get(name)
+                },
             }
             for card in there
             if is_prepared(known) and (card["source"], card.get("version")) == (of.name, of.version)
         ]
-        word = "ready" if any(not item["other"] for item in copies) else "in part" if copies else "no"
-        always = not is_prepared(known) or known.own or (known.card is not None and known.card.drawn)
+        word = (
+            "ready" if any(not item["other"] for item in copies) else "in part" if copies else "no"
+        )
+        always = (
+            not is_prepared(known) or known.own or (known.card is not None and known.card.drawn)
+        )
         found[known.name] = Readiness("always" if always else word, tuple(copies))
     return found
 
@@ -164,5 +209,9 @@ def _changed(source: PreparedSource) -> list[str]:
     from crosswind.core.types import canonical
 
     defaults = {item.name: item.default for item in knobs_of(type(source))}
-    changed = [(name, value) for name, value in copy_settings(source).items() if value != defaults[name]]
-    return [f"{name}={value if isinstance(value, str) else canonical(value)}" for name, value in changed]
+    changed = [
+        (name, value) for name, value in copy_settings(source).items() if value != defaults[name]
+    ]
+    return [
+        f"{name}={value if isinstance(value, str) else canonical(value)}" for name, value in changed
+    ]

@@ -1,1 +1,2 @@
-"""Where data sets come from, one file a family of sources. Nothing is imported here, so that listing sources costs nothing."""
+"""Where data sets come from, one file a family of sources. Nothing is imported here, so that
+listing sources costs nothing."""

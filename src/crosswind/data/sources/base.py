@@ -1,4 +1,5 @@
-"""What a source of data is: a frozen set of knobs that loads an `AttributedDataset`; and what the readers of files share."""
+"""What a source of data is: a frozen set of knobs that loads an `AttributedDataset`; and what the
+readers of files share."""
 
 from __future__ import annotations
 
@@ -22,15 +23,17 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.data.resizing import in_channels, of_parts
 
 Piece = tuple[NDArray[np.integer[Any]], Callable[[], NDArray[np.uint8]]]
-"""The labels [n] of some pictures, and what gives the pictures, uint8 [n, h, w, c], when one of them is first needed."""
+"""The labels [n] of some pictures, and what gives the pictures, uint8 [n, h, w, c], when one of
+them is first needed."""
 
 
 @dataclass(frozen=True)
 class Source(ABC):
-    """A place that data come from. Its fields are knobs, checked when it is made; `load` reads what planning needs.
+    """A place that data come from. Its fields are knobs, checked when it is made; `load` reads what
+    planning needs.
 
-    `load` gives the attribute table and reads or draws no pixel: that happens when `images` of the data set is called.
-    Subclasses import nothing heavy at the top of their files.
+    `load` gives the attribute table and reads or draws no pixel: that happens when `images` of the
+    data set is called. Subclasses import nothing heavy at the top of their files.
     """
 
     def __post_init__(self) -> None:
@@ -42,15 +45,17 @@ class Source(ABC):
 
     @abstractmethod
     def load(self) -> AttributedDataset:
-        """The data set. Raises `InputError` for settings that do not fit, `DataError` for files that cannot be used."""
+        """The data set. Raises `InputError` for settings that do not fit, `DataError` for files
+        that cannot be used."""
 
 
 @dataclass(frozen=True)
 class Reading:
     """What a source reads from its original files.
 
-    `dataset`: the rows of all parts; its `images` decode and resize the rows asked for and may be called by several threads at
-    once. `parts`: part -> rows found, in the words of the card's totals.
+    `dataset`: the rows of all parts; its `images` decode and resize the rows asked for and may be
+    called by several threads at once. `parts`: part -> rows found, in the words of the card's
+    totals.
     """
 
     dataset: AttributedDataset
@@ -59,28 +64,35 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedSource(Source):
-    """A source whose original files are read once, by `crosswind prepare`, and from then on as a prepared copy.
+    """A source whose original files are read once, by `crosswind prepare`, and from then on as a
+    prepared copy.
 
-    A subclass declares its `card` and says how the originals are read; all the rest, the total's check, the copy and its
-    pixels, is the same for all. Knobs other than `root` are part of what is prepared, except those in `after`.
+    A subclass declares its `card` and says how the originals are read; all the rest, the total's
+    check, the copy and its pixels, is the same for all. Knobs other than `root` are part of what is
+    prepared, except those in `after`.
     """
 
     root: str | None = knob(
         None,
-        doc="folder of prepared data; by default that of CROSSWIND_DATA, else ~/.cache/crosswind/data; "
-        "for files of your own none, which are then read as they are",
+        doc=(
+            "folder of prepared data; by default that of CROSSWIND_DATA, else"
+            " ~/.cache/crosswind/data; for files of your own none, which are then read as they are"
+        ),
     )
 
     card: ClassVar[Card]
     after: ClassVar[tuple[str, ...]] = ()
     """Knobs that `finish` uses and `read` does not: all their values share one prepared copy."""
     copy: ClassVar[str] = ""
-    """The name of the prepared copy, where it is not that of the source: two sources over the same files share it."""
+    """The name of the prepared copy, where it is not that of the source: two sources over the same
+    files share it."""
     own: ClassVar[tuple[str, ...]] = ()
-    """Knobs that name files of the user's own. A source with such knobs has no originals; it reads those files as they are where
-    no `root` is given, and the copy that was prepared from them where one is."""
+    """Knobs that name files of the user's own. A source with such knobs has no originals; it reads
+    those files as they are where no `root` is given, and the copy that was prepared from them where
+    one is."""
     instead: ClassVar[tuple[str, ...]] = ()
-    """Files and folders in the folder of originals: where one of them is there, no original is needed."""
+    """Files and folders in the folder of originals: where one of them is there, no original is
+    needed."""
 
     def variants(self) -> tuple[str, ...]:
         """Which variants of the card's files these settings need, beside those of none."""
@@ -96,48 +108,68 @@ class PreparedSource(Source):
         Left out are parts whose name begins with a variant that is not asked for.
         """
         left_out = {item.variant for item in self.card.files}.difference(self.variants())
-        return {part: rows for part, rows in self.card.totals.items() if part.split()[0] not in left_out}
+        return {
+            part: rows for part, rows in self.card.totals.items() if part.split()[0] not in left_out
+        }
 
     def attributes(self) -> tuple[Attribute, ...]:
-        """The attributes of the card, all of which have their values or the number of them there."""
+        """The attributes of the card, all of which have their values or the number of them
+        there."""
         given = self.card.attributes.items()
-        return tuple(Attribute(name, tuple(map(str, range(told))) if isinstance(told, int) else told) for name, told in given)
+        return tuple(
+            Attribute(name, tuple(map(str, range(told))) if isinstance(told, int) else told)
+            for name, told in given
+        )
 
     def places(self, folder: Path) -> tuple[Path, ...]:
-        """The files and folders that `read` reads: a preparation that was cut short goes on only where none of them changed."""
+        """The files and folders that `read` reads: a preparation that was cut short goes on only
+        where none of them changed."""
         if self.own:
             return tuple(Path(str(getattr(self, name))).expanduser() for name in self.own)
         found = [_form(folder, item.name) for item in self.originals()]
-        return tuple(path for path in found if path is not None) if found and None not in found else (folder,)
+        return (
+            tuple(path for path in found if path is not None)
+            if found and None not in found
+            else (folder,)
+        )
 
     def missing(self, folder: Path) -> tuple[Original, ...]:
-        """The originals that are in `folder` neither as they are nor unpacked; none where other files serve `instead`."""
+        """The originals that are in `folder` neither as they are nor unpacked; none where other
+        files serve `instead`."""
         if any((folder / name).exists() for name in self.instead):
             return ()
         return tuple(item for item in self.originals() if _form(folder, item.name) is None)
 
     @abstractmethod
     def read(self, folder: Path) -> Reading:
-        """The data set in the original files of `folder`, or in the user's own. Reads no pixel before `images` is called.
+        """The data set in the original files of `folder`, or in the user's own. Reads no pixel
+        before `images` is called.
 
-        Raises `DataError` in one sentence for a file that is missing, truncated, corrupted or not what its name says.
+        Raises `DataError` in one sentence for a file that is missing, truncated, corrupted or not
+        what its name says.
         """
 
     def finish(self, dataset: AttributedDataset) -> AttributedDataset:
-        """What these settings make of the prepared copy, such as colours; by default the copy itself."""
+        """What these settings make of the prepared copy, such as colours; by default the copy
+        itself."""
         return dataset
 
     def load(self) -> AttributedDataset:
-        """The data set of the prepared copy, or of own files. Raises `DataError` for what is not there or cannot be used."""
+        """The data set of the prepared copy, or of own files. Raises `DataError` for what is not
+        there or cannot be used."""
         if self.own and self.root is None:
             return self.finish(self.read(Path()).dataset)
         from crosswind.data.prepared import open_copy
 
-        # A copy of a user's own files has the values that they have, and nobody has said yet which of them are one.
-        return self.finish(replace(open_copy(self), distinct=frozenset()) if self.own else open_copy(self))
+        # A copy of a user's own files has the values that they have, and nobody has said yet which
+        # of them are one.
+        return self.finish(
+            replace(open_copy(self), distinct=frozenset()) if self.own else open_copy(self)
+        )
 
     def trusted(self, path: Path, reader: Callable[[Path], object]) -> Path:
-        """`path`, if its hash is the published one; else a child process reads it first. Raises `DataError` where that fails."""
+        """`path`, if its hash is the published one; else a child process reads it first. Raises
+        `DataError` where that fails."""
         from crosswind.data.archives.checks import expect_kind, tried
         from crosswind.data.archives.fetch import verified
 
@@ -148,7 +180,8 @@ class PreparedSource(Source):
 
 
 class PicturesInChannels(PreparedSource):
-    """A prepared source with a knob `channels`, 1 or 3, that the prepared copy does not depend on."""
+    """A prepared source with a knob `channels`, 1 or 3, that the prepared copy does not depend
+    on."""
 
     after = ("channels",)
 
@@ -158,7 +191,8 @@ class PicturesInChannels(PreparedSource):
 
 
 def original_file(folder: Path, name: str) -> Path:
-    """The file of an original in `folder`, as it is, packed (.gz, .bz2) or unpacked. Raises `DataError` where there is none."""
+    """The file of an original in `folder`, as it is, packed (.gz, .bz2) or unpacked. Raises
+    `DataError` where there is none."""
     found = _form(folder, name)
     if found is None:
         raise DataError(f"there is no file {name} in {folder}, packed or unpacked")
@@ -171,24 +205,35 @@ def _form(folder: Path, name: str) -> Path | None:
     return next((path for path in forms if path.exists()), None)
 
 
-def checked_labels(labels: NDArray[Any], place: Path | str, rows: int, first: int = 0, last: int = 9) -> NDArray[np.int64]:
-    """The labels int64 [n]. Raises `DataError`, naming the place, for other than one a picture and for one that is no label."""
+def checked_labels(
+    labels: NDArray[Any], place: Path | str, rows: int, first: int = 0, last: int = 9
+) -> NDArray[np.int64]:
+    """The labels int64 [n]. Raises `DataError`, naming the place, for other than one a picture and
+    for one that is no label."""
     if len(labels) != rows:
         raise DataError(f"{place} holds {len(labels):,} labels for {rows:,} pictures")
     check_known(labels, range(first, last + 1), f"{place}: label")
     return labels.astype(np.int64)
 
 
-def check_known(values: NDArray[Any], known: Sequence[float], what: str, meant: Sequence[float] | None = None) -> None:
-    """Raises `DataError` for the first of the values [n] that is none of those known, which the sentence gives as those `meant`."""
+def check_known(
+    values: NDArray[Any], known: Sequence[float], what: str, meant: Sequence[float] | None = None
+) -> None:
+    """Raises `DataError` for the first of the values [n] that is none of those known, which the
+    sentence gives as those `meant`."""
     off = np.flatnonzero(~np.isin(values, known))
     if off.size:
         words = ", ".join(f"{value:g}" for value in meant or known)
-        raise DataError(f"{what} is {values[off[0]]:g} in row {off[0] + 1:,}, which is none of {words}")
+        raise DataError(
+            f"{what} is {values[off[0]]:g} in row {off[0] + 1:,}, which is none of {words}"
+        )
 
 
-def in_parts(name: str, label: Attribute, parts: Mapping[str, Sequence[Piece]], size: int, channels: int = 3) -> Reading:
-    """Parts one after the other, resized to `size`: attributes `label`, and `split` where there is more than one part.
+def in_parts(
+    name: str, label: Attribute, parts: Mapping[str, Sequence[Piece]], size: int, channels: int = 3
+) -> Reading:
+    """Parts one after the other, resized to `size`: attributes `label`, and `split` where there is
+    more than one part.
 
     `parts`: name -> pieces; pictures of all pieces have one shape.
     """
@@ -198,9 +243,13 @@ def in_parts(name: str, label: Attribute, parts: Mapping[str, Sequence[Piece]], 
     if len(parts) > 1:  # a study tests on all rows of a target without a column of parts
         attributes.append(Attribute("split", tuple(parts)))
         codes.append(np.repeat(np.arange(len(parts)), list(counts.values())))
-    images = of_parts([pictures for _, pictures in pieces], [len(labels) for labels, _ in pieces], size)
+    images = of_parts(
+        [pictures for _, pictures in pieces], [len(labels) for labels, _ in pieces], size
+    )
     table = AttributeTable(tuple(attributes), np.stack(codes))
-    return Reading(AttributedDataset(name, table, images, InputSpec.image(size, size, channels)), counts)
+    return Reading(
+        AttributedDataset(name, table, images, InputSpec.image(size, size, channels)), counts
+    )
 
 
 def from_files(
@@ -212,17 +261,24 @@ def from_files(
     sizes: NDArray[np.int64],
     **more: Any,
 ) -> AttributedDataset:
-    """The data set whose row i is the image in the file or bytes `opened(i)`, which errors call `named(i)`, at `size` x `size`.
+    """The data set whose row i is the image in the file or bytes `opened(i)`, which errors call
+    `named(i)`, at `size` x `size`.
 
-    `sizes`: bytes of each file, int64 [n], by which equal ones are found. `more`: fields of `AttributedDataset`; `told`: what the
-    fingerprint is made of beside the table and the size; `border`: pixels that are cut off at each side.
+    `sizes`: bytes of each file, int64 [n], by which equal ones are found. `more`: fields of
+    `AttributedDataset`; `told`: what the fingerprint is made of beside the table and the size;
+    `border`: pixels that are cut off at each side.
     """
     from crosswind.data.decoding import decoder
 
-    made, border = digest({"table": table.digest(), "size": size, **more.pop("told")}), more.pop("border", 0)
+    made, border = (
+        digest({"table": table.digest(), "size": size, **more.pop("told")}),
+        more.pop("border", 0),
+    )
     images, spec = decoder(opened, size, named, border), InputSpec.image(size, size, 3)
     files = FileContents(sizes, opened, named)
-    return AttributedDataset(name, table, images, spec, fingerprint=made, from_files=True, files=files, **more)
+    return AttributedDataset(
+        name, table, images, spec, fingerprint=made, from_files=True, files=files, **more
+    )
 
 
 def positions(values: Iterable[Any], names: Sequence[str]) -> NDArray[np.int64]:
@@ -231,10 +287,17 @@ def positions(values: Iterable[Any], names: Sequence[str]) -> NDArray[np.int64]:
     return np.array([code_of[value] for value in values], dtype=np.int64)
 
 
-def names_chosen(given: object, field: str, what: str, known: Iterable[str] | None = None) -> list[str]:
-    """A setting that is a list of names, each once. Raises `InputError` for another value, and for a name that is not known."""
+def names_chosen(
+    given: object, field: str, what: str, known: Iterable[str] | None = None
+) -> list[str]:
+    """A setting that is a list of names, each once. Raises `InputError` for another value, and for
+    a name that is not known."""
     choices = None if known is None else list(known)
-    if not isinstance(given, list) or not given or not all(isinstance(name, str) and name.strip() for name in given):
+    if (
+        not isinstance(given, list)
+        or not given
+        or not all(isinstance(name, str) and name.strip() for name in given)
+    ):
         raise InputError(field, f"must be a list of {what}s, not {shown(given)}", choices)
     for place, name in enumerate(given):
         if choices is not None and name not in choices:
@@ -244,8 +307,11 @@ def names_chosen(given: object, field: str, what: str, known: Iterable[str] | No
     return list(given)
 
 
-def open_source(name: str, settings: Mapping[str, Any] | None = None, field: str = "data") -> AttributedDataset:
-    """The data set of a registered source with its settings; errors of name and settings name `field`."""
+def open_source(
+    name: str, settings: Mapping[str, Any] | None = None, field: str = "data"
+) -> AttributedDataset:
+    """The data set of a registered source with its settings; errors of name and settings name
+    `field`."""
     known = facts("sources", name, f"{field}.source")
     values = resolve(known.knobs, settings or {}, field, f"source {name!r}")
     kind = load("sources", name)
@@ -254,7 +320,10 @@ def open_source(name: str, settings: Mapping[str, Any] | None = None, field: str
         assert isinstance(source, Source)
         return source.load()
     except InputError as error:
-        # A source names its settings by its own name; the user knows them by the place where they were written.
+        # A source names its settings by its own name; the user knows them by the place where they
+        # were written.
         if error.field != name and not error.field.startswith(f"{name}."):
             raise
-        raise InputError(field + error.field.removeprefix(name), error.problem, error.choices) from None
+        raise InputError(
+            field + error.field.removeprefix(name), error.problem, error.choices
+        ) from None

@@ -18,7 +18,11 @@ from crosswind.data.sources.base import Reading
 from crosswind.data.sources.packed_trees import File, PackedTrees
 from crosswind.data.trees import counted_lines, lines_of
 
-ATTRIBUTES, PARTITION, IDENTITIES = "list_attr_celeba.txt", "list_eval_partition.txt", "identity_CelebA.txt"
+ATTRIBUTES, PARTITION, IDENTITIES = (
+    "list_attr_celeba.txt",
+    "list_eval_partition.txt",
+    "identity_CelebA.txt",
+)
 _PICTURE = re.compile(r"(?P<before>(?:.*/)?)img_align_celeba/(?P<name>\d{6}\.(?:jpg|png))")
 
 
@@ -27,19 +31,24 @@ _PICTURE = re.compile(r"(?P<before>(?:.*/)?)img_align_celeba/(?P<name>\d{6}\.(?:
 class CelebA(PackedTrees):
     """CelebA: 202,599 aligned faces of 10,177 people with forty attributes.
 
-    Attributes: the forty under their own names (`Male`: female, male; `Smiling` and the others: no, yes) and `split` (train, valid,
-    test), in which people are apart. A person is a unit. Rows are in the order of the lists. The published pictures are of
-    178 x 218 pixels; proportions are not kept.
-    Reference: Z. Liu, P. Luo, X. Wang, X. Tang, Deep Learning Face Attributes in the Wild, ICCV 2015.
+    Attributes: the forty under their own names (`Male`: female, male; `Smiling` and the others: no,
+    yes) and `split` (train, valid, test), in which people are apart. A person is a unit. Rows are
+    in the order of the lists. The published pictures are of 178 x 218 pixels; proportions are not
+    kept.
+    Reference: Z. Liu, P. Luo, X. Wang, X. Tang, Deep Learning Face Attributes in the Wild, ICCV
+    2015.
     """
 
-    size: int = knob(128, domain="[4, 512]", doc="side of the pictures in pixels; proportions are not kept")
+    size: int = knob(
+        128, domain="[4, 512]", doc="side of the pictures in pixels; proportions are not kept"
+    )
     unit: str = knob("identity", domain="{identity, none}", doc="what is never in two roles")
 
     card = card_of("celeba")
 
     def read(self, folder: Path) -> Reading:
-        """The pictures of `img_align_celeba` with the three lists, which may lie in folders as on the data set's site."""
+        """The pictures of `img_align_celeba` with the three lists, which may lie in folders as on
+        the data set's site."""
         tree = self.tree(folder)
         lists = self.lists(folder, tree, (ATTRIBUTES, PARTITION, IDENTITIES))
         place_of = {match["name"]: match[0] for match in self.pictures(tree, _PICTURE)}
@@ -47,13 +56,18 @@ class CelebA(PackedTrees):
         names, lines = counted_lines(*lists[ATTRIBUTES])
         wanted = [item.name for item in attributes[:-1]]
         if names != wanted:
-            raise DataError(f"{ATTRIBUTES} should name CelebA's forty attributes in their order, not {shown(' '.join(names), 200)}")
+            raise DataError(
+                f"{ATTRIBUTES} should name CelebA's forty attributes in their order, not"
+                f" {shown(' '.join(names), 200)}"
+            )
         files: list[str] = []
         codes = np.empty((len(wanted), len(lines)), dtype=np.uint8)
         for row, line in enumerate(lines):
             name, *marks = line.split()
             if len(marks) != len(wanted) or not {"-1", "1"}.issuperset(marks):
-                raise DataError(f"{ATTRIBUTES} has not 1 or -1 for each of {len(wanted)} attributes of {name!r}")
+                raise DataError(
+                    f"{ATTRIBUTES} has not 1 or -1 for each of {len(wanted)} attributes of {name!r}"
+                )
             files.append(name)
             codes[:, row] = [mark == "1" for mark in marks]
         split = numbered(lists[PARTITION], files, range(len(attributes[-1])))
@@ -68,13 +82,34 @@ class CelebA(PackedTrees):
 
 
 def numbered(file: File, names: list[str], known: range | None = None) -> NDArray[np.int64]:
-    """The number that a list of `name number` lines has for each of the names: int64 [n]. Raises `DataError`."""
+    """The number that a list of `name number` lines has for each of the names: int64 [n]. Raises
+    `DataError`."""
     pairs = [line.split() for line in lines_of(*file)]
-    strange = next((pair for pair in pairs if len(pair) != 2 or not pair[1].isascii() or not pair[1].isdigit()), None)
+    strange = next(
+        (
+            pair
+            for pair in pairs
+            if len(pair) != 2 or not pair[1].isascii() or not pair[1].isdigit()
+        ),
+        None,
+    )
     if strange is not None:
-        raise DataError(f"{file[0].name}: {file[1]} should have a picture and a number a line, not {shown(' '.join(strange), 80)}")
+        raise DataError(
+            f"{file[0].name}: {file[1]} should have a picture and a number a line, not"
+            f" {shown(' '.join(strange), 80)}"
+        )
     number_of = {name: int(word[:15]) for name, word in pairs}
-    lacking = next((name for name in names if number_of.get(name) is None or (known and number_of[name] not in known)), None)
+    lacking = next(
+        (
+            name
+            for name in names
+            if number_of.get(name) is None or (known and number_of[name] not in known)
+        ),
+        None,
+    )
     if lacking is not None:
-        raise DataError(f"{file[0].name}: {file[1]} has no number of {lacking!r}" + (f" of 0 to {known[-1]}" if known else ""))
+        raise DataError(
+            f"{file[0].name}: {file[1]} has no number of {lacking!r}"
+            + (f" of 0 to {known[-1]}" if known else "")
+        )
     return np.array([number_of[name] for name in names], dtype=np.int64)

@@ -1,4 +1,5 @@
-"""CIFAR-10 and the sets that stand beside it, all with its ten classes: CIFAR-10.1, CIFAR-10.2 and CINIC-10."""
+"""CIFAR-10 and the sets that stand beside it, all with its ten classes: CIFAR-10.1, CIFAR-10.2 and
+CINIC-10."""
 
 from __future__ import annotations
 
@@ -26,64 +27,94 @@ PARTS = {"train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test": ("t
 FILES = (*PARTS["train"], *PARTS["test"])
 SIDE = 32
 RECORD = 1 + 3 * SIDE * SIDE
-_CINIC_PLACE = re.compile(r"(?:.*/)?([^/]+)/([^/]+)/(cifar-?10-(train|test)-\d+\.png|n\d{8}_\d+\.png)")
+_CINIC_PLACE = re.compile(
+    r"(?:.*/)?([^/]+)/([^/]+)/(cifar-?10-(train|test)-\d+\.png|n\d{8}_\d+\.png)"
+)
 
 
 @register("cifar10", kind="source")
 @dataclass(frozen=True)
 class Cifar10(PreparedSource):
-    """60,000 colour photographs of 32 x 32 pixels in ten classes, 50,000 to train on and 10,000 to test on.
+    """60,000 colour photographs of 32 x 32 pixels in ten classes, 50,000 to train on and 10,000 to
+    test on.
 
-    Attributes: `class` (airplane, automobile, bird, cat, deer, dog, frog, horse, ship, truck), `split` (train, test). Rows are in
-    the order of the files, the five batches of training before the test. Classes have the same names in `cinic10`, `cifar10.1` and
-    `cifar10.2`, so that each can be another's target; every picture of CIFAR-10 is in `cinic10` too. Of the versions that the
+    Attributes: `class` (airplane, automobile, bird, cat, deer, dog, frog, horse, ship, truck),
+    `split` (train, test). Rows are in the order of the files, the five batches of training before
+    the test. Classes have the same names in `cinic10`, `cifar10.1` and `cifar10.2`, so that each
+    can be another's target; every picture of CIFAR-10 is in `cinic10` too. Of the versions that the
     author gives, the binary one is read: the Python version is a pickle.
     Reference: A. Krizhevsky, Learning multiple layers of features from tiny images, 2009.
     """
 
-    size: int = knob(32, domain="[4, 512]", doc="side of the picture in pixels; the original's is 32")
+    size: int = knob(
+        32, domain="[4, 512]", doc="side of the picture in pixels; the original's is 32"
+    )
 
     card = card_of("cifar10")
     instead = (*FILES, "cifar-10-batches-bin")
 
     def read(self, folder: Path) -> Reading:
-        """The six files of records, unpacked in `folder` or in cifar-10-batches-bin in it, else in the archive."""
-        unpacked = (path for path in (folder, folder / "cifar-10-batches-bin") if any((path / name).is_file() for name in FILES))
+        """The six files of records, unpacked in `folder` or in cifar-10-batches-bin in it, else in
+        the archive."""
+        unpacked = (
+            path
+            for path in (folder, folder / "cifar-10-batches-bin")
+            if any((path / name).is_file() for name in FILES)
+        )
         archive = folder / self.card.files[0].name
         place = next(unpacked, archive)
         if place != archive:
-            files = {name: np.fromfile(place / name, np.uint8) for name in (*FILES, NAMES) if (place / name).is_file()}
+            files = {
+                name: np.fromfile(place / name, np.uint8)
+                for name in (*FILES, NAMES)
+                if (place / name).is_file()
+            }
         else:
             from crosswind.data.archives.members import TarMembers, walked
 
-            members = TarMembers(self.trusted(place, walked), lambda name: PurePosixPath(name).name in (*FILES, NAMES))
-            files = {PurePosixPath(name).name: members.view(i) for i, name in enumerate(members.names)}
+            members = TarMembers(
+                self.trusted(place, walked),
+                lambda name: PurePosixPath(name).name in (*FILES, NAMES),
+            )
+            files = {
+                PurePosixPath(name).name: members.view(i) for i, name in enumerate(members.names)
+            }
         if lacking := [name for name in FILES if name not in files]:
             raise DataError(
-                f"{place} is not the binary version of CIFAR-10, {archive.name} (the Python version's pickles are never opened): "
-                f"it has no {', '.join(lacking)}"
+                f"{place} is not the binary version of CIFAR-10, {archive.name} (the Python"
+                f" version's pickles are never opened): it has no {', '.join(lacking)}"
             )
         label = self.attributes()[0]
         named = files.get(NAMES, np.empty(0, np.uint8)).tobytes().decode("ascii", "replace").split()
         if NAMES in files and tuple(named) != label.values:
-            raise DataError(f"{place}, {NAMES} does not name CIFAR-10's classes but {shown(', '.join(named), 120)}")
-        parts = {part: [_records(files[name], f"{place}, {name}") for name in names] for part, names in PARTS.items()}
+            raise DataError(
+                f"{place}, {NAMES} does not name CIFAR-10's classes but"
+                f" {shown(', '.join(named), 120)}"
+            )
+        parts = {
+            part: [_records(files[name], f"{place}, {name}") for name in names]
+            for part, names in PARTS.items()
+        }
         return in_parts("cifar10", label, parts, self.size)
 
 
 @register("cifar10.1", kind="source")
 @dataclass(frozen=True)
 class Cifar101(PreparedSource):
-    """2,000 photographs (2,021 of `v4`) of CIFAR-10's ten classes that no network was developed on, for testing alone.
+    """2,000 photographs (2,021 of `v4`) of CIFAR-10's ten classes that no network was developed on,
+    for testing alone.
 
-    Attribute: `class`, with CIFAR-10's names in its order; a study tests on all rows. `v6` is the edition that the authors
-    recommend, with 200 pictures a class; `v4` is the first that they tested networks on, with classes of unequal sizes. Nine in ten
-    pictures are in both.
-    Reference: B. Recht, R. Roelofs, L. Schmidt, V. Shankar, Do CIFAR-10 classifiers generalize to CIFAR-10?, 2018.
+    Attribute: `class`, with CIFAR-10's names in its order; a study tests on all rows. `v6` is the
+    edition that the authors recommend, with 200 pictures a class; `v4` is the first that they
+    tested networks on, with classes of unequal sizes. Nine in ten pictures are in both.
+    Reference: B. Recht, R. Roelofs, L. Schmidt, V. Shankar, Do CIFAR-10 classifiers generalize to
+    CIFAR-10?, 2018.
     """
 
     edition: str = knob("v6", domain="{v6, v4}", doc="v6, of balanced classes, or v4, the first")
-    size: int = knob(32, domain="[4, 512]", doc="side of the picture in pixels; the original's is 32")
+    size: int = knob(
+        32, domain="[4, 512]", doc="side of the picture in pixels; the original's is 32"
+    )
 
     card = card_of("cifar10.1")
 
@@ -99,24 +130,35 @@ class Cifar101(PreparedSource):
         """The edition's two npy files of `folder`."""
         from crosswind.data.archives.arrays import Expected, read_array
 
-        data, named = (folder / f"cifar10.1_{self.edition}_{what}.npy" for what in ("data", "labels"))
+        data, named = (
+            folder / f"cifar10.1_{self.edition}_{what}.npy" for what in ("data", "labels")
+        )
         pictures = read_array(data, Expected("uint8", (None, SIDE, SIDE, 3)))
-        labels = checked_labels(read_array(named, Expected("integers", (None,))), named, len(pictures))
-        return in_parts("cifar10.1", self.attributes()[0], {"test": [(labels, lambda: pictures)]}, self.size)
+        labels = checked_labels(
+            read_array(named, Expected("integers", (None,))), named, len(pictures)
+        )
+        return in_parts(
+            "cifar10.1", self.attributes()[0], {"test": [(labels, lambda: pictures)]}, self.size
+        )
 
 
 @register("cifar10.2", kind="source")
 @dataclass(frozen=True)
 class Cifar102(PreparedSource):
-    """12,000 photographs of CIFAR-10's ten classes, 10,000 to train on and 2,000 to test on, each class as frequent as the others.
+    """12,000 photographs of CIFAR-10's ten classes, 10,000 to train on and 2,000 to test on, each
+    class as frequent as the others.
 
-    Attributes: `class`, with CIFAR-10's names in its order, and `split` (train, test) unless `part` is test. Only the file of the
-    test part has a published hash and is fetched; the other is to be downloaded by hand.
-    Reference: S. Lu et al., Harder or different? A closer look at distribution shift in dataset reproduction, 2020.
+    Attributes: `class`, with CIFAR-10's names in its order, and `split` (train, test) unless `part`
+    is test. Only the file of the test part has a published hash and is fetched; the other is to be
+    downloaded by hand.
+    Reference: S. Lu et al., Harder or different? A closer look at distribution shift in dataset
+    reproduction, 2020.
     """
 
     part: str = knob("all", domain="{all, test}", doc="both parts, or the test part alone")
-    size: int = knob(32, domain="[4, 512]", doc="side of the picture in pixels; the original's is 32")
+    size: int = knob(
+        32, domain="[4, 512]", doc="side of the picture in pixels; the original's is 32"
+    )
 
     card = card_of("cifar10.2")
 
@@ -132,39 +174,53 @@ class Cifar102(PreparedSource):
     def _piece(self, path: Path) -> Piece:
         from crosswind.data.archives.arrays import Expected, read_arrays, sums_of
 
-        wanted = {"labels": Expected("integers", (None,)), "images": Expected("uint8", (None, SIDE, SIDE, 3))}
+        wanted = {
+            "labels": Expected("integers", (None,)),
+            "images": Expected("uint8", (None, SIDE, SIDE, 3)),
+        }
         known = self.attributes()[0].values
         if "label_names" in sums_of(path):
             wanted["label_names"] = Expected("text", (len(known),))
         found = read_arrays(path, wanted)
         names = tuple(found.get("label_names", np.array(known)).astype(str).tolist())
         if names != known:
-            raise DataError(f"{path} is not of CIFAR-10's classes: it names {shown(', '.join(names), 120)}")
+            raise DataError(
+                f"{path} is not of CIFAR-10's classes: it names {shown(', '.join(names), 120)}"
+            )
         return checked_labels(found["labels"], path, len(found["images"])), lambda: found["images"]
 
 
 @register("cinic10", kind="source")
 @dataclass(frozen=True)
 class Cinic10(PreparedSource):
-    """270,000 pictures of 32 x 32 pixels in CIFAR-10's ten classes: all of CIFAR-10, and 210,000 of ImageNet made small.
+    """270,000 pictures of 32 x 32 pixels in CIFAR-10's ten classes: all of CIFAR-10, and 210,000 of
+    ImageNet made small.
 
-    Attributes: `class`, with CIFAR-10's names in its order; `split` (train, valid, test, of 90,000 each); `origin` (cifar10-train,
-    cifar10-test, imagenet), as the names of the files tell. The test part holds all test pictures of CIFAR-10 and 10,000 of those
-    that it trains on: keep the rows of `imagenet` to test networks that were trained on CIFAR-10. ImageNet's labels were not looked
-    at again, so that some are wrong. Rows are in the order of part, class and name of the file.
-    Reference: L. Darlow, E. Crowley, A. Antoniou, A. Storkey, CINIC-10 is not ImageNet or CIFAR-10, 2018.
+    Attributes: `class`, with CIFAR-10's names in its order; `split` (train, valid, test, of 90,000
+    each); `origin` (cifar10-train, cifar10-test, imagenet), as the names of the files tell. The
+    test part holds all test pictures of CIFAR-10 and 10,000 of those that it trains on: keep the
+    rows of `imagenet` to test networks that were trained on CIFAR-10. ImageNet's labels were not
+    looked at again, so that some are wrong. Rows are in the order of part, class and name of the
+    file.
+    Reference: L. Darlow, E. Crowley, A. Antoniou, A. Storkey, CINIC-10 is not ImageNet or CIFAR-10,
+    2018.
     """
 
-    size: int = knob(32, domain="[4, 512]", doc="side of the picture in pixels; the original's is 32")
+    size: int = knob(
+        32, domain="[4, 512]", doc="side of the picture in pixels; the original's is 32"
+    )
 
     card = card_of("cinic10")
     instead = ("train", "CINIC-10/train")
 
     def read(self, folder: Path) -> Reading:
-        """The folders train, valid and test, in `folder` or in CINIC-10 in it, else the archive, which is unpacked aside once."""
+        """The folders train, valid and test, in `folder` or in CINIC-10 in it, else the archive,
+        which is unpacked aside once."""
         from crosswind.data.archives.members import TarMembers, walked
 
-        place = next((place for place in (folder, folder / "CINIC-10") if (place / "train").is_dir()), None)
+        place = next(
+            (place for place in (folder, folder / "CINIC-10") if (place / "train").is_dir()), None
+        )
         if place is not None:
             tree = folder_tree(place)
             names = [name for name in tree.sizes if _is_picture(name) and name.count("/") == 2]
@@ -172,7 +228,9 @@ class Cinic10(PreparedSource):
         archive = self.trusted(folder / self.card.files[0].name, walked)
         packed = TarMembers(archive, _is_picture)
         index = {name: i for i, name in enumerate(packed.names)}
-        return self._reading(packed.names, lambda name: packed.view(index[name]).tobytes(), str(archive))
+        return self._reading(
+            packed.names, lambda name: packed.view(index[name]).tobytes(), str(archive)
+        )
 
     def _reading(self, names: Sequence[str], read: Callable[[str], bytes], where: str) -> Reading:
         classes, splits, origins = (attribute.values for attribute in self.attributes())
@@ -180,28 +238,48 @@ class Cinic10(PreparedSource):
         for name in names:
             match = _CINIC_PLACE.fullmatch(name)
             if match is None or match[1] not in splits or match[2] not in classes:
-                raise DataError(f"{where} is not CINIC-10: {shown(name)} is not PART/CLASS/FILE, or not named as its pictures are")
+                raise DataError(
+                    f"{where} is not CINIC-10: {shown(name)} is not PART/CLASS/FILE, or not named"
+                    " as its pictures are"
+                )
             origin = "imagenet" if match[4] is None else f"cifar10-{match[4]}"
-            found.append((splits.index(match[1]), classes.index(match[2]), match[3], origins.index(origin), name))
+            found.append(
+                (
+                    splits.index(match[1]),
+                    classes.index(match[2]),
+                    match[3],
+                    origins.index(origin),
+                    name,
+                )
+            )
         present = {row[:2] for row in found}
         for code, split in enumerate(splits):
             for label, name in enumerate(classes):
                 if (code, label) not in present:
-                    raise DataError(f"{where} is not CINIC-10: it holds no picture of {split}/{name}")
+                    raise DataError(
+                        f"{where} is not CINIC-10: it holds no picture of {split}/{name}"
+                    )
         found.sort()
-        codes = np.array([(label, split, origin) for split, label, _, origin, _ in found], dtype=np.uint8).T
+        codes = np.array(
+            [(label, split, origin) for split, label, _, origin, _ in found], dtype=np.uint8
+        ).T
 
         def opened(row: int) -> bytes:
             data = read(found[row][-1])
-            # The header of a PNG: its mark, the length and name of the first chunk, width and height.
+            # The header of a PNG: its mark, the length and name of the first chunk, width and
+            # height.
             if data[:8] != b"\x89PNG\r\n\x1a\n" or data[16:24] != SIDE.to_bytes(4, "big") * 2:
                 raise Refused("is not a PNG of 32 x 32 pixels")
             return data
 
         images = decoder(opened, self.size, lambda row: f"{where}: {found[row][-1]!r}")
         shape = InputSpec.image(self.size, self.size, 3)
-        dataset = AttributedDataset("cinic10", AttributeTable(self.attributes(), codes), images, shape, from_files=True)
-        return Reading(dataset, {split: int((codes[1] == i).sum()) for i, split in enumerate(splits)})
+        dataset = AttributedDataset(
+            "cinic10", AttributeTable(self.attributes(), codes), images, shape, from_files=True
+        )
+        return Reading(
+            dataset, {split: int((codes[1] == i).sum()) for i, split in enumerate(splits)}
+        )
 
 
 def _is_picture(name: str) -> bool:
@@ -212,7 +290,10 @@ def _is_picture(name: str) -> bool:
 def _records(data: NDArray[np.uint8], place: str) -> Piece:
     """Labels and pictures of the bytes of one file of CIFAR-10."""
     if not data.size or data.size % RECORD:
-        raise DataError(f"{place} has {data.size:,} bytes, which is no number of CIFAR-10's records of {RECORD:,}")
+        raise DataError(
+            f"{place} has {data.size:,} bytes, which is no number of CIFAR-10's records of"
+            f" {RECORD:,}"
+        )
     records = data.reshape(-1, RECORD)
     # Planes of red, green and blue, seen as pixels: nothing is copied before rows are asked for.
     pictures = records[:, 1:].reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)

@@ -22,15 +22,17 @@ FILE = "all_data_with_identities.csv"
 @register("civilcomments", kind="source")
 @dataclass(frozen=True)
 class CivilComments(Packed):
-    """CivilComments-WILDS: 448,000 comments on news articles, toxic or not, with the groups of people that they mention.
+    """CivilComments-WILDS: 448,000 comments on news articles, toxic or not, with the groups of
+    people that they mention.
 
-    Attributes: `toxicity` (no, yes: at least half of the raters), for each of the eight identities of WILDS (male, female, LGBTQ,
-    christian, muslim, other_religions, black, white) and for `identity_any` whether it is mentioned (no, yes: at least half of the
-    raters), `split` (train, val, test). An article's comments are a unit. The groups of WILDS are `groups: [toxicity, IDENTITY]`,
-    which overlap; the groups of a study do not, so that it takes one identity, or `identity_any`. Layout: WILDS version 1.0,
-    `all_data_with_identities.csv`.
-    Reference: D. Borkan et al., Nuanced Metrics for Measuring Unintended Bias with Real Data for Text Classification, WWW 2019;
-    P. W. Koh et al., WILDS, ICML 2021.
+    Attributes: `toxicity` (no, yes: at least half of the raters), for each of the eight identities
+    of WILDS (male, female, LGBTQ, christian, muslim, other_religions, black, white) and for
+    `identity_any` whether it is mentioned (no, yes: at least half of the raters), `split` (train,
+    val, test). An article's comments are a unit. The groups of WILDS are `groups: [toxicity,
+    IDENTITY]`, which overlap; the groups of a study do not, so that it takes one identity, or
+    `identity_any`. Layout: WILDS version 1.0, `all_data_with_identities.csv`.
+    Reference: D. Borkan et al., Nuanced Metrics for Measuring Unintended Bias with Real Data for
+    Text Classification, WWW 2019; P. W. Koh et al., WILDS, ICML 2021.
     """
 
     unit: str = knob("article", domain="{article, none}", doc="what is never in two roles")
@@ -41,14 +43,23 @@ class CivilComments(Packed):
         """The comments in the order of the table."""
         tree, told = self.tree(folder), [*IDENTITIES, "identity_any"]
         held, inside = self.lists(folder, tree, [FILE])[FILE]
-        rows = Table(held, inside, ["comment_text", "split", "toxicity", "article_id", *told], self.card.get)
+        rows = Table(
+            held, inside, ["comment_text", "split", "toxicity", "article_id", *told], self.card.get
+        )
         splits: Mapping[str, tuple[str, ...]] = self.card.attributes
         rows.words("split", splits["split"])
         texts = [joined([text]) for text in rows["comment_text"]]
-        if (blank := next((row for row, text in enumerate(texts, 1) if not text.strip()), None)) is not None:
+        if (
+            blank := next((row for row, text in enumerate(texts, 1) if not text.strip()), None)
+        ) is not None:
             raise DataError(f"{rows.where}, row {blank:,} has no comment")
         columns = {name: (("no", "yes"), _halves(rows, name)) for name in ["toxicity", *told]}
-        dataset = of_texts("civilcomments", columns | {"split": (splits["split"], rows["split"])}, texts, rows["article_id"])
+        dataset = of_texts(
+            "civilcomments",
+            columns | {"split": (splits["split"], rows["split"])},
+            texts,
+            rows["article_id"],
+        )
         return Reading(dataset, {part: rows["split"].count(part) for part in splits["split"]})
 
 
@@ -57,10 +68,16 @@ def _halves(rows: Table, name: str) -> list[str]:
     out = []
     for row, cell in enumerate(rows[name], 1):
         try:
-            share = {"True": 1.0, "False": 0.0, "": 0.0}[cell] if cell in ("True", "False", "") else float(cell)
+            share = (
+                {"True": 1.0, "False": 0.0, "": 0.0}[cell]
+                if cell in ("True", "False", "")
+                else float(cell)
+            )
         except ValueError:
             share = -1.0
         if not 0 <= share <= 1:
-            raise DataError(f"{rows.where}, row {row:,}: {name} is {shown(cell)}, and not a share from 0 to 1")
+            raise DataError(
+                f"{rows.where}, row {row:,}: {name} is {shown(cell)}, and not a share from 0 to 1"
+            )
         out.append("yes" if share >= 0.5 else "no")
     return out

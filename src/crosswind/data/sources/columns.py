@@ -1,4 +1,5 @@
-"""From the columns of a user's table to a data set: attributes, units, texts, and inputs that are held as an array."""
+"""From the columns of a user's table to a data set: attributes, units, texts, and inputs that are
+held as an array."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from polars import DataFrame, Series
 
 EQUAL_NUMBERS = (
-    "rows of equal numbers are not taken as copies, since numbers of so few values, or a row that so many repeat, are equal by "
-    "chance: name a unit where they are of one thing"
+    "rows of equal numbers are not taken as copies, since numbers of so few values, or a row that"
+    " so many repeat, are equal by chance: name a unit where they are of one thing"
 )
 """What a plan says of features whose equal rows tell nothing."""
 MOST_CHARACTERS = 500_000
@@ -47,7 +48,8 @@ def of_columns(
     taken: Sequence[str],
     name: str | None = None,
 ) -> AttributedDataset:
-    """The attributes of a user's table, without inputs, under `name`, by default that of the file `path`.
+    """The attributes of a user's table, without inputs, under `name`, by default that of the file
+    `path`.
 
     `columns`: which columns are attributes; None: all but `unit` and `taken`.
 
@@ -64,16 +66,29 @@ def of_columns(
             raise DataError(f"{path} has no column of attributes")
     else:
         field = f"{source}.columns"
-        chosen = [has_column(rows, name, path, field) for name in names_chosen(columns, field, "column")]
+        chosen = [
+            has_column(rows, name, path, field) for name in names_chosen(columns, field, "column")
+        ]
     table, notes = attribute_table(rows, chosen, path)
-    more: dict[str, Any] = {"distinct": frozenset(), "unit_doubts": doubts, "notes": (*said, *notes)}
+    more: dict[str, Any] = {
+        "distinct": frozenset(),
+        "unit_doubts": doubts,
+        "notes": (*said, *notes),
+    }
     return AttributedDataset(name or Path(path).stem, table, units=units, **more)
 
 
 def of_text_columns(
-    rows: DataFrame, source: str, path: str, text: object, columns: list[str] | None, unit: str | None, blank: str
+    rows: DataFrame,
+    source: str,
+    path: str,
+    text: object,
+    columns: list[str] | None,
+    unit: str | None,
+    blank: str,
 ) -> AttributedDataset:
-    """The data set of a user's table of texts; see `Texts`. Raises `InputError` on settings of the `source`, `DataError`."""
+    """The data set of a user's table of texts; see `Texts`. Raises `InputError` on settings of the
+    `source`, `DataError`."""
     field = f"{source}.text"
     given = [text] if isinstance(text, str) else names_chosen(text, field, "column")
     kept = np.ones(rows.height, dtype=bool)
@@ -93,19 +108,26 @@ def of_text_columns(
     return with_inputs(dataset, "texts", held, InputSpec.text(), contents_of(held))
 
 
-def _refuse_blank(rows: DataFrame, name: str, path: str, places: NDArray[np.int64], may_be_left_out: bool) -> None:
+def _refuse_blank(
+    rows: DataFrame, name: str, path: str, places: NDArray[np.int64], may_be_left_out: bool
+) -> None:
     what = "a text of white space alone" if rows[name][int(places[0])] else "no text"
     others = f" ({places.size - 1:,} more such rows)" if places.size > 1 else ""
     advice = ", or say blank: leave-out" if may_be_left_out else ""
-    raise DataError(f"{path}, column {name!r}, row {places[0] + 1} has {what}{others}; take it out{advice}")
+    raise DataError(
+        f"{path}, column {name!r}, row {places[0] + 1} has {what}{others}; take it out{advice}"
+    )
 
 
 def _plain(rows: DataFrame, name: str) -> Series:
-    """A column as it is, but for texts that are held as numbers of a list of them: pandas' categories are written so."""
+    """A column as it is, but for texts that are held as numbers of a list of them: pandas'
+    categories are written so."""
     import polars
 
     column = rows.get_column(name)
-    return column.cast(polars.String) if column.dtype in (polars.Categorical, polars.Enum) else column
+    return (
+        column.cast(polars.String) if column.dtype in (polars.Categorical, polars.Enum) else column
+    )
 
 
 def _has_text(rows: DataFrame, name: str, path: str) -> NDArray[np.bool_]:
@@ -116,21 +138,29 @@ def _has_text(rows: DataFrame, name: str, path: str) -> NDArray[np.bool_]:
     if column.dtype != polars.String:
         raise DataError(f"{where} holds {str(column.dtype).lower()} values, and not texts")
     blank = (column.is_null() | ~column.str.contains(r"[^\s\p{Cc}\p{Cf}]")).to_numpy()
-    if blank.all() or not column.filter(~blank).cast(polars.Float64, strict=False).is_null().any():  # a CSV table has no types
+    if (
+        blank.all() or not column.filter(~blank).cast(polars.Float64, strict=False).is_null().any()
+    ):  # a CSV table has no types
         raise DataError(f"{where} holds {'no text' if blank.all() else 'numbers, and not texts'}")
     lengths = column.str.len_chars().fill_null(0).to_numpy()
     if lengths.max() > MOST_CHARACTERS:
         row = int(lengths.argmax())
         much = f"a text of {lengths[row]:,} characters, more than the {MOST_CHARACTERS:,} allowed"
-        raise DataError(f"{where}, row {row + 1} has {much}; is a quote missing, or should it be cut?")
+        raise DataError(
+            f"{where}, row {row + 1} has {much}; is a quote missing, or should it be cut?"
+        )
     return ~blank
 
 
 def with_inputs(
-    dataset: AttributedDataset, source: str, held: NDArray[Any], spec: InputSpec, contents: NDArray[np.uint64] | None = None
+    dataset: AttributedDataset,
+    source: str,
+    held: NDArray[Any],
+    spec: InputSpec,
+    contents: NDArray[np.uint64] | None = None,
 ) -> AttributedDataset:
-    """The data set of a user's table with its inputs, an array of rows; `contents` as in `AttributedDataset`, made here of numbers
-    and pictures, while the whole is hashed."""
+    """The data set of a user's table with its inputs, an array of rows; `contents` as in
+    `AttributedDataset`, made here of numbers and pictures, while the whole is hashed."""
     told = {"inputs": held if contents is None else contents}
     told |= {} if dataset.units is None else {"units": dataset.units}
     told |= {} if np.array_equal(dataset.ids, np.arange(dataset.n_base)) else {"ids": dataset.ids}
@@ -142,5 +172,11 @@ def with_inputs(
             notes = notes if contents is not None else (*notes, ("", EQUAL_NUMBERS))
         made = digest({"source": source, "table": dataset.table.digest(), "arrays": whole.result()})
     return replace(
-        dataset, read=held.__getitem__, input=spec, contents=contents, fingerprint=made, origin=f"{source} {made}", notes=notes
+        dataset,
+        read=held.__getitem__,
+        input=spec,
+        contents=contents,
+        fingerprint=made,
+        origin=f"{source} {made}",
+        notes=notes,
     )

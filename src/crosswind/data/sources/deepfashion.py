@@ -1,4 +1,5 @@
-"""DeepFashion's benchmark of category and attribute prediction: clothes with attributes of six kinds."""
+"""DeepFashion's benchmark of category and attribute prediction: clothes with attributes of six
+kinds."""
 
 from __future__ import annotations
 
@@ -25,24 +26,30 @@ _PICTURE = re.compile(r"(?P<before>(?:.*/)?)img/[^/]+/[^/]+\.jpg")
 @register("deepfashion", kind="source")
 @dataclass(frozen=True)
 class DeepFashion(PackedTrees):
-    """DeepFashion, the 20,000 pictures of clothes with fine annotations of its benchmark of category and attribute prediction.
+    """DeepFashion, the 20,000 pictures of clothes with fine annotations of its benchmark of
+    category and attribute prediction.
 
-    Attributes: `category` (50, such as Dress), and six kinds of which a picture has one value each: `texture` (floral, ..., solid,
-    lattice), `sleeve`, `length` (maxi_length, mini_length, no_dress), `neckline`, `fabric` and `fit`; `other` where the annotation
-    has none or several. `split` (train, val, test). An item (a folder of pictures of it) is a unit; where the official lists cut
-    items apart, a study that takes them says `unit: none`. Rows are in the order of the lists. Proportions are not kept. The coarse
-    annotations (289,222 pictures, 1,000 attributes) are not read.
-    Reference: Z. Liu, P. Luo, S. Qiu, X. Wang, X. Tang, DeepFashion: Powering Robust Clothes Recognition and Retrieval with Rich
-    Annotations, CVPR 2016.
+    Attributes: `category` (50, such as Dress), and six kinds of which a picture has one value each:
+    `texture` (floral, ..., solid, lattice), `sleeve`, `length` (maxi_length, mini_length,
+    no_dress), `neckline`, `fabric` and `fit`; `other` where the annotation has none or several.
+    `split` (train, val, test). An item (a folder of pictures of it) is a unit; where the official
+    lists cut items apart, a study that takes them says `unit: none`. Rows are in the order of the
+    lists. Proportions are not kept. The coarse annotations (289,222 pictures, 1,000 attributes) are
+    not read.
+    Reference: Z. Liu, P. Luo, S. Qiu, X. Wang, X. Tang, DeepFashion: Powering Robust Clothes
+    Recognition and Retrieval with Rich Annotations, CVPR 2016.
     """
 
-    size: int = knob(128, domain="[4, 1024]", doc="side of the pictures in pixels; proportions are not kept")
+    size: int = knob(
+        128, domain="[4, 1024]", doc="side of the pictures in pixels; proportions are not kept"
+    )
     unit: str = knob("item", domain="{item, none}", doc="what is never in two roles")
 
     card = card_of("deepfashion")
 
     def read(self, folder: Path) -> Reading:
-        """The pictures of `img` that the lists of `Anno_fine` name, in the order of train, val and test."""
+        """The pictures of `img` that the lists of `Anno_fine` name, in the order of train, val and
+        test."""
         tree = self.tree(folder)
         before = self.pictures(tree, _PICTURE)[0]["before"]
         lists, top = self._annotations(folder, tree)
@@ -51,26 +58,43 @@ class DeepFashion(PackedTrees):
         words = _names(lists, f"{top}list_attr_cloth.txt")
         wanted = [value for kind in kinds for value in kind.values if value != "other"]
         if words != wanted:
-            raise DataError(f"{lists.name}: {top}list_attr_cloth.txt does not name the 26 attributes of DeepFashion in their order")
+            raise DataError(
+                f"{lists.name}: {top}list_attr_cloth.txt does not name the 26 attributes of"
+                " DeepFashion in their order"
+            )
         categories = _names(lists, f"{top}list_category_cloth.txt")
         files: list[str] = []
         columns: list[NDArray[np.int64]] = []
         for code, split in enumerate(SPLITS):
             names = lines_of(lists, f"{top}{split}.txt")
             marks = _numbers((lists, f"{top}{split}_attr.txt"), len(names), len(words), (0, 1))
-            labels = _numbers((lists, f"{top}{split}_cate.txt"), len(names), 1, range(1, len(categories) + 1))[:, 0] - 1
-            files += listed_files(tree, (before + name for name in names), f"{lists.name}: {top}{split}.txt")
+            labels = (
+                _numbers(
+                    (lists, f"{top}{split}_cate.txt"), len(names), 1, range(1, len(categories) + 1)
+                )[:, 0]
+                - 1
+            )
+            files += listed_files(
+                tree, (before + name for name in names), f"{lists.name}: {top}{split}.txt"
+            )
             columns.append(np.stack([labels, *_kinds(marks, kinds), np.full(len(names), code)]))
         codes = np.concatenate(columns, axis=1)
-        table = AttributeTable((Attribute("category", tuple(categories)), *kinds, attributes[-1]), codes)
+        table = AttributeTable(
+            (Attribute("category", tuple(categories)), *kinds, attributes[-1]), codes
+        )
         _, items = np.unique([name.rsplit("/", 2)[-2] for name in files], return_inverse=True)
         dataset = self.of_files(table, tree, files, items.astype(np.int64))
-        return Reading(dataset, dict(zip(SPLITS, np.bincount(codes[-1], minlength=3).tolist(), strict=True)))
+        return Reading(
+            dataset, dict(zip(SPLITS, np.bincount(codes[-1], minlength=3).tolist(), strict=True))
+        )
 
     def _annotations(self, folder: Path, tree: Tree) -> tuple[Tree, str]:
-        """The tree that has the folder of fine annotations, and the name of that folder with `/`."""
+        """The tree that has the folder of fine annotations, and the name of that folder with
+        `/`."""
         for lists in (tree, folder_tree(folder)):
-            inside = [name for name in lists.sizes if f"/{name}".endswith(f"/{FINE}/list_attr_cloth.txt")]
+            inside = [
+                name for name in lists.sizes if f"/{name}".endswith(f"/{FINE}/list_attr_cloth.txt")
+            ]
             if len(inside) == 1:
                 return lists, inside[0].removesuffix("list_attr_cloth.txt")
         raise DataError(f"{folder} has no folder {FINE} with list_attr_cloth.txt ({self.card.get})")
@@ -80,20 +104,36 @@ def _names(tree: Tree, name: str) -> list[str]:
     return [line.rpartition(" ")[0].strip() or line for line in counted_lines(tree, name)[1]]
 
 
-def _numbers(file: File, rows: int, columns: int, known: range | tuple[int, ...]) -> NDArray[np.int64]:
+def _numbers(
+    file: File, rows: int, columns: int, known: range | tuple[int, ...]
+) -> NDArray[np.int64]:
     """The whole numbers of a list of so many rows: int64 [rows, columns]. Raises `DataError`."""
     words = [line.split() for line in lines_of(*file)]
     if len(words) != rows:
-        raise DataError(f"{file[0].name}: {file[1]} has {len(words):,} rows, and its list of pictures has {rows:,}")
+        raise DataError(
+            f"{file[0].name}: {file[1]} has {len(words):,} rows, and its list of pictures has"
+            f" {rows:,}"
+        )
     texts = {str(number) for number in known}
-    wrong = next((row for row, line in enumerate(words, 1) if len(line) != columns or not texts >= set(line)), 0)
+    wrong = next(
+        (
+            row
+            for row, line in enumerate(words, 1)
+            if len(line) != columns or not texts >= set(line)
+        ),
+        0,
+    )
     if wrong:
-        raise DataError(f"{file[0].name}: {file[1]}, row {wrong:,} should have {columns} numbers of {known[0]} to {known[-1]}")
+        raise DataError(
+            f"{file[0].name}: {file[1]}, row {wrong:,} should have {columns} numbers of {known[0]}"
+            f" to {known[-1]}"
+        )
     return np.array([[int(word) for word in line] for line in words], dtype=np.int64)
 
 
 def _kinds(marks: NDArray[np.int64], kinds: tuple[Attribute, ...]) -> list[NDArray[np.int64]]:
-    """The value of each kind: the marked one, or the last, `other`, where none or several are marked."""
+    """The value of each kind: the marked one, or the last, `other`, where none or several are
+    marked."""
     out, first = [], 0
     for kind in kinds:
         mine = marks[:, first : first + len(kind) - 1]

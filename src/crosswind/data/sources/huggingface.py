@@ -1,4 +1,5 @@
-"""Any data set of images or texts of the library `datasets`: one that it fetches by its id, or files that were exported."""
+"""Any data set of images or texts of the library `datasets`: one that it fetches by its id, or
+files that were exported."""
 
 from __future__ import annotations
 
@@ -32,28 +33,42 @@ if TYPE_CHECKING:
 @register("huggingface", kind="source")
 @dataclass(frozen=True)
 class HuggingFace(PreparedSource):
-    """A data set of the library `datasets` (extra `huggingface`): by `id`, as its hub has it, or by `path`, from local files.
+    """A data set of the library `datasets` (extra `huggingface`): by `id`, as its hub has it, or by
+    `path`, from local files.
 
-    `path` is a folder that `save_to_disk` wrote, a Parquet or Arrow file, or a folder of Parquet files, of Arrow files or of images
-    (`imagefolder`, with its metadata). An `id` is fetched by `datasets` into its own cache, which needs the network; `revision`
-    pins what it is. Code that comes with a data set is never run.
-    `image` names the column of images, which may be left out where there is one alone; `text` one of texts instead, or the columns
-    of a text's parts, whose rows may not be blank. Attributes are the columns with named
-    classes and those of true and false, or `columns`: their values have the names of the classes, or the texts of the cells; those
-    that no row has are left out. Of several `splits` (all by default) the rows follow each other, and `split` is an attribute.
-    Images are turned as their EXIF data say, made RGB (transparency is dropped), and resized to `size` x `size` without keeping
-    their proportions. The fingerprint counts the bytes of each image and does not read them.
-    Reference: Q. Lhoest et al., Datasets: A Community Library for Natural Language Processing, EMNLP 2021.
+    `path` is a folder that `save_to_disk` wrote, a Parquet or Arrow file, or a folder of Parquet
+    files, of Arrow files or of images (`imagefolder`, with its metadata). An `id` is fetched by
+    `datasets` into its own cache, which needs the network; `revision` pins what it is. Code that
+    comes with a data set is never run.
+    `image` names the column of images, which may be left out where there is one alone; `text` one
+    of texts instead, or the columns of a text's parts, whose rows may not be blank. Attributes are
+    the columns with named
+    classes and those of true and false, or `columns`: their values have the names of the classes,
+    or the texts of the cells; those that no row has are left out. Of several `splits` (all by
+    default) the rows follow each other, and `split` is an attribute. Images are turned as their
+    EXIF data say, made RGB (transparency is dropped), and resized to `size` x `size` without
+    keeping their proportions. The fingerprint counts the bytes of each image and does not read
+    them.
+    Reference: Q. Lhoest et al., Datasets: A Community Library for Natural Language Processing,
+    EMNLP 2021.
     """
 
-    id: str | None = knob(None, doc="the data set's name on the hub, such as OWNER/NAME; needs the network")
-    path: str | None = knob(None, doc="local files instead: save_to_disk, Parquet, Arrow, or a folder of images")
+    id: str | None = knob(
+        None, doc="the data set's name on the hub, such as OWNER/NAME; needs the network"
+    )
+    path: str | None = knob(
+        None, doc="local files instead: save_to_disk, Parquet, Arrow, or a folder of images"
+    )
     config: str | None = knob(None, doc="which configuration of the id")
     revision: str | None = knob(None, doc="commit or tag of the id; the newest by default")
     splits: list[str] | None = knob(None, doc="which splits, in order; all by default")
     image: str | None = knob(None, doc="the column of images; the only one by default")
-    text: str | list[str] | None = knob(None, doc="the column of texts, or columns of a text's parts, instead of images")
-    columns: list[str] | None = knob(None, doc="columns that are attributes; those of named classes and of booleans by default")
+    text: str | list[str] | None = knob(
+        None, doc="the column of texts, or columns of a text's parts, instead of images"
+    )
+    columns: list[str] | None = knob(
+        None, doc="columns that are attributes; those of named classes and of booleans by default"
+    )
     unit: str | None = knob(None, doc="column whose equal values belong together")
     size: int = knob(64, domain="[4, 2048]", doc="side of the pictures in pixels")
 
@@ -62,14 +77,21 @@ class HuggingFace(PreparedSource):
     card = card_of("huggingface")
 
     def read(self, folder: Path) -> Reading:
-        """The chosen splits. Raises `InputError` for settings, `DataError` for what cannot be had or read."""
+        """The chosen splits. Raises `InputError` for settings, `DataError` for what cannot be had
+        or read."""
         name = self.id if self.path is None else self.path
         if self.text is not None and self.image is not None:
             raise InputError("huggingface.text", "is given instead of 'image', and both are")
         if name is None or (self.id is not None and self.path is not None):
-            raise InputError("huggingface.id", "give either the id of a data set of the hub or the path of local files")
+            raise InputError(
+                "huggingface.id",
+                "give either the id of a data set of the hub or the path of local files",
+            )
         if self.path is not None and (self.config, self.revision) != (None, None):
-            raise InputError("huggingface.path", "names local files, and 'config' and 'revision' are of a data set of the hub")
+            raise InputError(
+                "huggingface.path",
+                "names local files, and 'config' and 'revision' are of a data set of the hub",
+            )
         with _quiet(name):
             import datasets
 
@@ -87,7 +109,9 @@ class HuggingFace(PreparedSource):
                 units, doubts, said = unit_codes(_frame(whole, column), column, name)
                 more |= {"unit_doubts": doubts, "notes": (*said, *notes)}
             if given is not None:
-                return Reading(replace(_of_texts(whole, given, table, units, name), **more), lengths)
+                return Reading(
+                    replace(_of_texts(whole, given, table, units, name), **more), lengths
+                )
             rows = whole.select_columns([image]).with_format("arrow")
             labels, starts = list(lengths), np.cumsum([0, *lengths.values()])
 
@@ -102,7 +126,11 @@ class HuggingFace(PreparedSource):
                 return bytes(cell["bytes"]) if cell["bytes"] else Path(cell["path"])
 
             sizes = _sizes(rows[:].column(image), opened, named)
-        place = Path(name).expanduser().resolve() if self.path is not None else (name, self.config, self.revision)
+        place = (
+            Path(name).expanduser().resolve()
+            if self.path is not None
+            else (name, self.config, self.revision)
+        )
         dataset = from_files(
             name.rstrip("/").rpartition("/")[2] or "huggingface",
             table,
@@ -123,12 +151,19 @@ class HuggingFace(PreparedSource):
 
     def _parts(self, name: str) -> dict[str, Dataset]:
         """The chosen splits by name; `all` where there are none."""
-        found = _from_hub(name, self.config, self.revision) if self.path is None else _from_files(name)
-        chosen = list(found) if self.splits is None else names_chosen(self.splits, "huggingface.splits", "split", found)
+        found = (
+            _from_hub(name, self.config, self.revision) if self.path is None else _from_files(name)
+        )
+        chosen = (
+            list(found)
+            if self.splits is None
+            else names_chosen(self.splits, "huggingface.splits", "split", found)
+        )
         for split in chosen:
             if found[split].features != found[chosen[0]].features or not len(found[split]):
                 raise DataError(
-                    f"{name}: the split {split!r} has no rows, or other columns than {chosen[0]!r}; choose among them with splits"
+                    f"{name}: the split {split!r} has no rows, or other columns than {chosen[0]!r};"
+                    " choose among them with splits"
                 )
         return {split: found[split] for split in chosen}
 
@@ -136,53 +171,83 @@ class HuggingFace(PreparedSource):
         """The rows with their column of images undecoded, as bytes and path, and its name."""
         import datasets
 
-        images = [column for column, feature in whole.features.items() if isinstance(feature, datasets.Image)]
+        images = [
+            column
+            for column, feature in whole.features.items()
+            if isinstance(feature, datasets.Image)
+        ]
         if self.image is None and len(images) != 1:
             raise InputError(
-                "huggingface.image", f"name one: there are {len(images)} columns of images", images or whole.column_names
+                "huggingface.image",
+                f"name one: there are {len(images)} columns of images",
+                images or whole.column_names,
             )
         column = images[0] if self.image is None else _column_named(self.image, "image", whole)
-        if column not in images and getattr(whole.features[column], "dtype", "") not in ("binary", "large_binary"):
+        if column not in images and getattr(whole.features[column], "dtype", "") not in (
+            "binary",
+            "large_binary",
+        ):
             raise InputError("huggingface.image", f"the column {column!r} holds no images", images)
         return whole.cast_column(column, datasets.Image(decode=False)), column
 
-    def _table(self, whole: Dataset, lengths: dict[str, int], inputs: list[str], name: str) -> tuple[AttributeTable, Notes]:
+    def _table(
+        self, whole: Dataset, lengths: dict[str, int], inputs: list[str], name: str
+    ) -> tuple[AttributeTable, Notes]:
         import datasets
 
         chosen = [
             column
             for column, feature in whole.features.items()
-            if column != self.unit and (isinstance(feature, datasets.ClassLabel) or getattr(feature, "dtype", "") == "bool")
+            if column != self.unit
+            and (
+                isinstance(feature, datasets.ClassLabel) or getattr(feature, "dtype", "") == "bool"
+            )
         ]
         if self.columns is not None:
             chosen = names_chosen(self.columns, "huggingface.columns", "column", whole.features)
         if not chosen or set(inputs) & set(chosen) or (len(lengths) > 1 and "split" in chosen):
             problem = (
-                "name columns of attributes: at least one, none of images or texts, and none called 'split' beside several splits"
+                "name columns of attributes: at least one, none of images or texts, and none called"
+                " 'split' beside several splits"
             )
             raise InputError("huggingface.columns", problem, list(whole.features))
         made = [_attribute(whole, column, name) for column in chosen]
         if len(lengths) > 1:
-            made.append((Attribute("split", tuple(lengths)), np.repeat(np.arange(len(lengths)), list(lengths.values())), ()))
-        table = AttributeTable(tuple(attribute for attribute, _, _ in made), np.stack([codes for _, codes, _ in made]))
+            made.append(
+                (
+                    Attribute("split", tuple(lengths)),
+                    np.repeat(np.arange(len(lengths)), list(lengths.values())),
+                    (),
+                )
+            )
+        table = AttributeTable(
+            tuple(attribute for attribute, _, _ in made), np.stack([codes for _, codes, _ in made])
+        )
         return table, tuple(note for _, _, notes in made for note in notes)
 
 
 @contextlib.contextmanager
 def _quiet(name: str) -> Iterator[None]:
-    """`datasets` without bars of progress and log, and a `DataError` for whatever it raises about the data set called `name`."""
+    """`datasets` without bars of progress and log, and a `DataError` for whatever it raises about
+    the data set called `name`."""
     try:
         import datasets
     except ImportError:
-        raise DataError("source 'huggingface' needs the extra: pip install 'crosswind[huggingface]'") from None
+        raise DataError(
+            "source 'huggingface' needs the extra: pip install 'crosswind[huggingface]'"
+        ) from None
     quiet, level = datasets.are_progress_bars_disabled(), datasets.logging.get_verbosity()
     datasets.disable_progress_bars()
-    datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # it logs errors before it raises them
+    datasets.logging.set_verbosity(
+        datasets.logging.CRITICAL
+    )  # it logs errors before it raises them
     try:
         yield
     except (CrosswindError, MemoryError):
         raise
-    except Exception as error:  # it raises what the libraries below it raise, for files of many formats
+    except (
+        Exception
+    ) as error:  # it raises what the libraries below it raise, for files of many formats
         raise DataError(f"{name} cannot be read as a data set: {_said(error)}") from None
     finally:
         datasets.logging.set_verbosity(level)
@@ -201,15 +266,22 @@ def _from_hub(name: str, config: str | None, revision: str | None) -> dict[str, 
     import datasets
 
     if Path(name).expanduser().exists():
-        raise InputError("huggingface.id", f"{name!r} is a file or folder here; local files are named by path")
-    # Before version 4 the library could run code that came with a data set, and asked or looked at the environment whether to.
-    barred = {"trust_remote_code": False} if "trust_remote_code" in inspect.signature(datasets.load_dataset).parameters else {}
+        raise InputError(
+            "huggingface.id", f"{name!r} is a file or folder here; local files are named by path"
+        )
+    # Before version 4 the library could run code that came with a data set, and asked or looked at
+    # the environment whether to.
+    barred = (
+        {"trust_remote_code": False}
+        if "trust_remote_code" in inspect.signature(datasets.load_dataset).parameters
+        else {}
+    )
     try:
         return dict(datasets.load_dataset(name, config, revision=revision, **barred))
     except OSError as error:
         raise DataError(
-            f"the data set {name!r} of the hub cannot be had: an id needs the network; export it where there is one, and name the "
-            f"path of the export ({_said(error)})"
+            f"the data set {name!r} of the hub cannot be had: an id needs the network; export it"
+            f" where there is one, and name the path of the export ({_said(error)})"
         ) from None
 
 
@@ -218,20 +290,32 @@ def _from_files(name: str) -> dict[str, Dataset]:
 
     place = Path(name).expanduser()
     if not place.is_dir() and (not place.is_file() or place.suffix not in (".parquet", ".arrow")):
-        raise InputError("huggingface.path", f"{name!r} is no folder and no file of this kind", [".parquet", ".arrow"])
-    if place.is_dir() and any((place / file).is_file() for file in ("state.json", "dataset_dict.json")):
+        raise InputError(
+            "huggingface.path",
+            f"{name!r} is no folder and no file of this kind",
+            [".parquet", ".arrow"],
+        )
+    if place.is_dir() and any(
+        (place / file).is_file() for file in ("state.json", "dataset_dict.json")
+    ):
         found = datasets.load_from_disk(str(place))
     elif place.suffix == ".arrow" and place.is_file():
         found = datasets.Dataset.from_file(str(place))
     elif place.is_file():
         found = datasets.load_dataset("parquet", data_files=str(place), split="train")
     else:
-        # The reader is named, never left to the library's guess: what a folder holds shall not choose a format with code in it.
-        endings = {file.suffix.lower() for file in place.rglob("*") if not file.name.startswith(".")}
+        # The reader is named, never left to the library's guess: what a folder holds shall not
+        # choose a format with code in it.
+        endings = {
+            file.suffix.lower() for file in place.rglob("*") if not file.name.startswith(".")
+        }
         kinds = {"parquet": (".parquet",), "arrow": (".arrow",), "imagefolder": IMAGE_ENDINGS}
         kind = next((kind for kind, wanted in kinds.items() if endings & set(wanted)), None)
         if kind is None:
-            raise DataError(f"{name} holds no Parquet file, no Arrow file and no image, and was not written by save_to_disk")
+            raise DataError(
+                f"{name} holds no Parquet file, no Arrow file and no image, and was not written by"
+                " save_to_disk"
+            )
         found = datasets.load_dataset(kind, data_dir=str(place))
     return dict(found) if isinstance(found, datasets.DatasetDict) else {"all": found}
 
@@ -246,10 +330,18 @@ def _frame(whole: Dataset, column: str) -> Any:
     """A column as a polars data frame."""
     import polars
 
-    return polars.DataFrame({column: polars.from_arrow(whole.select_columns([column]).with_format("arrow")[:].column(column))})
+    return polars.DataFrame(
+        {
+            column: polars.from_arrow(
+                whole.select_columns([column]).with_format("arrow")[:].column(column)
+            )
+        }
+    )
 
 
-def _attribute(whole: Dataset, column: str, name: str) -> tuple[Attribute, NDArray[np.int64], Notes]:
+def _attribute(
+    whole: Dataset, column: str, name: str
+) -> tuple[Attribute, NDArray[np.int64], Notes]:
     import datasets
 
     feature, frame = whole.features[column], _frame(whole, column)
@@ -260,8 +352,8 @@ def _attribute(whole: Dataset, column: str, name: str) -> tuple[Attribute, NDArr
     wrong = np.flatnonzero((codes < 0) | (codes >= len(feature.names)))
     if wrong.size:
         raise DataError(
-            f"{name}, column {column!r}, row {wrong[0] + 1} has no class (number {codes[wrong[0]]}); test rows are often published "
-            "without: use splits"
+            f"{name}, column {column!r}, row {wrong[0] + 1} has no class (number"
+            f" {codes[wrong[0]]}); test rows are often published without: use splits"
         )
     present, again = np.unique(codes, return_inverse=True)
     values, one, said = as_values(column, [feature.names[code] for code in present])
@@ -269,20 +361,31 @@ def _attribute(whole: Dataset, column: str, name: str) -> tuple[Attribute, NDArr
 
 
 def _of_texts(
-    whole: Dataset, columns: list[str], table: AttributeTable, units: NDArray[np.int64] | None, name: str
+    whole: Dataset,
+    columns: list[str],
+    table: AttributeTable,
+    units: NDArray[np.int64] | None,
+    name: str,
 ) -> AttributedDataset:
-    """The data set of the texts of some columns. Raises `InputError` for columns of something else, `DataError` for a blank."""
+    """The data set of the texts of some columns. Raises `InputError` for columns of something else,
+    `DataError` for a blank."""
     frames = [_frame(whole, column).get_column(column) for column in columns]
     for column, cells in zip(columns, frames, strict=True):
         if getattr(whole.features[column], "dtype", "") not in ("string", "large_string"):
             raise InputError("huggingface.text", f"the column {column!r} holds no texts")
         blank = (cells.is_null() | (cells.str.strip_chars() == "")).arg_true()
         if len(blank):
-            raise DataError(f"{name}, column {column!r}, row {blank[0] + 1} has no text; choose other rows with splits")
+            raise DataError(
+                f"{name}, column {column!r}, row {blank[0] + 1} has no text; choose other rows with"
+                " splits"
+            )
     held = np.empty(len(whole), dtype=object)
     held[:] = [joined(row) for row in zip(*frames, strict=True)]
     contents = contents_of(held)
-    told = {"table": table.digest(), "units": None if units is None else digest_arrays({"units": units})}
+    told = {
+        "table": table.digest(),
+        "units": None if units is None else digest_arrays({"units": units}),
+    }
     return AttributedDataset(
         name.rstrip("/").rpartition("/")[2] or "huggingface",
         table,
@@ -290,11 +393,15 @@ def _of_texts(
         InputSpec.text(),
         units=units,
         contents=contents,
-        fingerprint=digest({"source": "huggingface", **told, "texts": digest_arrays({"contents": contents})}),
+        fingerprint=digest(
+            {"source": "huggingface", **told, "texts": digest_arrays({"contents": contents})}
+        ),
     )
 
 
-def _sizes(column: Any, opened: Callable[[int], Path | bytes], named: Callable[[int], str]) -> NDArray[np.int64]:
+def _sizes(
+    column: Any, opened: Callable[[int], Path | bytes], named: Callable[[int], str]
+) -> NDArray[np.int64]:
     """Bytes of each image, int64 [n], without reading one; `DataError` for a row that has none."""
     from pyarrow import compute
 
@@ -306,5 +413,8 @@ def _sizes(column: Any, opened: Callable[[int], Path | bytes], named: Callable[[
         except Refused as error:
             raise DataError(f"{named(row)} {error}") from None
         except (OSError, ValueError):
-            raise DataError(f"{named(row)} is not held but lies elsewhere, and there is no file {str(opened(row))!r}") from None
+            raise DataError(
+                f"{named(row)} is not held but lies elsewhere, and there is no file"
+                f" {str(opened(row))!r}"
+            ) from None
     return found

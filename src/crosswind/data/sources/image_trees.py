@@ -1,4 +1,5 @@
-"""Collections of image files in folders or archives: PACS, DomainNet, and folders of the user's own."""
+"""Collections of image files in folders or archives: PACS, DomainNet, and folders of the user's
+own."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ from crosswind.data.sources.packed_trees import File, of_tree, sizes_digest
 from crosswind.data.spellings import as_values
 from crosswind.data.trees import Tree, folder_tree, in_order, joined, listed, zip_tree
 
-_PACS_PLACE = re.compile(r"((?:.*/)?)((photo|art_painting|cartoon|sketch)/([^/]+)/[^/]+\.(?i:jpe?g|png))")
+_PACS_PLACE = re.compile(
+    r"((?:.*/)?)((photo|art_painting|cartoon|sketch)/([^/]+)/[^/]+\.(?i:jpe?g|png))"
+)
 
 
 @register("pacs", kind="source")
@@ -31,15 +34,26 @@ _PACS_PLACE = re.compile(r"((?:.*/)?)((photo|art_painting|cartoon|sketch)/([^/]+
 class Pacs(PreparedSource):
     """PACS: 9,991 images of seven classes as photos, art paintings, cartoons and sketches.
 
-    Attributes: `class` (dog, elephant, giraffe, guitar, horse, house, person), `rendition` (photo, art_painting, cartoon, sketch)
-    and, from the official lists, `split` (train, crossval; the lists called `test` hold both). Rows are in the order of rendition,
-    class and file. Classes are not balanced, and not alike in the renditions: 80 of 3,929 sketches are houses. One sketch of a dog,
-    n02103406_4068-1.png, shows the word ERROR and is one of the 9,991. Leave-one-rendition-out: `studies/pacs/leave-one-out.yaml`.
-    Reference: D. Li, Y. Yang, Y.-Z. Song, T. Hospedales, Deeper, Broader and Artier Domain Generalization, ICCV 2017.
+    Attributes: `class` (dog, elephant, giraffe, guitar, horse, house, person), `rendition` (photo,
+    art_painting, cartoon, sketch) and, from the official lists, `split` (train, crossval; the lists
+    called `test` hold both). Rows are in the order of rendition, class and file. Classes are not
+    balanced, and not alike in the renditions: 80 of 3,929 sketches are houses. One sketch of a dog,
+    n02103406_4068-1.png, shows the word ERROR and is one of the 9,991. Leave-one-rendition-out:
+    `studies/pacs/leave-one-out.yaml`.
+    Reference: D. Li, Y. Yang, Y.-Z. Song, T. Hospedales, Deeper, Broader and Artier Domain
+    Generalization, ICCV 2017.
     """
 
-    size: int = knob(64, domain="[4, 512]", doc="side of the pictures in pixels; the original's is 227")
-    lists: bool = knob(True, doc="whether the official lists are read for the attribute split; false where they are not at hand")
+    size: int = knob(
+        64, domain="[4, 512]", doc="side of the pictures in pixels; the original's is 227"
+    )
+    lists: bool = knob(
+        True,
+        doc=(
+            "whether the official lists are read for the attribute split; false where they are not"
+            " at hand"
+        ),
+    )
 
     card = card_of("pacs")
 
@@ -48,37 +62,68 @@ class Pacs(PreparedSource):
         return () if folder.is_dir() else (Original("PACS.zip"),)
 
     def read(self, folder: Path) -> Reading:
-        """The images RENDITION/CLASS/FILE, at any depth of `folder` or in a zip archive there, and the lists beside them."""
+        """The images RENDITION/CLASS/FILE, at any depth of `folder` or in a zip archive there, and
+        the lists beside them."""
         tree = folder_tree(folder)
-        if not any(map(_PACS_PLACE.fullmatch, tree.sizes)):  # archives count where nothing lies unpacked beside them
-            archives = [name for name in tree.sizes if name.rpartition("/")[2] in ("PACS.zip", "pacs.zip", "kfold.zip")]
+        if not any(
+            map(_PACS_PLACE.fullmatch, tree.sizes)
+        ):  # archives count where nothing lies unpacked beside them
+            archives = [
+                name
+                for name in tree.sizes
+                if name.rpartition("/")[2] in ("PACS.zip", "pacs.zip", "kfold.zip")
+            ]
             tree = joined([tree, *(zip_tree(folder / name) for name in archives)], str(folder))
         found = [match for match in map(_PACS_PLACE.fullmatch, tree.sizes) if match]
         before = sorted({match[1] for match in found})
         if len(before) != 1:
-            places = f"in two places: in {before[0] or '.'!r} and in {before[1] or '.'!r}" if before else ""
-            raise DataError(f"{folder} holds images of PACS {places}" if before else f"{folder} holds no images of PACS (PACS.zip)")
+            places = (
+                f"in two places: in {before[0] or '.'!r} and in {before[1] or '.'!r}"
+                if before
+                else ""
+            )
+            raise DataError(
+                f"{folder} holds images of PACS {places}"
+                if before
+                else f"{folder} holds no images of PACS (PACS.zip)"
+            )
         attributes = self.attributes()[: 3 if self.lists else 2]
         classes, renditions = (attribute.values for attribute in attributes[:2])
         for match in found:
             if match[4] not in classes or not tree.sizes[match[0]]:
-                raise DataError(f"{tree.name}: {match[0]!r} is empty, or lies in a folder that is no class ({', '.join(classes)})")
+                raise DataError(
+                    f"{tree.name}: {match[0]!r} is empty, or lies in a folder that is no class"
+                    f" ({', '.join(classes)})"
+                )
         found.sort(key=lambda match: (renditions.index(match[3]), match[2]))
         files = {match[2]: tree.sizes[match[0]] for match in found}
-        codes = [positions([match[4] for match in found], classes), positions([match[3] for match in found], renditions)]
+        codes = [
+            positions([match[4] for match in found], classes),
+            positions([match[3] for match in found], renditions),
+        ]
         if self.lists:
             split: dict[str, int] = {}
             for rendition in dict.fromkeys(match[3] for match in found):
-                lists = [self._list(tree, folder, f"{rendition}_{part}_kfold.txt") for part in attributes[2].values]
-                rows = _listed(tree, lists, rendition, files, tree.name, dict(enumerate(classes, 1)))
+                lists = [
+                    self._list(tree, folder, f"{rendition}_{part}_kfold.txt")
+                    for part in attributes[2].values
+                ]
+                rows = _listed(
+                    tree, lists, rendition, files, tree.name, dict(enumerate(classes, 1))
+                )
                 split |= {file: part for file, _, part in rows}
             if left := [file for file in files if file not in split]:
-                raise DataError(f"{tree.name}: the official lists leave out {left[0]!r} and {len(left) - 1:,} more")
+                raise DataError(
+                    f"{tree.name}: the official lists leave out {left[0]!r} and {len(left) - 1:,}"
+                    " more"
+                )
             codes.append(np.array([split[file] for file in files]))
         table = AttributeTable(attributes, np.stack(codes))
         rows_of = np.bincount(codes[1], minlength=len(renditions)).tolist()
         told = {"source": "pacs", "bytes": sizes_digest(files.values())}
-        dataset = of_tree("pacs", table, [(tree, before[0] + file) for file in files], self.size, told)
+        dataset = of_tree(
+            "pacs", table, [(tree, before[0] + file) for file in files], self.size, told
+        )
         return Reading(dataset, dict(zip(renditions, rows_of, strict=True)))
 
     def _list(self, tree: Tree, folder: Path, wanted: str) -> str:
@@ -86,24 +131,33 @@ class Pacs(PreparedSource):
         found = [name for name in tree.sizes if name.rpartition("/")[2] == wanted]
         if len(found) != 1:
             many = f"twice: {found[0]!r} and {found[1]!r}" if found else "nowhere"
-            raise DataError(f"{folder} has the official list {wanted} {many}; put it there once, or set lists=false")
+            raise DataError(
+                f"{folder} has the official list {wanted} {many}; put it there once, or set"
+                " lists=false"
+            )
         return found[0]
 
 
 @register("domainnet", kind="source")
 @dataclass(frozen=True)
 class DomainNet(PreparedSource):
-    """DomainNet: 586,575 images of 345 classes as clipart, infograph, painting, quickdraw, real and sketch (cleaned version).
+    """DomainNet: 586,575 images of 345 classes as clipart, infograph, painting, quickdraw, real and
+    sketch (cleaned version).
 
-    Attributes: `class` (aircraft_carrier, airplane, ..., zigzag, in the order of the official numbers), `rendition`, `split`
-    (train, test, as the official lists have them). Rows are those of the lists, by rendition, split and line; images that the lists
-    leave out (duplicates, which the zips still hold) are not read. Originals are the zips as they come, or the same folders
-    unpacked (`clipart/airplane/...`), and the lists. `renditions` prepares some of them; classes are chosen in a study (`keep`).
-    586,575 pictures of 64 x 64 take 7.2 GB as an array; at 224 use `--store jpeg`.
-    Reference: X. Peng, Q. Bai, X. Xia, Z. Huang, K. Saenko, B. Wang, Moment Matching for Multi-Source Domain Adaptation, ICCV 2019.
+    Attributes: `class` (aircraft_carrier, airplane, ..., zigzag, in the order of the official
+    numbers), `rendition`, `split` (train, test, as the official lists have them). Rows are those of
+    the lists, by rendition, split and line; images that the lists leave out (duplicates, which the
+    zips still hold) are not read. Originals are the zips as they come, or the same folders unpacked
+    (`clipart/airplane/...`), and the lists. `renditions` prepares some of them; classes are chosen
+    in a study (`keep`). 586,575 pictures of 64 x 64 take 7.2 GB as an array; at 224 use `--store
+    jpeg`.
+    Reference: X. Peng, Q. Bai, X. Xia, Z. Huang, K. Saenko, B. Wang, Moment Matching for
+    Multi-Source Domain Adaptation, ICCV 2019.
     """
 
-    size: int = knob(64, domain="[4, 1024]", doc="side of the pictures in pixels; proportions are not kept")
+    size: int = knob(
+        64, domain="[4, 1024]", doc="side of the pictures in pixels; proportions are not kept"
+    )
     renditions: list[str] | None = knob(None, doc="which renditions are read; all six by default")
 
     card = card_of("domainnet")
@@ -119,27 +173,39 @@ class DomainNet(PreparedSource):
 
     def variants(self) -> tuple[str, ...]:
         """The renditions that are read: each has a zip and two lists."""
-        return self.card.attributes["rendition"] if self.renditions is None else tuple(self.renditions)
+        return (
+            self.card.attributes["rendition"] if self.renditions is None else tuple(self.renditions)
+        )
 
     def places(self, folder: Path) -> tuple[Path, ...]:
         """The zips, or the unpacked folders, and the lists."""
         unpacked = (folder / name for name in self.variants())
-        return (*(place for place in unpacked if place.is_dir()), *(folder / item.name for item in self.originals()))
+        return (
+            *(place for place in unpacked if place.is_dir()),
+            *(folder / item.name for item in self.originals()),
+        )
 
     def missing(self, folder: Path) -> tuple[Original, ...]:
         """Originals that are not there; an unpacked folder serves for a zip."""
         gone = super().missing(folder)
-        return tuple(item for item in gone if not (item.name.endswith(".zip") and (folder / item.variant).is_dir()))
+        return tuple(
+            item
+            for item in gone
+            if not (item.name.endswith(".zip") and (folder / item.variant).is_dir())
+        )
 
     def read(self, folder: Path) -> Reading:
         """The rows of the official lists, and their images in zips or folders."""
         splits = self.card.attributes["split"]
-        lists = folder_tree(folder, only=[f"{name}_{part}.txt" for name in self.variants() for part in splits])
+        lists = folder_tree(
+            folder, only=[f"{name}_{part}.txt" for name in self.variants() for part in splits]
+        )
         names: dict[int, str] = {}
         files: list[File] = []
         codes: list[tuple[int, int, int]] = []
         for code, rendition in enumerate(self.variants()):
-            # The zip is what is published; a folder may be anything, so it is read only where there is no zip.
+            # The zip is what is published; a folder may be anything, so it is read only where there
+            # is no zip.
             archive = folder / f"{rendition}.zip"
             images = zip_tree(archive) if archive.exists() else _unpacked(folder, rendition)
             wanted = [f"{rendition}_{part}.txt" for part in splits]
@@ -150,44 +216,69 @@ class DomainNet(PreparedSource):
         columns = np.array(codes).T
         columns[0] = np.searchsorted(numbers, columns[0])
         classes = Attribute("class", tuple(names[number] for number in numbers))
-        table = AttributeTable((classes, Attribute("rendition", self.variants()), Attribute("split", splits)), columns)
-        counts = np.bincount(columns[1] * 2 + columns[2], minlength=2 * len(self.variants())).tolist()
+        table = AttributeTable(
+            (classes, Attribute("rendition", self.variants()), Attribute("split", splits)), columns
+        )
+        counts = np.bincount(
+            columns[1] * 2 + columns[2], minlength=2 * len(self.variants())
+        ).tolist()
         parts = [f"{rendition} {part}" for rendition in self.variants() for part in splits]
-        told = {"source": "domainnet", "bytes": sizes_digest(tree.sizes[file] for tree, file in files)}
-        return Reading(of_tree("domainnet", table, files, self.size, told), dict(zip(parts, counts, strict=True)))
+        told = {
+            "source": "domainnet",
+            "bytes": sizes_digest(tree.sizes[file] for tree, file in files),
+        }
+        return Reading(
+            of_tree("domainnet", table, files, self.size, told),
+            dict(zip(parts, counts, strict=True)),
+        )
 
 
 @register("image-folder", kind="source")
 @dataclass(frozen=True)
 class ImageFolder(PreparedSource):
-    """A folder of image files, in folders named after what they show: CLASS/FILE, or as many levels as there are.
+    """A folder of image files, in folders named after what they show: CLASS/FILE, or as many levels
+    as there are.
 
-    `levels` names the attribute of each level of folders, from the top: `[rendition, class]` reads photo/dog/1.jpg; a level called
-    `-` is no attribute. Each image lies exactly that deep. Files count as images by their ending, in capitals or not (jpg, jpeg,
-    png, bmp, gif, webp, tif, tiff, ppm, pgm); any other file is refused by its name, unless `others` is `skip`. Hidden files and
-    folders (those that begin with a dot, and Thumbs.db, desktop.ini, __MACOSX) are never seen; links that lead out of the folder
-    and links to folders are refused, and so is a value of which there is no image. Rows are in the order of their paths; values are
-    in numeric order where all are whole numbers, else sorted as text. Images are turned as their EXIF data say, made RGB
-    (transparency is dropped), and resized to `size` x `size` without keeping their proportions. The fingerprint counts the bytes of
-    each image and does not read them. For large folders, prepare a copy and name its `root`:
+    `levels` names the attribute of each level of folders, from the top: `[rendition, class]` reads
+    photo/dog/1.jpg; a level called `-` is no attribute. Each image lies exactly that deep. Files
+    count as images by their ending, in capitals or not (jpg, jpeg, png, bmp, gif, webp, tif, tiff,
+    ppm, pgm); any other file is refused by its name, unless `others` is `skip`. Hidden files and
+    folders (those that begin with a dot, and Thumbs.db, desktop.ini, __MACOSX) are never seen;
+    links that lead out of the folder and links to folders are refused, and so is a value of which
+    there is no image. Rows are in the order of their paths; values are in numeric order where all
+    are whole numbers, else sorted as text. Images are turned as their EXIF data say, made RGB
+    (transparency is dropped), and resized to `size` x `size` without keeping their proportions. The
+    fingerprint counts the bytes of each image and does not read them. For large folders, prepare a
+    copy and name its `root`:
     `crosswind prepare image-folder --set path=FOLDER --root DIR`.
     """
 
     path: str = knob(doc="the folder")
-    levels: list[str] = knob(["class"], doc="the attribute of each level of folders from the top, `-` for none")
+    levels: list[str] = knob(
+        ["class"], doc="the attribute of each level of folders from the top, `-` for none"
+    )
     size: int = knob(64, domain="[4, 2048]", doc="side of the pictures in pixels")
-    others: str = knob("refuse", domain="{refuse, skip}", doc="what is done with files that are no images by their names")
+    others: str = knob(
+        "refuse",
+        domain="{refuse, skip}",
+        doc="what is done with files that are no images by their names",
+    )
 
     own = ("path",)
     card = card_of("image-folder")
 
     def read(self, folder: Path) -> Reading:
-        """The images below `path`. Raises `InputError` for settings, `DataError` for what the folder holds."""
+        """The images below `path`. Raises `InputError` for settings, `DataError` for what the
+        folder holds."""
         top = Path(self.path).expanduser()
         if not top.is_dir():
             problem = "is not a folder" if top.exists() else "is a folder that does not exist"
             raise InputError("image-folder.path", f"{self.path!r} {problem}")
-        named = [name for name in self.levels if name != "-"] if isinstance(self.levels, list) else self.levels
+        named = (
+            [name for name in self.levels if name != "-"]
+            if isinstance(self.levels, list)
+            else self.levels
+        )
         names_chosen(named, "image-folder.levels", "level")
         tree = folder_tree(top, self.path)
         files = self._images(tree)
@@ -198,36 +289,60 @@ class ImageFolder(PreparedSource):
                 continue
             words = [file.split("/")[place] for file in files]
             values = in_order(words)
-            empty = {inside for inside in tree.folders if inside.count("/") == place and inside.split("/")[place] not in values}
+            empty = {
+                inside
+                for inside in tree.folders
+                if inside.count("/") == place and inside.split("/")[place] not in values
+            }
             if empty:
-                raise DataError(f"{self.path}: the folder {min(empty)!r} holds no image, so there is nothing of its {name!r}")
+                raise DataError(
+                    f"{self.path}: the folder {min(empty)!r} holds no image, so there is nothing of"
+                    f" its {name!r}"
+                )
             if len(values) > MOST_VALUES:
-                raise DataError(f"{self.path}: {name!r} has {len(values):,} values, more than {MOST_VALUES:,}; call its level '-'")
+                raise DataError(
+                    f"{self.path}: {name!r} has {len(values):,} values, more than {MOST_VALUES:,};"
+                    " call its level '-'"
+                )
             made, one, said = as_values(name, values)
             attributes.append(Attribute(name, made))
             codes.append(one[positions(words, values)])
             notes += said
         table = AttributeTable(tuple(attributes), np.stack(codes))
         names = np.frombuffer("\x1f".join(files).encode(), np.uint8)
-        told = {"source": "image-folder", "files": sizes_digest(map(tree.sizes.__getitem__, files), names=names)}
+        told = {
+            "source": "image-folder",
+            "files": sizes_digest(map(tree.sizes.__getitem__, files), names=names),
+        }
         name = top.resolve().name or "image-folder"
         more = {"distinct": frozenset[str](), "notes": notes, **named_files(top, files)}
         dataset = of_tree(name, table, [(tree, file) for file in files], self.size, told, **more)
         return Reading(dataset, {"all": len(files)})
 
     def _images(self, tree: Tree) -> list[str]:
-        """The names of the images, in order; `DataError` for the first file that should not be where it is."""
+        """The names of the images, in order; `DataError` for the first file that should not be
+        where it is."""
         layout = "/".join([*(name.upper() for name in self.levels), "FILE"])
         files = [name for name in tree.sizes if name.lower().endswith(IMAGE_ENDINGS)]
-        if self.others == "refuse" and (others := [name for name in tree.sizes if not name.lower().endswith(IMAGE_ENDINGS)]):
+        if self.others == "refuse" and (
+            others := [name for name in tree.sizes if not name.lower().endswith(IMAGE_ENDINGS)]
+        ):
             raise DataError(
-                f"{tree.name}: {others[0]!r} and {len(others) - 1:,} more are no images by name; take them away, or set others=skip"
+                f"{tree.name}: {others[0]!r} and {len(others) - 1:,} more are no images by name;"
+                " take them away, or set others=skip"
             )
         for name in files:
             if (problem := foreign_name(name)) is not None:
                 raise DataError(f"{tree.name}: {problem}")
-            if name.count("/") != len(self.levels) or not tree.sizes[name] or not name.isprintable():
-                raise DataError(f"{tree.name}: {name!r} is not {layout}, is empty, or has a control character in its name")
+            if (
+                name.count("/") != len(self.levels)
+                or not tree.sizes[name]
+                or not name.isprintable()
+            ):
+                raise DataError(
+                    f"{tree.name}: {name!r} is not {layout}, is empty, or has a control character"
+                    " in its name"
+                )
         if not files:
             raise DataError(f"{tree.name} holds no image; each should be {layout}")
         return files
@@ -236,14 +351,17 @@ class ImageFolder(PreparedSource):
 @register("imagenet", kind="source")
 @dataclass(frozen=True)
 class ImageNet(PreparedSource):
-    """ImageNet (ILSVRC 2012) in a folder of your own: 1,281,167 images of 1,000 classes to train on and 50,000 to validate on.
+    """ImageNet (ILSVRC 2012) in a folder of your own: 1,281,167 images of 1,000 classes to train on
+    and 50,000 to validate on.
 
-    `path` holds the class list `LOC_synset_mapping.txt` and the folders `train` and `val`, side by side or in `ILSVRC/Data/CLS-LOC`
-    as Kaggle's archive unpacks: train/SYNSET/FILE, and val/SYNSET/FILE or val/FILE with `LOC_val_solution.csv`. A folder of some of
-    the classes, or of one of the two parts, is read too. Attributes: `class` (synsets such as n02085620, in the order of the
-    list, those that have an image) and `split` (train, val). Rows are in the order of split, class and file. Pictures are
-    resized to `size` x `size` without keeping their proportions. The fingerprint counts the bytes of each image and reads none.
-    Reference: O. Russakovsky et al., ImageNet Large Scale Visual Recognition Challenge, IJCV 2015.
+    `path` holds the class list `LOC_synset_mapping.txt` and the folders `train` and `val`, side by
+    side or in `ILSVRC/Data/CLS-LOC` as Kaggle's archive unpacks: train/SYNSET/FILE, and
+    val/SYNSET/FILE or val/FILE with `LOC_val_solution.csv`. A folder of some of the classes, or of
+    one of the two parts, is read too. Attributes: `class` (synsets such as n02085620, in the order
+    of the list, those that have an image) and `split` (train, val). Rows are in the order of split,
+    class and file. Pictures are resized to `size` x `size` without keeping their proportions. The
+    fingerprint counts the bytes of each image and reads none. Reference: O. Russakovsky et al.,
+    ImageNet Large Scale Visual Recognition Challenge, IJCV 2015.
     """
 
     path: str = knob(doc="the folder")
@@ -251,7 +369,10 @@ class ImageNet(PreparedSource):
     classes: str = knob(
         "present",
         domain="{present, all, imagenet-a, imagenet-r}",
-        doc="classes that have a picture; all 1,000, in the order of a network's outputs; or the 200 of a subset",
+        doc=(
+            "classes that have a picture; all 1,000, in the order of a network's outputs; or the"
+            " 200 of a subset"
+        ),
     )
 
     own = ("path",)
@@ -259,7 +380,8 @@ class ImageNet(PreparedSource):
     card = card_of("imagenet")
 
     def read(self, folder: Path) -> Reading:
-        """The images below `path`. Raises `InputError` for what is no folder, `DataError` for what it holds."""
+        """The images below `path`. Raises `InputError` for what is no folder, `DataError` for what
+        it holds."""
         top = Path(self.path).expanduser()
         if not top.is_dir():
             problem = "is not a folder" if top.exists() else "is a folder that does not exist"
@@ -274,26 +396,47 @@ class ImageNet(PreparedSource):
             if not (base / name).is_dir():
                 continue
             tree = folder_tree(base / name)
-            flat = _solution(lists, synsets) if name == "val" and any("/" not in file for file in tree.sizes) else {}
+            flat = (
+                _solution(lists, synsets)
+                if name == "val" and any("/" not in file for file in tree.sizes)
+                else {}
+            )
             found = []
             for file in tree.sizes:
                 synset, _, image = file.rpartition("/")
                 synset = synset or flat.get(file.rpartition(".")[0], "")
-                if synset not in synsets or not image.lower().endswith(IMAGE_ENDINGS) or not tree.sizes[file]:
-                    told = f"SYNSET/FILE with a synset of {_SYNSETS}" + f", or listed in {_SOLUTION}" * (name == "val")
+                if (
+                    synset not in synsets
+                    or not image.lower().endswith(IMAGE_ENDINGS)
+                    or not tree.sizes[file]
+                ):
+                    told = (
+                        f"SYNSET/FILE with a synset of {_SYNSETS}"
+                        + f", or listed in {_SOLUTION}" * (name == "val")
+                    )
                     raise DataError(f"{tree.name}: {file!r} is empty, no image, or not {told}")
                 found.append((synsets[synset], file))
             files += [(tree, file) for _, file in sorted(found)]
             codes += [(code, part) for code, _ in sorted(found)]
         if not files:
-            raise DataError(f"{self.path} holds no image in train or val, here or in ILSVRC/Data/CLS-LOC")
+            raise DataError(
+                f"{self.path} holds no image in train or val, here or in ILSVRC/Data/CLS-LOC"
+            )
         columns = np.array(codes).T
         there, columns[0] = np.unique(columns[0], return_inverse=True)
         names, parts = list(synsets), self.card.attributes["split"]
-        table = AttributeTable((Attribute("class", tuple(names[code] for code in there)), Attribute("split", parts)), columns)
+        table = AttributeTable(
+            (Attribute("class", tuple(names[code] for code in there)), Attribute("split", parts)),
+            columns,
+        )
         rows = np.bincount(columns[1], minlength=2).tolist()
-        told = {"source": "imagenet", "bytes": sizes_digest(tree.sizes[file] for tree, file in files)}
-        return Reading(of_tree("imagenet", table, files, self.size, told), dict(zip(parts, rows, strict=True)))
+        told = {
+            "source": "imagenet",
+            "bytes": sizes_digest(tree.sizes[file] for tree, file in files),
+        }
+        return Reading(
+            of_tree("imagenet", table, files, self.size, told), dict(zip(parts, rows, strict=True))
+        )
 
     def totals(self) -> Mapping[str, int]:
         """None: a folder of some of the classes is read too."""
@@ -324,8 +467,14 @@ def _synsets(lists: Tree) -> dict[str, int]:
         if not synset and not line.strip():
             continue
         if not re.fullmatch(r"n\d{8}", synset) or synset in found:
-            problem = "lists it for a second time" if synset in found else "should begin with a synset such as n02085620"
-            raise DataError(f"{lists.name}: {_SYNSETS}, line {number}, {shown(line[:60])}, {problem}")
+            problem = (
+                "lists it for a second time"
+                if synset in found
+                else "should begin with a synset such as n02085620"
+            )
+            raise DataError(
+                f"{lists.name}: {_SYNSETS}, line {number}, {shown(line[:60])}, {problem}"
+            )
         found[synset] = len(found)
     if not found:
         raise DataError(f"{lists.name}: {_SYNSETS} is empty")
@@ -333,14 +482,19 @@ def _synsets(lists: Tree) -> dict[str, int]:
 
 
 def _solution(lists: Tree, synsets: Mapping[str, int]) -> dict[str, str]:
-    """The synset of each validation image by its name without ending, which `LOC_val_solution.csv` has beside boxes."""
+    """The synset of each validation image by its name without ending, which `LOC_val_solution.csv`
+    has beside boxes."""
     found: dict[str, str] = {}
     for number, line in enumerate(_lines(lists, _SOLUTION)[1:], 2):
         name, _, told = line.partition(",")
         synset = told.partition(" ")[0].strip()
         if line.strip() and (not name or synset not in synsets or name in found):
-            problem = "which another line has too" if name in found else "which is not NAME,SYNSET BOX"
-            raise DataError(f"{lists.name}: {_SOLUTION}, line {number} is {shown(line[:60])}, {problem}")
+            problem = (
+                "which another line has too" if name in found else "which is not NAME,SYNSET BOX"
+            )
+            raise DataError(
+                f"{lists.name}: {_SOLUTION}, line {number} is {shown(line[:60])}, {problem}"
+            )
         found[name] = synset
     return found
 
@@ -353,12 +507,19 @@ def _unpacked(folder: Path, rendition: str) -> Tree:
 
 
 def _listed(
-    lists: Tree, wanted: Sequence[str], rendition: str, sizes: Mapping[str, int], where: str, names: dict[int, str]
+    lists: Tree,
+    wanted: Sequence[str],
+    rendition: str,
+    sizes: Mapping[str, int],
+    where: str,
+    names: dict[int, str],
 ) -> list[tuple[str, int, int]]:
-    """Path, number of the class and place of the list for every line of the official lists of one rendition.
+    """Path, number of the class and place of the list for every line of the official lists of one
+    rendition.
 
-    `sizes`: the images RENDITION/CLASS/FILE, with their bytes, which `where` holds. `names` gathers the class of each number.
-    Raises `DataError` where lists, images and the names known so far do not agree.
+    `sizes`: the images RENDITION/CLASS/FILE, with their bytes, which `where` holds. `names` gathers
+    the class of each number. Raises `DataError` where lists, images and the names known so far do
+    not agree.
     """
     found: dict[str, tuple[int, int]] = {}
     for part, name in enumerate(wanted):
@@ -378,7 +539,14 @@ def _listed(
             if problem:
                 raise DataError(f"{lists.name}: {name} lists {path!r}, {problem}")
             found[path] = number, part
-    twice = [number for number, name in names.items() if list(names.values()).index(name) < list(names).index(number)]
+    twice = [
+        number
+        for number, name in names.items()
+        if list(names.values()).index(name) < list(names).index(number)
+    ]
     if twice:
-        raise DataError(f"{lists.name}: the lists of {rendition!r} give the class {names[twice[0]]!r} two numbers")
+        raise DataError(
+            f"{lists.name}: the lists of {rendition!r} give the class {names[twice[0]]!r} two"
+            " numbers"
+        )
     return [(path, number, part) for path, (number, part) in found.items()]

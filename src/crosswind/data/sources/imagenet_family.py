@@ -1,4 +1,5 @@
-"""The test sets beside ImageNet whose folders are named after its classes: ImageNet-C, V2, Sketch, R and A, and ObjectNet."""
+"""The test sets beside ImageNet whose folders are named after its classes: ImageNet-C, V2, Sketch,
+R and A, and ObjectNet."""
 
 from __future__ import annotations
 
@@ -36,8 +37,13 @@ GROUPS = {
 }
 """The archives of ImageNet-C and the folders in each."""
 _TRANSFORMS = {"elastic_transform": "elastic", "jpeg_compression": "jpeg"}
-CORRUPTIONS = {_TRANSFORMS.get(name, name.replace("_", "-")): name for names in GROUPS.values() for name in names}
-"""The corruptions of ImageNet-C under the names of our transforms -> their folders; the last four are its extra ones."""
+CORRUPTIONS = {
+    _TRANSFORMS.get(name, name.replace("_", "-")): name
+    for names in GROUPS.values()
+    for name in names
+}
+"""The corruptions of ImageNet-C under the names of our transforms -> their folders; the last four
+are its extra ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +53,10 @@ class ImageNetFamily(PackedTrees):
     classes: str = knob(
         "present",
         domain="{present, all, imagenet-a, imagenet-r}",
-        doc="classes that have a picture; all 1,000, in the order of a network's outputs; or the 200 of a subset",
+        doc=(
+            "classes that have a picture; all 1,000, in the order of a network's outputs; or the"
+            " 200 of a subset"
+        ),
     )
 
     after = ("classes",)
@@ -67,7 +76,8 @@ class ImageNetFamily(PackedTrees):
         return synsets()
 
     def read(self, folder: Path) -> Reading:
-        """The pictures by class and name of the file. Raises `DataError` for a folder that is no class, and where there is none."""
+        """The pictures by class and name of the file. Raises `DataError` for a folder that is no
+        class, and where there is none."""
         tree = self.tree(folder)
         code_of = {name: code for code, name in enumerate(self.known())}
         kept: list[re.Match[str]] = []
@@ -75,20 +85,32 @@ class ImageNetFamily(PackedTrees):
         for match in self.pictures(tree, self.pattern):
             name = self.label_of(match)
             if name is not None and name not in code_of:
-                raise DataError(f"{tree.name}: {match[0]!r} is in a folder that is none of the {len(code_of):,} classes")
+                raise DataError(
+                    f"{tree.name}: {match[0]!r} is in a folder that is none of the {len(code_of):,}"
+                    " classes"
+                )
             if name is not None:
                 kept.append(match)
                 labels.append(code_of[name])
         if not kept:
-            raise DataError(f"{tree.name} holds none of the pictures that are asked for ({self.card.get})")
+            raise DataError(
+                f"{tree.name} holds none of the pictures that are asked for ({self.card.get})"
+            )
         codes = np.array(labels, dtype=np.int64)
         extras = self.extras(kept)
-        order = np.lexsort([codes, *(column for _, column in reversed(extras))])  # pictures of a tree are sorted by name
+        order = np.lexsort(
+            [codes, *(column for _, column in reversed(extras))]
+        )  # pictures of a tree are sorted by name
         files = [kept[place][0] for place in order]
         there, codes = np.unique(codes[order], return_inverse=True)
         label = Attribute("class", tuple(self.known()[code] for code in there))
-        table = AttributeTable((label, *(item for item, _ in extras)), np.stack([codes, *(column[order] for _, column in extras)]))
-        return Reading(self.of_files(table, tree, files, self.units(files), **self.more()), {"all": len(files)})
+        table = AttributeTable(
+            (label, *(item for item, _ in extras)),
+            np.stack([codes, *(column[order] for _, column in extras)]),
+        )
+        return Reading(
+            self.of_files(table, tree, files, self.units(files), **self.more()), {"all": len(files)}
+        )
 
     def units(self, files: Sequence[str]) -> NDArray[np.int64] | None:
         """The unit of each picture, None where each is its own."""
@@ -106,33 +128,52 @@ class ImageNetFamily(PackedTrees):
 @register("imagenet-c", kind="source")
 @dataclass(frozen=True)
 class ImageNetC(ImageNetFamily):
-    """ImageNet-C: the 50,000 validation pictures of ImageNet under corruptions of severity 1 to 5, as published.
+    """ImageNet-C: the 50,000 validation pictures of ImageNet under corruptions of severity 1 to 5,
+    as published.
 
-    Attributes: `class` (synsets), `corruption` (named as our transforms are), `severity` (1 to 5). A validation picture is a unit,
-    so that all its corrupted forms have one role. By default the fifteen corruptions of the benchmark are read; `corruptions` names
-    some, or the four extra ones (speckle-noise, gaussian-blur, spatter, saturate) too, and only their archives are needed.
-    Published pictures are of 224 x 224 pixels. Use `--store jpeg`: all fifteen take 564 GB as arrays of 224 pixels.
-    Reference: D. Hendrycks, T. Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR
-    2019.
+    Attributes: `class` (synsets), `corruption` (named as our transforms are), `severity` (1 to 5).
+    A validation picture is a unit, so that all its corrupted forms have one role. By default the
+    fifteen corruptions of the benchmark are read; `corruptions` names some, or the four extra ones
+    (speckle-noise, gaussian-blur, spatter, saturate) too, and only their archives are needed.
+    Published pictures are of 224 x 224 pixels. Use `--store jpeg`: all fifteen take 564 GB as
+    arrays of 224 pixels.
+    Reference: D. Hendrycks, T. Dietterich, Benchmarking Neural Network Robustness to Common
+    Corruptions and Perturbations, ICLR 2019.
     """
 
-    corruptions: list[str] | None = knob(None, doc="which corruptions are read; the fifteen of the benchmark by default")
-    severities: list[int] | None = knob(None, doc="which severities are read, of 1 to 5; all by default")
+    corruptions: list[str] | None = knob(
+        None, doc="which corruptions are read; the fifteen of the benchmark by default"
+    )
+    severities: list[int] | None = knob(
+        None, doc="which severities are read, of 1 to 5; all by default"
+    )
 
     card = card_of("imagenet-c")
     over = tuple(GROUPS)
-    pattern = re.compile(rf"{_BEFORE}(?P<corruption>{'|'.join(CORRUPTIONS.values())})/(?P<severity>[1-5])/{_SYNSET}")
+    pattern = re.compile(
+        rf"{_BEFORE}(?P<corruption>{'|'.join(CORRUPTIONS.values())})/(?P<severity>[1-5])/{_SYNSET}"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.corruptions is not None:
-            given = names_chosen(self.corruptions, "imagenet-c.corruptions", "corruption", CORRUPTIONS)
-            chosen = [name for name in CORRUPTIONS if name in given]  # one order, so that the same choice is the same copy
+            given = names_chosen(
+                self.corruptions, "imagenet-c.corruptions", "corruption", CORRUPTIONS
+            )
+            chosen = [
+                name for name in CORRUPTIONS if name in given
+            ]  # one order, so that the same choice is the same copy
             object.__setattr__(self, "corruptions", None if chosen == self._fifteen() else chosen)
         if (levels := self.severities) is not None:
             if not isinstance(levels, list) or not levels or not set(levels) <= {1, 2, 3, 4, 5}:
-                raise InputError("imagenet-c.severities", f"must be a list of severities, not {shown(levels)}", range(1, 6))
-            object.__setattr__(self, "severities", None if len(set(levels)) == 5 else sorted(set(levels)))
+                raise InputError(
+                    "imagenet-c.severities",
+                    f"must be a list of severities, not {shown(levels)}",
+                    range(1, 6),
+                )
+            object.__setattr__(
+                self, "severities", None if len(set(levels)) == 5 else sorted(set(levels))
+            )
 
     @staticmethod
     def _fifteen() -> list[str]:
@@ -144,7 +185,11 @@ class ImageNetC(ImageNetFamily):
 
     @cached_property
     def _folders(self) -> frozenset[tuple[str, str]]:
-        return frozenset((CORRUPTIONS[name], severity) for name in self._chosen[0] for severity in self._chosen[1])
+        return frozenset(
+            (CORRUPTIONS[name], severity)
+            for name in self._chosen[0]
+            for severity in self._chosen[1]
+        )
 
     def variants(self) -> tuple[str, ...]:
         """The archives that hold the corruptions."""
@@ -161,10 +206,13 @@ class ImageNetC(ImageNetFamily):
         return match["label"] if (match["corruption"], match["severity"]) in self._folders else None
 
     def extras(self, kept: Sequence[re.Match[str]]) -> list[tuple[Attribute, NDArray[np.int64]]]:
-        """Corruption and severity. Raises `DataError` where there is no picture of one that is asked for."""
+        """Corruption and severity. Raises `DataError` where there is no picture of one that is
+        asked for."""
         corruptions, severities = self._chosen
         columns = (
-            positions((match["corruption"] for match in kept), [CORRUPTIONS[name] for name in corruptions]),
+            positions(
+                (match["corruption"] for match in kept), [CORRUPTIONS[name] for name in corruptions]
+            ),
             positions((match["severity"] for match in kept), severities),
         )
         counts = np.zeros((len(corruptions), len(severities)), dtype=np.int64)
@@ -173,25 +221,38 @@ class ImageNetC(ImageNetFamily):
             corruption, severity = np.argwhere(counts == 0)[0]
             what = f"{corruptions[corruption]} of severity {severities[severity]}"
             raise DataError(f"imagenet-c: there is no picture of {what} ({self.card.get})")
-        return [(Attribute("corruption", tuple(corruptions)), columns[0]), (Attribute("severity", tuple(severities)), columns[1])]
+        return [
+            (Attribute("corruption", tuple(corruptions)), columns[0]),
+            (Attribute("severity", tuple(severities)), columns[1]),
+        ]
 
     def units(self, files: Sequence[str]) -> NDArray[np.int64]:
         """One unit for each validation picture, known by the name of its file."""
         unit_of: dict[str, int] = {}
-        return np.array([unit_of.setdefault(name.rpartition("/")[2], len(unit_of)) for name in files], dtype=np.int64)
+        return np.array(
+            [unit_of.setdefault(name.rpartition("/")[2], len(unit_of)) for name in files],
+            dtype=np.int64,
+        )
 
 
 @register("imagenet-v2", kind="source")
 @dataclass(frozen=True)
 class ImageNetV2(ImageNetFamily):
-    """ImageNetV2: 10,000 new pictures of ImageNet's 1,000 classes, ten a class, gathered as its validation set was.
+    """ImageNetV2: 10,000 new pictures of ImageNet's 1,000 classes, ten a class, gathered as its
+    validation set was.
 
-    Attribute: `class` (synsets; the folders of the archive are named by place, 0 to 999). `edition`: `matched-frequency` chooses
-    pictures as often agreed upon as ImageNet's, `threshold-0.7` those that seven in ten people agreed upon, `top-images` the best.
-    Reference: B. Recht, R. Roelofs, L. Schmidt, V. Shankar, Do ImageNet Classifiers Generalize to ImageNet?, ICML 2019.
+    Attribute: `class` (synsets; the folders of the archive are named by place, 0 to 999).
+    `edition`: `matched-frequency` chooses pictures as often agreed upon as ImageNet's,
+    `threshold-0.7` those that seven in ten people agreed upon, `top-images` the best.
+    Reference: B. Recht, R. Roelofs, L. Schmidt, V. Shankar, Do ImageNet Classifiers Generalize to
+    ImageNet?, ICML 2019.
     """
 
-    edition: str = knob("matched-frequency", domain="{matched-frequency, threshold-0.7, top-images}", doc="which of the three sets")
+    edition: str = knob(
+        "matched-frequency",
+        domain="{matched-frequency, threshold-0.7, top-images}",
+        doc="which of the three sets",
+    )
 
     card = card_of("imagenet-v2")
 
@@ -202,7 +263,11 @@ class ImageNetV2(ImageNetFamily):
     def __post_init__(self) -> None:
         super().__post_init__()
         folder = re.escape(f"imagenetv2-{self.edition.replace('d-0.7', 'd0.7')}-format-val")
-        object.__setattr__(self, "pattern", re.compile(rf"(?P<before>(?:(?:.*/)?{folder}/)?)(?P<label>\d{{1,3}})/{_FILE}"))
+        object.__setattr__(
+            self,
+            "pattern",
+            re.compile(rf"(?P<before>(?:(?:.*/)?{folder}/)?)(?P<label>\d{{1,3}})/{_FILE}"),
+        )
 
     def label_of(self, match: re.Match[str]) -> str | None:
         """The synset at the place that the folder names."""
@@ -212,11 +277,12 @@ class ImageNetV2(ImageNetFamily):
 @register("imagenet-sketch", kind="source")
 @dataclass(frozen=True)
 class ImageNetSketch(ImageNetFamily):
-    """ImageNet-Sketch: 50,889 black and white sketches of ImageNet's 1,000 classes, about fifty a class.
+    """ImageNet-Sketch: 50,889 black and white sketches of ImageNet's 1,000 classes, about fifty a
+    class.
 
     Attribute: `class` (synsets).
-    Reference: H. Wang, S. Ge, E. Xing, Z. Lipton, Learning Robust Global Representations by Penalizing Local Predictive Power,
-    NeurIPS 2019.
+    Reference: H. Wang, S. Ge, E. Xing, Z. Lipton, Learning Robust Global Representations by
+    Penalizing Local Predictive Power, NeurIPS 2019.
     """
 
     card = card_of("imagenet-sketch")
@@ -227,9 +293,10 @@ class ImageNetSketch(ImageNetFamily):
 class ImageNetR(ImageNetFamily):
     """ImageNet-R: 30,000 renditions (art, cartoons, toys, ...) of 200 of ImageNet's classes.
 
-    Attributes: `class` (synsets), `rendition` (what the name of the file begins with, in the order of the alphabet).
-    Reference: D. Hendrycks et al., The Many Faces of Robustness: A Critical Analysis of Out-of-Distribution Generalization, ICCV
-    2021.
+    Attributes: `class` (synsets), `rendition` (what the name of the file begins with, in the order
+    of the alphabet).
+    Reference: D. Hendrycks et al., The Many Faces of Robustness: A Critical Analysis of
+    Out-of-Distribution Generalization, ICCV 2021.
     """
 
     card = card_of("imagenet-r")
@@ -247,8 +314,10 @@ class ImageNetR(ImageNetFamily):
 class ImageNetA(ImageNetFamily):
     """ImageNet-A: 7,500 photographs of 200 of ImageNet's classes that a ResNet-50 was wrong about.
 
-    Attribute: `class` (synsets). They were chosen by a network's mistakes: accuracy is low by construction.
-    Reference: D. Hendrycks, K. Zhao, S. Basart, J. Steinhardt, D. Song, Natural Adversarial Examples, CVPR 2021.
+    Attribute: `class` (synsets). They were chosen by a network's mistakes: accuracy is low by
+    construction.
+    Reference: D. Hendrycks, K. Zhao, S. Basart, J. Steinhardt, D. Song, Natural Adversarial
+    Examples, CVPR 2021.
     """
 
     card = card_of("imagenet-a")
@@ -257,17 +326,22 @@ class ImageNetA(ImageNetFamily):
 @register("objectnet", kind="source")
 @dataclass(frozen=True)
 class ObjectNet(ImageNetFamily):
-    """ObjectNet: 18,574 photographs of 113 kinds of household things that ImageNet has too, in odd places, poses and views.
+    """ObjectNet: 18,574 photographs of 113 kinds of household things that ImageNet has too, in odd
+    places, poses and views.
 
-    Attribute: `class` (names of the folders, such as alarm_clock). A kind may be several of ImageNet's classes (a chair is three):
-    a network with ImageNet's 1,000 outputs answers by the largest of them. Pictures of the other 200 kinds are not read. A picture
-    has a red border, of which two pixels are cut off at each side, as its authors' loader does. The archive is packed with a
-    password, so that it is unpacked by hand; its authors ask that no network is trained on it.
-    Reference: A. Barbu et al., ObjectNet: A large-scale bias-controlled dataset for pushing the limits of object recognition
-    models, NeurIPS 2019.
+    Attribute: `class` (names of the folders, such as alarm_clock). A kind may be several of
+    ImageNet's classes (a chair is three): a network with ImageNet's 1,000 outputs answers by the
+    largest of them. Pictures of the other 200 kinds are not read. A picture has a red border, of
+    which two pixels are cut off at each side, as its authors' loader does. The archive is packed
+    with a password, so that it is unpacked by hand; its authors ask that no network is trained on
+    it.
+    Reference: A. Barbu et al., ObjectNet: A large-scale bias-controlled dataset for pushing the
+    limits of object recognition models, NeurIPS 2019.
     """
 
-    classes: str = knob("present", domain="{present}", doc="its own 113 kinds, or those that have a picture")
+    classes: str = knob(
+        "present", domain="{present}", doc="its own 113 kinds, or those that have a picture"
+    )
 
     card = card_of("objectnet")
     pattern = re.compile(rf"{_BEFORE}images/(?P<label>[^/]+)/{_FILE}")

@@ -15,7 +15,8 @@ _HELD: dict[str, AttributedDataset] = {}
 
 
 def hold(dataset: AttributedDataset) -> str:
-    """Keep a data set for the studies of this program; the fingerprint by which the source finds it."""
+    """Keep a data set for the studies of this program; the fingerprint by which the source finds
+    it."""
     _HELD[dataset.fingerprint] = dataset
     return dataset.fingerprint
 
@@ -25,8 +26,9 @@ def hold(dataset: AttributedDataset) -> str:
 class Memory(Source):
     """A data set in the memory of the running program, given to a study in Python as its `source`.
 
-    Such as `{"source": cw.from_frame(frame, images), "label": "kind", "attributes": ["place"]}`. Another process does not have it:
-    the study runs with `workers=0`, and pages that another program writes show no pictures of it.
+    Such as `{"source": cw.from_frame(frame, images), "label": "kind", "attributes": ["place"]}`.
+    Another process does not have it: the study runs with `workers=0`, and pages that another
+    program writes show no pictures of it.
     """
 
     fingerprint: str = knob(doc="what names the data set; put there by `run_study` and `plan`")
@@ -36,5 +38,8 @@ class Memory(Source):
     def load(self) -> AttributedDataset:
         """The data set. Raises `DataError` where this program does not hold it."""
         if self.fingerprint not in _HELD:
-            raise DataError("the data set is in the memory of the program that runs its study, and not in this one")
+            raise DataError(
+                "the data set is in the memory of the program that runs its study, and not in"
+                " this one"
+            )
         return _HELD[self.fingerprint]

@@ -21,7 +21,15 @@ from crosswind.core.seeds import hash64, seed_of, stream
 from crosswind.core.types import InputSpec, digest
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset, Images
-from crosswind.data.sources.base import PicturesInChannels, Piece, PreparedSource, Reading, checked_labels, in_parts, original_file
+from crosswind.data.sources.base import (
+    PicturesInChannels,
+    Piece,
+    PreparedSource,
+    Reading,
+    checked_labels,
+    in_parts,
+    original_file,
+)
 
 COLORS = {
     "crimson": (220, 20, 60),
@@ -35,7 +43,11 @@ COLORS = {
     "lime": (210, 245, 60),
     "maroon": (128, 0, 0),
 }
-ENVIRONMENTS = {"0.1": 0.1, "0.2": 0.2, "0.9": 0.9}  # name -> how often the colour is the other class's
+ENVIRONMENTS = {
+    "0.1": 0.1,
+    "0.2": 0.2,
+    "0.9": 0.9,
+}  # name -> how often the colour is the other class's
 LABEL_NOISE = 0.25
 USPS_SIDE, SVHN_SIDE = 16, 32
 MOST_BYTES = 256 << 20  # of one file of USPS unpacked; the larger of the two has about 20 MB
@@ -47,12 +59,16 @@ MOST_LINES = 100_000  # a line of two bytes would take 2 kB of memory
 class Mnist(PicturesInChannels):
     """70,000 handwritten digits in grey, 60,000 to train on and 10,000 to test on.
 
-    Attributes: `digit` (0-9), `split` (train, test). The writers of the two parts are different people. Classes are named as those
-    of `usps`, `svhn` and `digits`, so that each can be another's target; `size` and `channels` bring them to one shape.
-    Reference: Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, Gradient-based learning applied to document recognition, 1998.
+    Attributes: `digit` (0-9), `split` (train, test). The writers of the two parts are different
+    people. Classes are named as those of `usps`, `svhn` and `digits`, so that each can be another's
+    target; `size` and `channels` bring them to one shape.
+    Reference: Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, Gradient-based learning applied to
+    document recognition, 1998.
     """
 
-    size: int = knob(28, domain="[4, 512]", doc="side of the picture in pixels; the original's is 28")
+    size: int = knob(
+        28, domain="[4, 512]", doc="side of the picture in pixels; the original's is 28"
+    )
     channels: int = knob(1, domain="{1, 3}", doc="1 for grey, 3 for grey in three equal channels")
 
     card = card_of("mnist")
@@ -65,14 +81,18 @@ class Mnist(PicturesInChannels):
 @register("fashion-mnist", kind="source")
 @dataclass(frozen=True)
 class FashionMnist(PicturesInChannels):
-    """70,000 articles of clothing in grey, 60,000 to train on and 10,000 to test on, in the layout of MNIST.
+    """70,000 articles of clothing in grey, 60,000 to train on and 10,000 to test on, in the layout
+    of MNIST.
 
-    Attributes: `article` (T-shirt/top, Trouser, Pullover, Dress, Coat, Sandal, Shirt, Sneaker, Bag, Ankle boot), `split` (train,
-    test). Debian's package dataset-fashion-mnist installs the same files, packed anew, in /usr/share/datasets/fashion-mnist.
+    Attributes: `article` (T-shirt/top, Trouser, Pullover, Dress, Coat, Sandal, Shirt, Sneaker, Bag,
+    Ankle boot), `split` (train, test). Debian's package dataset-fashion-mnist installs the same
+    files, packed anew, in /usr/share/datasets/fashion-mnist.
     Reference: H. Xiao, K. Rasul, R. Vollgraf, Fashion-MNIST, arXiv:1708.07747, 2017.
     """
 
-    size: int = knob(28, domain="[4, 512]", doc="side of the picture in pixels; the original's is 28")
+    size: int = knob(
+        28, domain="[4, 512]", doc="side of the picture in pixels; the original's is 28"
+    )
     channels: int = knob(1, domain="{1, 3}", doc="1 for grey, 3 for grey in three equal channels")
 
     card = card_of("fashion-mnist")
@@ -85,28 +105,43 @@ class FashionMnist(PicturesInChannels):
 @register("colored-mnist", kind="source")
 @dataclass(frozen=True)
 class ColoredMnist(PreparedSource):
-    """MNIST's 70,000 digits in ten colours; with `version: irm` its 60,000 training digits as the binary problem of IRM.
+    """MNIST's 70,000 digits in ten colours; with `version: irm` its 60,000 training digits as the
+    binary problem of IRM.
 
-    `ten`. Attributes: `digit`, `color`, `split` (train, test). A colour is dealt to each row by seed whatever its digit, evenly
-    within each digit of each part, so that shifts do the rest. `paint` colours the digit on black, or the ground behind a white
-    digit. The ten colours are the means of those in Kim et al. 2019, who drew around them: here a colour has no spread.
+    `ten`. Attributes: `digit`, `color`, `split` (train, test). A colour is dealt to each row by
+    seed whatever its digit, evenly within each digit of each part, so that shifts do the rest.
+    `paint` colours the digit on black, or the ground behind a white digit. The ten colours are the
+    means of those in Kim et al. 2019, who drew around them: here a colour has no spread.
 
-    `irm`. Attributes: `label` (0-4, 5-9: the digit's side, then the other one in a quarter of the rows), `color` (green, red: that
-    of the label, green for 0-4, then the other one in a share e of the rows), `environment` (e: 0.1, 0.2 for training, 0.9 for
-    testing), `digit` (the true one), `split` (train, test, by environment). As in the authors' program every second pixel of
-    every second row is kept (14 x 14), the channel of the other colour is zero, the first 50,000 rows are shuffled and take turns
-    as environments 0.2 and 0.1, the last 10,000 are environment 0.9, and MNIST's own test rows are left out. Their test
-    environment also chose their settings. Who is flipped is drawn by seed, so no row is theirs. `channels: 3` adds an empty blue.
+    `irm`. Attributes: `label` (0-4, 5-9: the digit's side, then the other one in a quarter of the
+    rows), `color` (green, red: that of the label, green for 0-4, then the other one in a share e of
+    the rows), `environment` (e: 0.1, 0.2 for training, 0.9 for testing), `digit` (the true one),
+    `split` (train, test, by environment). As in the authors' program every second pixel of every
+    second row is kept (14 x 14), the channel of the other colour is zero, the first 50,000 rows are
+    shuffled and take turns as environments 0.2 and 0.1, the last 10,000 are environment 0.9, and
+    MNIST's own test rows are left out. Their test environment also chose their settings. Who is
+    flipped is drawn by seed, so no row is theirs. `channels: 3` adds an empty blue.
 
-    References: M. Arjovsky, L. Bottou, I. Gulrajani, D. Lopez-Paz, Invariant risk minimization, 2019, section 5.2 and its program;
-    B. Kim et al., Learning not to learn: training deep neural networks with biased data, 2019; for MNIST see `mnist`.
+    References: M. Arjovsky, L. Bottou, I. Gulrajani, D. Lopez-Paz, Invariant risk minimization,
+    2019, section 5.2 and its program; B. Kim et al., Learning not to learn: training deep neural
+    networks with biased data, 2019; for MNIST see `mnist`.
     """
 
-    size: int = knob(28, domain="[4, 512]", doc="side of the picture in pixels, 28 for irm, which halves it")
-    version: str = knob("ten", domain="{ten, irm}", doc="ten colours over ten digits, or the binary problem of IRM")
+    size: int = knob(
+        28, domain="[4, 512]", doc="side of the picture in pixels, 28 for irm, which halves it"
+    )
+    version: str = knob(
+        "ten", domain="{ten, irm}", doc="ten colours over ten digits, or the binary problem of IRM"
+    )
     paint: str = knob("digit", domain="{digit, ground}", doc="what has the colour in version ten")
-    channels: int | None = knob(None, domain="{2, 3}", doc="3 in version ten; in irm 2, as the authors have it, or 3")
-    seed: int = knob(0, domain="[0, inf)", doc="deals the colours; in irm also the environments and who is flipped")
+    channels: int | None = knob(
+        None, domain="{2, 3}", doc="3 in version ten; in irm 2, as the authors have it, or 3"
+    )
+    seed: int = knob(
+        0,
+        domain="[0, inf)",
+        doc="deals the colours; in irm also the environments and who is flipped",
+    )
 
     copy = "mnist"
     after = ("version", "paint", "channels", "seed")
@@ -121,29 +156,52 @@ class ColoredMnist(PreparedSource):
         return _mnist_files(folder, "mnist", Attribute("digit", tuple("0123456789")), self.size)
 
     def load(self) -> AttributedDataset:
-        """The data set of MNIST's copy in colour. Raises `InputError` for settings that do not fit, `DataError` for no copy."""
-        needed: dict[str, Any] = {"channels": 3} if self.version == "ten" else {"size": 28, "paint": "digit"}
+        """The data set of MNIST's copy in colour. Raises `InputError` for settings that do not fit,
+        `DataError` for no copy."""
+        needed: dict[str, Any] = (
+            {"channels": 3} if self.version == "ten" else {"size": 28, "paint": "digit"}
+        )
         for name, value in needed.items():
             if getattr(self, name) not in (None, value):
-                raise InputError(f"colored-mnist.{name}", f"must be {value} in version {self.version}", [value])
+                raise InputError(
+                    f"colored-mnist.{name}", f"must be {value} in version {self.version}", [value]
+                )
         return super().load()
 
     def finish(self, dataset: AttributedDataset) -> AttributedDataset:
         """The copy of MNIST in colour. Raises `DataError` for a copy that holds something else."""
-        if dataset.table.names != ("digit", "split") or dataset.read is None or dataset.image_shape != (self.size, self.size, 1):
-            raise DataError("the prepared copy of mnist holds other data than MNIST; prepare it again")
-        told: dict[str, object] = {"of": dataset.fingerprint, "colored-mnist": 1, "version": self.version, "seed": self.seed}
+        if (
+            dataset.table.names != ("digit", "split")
+            or dataset.read is None
+            or dataset.image_shape != (self.size, self.size, 1)
+        ):
+            raise DataError(
+                "the prepared copy of mnist holds other data than MNIST; prepare it again"
+            )
+        told: dict[str, object] = {
+            "of": dataset.fingerprint,
+            "colored-mnist": 1,
+            "version": self.version,
+            "seed": self.seed,
+        }
         if self.version == "irm":
             channels = self.channels or 2
             return _irm(dataset, self.seed, channels, digest({**told, "channels": channels}))
         digit, split = dataset.table.codes
         group = split.astype(np.int64) * 10 + digit
-        order = np.lexsort((hash64(dataset.ids, seed_of(self.seed, "colored-mnist", "colors")), group))
+        order = np.lexsort(
+            (hash64(dataset.ids, seed_of(self.seed, "colored-mnist", "colors")), group)
+        )
         counts = np.bincount(group, minlength=20)
-        # Which colours begin differs by group, so that those that get one row more are not the same ones everywhere.
-        first = (hash64(np.arange(20), seed_of(self.seed, "colored-mnist", "first")) % np.uint64(10)).astype(np.int64)
+        # Which colours begin differs by group, so that those that get one row more are not the same
+        # ones everywhere.
+        first = (
+            hash64(np.arange(20), seed_of(self.seed, "colored-mnist", "first")) % np.uint64(10)
+        ).astype(np.int64)
         color = np.empty(len(order), dtype=np.uint8)
-        color[order] = (np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts - first, counts)) % 10
+        color[order] = (
+            np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts - first, counts)
+        ) % 10
         attributes = (*dataset.table.attributes, Attribute("color", tuple(COLORS)))
         return dataclasses.replace(
             dataset,
@@ -160,20 +218,26 @@ class ColoredMnist(PreparedSource):
 class Usps(PicturesInChannels):
     """9,298 handwritten digits from envelopes in grey, 7,291 to train on and 2,007 to test on.
 
-    Attributes: `digit` (0-9), `split` (train, test). Classes are named as those of `mnist`, `svhn` and `digits`, so that each can
-    be another's target; `size` and `channels` bring them to one shape. The files hold grey as numbers from -1 (paper) to 1 (ink)
-    and labels from 1 to 10, a digit plus one; a grey x becomes the level nearest to 127.5 (x + 1).
+    Attributes: `digit` (0-9), `split` (train, test). Classes are named as those of `mnist`, `svhn`
+    and `digits`, so that each can be another's target; `size` and `channels` bring them to one
+    shape. The files hold grey as numbers from -1 (paper) to 1 (ink) and labels from 1 to 10, a
+    digit plus one; a grey x becomes the level nearest to 127.5 (x + 1).
     Reference: J. Hull, A database for handwritten text recognition research, 1994.
     """
 
-    size: int = knob(16, domain="[4, 512]", doc="side of the picture in pixels; the original's is 16")
+    size: int = knob(
+        16, domain="[4, 512]", doc="side of the picture in pixels; the original's is 16"
+    )
     channels: int = knob(1, domain="{1, 3}", doc="1 for grey, 3 for grey in three equal channels")
 
     card = card_of("usps")
 
     def read(self, folder: Path) -> Reading:
         """The two files of `folder`, each bzip2 or plain text."""
-        parts = {part: [_usps_piece(original_file(folder, name))] for part, name in (("train", "usps.bz2"), ("test", "usps.t.bz2"))}
+        parts = {
+            part: [_usps_piece(original_file(folder, name))]
+            for part, name in (("train", "usps.bz2"), ("test", "usps.t.bz2"))
+        }
         return in_parts("usps", self.attributes()[0], parts, self.size, 1)
 
 
@@ -182,13 +246,17 @@ class Usps(PicturesInChannels):
 class Svhn(PicturesInChannels):
     """99,289 digits cut out of photographs of house numbers, in colour; with `extra` 630,420.
 
-    Attributes: `digit` (0-9), `split` (train, test, and extra where asked for: easier ones to train on as well). Classes are named
-    as those of `mnist`, `usps` and `digits`, so that each can be another's target; `size` and `channels` bring them to one shape.
-    The files call the digit 0 ten. Neighbouring digits of the house number are still seen at the sides.
-    Reference: Y. Netzer et al., Reading digits in natural images with unsupervised feature learning, 2011.
+    Attributes: `digit` (0-9), `split` (train, test, and extra where asked for: easier ones to train
+    on as well). Classes are named as those of `mnist`, `usps` and `digits`, so that each can be
+    another's target; `size` and `channels` bring them to one shape. The files call the digit 0 ten.
+    Neighbouring digits of the house number are still seen at the sides.
+    Reference: Y. Netzer et al., Reading digits in natural images with unsupervised feature
+    learning, 2011.
     """
 
-    size: int = knob(32, domain="[4, 512]", doc="side of the picture in pixels; the original's is 32")
+    size: int = knob(
+        32, domain="[4, 512]", doc="side of the picture in pixels; the original's is 32"
+    )
     channels: int = knob(3, domain="{1, 3}", doc="3 for colour, 1 for grey")
     extra: bool = knob(False, doc="with the 531,131 easier digits of the third file (1.3 GB)")
 
@@ -200,7 +268,10 @@ class Svhn(PicturesInChannels):
 
     def read(self, folder: Path) -> Reading:
         """The MATLAB files of `folder`."""
-        parts = {part: [self._piece(original_file(folder, f"{part}_32x32.mat"))] for part in self.totals()}
+        parts = {
+            part: [self._piece(original_file(folder, f"{part}_32x32.mat"))]
+            for part in self.totals()
+        }
         return in_parts("svhn", self.attributes()[0], parts, self.size)
 
     def _piece(self, path: Path) -> Piece:
@@ -208,23 +279,36 @@ class Svhn(PicturesInChannels):
 
         held = mat_shapes(self.trusted(path, whole_mat))
         if not {"X", "y"} <= set(held):
-            raise DataError(f"{path} has not both of the variables 'X' and 'y' but {', '.join(map(repr, sorted(held))) or 'none'}")
+            raise DataError(
+                f"{path} has not both of the variables 'X' and 'y' but"
+                f" {', '.join(map(repr, sorted(held))) or 'none'}"
+            )
         (shape, kind), (labels, _) = held["X"], held["y"]
         if kind != "uint8" or shape[:3] != (SVHN_SIDE, SVHN_SIDE, 3) or not 3 <= len(shape) <= 4:
-            raise DataError(f"{path} holds {kind} values of {' x '.join(map(str, shape))} in X, not uint8 of 32 x 32 x 3 x n")
+            raise DataError(
+                f"{path} holds {kind} values of {' x '.join(map(str, shape))} in X, not uint8 of 32"
+                " x 32 x 3 x n"
+            )
         rows = shape[3] if len(shape) == 4 else 1  # MATLAB drops a last dimension of one
         if math.prod(labels) != rows:
-            raise DataError(f"{path} holds {rows:,} pictures in X and {math.prod(labels):,} labels in y")
+            raise DataError(
+                f"{path} holds {rows:,} pictures in X and {math.prod(labels):,} labels in y"
+            )
 
         def pictures() -> NDArray[np.uint8]:
             # In the file a picture is one run of bytes, so this view of it is read in order.
-            return read_mat(path, "X").reshape(SVHN_SIDE, SVHN_SIDE, 3, -1, order="F").transpose(3, 0, 1, 2)
+            return (
+                read_mat(path, "X")
+                .reshape(SVHN_SIDE, SVHN_SIDE, 3, -1, order="F")
+                .transpose(3, 0, 1, 2)
+            )
 
         return checked_labels(read_mat(path, "y").ravel(), path, rows, 1, 10) % 10, pictures
 
 
 def _mnist_files(folder: Path, name: str, label: Attribute, size: int) -> Reading:
-    """The four files of MNIST's layout: grey pictures of 28 x 28, the training files before the test files (`t10k-`).
+    """The four files of MNIST's layout: grey pictures of 28 x 28, the training files before the
+    test files (`t10k-`).
 
     Raises `DataError` for files that are missing, damaged, or do not agree.
     """
@@ -235,9 +319,18 @@ def _mnist_files(folder: Path, name: str, label: Attribute, size: int) -> Readin
 
     parts = {}
     for part, stem in {"train": "train", "test": "t10k"}.items():
-        images = open_matrix(original_file(folder, f"{stem}-images-idx3-ubyte"), Expected("uint8", (None, 28, 28)))
-        labels = open_matrix(original_file(folder, f"{stem}-labels-idx1-ubyte"), Expected("uint8", (None,)))
-        parts[part] = [(checked_labels(labels.read(), labels.path, images.shape[0], 0, len(label) - 1), pictures(images))]
+        images = open_matrix(
+            original_file(folder, f"{stem}-images-idx3-ubyte"), Expected("uint8", (None, 28, 28))
+        )
+        labels = open_matrix(
+            original_file(folder, f"{stem}-labels-idx1-ubyte"), Expected("uint8", (None,))
+        )
+        parts[part] = [
+            (
+                checked_labels(labels.read(), labels.path, images.shape[0], 0, len(label) - 1),
+                pictures(images),
+            )
+        ]
     return in_parts(name, label, parts, size, 1)
 
 
@@ -253,7 +346,9 @@ def _painted(grey: Images, color: NDArray[np.uint8], ground: bool) -> Images:
     return images
 
 
-def _irm(dataset: AttributedDataset, seed: int, channels: int, fingerprint: str) -> AttributedDataset:
+def _irm(
+    dataset: AttributedDataset, seed: int, channels: int, fingerprint: str
+) -> AttributedDataset:
     kept = dataset.keep({"split": ["train"]})
     grey, n = kept.read, kept.n_base
     assert grey is not None
@@ -267,7 +362,9 @@ def _irm(dataset: AttributedDataset, seed: int, channels: int, fingerprint: str)
     for_label, for_color = ((key >> np.uint64(11)).astype(np.float64) * 2.0**-53 for key in keys)
     label = (digit >= 5) ^ (for_label < LABEL_NOISE)
     color = label ^ (for_color < np.array(list(ENVIRONMENTS.values()))[environment])
-    shown = (~color).astype(np.int64)  # the channel: green stands second in the picture and first among the values
+    shown = (~color).astype(
+        np.int64
+    )  # the channel: green stands second in the picture and first among the values
 
     def images(rows: NDArray[np.int64]) -> NDArray[np.uint8]:
         small = grey(rows)[:, ::2, ::2, 0]
@@ -275,8 +372,15 @@ def _irm(dataset: AttributedDataset, seed: int, channels: int, fingerprint: str)
         np.put_along_axis(out, shown[rows][:, None, None, None], small[..., None], axis=3)
         return out
 
-    values = {"label": ("0-4", "5-9"), "color": ("green", "red"), "environment": tuple(ENVIRONMENTS), "digit": tuple("0123456789")}
-    attributes = [Attribute(name, names) for name, names in (values | {"split": ("train", "test")}).items()]
+    values = {
+        "label": ("0-4", "5-9"),
+        "color": ("green", "red"),
+        "environment": tuple(ENVIRONMENTS),
+        "digit": tuple("0123456789"),
+    }
+    attributes = [
+        Attribute(name, names) for name, names in (values | {"split": ("train", "test")}).items()
+    ]
     codes = np.stack([label, color, environment, digit, environment == 2]).astype(np.uint8)
     return dataclasses.replace(
         kept,
@@ -293,7 +397,10 @@ def _usps_piece(path: Path) -> Piece:
 
     from crosswind.data.archives.checks import PACKED, damage, kind_of_file
 
-    with damage(path), PACKED["bzip2"](path) if kind_of_file(path) == "bzip2" else path.open("rb") as file:
+    with (
+        damage(path),
+        PACKED["bzip2"](path) if kind_of_file(path) == "bzip2" else path.open("rb") as file,
+    ):
         text = file.read(MOST_BYTES + 1)
     lines = text.count(b"\n")
     if len(text) > MOST_BYTES or lines > MOST_LINES:
@@ -301,14 +408,21 @@ def _usps_piece(path: Path) -> Piece:
     if not text.endswith(b"\n"):
         raise DataError(f"{path} is empty, or its last line is cut short")
     try:
-        values, labels = load_svmlight_file(io.BytesIO(text), n_features=USPS_SIDE * USPS_SIDE, zero_based=False)
+        values, labels = load_svmlight_file(
+            io.BytesIO(text), n_features=USPS_SIDE * USPS_SIDE, zero_based=False
+        )
     except (ValueError, OverflowError, IndexError) as error:
-        raise DataError(f"{path} is not a text of lines 'label index:value ...': {one_line(str(error), 200)}") from None
+        raise DataError(
+            f"{path} is not a text of lines 'label index:value ...': {one_line(str(error), 200)}"
+        ) from None
     grey = values.toarray()  # a value that a line leaves out is 0, in the middle of the greys
     digits = checked_labels(labels, path, len(grey), 1, 10) - 1
     outside = np.argwhere(~(np.abs(grey) <= 1))
     if len(outside):
         row, column = outside[0]
-        raise DataError(f"{path}, row {row + 1} has {grey[row, column]:g} at index {column + 1}, and greys lie between -1 and 1")
+        raise DataError(
+            f"{path}, row {row + 1} has {grey[row, column]:g} at index {column + 1}, and greys lie"
+            " between -1 and 1"
+        )
     levels = np.rint((grey + 1) * 127.5).astype(np.uint8).reshape(-1, USPS_SIDE, USPS_SIDE, 1)
     return digits, lambda: levels

@@ -1,4 +1,5 @@
-"""Sources whose originals are tables and JSON lines of texts, packed or not; and data sets of their rows."""
+"""Sources whose originals are tables and JSON lines of texts, packed or not; and data sets of their
+rows."""
 
 from __future__ import annotations
 
@@ -25,25 +26,43 @@ LONGEST = 1 << 24
 
 
 def of_texts(
-    name: str, columns: Mapping[str, tuple[Sequence[str], Sequence[str]]], texts: Sequence[str], units: Sequence[str] | None = None
+    name: str,
+    columns: Mapping[str, tuple[Sequence[str], Sequence[str]]],
+    texts: Sequence[str],
+    units: Sequence[str] | None = None,
 ) -> AttributedDataset:
-    """The data set of some texts. `columns`: attribute -> its values, and the value of each row. `units`: a name for each row's."""
+    """The data set of some texts. `columns`: attribute -> its values, and the value of each row.
+    `units`: a name for each row's."""
     attributes = tuple(Attribute(name, tuple(values)) for name, (values, _) in columns.items())
     codes = np.stack([positions(cells, values) for values, cells in columns.values()])
     held = np.empty(len(texts), dtype=object)
     held[:] = texts
-    belong = None if units is None else np.unique(np.array(units, dtype=object), return_inverse=True)[1].astype(np.int64)
+    belong = (
+        None
+        if units is None
+        else np.unique(np.array(units, dtype=object), return_inverse=True)[1].astype(np.int64)
+    )
     table = AttributeTable(attributes, codes)
-    return AttributedDataset(name, table, held.__getitem__, InputSpec.text(), units=belong, contents=contents_of(held))
+    return AttributedDataset(
+        name, table, held.__getitem__, InputSpec.text(), units=belong, contents=contents_of(held)
+    )
 
 
 def lines_of(path: Path) -> Iterator[bytes]:
-    """The lines of a file, plain or packed by gzip or bzip2, one at a time. Raises `DataError` for a damaged one."""
+    """The lines of a file, plain or packed by gzip or bzip2, one at a time. Raises `DataError` for
+    a damaged one."""
     opened: dict[str, Any] = {"gzip": gzip.open, "bzip2": bz2.open}
     kind = kind_of_file(path)
     if kind not in ("", *opened):
-        raise DataError(f"{path} holds no lines of text: it is {'a web page' if kind == 'page' else f'a file of {kind}'}")
-    with damage(path), watched(path, "reading") as packed, opened[kind](packed) if kind else packed as file:
+        raise DataError(
+            f"{path} holds no lines of text: it is"
+            f" {'a web page' if kind == 'page' else f'a file of {kind}'}"
+        )
+    with (
+        damage(path),
+        watched(path, "reading") as packed,
+        opened[kind](packed) if kind else packed as file,
+    ):
         while line := file.readline(LONGEST):
             if len(line) == LONGEST:
                 raise DataError(f"{path} has a line of more than {LONGEST:,} bytes")
@@ -51,7 +70,8 @@ def lines_of(path: Path) -> Iterator[bytes]:
 
 
 def records(lines: Iterator[bytes], where: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Number and record of every line that is not blank. Raises `DataError` for one that is no JSON object in UTF-8."""
+    """Number and record of every line that is not blank. Raises `DataError` for one that is no JSON
+    object in UTF-8."""
     for number, line in enumerate(lines, 1):
         if line.strip():
             yield number, record_of(line, f"{where}, line {number:,}")
@@ -64,21 +84,30 @@ def record_of(line: bytes, where: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise DataError(f"{where} is no JSON object in UTF-8: {shown(line[:60].decode(errors='replace'))}")
+        raise DataError(
+            f"{where} is no JSON object in UTF-8: {shown(line[:60].decode(errors='replace'))}"
+        )
     return found
 
 
-def word(record: Mapping[str, Any], key: str, where: str, known: Sequence[str] | None = None) -> str:
+def word(
+    record: Mapping[str, Any], key: str, where: str, known: Sequence[str] | None = None
+) -> str:
     """The text under a key, not blank, and one of those known. Raises `DataError`."""
     found = record.get(key)
     if not isinstance(found, str) or not found.strip():
         raise DataError(f"{where} has no text under {key!r}, but {shown(found)}")
     if known is not None and found not in known:
-        raise DataError(f"{where}: {key} is {shown(found)}, which is not known (valid: {', '.join(known)})")
+        raise DataError(
+            f"{where}: {key} is {shown(found)}, which is not known (valid: {', '.join(known)})"
+        )
     try:
         found.encode()
     except UnicodeEncodeError:
-        raise DataError(f"{where}: the text under {key!r} holds half of a pair of surrogates, which no UTF-8 has") from None
+        raise DataError(
+            f"{where}: the text under {key!r} holds half of a pair of surrogates, which no"
+            " UTF-8 has"
+        ) from None
     return found
 
 
@@ -89,4 +118,7 @@ def joined(parts: Iterable[str]) -> str:
 
 def contents_of(texts: Iterable[str]) -> NDArray[np.uint64]:
     """A hash of each text: uint64 [n], see `AttributedDataset`. Prepared copies have the same."""
-    return np.frombuffer(b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts), dtype=np.uint64)
+    return np.frombuffer(
+        b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts),
+        dtype=np.uint64,
+    )

@@ -1,4 +1,5 @@
-"""Sources whose originals are archives of pictures, or the folders that these unpack to; and data sets of the files in trees."""
+"""Sources whose originals are archives of pictures, or the folders that these unpack to; and data
+sets of the files in trees."""
 
 from __future__ import annotations
 
@@ -26,36 +27,54 @@ _PACKED = (".zip", ".tar", ".tar.gz")
 
 @dataclass(frozen=True, kw_only=True)
 class Packed(PreparedSource):
-    """A prepared source of files in archives, which may lie unpacked in the folder of originals or below it.
+    """A prepared source of files in archives, which may lie unpacked in the folder of originals or
+    below it.
 
-    An archive counts where it is there; else the folder is searched, at any depth, for the names that the archive has. A subclass
-    with a knob `unit` that is `none` has no units; its copy keeps them.
+    An archive counts where it is there; else the folder is searched, at any depth, for the names
+    that the archive has. A subclass with a knob `unit` that is `none` has no units; its copy keeps
+    them.
     """
 
     after = ("unit",)
 
     def place(self, folder: Path, name: str) -> Path | None:
-        """Where an original lies: in the folder, or in a folder of it, as the site of CelebA has them."""
+        """Where an original lies: in the folder, or in a folder of it, as the site of CelebA has
+        them."""
         if not folder.is_dir():
             return None
-        folders = [folder, *sorted(place for place in folder.iterdir() if place.is_dir() and not place.name.startswith("."))]
+        folders = [
+            folder,
+            *sorted(
+                place
+                for place in folder.iterdir()
+                if place.is_dir() and not place.name.startswith(".")
+            ),
+        ]
         return next((place / name for place in folders if (place / name).is_file()), None)
 
     def missing(self, folder: Path) -> tuple[Original, ...]:
         """Originals that are not there; for an archive a folder serves."""
         if any((folder / name).exists() for name in self.instead):
             return ()
-        unpacked = folder.is_dir() and any(place.is_dir() and not place.name.startswith(".") for place in folder.iterdir())
+        unpacked = folder.is_dir() and any(
+            place.is_dir() and not place.name.startswith(".") for place in folder.iterdir()
+        )
         gone = (item for item in self.originals() if self.place(folder, item.name) is None)
         return tuple(item for item in gone if not (unpacked and item.name.endswith(_PACKED)))
 
     def places(self, folder: Path) -> tuple[Path, ...]:
-        """The originals, or all of the folder where one of them is not there as it was published."""
+        """The originals, or all of the folder where one of them is not there as it was
+        published."""
         found = [self.place(folder, item.name) for item in self.originals()]
-        return tuple(path for path in found if path is not None) if found and None not in found else (folder,)
+        return (
+            tuple(path for path in found if path is not None)
+            if found and None not in found
+            else (folder,)
+        )
 
     def tree(self, folder: Path) -> Tree:
-        """The files of the archives that are there, and those of the folder where one is not. Raises `DataError`."""
+        """The files of the archives that are there, and those of the folder where one is not.
+        Raises `DataError`."""
         from crosswind.data.archives.fetch import verified
         from crosswind.data.archives.members import walked
 
@@ -75,7 +94,8 @@ class Packed(PreparedSource):
         return trees[0] if len(trees) == 1 else joined(trees, str(folder))
 
     def lists(self, folder: Path, tree: Tree, names: Iterable[str]) -> dict[str, File]:
-        """Each of the lists by its name, in the folder, else in the tree. Raises `DataError` for one that is nowhere."""
+        """Each of the lists by its name, in the folder, else in the tree. Raises `DataError` for
+        one that is nowhere."""
         found: dict[str, File] = {}
         for name in names:
             path = self.place(folder, name)
@@ -85,27 +105,36 @@ class Packed(PreparedSource):
             elif len(inside) == 1:
                 found[name] = tree, inside[0]
             else:
-                raise DataError(f"{tree.name} has {'more than one' if inside else 'no'} file {name} ({self.card.get})")
+                raise DataError(
+                    f"{tree.name} has {'more than one' if inside else 'no'} file {name}"
+                    f" ({self.card.get})"
+                )
         return found
 
     def finish(self, dataset: AttributedDataset) -> AttributedDataset:
         """The copy, without its units where the knob `unit` is none."""
         if dataset.units is None or getattr(self, "unit", "") != "none":
             return dataset
-        return replace(dataset, units=None, fingerprint=digest({"of": dataset.fingerprint, "units": None}))
+        return replace(
+            dataset, units=None, fingerprint=digest({"of": dataset.fingerprint, "units": None})
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class PackedTrees(Packed):
     """A packed source of picture files."""
 
-    size: int = knob(224, domain="[4, 1024]", doc="side of the pictures in pixels; proportions are not kept")
+    size: int = knob(
+        224, domain="[4, 1024]", doc="side of the pictures in pixels; proportions are not kept"
+    )
 
     over: ClassVar[tuple[str, ...]] = ()
-    """Folders that may lie above some of the pictures and not above others: those of several archives."""
+    """Folders that may lie above some of the pictures and not above others: those of several
+    archives."""
 
     def pictures(self, tree: Tree, pattern: re.Pattern[str]) -> list[re.Match[str]]:
-        """The files that are pictures by their place: `pattern` has a group `before`, which is the same for all of them.
+        """The files that are pictures by their place: `pattern` has a group `before`, which is the
+        same for all of them.
 
         Raises `DataError` where there are none, where they lie in two places, and for an empty one.
         """
@@ -114,15 +143,25 @@ class PackedTrees(Packed):
         if not found:
             raise DataError(f"{tree.name} holds no picture of {name} ({self.card.get})")
         above = re.compile(f"(?:{'|'.join(self.over)})/$") if self.over else None
-        before = sorted({above.sub("", match["before"]) if above else match["before"] for match in found})
+        before = sorted(
+            {above.sub("", match["before"]) if above else match["before"] for match in found}
+        )
         if len(before) > 1:
-            raise DataError(f"{tree.name} holds pictures of {name} in two places: in {before[0] or '.'!r} and in {before[1]!r}")
+            raise DataError(
+                f"{tree.name} holds pictures of {name} in two places: in {before[0] or '.'!r} and"
+                f" in {before[1]!r}"
+            )
         if empty := next((match[0] for match in found if not tree.sizes[match[0]]), None):
             raise DataError(f"{tree.name}: {empty!r} is empty")
         return found
 
     def of_files(
-        self, table: AttributeTable, tree: Tree, files: Sequence[str], units: NDArray[Any] | None = None, **more: Any
+        self,
+        table: AttributeTable,
+        tree: Tree,
+        files: Sequence[str],
+        units: NDArray[Any] | None = None,
+        **more: Any,
     ) -> AttributedDataset:
         """The data set whose row i is the i-th of the files."""
         name = type(self).registered_name  # type: ignore[attr-defined]
@@ -131,20 +170,31 @@ class PackedTrees(Packed):
             "bytes": sizes_digest(map(tree.sizes.__getitem__, files)),
             "units": None if units is None else digest_arrays({"units": units}),
         }
-        return of_tree(name, table, [(tree, file) for file in files], self.size, told, units=units, **more)
+        return of_tree(
+            name, table, [(tree, file) for file in files], self.size, told, units=units, **more
+        )
 
 
 def listed_files(tree: Tree, files: Iterable[str], where: str) -> list[str]:
-    """Files that a list names, all of which the tree has. Raises `DataError` for the first that it has not, or that is empty."""
+    """Files that a list names, all of which the tree has. Raises `DataError` for the first that it
+    has not, or that is empty."""
     found = list(files)
     for row, name in enumerate(found, 1):
         if not tree.sizes.get(name):
-            raise DataError(f"{where}, row {row:,} names {name!r}, which {tree.name} does not hold, or which is empty")
+            raise DataError(
+                f"{where}, row {row:,} names {name!r}, which {tree.name} does not hold, or which is"
+                " empty"
+            )
     return found
 
 
 def of_tree(
-    name: str, table: AttributeTable, files: Sequence[File], size: int, told: Mapping[str, object], **more: Any
+    name: str,
+    table: AttributeTable,
+    files: Sequence[File],
+    size: int,
+    told: Mapping[str, object],
+    **more: Any,
 ) -> AttributedDataset:
     """The data set whose row i is the i-th of the files; `told` and `more` as for `from_files`."""
 
@@ -153,7 +203,16 @@ def of_tree(
         return tree.opened(file)
 
     sizes = np.array([tree.sizes[file] for tree, file in files], dtype=np.int64)
-    return from_files(name, table, opened, lambda row: f"{files[row][0].name}: {files[row][1]!r}", size, sizes, told=told, **more)
+    return from_files(
+        name,
+        table,
+        opened,
+        lambda row: f"{files[row][0].name}: {files[row][1]!r}",
+        size,
+        sizes,
+        told=told,
+        **more,
+    )
 
 
 def sizes_digest(sizes: Iterable[int], **more: NDArray[Any]) -> str:

@@ -40,12 +40,13 @@ FILES = {
 class AmazonReviews(PreparedSource):
     """Amazon reviews of 2018 in the ten categories of Ng et al. 2022, with one to five stars.
 
-    Attributes: `stars`, `category` (books, clothing, home, kindle, movies, pets, sports, tech, tools, toys). Of each category's
-    reviews with a text, `rows` are taken: those whose lines hash least, so that the choice is by chance and always the same; null
-    takes all. How the authors chose theirs is not published. A product is a unit. Layout: the 5-core files, one JSON object a
+    Attributes: `stars`, `category` (books, clothing, home, kindle, movies, pets, sports, tech,
+    tools, toys). Of each category's reviews with a text, `rows` are taken: those whose lines hash
+    least, so that the choice is by chance and always the same; null takes all. How the authors
+    chose theirs is not published. A product is a unit. Layout: the 5-core files, one JSON object a
     line with `overall`, `reviewText` and `asin`.
-    Reference: J. Ni, J. Li, J. McAuley, Justifying Recommendations using Distantly-Labeled Reviews and Fine-Grained Aspects,
-    EMNLP 2019.
+    Reference: J. Ni, J. Li, J. McAuley, Justifying Recommendations using Distantly-Labeled Reviews
+    and Fine-Grained Aspects, EMNLP 2019.
     """
 
     categories: list[str] | None = knob(None, doc="which categories are read; all ten by default")
@@ -57,7 +58,9 @@ class AmazonReviews(PreparedSource):
         super().__post_init__()
         if self.categories is not None:
             given = names_chosen(self.categories, "amazon-reviews.categories", "category", FILES)
-            chosen = [name for name in FILES if name in given]  # one order, so that the same choice is the same copy
+            chosen = [
+                name for name in FILES if name in given
+            ]  # one order, so that the same choice is the same copy
             object.__setattr__(self, "categories", None if len(chosen) == len(FILES) else chosen)
 
     def variants(self) -> tuple[str, ...]:
@@ -89,7 +92,8 @@ _Review = tuple[int, str, str, str]
 
 
 def _chosen(path: Path, most: int | None) -> list[_Review]:
-    """Line, stars, text and product of the reviews with a text whose lines hash least, in the order of the file."""
+    """Line, stars, text and product of the reviews with a text whose lines hash least, in the order
+    of the file."""
     kept: list[tuple[int, int, _Review]] = []  # a heap, the largest hash first
     for number, line in enumerate(lines_of(path), 1):
         rank = -int.from_bytes(hashlib.blake2b(line, digest_size=8).digest())
@@ -115,7 +119,8 @@ def _review(line: bytes, number: int, where: str) -> _Review | None:
         return None  # some have stars and pictures alone
     if not isinstance(text, str) or stars not in (1, 2, 3, 4, 5) or not isinstance(product, str):
         raise DataError(
-            f"{where} is no review: 'overall' is {shown(stars)}, 'asin' is {shown(product)}, 'reviewText' {shown(text, 40)}"
+            f"{where} is no review: 'overall' is {shown(stars)}, 'asin' is {shown(product)},"
+            f" 'reviewText' {shown(text, 40)}"
         )
     return number, str(int(stars)), text.encode(errors="replace").decode(), product
 
@@ -125,11 +130,12 @@ def _review(line: bytes, number: int, where: str) -> _Review | None:
 class Drugs(Packed):
     """Drugs.com reviews: 215,063 reviews of drugs by patients, rated 1 to 10.
 
-    Attributes: `stars` (1 to 5: half the rating, rounded up; ours, for the paper gives no rule), `rating` (1 to 10), `split`
-    (train, test). HTML entities are resolved. Many a review stands there twice, under two names of its drug: rows of one and the
-    same text have one role. Layout: `drugsComTrain_raw.tsv` and `drugsComTest_raw.tsv`, alone or in the zip.
-    Reference: F. Gräßer, S. Kallumadi, H. Malberg, S. Zaunseder, Aspect-Based Sentiment Analysis of Drug Reviews Applying
-    Cross-Domain and Cross-Data Learning, Digital Health 2018.
+    Attributes: `stars` (1 to 5: half the rating, rounded up; ours, for the paper gives no rule),
+    `rating` (1 to 10), `split` (train, test). HTML entities are resolved. Many a review stands
+    there twice, under two names of its drug: rows of one and the same text have one role. Layout:
+    `drugsComTrain_raw.tsv` and `drugsComTest_raw.tsv`, alone or in the zip.
+    Reference: F. Gräßer, S. Kallumadi, H. Malberg, S. Zaunseder, Aspect-Based Sentiment Analysis of
+    Drug Reviews Applying Cross-Domain and Cross-Data Learning, Digital Health 2018.
     """
 
     card = card_of("drugs.com")
@@ -149,23 +155,32 @@ class Drugs(Packed):
             for row, (rating, text) in enumerate(_drug_rows(held.read(inside, 1 << 30), where), 1):
                 stars = rating.removesuffix(".0")
                 if stars not in map(str, range(1, 11)):
-                    raise DataError(f"{where}, row {row:,}: rating is {shown(rating)}, and not one of 1 to 10")
+                    raise DataError(
+                        f"{where}, row {row:,}: rating is {shown(rating)}, and not one of 1 to 10"
+                    )
                 cells["stars"].append(str(-(-int(stars) // 2)))
                 cells["rating"].append(stars)
                 cells["split"].append(part)
                 texts.append(joined([text]))
                 parts[part] += 1
         values = {"stars": STARS, "rating": tuple(map(str, range(1, 11))), "split": tuple(names)}
-        return Reading(of_texts("drugs.com", {name: (values[name], cells[name]) for name in cells}, texts), parts)
+        return Reading(
+            of_texts("drugs.com", {name: (values[name], cells[name]) for name in cells}, texts),
+            parts,
+        )
 
 
 def _drug_rows(data: bytes, where: str) -> Iterator[tuple[str, str]]:
     """Rating and review of every row. Raises `DataError`."""
     try:
-        rows = csv.reader(io.TextIOWrapper(io.BytesIO(data), "utf-8-sig", newline=""), delimiter="\t", strict=True)
+        rows = csv.reader(
+            io.TextIOWrapper(io.BytesIO(data), "utf-8-sig", newline=""), delimiter="\t", strict=True
+        )
         names = next(rows, [])
         if not {"rating", "review"} <= set(names):
-            raise DataError(f"{where} has no columns 'rating' and 'review', but {shown(', '.join(names), 200)}")
+            raise DataError(
+                f"{where} has no columns 'rating' and 'review', but {shown(', '.join(names), 200)}"
+            )
         rating, review = names.index("rating"), names.index("review")
         for number, row in enumerate(rows, 1):
             if len(row) != len(names):

@@ -1,4 +1,5 @@
-"""Natural language inference: pairs of a premise and a hypothesis, by genre and from clinical notes."""
+"""Natural language inference: pairs of a premise and a hypothesis, by genre and from clinical
+notes."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ _MOST = 2 << 30
 
 @dataclass(frozen=True, kw_only=True)
 class _Pairs(Packed):
-    """Pairs in JSON lines with `gold_label`, `sentence1` and `sentence2`; a subclass says which file is which part of the split."""
+    """Pairs in JSON lines with `gold_label`, `sentence1` and `sentence2`; a subclass says which
+    file is which part of the split."""
 
     name: ClassVar[str]
 
@@ -37,7 +39,8 @@ class _Pairs(Packed):
         return word(record, "sentence1", where)
 
     def read(self, folder: Path) -> Reading:
-        """The pairs of each part, in the order of its file; those on which the annotators did not agree (`-`) are left out."""
+        """The pairs of each part, in the order of its file; those on which the annotators did not
+        agree (`-`) are left out."""
         tree = self.tree(folder)
         names = self.lists_of_parts()
         lists = self.lists(folder, tree, names.values())
@@ -59,7 +62,11 @@ class _Pairs(Packed):
                 texts.append(joined(word(record, f"sentence{part}", here) for part in (1, 2)))
                 units.append(self.unit_of(record, here))
                 parts[part] += 1
-        values = {"relation": RELATIONS, "genre": self.card.attributes.get("genre", ()), "split": tuple(names)}
+        values = {
+            "relation": RELATIONS,
+            "genre": self.card.attributes.get("genre", ()),
+            "split": tuple(names),
+        }
         told = {name: (values[name], cells[name]) for name in cells if values[name]}
         return Reading(of_texts(self.name, told, texts, units), parts)
 
@@ -67,14 +74,17 @@ class _Pairs(Packed):
 @register("mnli", kind="source")
 @dataclass(frozen=True)
 class MultiNLI(_Pairs):
-    """MultiNLI: 412,349 pairs of a premise and a hypothesis in ten genres of written and spoken English.
+    """MultiNLI: 412,349 pairs of a premise and a hypothesis in ten genres of written and spoken
+    English.
 
-    Attributes: `relation` (entailment, neutral, contradiction), `genre`, `split`: train and matched are of the genres fiction,
-    government, slate, telephone and travel, mismatched of facetoface, letters, nineeleven, oup and verbatim. Rows of the
-    development sets without a gold label are left out. Pairs of one premise (`promptID`) are a unit. A text has two parts. Layout:
-    `multinli_1.0_train.jsonl`, `_dev_matched.jsonl` and `_dev_mismatched.jsonl`, in the zip or unpacked.
-    Reference: A. Williams, N. Nangia, S. Bowman, A Broad-Coverage Challenge Corpus for Sentence Understanding through Inference,
-    NAACL 2018.
+    Attributes: `relation` (entailment, neutral, contradiction), `genre`, `split`: train and matched
+    are of the genres fiction, government, slate, telephone and travel, mismatched of facetoface,
+    letters, nineeleven, oup and verbatim. Rows of the development sets without a gold label are
+    left out. Pairs of one premise (`promptID`) are a unit. A text has two parts. Layout:
+    `multinli_1.0_train.jsonl`, `_dev_matched.jsonl` and `_dev_mismatched.jsonl`, in the zip or
+    unpacked.
+    Reference: A. Williams, N. Nangia, S. Bowman, A Broad-Coverage Challenge Corpus for Sentence
+    Understanding through Inference, NAACL 2018.
     """
 
     card = card_of("mnli")
@@ -97,12 +107,15 @@ class MultiNLI(_Pairs):
 @register("mednli", kind="source")
 @dataclass(frozen=True)
 class MedNLI(_Pairs):
-    """MedNLI: 14,049 pairs of a sentence of a patient's history and a hypothesis about it, by clinicians.
+    """MedNLI: 14,049 pairs of a sentence of a patient's history and a hypothesis about it, by
+    clinicians.
 
-    Attributes: `relation` (entailment, neutral, contradiction), `split` (train, dev, test). Pairs of one premise are a unit. A text
-    has two parts. Layout: `mli_train_v1.jsonl`, `mli_dev_v1.jsonl` and `mli_test_v1.jsonl`. PhysioNet gives the files to those who
-    have signed for them.
-    Reference: A. Romanov, C. Shivade, Lessons from Natural Language Inference in the Clinical Domain, EMNLP 2018.
+    Attributes: `relation` (entailment, neutral, contradiction), `split` (train, dev, test). Pairs
+    of one premise are a unit. A text has two parts. Layout: `mli_train_v1.jsonl`,
+    `mli_dev_v1.jsonl` and `mli_test_v1.jsonl`. PhysioNet gives the files to those who have signed
+    for them.
+    Reference: A. Romanov, C. Shivade, Lessons from Natural Language Inference in the Clinical
+    Domain, EMNLP 2018.
     """
 
     card = card_of("mednli")

@@ -1,4 +1,5 @@
-"""Small NORB: fifty toys photographed by two cameras, at 9 elevations, 18 azimuths and in 6 lightings."""
+"""Small NORB: fifty toys photographed by two cameras, at 9 elevations, 18 azimuths and in 6
+lightings."""
 
 from __future__ import annotations
 
@@ -32,35 +33,51 @@ PARTS = {
 @register("smallnorb", kind="source")
 @dataclass(frozen=True)
 class SmallNORB(PreparedSource):
-    """48,600 pairs of grey pictures of 50 toys in 5 categories; half of the toys to train on, half to test on.
+    """48,600 pairs of grey pictures of 50 toys in 5 categories; half of the toys to train on, half
+    to test on.
 
-    Attributes: `category` (animal, human, airplane, truck, car), `instance` (0-9, the toy in its category), `elevation` (30 to 70
-    degrees by 5), `azimuth` (0 to 340 degrees by 20, which the files store as 0 to 34 by 2), `lighting` (0-5), `camera` (left,
-    right), `split` (train: toys 4, 6, 7, 8, 9; test: toys 0, 1, 2, 3, 5). Units are toys: none straddles two roles.
-    Each toy's azimuth 0 is where it happened to be put. Jeon et al. 2025 turned the origins of the animals by hand until they
-    agreed with the other categories, and published no numbers. `azimuth_offsets` adds degrees to the azimuth of a category, or of
-    single toys, around the circle: `{animal: {0: 40, 1: -20}, human: 180}`. None are given here: any offsets are the user's own.
-    There is no drawn stand-in for these photographs.
-    Reference: LeCun, Huang, Bottou, Learning methods for generic object recognition with invariance to pose and lighting, 2004.
+    Attributes: `category` (animal, human, airplane, truck, car), `instance` (0-9, the toy in its
+    category), `elevation` (30 to 70 degrees by 5), `azimuth` (0 to 340 degrees by 20, which the
+    files store as 0 to 34 by 2), `lighting` (0-5), `camera` (left, right), `split` (train: toys 4,
+    6, 7, 8, 9; test: toys 0, 1, 2, 3, 5). Units are toys: none straddles two roles.
+    Each toy's azimuth 0 is where it happened to be put. Jeon et al. 2025 turned the origins of the
+    animals by hand until they agreed with the other categories, and published no numbers.
+    `azimuth_offsets` adds degrees to the azimuth of a category, or of single toys, around the
+    circle: `{animal: {0: 40, 1: -20}, human: 180}`. None are given here: any offsets are the user's
+    own. There is no drawn stand-in for these photographs.
+    Reference: LeCun, Huang, Bottou, Learning methods for generic object recognition with invariance
+    to pose and lighting, 2004.
     """
 
-    camera: str = knob("left", domain="{left, right, both}", doc="whose pictures; both: two rows a pair, attribute camera")
-    azimuth_offsets: dict[str, Any] | None = knob(
-        None, doc="category -> degrees, or category -> {instance -> degrees}, multiples of 20 that are added to the azimuth"
+    camera: str = knob(
+        "left",
+        domain="{left, right, both}",
+        doc="whose pictures; both: two rows a pair, attribute camera",
     )
-    size: int = knob(96, domain="[8, 512]", doc="side of the picture in pixels; the original's is 96")
+    azimuth_offsets: dict[str, Any] | None = knob(
+        None,
+        doc=(
+            "category -> degrees, or category -> {instance -> degrees}, multiples of 20 that are"
+            " added to the azimuth"
+        ),
+    )
+    size: int = knob(
+        96, domain="[8, 512]", doc="side of the picture in pixels; the original's is 96"
+    )
     channels: int = knob(1, domain="{1, 3}", doc="1 for grey, 3 for grey in three equal channels")
 
     after = ("camera", "azimuth_offsets", "channels")
     card = card_of("smallnorb")
 
     def load(self) -> AttributedDataset:
-        """The data set of the prepared copy. Raises `InputError` for offsets that are none, `DataError` where there is no copy."""
+        """The data set of the prepared copy. Raises `InputError` for offsets that are none,
+        `DataError` where there is no copy."""
         self._offsets()
         return super().load()
 
     def read(self, folder: Path) -> Reading:
-        """The six matrices of `folder`, each raw or gzip: two rows a pair, the left camera's first; the training part first."""
+        """The six matrices of `folder`, each raw or gzip: two rows a pair, the left camera's first;
+        the training part first."""
         parts = [self._part(folder, stem, instances) for stem, instances in PARTS.values()]
         counts = [codes.shape[1] for codes, _ in parts]
         starts = np.cumsum([0, *counts])
@@ -78,30 +95,53 @@ class SmallNORB(PreparedSource):
                     out[mine, ..., 0] = both[np.arange(len(both)), camera[mine]]
             return resized(out, self.size)
 
-        table, shape = AttributeTable(self.attributes(), codes), InputSpec.image(self.size, self.size, 1)
+        table, shape = (
+            AttributeTable(self.attributes(), codes),
+            InputSpec.image(self.size, self.size, 1),
+        )
         toys = codes[0] * len(table.attribute("instance")) + codes[1]
-        return Reading(AttributedDataset("smallnorb", table, images, shape, units=toys), dict(zip(PARTS, counts, strict=True)))
+        return Reading(
+            AttributedDataset("smallnorb", table, images, shape, units=toys),
+            dict(zip(PARTS, counts, strict=True)),
+        )
 
-    def _part(self, folder: Path, stem: str, instances: Sequence[int]) -> tuple[NDArray[np.int64], Callable[..., Any]]:
-        """Codes of category, instance, elevation, azimuth and lighting of one part, int64 [5, n], and its pairs by row."""
+    def _part(
+        self, folder: Path, stem: str, instances: Sequence[int]
+    ) -> tuple[NDArray[np.int64], Callable[..., Any]]:
+        """Codes of category, instance, elevation, azimuth and lighting of one part, int64 [5, n],
+        and its pairs by row."""
         from crosswind.data.archives.arrays import Expected, open_matrix
 
-        file, info_file, pictures_file = (original_file(folder, f"{stem}-{kind}.mat") for kind in ("cat", "info", "dat"))
+        file, info_file, pictures_file = (
+            original_file(folder, f"{stem}-{kind}.mat") for kind in ("cat", "info", "dat")
+        )
         category = open_matrix(file, Expected("int32", (None,))).read()
         info = open_matrix(info_file, Expected("int32", (len(category), 4))).read()
-        pictures = open_matrix(pictures_file, Expected("uint8", (len(category), 2, SIDE, SIDE)), most=1 << 40)
+        pictures = open_matrix(
+            pictures_file, Expected("uint8", (len(category), 2, SIDE, SIDE)), most=1 << 40
+        )
         codes = np.vstack([category, info.T]).astype(np.int64)
         known = [range(len(attribute)) for attribute in self.attributes()[:5]]
         known[3] = range(0, 2 * len(known[3]), 2)
-        for place, attribute, code, values in zip((file, *[info_file] * 4), self.attributes(), codes, known, strict=False):
-            check_known(code, instances if attribute.name == "instance" else values, f"{place}: {attribute.name}")
+        for place, attribute, code, values in zip(
+            (file, *[info_file] * 4), self.attributes(), codes, known, strict=False
+        ):
+            check_known(
+                code,
+                instances if attribute.name == "instance" else values,
+                f"{place}: {attribute.name}",
+            )
         codes[3] //= 2
         if np.unique(codes, axis=1).shape[1] < len(category):
-            raise DataError(f"{info_file} and {file.name} have two rows alike: the same toy, elevation, azimuth and lighting")
+            raise DataError(
+                f"{info_file} and {file.name} have two rows alike: the same toy, elevation, azimuth"
+                " and lighting"
+            )
         return codes, pictures.rows()
 
     def finish(self, dataset: AttributedDataset) -> AttributedDataset:
-        """The copy's rows of the cameras asked for, their azimuths turned, in as many channels as asked for."""
+        """The copy's rows of the cameras asked for, their azimuths turned, in as many channels as
+        asked for."""
         if self.camera != "both":
             dataset = dataset.keep({"camera": [self.camera]})
         offsets = self._offsets()
@@ -109,13 +149,20 @@ class SmallNORB(PreparedSource):
             codes = dataset.table.codes.astype(np.int64)
             codes[3] = (codes[3] + offsets[codes[0], codes[1]]) % (360 // STEP)
             table = AttributeTable(dataset.table.attributes, codes)
-            dataset = replace(dataset, table=table, fingerprint=digest({"of": dataset.fingerprint, "azimuths": table.digest()}))
+            dataset = replace(
+                dataset,
+                table=table,
+                fingerprint=digest({"of": dataset.fingerprint, "azimuths": table.digest()}),
+            )
         return in_channels(dataset, self.channels)
 
     def _offsets(self) -> NDArray[np.int64]:
         """Steps of azimuth by category and instance: int64 [5, 10]."""
         if not isinstance(self.azimuth_offsets, Mapping | None):
-            raise InputError("smallnorb.azimuth_offsets", f"must map categories to degrees, not {shown(self.azimuth_offsets)}")
+            raise InputError(
+                "smallnorb.azimuth_offsets",
+                f"must map categories to degrees, not {shown(self.azimuth_offsets)}",
+            )
         categories, instances, *_ = self.attributes()
         out = np.zeros((len(categories), len(instances)), dtype=np.int64)
         for category, given in (self.azimuth_offsets or {}).items():
@@ -123,7 +170,15 @@ class SmallNORB(PreparedSource):
             each = given if isinstance(given, Mapping) else dict.fromkeys(instances.values, given)
             for instance, degrees in each.items():
                 place = f"{field}.{instance}" if isinstance(given, Mapping) else field
-                if isinstance(degrees, bool) or not isinstance(degrees, int | float) or degrees % STEP:
-                    raise InputError(place, f"must be a multiple of {STEP} degrees, not {shown(degrees)}")
-                out[categories.code_of(category, field), instances.code_of(instance, place)] = degrees // STEP % (360 // STEP)
+                if (
+                    isinstance(degrees, bool)
+                    or not isinstance(degrees, int | float)
+                    or degrees % STEP
+                ):
+                    raise InputError(
+                        place, f"must be a multiple of {STEP} degrees, not {shown(degrees)}"
+                    )
+                out[categories.code_of(category, field), instances.code_of(instance, place)] = (
+                    degrees // STEP % (360 // STEP)
+                )
         return out

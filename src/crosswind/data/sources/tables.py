@@ -1,4 +1,5 @@
-"""The user's own tables: of image files, of texts, of features, and of attributes alone, which a grid can give too."""
+"""The user's own tables: of image files, of texts, of features, and of attributes alone, which a
+grid can give too."""
 
 from __future__ import annotations
 
@@ -34,50 +35,78 @@ if TYPE_CHECKING:
 @register("table", kind="source")
 @dataclass(frozen=True)
 class Table(PreparedSource):
-    """A CSV or Parquet table with one row an image, over a folder of image files; or with one row a text, as `texts` has it.
+    """A CSV or Parquet table with one row an image, over a folder of image files; or with one row a
+    text, as `texts` has it.
 
-    `path_column` holds the path of each image under the folder `images`; every other column is an attribute unless `columns` names
-    those that are. `unit` names a column whose equal values are kept in one role (a patient, a video); it is an attribute only
-    where `columns` names it too. Values are in numeric order where all of a column are numbers, else sorted as text. A row without
-    a value, a missing image and a path that leads out of the folder are refused when the table is loaded; a file that is no whole
-    image when it is asked for. Images are turned as their EXIF data say, made RGB (transparency is dropped), and resized to
-    `size` x `size` without keeping their proportions. The fingerprint counts the bytes of each image and does not read them.
-    For many images, prepare a copy and name its `root`:
+    `path_column` holds the path of each image under the folder `images`; every other column is an
+    attribute unless `columns` names those that are. `unit` names a column whose equal values are
+    kept in one role (a patient, a video); it is an attribute only where `columns` names it too.
+    Values are in numeric order where all of a column are numbers, else sorted as text. A row
+    without a value, a missing image and a path that leads out of the folder are refused when the
+    table is loaded; a file that is no whole image when it is asked for. Images are turned as their
+    EXIF data say, made RGB (transparency is dropped), and resized to `size` x `size` without
+    keeping their proportions. The fingerprint counts the bytes of each image and does not read
+    them. For many images, prepare a copy and name its `root`:
     `crosswind prepare table --set path=TABLE --set images=FOLDER --root DIR`.
     """
 
     path: str = knob(doc="CSV (UTF-8, a first line of names) or Parquet file")
     images: str | None = knob(None, doc="folder of the images")
-    text: str | list[str] | None = knob(None, doc="column that holds the texts, or columns of a text's parts, instead of images")
-    blank: str = knob("refuse", domain="{refuse, leave-out}", doc="what becomes of rows without a text, or of white space alone")
-    path_column: str = knob("path", doc="column that holds the path of each image, under the folder")
+    text: str | list[str] | None = knob(
+        None, doc="column that holds the texts, or columns of a text's parts, instead of images"
+    )
+    blank: str = knob(
+        "refuse",
+        domain="{refuse, leave-out}",
+        doc="what becomes of rows without a text, or of white space alone",
+    )
+    path_column: str = knob(
+        "path", doc="column that holds the path of each image, under the folder"
+    )
     size: int = knob(64, domain="[4, 2048]", doc="side of the pictures in pixels")
     unit: str | None = knob(None, doc="column whose equal values belong together")
-    columns: list[str] | None = knob(None, doc="which columns are attributes; all but path_column and unit by default")
-    header: list[str] | None = knob(None, doc="names of the columns of a CSV file whose first line is a row already")
+    columns: list[str] | None = knob(
+        None, doc="which columns are attributes; all but path_column and unit by default"
+    )
+    header: list[str] | None = knob(
+        None, doc="names of the columns of a CSV file whose first line is a row already"
+    )
 
     own = ("path", "images")
     card = card_of("table")
 
     def read(self, folder: Path) -> Reading:
-        """The data set: one row a line. Raises `InputError` for settings, `DataError` for what table or folder of images hold."""
+        """The data set: one row a line. Raises `InputError` for settings, `DataError` for what
+        table or folder of images hold."""
         return self.of(rows_of(self.path, "table", self.header), self.path)
 
     def of(self, rows: DataFrame, path: str) -> Reading:
         """The data set of rows that are there already; `path` is what errors call the table."""
         if (self.images is None) == (self.text is None):
-            raise InputError("table.images", "name either the folder of the images here, or 'text', the column of texts")
+            raise InputError(
+                "table.images",
+                "name either the folder of the images here, or 'text', the column of texts",
+            )
         if self.images is None:
-            dataset = of_text_columns(rows, "table", path, self.text, self.columns, self.unit, self.blank)
+            dataset = of_text_columns(
+                rows, "table", path, self.text, self.columns, self.unit, self.blank
+            )
             return Reading(dataset, {"all": dataset.n_base})
         top = Path(self.images).expanduser()
         if not top.is_dir():
             problem = "is not a folder" if top.exists() else "is a folder that does not exist"
             raise InputError("table.images", f"{self.images!r} {problem}")
-        names = texts(rows, has_column(rows, self.path_column, path, "table.path_column"), path).to_list()
-        plain = of_columns(rows, "table", path, self.columns, self.unit, (self.path_column,), Path(self.path).stem)
+        names = texts(
+            rows, has_column(rows, self.path_column, path, "table.path_column"), path
+        ).to_list()
+        plain = of_columns(
+            rows, "table", path, self.columns, self.unit, (self.path_column,), Path(self.path).stem
+        )
         files = [_inside(name, self.path_column, row, path) for row, name in enumerate(names)]
-        sizes = [_size(top, file, self.images, f"{path}, row {row + 1}") for row, file in enumerate(files)]
+        sizes = [
+            _size(top, file, self.images, f"{path}, row {row + 1}")
+            for row, file in enumerate(files)
+        ]
         listed = np.frombuffer("\x1f".join(files).encode(), np.uint8)
         dataset = from_files(
             plain.name,
@@ -105,54 +134,79 @@ class Table(PreparedSource):
 class Texts(Source):
     """A CSV or Parquet table with one row a text.
 
-    `text` is the column of texts, read as they stand, or a list of the columns of a text's parts, such as a premise and a
-    hypothesis; every other column is an attribute unless `columns` names those that are. `unit` names a column whose equal values
-    are kept in one role (an author, a product). Rows of one and the same text are kept in one role too. A row without a text, or
-    with white space or invisible characters alone, is refused when the table is loaded, or left out, as `blank` says; the others
-    keep their numbers. A text of more than 500,000 characters and a row without a value are refused. U+001F, which keeps parts
-    apart, is read as a space.
+    `text` is the column of texts, read as they stand, or a list of the columns of a text's parts,
+    such as a premise and a hypothesis; every other column is an attribute unless `columns` names
+    those that are. `unit` names a column whose equal values are kept in one role (an author, a
+    product). Rows of one and the same text are kept in one role too. A row without a text, or with
+    white space or invisible characters alone, is refused when the table is loaded, or left out, as
+    `blank` says; the others keep their numbers. A text of more than 500,000 characters and a row
+    without a value are refused. U+001F, which keeps parts apart, is read as a space.
     """
 
     path: str = knob(doc="CSV (UTF-8, a first line of names) or Parquet file")
-    text: str | list[str] = knob("text", doc="column that holds the texts, or columns of a text's parts, in order")
-    blank: str = knob("refuse", domain="{refuse, leave-out}", doc="what becomes of rows without a text, or of white space alone")
+    text: str | list[str] = knob(
+        "text", doc="column that holds the texts, or columns of a text's parts, in order"
+    )
+    blank: str = knob(
+        "refuse",
+        domain="{refuse, leave-out}",
+        doc="what becomes of rows without a text, or of white space alone",
+    )
     unit: str | None = knob(None, doc="column whose equal values belong together")
-    columns: list[str] | None = knob(None, doc="which columns are attributes; all but text and unit by default")
-    header: list[str] | None = knob(None, doc="names of the columns of a CSV file whose first line is a row already")
+    columns: list[str] | None = knob(
+        None, doc="which columns are attributes; all but text and unit by default"
+    )
+    header: list[str] | None = knob(
+        None, doc="names of the columns of a CSV file whose first line is a row already"
+    )
 
     card = card_of("texts")
 
     def load(self) -> AttributedDataset:
         """The data set. Raises `InputError` for settings, `DataError` for what the table holds."""
         rows = rows_of(self.path, "texts", self.header)
-        return of_text_columns(rows, "texts", self.path, self.text, self.columns, self.unit, self.blank)
+        return of_text_columns(
+            rows, "texts", self.path, self.text, self.columns, self.unit, self.blank
+        )
 
 
 @register("features", kind="source")
 @dataclass(frozen=True)
 class Features(Source):
-    """A CSV or Parquet table with one row an example, whose inputs are numbers: embeddings, measurements, features of a network.
+    """A CSV or Parquet table with one row an example, whose inputs are numbers: embeddings,
+    measurements, features of a network.
 
-    Either `features` names an npy file of numbers [rows, d] in the order of the table, or `numbers` lists columns of the table that
-    hold numbers or, in Parquet, lists of them. They are held as float32. Every other column is an attribute unless `columns` names
-    those that are. `unit` names a column whose equal values are kept in one role.
+    Either `features` names an npy file of numbers [rows, d] in the order of the table, or `numbers`
+    lists columns of the table that hold numbers or, in Parquet, lists of them. They are held as
+    float32. Every other column is an attribute unless `columns` names those that are. `unit` names
+    a column whose equal values are kept in one role.
     """
 
     path: str = knob(doc="CSV (UTF-8, a first line of names) or Parquet file")
     features: str | None = knob(None, doc="npy file of numbers [rows, d] in the order of the table")
     numbers: list[str] | None = knob(None, doc="columns that hold the features, instead of a file")
     unit: str | None = knob(None, doc="column whose equal values belong together")
-    columns: list[str] | None = knob(None, doc="which columns are attributes; all but numbers and unit by default")
-    header: list[str] | None = knob(None, doc="names of the columns of a CSV file whose first line is a row already")
+    columns: list[str] | None = knob(
+        None, doc="which columns are attributes; all but numbers and unit by default"
+    )
+    header: list[str] | None = knob(
+        None, doc="names of the columns of a CSV file whose first line is a row already"
+    )
 
     card = card_of("features")
 
     def load(self) -> AttributedDataset:
-        """The data set. Raises `InputError` for settings, `DataError` for what table or file hold."""
+        """The data set. Raises `InputError` for settings, `DataError` for what table or file
+        hold."""
         if (self.features is None) == (self.numbers is None):
-            raise InputError("features.features", "give either an npy file here, or 'numbers', the columns that hold the features")
+            raise InputError(
+                "features.features",
+                "give either an npy file here, or 'numbers', the columns that hold the features",
+            )
         rows = rows_of(self.path, "features", self.header)
-        taken = [] if self.numbers is None else names_chosen(self.numbers, "features.numbers", "column")
+        taken = (
+            [] if self.numbers is None else names_chosen(self.numbers, "features.numbers", "column")
+        )
         dataset = of_columns(rows, "features", self.path, self.columns, self.unit, taken)
         if self.features is not None:
             held = read_features(self.features, dataset, "features.features")
@@ -162,39 +216,52 @@ class Features(Source):
             held = np.ascontiguousarray(held, dtype=np.float32)
         if not np.isfinite(held).all():
             row, place = np.argwhere(~np.isfinite(held))[0]
-            raise DataError(f"{self.path}, row {row + 1}, feature {place + 1} is no finite number in float32")
+            raise DataError(
+                f"{self.path}, row {row + 1}, feature {place + 1} is no finite number in float32"
+            )
         return with_inputs(dataset, "features", held, InputSpec.features(held.shape[1]))
 
 
 @register("factors", kind="source")
 @dataclass(frozen=True)
 class Factors(Source):
-    """An attribute table without images: what a shift would take from data that are not here can be planned and counted.
+    """An attribute table without images: what a shift would take from data that are not here can be
+    planned and counted.
 
-    Either `grid`, attribute -> list of values (or a number V, for the values 0 to V-1), gives every combination `copies` rows, the
-    last attribute varying fastest; or `path` names a CSV or Parquet file whose columns are the attributes. With `split`, name ->
-    rows a cell, every cell of the grid has those rows instead of `copies` and an attribute `split` says which is which.
-    `title` is the name that the data set takes in plans and tables. Its images cannot be asked for.
+    Either `grid`, attribute -> list of values (or a number V, for the values 0 to V-1), gives every
+    combination `copies` rows, the last attribute varying fastest; or `path` names a CSV or Parquet
+    file whose columns are the attributes. With `split`, name -> rows a cell, every cell of the grid
+    has those rows instead of `copies` and an attribute `split` says which is which. `title` is the
+    name that the data set takes in plans and tables. Its images cannot be asked for.
     """
 
     path: str | None = knob(None, doc="CSV or Parquet file of attribute columns")
     grid: dict[str, Any] | None = knob(None, doc="attribute -> list of values, or their number")
     copies: int = knob(1, domain="[1, inf)", doc="rows in each cell of the grid")
-    split: dict[str, int] | None = knob(None, doc="name -> rows in each cell: adds the attribute 'split'")
-    columns: list[str] | None = knob(None, doc="which columns of the file are attributes; all by default")
-    header: list[str] | None = knob(None, doc="names of the columns of a CSV file whose first line is a row already")
+    split: dict[str, int] | None = knob(
+        None, doc="name -> rows in each cell: adds the attribute 'split'"
+    )
+    columns: list[str] | None = knob(
+        None, doc="which columns of the file are attributes; all by default"
+    )
+    header: list[str] | None = knob(
+        None, doc="names of the columns of a CSV file whose first line is a row already"
+    )
     title: str | None = knob(None, doc="name of the data set")
 
     card = card_of("factors")
 
     def load(self) -> AttributedDataset:
-        """The data set. Raises `InputError` for a grid that is none, `DataError` for a file that cannot be used."""
+        """The data set. Raises `InputError` for a grid that is none, `DataError` for a file that
+        cannot be used."""
         if (self.path is None) == (self.grid is None):
             raise InputError("factors", "needs either a path or a grid")
         told: dict[str, Any] = {"source": "factors"}
         if self.path is not None:
             if self.split is not None or self.copies != 1:
-                raise InputError("factors", "copies and split belong to a grid, and a path is given")
+                raise InputError(
+                    "factors", "copies and split belong to a grid, and a path is given"
+                )
             rows = rows_of(self.path, "factors", self.header)
             table = of_columns(rows, "factors", self.path, self.columns, None, ()).table
             told["table"] = table.digest()
@@ -207,22 +274,30 @@ class Factors(Source):
             told["copies"] = self.copies
             told["split"] = None if self.split is None else list(self.split.items())
         made = digest(told)
-        return AttributedDataset(self.title or "factors", table, fingerprint=made, origin=f"factors {made}")
+        return AttributedDataset(
+            self.title or "factors", table, fingerprint=made, origin=f"factors {made}"
+        )
 
     def _table_of_grid(self) -> AttributeTable:
         if not isinstance(self.grid, Mapping) or not self.grid:
-            raise InputError("factors.grid", f"must map attributes to their values, not {shown(self.grid)}")
+            raise InputError(
+                "factors.grid", f"must map attributes to their values, not {shown(self.grid)}"
+            )
         attributes = [_attribute(name, values) for name, values in self.grid.items()]
         shape = [len(attribute) for attribute in attributes]
         counts = [self.copies]
         if self.split is not None:
             counts = self._rows_of_split()
             if "split" in self.grid:
-                raise InputError("factors.grid", "an attribute cannot be named 'split' where split is given")
+                raise InputError(
+                    "factors.grid", "an attribute cannot be named 'split' where split is given"
+                )
             attributes.append(_attribute("split", list(self.split), "factors.split"))
         total = math.prod(shape) * sum(counts)
         if not 1 <= total <= MOST_ROWS:
-            raise InputError("factors.grid", f"makes {total:,} rows, and must make 1 to {MOST_ROWS:,}")
+            raise InputError(
+                "factors.grid", f"makes {total:,} rows, and must make 1 to {MOST_ROWS:,}"
+            )
         kind = np.min_scalar_type(max([*shape, len(counts)]))
         cells = np.indices(shape, dtype=kind).reshape(len(shape), -1)
         codes = np.repeat(cells, sum(counts), axis=1)
@@ -233,12 +308,20 @@ class Factors(Source):
 
     def _rows_of_split(self) -> list[int]:
         if not isinstance(self.split, Mapping):
-            raise InputError("factors.split", f"must map names to rows in each cell, not {shown(self.split)}")
+            raise InputError(
+                "factors.split", f"must map names to rows in each cell, not {shown(self.split)}"
+            )
         if self.copies != 1:
-            raise InputError("factors.copies", "cannot be given together with split, which says how many rows a cell has")
+            raise InputError(
+                "factors.copies",
+                "cannot be given together with split, which says how many rows a cell has",
+            )
         for name, count in self.split.items():
             if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_ROWS:
-                raise InputError(f"factors.split.{name}", f"must be a whole number of rows up to {MOST_ROWS:,}, not {shown(count)}")
+                raise InputError(
+                    f"factors.split.{name}",
+                    f"must be a whole number of rows up to {MOST_ROWS:,}, not {shown(count)}",
+                )
         return list(self.split.values())
 
 
@@ -247,7 +330,10 @@ def _attribute(name: str, values: object, field: str = "") -> Attribute:
     if isinstance(values, int) and not isinstance(values, bool) and 1 <= values <= MOST_VALUES:
         values = range(values)
     if isinstance(values, str) or not isinstance(values, Sequence) or not values:
-        raise InputError(field, f"must be a list of values or their number, 1 to {MOST_VALUES:,}, not {shown(values)}")
+        raise InputError(
+            field,
+            f"must be a list of values or their number, 1 to {MOST_VALUES:,}, not {shown(values)}",
+        )
     if any(value is None or isinstance(value, list | dict) or value != value for value in values):
         raise InputError(field, f"must be a list of texts and numbers, not {shown(list(values))}")
     try:
@@ -257,12 +343,23 @@ def _attribute(name: str, values: object, field: str = "") -> Attribute:
 
 
 def _inside(name: str, column: str, row: int, path: str) -> str:
-    """The path with its dots resolved; `DataError` where it leads out of the folder. Links inside the folder are the user's own."""
+    """The path with its dots resolved; `DataError` where it leads out of the folder. Links inside
+    the folder are the user's own."""
     clean = name.replace("\\", "/") if os.sep == "\\" else name
-    if "." in (clean[0], clean[-1]) or "/." in clean or "//" in clean or clean[-1] == "/":  # most paths are clean as they are
+    if (
+        "." in (clean[0], clean[-1]) or "/." in clean or "//" in clean or clean[-1] == "/"
+    ):  # most paths are clean as they are
         clean = posixpath.normpath(clean)
-    if clean[0] == "/" or (os.sep != "/" and os.path.isabs(clean)) or clean == ".." or clean.startswith("../") or "\x00" in clean:
-        raise DataError(f"{path}, column {column!r}, row {row + 1}: {name!r} leads out of the folder of images")
+    if (
+        clean[0] == "/"
+        or (os.sep != "/" and os.path.isabs(clean))
+        or clean == ".."
+        or clean.startswith("../")
+        or "\x00" in clean
+    ):
+        raise DataError(
+            f"{path}, column {column!r}, row {row + 1}: {name!r} leads out of the folder of images"
+        )
     return clean
 
 
@@ -290,7 +387,9 @@ def _numbers(rows: DataFrame, name: str, path: str) -> NDArray[Any]:
         else:
             values = column.cast(polars.Float64).to_numpy()[:, None]
     except (polars.exceptions.PolarsError, ValueError, TypeError) as error:
-        raise DataError(f"{path}, column {name!r} cannot be read as numbers: {one_line(str(error), 200)}") from None
+        raise DataError(
+            f"{path}, column {name!r} cannot be read as numbers: {one_line(str(error), 200)}"
+        ) from None
     if values.ndim != 2 or not values.shape[1]:
         raise DataError(f"{path}, column {name!r} holds lists of different lengths, or of none")
     return values

@@ -1,4 +1,5 @@
-"""Frames of videos with ImageNet's classes, in sets of frames that look alike: ImageNet-Vid-Robust and YTBB-Robust."""
+"""Frames of videos with ImageNet's classes, in sets of frames that look alike: ImageNet-Vid-Robust
+and YTBB-Robust."""
 
 from __future__ import annotations
 
@@ -28,9 +29,14 @@ Frames = dict[str, tuple[str, int, int]]
 
 @dataclass(frozen=True, kw_only=True)
 class VideoFrames(PackedTrees):
-    """A source of frames that the labels of `frames_of` name, in one archive for both data sets or unpacked."""
+    """A source of frames that the labels of `frames_of` name, in one archive for both data sets or
+    unpacked."""
 
-    frames: str = knob("all", domain="{all, anchor}", doc="all frames, or of each set the one that the others look like")
+    frames: str = knob(
+        "all",
+        domain="{all, anchor}",
+        doc="all frames, or of each set the one that the others look like",
+    )
     group: ClassVar[str]
 
     def originals(self) -> tuple[Original, ...]:
@@ -44,25 +50,38 @@ class VideoFrames(PackedTrees):
     def read(self, folder: Path) -> Reading:
         """The frames by place. A video is a unit."""
         tree = self.tree(folder)
-        found = {name: told for name, told in sorted(self.frames_of(folder, tree).items()) if self.frames == "all" or not told[1]}
+        found = {
+            name: told
+            for name, told in sorted(self.frames_of(folder, tree).items())
+            if self.frames == "all" or not told[1]
+        }
         files = listed_files(tree, found, f"{tree.name}, the labels")
         known = tuple(groups(self.group))
         label, neighbour, several = zip(*found.values(), strict=True)
         codes = np.stack([positions(label, known), neighbour, several])
-        attributes = Attribute("class", known), Attribute("frame", FRAMES), Attribute("labels", LABELS)
+        attributes = (
+            Attribute("class", known),
+            Attribute("frame", FRAMES),
+            Attribute("labels", LABELS),
+        )
         _, video = np.unique([name.split("/")[-2] for name in files], return_inverse=True)
-        dataset = self.of_files(AttributeTable(attributes, codes), tree, files, video.astype(np.int64))
+        dataset = self.of_files(
+            AttributeTable(attributes, codes), tree, files, video.astype(np.int64)
+        )
         return Reading(dataset, {"all": len(files)})
 
 
 @register("imagenet-vid", kind="source")
 @dataclass(frozen=True)
 class ImageNetVid(VideoFrames):
-    """ImageNet-Vid-Robust: 1,109 frames of videos of ImageNet-Vid, each with the up to twenty frames around it that look alike.
+    """ImageNet-Vid-Robust: 1,109 frames of videos of ImageNet-Vid, each with the up to twenty
+    frames around it that look alike.
 
-    Attributes: `class` (30, named as ImageNet-Vid names them), `frame` (anchor, neighbour), `labels` (one, several: an answer is
-    right there if it is one of them, and `class` is the first). A network with ImageNet's 1,000 outputs answers by the largest of
-    those that count as a class. A video is a unit. Accuracy on anchors is the paper's pm-0; its pm-k asks for all frames of a set.
+    Attributes: `class` (30, named as ImageNet-Vid names them), `frame` (anchor, neighbour),
+    `labels` (one, several: an answer is right there if it is one of them, and `class` is the
+    first). A network with ImageNet's 1,000 outputs answers by the largest of those that count as a
+    class. A video is a unit. Accuracy on anchors is the paper's pm-0; its pm-k asks for all frames
+    of a set.
     Reference: V. Shankar et al., Do Image Classifiers Generalize Across Time?, ICCV 2021.
     """
 
@@ -79,11 +98,18 @@ class ImageNetVid(VideoFrames):
         labels = _json((tree, f"{before}metadata/labels.json"), dict)
         known, found = tuple(groups(self.group)), {}
         for anchor, neighbours in sets.items():
-            for place, name in enumerate([*neighbours, anchor] if isinstance(neighbours, list) else [None]):
+            for place, name in enumerate(
+                [*neighbours, anchor] if isinstance(neighbours, list) else [None]
+            ):
                 given = labels.get(name) if isinstance(name, str) else None
-                if not isinstance(given, list) or not given or not set(given) <= set(range(len(known))):
+                if (
+                    not isinstance(given, list)
+                    or not given
+                    or not set(given) <= set(range(len(known)))
+                ):
                     raise DataError(
-                        f"{tree.name}: metadata/labels.json has no labels of {name!r}, which is in the set of {anchor!r}"
+                        f"{tree.name}: metadata/labels.json has no labels of {name!r}, which is in"
+                        f" the set of {anchor!r}"
                     )
                 # A frame may be an anchor and the neighbour of another one: it is an anchor then.
                 told = (known[given[0]], int(place < len(neighbours)), int(len(given) > 1))
@@ -95,11 +121,13 @@ class ImageNetVid(VideoFrames):
 @register("ytbb", kind="source")
 @dataclass(frozen=True)
 class Ytbb(VideoFrames):
-    """YTBB-Robust: frames of YouTube-BoundingBoxes, each with the up to twenty frames around it that people called similar.
+    """YTBB-Robust: frames of YouTube-BoundingBoxes, each with the up to twenty frames around it
+    that people called similar.
 
-    Attributes: `class` (24; cow, giraffe, skateboard, toilet and none are no classes of ImageNet), `frame` (anchor, neighbour),
-    `labels` (one, several: an answer is right there if it is one of them, and `class` is that of YouTube-BoundingBoxes). Read are
-    anchors that people called good and, of the frames around them, those that they called similar. A video is a unit.
+    Attributes: `class` (24; cow, giraffe, skateboard, toilet and none are no classes of ImageNet),
+    `frame` (anchor, neighbour), `labels` (one, several: an answer is right there if it is one of
+    them, and `class` is that of YouTube-BoundingBoxes). Read are anchors that people called good
+    and, of the frames around them, those that they called similar. A video is a unit.
     Reference: V. Shankar et al., Do Image Classifiers Generalize Across Time?, ICCV 2021.
     """
 
@@ -130,18 +158,34 @@ class Ytbb(VideoFrames):
             found[before + anchor] = (label, 0, several[anchor])
         for key, words in pairs.items():
             anchor, frame = (_key(part) for part in key.split(",", 1))
-            if anchor in several and "similar" in words and not words & _PROBLEMS and before + frame not in found:
+            if (
+                anchor in several
+                and "similar" in words
+                and not words & _PROBLEMS
+                and before + frame not in found
+            ):
                 found[before + frame] = (classes[anchor.split("/")[0]], 1, several[anchor])
         if not found:
             raise DataError(f"{tree.name}: the annotations of ytbb leave no frame")
         return found
 
 
-ANCHORS, PAIRS, CLASSES = "anchor_labels.json", "pmk_labels.json", "ytbb_robustness_test_anchors_full.csv"
+ANCHORS, PAIRS, CLASSES = (
+    "anchor_labels.json",
+    "pmk_labels.json",
+    "ytbb_robustness_test_anchors_full.csv",
+)
 _PROBLEMS = {
-    "dissimilar", "problematic", "incorrect", "dont know", "deformation", "background-change", "occlusion-increased",
-    "blur-increase", "bad-anchor",
-}  # fmt: skip
+    "dissimilar",
+    "problematic",
+    "incorrect",
+    "dont know",
+    "deformation",
+    "background-change",
+    "occlusion-increased",
+    "blur-increase",
+    "bad-anchor",
+}
 
 
 def _key(path: str) -> str:
@@ -167,13 +211,20 @@ def _annotations(file: File) -> Mapping[str, set[str]]:
     told = _json(file, dict)
     try:
         words = list(map(str, told["labels"]))
-        return {str(row["key"]): {words[label] for label in row["labels"]} for row in told["annotations"]}
+        return {
+            str(row["key"]): {words[label] for label in row["labels"]}
+            for row in told["annotations"]
+        }
     except (KeyError, TypeError, IndexError):
-        raise DataError(f"{file[0].name}: {file[1]} is no list of annotations (key, labels) with the names of its labels") from None
+        raise DataError(
+            f"{file[0].name}: {file[1]} is no list of annotations (key, labels) with the names of"
+            " its labels"
+        ) from None
 
 
 def _classes(file: File, known: Sequence[str]) -> dict[str, str]:
-    """VIDEO_MILLISECONDS -> class. The list numbers car and none the other way round than the classes' own order."""
+    """VIDEO_MILLISECONDS -> class. The list numbers car and none the other way round than the
+    classes' own order."""
     tree, name = file
     lines = tree.read(name).decode("utf-8", "replace").splitlines()
     class_of = dict(enumerate([*known[:22], known[23], known[22]]))

@@ -1,4 +1,5 @@
-"""Data sets of WILDS: tables of metadata beside folders of pictures, with splits in and out of the training distribution."""
+"""Data sets of WILDS: tables of metadata beside folders of pictures, with splits in and out of the
+training distribution."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ Column = tuple[Attribute, NDArray[np.int64]]
 class Wilds(PackedTrees):
     """A data set of WILDS. A subclass names its table and reads it.
 
-    The split `val` is out of the training distribution as `test` is, `id_val` (and `id_test`) within it:
+    The split `val` is out of the training distribution as `test` is, `id_val` (and `id_test`)
+    within it:
     `official: {column: split, train: [train], validation: [val], test: [test]}`.
     """
 
@@ -38,7 +40,8 @@ class Wilds(PackedTrees):
     """The columns of the table that are read."""
 
     def columns(self, rows: Table) -> tuple[list[str], list[Column], NDArray[np.int64]]:
-        """Of each row the picture below the table's folder, the attributes, of which `split` is the last, and the unit."""
+        """Of each row the picture below the table's folder, the attributes, of which `split` is the
+        last, and the unit."""
         raise NotImplementedError
 
     def read(self, folder: Path) -> Reading:
@@ -49,7 +52,9 @@ class Wilds(PackedTrees):
         if not names:
             raise DataError(f"{rows.where} has no row of an official split")
         files = listed_files(tree, (rows.before + name for name in names), rows.where)
-        table = AttributeTable(tuple(item for item, _ in columns), np.stack([codes for _, codes in columns]))
+        table = AttributeTable(
+            tuple(item for item, _ in columns), np.stack([codes for _, codes in columns])
+        )
         split, codes = columns[-1]
         counts = np.bincount(codes, minlength=len(split)).tolist()
         dataset = self.of_files(table, tree, files, units)
@@ -58,23 +63,31 @@ class Wilds(PackedTrees):
     def _place(self, tree: Tree) -> str:
         found = [name for name in tree.sizes if name.rpartition("/")[2] == self.table]
         if len(found) != 1:
-            raise DataError(f"{tree.name} has {'more than one' if found else 'no'} file {self.table} ({self.card.get})")
+            raise DataError(
+                f"{tree.name} has {'more than one' if found else 'no'} file {self.table}"
+                f" ({self.card.get})"
+            )
         return found[0]
 
 
 @register("camelyon17", kind="source")
 @dataclass(frozen=True)
 class Camelyon17(Wilds):
-    """Camelyon17-WILDS: 455,954 patches of slides of lymph nodes from five hospitals, with or without tumour in their middle.
+    """Camelyon17-WILDS: 455,954 patches of slides of lymph nodes from five hospitals, with or
+    without tumour in their middle.
 
-    Attributes: `tumor` (no, yes), `hospital` (0 to 4), `slide`, `patient`, `split`: train and id_val are of hospitals 0, 3 and 4,
-    val (out of distribution) is of hospital 1, test of hospital 2. A patient is a unit; id_val shares patients with train, so that
-    a study that validates on it says `unit: none`. Layout: WILDS version 1.0, `metadata.csv` and `patches`.
-    Reference: P. Bandi et al., From Detection of Individual Metastases to Classification of Lymph Node Status at the Patient Level:
-    The CAMELYON17 Challenge, IEEE TMI 2018; P. W. Koh et al., WILDS, ICML 2021.
+    Attributes: `tumor` (no, yes), `hospital` (0 to 4), `slide`, `patient`, `split`: train and
+    id_val are of hospitals 0, 3 and 4, val (out of distribution) is of hospital 1, test of hospital
+    2. A patient is a unit; id_val shares patients with train, so that a study that validates on it
+    says `unit: none`. Layout: WILDS version 1.0, `metadata.csv` and `patches`.
+    Reference: P. Bandi et al., From Detection of Individual Metastases to Classification of Lymph
+    Node Status at the Patient Level: The CAMELYON17 Challenge, IEEE TMI 2018; P. W. Koh et al.,
+    WILDS, ICML 2021.
     """
 
-    size: int = knob(96, domain="[4, 512]", doc="side of the pictures in pixels; the original's is 96")
+    size: int = knob(
+        96, domain="[4, 512]", doc="side of the pictures in pixels; the original's is 96"
+    )
     unit: str = knob("patient", domain="{patient, none}", doc="what is never in two roles")
 
     card = card_of("camelyon17")
@@ -86,7 +99,11 @@ class Camelyon17(Wilds):
         split = np.array(rows.numbers("split", range(2)))
         names = self.card.attributes["split"]
         # The table tells training from validation rows; two hospitals are apart whatever it says.
-        codes = np.select([center == 1, center == 2, split == 1], [names.index(name) for name in ("val", "test", "id_val")], 0)
+        codes = np.select(
+            [center == 1, center == 2, split == 1],
+            [names.index(name) for name in ("val", "test", "id_val")],
+            0,
+        )
         patients, slides = in_order(rows["patient"]), in_order(rows["slide"])
         patient = positions(rows["patient"], patients)
         columns = [
@@ -98,7 +115,9 @@ class Camelyon17(Wilds):
         ]
         files = [
             f"patches/patient_{patient}_node_{node}/patch_patient_{patient}_node_{node}_x_{x}_y_{y}.png"
-            for patient, node, x, y in zip(rows["patient"], rows["node"], rows["x_coord"], rows["y_coord"], strict=True)
+            for patient, node, x, y in zip(
+                rows["patient"], rows["node"], rows["x_coord"], rows["y_coord"], strict=True
+            )
         ]
         return files, columns, patient
 
@@ -106,12 +125,15 @@ class Camelyon17(Wilds):
 @register("iwildcam", kind="source")
 @dataclass(frozen=True)
 class IWildCam(Wilds):
-    """iWildCam2020-WILDS: 203,029 pictures of 182 species (or nothing) by 323 camera traps around the world.
+    """iWildCam2020-WILDS: 203,029 pictures of 182 species (or nothing) by 323 camera traps around
+    the world.
 
-    Attributes: `species` (the names in `categories.csv`, by its columns y and name, else the numbers 0 to 181), `location` (of the
-    camera), `split`: id_val and id_test are of the cameras of train, val and test of others. A location is a unit; a study that
-    validates on id_val says `unit: none`. Layout: WILDS version 2.0, `metadata.csv`, `categories.csv` and `train`.
-    Reference: S. Beery, E. Cole, A. Gjoka, The iWildCam 2020 Competition Dataset, 2020; P. W. Koh et al., WILDS, ICML 2021.
+    Attributes: `species` (the names in `categories.csv`, by its columns y and name, else the
+    numbers 0 to 181), `location` (of the camera), `split`: id_val and id_test are of the cameras of
+    train, val and test of others. A location is a unit; a study that validates on id_val says
+    `unit: none`. Layout: WILDS version 2.0, `metadata.csv`, `categories.csv` and `train`.
+    Reference: S. Beery, E. Cole, A. Gjoka, The iWildCam 2020 Competition Dataset, 2020; P. W. Koh
+    et al., WILDS, ICML 2021.
     """
 
     unit: str = knob("location", domain="{location, none}", doc="what is never in two roles")
@@ -139,16 +161,19 @@ class IWildCam(Wilds):
 class Fmow(Wilds):
     """FMoW-WILDS: 141,696 satellite pictures of 62 uses of land, by region and year.
 
-    Attributes: `category`, `region` (of the country: Africa, Americas, Asia, Europe, Oceania, Other), `year` (2002 to 2017),
-    `split`: train, id_val and id_test are from before 2013, val (out of distribution) from 2013 to 2015, test from 2016 on. Rows of
-    no official split are left out. An area is a unit: pictures whose names (`airport_3_1_rgb.jpg`) differ by the last number alone;
-    a name of another form is a unit of its own. Layout: WILDS version 1.1, `rgb_metadata.csv`, `country_code_mapping.csv` and
-    `images`.
-    Reference: G. Christie, N. Fendley, J. Wilson, R. Mukherjee, Functional Map of the World, CVPR 2018; P. W. Koh et al., WILDS,
-    ICML 2021.
+    Attributes: `category`, `region` (of the country: Africa, Americas, Asia, Europe, Oceania,
+    Other), `year` (2002 to 2017), `split`: train, id_val and id_test are from before 2013, val (out
+    of distribution) from 2013 to 2015, test from 2016 on. Rows of no official split are left out.
+    An area is a unit: pictures whose names (`airport_3_1_rgb.jpg`) differ by the last number alone;
+    a name of another form is a unit of its own. Layout: WILDS version 1.1, `rgb_metadata.csv`,
+    `country_code_mapping.csv` and `images`.
+    Reference: G. Christie, N. Fendley, J. Wilson, R. Mukherjee, Functional Map of the World, CVPR
+    2018; P. W. Koh et al., WILDS, ICML 2021.
     """
 
-    size: int = knob(224, domain="[4, 512]", doc="side of the pictures in pixels; the original's is 224")
+    size: int = knob(
+        224, domain="[4, 512]", doc="side of the pictures in pixels; the original's is 224"
+    )
     unit: str = knob("area", domain="{area, none}", doc="what is never in two roles")
 
     card = card_of("fmow")
@@ -159,10 +184,15 @@ class Fmow(Wilds):
         """See `Wilds.columns`."""
         parts = rows["split"]
         rows.words("split", ("train", "val", "test", "seq"))
-        ages = ["old" if time < "2013" else "middle" if time < "2016" else "new" for time in rows["timestamp"]]
+        ages = [
+            "old" if time < "2013" else "middle" if time < "2016" else "new"
+            for time in rows["timestamp"]
+        ]
         of = [_OFFICIAL.get(pair) for pair in zip(parts, ages, strict=True)]
         kept = [row for row, name in enumerate(of) if name is not None]
-        countries = Table(rows.tree, f"{rows.before}country_code_mapping.csv", ("alpha-3", "region"))
+        countries = Table(
+            rows.tree, f"{rows.before}country_code_mapping.csv", ("alpha-3", "region")
+        )
         region_of = dict(zip(countries["alpha-3"], countries["region"], strict=True))
         cells = {
             "category": rows["category"],
@@ -173,8 +203,12 @@ class Fmow(Wilds):
         columns = []
         for name, words in cells.items():
             known = self.card.attributes[name]
-            columns.append((Attribute(name, known), rows.words(name, known, [words[row] for row in kept])))
-        areas = [f"{parts[row]}/{_LAST.sub('', name)}" for row, name in enumerate(rows["img_filename"])]
+            columns.append(
+                (Attribute(name, known), rows.words(name, known, [words[row] for row in kept]))
+            )
+        areas = [
+            f"{parts[row]}/{_LAST.sub('', name)}" for row, name in enumerate(rows["img_filename"])
+        ]
         _, area = np.unique([areas[row] for row in kept], return_inverse=True)
         return [f"images/rgb_img_{row}.png" for row in kept], columns, area.astype(np.int64)
 
@@ -198,4 +232,7 @@ def _species(rows: Table, numbers: Sequence[int]) -> list[str]:
     name_of = dict(zip(told["y"], told["name"], strict=True))
     names = [name_of.get(str(number)) or str(number) for number in numbers]
     often = Counter(names)
-    return [f"{name} {number}" if often[name] > 1 else name for name, number in zip(names, numbers, strict=True)]
+    return [
+        f"{name} {number}" if often[name] > 1 else name
+        for name, number in zip(names, numbers, strict=True)
+    ]

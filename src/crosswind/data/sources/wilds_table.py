@@ -17,10 +17,15 @@ _MOST = 1 << 30
 
 
 class Table:
-    """Some columns of a CSV table of a tree; `before`: the folder that it lies in, with `/`; `names`: of all its columns."""
+    """Some columns of a CSV table of a tree; `before`: the folder that it lies in, with `/`;
+    `names`: of all its columns."""
 
     def __init__(self, tree: Tree, name: str, columns: Sequence[str], get: str = "") -> None:
-        self.tree, self.before, self.where = tree, name[: name.rfind("/") + 1], f"{tree.name}: {name}"
+        self.tree, self.before, self.where = (
+            tree,
+            name[: name.rfind("/") + 1],
+            f"{tree.name}: {name}",
+        )
         if name not in tree.sizes:
             raise DataError(f"{tree.name} has no file {name}" + (f" ({get})" if get else ""))
         text = io.TextIOWrapper(io.BytesIO(tree.read(name, _MOST)), "utf-8-sig", newline="")
@@ -28,15 +33,21 @@ class Table:
         try:
             rows = (row for row in csv.reader(text, strict=True) if row)
             self.names = next(rows, [])
-            place_of = {column: self.names.index(column) for column in columns if column in self.names}
+            place_of = {
+                column: self.names.index(column) for column in columns if column in self.names
+            }
             self._cells: dict[str, list[str]] = {column: [] for column in place_of}
             count = 0
             for count, row in enumerate(rows, 1):
                 if len(row) != len(self.names):
-                    raise DataError(f"{self.where}, row {count:,} has {len(row)} cells, not {len(self.names)}")
+                    raise DataError(
+                        f"{self.where}, row {count:,} has {len(row)} cells, not {len(self.names)}"
+                    )
                 for column, place in place_of.items():
                     word = row[place]
-                    self._cells[column].append(once.setdefault(word, word) if len(once) < 10_000 else once.get(word, word))
+                    self._cells[column].append(
+                        once.setdefault(word, word) if len(once) < 10_000 else once.get(word, word)
+                    )
         except (UnicodeDecodeError, csv.Error) as error:
             raise DataError(f"{self.where} is no CSV table in UTF-8: {error}") from None
         if not count:
@@ -45,7 +56,9 @@ class Table:
     def __getitem__(self, name: str) -> list[str]:
         """The cells of a column."""
         if name not in self._cells:
-            raise DataError(f"{self.where} has no column {name!r}, but {shown(', '.join(self.names), 200)}")
+            raise DataError(
+                f"{self.where} has no column {name!r}, but {shown(', '.join(self.names), 200)}"
+            )
         return self._cells[name]
 
     def numbers(self, name: str, known: Sequence[int] | None = None) -> list[int]:
@@ -53,16 +66,27 @@ class Table:
         out = []
         for row, word in enumerate(self[name], 1):
             whole = word.removesuffix(".0")
-            if not (whole.isascii() and whole.isdigit()) or len(whole) > 15 or (known is not None and int(whole) not in known):
+            if (
+                not (whole.isascii() and whole.isdigit())
+                or len(whole) > 15
+                or (known is not None and int(whole) not in known)
+            ):
                 meant = "a whole number" if known is None else f"one of {known[0]} to {known[-1]}"
-                raise DataError(f"{self.where}, row {row:,}: {name} is {shown(word)}, and not {meant}")
+                raise DataError(
+                    f"{self.where}, row {row:,}: {name} is {shown(word)}, and not {meant}"
+                )
             out.append(int(whole))
         return out
 
-    def words(self, name: str, known: Sequence[str], values: Sequence[str] | None = None) -> NDArray[np.int64]:
+    def words(
+        self, name: str, known: Sequence[str], values: Sequence[str] | None = None
+    ) -> NDArray[np.int64]:
         """The place of each cell among the known words."""
         cells = self[name] if values is None else list(values)
         strange = next((row for row, word in enumerate(cells) if word not in known), None)
         if strange is not None:
-            raise DataError(f"{self.where}, row {strange + 1:,}: {name} is {shown(cells[strange])}, which is not known")
+            raise DataError(
+                f"{self.where}, row {strange + 1:,}: {name} is {shown(cells[strange])}, which is"
+                " not known"
+            )
         return positions(cells, known)

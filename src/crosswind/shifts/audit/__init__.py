@@ -1,6 +1,17 @@
-"""Which shifts lie between two given tables: correlations, drifts, unseen values, and which of them follow from others."""
+"""Which shifts lie between two given tables: correlations, drifts, unseen values, and which of them
+follow from others."""
 
-from crosswind.shifts.audit.findings import FORMAT, KINDS, LEVEL, SIZES, STATUSES, AttributeAudit, Audit, Value, Verdict
+from crosswind.shifts.audit.findings import (
+    FORMAT,
+    KINDS,
+    LEVEL,
+    SIZES,
+    STATUSES,
+    AttributeAudit,
+    Audit,
+    Value,
+    Verdict,
+)
 from crosswind.shifts.audit.measures import Interval
 from crosswind.shifts.audit.verdicts import audit
 

@@ -1,9 +1,12 @@
-"""Which attributes' weights are needed to make training's table out of the target's, and what each needed one does.
+"""Which attributes' weights are needed to make training's table out of the target's, and what each
+needed one does.
 
-First attributes are taken up, the most significant first, each with weights on its values or on its pairs of class and value, until
-no other is needed beside them; those that the others made superfluous are dropped again. Then the weights of each attribute are
-told apart, given all others: weights on its values alone are low-data drift; weights that favour different values in different
-classes are a spurious correlation; weights that are low in every class, though unequally so, are low-data drift by class.
+First attributes are taken up, the most significant first, each with weights on its values or on its
+pairs of class and value, until no other is needed beside them; those that the others made
+superfluous are dropped again. Then the weights of each attribute are told apart, given all others:
+weights on its values alone are low-data drift; weights that favour different values in different
+classes are a spurious correlation; weights that are low in every class, though unequally so, are
+low-data drift by class.
 """
 
 from __future__ import annotations
@@ -29,17 +32,20 @@ SURE = 2.5
 HINT = math.log(0.01)
 """Pairs that hint at a correlation at this level are let explain the values first."""
 CLEARLY = 4.0
-"""The difference of log likelihoods from which one of two explanations is taken and not the attribute's."""
+"""The difference of log likelihoods from which one of two explanations is taken and not the
+attribute's."""
 
 
 @final
 @dataclass(eq=False)
 class Part:
-    """What was found of one attribute, given the others (the label is axis 0 and has only the second half).
+    """What was found of one attribute, given the others (the label is axis 0 and has only the
+    second half).
 
-    `v_left`: V in training less what the others and the attribute's own value weights imply, and `log_p_v` of the pairs' weights;
-    `low`: values low in every class; `matched` bool [classes, values]: the pairs that training favours. `tv_left`: the total
-    variation of training's shares and those that the others imply, and `log_p_tv` of the value weights; `drifts`: these count.
+    `v_left`: V in training less what the others and the attribute's own value weights imply, and
+    `log_p_v` of the pairs' weights; `low`: values low in every class; `matched` bool [classes,
+    values]: the pairs that training favours. `tv_left`: the total variation of training's shares
+    and those that the others imply, and `log_p_tv` of the value weights; `drifts`: these count.
     `with_label`: value weights and the label's shift explain each other.
     """
 
@@ -57,7 +63,8 @@ class Part:
 @final
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """`taken`: the attributes' axes, "main" or "cross"; `parts` by axis; `sources(axis)`: those taken that move it, most first."""
+    """`taken`: the attributes' axes, "main" or "cross"; `parts` by axis; `sources(axis)`: those
+    taken that move it, most first."""
 
     taken: dict[int, str]
     parts: dict[int, Part]
@@ -65,7 +72,9 @@ class Explanation:
 
 
 class _Search:
-    def __init__(self, pool: Pool, level: float, least_v: float, least_tv: float, gaps: frozenset[int]) -> None:
+    def __init__(
+        self, pool: Pool, level: float, least_v: float, least_tv: float, gaps: frozenset[int]
+    ) -> None:
         self.pool, self.least_v, self.least_tv, self.gaps = pool, least_v, least_tv, gaps
         self.axes = [axis for axis in range(1, len(pool.sizes)) if pool.sizes[axis] > 1]
         self.log_level = math.log(level / max(2 * len(self.axes), 1))
@@ -75,7 +84,10 @@ class _Search:
     def factors(self, taken: dict[int, str], label: bool = True) -> list[Factor]:
         """The factors of the label and of the attributes taken."""
         out = [self.pool.main(0)] if label and self.pool.sizes[0] > 1 else []
-        return out + [self.pool.cross(axis) if kind == "cross" else self.pool.main(axis) for axis, kind in taken.items()]
+        return out + [
+            self.pool.cross(axis) if kind == "cross" else self.pool.main(axis)
+            for axis, kind in taken.items()
+        ]
 
     def without(self, axis: int) -> dict[int, str]:
         """What was taken but for one attribute."""
@@ -99,7 +111,9 @@ class _Search:
                         continue
                     factor = self.pool.main(axis) if kind == "main" else self.pool.cross(axis)
                     found = score_test(self.pool, fitted, factor).log_p
-                    if found < self.log_level and (best is None or found < best[0] - 1e-6 * abs(best[0])):
+                    if found < self.log_level and (
+                        best is None or found < best[0] - 1e-6 * abs(best[0])
+                    ):
                         best = (found, axis, kind)
             if best is None:
                 break
@@ -108,7 +122,13 @@ class _Search:
             rest = self.without(axis)
             fitted = self.fit(rest)
             needs = {
-                kind: score_test(self.pool, fitted, self.pool.main(axis) if kind == "main" else self.pool.cross(axis)).log_p
+                kind: (
+                    score_test(
+                        self.pool,
+                        fitted,
+                        self.pool.main(axis) if kind == "main" else self.pool.cross(axis),
+                    ).log_p
+                )
                 for kind in ("main", "cross")
             }
             if min(needs.values()) >= self.log_level:
@@ -119,7 +139,8 @@ class _Search:
                     self.taken[axis] = "main"
 
     def target_law(self, axis: int) -> Floats:
-        """The target's law by the rows of both tables: those of training count by how likely they are in the target."""
+        """The target's law by the rows of both tables: those of training count by how likely they
+        are in the target."""
         taken = {**self.taken, axis: "cross"} if axis else self.taken
         law: Floats = self.pool.rows * (1 - self.fit(taken).p)
         return law
@@ -132,8 +153,14 @@ class _Search:
     def quiet_part(self, axis: int) -> Part:
         """An attribute that was not taken: what is left is chance, or too small for these rows."""
         pool, fitted, implied = self.pool, self.fit(self.taken), self.implied
-        values, pairs = score_test(pool, fitted, pool.main(axis)), score_test(pool, fitted, pool.cross(axis))
-        statistic, freedom = max(pairs.statistic - values.statistic, 0.0), pairs.freedom - values.freedom
+        values, pairs = (
+            score_test(pool, fitted, pool.main(axis)),
+            score_test(pool, fitted, pool.cross(axis)),
+        )
+        statistic, freedom = (
+            max(pairs.statistic - values.statistic, 0.0),
+            pairs.freedom - values.freedom,
+        )
         seen = pool.table(axis, pool.train)
         own = rake(pool, implied, [pool.main(axis), *self.factors(self.taken)])
         explained = pool.table(axis, own)
@@ -167,7 +194,9 @@ class _Search:
         part.log_p_v = found.log_p
         raked = rake(pool, law, own)
         explained = pool.table(axis, raked)
-        part.v_left = float(cramers_v(seen) - cramers_v(explained, rows=_effective(pool.rows, raked)))
+        part.v_left = float(
+            cramers_v(seen) - cramers_v(explained, rows=_effective(pool.rows, raked))
+        )
         correlated = found.log_p < self.log_level
         # The values, beside the matched pairs where there are such.
         beside = others
@@ -188,11 +217,14 @@ class _Search:
         part.drifts = part.log_p_tv < self.log_level and part.tv_left >= self.least_tv
         return part
 
-    def _matched(self, axis: int, law: Floats, others: list[Factor], by_class: bool) -> tuple[NDArray[np.bool_], Factor]:
+    def _matched(
+        self, axis: int, law: Floats, others: list[Factor], by_class: bool
+    ) -> tuple[NDArray[np.bool_], Factor]:
         """The pairs that training favours, and the factor they make.
 
-        Rows of a pair are taken as c s x what the others imply where the pair is matched and c x that elsewhere; c may differ by
-        class or not. s, c and the matched pairs are made to fit each other; a class without a matched pair keeps its highest.
+        Rows of a pair are taken as c s x what the others imply where the pair is matched and c x
+        that elsewhere; c may differ by class or not. s, c and the matched pairs are made to fit
+        each other; a class without a matched pair keeps its highest.
         """
         seen = self.pool.table(axis, self.pool.train)
         expected = self.pool.table(axis, rake(self.pool, law, others)) * seen.sum()
@@ -200,13 +232,17 @@ class _Search:
         share = ratio / ((seen.sum(axis=1) + 0.5) / (expected.sum(axis=1) + 0.5))[:, None]
         matched = share > 1
         for _ in range(8):
-            if by_class or axis not in self.gaps:  # else the matched value of a class may be one that training never shows
+            if (
+                by_class or axis not in self.gaps
+            ):  # else the matched value of a class may be one that training never shows
                 matched[np.arange(len(seen)), share.argmax(axis=1)] = True
             s = 3.0
             scale = np.ones((len(seen), 1))
             for _ in range(6):
                 mass = expected * np.where(matched, s, 1.0)
-                scale = (seen.sum(axis=1, keepdims=True) + 0.5) / (mass.sum(axis=1, keepdims=True) + 0.5)
+                scale = (seen.sum(axis=1, keepdims=True) + 0.5) / (
+                    mass.sum(axis=1, keepdims=True) + 0.5
+                )
                 if not by_class:
                     scale = np.full_like(scale, seen.sum() / max(mass.sum(), 1e-9))
                 high = (seen[matched].sum() + 0.5) / ((scale * expected)[matched].sum() + 0.5)
@@ -219,7 +255,8 @@ class _Search:
         return matched, self.pool.by_pair(axis, matched.astype(np.int64))
 
     def _beside_label(self, part: Part, law: Floats, beside: list[Factor]) -> None:
-        """A correlated attribute's values and the label can move as one: then both explain it, and the attribute is named."""
+        """A correlated attribute's values and the label can move as one: then both explain it, and
+        the attribute is named."""
         if self.pool.sizes[0] < 2:
             return
         rest = beside[1:]
@@ -245,16 +282,21 @@ class _Search:
             if found.drifts or found.matched is None:
                 factors.append(self.pool.main(axis))
                 if found.low and len(found.low) < self.pool.sizes[axis]:
-                    # A low value may be rarer in one class than in another, which takes rows from that class.
+                    # A low value may be rarer in one class than in another, which takes rows from
+                    # that class.
                     level = np.zeros((self.pool.sizes[0], self.pool.sizes[axis]), dtype=np.int64)
                     level[:, found.low] = 1 + np.arange(self.pool.sizes[0])[:, None]
                     factors.append(self.pool.by_pair(axis, level))
         law = self.target_law(0)
         correlated = [axis for axis in self.taken if parts[axis].matched is not None]
-        pairs = {axis: self._unmatched(axis, np.asarray(parts[axis].matched)) for axis in correlated}
+        pairs = {
+            axis: self._unmatched(axis, np.asarray(parts[axis].matched)) for axis in correlated
+        }
         for axis in correlated:
             rest = [pairs[other] for other in correlated if other != axis]
-            pairs[axis] = self._unmatched(axis, self._matched(axis, law, [*factors, *rest], by_class=False)[0])
+            pairs[axis] = self._unmatched(
+                axis, self._matched(axis, law, [*factors, *rest], by_class=False)[0]
+            )
         factors += [factor for factor in pairs.values() if factor.size > 1]
         part.log_p_tv = score_test(self.pool, fit(self.pool, factors), self.pool.main(0)).log_p
         law = rake(self.pool, law, factors)
@@ -263,7 +305,8 @@ class _Search:
         return part
 
     def _unmatched(self, axis: int, matched: NDArray[np.bool_]) -> Factor:
-        """One level for all matched pairs, and one a class for the others, which at one strength weigh more or less by class."""
+        """One level for all matched pairs, and one a class for the others, which at one strength
+        weigh more or less by class."""
         return self.pool.by_pair(axis, np.where(matched, 0, 1 + np.arange(len(matched))[:, None]))
 
     def sources(self, axis: int) -> list[int]:
@@ -276,33 +319,56 @@ class _Search:
                 after = pool.table(axis, rake(pool, law, self.factors({other: kind}, label=False)))
                 moved.append((float(total_variation(before.ravel(), after.ravel())), other))
         largest = max((distance for distance, _ in moved), default=0.0)
-        return [other for distance, other in sorted(moved, reverse=True) if distance >= max(0.4 * largest, 0.01)]
+        return [
+            other
+            for distance, other in sorted(moved, reverse=True)
+            if distance >= max(0.4 * largest, 0.01)
+        ]
 
 
 def explain(
-    pool: Pool, level: float = 0.05, least_v: float = 0.1, least_tv: float = 0.05, gaps: frozenset[int] = frozenset()
+    pool: Pool,
+    level: float = 0.05,
+    least_v: float = 0.1,
+    least_tv: float = 0.05,
+    gaps: frozenset[int] = frozenset(),
 ) -> Explanation:
-    """What each attribute's weights do, given all others. `level`: of all tests of a step together; `least_v`: see `Part`."""
+    """What each attribute's weights do, given all others. `level`: of all tests of a step together;
+    `least_v`: see `Part`."""
     search = _Search(pool, level, least_v, least_tv, gaps)
     search.take()
-    parts = {axis: search.part(axis) if axis in search.taken else search.quiet_part(axis) for axis in search.axes}
+    parts = {
+        axis: search.part(axis) if axis in search.taken else search.quiet_part(axis)
+        for axis in search.axes
+    }
     parts[0] = search.label(parts)
     return Explanation(search.taken, parts, search.sources)
 
 
 def _effective(rows: Floats, weight: Floats) -> float:
-    """The number of rows that `rows` are worth under weights: (sum of weights)^2 over the sum of their squares, row by row."""
+    """The number of rows that `rows` are worth under weights: (sum of weights)^2 over the sum of
+    their squares, row by row."""
     squares = np.divide(weight * weight, rows, out=np.zeros_like(weight), where=rows > 0)
     return float(weight.sum() ** 2 / max(float(squares.sum()), 1e-300))
 
 
 def _low_values(seen: Floats, table: Floats, rows: float) -> list[int]:
-    """The values that are low in training as a whole, and in no class clearly high: beside the other values of the class."""
+    """The values that are low in training as a whole, and in no class clearly high: beside the
+    other values of the class."""
     n = seen.sum()
     marginal, share = seen.sum(axis=0), table.sum(axis=0)
-    ratio = np.log((marginal + 0.5) / (n - marginal + 0.5)) - np.log((rows * share + 0.5) / (rows * (1 - share) + 0.5))
-    error = np.sqrt(1 / (marginal + 0.5) + 1 / (n - marginal + 0.5) + 1 / (rows * share + 0.5) + 1 / (rows * (1 - share) + 0.5))
-    low = [int(value) for value in np.flatnonzero((ratio < math.log(LOW)) & (ratio < -SURE * error))]
+    ratio = np.log((marginal + 0.5) / (n - marginal + 0.5)) - np.log(
+        (rows * share + 0.5) / (rows * (1 - share) + 0.5)
+    )
+    error = np.sqrt(
+        1 / (marginal + 0.5)
+        + 1 / (n - marginal + 0.5)
+        + 1 / (rows * share + 0.5)
+        + 1 / (rows * (1 - share) + 0.5)
+    )
+    low = [
+        int(value) for value in np.flatnonzero((ratio < math.log(LOW)) & (ratio < -SURE * error))
+    ]
     rest = [value for value in range(len(share)) if value not in low]
     if not rest or not low:
         return []
@@ -312,7 +378,9 @@ def _low_values(seen: Floats, table: Floats, rows: float) -> list[int]:
             (seen[:, rest].sum(axis=1) + 0.5) / (n * table[:, rest].sum(axis=1) + 0.5)
         )
         noise = 1 / (seen[:, value] + 0.5) + 1 / (rows * table[:, value] + 0.5)
-        noise += 1 / (seen[:, rest].sum(axis=1) + 0.5) + 1 / (rows * table[:, rest].sum(axis=1) + 0.5)
+        noise += 1 / (seen[:, rest].sum(axis=1) + 0.5) + 1 / (
+            rows * table[:, rest].sum(axis=1) + 0.5
+        )
         if not (high > SURE * np.sqrt(noise)).any():
             kept.append(value)
     return kept

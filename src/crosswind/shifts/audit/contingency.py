@@ -1,7 +1,8 @@
 """The two tables as codes, and the pool of their distinct rows that explanations are fitted to.
 
-Values that one side lacks are no weights but missing support: rows that carry them are set aside before weights are fitted, so
-what unseen values imply for all else is taken out. Values beyond the most frequent ones are pooled as one.
+Values that one side lacks are no weights but missing support: rows that carry them are set aside
+before weights are fitted, so what unseen values imply for all else is taken out. Values beyond the
+most frequent ones are pooled as one.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ MOST_FITTED = 30_000
 MOST_ROWS = 400_000
 """Rows of both tables that distinct ones are looked for in."""
 MOST_LEVELS = 420
-"""Pairs of class and value that the explanation tells apart; beyond them the rarest values are taken together."""
+"""Pairs of class and value that the explanation tells apart; beyond them the rarest values are
+taken together."""
 MOST_CLASSES, LEAST_VALUES = 40, 8
 """Classes of the label, and values of an attribute that are kept however many classes there are."""
 FEWEST_SURE = 5
-"""Rows that a value must have on one side to be called absent from the other, however many rows that has."""
+"""Rows that a value must have on one side to be called absent from the other, however many rows
+that has."""
 FEWEST_LEFT = 50
 """Rows of each side that must be left when rows of unseen values are set aside."""
 
@@ -35,7 +38,8 @@ FEWEST_LEFT = 50
 @final
 @dataclass(frozen=True, eq=False)
 class Column:
-    """One attribute of both tables: the names of its values and the code of each row, int64 [n] and [m]."""
+    """One attribute of both tables: the names of its values and the code of each row, int64 [n] and
+    [m]."""
 
     name: str
     values: tuple[str, ...]
@@ -45,9 +49,9 @@ class Column:
     def counts(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Rows of each value in training and in the target."""
         size = len(self.values)
-        return np.bincount(self.train, minlength=size).astype(np.float64), np.bincount(self.target, minlength=size).astype(
-            np.float64
-        )
+        return np.bincount(self.train, minlength=size).astype(np.float64), np.bincount(
+            self.target, minlength=size
+        ).astype(np.float64)
 
 
 @final
@@ -55,9 +59,10 @@ class Column:
 class Unseen:
     """Values of one column that one side lacks.
 
-    `codes`: in the target and not in training, `only`: the other way round; `sure` and `only_sure`: those too frequent for chance.
-    Of the `rows` of the target that carry `codes`, `left` carry no value whose absence was found before; `log_p` is of chance
-    alone, in logarithms. `source`: the column whose unseen values most of these rows carry.
+    `codes`: in the target and not in training, `only`: the other way round; `sure` and `only_sure`:
+    those too frequent for chance. Of the `rows` of the target that carry `codes`, `left` carry no
+    value whose absence was found before; `log_p` is of chance alone, in logarithms. `source`: the
+    column whose unseen values most of these rows carry.
     """
 
     codes: list[int] = field(default_factory=list)
@@ -71,10 +76,12 @@ class Unseen:
 
 
 def find_unseen(columns: Sequence[Column], level: float) -> list[Unseen]:
-    """The values that one side lacks, column by column; where columns lack them in the same rows, the one of most rows comes first.
+    """The values that one side lacks, column by column; where columns lack them in the same rows,
+    the one of most rows comes first.
 
-    That none of n training rows has a value that b of m target rows have is, with equal shares, as likely as (m / (n + m))^b at
-    most; each column's smallest is taken times its number of values. `level`: the chance that any value is called `sure` wrongly.
+    That none of n training rows has a value that b of m target rows have is, with equal shares, as
+    likely as (m / (n + m))^b at most; each column's smallest is taken times its number of values.
+    `level`: the chance that any value is called `sure` wrongly.
     """
     found = [Unseen() for _ in columns]
     masks: dict[int, NDArray[np.bool_]] = {}
@@ -82,8 +89,12 @@ def find_unseen(columns: Sequence[Column], level: float) -> list[Unseen]:
         train, target = column.counts()
         found[place].codes = np.flatnonzero((train == 0) & (target > 0)).tolist()
         found[place].only = np.flatnonzero((target == 0) & (train > 0)).tolist()
-        need = math.log(3 * len(columns) * len(column.values) / level) / math.log1p(target.sum() / train.sum())
-        found[place].only_sure = [code for code in found[place].only if train[code] > max(need, FEWEST_SURE - 1)]
+        need = math.log(3 * len(columns) * len(column.values) / level) / math.log1p(
+            target.sum() / train.sum()
+        )
+        found[place].only_sure = [
+            code for code in found[place].only if train[code] > max(need, FEWEST_SURE - 1)
+        ]
         if found[place].codes:
             masks[place] = np.isin(column.target, found[place].codes)
             found[place].rows = int(masks[place].sum())
@@ -99,7 +110,9 @@ def find_unseen(columns: Sequence[Column], level: float) -> list[Unseen]:
         rest = int(fresh.sum())
         chance = math.log(rest / (n + rest)) if rest else 0.0
         bound = math.log(len(column.values))
-        item.log_p = min(0.0, min((float(left[code]) * chance for code in item.codes), default=0.0) + bound)
+        item.log_p = min(
+            0.0, min((float(left[code]) * chance for code in item.codes), default=0.0) + bound
+        )
         # By Bonferroni over every test that the audit may make, so that Holm's method agrees.
         enough = (math.log(level / (3 * len(columns))) - bound) / chance if chance else math.inf
         item.sure = [code for code in item.codes if left[code] > max(enough, FEWEST_SURE - 1)]
@@ -115,7 +128,8 @@ def find_unseen(columns: Sequence[Column], level: float) -> list[Unseen]:
 @final
 @dataclass(frozen=True, eq=False)
 class Pooled:
-    """The pool, and which columns its axes are; `codes[axis][value]` is the level of each value of the column. `notes` in words."""
+    """The pool, and which columns its axes are; `codes[axis][value]` is the level of each value of
+    the column. `notes` in words."""
 
     pool: Pool
     places: tuple[int, ...]
@@ -123,8 +137,11 @@ class Pooled:
     notes: tuple[str, ...]
 
 
-def pooled(columns: Sequence[Column], unseen: Sequence[Unseen], generator: np.random.Generator) -> Pooled | None:
-    """The pool of the rows whose values both sides know; the first column is the label. None where too few rows are left.
+def pooled(
+    columns: Sequence[Column], unseen: Sequence[Unseen], generator: np.random.Generator
+) -> Pooled | None:
+    """The pool of the rows whose values both sides know; the first column is the label. None where
+    too few rows are left.
 
     A column whose unseen values would leave too few rows stays out of the pool.
     """
@@ -132,9 +149,17 @@ def pooled(columns: Sequence[Column], unseen: Sequence[Unseen], generator: np.ra
     target = np.ones(len(columns[0].target), dtype=bool)
     least = [min(FEWEST_LEFT, len(side) / 2) for side in (train, target)]
     places = []
-    lost = [float(np.isin(column.target, item.codes).mean()) for column, item in zip(columns, unseen, strict=True)]
-    gone = [float(np.isin(column.train, item.only).mean()) for column, item in zip(columns, unseen, strict=True)]
-    for place in sorted(range(len(columns)), key=lambda place: (place > 0, lost[place] + gone[place])):
+    lost = [
+        float(np.isin(column.target, item.codes).mean())
+        for column, item in zip(columns, unseen, strict=True)
+    ]
+    gone = [
+        float(np.isin(column.train, item.only).mean())
+        for column, item in zip(columns, unseen, strict=True)
+    ]
+    for place in sorted(
+        range(len(columns)), key=lambda place: (place > 0, lost[place] + gone[place])
+    ):
         fewer_train = train & ~np.isin(columns[place].train, unseen[place].only)
         fewer_target = target & ~np.isin(columns[place].target, unseen[place].codes)
         enough = min(fewer_train.sum() / least[0], fewer_target.sum() / least[1]) >= 1
@@ -146,12 +171,19 @@ def pooled(columns: Sequence[Column], unseen: Sequence[Unseen], generator: np.ra
         return None
     levels, notes, sizes, rows = [], [], [], []
     label = columns[0]
-    both = [np.concatenate([columns[place].train[train], columns[place].target[target]]) for place in places]
+    both = [
+        np.concatenate([columns[place].train[train], columns[place].target[target]])
+        for place in places
+    ]
     classes = _kept(both[0], len(label.values), MOST_CLASSES)
     for place, codes in zip(places, both, strict=True):
         column = columns[place]
         level = (
-            classes if place == 0 else _kept(codes, len(column.values), max(LEAST_VALUES, MOST_LEVELS // int(classes.max() + 1)))
+            classes
+            if place == 0
+            else _kept(
+                codes, len(column.values), max(LEAST_VALUES, MOST_LEVELS // int(classes.max() + 1))
+            )
         )
         if (np.bincount(level[np.unique(codes)]) > 1).any():
             notes.append(f"the rarest values of {column.name} were taken together")
@@ -172,7 +204,9 @@ def pooled(columns: Sequence[Column], unseen: Sequence[Unseen], generator: np.ra
         stacked, side = stacked[:, drawn], side[drawn]
         codes, first = _distinct(stacked, sizes)
     if stacked.shape[1] < n + m:
-        notes.append(f"{stacked.shape[1]:,} of {n + m:,} rows were drawn to tell what follows from what")
+        notes.append(
+            f"{stacked.shape[1]:,} of {n + m:,} rows were drawn to tell what follows from what"
+        )
     size = codes.shape[1]
     pool = Pool(
         codes,
@@ -184,10 +218,13 @@ def pooled(columns: Sequence[Column], unseen: Sequence[Unseen], generator: np.ra
 
 
 def _kept(codes: Ints, size: int, most: int) -> Ints:
-    """The level of each of `size` values: its own for the most frequent, the last one for all others; absent values too."""
+    """The level of each of `size` values: its own for the most frequent, the last one for all
+    others; absent values too."""
     counts = np.bincount(codes, minlength=size)
     present = np.flatnonzero(counts)
-    frequent = present if len(present) <= most else np.sort(np.argsort(-counts, kind="stable")[: most - 1])
+    frequent = (
+        present if len(present) <= most else np.sort(np.argsort(-counts, kind="stable")[: most - 1])
+    )
     level = np.full(size, len(frequent) if len(frequent) < len(present) else 0, dtype=np.int64)
     level[frequent] = np.arange(len(frequent))
     return level

@@ -1,4 +1,5 @@
-"""The result of an audit: numbers and verdicts, as frozen values, as plain values for JSON and as a table for people."""
+"""The result of an audit: numbers and verdicts, as frozen values, as plain values for JSON and as a
+table for people."""
 
 from __future__ import annotations
 
@@ -14,9 +15,20 @@ FORMAT = 1
 """The number of the JSON form; it changes when a name in it changes or goes."""
 KINDS = ("spurious correlation", "low-data drift", "unseen values", "label shift")
 STATUSES = ("shift", "follows", "no shift", "cannot tell")
-SIZES = {"spurious correlation": 0.2, "low-data drift": 0.15, "unseen values": 0.02, "label shift": 0.15}
-"""The stated effect sizes: a difference of V, a total variation, a share of the target, a total variation."""
-LEAST = {"spurious correlation": 0.1, "low-data drift": 0.05, "unseen values": 0.0, "label shift": 0.05}
+SIZES = {
+    "spurious correlation": 0.2,
+    "low-data drift": 0.15,
+    "unseen values": 0.02,
+    "label shift": 0.15,
+}
+"""The stated effect sizes: a difference of V, a total variation, a share of the target, a total
+variation."""
+LEAST = {
+    "spurious correlation": 0.1,
+    "low-data drift": 0.05,
+    "unseen values": 0.0,
+    "label shift": 0.05,
+}
 """The smallest effects that are called a shift, however many rows there are."""
 LEVEL = 0.01
 """The chance that an audit of two tables of one law names any shift at all."""
@@ -28,8 +40,9 @@ WIDTH = 118
 class Verdict:
     """One kind of shift in one attribute: `status` of `STATUSES`, and what it says in words.
 
-    `effect`: what is left of the measure when what follows from others is taken out, with its interval; None where it cannot be
-    had. `p`: adjusted for all tests of the audit (Holm). `follows_from`: the columns (or parts of its own) that explain the rest.
+    `effect`: what is left of the measure when what follows from others is taken out, with its
+    interval; None where it cannot be had. `p`: adjusted for all tests of the audit (Holm).
+    `follows_from`: the columns (or parts of its own) that explain the rest.
     """
 
     kind: str
@@ -43,7 +56,8 @@ class Verdict:
 @final
 @dataclass(frozen=True)
 class Value:
-    """One value of an attribute: rows and shares on both sides, and training's share over the target's."""
+    """One value of an attribute: rows and shares on both sides, and training's share over the
+    target's."""
 
     name: str
     train_rows: int
@@ -58,9 +72,9 @@ class Value:
 class AttributeAudit:
     """One attribute, or the label: its values, measures with intervals, and verdicts.
 
-    `v_train`, `v_target`, `v_difference`: Cramér's V with the label; None for the label and where the target has none.
-    `variation`: the total variation of the shares of all values. `unseen`: the target's values that training lacks, with
-    `unseen_share` of its rows.
+    `v_train`, `v_target`, `v_difference`: Cramér's V with the label; None for the label and where
+    the target has none. `variation`: the total variation of the shares of all values. `unseen`: the
+    target's values that training lacks, with `unseen_share` of its rows.
     """
 
     name: str
@@ -84,9 +98,11 @@ class AttributeAudit:
 @final
 @dataclass(frozen=True)
 class Audit:
-    """Which shifts lie between two tables. `str` of it is a table for people, `to_json` the whole of it.
+    """Which shifts lie between two tables. `str` of it is a table for people, `to_json` the whole
+    of it.
 
-    `label` is None where the target has no label column; `skipped` holds columns left out, with the reason.
+    `label` is None where the target has no label column; `skipped` holds columns left out, with the
+    reason.
     """
 
     label_name: str
@@ -105,7 +121,12 @@ class Audit:
     @property
     def shifts(self) -> list[tuple[str, str]]:
         """The columns and kinds with a shift of their own."""
-        return [(item.name, verdict.kind) for item in self.columns for verdict in item.verdicts if verdict.status == "shift"]
+        return [
+            (item.name, verdict.kind)
+            for item in self.columns
+            for verdict in item.verdicts
+            if verdict.status == "shift"
+        ]
 
     def column(self, name: str) -> AttributeAudit:
         """The audit of one attribute or of the label; `KeyError` for another name."""
@@ -136,7 +157,11 @@ def _column(item: AttributeAudit, is_label: bool) -> dict[str, Any]:
     return {
         "name": item.name,
         "role": "label" if is_label else "attribute",
-        "cramers_v": {"train": item.v_train, "target": item.v_target, "difference": _plain(item.v_difference)},
+        "cramers_v": {
+            "train": item.v_train,
+            "target": item.v_target,
+            "difference": _plain(item.v_difference),
+        },
         "total_variation": _plain(item.variation),
         "unseen": {"values": list(item.unseen), "share": _plain(item.unseen_share)},
         "values": [_plain(value) for value in item.values],
@@ -155,22 +180,37 @@ def _plain(found: Any) -> Any:
 
 def audit_text(audit: Audit) -> str:
     """The table for people: a line a column, then the sentences that matter."""
-    label = repr(audit.label_name) if audit.label is not None else f"{audit.label_name!r}, which the target lacks"
-    lines = [f"{audit.train_rows:,} training and {audit.target_rows:,} target rows, label {label}", ""]
+    label = (
+        repr(audit.label_name)
+        if audit.label is not None
+        else f"{audit.label_name!r}, which the target lacks"
+    )
+    lines = [
+        f"{audit.train_rows:,} training and {audit.target_rows:,} target rows, label {label}",
+        "",
+    ]
     heads = ["", "spurious correlation", "low-data drift", "unseen values"]
     rows = [heads, *([one_line(item.name, 30), *_cells(item)] for item in audit.columns)]
     widths = [max(len(row[place]) for row in rows) for place in range(4)]
-    lines += ["  ".join(f"{word:<{width}}" for word, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines += [
+        "  ".join(f"{word:<{width}}" for word, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
     titles = {
         "shift": "Shifts",
         "follows": "What follows from others and is no shift of its own",
         "cannot tell": "What cannot be told",
     }
-    kinds = KINDS if audit.label is not None else KINDS[1:]  # without a label no correlation can be told, once for all
+    kinds = (
+        KINDS if audit.label is not None else KINDS[1:]
+    )  # without a label no correlation can be told, once for all
     said = [(item, verdict) for item in audit.columns for verdict in item.verdicts]
     for status, title in titles.items():
         found = [
-            (item.name, verdict) for kind in kinds for item, verdict in said if (verdict.kind, verdict.status) == (kind, status)
+            (item.name, verdict)
+            for kind in kinds
+            for item, verdict in said
+            if (verdict.kind, verdict.status) == (kind, status)
         ]
         if found:
             lines += ["", title]
@@ -178,7 +218,11 @@ def audit_text(audit: Audit) -> str:
             lines += _wrapped(f"{one_line(name, 60)}, {verdict.kind}: {verdict.words}")
     if audit.skipped:
         lines += ["", "Left out"]
-        lines += [line for name, reason in audit.skipped for line in _wrapped(f"{one_line(name, 60)}: {reason}")]
+        lines += [
+            line
+            for name, reason in audit.skipped
+            for line in _wrapped(f"{one_line(name, 60)}: {reason}")
+        ]
     if audit.notes:
         lines += ["", "Notes"]
         lines += [line for note in audit.notes for line in _wrapped(note)]
@@ -189,10 +233,22 @@ def _cells(item: AttributeAudit) -> list[str]:
     out = ["(the label)"] if len(item.verdicts) == 2 else []
     for verdict in item.verdicts:
         status = verdict.status.upper() if verdict.status == "shift" else verdict.status
-        measure = {"spurious correlation": "V {:+.2f}", "unseen values": "{:.1%}"}.get(verdict.kind, "TV {:.2f}")
-        out.append(f"{status}  {measure.format(verdict.effect.value)}" if verdict.effect is not None else status)
+        measure = {"spurious correlation": "V {:+.2f}", "unseen values": "{:.1%}"}.get(
+            verdict.kind, "TV {:.2f}"
+        )
+        out.append(
+            f"{status}  {measure.format(verdict.effect.value)}"
+            if verdict.effect is not None
+            else status
+        )
     return out
 
 
 def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(one_line(text), WIDTH, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False)
+    return textwrap.wrap(
+        one_line(text),
+        WIDTH,
+        initial_indent="  ",
+        subsequent_indent="      ",
+        break_on_hyphens=False,
+    )

@@ -1,9 +1,10 @@
 """The ratio of two laws as a product of factors: how often training shows a row, beside the target.
 
-Both tables are counted together, by distinct row: `train[i]` and `target[i]` rows carry the same values. That a row of the pool
-comes from training has the probability p, and under weights on cells log(p / (1 - p)) is a sum of one number for each level of
-each factor (Qin 1998): so a logistic regression on factors estimates the weights, and Rao's score test says whether a further
-factor is needed beside those in the model. A factor is an integer level for each distinct row.
+Both tables are counted together, by distinct row: `train[i]` and `target[i]` rows carry the same
+values. That a row of the pool comes from training has the probability p, and under weights on cells
+log(p / (1 - p)) is a sum of one number for each level of each factor (Qin 1998): so a logistic
+regression on factors estimates the weights, and Rao's score test says whether a further factor is
+needed beside those in the model. A factor is an integer level for each distinct row.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 RIDGE = 0.02
-"""The weight of the squared parameters: keeps them finite where a level was seen on one side only."""
+"""The weight of the squared parameters: keeps them finite where a level was seen on one side only.
+"""
 SPARSE = 1.0
-"""Added to the variance of every direction of a test: where a row or less is expected, one more is no wonder."""
+"""Added to the variance of every direction of a test: where a row or less is expected, one more is
+no wonder."""
 
 
 @final
@@ -42,7 +45,8 @@ class Factor:
 @final
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Distinct rows of both tables: `codes` int64 [1 + attributes, m], the label first; `train`, `target` float64 [m]."""
+    """Distinct rows of both tables: `codes` int64 [1 + attributes, m], the label first; `train`,
+    `target` float64 [m]."""
 
     codes: Ints
     sizes: tuple[int, ...]
@@ -60,11 +64,15 @@ class Pool:
 
     def cross(self, axis: int) -> Factor:
         """The pairs of class and value."""
-        return Factor(self.codes[0] * self.sizes[axis] + self.codes[axis], self.sizes[0] * self.sizes[axis])
+        return Factor(
+            self.codes[0] * self.sizes[axis] + self.codes[axis], self.sizes[0] * self.sizes[axis]
+        )
 
     def by_pair(self, axis: int, level: NDArray[np.integer]) -> Factor:
         """The level that a table [classes, values] gives to each pair."""
-        return Factor(np.asarray(level, dtype=np.int64)[self.codes[0], self.codes[axis]], int(level.max()) + 1)
+        return Factor(
+            np.asarray(level, dtype=np.int64)[self.codes[0], self.codes[axis]], int(level.max()) + 1
+        )
 
     def table(self, axis: int, values: Floats) -> Floats:
         """Sums of `values` [m] by class and value: float64 [classes, values]."""
@@ -74,7 +82,8 @@ class Pool:
 @final
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A fitted product: `p` float64 [m], the factors, the inverse of their information, and the log likelihood."""
+    """A fitted product: `p` float64 [m], the factors, the inverse of their information, and the log
+    likelihood."""
 
     p: Floats
     factors: tuple[Factor, ...]
@@ -93,7 +102,8 @@ class Test:
 
 
 def fit(pool: Pool, factors: Sequence[Factor]) -> Fit:
-    """The most likely product of `factors`, by Newton's method with halved steps; a constant is always in it."""
+    """The most likely product of `factors`, by Newton's method with halved steps; a constant is
+    always in it."""
     rows, train = pool.rows, pool.train
     factors = (Factor(np.zeros(len(rows), dtype=np.int64), 1), *factors)
     sizes = [factor.size for factor in factors]
@@ -120,7 +130,9 @@ def fit(pool: Pool, factors: Sequence[Factor]) -> Fit:
         p = 1 / (1 + np.exp(-eta))
         information = _information(factors, starts, rows * p * (1 - p))
         information[np.diag_indices(len(theta))] += penalty
-        gradient = np.concatenate([factor @ (train - rows * p) for factor in factors]) - penalty * theta
+        gradient = (
+            np.concatenate([factor @ (train - rows * p) for factor in factors]) - penalty * theta
+        )
         step = np.linalg.solve(information, gradient)
         for _ in range(12):
             there = predictor(theta + step)
@@ -143,7 +155,9 @@ def _information(factors: Sequence[Factor], starts: Ints, weight: Floats) -> Flo
     out = np.zeros((starts[-1], starts[-1]))
     for i, one in enumerate(factors):
         for j, other in enumerate(factors[: i + 1]):
-            block = np.bincount(one.level * other.size + other.level, weight, one.size * other.size).reshape(one.size, other.size)
+            block = np.bincount(
+                one.level * other.size + other.level, weight, one.size * other.size
+            ).reshape(one.size, other.size)
             out[starts[i] : starts[i + 1], starts[j] : starts[j + 1]] = block
             out[starts[j] : starts[j + 1], starts[i] : starts[i + 1]] = block.T
     return out
@@ -154,14 +168,18 @@ def score_test(pool: Pool, fitted: Fit, factor: Factor) -> Test:
     weight = pool.rows * fitted.p * (1 - fitted.p)
     residual = factor @ (pool.train - pool.rows * fitted.p)
     between = [
-        np.bincount(own.level * factor.size + factor.level, weight, own.size * factor.size).reshape(own.size, factor.size)
+        np.bincount(own.level * factor.size + factor.level, weight, own.size * factor.size).reshape(
+            own.size, factor.size
+        )
         for own in fitted.factors
     ]
     shared = np.concatenate(between)
     variance = np.diag(factor @ weight) - shared.T @ fitted.inverse @ shared
     size, direction = np.linalg.eigh((variance + variance.T) / 2)
     size = np.where(size > 1e-6 * max(float(size[-1]), 1.0), size, 0.0)
-    statistic = float((np.where(size > 0, (direction.T @ residual) ** 2, 0.0) / (size + SPARSE)).sum())
+    statistic = float(
+        (np.where(size > 0, (direction.T @ residual) ** 2, 0.0) / (size + SPARSE)).sum()
+    )
     freedom = float((size / (size + SPARSE)).sum())  # its expectation
     return Test(statistic, freedom, log_tail(statistic, freedom) if freedom > 0.1 else 0.0)
 
@@ -174,13 +192,17 @@ def log_tail(statistic: float, freedom: float) -> float:
     if tail > 1e-290:
         return math.log(tail)
     half = freedom / 2
-    return -statistic / 2 + (half - 1) * math.log(statistic / 2) - math.lgamma(half)  # the first term of its expansion
+    return (
+        -statistic / 2 + (half - 1) * math.log(statistic / 2) - math.lgamma(half)
+    )  # the first term of its expansion
 
 
 def rake(pool: Pool, start: Floats, factors: Sequence[Factor], sweeps: int = 60) -> Floats:
-    """The law nearest to `start` [m] in which every factor has training's shares: float64 [m], sum 1.
+    """The law nearest to `start` [m] in which every factor has training's shares: float64 [m], sum
+    1.
 
-    Iterative proportional fitting (Deming and Stephan 1940). A level that `start` lacks stays without mass.
+    Iterative proportional fitting (Deming and Stephan 1940). A level that `start` lacks stays
+    without mass.
     """
     weight = start / start.sum()
     train = pool.train / pool.train.sum()

@@ -1,6 +1,8 @@
-"""How far two tables of counts are apart: Cramér's V, total variation, ratios of shares, and their bootstrap intervals.
+"""How far two tables of counts are apart: Cramér's V, total variation, ratios of shares, and their
+bootstrap intervals.
 
-Intervals redraw both tables from what was observed, as multinomial counts, all draws at once. They hold 95% unless said.
+Intervals redraw both tables from what was observed, as multinomial counts, all draws at once. They
+hold 95% unless said.
 """
 
 from __future__ import annotations
@@ -32,12 +34,15 @@ class Interval:
 
 
 def cramers_v(table: Floats, corrections: float = 1.0, rows: float | None = None) -> Floats:
-    """Cramér's V of tables of counts or shares [..., classes, values], corrected for bias (Bergsma 2013): float64 [...] in [0, 1].
+    """Cramér's V of tables of counts or shares [..., classes, values], corrected for bias (Bergsma
+    2013): float64 [...] in [0, 1].
 
-    With r rows and c columns that are not empty and phi2 = chi2 / n, V is sqrt(phi2' / min(r' - 1, c' - 1)), where
-    phi2' = max(0, phi2 - (r - 1)(c - 1) / (n - 1)), r' = r - (r - 1)^2 / (n - 1), and c' alike. `corrections` times the bias is
-    taken off: 0 for the plain V, 2 for a table redrawn from a sample, which is off twice. `rows`: the n that shares stand for.
-    With fewer than two rows or columns V is 0.
+    With r rows and c columns that are not empty and phi2 = chi2 / n, V is sqrt(phi2' / min(r' - 1,
+    c' - 1)), where
+    phi2' = max(0, phi2 - (r - 1)(c - 1) / (n - 1)), r' = r - (r - 1)^2 / (n - 1), and c' alike.
+    `corrections` times the bias is taken off: 0 for the plain V, 2 for a table redrawn from a
+    sample, which is off twice. `rows`: the n that shares stand for. With fewer than two rows or
+    columns V is 0.
     """
     table = np.asarray(table, dtype=np.float64)
     n = table.sum(axis=(-2, -1)) if rows is None else np.full(table.shape[:-2], rows)
@@ -45,20 +50,29 @@ def cramers_v(table: Floats, corrections: float = 1.0, rows: float | None = None
     share = table / total
     across, down = share.sum(axis=-1), share.sum(axis=-2)
     expected = across[..., :, None] * down[..., None, :]
-    square = np.divide(share * share, expected, out=np.zeros_like(share), where=expected > 0).sum(axis=(-2, -1))
+    square = np.divide(share * share, expected, out=np.zeros_like(share), where=expected > 0).sum(
+        axis=(-2, -1)
+    )
     n_rows, n_columns = (across > 0).sum(axis=-1), (down > 0).sum(axis=-1)
     inside = np.maximum(n - 1, 1)
     phi = np.maximum(square - 1 - corrections * (n_rows - 1) * (n_columns - 1) / inside, 0)
     less = (
-        np.minimum(n_rows - corrections * (n_rows - 1) ** 2 / inside, n_columns - corrections * (n_columns - 1) ** 2 / inside) - 1
+        np.minimum(
+            n_rows - corrections * (n_rows - 1) ** 2 / inside,
+            n_columns - corrections * (n_columns - 1) ** 2 / inside,
+        )
+        - 1
     )
     enough = (n_rows > 1) & (n_columns > 1) & (less > 0)
-    out: Floats = np.sqrt(np.minimum(np.divide(phi, less, out=np.zeros(enough.shape), where=enough), 1))
+    out: Floats = np.sqrt(
+        np.minimum(np.divide(phi, less, out=np.zeros(enough.shape), where=enough), 1)
+    )
     return out
 
 
 def total_variation(train: Floats, target: Floats) -> Floats:
-    """Half the sum of the differences of shares, of counts [..., values]: float64 [...] in [0, 1]."""
+    """Half the sum of the differences of shares, of counts [..., values]: float64 [...] in [0,
+    1]."""
     out: Floats = 0.5 * np.abs(_shares(train) - _shares(target)).sum(axis=-1)
     return out
 
@@ -80,11 +94,14 @@ def v_interval(train: Floats, target: Floats, generator: np.random.Generator) ->
 
 
 def variation_interval(train: Floats, target: Floats, generator: np.random.Generator) -> Interval:
-    """The total variation of two rows of counts; the interval is reflected, since chance adds distance and takes none away."""
+    """The total variation of two rows of counts; the interval is reflected, since chance adds
+    distance and takes none away."""
     found = float(total_variation(train, target))
     draws = total_variation(redrawn(train, generator), redrawn(target, generator))
     low, high = np.quantile(draws, [0.025, 0.975])
-    return Interval(found, min(max(2 * found - float(high), 0.0), found), max(2 * found - float(low), found))
+    return Interval(
+        found, min(max(2 * found - float(high), 0.0), found), max(2 * found - float(low), found)
+    )
 
 
 def homogeneity(train: Floats, target: Floats) -> float:
@@ -99,16 +116,22 @@ def homogeneity(train: Floats, target: Floats) -> float:
 
 
 def ratio_intervals(train: Floats, target: Floats) -> list[Interval]:
-    """Share in training over share in the target of each value; without a row in the target infinite.
+    """Share in training over share in the target of each value; without a row in the target
+    infinite.
 
-    The interval is Katz's on the log scale, log(ratio) +- 1.96 sqrt(1/a - 1/n + 1/b - 1/m) for a of n and b of m rows; for
+    The interval is Katz's on the log scale, log(ratio) +- 1.96 sqrt(1/a - 1/n + 1/b - 1/m) for a of
+    n and b of m rows; for
     a = 0 it is [0, 3/n over the share in the target], by the rule of three.
     """
     n, m = float(train.sum()), float(target.sum())
     out = []
     for a, b in zip(train.tolist(), target.tolist(), strict=True):
         if b == 0:
-            out.append(Interval(math.inf if a else math.nan, (a / n) / rule_of_three(m) if a else 0.0, math.inf))
+            out.append(
+                Interval(
+                    math.inf if a else math.nan, (a / n) / rule_of_three(m) if a else 0.0, math.inf
+                )
+            )
         elif a == 0:
             out.append(Interval(0.0, 0.0, rule_of_three(n) / (b / m)))
         else:
@@ -119,12 +142,14 @@ def ratio_intervals(train: Floats, target: Floats) -> list[Interval]:
 
 
 def rule_of_three(rows: float) -> float:
-    """The share that a value may have when `rows` rows show none of it, at 95%: 3 / rows, at most 1."""
+    """The share that a value may have when `rows` rows show none of it, at 95%: 3 / rows, at most
+    1."""
     return min(1.0, 3 / rows) if rows else 1.0
 
 
 def share_interval(rows: int, of: int) -> Interval:
-    """The share that `rows` of `of` rows have, with Wilson's interval; for none the rule of three."""
+    """The share that `rows` of `of` rows have, with Wilson's interval; for none the rule of
+    three."""
     if rows == 0:
         return Interval(0.0, 0.0, rule_of_three(of))
     q, z = rows / of, 1.959964

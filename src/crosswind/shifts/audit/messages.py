@@ -32,19 +32,31 @@ def few_rows(train: int, target: int) -> str:
     return f"too few rows on both sides carry values that both know ({train:,} and {target:,} rows)"
 
 
-def correlated(label: Column, column: Column, tables: tuple[NDArray[np.float64], NDArray[np.float64]], left: Interval) -> str:
+def correlated(
+    label: Column,
+    column: Column,
+    tables: tuple[NDArray[np.float64], NDArray[np.float64]],
+    left: Interval,
+) -> str:
     """Which values go with which classes in training more than in the target."""
     train, target = (table / np.maximum(table.sum(axis=1, keepdims=True), 1) for table in tables)
     gain = np.where(tables[0].sum(axis=1, keepdims=True) > 0, train - target, -1.0)
     best = gain.argmax(axis=1)
     order = [place for place in np.argsort(-gain.max(axis=1)) if gain[place, best[place]] > 0]
     pairs = [f"{label.values[place]} with {column.values[best[place]]}" for place in order]
-    return f"training ties it to {label.name}, V is {left.value:.2f} {_between(left)} above what all else implies: {_listed(pairs)}"
+    return (
+        f"training ties it to {label.name}, V is {left.value:.2f} {_between(left)} above what all"
+        f" else implies: {_listed(pairs)}"
+    )
 
 
 def follows(difference: str, left: Interval, sources: Sequence[str], twin: str | None) -> str:
     """A difference that other columns explain."""
-    either = f"; it splits the rows exactly as {twin} does, so either may be the cause" if twin is not None else ""
+    either = (
+        f"; it splits the rows exactly as {twin} does, so either may be the cause"
+        if twin is not None
+        else ""
+    )
     return f"{difference}; given {_listed(sources)}, {max(left.value, 0):.2f} of it is left{either}"
 
 
@@ -53,23 +65,35 @@ def v_none(left: Interval, other_pairs: bool = False) -> str:
     if left.high < 0:
         return f"the target ties it to the label more, V by {-left.value:.2f}"
     if other_pairs:
-        return f"V differs by {left.value:.2f} {_between(left)}, yet other pairs of class and value go together than in the target"
+        return (
+            f"V differs by {left.value:.2f} {_between(left)}, yet other pairs of class and value go"
+            " together than in the target"
+        )
     return f"V differs by {left.value:.2f} {_between(left)}"
 
 
 def unclear(difference: str, left: Interval, size: float, train: int, target: int) -> str:
     """Too few rows, or between no shift and one that counts."""
     rows = f"{train:,} and {target:,} rows do not"
-    why = f"{rows} make sure that it is its own" if left.low > 0 else f"{rows} tell {size:g} from none"
+    why = (
+        f"{rows} make sure that it is its own"
+        if left.low > 0
+        else f"{rows} tell {size:g} from none"
+    )
     return f"{difference} {left.value:.2f} {_between(left)}: {why}"
 
 
 def drifted(values: Sequence[Value], seen: Sequence[int], with_label: str | None) -> str:
     """The values that are rare in training, rarest first."""
-    low = sorted((values[code] for code in seen if values[code].ratio.value < 1), key=lambda value: value.ratio.value)
-    said = [f"{value.name} {value.ratio.value:.2g} x {_between(value.ratio)}" for value in low if value.ratio.high < 1] or [
-        f"{value.name} {value.ratio.value:.2g} x" for value in low
-    ]
+    low = sorted(
+        (values[code] for code in seen if values[code].ratio.value < 1),
+        key=lambda value: value.ratio.value,
+    )
+    said = [
+        f"{value.name} {value.ratio.value:.2g} x {_between(value.ratio)}"
+        for value in low
+        if value.ratio.high < 1
+    ] or [f"{value.name} {value.ratio.value:.2g} x" for value in low]
     moved = f"; it moves with {with_label}, either may be the cause" if with_label else ""
     return f"rarer in training than in the target, by share: {_listed(said)}{moved}"
 
@@ -77,7 +101,10 @@ def drifted(values: Sequence[Value], seen: Sequence[int], with_label: str | None
 def only_in_training(values: Sequence[Value], codes: Sequence[int]) -> str:
     """Values that the target lacks."""
     found = sorted((values[code] for code in codes), key=lambda value: -value.train_share)
-    return f"only training has {_listed([f'{value.name} ({_share(value.train_share)})' for value in found])}"
+    return (
+        "only training has"
+        f" {_listed([f'{value.name} ({_share(value.train_share)})' for value in found])}"
+    )
 
 
 def tv_none(left: Interval) -> str:
@@ -87,7 +114,9 @@ def tv_none(left: Interval) -> str:
 
 def _gone(values: Sequence[Value], codes: Sequence[int]) -> str:
     found = sorted((values[code] for code in codes), key=lambda value: -value.target_share)
-    return _listed([f"{value.name} ({_share(value.target_share)} of the target)" for value in found])
+    return _listed(
+        [f"{value.name} ({_share(value.target_share)} of the target)" for value in found]
+    )
 
 
 def unseen(values: Sequence[Value], sure: Sequence[int], codes: Sequence[int]) -> str:
@@ -99,19 +128,28 @@ def unseen(values: Sequence[Value], sure: Sequence[int], codes: Sequence[int]) -
 
 def unseen_follows(values: Sequence[Value], codes: Sequence[int], source: str) -> str:
     """Values that are absent because another column's are."""
-    return f"training never shows {_gone(values, codes)}, whose rows carry unseen values of {source}"
+    return (
+        f"training never shows {_gone(values, codes)}, whose rows carry unseen values of {source}"
+    )
 
 
 def unseen_none(values: Sequence[Value], codes: Sequence[int], train: int) -> str:
     """Nothing is unseen, or next to nothing."""
     if not codes:
         return "training shows every value of the target"
-    return f"training lacks {_gone(values, codes)}, too little to count; each may have up to {_share(rule_of_three(train))} there"
+    return (
+        f"training lacks {_gone(values, codes)}, too little to count; each may have up to"
+        f" {_share(rule_of_three(train))} there"
+    )
 
 
-def unseen_unclear(values: Sequence[Value], codes: Sequence[int], train: int, target: int, share: Interval) -> str:
+def unseen_unclear(
+    values: Sequence[Value], codes: Sequence[int], train: int, target: int, share: Interval
+) -> str:
     """Too few rows for a value that is absent."""
     if not codes:
         return f"{target:,} rows of the target may hide a value of up to {_share(share.high)}"
-    may = f"may be chance: by {train:,} rows each may have up to {_share(rule_of_three(train))} there"
+    may = (
+        f"may be chance: by {train:,} rows each may have up to {_share(rule_of_three(train))} there"
+    )
     return f"training lacks {_gone(values, codes)}, which {may}"

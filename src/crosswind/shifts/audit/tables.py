@@ -1,8 +1,10 @@
-"""Two tables of anyone's own as columns of codes: from files, data frames, attribute tables, or the sets of a split.
+"""Two tables of anyone's own as columns of codes: from files, data frames, attribute tables, or the
+sets of a split.
 
-Both sides are read alike, so that one value has one name on both: text without the white space around it, numbers by their value
-(1 is 1.0, unless leading zeros say that they are names), true and false whatever their case. A cell without a value is a value
-of its own, `(missing)`. Numbers of many values are put into classes by quantiles of both tables together.
+Both sides are read alike, so that one value has one name on both: text without the white space
+around it, numbers by their value (1 is 1.0, unless leading zeros say that they are names), true and
+false whatever their case. A cell without a value is a value of its own, `(missing)`. Numbers of
+many values are put into classes by quantiles of both tables together.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ if TYPE_CHECKING:
 NO_VALUE = "(missing)"
 BINS = 10
 MANY_FRACTIONS, MANY_WHOLE = 20, 100
-"""Numbers with more different values than this are put into classes: with fractions, and whole ones."""
+"""Numbers with more different values than this are put into classes: with fractions, and whole
+ones."""
 MOST_NAMES = 1000
 """A column of more different names is left out."""
 
@@ -38,7 +41,8 @@ MOST_NAMES = 1000
 @final
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """The columns that both tables have, the label first (constant where `labelled` is false), and what was left out and why."""
+    """The columns that both tables have, the label first (constant where `labelled` is false), and
+    what was left out and why."""
 
     label: str
     labelled: bool
@@ -57,23 +61,34 @@ def read_tables(
     same: Sequence[str] = (),
     distinct: Sequence[str] = (),
 ) -> Tables:
-    """The columns of two tables. `columns`: only these; `names`: columns whose numbers are names and never put into classes;
-    `header`: names of the columns of CSV files whose first line is a row; `same`, `distinct`: columns in which values that may be
-    one are one, or are not.
+    """The columns of two tables. `columns`: only these; `names`: columns whose numbers are names
+    and never put into classes; `header`: names of the columns of CSV files whose first line is a
+    row; `same`, `distinct`: columns in which values that may be one are one, or are not.
 
-    A table is the path of a CSV or Parquet file, a polars or pandas frame, a mapping from name to values, an `AttributeTable` or an
-    `AttributedDataset`. Raises `InputError` for a column that is in neither or a label that training lacks, `DataError` for a
-    table that cannot be read.
+    A table is the path of a CSV or Parquet file, a polars or pandas frame, a mapping from name to
+    values, an `AttributeTable` or an `AttributedDataset`. Raises `InputError` for a column that is
+    in neither or a label that training lacks, `DataError` for a table that cannot be read.
     """
     sides = [_frame(train, "train", header), _frame(target, "target", header)]
     known = [frame.columns for frame in sides]
     if label not in known[0]:
         raise unknown("label", "column of the training table", label, known[0])
-    for field, given in (("columns", columns or ()), ("names", names), ("same", same), ("distinct", distinct)):
+    for field, given in (
+        ("columns", columns or ()),
+        ("names", names),
+        ("same", same),
+        ("distinct", distinct),
+    ):
         for name in given:
             if name not in known[0] and name not in known[1]:
-                raise unknown(field, "column of either table", name, dict.fromkeys([*known[0], *known[1]]))
-    wanted = [name for name in dict.fromkeys([*known[0], *known[1]]) if name != label and (columns is None or name in columns)]
+                raise unknown(
+                    field, "column of either table", name, dict.fromkeys([*known[0], *known[1]])
+                )
+    wanted = [
+        name
+        for name in dict.fromkeys([*known[0], *known[1]])
+        if name != label and (columns is None or name in columns)
+    ]
     skipped: list[tuple[str, str]] = []
     notes: list[str] = []
     cells: list[_Coded] = []
@@ -88,31 +103,54 @@ def read_tables(
         raise DataError(f"the label {label!r} has no value in any row of the training table")
     labelled = len(kept) == 2 and bool(kept[1].any())
     if labelled:
-        out = [_label(label, [side.rows(rows) for side, rows in zip(cells, kept, strict=True)], answers)]
+        out = [
+            _label(
+                label, [side.rows(rows) for side, rows in zip(cells, kept, strict=True)], answers
+            )
+        ]
         if len(out[0].values) == 1:
             notes.append(
-                f"the label {label!r} has one value on both sides, {out[0].values[0]!r}: correlations with it cannot be told"
+                f"the label {label!r} has one value on both sides, {out[0].values[0]!r}:"
+                " correlations with it cannot be told"
             )
         for name, rows in zip(("training", "target"), kept, strict=True):
             if not rows.all():
-                notes.append(f"{int((~rows).sum()):,} of {len(rows):,} rows of the {name} table have no label and were left out")
+                notes.append(
+                    f"{int((~rows).sum()):,} of {len(rows):,} rows of the {name} table have no"
+                    " label and were left out"
+                )
     else:
         kept = [np.ones(frame.height, dtype=bool) for frame in sides]
-        notes.append(f"the target has no label {label!r}: low-data drift and unseen values can be told, correlations cannot")
+        notes.append(
+            f"the target has no label {label!r}: low-data drift and unseen values can be told,"
+            " correlations cannot"
+        )
         out = [Column(label, ("",), *(np.zeros(frame.height, dtype=np.int64) for frame in sides))]
     for name in wanted:
         if name not in known[0] or name not in known[1]:
-            skipped.append((name, f"only the {'training' if name in known[0] else 'target'} table has it"))
+            skipped.append(
+                (name, f"only the {'training' if name in known[0] else 'target'} table has it")
+            )
             continue
         pair = [_coded(frame, name) for frame in sides]
-        texts = [side.rows(rows) for side, rows in zip(pair, kept, strict=True) if not isinstance(side, str)]
-        made = _column(name, texts, name in names, answers) if len(texts) == 2 else next(x for x in pair if isinstance(x, str))
+        texts = [
+            side.rows(rows)
+            for side, rows in zip(pair, kept, strict=True)
+            if not isinstance(side, str)
+        ]
+        made = (
+            _column(name, texts, name in names, answers)
+            if len(texts) == 2
+            else next(x for x in pair if isinstance(x, str))
+        )
         if isinstance(made, str):
             skipped.append((name, made))
         else:
             out.append(made)
     if len(out) == 1:
-        why = "; ".join(f"{name}: {reason}" for name, reason in skipped) or "there is no other column"
+        why = (
+            "; ".join(f"{name}: {reason}" for name, reason in skipped) or "there is no other column"
+        )
         raise DataError(f"no attribute is left to audit ({one_line(why, 300)})")
     return Tables(label, labelled, tuple(out), tuple(skipped), tuple(notes))
 
@@ -120,7 +158,8 @@ def read_tables(
 @final
 @dataclass(frozen=True, eq=False)
 class _Coded:
-    """A column of one side: `words` of its different cells (some may be alike), and which of them each row has."""
+    """A column of one side: `words` of its different cells (some may be alike), and which of them
+    each row has."""
 
     words: list[str]
     codes: NDArray[np.int64]
@@ -153,10 +192,18 @@ def _frame(table: Any, field: str, header: Sequence[str] | None) -> DataFrame:
     if isinstance(table, AttributedDataset):
         table = table.table
     if isinstance(table, AttributeTable):
-        values = {name: np.array(table.attribute(name).values)[table.column(name)] for name in table.names}
+        values = {
+            name: np.array(table.attribute(name).values)[table.column(name)] for name in table.names
+        }
         frame = polars.DataFrame(values)
     else:
-        kinds = ["a path", "a polars or pandas frame", "a mapping from name to values", "an AttributeTable", "an AttributedDataset"]
+        kinds = [
+            "a path",
+            "a polars or pandas frame",
+            "a mapping from name to values",
+            "an AttributeTable",
+            "an AttributedDataset",
+        ]
         frame = frame_of(table, field, kinds)
     if not frame.height or not frame.width:
         raise DataError(f"the {field} table has no rows")
@@ -164,7 +211,8 @@ def _frame(table: Any, field: str, header: Sequence[str] | None) -> DataFrame:
 
 
 def _coded(frame: DataFrame, name: str) -> _Coded | str:
-    """A column by its different cells, as text with `NO_VALUE` for what is missing; a string says why it cannot be had."""
+    """A column by its different cells, as text with `NO_VALUE` for what is missing; a string says
+    why it cannot be had."""
     import polars
 
     column = frame.get_column(name).alias("cell")
@@ -178,7 +226,10 @@ def _coded(frame: DataFrame, name: str) -> _Coded | str:
     except polars.exceptions.PolarsError:
         return f"holds {str(column.dtype).lower()} values, which have no text to name them by"
     lacking = text.is_null() | text.str.to_lowercase().is_in(list(MISSING))
-    words = [NO_VALUE if none else str(word) for word, none in zip(text.to_list(), lacking.to_list(), strict=True)]
+    words = [
+        NO_VALUE if none else str(word)
+        for word, none in zip(text.to_list(), lacking.to_list(), strict=True)
+    ]
     codes = column.to_frame().join(
         polars.DataFrame({"cell": distinct, "code": np.arange(len(distinct))}),
         on="cell",
@@ -199,7 +250,8 @@ class _Answers:
     notes: list[str]
 
     def apply(self, name: str, sides: Sequence[_Coded]) -> list[_Coded] | str:
-        """The sides with one name for each value; a string on values that may be one, of which nothing is said."""
+        """The sides with one name for each value; a string on values that may be one, of which
+        nothing is said."""
         words = sorted({word for side in sides for word in side.words} - {NO_VALUE})
         if _numbers(words) is not None:
             return list(sides)
@@ -215,7 +267,9 @@ class _Answers:
         elif found.doubts and name not in self.distinct:
             more = f", and {len(found.doubts) - 1} more such pairs" if len(found.doubts) > 1 else ""
             values = " and ".join(shown_apart(found.doubts[0]))
-            return f"{values} may be one value{more}: say so by same, or by distinct that they are not"
+            return (
+                f"{values} may be one value{more}: say so by same, or by distinct that they are not"
+            )
         return [_Coded([one.get(word, word) for word in side.words], side.codes) for side in sides]
 
 
@@ -225,7 +279,10 @@ def _label(name: str, sides: Sequence[_Coded], answers: _Answers) -> Column:
         raise InputError("label", f"{name!r}: {given}")
     found = _named(name, given)
     if len(found.values) > MOST_NAMES:
-        raise DataError(f"the label {name!r} has {len(found.values):,} different values, and an audit is of classes")
+        raise DataError(
+            f"the label {name!r} has {len(found.values):,} different values, and an audit is of"
+            " classes"
+        )
     return found
 
 
@@ -254,8 +311,12 @@ def _column(name: str, sides: Sequence[_Coded], as_names: bool, answers: _Answer
     return given if isinstance(given, str) else _named(name, given)
 
 
-def _binned(name: str, sides: Sequence[_Coded], numbers: Mapping[str, float], notes: list[str]) -> Column:
-    found = [np.array([numbers.get(word, np.nan) for word in side.words])[side.codes] for side in sides]
+def _binned(
+    name: str, sides: Sequence[_Coded], numbers: Mapping[str, float], notes: list[str]
+) -> Column:
+    found = [
+        np.array([numbers.get(word, np.nan) for word in side.words])[side.codes] for side in sides
+    ]
     both = np.concatenate(found)
     present = both[~np.isnan(both)]
     edges = np.unique(np.quantile(present, np.linspace(0, 1, BINS + 1)[1:-1], method="higher"))
@@ -265,15 +326,22 @@ def _binned(name: str, sides: Sequence[_Coded], numbers: Mapping[str, float], no
     values = [f"below {shown_edges[0]}", *between, f"{shown_edges[-1]} and above"]
     if len(set(values)) < len(values):
         values = [f"class {place + 1} of {len(edges) + 1}" for place in range(len(edges) + 1)]
-    codes = [np.where(np.isnan(side), len(values), np.searchsorted(edges, side, side="right")) for side in found]
+    codes = [
+        np.where(np.isnan(side), len(values), np.searchsorted(edges, side, side="right"))
+        for side in found
+    ]
     if len(present) < len(both):
         values.append(NO_VALUE)
-    notes.append(f"{name}: numbers, put into {len(edges) + 1} classes by the quantiles of both tables together")
+    notes.append(
+        f"{name}: numbers, put into {len(edges) + 1} classes by the quantiles of both tables"
+        " together"
+    )
     return Column(name, tuple(values), codes[0].astype(np.int64), codes[1].astype(np.int64))
 
 
 def _named(name: str, sides: Sequence[_Coded]) -> Column:
-    """The values of both sides by name: numbers in numeric order under one spelling, else text in its order."""
+    """The values of both sides by name: numbers in numeric order under one spelling, else text in
+    its order."""
     words = sorted({word for side in sides for word in side.words})
     texts = [word for word in words if word != NO_VALUE]
     spelled = {word: word for word in words}
@@ -295,7 +363,8 @@ def _named(name: str, sides: Sequence[_Coded]) -> Column:
 
 
 def _numbers(texts: Sequence[str]) -> dict[str, float] | None:
-    """Each text as a number, where all are and none has leading zeros, as names such as 007 have."""
+    """Each text as a number, where all are and none has leading zeros, as names such as 007
+    have."""
     out = {}
     for text in texts:
         digits = text.lstrip("+-")
@@ -314,19 +383,29 @@ def _plain(number: float) -> str:
     return str(int(number)) if number == int(number) and abs(number) < 1e15 else repr(number)
 
 
-def split_tables(split: Split, against: str, columns: Sequence[str] | None = None, seed: int = 0) -> Tables:
-    """The training set and another set of a split, by all attributes that both have; the label is the split's.
+def split_tables(
+    split: Split, against: str, columns: Sequence[str] | None = None, seed: int = 0
+) -> Tables:
+    """The training set and another set of a split, by all attributes that both have; the label is
+    the split's.
 
     Where the value of a derived attribute is drawn at every visit, one visit of each row is drawn.
     """
     sets = {**split.validation, **split.evaluation}
     if against not in sets:
         raise unknown("target", "set of the split", against, sets)
-    sides = [_attributes(split, "train", split.train, seed), _attributes(split, against, sets[against], seed)]
+    sides = [
+        _attributes(split, "train", split.train, seed),
+        _attributes(split, against, sets[against], seed),
+    ]
     label = split.parts["train"].pool.cells.label.name
     theirs = split.parts[against].pool.cells.label.name
     classes = split.class_names
-    out = [Column(label, classes, split.train.label.astype(np.int64), sets[against].label.astype(np.int64))]
+    out = [
+        Column(
+            label, classes, split.train.label.astype(np.int64), sets[against].label.astype(np.int64)
+        )
+    ]
     known = [[name for name in side if name not in (label, theirs)] for side in sides]
     for name in columns or ():
         if name not in known[0] and name not in known[1]:
@@ -336,24 +415,33 @@ def split_tables(split: Split, against: str, columns: Sequence[str] | None = Non
         if columns is not None and name not in columns:
             continue
         if name not in sides[0] or name not in sides[1]:
-            skipped.append((name, f"only the {'training' if name in sides[0] else 'target'} set has it"))
+            skipped.append(
+                (name, f"only the {'training' if name in sides[0] else 'target'} set has it")
+            )
             continue
         values = tuple(dict.fromkeys([*sides[0][name][0], *sides[1][name][0]]))
         place = {value: code for code, value in enumerate(values)}
-        codes = [np.array([place[value] for value in side[name][0]], dtype=np.int64)[side[name][1]] for side in sides]
+        codes = [
+            np.array([place[value] for value in side[name][0]], dtype=np.int64)[side[name][1]]
+            for side in sides
+        ]
         present = np.unique(np.concatenate(codes))
         if len(present) < 2:
             skipped.append((name, "has one value only"))
             continue
         level = np.zeros(len(values), dtype=np.int64)
         level[present] = np.arange(len(present))
-        out.append(Column(name, tuple(values[code] for code in present), level[codes[0]], level[codes[1]]))
+        out.append(
+            Column(name, tuple(values[code] for code in present), level[codes[0]], level[codes[1]])
+        )
     if len(out) == 1:
         raise DataError("the split has no attribute to audit")
     return Tables(label, True, tuple(out), tuple(skipped), ())
 
 
-def _attributes(split: Split, name: str, rows: RowSet, seed: int) -> dict[str, tuple[tuple[str, ...], NDArray[np.int64]]]:
+def _attributes(
+    split: Split, name: str, rows: RowSet, seed: int
+) -> dict[str, tuple[tuple[str, ...], NDArray[np.int64]]]:
     dataset = split.parts[name].dataset
     base, derived = rows.rows, dataset.derived
     out = {}
@@ -366,5 +454,8 @@ def _attributes(split: Split, name: str, rows: RowSet, seed: int) -> dict[str, t
             base, value = np.divmod(base, size)
         out[derived.attribute.name] = (derived.attribute.values, value.astype(np.int64))
     for attribute in dataset.table.attributes:
-        out[attribute.name] = (attribute.values, dataset.table.column(attribute.name)[base].astype(np.int64))
+        out[attribute.name] = (
+            attribute.values,
+            dataset.table.column(attribute.name)[base].astype(np.int64),
+        )
     return out

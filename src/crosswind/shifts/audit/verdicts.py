@@ -16,7 +16,16 @@ from crosswind.core.seeds import stream
 from crosswind.shifts.audit import messages
 from crosswind.shifts.audit.attribution import Explanation, Part, explain
 from crosswind.shifts.audit.contingency import Column, Pooled, Unseen, find_unseen, pooled
-from crosswind.shifts.audit.findings import KINDS, LEAST, LEVEL, SIZES, AttributeAudit, Audit, Value, Verdict
+from crosswind.shifts.audit.findings import (
+    KINDS,
+    LEAST,
+    LEVEL,
+    SIZES,
+    AttributeAudit,
+    Audit,
+    Value,
+    Verdict,
+)
 from crosswind.shifts.audit.measures import (
     Interval,
     cramers_v,
@@ -46,13 +55,22 @@ def audit(
     same: Sequence[str] = (),
     distinct: Sequence[str] = (),
 ) -> Audit:
-    """Which shifts lie between a training table and a target table, or between the sets of a split; see `crosswind.audit`."""
-    for name, given in (("columns", columns), ("names", names), ("header", header), ("same", same), ("distinct", distinct)):
+    """Which shifts lie between a training table and a target table, or between the sets of a split;
+    see `crosswind.audit`."""
+    for name, given in (
+        ("columns", columns),
+        ("names", names),
+        ("header", header),
+        ("same", same),
+        ("distinct", distinct),
+    ):
         if isinstance(given, str):
             raise InputError(name, f"must be a list of columns, not {given!r}")
     if isinstance(train, Split):
         if not isinstance(target, str):
-            raise InputError("target", "must name a set of the split", [*train.validation, *train.evaluation])
+            raise InputError(
+                "target", "must name a set of the split", [*train.validation, *train.evaluation]
+            )
         tables = split_tables(train, target, columns, seed)
         if label is not None and label != tables.label:
             raise InputError("label", f"the split's label is {tables.label!r}, not {label!r}")
@@ -73,10 +91,15 @@ def audit(
     )
 
 
-def judge(columns: Sequence[Column], labelled: bool = True, seed: int = 0) -> tuple[list[AttributeAudit], list[str]]:
-    """The audits of all columns, and notes in messages. The first column is the label; constant where the target has none."""
+def judge(
+    columns: Sequence[Column], labelled: bool = True, seed: int = 0
+) -> tuple[list[AttributeAudit], list[str]]:
+    """The audits of all columns, and notes in messages. The first column is the label; constant
+    where the target has none."""
     case = _Case(columns, labelled, seed)
-    return [_Judge(case, place).audit() for place in range(len(columns))], list(case.pool.notes if case.pool else ())
+    return [_Judge(case, place).audit() for place in range(len(columns))], list(
+        case.pool.notes if case.pool else ()
+    )
 
 
 @dataclass(eq=False)
@@ -96,7 +119,9 @@ class _Case:
         self.pool = pooled(self.columns, self.unseen, stream(self.seed, "audit pool"))
         self.explanation = None
         if self.pool is not None:
-            gaps = frozenset(axis for axis, place in enumerate(self.pool.places) if self.unseen[place].codes)
+            gaps = frozenset(
+                axis for axis, place in enumerate(self.pool.places) if self.unseen[place].codes
+            )
             self.explanation = explain(self.pool.pool, LEVEL, LEAST[SC], LEAST[LDD], gaps)
         self.log_p = self._adjusted()
 
@@ -109,10 +134,14 @@ class _Case:
     def sources(self, part: Part) -> tuple[str, ...]:
         """The names of the columns that move one."""
         assert self.pool is not None and self.explanation is not None
-        return tuple(self.columns[self.pool.places[axis]].name for axis in self.explanation.sources(part.axis))
+        return tuple(
+            self.columns[self.pool.places[axis]].name
+            for axis in self.explanation.sources(part.axis)
+        )
 
     def _adjusted(self) -> dict[tuple[int, str], float]:
-        """The logarithms of p adjusted by Holm's method over all columns and kinds that were tested."""
+        """The logarithms of p adjusted by Holm's method over all columns and kinds that were
+        tested."""
         raw: dict[tuple[int, str], float] = {}
         for place in range(len(self.columns)):
             part = self.part(place)
@@ -154,18 +183,28 @@ class _Judge:
     @cached_property
     def tables(self) -> tuple[Counts, Counts]:
         """Rows by class and value in training and in the target."""
-        return self._table(self.column.train, self.label.train), self._table(self.column.target, self.label.target)
+        return self._table(self.column.train, self.label.train), self._table(
+            self.column.target, self.label.target
+        )
 
     def _table(self, values: NDArray[np.int64], label: NDArray[np.int64]) -> Counts:
         shape = (len(self.label.values), len(self.column.values))
-        return np.bincount(label * shape[1] + values, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
+        return (
+            np.bincount(label * shape[1] + values, minlength=shape[0] * shape[1])
+            .reshape(shape)
+            .astype(np.float64)
+        )
 
     @cached_property
     def values(self) -> tuple[Value, ...]:
         """The values with their shares."""
         ratios = ratio_intervals(self.train, self.target)
-        rows = zip(self.column.values, self.train.tolist(), self.target.tolist(), ratios, strict=True)
-        return tuple(Value(name, int(a), int(b), a / self.n, b / self.m, ratio) for name, a, b, ratio in rows)
+        rows = zip(
+            self.column.values, self.train.tolist(), self.target.tolist(), ratios, strict=True
+        )
+        return tuple(
+            Value(name, int(a), int(b), a / self.n, b / self.m, ratio) for name, a, b, ratio in rows
+        )
 
     def audit(self) -> AttributeAudit:
         """All of it."""
@@ -174,7 +213,11 @@ class _Judge:
             difference = v_interval(*self.tables, self.stream("V"))
             v_train, v_target = (float(cramers_v(table)) for table in self.tables)
         variation = variation_interval(self.train, self.target, self.stream("TV"))
-        verdicts = [self._correlation(difference), self._drift(LDD)] if self.place else [self._drift(LABEL)]
+        verdicts = (
+            [self._correlation(difference), self._drift(LDD)]
+            if self.place
+            else [self._drift(LABEL)]
+        )
         return AttributeAudit(
             self.column.name,
             self.values,
@@ -192,8 +235,15 @@ class _Judge:
         for other in self.case.columns[1:]:
             if other.name in sources:
                 size = len(other.values)
-                pairs = np.concatenate([self.column.train * size + other.train, self.column.target * size + other.target])
-                both = [np.concatenate([column.train, column.target]) for column in (self.column, other)]
+                pairs = np.concatenate(
+                    [
+                        self.column.train * size + other.train,
+                        self.column.target * size + other.target,
+                    ]
+                )
+                both = [
+                    np.concatenate([column.train, column.target]) for column in (self.column, other)
+                ]
                 if len(np.unique(pairs)) == len(np.unique(both[0])) == len(np.unique(both[1])):
                     return other.name
         return None
@@ -207,17 +257,38 @@ class _Judge:
         if part is None:
             return self._unfitted(SC, messages.v_none(raw), raw)
         p, least, size = self.p(SC), LEAST[SC], SIZES[SC]
-        left = Interval(part.v_left, part.v_left - raw.value + raw.low, part.v_left + raw.high - raw.value)
+        left = Interval(
+            part.v_left, part.v_left - raw.value + raw.low, part.v_left + raw.high - raw.value
+        )
         if p < LEVEL and left.value >= least:
-            return Verdict(SC, "shift", messages.correlated(self.label, self.column, self.tables, left), left, p)
+            return Verdict(
+                SC,
+                "shift",
+                messages.correlated(self.label, self.column, self.tables, left),
+                left,
+                p,
+            )
         if raw.low > least / 2 and left.value < raw.value / 2:
             own = part.low or part.drifts or bool(self.item.codes)
-            sources = (*(["its own rare or unseen values"] if own else []), *self.case.sources(part)) or (self.label.name,)
-            words = messages.follows(f"V is {raw.value:.2f} higher in training", left, sources, self._twin(sources))
+            sources = (
+                *(["its own rare or unseen values"] if own else []),
+                *self.case.sources(part),
+            ) or (self.label.name,)
+            words = messages.follows(
+                f"V is {raw.value:.2f} higher in training", left, sources, self._twin(sources)
+            )
             return Verdict(SC, "follows", words, left, p, sources)
         if left.high < size:
-            return Verdict(SC, "no shift", messages.v_none(left, p < LEVEL and abs(left.value) < least), left, p)
-        return Verdict(SC, "cannot tell", messages.unclear("V differs by", left, size, self.n, self.m), left, p)
+            return Verdict(
+                SC,
+                "no shift",
+                messages.v_none(left, p < LEVEL and abs(left.value) < least),
+                left,
+                p,
+            )
+        return Verdict(
+            SC, "cannot tell", messages.unclear("V differs by", left, size, self.n, self.m), left, p
+        )
 
     def _unfitted(self, kind: str, no_shift: str, raw: Interval) -> Verdict:
         """The verdict of a column that has no place in the pool, from what was measured alone."""
@@ -232,11 +303,19 @@ class _Judge:
         only = self.train[self.item.only].sum() / self.n
         if only >= least and self.item.only_sure:
             share = share_interval(int(self.train[self.item.only].sum()), self.n)
-            return Verdict(kind, "shift", messages.only_in_training(self.values, self.item.only), share, 0.0)
-        seen = [code for code in range(len(self.train)) if code not in self.item.codes and code not in self.item.only]
+            return Verdict(
+                kind, "shift", messages.only_in_training(self.values, self.item.only), share, 0.0
+            )
+        seen = [
+            code
+            for code in range(len(self.train))
+            if code not in self.item.codes and code not in self.item.only
+        ]
         if len(seen) < 2:
             return Verdict(kind, "no shift", "one value only is on both sides")
-        raw = variation_interval(self.train[seen], self.target[seen], self.stream("TV of seen values"))
+        raw = variation_interval(
+            self.train[seen], self.target[seen], self.stream("TV of seen values")
+        )
         part = self.part
         if part is None:
             return self._unfitted(kind, messages.tv_none(raw), raw)
@@ -244,28 +323,62 @@ class _Judge:
         # Reweighting adds distance by chance; what no test finds is not more than was measured.
         tv = part.tv_left if p < LEVEL else min(part.tv_left, raw.value)
         left = Interval(tv, max(0.0, tv - raw.value + raw.low), tv + raw.high - raw.value)
-        moved = homogeneity(self.train[seen], self.target[seen]) < math.log(LEVEL)  # whatever explains it
+        moved = homogeneity(self.train[seen], self.target[seen]) < math.log(
+            LEVEL
+        )  # whatever explains it
         if p < LEVEL and moved and left.value >= least and raw.value >= least:
             said = messages.drifted(self.values, seen, self.label.name if part.with_label else None)
             return Verdict(kind, "shift", said, left, p)
         if moved and raw.value >= least and left.value < raw.value / 2:
             own = part.matched is not None and self.place
-            sources = (*([f"its own pairs with {self.label.name}"] if own else []), *self.case.sources(part))
+            sources = (
+                *([f"its own pairs with {self.label.name}"] if own else []),
+                *self.case.sources(part),
+            )
             sources = sources or ((self.label.name,) if self.place else ("the attributes",))
-            words = messages.follows(f"shares differ by {raw.value:.2f}", left, sources, self._twin(sources))
+            words = messages.follows(
+                f"shares differ by {raw.value:.2f}", left, sources, self._twin(sources)
+            )
             return Verdict(kind, "follows", words, left, p, sources)
         if left.high < size:
             return Verdict(kind, "no shift", messages.tv_none(left), left, p)
-        return Verdict(kind, "cannot tell", messages.unclear("shares differ by", left, size, self.n, self.m), left, p)
+        return Verdict(
+            kind,
+            "cannot tell",
+            messages.unclear("shares differ by", left, size, self.n, self.m),
+            left,
+            p,
+        )
 
     def _unseen(self) -> Verdict:
         item = self.item
         share, p = share_interval(item.rows, self.m), self.p(UDS)
         if item.sure:
-            return Verdict(UDS, "shift", messages.unseen(self.values, item.sure, item.codes), share_interval(item.left, self.m), p)
+            return Verdict(
+                UDS,
+                "shift",
+                messages.unseen(self.values, item.sure, item.codes),
+                share_interval(item.left, self.m),
+                p,
+            )
         if item.source is not None:
             source = self.case.columns[item.source].name
-            return Verdict(UDS, "follows", messages.unseen_follows(self.values, item.codes, source), share, p, (source,))
+            return Verdict(
+                UDS,
+                "follows",
+                messages.unseen_follows(self.values, item.codes, source),
+                share,
+                p,
+                (source,),
+            )
         if share.high < SIZES[UDS]:
-            return Verdict(UDS, "no shift", messages.unseen_none(self.values, item.codes, self.n), share, p)
-        return Verdict(UDS, "cannot tell", messages.unseen_unclear(self.values, item.codes, self.n, self.m, share), share, p)
+            return Verdict(
+                UDS, "no shift", messages.unseen_none(self.values, item.codes, self.n), share, p
+            )
+        return Verdict(
+            UDS,
+            "cannot tell",
+            messages.unseen_unclear(self.values, item.codes, self.n, self.m, share),
+            share,
+            p,
+        )

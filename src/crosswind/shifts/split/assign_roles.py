@@ -1,4 +1,5 @@
-"""Roles: which rows may train, validate and test. Dealt once per split seed, the same for all runs of a study."""
+"""Roles: which rows may train, validate and test. Dealt once per split seed, the same for all runs
+of a study."""
 
 from __future__ import annotations
 
@@ -24,15 +25,30 @@ _TEST, _VALIDATION, _TRAIN, _UNUSED = range(4)
 
 Counts = NDArray[np.int64]
 Turns = tuple[tuple[int, int | Fraction | None], ...]
-"""The roles that rows are dealt to in turn, and how many of a cell each takes: all that is left with None."""
+"""The roles that rows are dealt to in turn, and how many of a cell each takes: all that is left
+with None."""
 
 
 @final
 class Pool:
-    """The rows of one role: those of base cell c are `order()[starts[c] : starts[c] + sizes[c]]`."""
+    """The rows of one role: those of base cell c are `order()[starts[c] : starts[c] +
+    sizes[c]]`."""
 
-    def __init__(self, cells: Cells, n_values: int, order: Callable[[], NDArray[np.int64]], starts: Counts, sizes: Counts) -> None:
-        self.cells, self.n_values, self.order, self.starts, self.sizes = cells, n_values, order, starts, sizes
+    def __init__(
+        self,
+        cells: Cells,
+        n_values: int,
+        order: Callable[[], NDArray[np.int64]],
+        starts: Counts,
+        sizes: Counts,
+    ) -> None:
+        self.cells, self.n_values, self.order, self.starts, self.sizes = (
+            cells,
+            n_values,
+            order,
+            starts,
+            sizes,
+        )
 
     @cached_property
     def total(self) -> int:
@@ -42,7 +58,9 @@ class Pool:
     def rows(self) -> NDArray[np.int64]:
         """All base rows of the role, cell after cell."""
         ends = np.cumsum(self.sizes)
-        return self.order()[np.arange(self.total) + np.repeat(self.starts - ends + self.sizes, self.sizes)]
+        return self.order()[
+            np.arange(self.total) + np.repeat(self.starts - ends + self.sizes, self.sizes)
+        ]
 
     def under(self, index: CellIndex) -> Pool:
         """The same rows under other cells, for laws on attributes that are not the study's."""
@@ -57,11 +75,13 @@ class Pool:
 class Deal:
     """All rows of a data set dealt to roles.
 
-    `short` has, for each role, the cells with fewer rows than the role asked of each: base cell -> (wanted, got). `units` int64
-    [n]: what is dealt, rows or units; rows that show one picture are of one unit. `elsewhere`: the role that each row's picture
-    has in another data set (`roles_elsewhere`); such rows take it, or are left out. `official`: whether there is an official split,
-    `left_out` bool [n] the rows that it gives no role.
-    `torn`: how many units have a picture in two of its parts, which is an `InputError` unless `allowed`.
+    `short` has, for each role, the cells with fewer rows than the role asked of each: base cell ->
+    (wanted, got). `units` int64 [n]: what is dealt, rows or units; rows that show one picture are
+    of one unit. `elsewhere`: the role that each row's picture has in another data set
+    (`roles_elsewhere`); such rows take it, or are left out. `official`: whether there is an
+    official split, `left_out` bool [n] the rows that it gives no role.
+    `torn`: how many units have a picture in two of its parts, which is an `InputError` unless
+    `allowed`.
     """
 
     def __init__(
@@ -77,7 +97,8 @@ class Deal:
         self.index, self.seed = index, split_seed
         self.kept: dict[object, Any] = {}  # evaluation sets drawn from it
         self.short: dict[str, dict[int, tuple[int, int]]] = {role: {} for role in ROLES}
-        # One part of the rows for each role of an official split and one for those left out; otherwise a single part.
+        # One part of the rows for each role of an official split and one for those left out;
+        # otherwise a single part.
         self._part = _official_parts(dataset, roles, "train" in reads)
         self.official = self._part is not None
         self.left_out = None if self._part is None else self._part == _UNUSED
@@ -87,13 +108,18 @@ class Deal:
             if dataset.units is not None:
                 _refuse_torn(dataset, dataset.units, self._part)
             if units is not None:
-                read = [part for part, dealt in turns.items() if any(ROLES[role] in reads for role, _ in dealt)]
+                read = [
+                    part
+                    for part, dealt in turns.items()
+                    if any(ROLES[role] in reads for role, _ in dealt)
+                ]
                 units, self.torn = apart(units, dataset, self._part, read)
                 if self.torn and not allowed:
                     raise _overlap(dataset, "puts", self.torn, "in two parts")
         units = dataset.units if units is None else units
         if dataset.units is not None and units is not None and self._part is not None:
-            # Rows of no role are dealt with nobody: their units, under numbers of their own, may have other rows in a role.
+            # Rows of no role are dealt with nobody: their units, under numbers of their own, may
+            # have other rows in a role.
             units = np.where(self._part == _UNUSED, -1 - units, units)
         self.units = dataset.ids if units is None else units
         self.starts = np.zeros((3, index.n_cells), dtype=np.int64)
@@ -106,7 +132,13 @@ class Deal:
     def pool(self, role: str) -> Pool:
         """The rows of a role."""
         place = ROLES.index(role)
-        return Pool(self.index.cells, self.index.n_values, lambda: self.order, self.starts[place], self.sizes[place])
+        return Pool(
+            self.index.cells,
+            self.index.n_values,
+            lambda: self.order,
+            self.starts[place],
+            self.sizes[place],
+        )
 
     @cached_property
     def roles(self) -> NDArray[np.uint8]:
@@ -118,17 +150,25 @@ class Deal:
 
     @cached_property
     def order(self) -> NDArray[np.int64]:
-        """Base rows by cell, part and hash: int64 [n]. Made when rows are asked for: 15 to 20 ms for 737,280 rows."""
+        """Base rows by cell, part and hash: int64 [n]. Made when rows are asked for: 15 to 20 ms
+        for 737,280 rows."""
         return sorted_rows(*self._codes(), hash64(self.units, seed_of(self.seed, "roles")))
 
     def _codes(self) -> tuple[NDArray[Any], int]:
         if self._part is None:
             return self.index.codes, self.index.n_cells
-        return self.index.codes.astype(np.uint64) * np.uint64(4) + self._part, 4 * self.index.n_cells
+        return (
+            self.index.codes.astype(np.uint64) * np.uint64(4) + self._part,
+            4 * self.index.n_cells,
+        )
 
     def _deal_rows(self, turns: Mapping[int, Turns]) -> None:
         codes, n_codes = self._codes()
-        counts = self.index.counts if self._part is None else np.bincount(codes.astype(np.int64), minlength=n_codes)
+        counts = (
+            self.index.counts
+            if self._part is None
+            else np.bincount(codes.astype(np.int64), minlength=n_codes)
+        )
         begins = np.cumsum(counts) - counts
         for part, dealt in turns.items():
             every = slice(None) if self._part is None else slice(part, None, 4)
@@ -144,7 +184,9 @@ class Deal:
             return left.copy()
         if isinstance(wanted, int):
             self._name_short(role, wanted, left)
-            return np.minimum(left, min(wanted, int(left.max(initial=0))))  # a quota may be more than 64 bits hold
+            return np.minimum(
+                left, min(wanted, int(left.max(initial=0)))
+            )  # a quota may be more than 64 bits hold
         if role == _TEST:
             spread = left.reshape(self.index.base_shape).astype(np.float64) * float(wanted)
             return controlled_rounding(spread, seed_of(self.seed, "test share")).ravel()
@@ -155,16 +197,22 @@ class Deal:
         for cell in np.flatnonzero(sizes < wanted):
             self.short[ROLES[role]][int(cell)] = (wanted, int(sizes[cell]))
 
-    def _deal_units(self, turns: Mapping[int, Turns], elsewhere: NDArray[np.uint8] | None) -> NDArray[np.uint8]:
-        """Deal units: each goes with all its rows where its lowest cell's quotas send it. Returns the role of each row.
+    def _deal_units(
+        self, turns: Mapping[int, Turns], elsewhere: NDArray[np.uint8] | None
+    ) -> NDArray[np.uint8]:
+        """Deal units: each goes with all its rows where its lowest cell's quotas send it. Returns
+        the role of each row.
 
-        Units that have a role `elsewhere` take it where their part of the rows may have it, and are left out where not.
+        Units that have a role `elsewhere` take it where their part of the rows may have it, and are
+        left out where not.
         """
         n_cells, codes = self.index.n_cells, self.index.codes.astype(np.int64)
         units, first, unit_of = np.unique(self.units, return_index=True, return_inverse=True)
         home = np.full(len(units), n_cells, dtype=np.int64)
         np.minimum.at(home, unit_of, codes)
-        at_home = np.bincount(unit_of, weights=codes == home[unit_of], minlength=len(units)).astype(np.int64)
+        at_home = np.bincount(unit_of, weights=codes == home[unit_of], minlength=len(units)).astype(
+            np.int64
+        )
         part = np.zeros(len(units), dtype=np.uint8) if self._part is None else self._part[first]
         role_of = np.full(len(units), _UNUSED, dtype=np.uint8)
         if elsewhere is not None:
@@ -188,7 +236,10 @@ class Deal:
                     before_cell = np.concatenate([[0], rows])[begin]
                     taken = rows - at_home[queue] - before_cell[home[queue]] < wanted
                 else:
-                    taken = np.arange(len(queue)) - begin[home[queue]] < self._take(counts, role, wanted)[home[queue]]
+                    taken = (
+                        np.arange(len(queue)) - begin[home[queue]]
+                        < self._take(counts, role, wanted)[home[queue]]
+                    )
                 role_of[queue[taken]] = role
                 queue = queue[~taken]
         roles = role_of[unit_of]
@@ -204,14 +255,22 @@ class Deal:
 
 
 def deal_of(
-    index: CellIndex, dataset: AttributedDataset, roles: Roles, split_seed: int, reads: frozenset[str], allowed: bool = False
+    index: CellIndex,
+    dataset: AttributedDataset,
+    roles: Roles,
+    split_seed: int,
+    reads: frozenset[str],
+    allowed: bool = False,
 ) -> Deal:
-    """The deal of an index, made once for each roles, split seed and roles that are read, and kept with the index."""
+    """The deal of an index, made once for each roles, split seed and roles that are read, and kept
+    with the index."""
     key = ("deal", repr(roles), int(split_seed), reads, allowed)
     if key not in index.kept:
         made = Deal(index, dataset, roles, split_seed, reads, allowed)
         if (made.sizes < 0).any() or (made.sizes.sum(axis=0) > index.counts).any():
-            raise InternalError("the deal of roles gives a cell more rows than it has, or fewer than none")
+            raise InternalError(
+                "the deal of roles gives a cell more rows than it has, or fewer than none"
+            )
         index.kept[key] = made
     deal: Deal = index.kept[key]
     return deal
@@ -222,8 +281,9 @@ def deal_of(
 class Other:
     """The deal of a data set that does not train.
 
-    `left_out`: rows that its sets lack because their pictures have another role in a data set dealt before. `overlap`: test rows
-    whose pictures train or validate there, where that is allowed. `changed`: whether its roles are others than on its own.
+    `left_out`: rows that its sets lack because their pictures have another role in a data set dealt
+    before. `overlap`: test rows whose pictures train or validate there, where that is allowed.
+    `changed`: whether its roles are others than on its own.
     """
 
     deal: Deal
@@ -239,10 +299,12 @@ def deal_others(
     split_seed: int,
     allowed: bool,
 ) -> dict[str, Other]:
-    """Deal data sets one after another: a picture keeps the role that it has in `main`, or in one of `others` dealt before.
+    """Deal data sets one after another: a picture keeps the role that it has in `main`, or in one
+    of `others` dealt before.
 
-    `others`: data set, index of cells and the roles that sets read of it. With `allowed` each is dealt as if it were alone.
-    Raises `InputError` where an official split makes test rows of pictures that train or validate.
+    `others`: data set, index of cells and the roles that sets read of it. With `allowed` each is
+    dealt as if it were alone. Raises `InputError` where an official split makes test rows of
+    pictures that train or validate.
     """
     found: dict[str, Other] = {}
     before = [main]
@@ -251,24 +313,39 @@ def deal_others(
         other = Other(deal_of(index, dataset, roles, split_seed, reads, allowed))
         alone = other.deal
         if allowed:
-            trains = np.logical_or.reduce([held(dataset, each, deal.roles) & 0b110 > 0 for each, deal in before])
+            trains = np.logical_or.reduce(
+                [held(dataset, each, deal.roles) & 0b110 > 0 for each, deal in before]
+            )
             other = Other(alone, overlap=int((trains & (alone.roles == _TEST)).sum()))
         else:
             elsewhere = roles_elsewhere(dataset, ((each, deal.roles) for each, deal in before))
             clash = (elsewhere != FREE) & (elsewhere != _TEST) & (alone.roles == _TEST)
             if alone.official and "test" in reads and clash.any():
                 pictures = len(np.unique(alone.units[clash]))
-                raise _overlap(dataset, "tests on", pictures, "that train or validate in another data set")
+                raise _overlap(
+                    dataset, "tests on", pictures, "that train or validate in another data set"
+                )
             # Pictures that a later data set shows too are dealt to all the roles that read either.
             later = [others[each] for each in names[place + 1 :]]
-            wide = reads.union(*(more for each, _, more in later if not more <= reads and share(dataset, each)))
+            wide = reads.union(
+                *(more for each, _, more in later if not more <= reads and share(dataset, each))
+            )
             if (elsewhere != FREE).any() or wide != reads:
                 # What its own sets read has been judged where it was dealt alone.
-                deal = Deal(index, dataset, roles, split_seed, wide, allowed=True, elsewhere=elsewhere)
+                deal = Deal(
+                    index, dataset, roles, split_seed, wide, allowed=True, elsewhere=elsewhere
+                )
                 read = [role for role, word in enumerate(ROLES) if word in reads]
-                then, now = (np.where(np.isin(each.roles, read), each.roles, _UNUSED) for each in (alone, deal))
+                then, now = (
+                    np.where(np.isin(each.roles, read), each.roles, _UNUSED)
+                    for each in (alone, deal)
+                )
                 if (then != now).any():
-                    other = Other(deal, left_out=int(((then < _UNUSED) & (now == _UNUSED)).sum()), changed=True)
+                    other = Other(
+                        deal,
+                        left_out=int(((then < _UNUSED) & (now == _UNUSED)).sum()),
+                        changed=True,
+                    )
         found[name] = other
         before.append((dataset, other.deal))
     return found
@@ -280,15 +357,22 @@ def _overlap(dataset: AttributedDataset, does: str, number: int, which: str) -> 
     return InputError("overlap", f"the official split of {name!r} {does} {many} {which}; {way_out}")
 
 
-def _refuse_torn(dataset: AttributedDataset, units: NDArray[np.int64], part: NDArray[np.uint8]) -> None:
-    """Raises `InputError` for a unit with rows in two roles; rows of no role are nowhere, whatever their unit."""
+def _refuse_torn(
+    dataset: AttributedDataset, units: NDArray[np.int64], part: NDArray[np.uint8]
+) -> None:
+    """Raises `InputError` for a unit with rows in two roles; rows of no role are nowhere, whatever
+    their unit."""
     _, unit_of = np.unique(units, return_inverse=True)
     roles = np.zeros((int(unit_of.max()) + 1, _UNUSED + 1), dtype=bool)
     roles[unit_of, part] = True
     torn = np.flatnonzero(roles[:, :_UNUSED].sum(axis=1)[unit_of] > 1)
     if torn.size:
-        problem = f"unit {int(units[torn[0]])} of {dataset.name} is in two parts of the official split"
-        raise InputError("roles.official", f"{problem}; a source whose option unit is none has no units")
+        problem = (
+            f"unit {int(units[torn[0]])} of {dataset.name} is in two parts of the official split"
+        )
+        raise InputError(
+            "roles.official", f"{problem}; a source whose option unit is none has no units"
+        )
 
 
 def _turns(roles: Roles, reads: frozenset[str], official: bool) -> dict[int, Turns]:
@@ -301,19 +385,34 @@ def _turns(roles: Roles, reads: frozenset[str], official: bool) -> dict[int, Tur
         if (roles.official or {}).get("validation") is not None:
             part = validation if trains and isinstance(validation, int) else None
             return turns | {_VALIDATION: ((_VALIDATION, part),), _TRAIN: ((_TRAIN, None),)}
-        return turns | {_TRAIN: ((_VALIDATION, validation), (_TRAIN, None)) if trains else ((_VALIDATION, None),)}
+        return turns | {
+            _TRAIN: (
+                ((_VALIDATION, validation), (_TRAIN, None)) if trains else ((_VALIDATION, None),)
+            )
+        }
     if trains:
-        return {0: ((_TEST, Fraction(1, 5) if test is None else test), (_VALIDATION, validation), (_TRAIN, None))}
+        return {
+            0: (
+                (_TEST, Fraction(1, 5) if test is None else test),
+                (_VALIDATION, validation),
+                (_TRAIN, None),
+            )
+        }
     # Nothing trains on this source: its rows are for the roles that read it.
     if "validation" not in reads:
         return {0: ((_TEST, None),)}
-    return {0: ((_VALIDATION, validation), (_TEST, None)) if "test" in reads else ((_VALIDATION, None),)}
+    return {
+        0: ((_VALIDATION, validation), (_TEST, None)) if "test" in reads else ((_VALIDATION, None),)
+    }
 
 
-def _official_parts(dataset: AttributedDataset, roles: Roles, needed: bool) -> NDArray[np.uint8] | None:
+def _official_parts(
+    dataset: AttributedDataset, roles: Roles, needed: bool
+) -> NDArray[np.uint8] | None:
     """The official role of each row (3: none), None where there is no official split.
 
-    A data set on which nothing trains (`needed` is False) may have another split under the same name: it has none of this study's.
+    A data set on which nothing trains (`needed` is False) may have another split under the same
+    name: it has none of this study's.
     """
     official = roles.official
     if official is None or (not needed and official["column"] not in dataset.table.names):
@@ -333,6 +432,9 @@ def _official_parts(dataset: AttributedDataset, roles: Roles, needed: bool) -> N
             return None
         for code in codes:
             if role_of[code] != _UNUSED:
-                raise InputError(f"{field}.{role}", f"{attribute.values[code]!r} is also a value of {ROLES[role_of[code]]}")
+                raise InputError(
+                    f"{field}.{role}",
+                    f"{attribute.values[code]!r} is also a value of {ROLES[role_of[code]]}",
+                )
             role_of[code] = place
     return role_of[column]

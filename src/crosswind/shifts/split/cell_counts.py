@@ -1,4 +1,5 @@
-"""From weights to numbers of rows: how many rows each cell gives, by weights and by each supplement, before any row is drawn."""
+"""From weights to numbers of rows: how many rows each cell gives, by weights and by each
+supplement, before any row is drawn."""
 
 from __future__ import annotations
 
@@ -37,11 +38,12 @@ class Fields:
 class Allotment:
     """The numbers of rows of one set.
 
-    `mode` says what a row is: "rows" (a row of the table), "fixed" (a base row with one value of the derived attribute),
-    "each" (a base row with every value) or "visits" (a base row; its value is drawn at every visit). `counts` int64 [1 +
-    supplements, cells]: rows by weights, then those of each supplement; with "visits" over base cells. `planned` float64 [cells]:
-    what the weights ask; `expected`: what of it there is, with what short cells lack spread over the others, before rounding.
-    `short`: cell -> (wanted, got). `asked`, one number a supplement.
+    `mode` says what a row is: "rows" (a row of the table), "fixed" (a base row with one value of
+    the derived attribute), "each" (a base row with every value) or "visits" (a base row; its value
+    is drawn at every visit). `counts` int64 [1 + supplements, cells]: rows by weights, then those
+    of each supplement; with "visits" over base cells. `planned` float64 [cells]: what the weights
+    ask; `expected`: what of it there is, with what short cells lack spread over the others, before
+    rounding. `short`: cell -> (wanted, got). `asked`, one number a supplement.
     """
 
     mode: str
@@ -59,21 +61,26 @@ class Allotment:
         return int(self.counts.sum())
 
     def visits(self, by_weights: Floats | None = None) -> Floats:
-        """The rows by weights and of each supplement in each cell, float64 [1 + supplements, shape of the form]; where values are
-        drawn at every visit, those that one pass is expected to show. `by_weights`: other numbers than the counts by weights."""
+        """The rows by weights and of each supplement in each cell, float64 [1 + supplements, shape
+        of the form]; where values are drawn at every visit, those that one pass is expected to
+        show. `by_weights`: other numbers than the counts by weights."""
         counts = self.counts.astype(np.float64)
         if by_weights is not None:
             counts[0] = by_weights
         if self.mode == "visits":
             laws = visit_laws(self.form).reshape(*counts.shape, -1)
-            counts = counts[:, :, None] * (laws / np.maximum(laws.sum(axis=2, keepdims=True), np.finfo(float).tiny))
+            counts = counts[:, :, None] * (
+                laws / np.maximum(laws.sum(axis=2, keepdims=True), np.finfo(float).tiny)
+            )
         return counts.reshape(-1, *self.form.shape)
 
     @cached_property
     def law(self) -> Floats:
-        """The cells in the proportions of the rows, float64 of the form's shape: by weights as expected, supplements as drawn.
+        """The cells in the proportions of the rows, float64 of the form's shape: by weights as
+        expected, supplements as drawn.
 
-        Rounding puts whole rows into cells by chance; a set that is to follow this one must not repeat that.
+        Rounding puts whole rows into cells by chance; a set that is to follow this one must not
+        repeat that.
         """
         return self.visits(self.expected).sum(axis=0)
 
@@ -83,14 +90,26 @@ def visit_laws(form: NormalForm) -> Floats:
     return np.stack([form.weights, *(item.region.astype(np.float64) for item in form.supplements)])
 
 
-def allot(form: NormalForm, pool: Pool, mode: str, draw: Draw, seed: int, fields: Fields, lenient: bool = False) -> Allotment:
+def allot(
+    form: NormalForm,
+    pool: Pool,
+    mode: str,
+    draw: Draw,
+    seed: int,
+    fields: Fields,
+    lenient: bool = False,
+) -> Allotment:
     """The numbers of rows that a normal form and a draw take from a pool.
 
-    A cell that is asked for more than it has gives what it has; with the draw "total" the others give the rest in proportion.
-    Raises `InputError` where nothing is left to draw, or more is asked than there is (`lenient`: as many as there are).
+    A cell that is asked for more than it has gives what it has; with the draw "total" the others
+    give the rest in proportion. Raises `InputError` where nothing is left to draw, or more is asked
+    than there is (`lenient`: as many as there are).
     """
     one_each = mode == "rows" or pool.n_values == 1
-    weights, sizes = form.weights, pool.sizes.reshape(pool.cells.shape if one_each else pool.cells.shape[:-1])
+    weights, sizes = (
+        form.weights,
+        pool.sizes.reshape(pool.cells.shape if one_each else pool.cells.shape[:-1]),
+    )
     if not weights.max(initial=0.0) <= _HEAVIEST:
         raise InputError(fields.law, f"gives a cell of {fields.what} a weight above {_HEAVIEST:g}")
     by_value = weights if mode == "fixed" else None
@@ -100,7 +119,9 @@ def allot(form: NormalForm, pool: Pool, mode: str, draw: Draw, seed: int, fields
         weights = weights.max(axis=-1)  # a base row is there as long as one value of it is
     elif by_value is not None:
         weights = by_value.sum(axis=-1)
-    if not (weights * sizes).any() and not any(_reach(item, sizes, mode).any() for item in form.supplements):
+    if not (weights * sizes).any() and not any(
+        _reach(item, sizes, mode).any() for item in form.supplements
+    ):
         raise InputError(fields.law, f"leaves no row for {fields.what}")
     counts, planned, expected = _by_weights(form, weights, sizes, draw, seed, fields, lenient)
     left = sizes - counts
@@ -108,11 +129,17 @@ def allot(form: NormalForm, pool: Pool, mode: str, draw: Draw, seed: int, fields
     if draw.mode != "all":
         for cell in np.flatnonzero(((planned > sizes + 1e-9) & (counts <= sizes)).ravel()):
             wanted = round(float(planned.flat[cell]), 4)
-            short[int(cell) * (1 if by_value is None else pool.n_values)] = (wanted, int(counts.flat[cell]))
+            short[int(cell) * (1 if by_value is None else pool.n_values)] = (
+                wanted,
+                int(counts.flat[cell]),
+            )
     if by_value is not None:
         counts = _over_values(counts, by_value, seed_of(seed, "values"))
         heavy = np.where(weights > 0, weights, 1.0)[..., None]
-        planned, expected = planned[..., None] * by_value / heavy, expected[..., None] * by_value / heavy
+        planned, expected = (
+            planned[..., None] * by_value / heavy,
+            expected[..., None] * by_value / heavy,
+        )
     rows = np.zeros((1 + len(form.supplements), counts.size), np.int64)
     rows[0] = counts.ravel()
     made = Allotment(mode, form, rows, planned.ravel(), expected.ravel(), short=short)
@@ -123,16 +150,26 @@ def allot(form: NormalForm, pool: Pool, mode: str, draw: Draw, seed: int, fields
 
 
 def _by_weights(
-    form: NormalForm, weights: Floats, sizes: Counts, draw: Draw, seed: int, fields: Fields, lenient: bool
+    form: NormalForm,
+    weights: Floats,
+    sizes: Counts,
+    draw: Draw,
+    seed: int,
+    fields: Fields,
+    lenient: bool,
 ) -> tuple[Counts, Floats, Floats]:
-    """The rows by weights: what each cell gives, what it was asked, and what of it it has, before rounding."""
+    """The rows by weights: what each cell gives, what it was asked, and what of it it has, before
+    rounding."""
     cells_seed = seed_of(seed, "cells")
     if draw.mode == "base":
         planned = weights * min(float(draw.value or 0), _HEAVIEST)
         number, there = round(float(planned.sum())), int(sizes.sum())
         if number > there:
-            raise InputError(fields.draw, f"asks for {number} rows for {fields.what}, of {there} that there are")
-        # Cut to what there is before it is rounded: the number of rows must not depend on which cells are rounded up.
+            raise InputError(
+                fields.draw, f"asks for {number} rows for {fields.what}, of {there} that there are"
+            )
+        # Cut to what there is before it is rounded: the number of rows must not depend on which
+        # cells are rounded up.
         expected = np.minimum(planned, sizes)
         return controlled_rounding(expected, cells_seed), planned, expected
     if draw.mode == "all":
@@ -145,16 +182,24 @@ def _by_weights(
     if number > there and lenient:
         number = there
     if number > there:
-        raise InputError(fields.draw, f"asks for {asked} rows for {fields.what}, of {there + asked - number} that the law leaves")
+        raise InputError(
+            fields.draw,
+            f"asks for {asked} rows for {fields.what}, of {there + asked - number} that the law"
+            " leaves",
+        )
     if number == 0:
-        raise InputError(fields.draw, f"asks for {asked} rows for {fields.what}, and the supplements alone ask for as many")
+        raise InputError(
+            fields.draw,
+            f"asks for {asked} rows for {fields.what}, and the supplements alone ask for as many",
+        )
     planned = weights / weights.sum() * number  # in this order no weight is too small
     expected = _filled(planned, weights, sizes, number)
     return controlled_rounding(expected, cells_seed, number), planned, expected
 
 
 def _filled(planned: Floats, weights: Floats, sizes: Counts, number: int) -> Floats:
-    """The expectations with none above its cell's size: what short cells lack is spread over the others in proportion."""
+    """The expectations with none above its cell's size: what short cells lack is spread over the
+    others in proportion."""
     filled = planned
     full = np.zeros(sizes.shape, dtype=bool)
     while (over := ~full & (filled > sizes + 1e-9)).any():
@@ -167,7 +212,8 @@ def _filled(planned: Floats, weights: Floats, sizes: Counts, number: int) -> Flo
 
 
 def _base_of_total(total: int, form: NormalForm) -> int:
-    """The rows by weights that, with the supplements they bring, make up `total`; the last supplement gives way to fit."""
+    """The rows by weights that, with the supplements they bring, make up `total`; the last
+    supplement gives way to fit."""
     low, high = 0, total
     while low < high:
         middle = (low + high) // 2
@@ -179,7 +225,8 @@ def _base_of_total(total: int, form: NormalForm) -> int:
 
 
 def _over_values(counts: Counts, by_value: Floats, seed: int) -> Counts:
-    """Rows of base cells over the values of the derived attribute, by weights: base cells exactly, values evenly."""
+    """Rows of base cells over the values of the derived attribute, by weights: base cells exactly,
+    values evenly."""
     weights = by_value.reshape(-1, by_value.shape[-1])
     heavy = weights.sum(axis=1, keepdims=True)
     expected = counts.reshape(-1, 1) * (weights / np.where(heavy > 0, heavy, 1.0))
@@ -205,7 +252,9 @@ def _supplements(made: Allotment, left: Counts, draw: Draw, seed: int) -> None:
         there = int(left[region].sum())
         number = min(asked, there)
         if number < asked:
-            made.warnings.append(f"a supplement asks for {asked} rows and its region has {there} left")
+            made.warnings.append(
+                f"a supplement asks for {asked} rows and its region has {there} left"
+            )
         if number == 0:
             continue
         given = np.zeros(left.shape, dtype=np.int64)
@@ -215,7 +264,9 @@ def _supplements(made: Allotment, left: Counts, draw: Draw, seed: int) -> None:
             expected = _filled(even * (number / even.sum()), even, left, number)
             given = controlled_rounding(expected, seed_of(seed, "supplement", place), number)
         else:
-            given[region] = generator.multivariate_hypergeometric(left[region], number, method="marginals")
+            given[region] = generator.multivariate_hypergeometric(
+                left[region], number, method="marginals"
+            )
         left -= given
         if made.mode == "fixed":
             given = _any_value(given, item.region, generator)
@@ -223,7 +274,8 @@ def _supplements(made: Allotment, left: Counts, draw: Draw, seed: int) -> None:
 
 
 def _any_value(given: Counts, region: NDArray[np.bool_], generator: np.random.Generator) -> Counts:
-    """Rows of base cells, each with one of the region's values of the derived attribute at random."""
+    """Rows of base cells, each with one of the region's values of the derived attribute at
+    random."""
     cells = np.repeat(np.arange(given.size), given.ravel())
     allowed = region.reshape(-1, region.shape[-1])
     pick = (generator.random(len(cells)) * allowed.sum(axis=1)[cells]).astype(np.int64)
@@ -233,17 +285,22 @@ def _any_value(given: Counts, region: NDArray[np.bool_], generator: np.random.Ge
     return out
 
 
-def followed(training: Allotment, form: NormalForm, pool: Pool, draw: Draw, exactly: bool) -> tuple[NormalForm, bool]:
+def followed(
+    training: Allotment, form: NormalForm, pool: Pool, draw: Draw, exactly: bool
+) -> tuple[NormalForm, bool]:
     """The form of a set of law "train", and whether it differs from the weights of training alone.
 
-    A number of rows in all is shared out as training's rows are (`Allotment.law`). Draws by the cell, and data sets that have other
-    cells than training (not `exactly`), take the weights, and each supplement in its share of the rows that training draws by
-    weights. `form`: the training shift on the cells of `pool`.
+    A number of rows in all is shared out as training's rows are (`Allotment.law`). Draws by the
+    cell, and data sets that have other cells than training (not `exactly`), take the weights, and
+    each supplement in its share of the rows that training draws by weights. `form`: the training
+    shift on the cells of `pool`.
     """
     if draw.mode == "total" and exactly:
         there = np.repeat(pool.sizes, pool.cells.size // pool.sizes.size).reshape(form.shape) > 0
         law = training.law
-        weights = form.weights * (there | (law > 0))  # a cell that has no rows here or there changes nothing
+        weights = form.weights * (
+            there | (law > 0)
+        )  # a cell that has no rows here or there changes nothing
         if np.allclose(law * weights.sum(), weights * law.sum(), rtol=1e-9, atol=0):
             return form.without_supplements(), False
         return NormalForm(form.shape, (law,)), True

@@ -1,4 +1,5 @@
-"""A split checks itself: what it hands on is compared with the table, not with the steps that made it."""
+"""A split checks itself: what it hands on is compared with the table, not with the steps that made
+it."""
 
 from __future__ import annotations
 
@@ -17,10 +18,11 @@ _NO_ROLE = len(ROLES)
 
 
 def _places(deal: Deal, dataset: AttributedDataset) -> NDArray[np.int32]:
-    """Where the table and the deal have each row: its base cell x 4 + the place of its role in `ROLES`, 3 for none; int32 [n].
+    """Where the table and the deal have each row: its base cell x 4 + the place of its role in
+    `ROLES`, 3 for none; int32 [n].
 
-    Made and checked once for a deal. Raises `InternalError` where a row is in two roles or twice in one, a unit's rows are in two,
-    or the index of cells contradicts the table.
+    Made and checked once for a deal. Raises `InternalError` where a row is in two roles or twice in
+    one, a unit's rows are in two, or the index of cells contradicts the table.
     """
     if "places" in deal.kept:
         kept: NDArray[np.int32] = deal.kept["places"]
@@ -31,7 +33,10 @@ def _places(deal: Deal, dataset: AttributedDataset) -> NDArray[np.int32]:
         before = np.count_nonzero(roles != _NO_ROLE)
         roles[rows] = place
         if np.count_nonzero(roles != _NO_ROLE) != before + len(rows):
-            raise InternalError(f"the deal of roles gives the role {role} a row twice, or one that has a role already")
+            raise InternalError(
+                f"the deal of roles gives the role {role} a row twice, or one that has a role"
+                " already"
+            )
     if (units := dataset.units) is not None:
         # An official split may leave rows of a unit out; nothing else may.
         dealt = np.arange(len(roles)) if deal.left_out is None else np.flatnonzero(~deal.left_out)
@@ -39,18 +44,26 @@ def _places(deal: Deal, dataset: AttributedDataset) -> NDArray[np.int32]:
         same = units[order[1:]] == units[order[:-1]]
         if (same & (roles[order[1:]] != roles[order[:-1]])).any():
             raise InternalError("the deal of roles gives a unit two roles")
-    if not np.array_equal(_cells_of(deal.index.cells, dataset, deal.index.n_values, slice(None)), deal.index.codes):
+    if not np.array_equal(
+        _cells_of(deal.index.cells, dataset, deal.index.n_values, slice(None)), deal.index.codes
+    ):
         raise InternalError("the index of cells has rows in other cells than the table")
-    made = deal.kept["places"] = (deal.index.codes.astype(np.int64) * 4 + roles).astype(np.int32)  # at most 20 million cells
+    made = deal.kept["places"] = (deal.index.codes.astype(np.int64) * 4 + roles).astype(
+        np.int32
+    )  # at most 20 million cells
     return made
 
 
-def check_set(part: Part, drawn: Drawn, made: RowSet, deal: Deal, groups: Grouping, noisy: bool) -> None:
-    """Raise `InternalError` unless a set is what was planned of it and what the table says of its rows.
+def check_set(
+    part: Part, drawn: Drawn, made: RowSet, deal: Deal, groups: Grouping, noisy: bool
+) -> None:
+    """Raise `InternalError` unless a set is what was planned of it and what the table says of its
+    rows.
 
-    Every row is of the set's role, comes once and lies in the cell that it was drawn for, as many in each as planned; its true
-    label is the table's, its label too unless `noisy`, and its group is that of its label and its cell. What does not differ from
-    split to split is checked once for a `deal`, so that a set costs a few passes over its rows.
+    Every row is of the set's role, comes once and lies in the cell that it was drawn for, as many
+    in each as planned; its true label is the table's, its label too unless `noisy`, and its group
+    is that of its label and its cell. What does not differ from split to split is checked once for
+    a `deal`, so that a set costs a few passes over its rows.
     """
     allotment, cells, values = part.allotment, part.pool.cells, part.pool.n_values
     base, mode, table = drawn.base, allotment.mode, part.dataset.table
@@ -61,9 +74,15 @@ def check_set(part: Part, drawn: Drawn, made: RowSet, deal: Deal, groups: Groupi
 
     if not len(base) == len(made.rows) == len(made.label) == allotment.total:
         raise fault(f"has {len(made.rows)} rows where {allotment.total} were planned")
-    if _repeat(made.rows if mode == "each" else base, len(places) * (values if mode == "each" else 1)):
+    if _repeat(
+        made.rows if mode == "each" else base, len(places) * (values if mode == "each" else 1)
+    ):
         raise fault("has a row twice")
-    by_origin = drawn.cell + drawn.origin * np.int64(allotment.counts.shape[1]) if len(allotment.counts) > 1 else drawn.cell
+    by_origin = (
+        drawn.cell + drawn.origin * np.int64(allotment.counts.shape[1])
+        if len(allotment.counts) > 1
+        else drawn.cell
+    )
     there = np.bincount(by_origin, minlength=allotment.counts.size)
     if not np.array_equal(there, allotment.counts.ravel()):
         raise fault("has other numbers of rows in its cells than planned")
@@ -73,10 +92,17 @@ def check_set(part: Part, drawn: Drawn, made: RowSet, deal: Deal, groups: Groupi
         if not np.array_equal(made.rows, base * values + (drawn.cell - home * values)):
             raise fault("has derived rows of other rows than were drawn")
     place, role = places[base], ROLES.index(part.role)
-    # A law on attributes that do not cut the study's cells has cells of its own: those of its rows are counted from the table.
+    # A law on attributes that do not cut the study's cells has cells of its own: those of its rows
+    # are counted from the table.
     own = cells is deal.index.cells
-    if not np.array_equal(place if own else place & 3, home * 4 + role if own else np.full(len(base), role)):
-        wrong = "are not of the role " + part.role if (place & 3 != role).any() else "lie in other cells than they were drawn for"
+    if not np.array_equal(
+        place if own else place & 3, home * 4 + role if own else np.full(len(base), role)
+    ):
+        wrong = (
+            "are not of the role " + part.role
+            if (place & 3 != role).any()
+            else "lie in other cells than they were drawn for"
+        )
         raise fault(f"has rows that {wrong}")
     if not own and not np.array_equal(_cells_of(cells, part.dataset, values, base), home):
         raise fault("has rows that lie in other cells than they were drawn for")
@@ -88,7 +114,9 @@ def check_set(part: Part, drawn: Drawn, made: RowSet, deal: Deal, groups: Groupi
         raise fault("has groups that are not the table's")
 
 
-def _cells_of(cells: Cells, dataset: AttributedDataset, n_values: int, rows: NDArray[np.int64] | slice) -> NDArray[np.int64]:
+def _cells_of(
+    cells: Cells, dataset: AttributedDataset, n_values: int, rows: NDArray[np.int64] | slice
+) -> NDArray[np.int64]:
     """The base cell of rows, counted from the table."""
     found = dataset.table.column(cells.label.name)[rows].astype(np.int64)
     for axis in cells.attributes[: len(cells.attributes) - (n_values > 1)]:
@@ -98,7 +126,9 @@ def _cells_of(cells: Cells, dataset: AttributedDataset, n_values: int, rows: NDA
 
 
 def _repeat(rows: NDArray[np.int64], of: int) -> bool:
-    if of > 64 * len(rows):  # a mark for every row there is would cost more than sorting those of the set
+    if of > 64 * len(
+        rows
+    ):  # a mark for every row there is would cost more than sorting those of the set
         ordered = np.sort(rows)
         return bool((ordered[1:] == ordered[:-1]).any())
     marks = np.zeros(of, dtype=bool)

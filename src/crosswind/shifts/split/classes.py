@@ -1,4 +1,5 @@
-"""From the classes of a source to those of a study, and from a model's answers to those that a set allows."""
+"""From the classes of a source to those of a study, and from a model's answers to those that a set
+allows."""
 
 from __future__ import annotations
 
@@ -16,13 +17,22 @@ from crosswind.data.spellings import look_of
 Answered = tuple[NDArray[np.int64], NDArray[np.float32] | None]
 
 
-def class_map(theirs: Attribute, ours: Attribute, labels: Mapping[str, Any] | None, field: str) -> NDArray[np.int64]:
-    """Our class of each class of a source, -1 for those left out; of several that count as it the first."""
-    return np.array([classes[0] if classes else -1 for classes in _counted(theirs, ours, labels, field)], dtype=np.int64)
+def class_map(
+    theirs: Attribute, ours: Attribute, labels: Mapping[str, Any] | None, field: str
+) -> NDArray[np.int64]:
+    """Our class of each class of a source, -1 for those left out; of several that count as it the
+    first."""
+    return np.array(
+        [classes[0] if classes else -1 for classes in _counted(theirs, ours, labels, field)],
+        dtype=np.int64,
+    )
 
 
-def answers_as(theirs: Attribute, ours: Attribute, labels: Mapping[str, Any] | None, field: str) -> NDArray[np.int64]:
-    """The class that an answer of each class of ours counts as, int64 [ours]; -1 where no class of the source stands for it.
+def answers_as(
+    theirs: Attribute, ours: Attribute, labels: Mapping[str, Any] | None, field: str
+) -> NDArray[np.int64]:
+    """The class that an answer of each class of ours counts as, int64 [ours]; -1 where no class of
+    the source stands for it.
 
     Raises `InputError` where one of ours is to count as two classes.
     """
@@ -31,12 +41,16 @@ def answers_as(theirs: Attribute, ours: Attribute, labels: Mapping[str, Any] | N
         for code in classes:
             if counted[code] not in (-1, classes[0]):
                 names = [ours.values[int(first)] for first in (code, counted[code], classes[0])]
-                raise InputError(field, f"has {names[0]!r} count as two classes, {names[1]!r} and {names[2]!r}")
+                raise InputError(
+                    field, f"has {names[0]!r} count as two classes, {names[1]!r} and {names[2]!r}"
+                )
             counted[code] = classes[0]
     return counted
 
 
-def _counted(theirs: Attribute, ours: Attribute, labels: Mapping[str, Any] | None, field: str) -> list[tuple[int, ...]]:
+def _counted(
+    theirs: Attribute, ours: Attribute, labels: Mapping[str, Any] | None, field: str
+) -> list[tuple[int, ...]]:
     """The codes of our classes that count as each class of a source, none for those left out."""
     if labels is None and theirs.values == ours.values:
         return [(code,) for code in range(len(ours.values))]
@@ -47,30 +61,42 @@ def _counted(theirs: Attribute, ours: Attribute, labels: Mapping[str, Any] | Non
             wanted = mapped[code]
             names = [] if wanted is None else wanted if isinstance(wanted, list) else [wanted]
             if names == [] and wanted is not None:
-                raise InputError(f"{field}.{name}", "is an empty list; null leaves the class out", ours.values)
+                raise InputError(
+                    f"{field}.{name}", "is an empty list; null leaves the class out", ours.values
+                )
         else:
             ours_too = name in ours.values or look_of(name) in map(look_of, ours.values)
             names = [name] if ours_too else _of_imagenet(name, ours)
             if not names:
                 raise InputError(
-                    field, f"says nothing of class {name!r}, which is not one of ours; map it to one or to null", ours.values
+                    field,
+                    f"says nothing of class {name!r}, which is not one of ours; map it to one or to"
+                    " null",
+                    ours.values,
                 )
         counted.append(tuple(ours.code_of(wanted, f"{field}.{name}") for wanted in names))
     return counted
 
 
 def _of_imagenet(name: str, ours: Attribute) -> list[str]:
-    """The synsets that count as a class of ObjectNet, ImageNet-Vid-Robust or YTBB-Robust, where all of them are ours."""
+    """The synsets that count as a class of ObjectNet, ImageNet-Vid-Robust or YTBB-Robust, where all
+    of them are ours."""
     outputs = outputs_of([name])
     names = [synsets()[output] for output in outputs[0]] if outputs else []
     return names if set(names) <= set(ours.values) else []
 
 
-def allowed(answers_as: NDArray[np.int64] | None, answer: NDArray[np.int64], logits: NDArray[np.float32] | None) -> Answered:
-    """Answers int64 [n] and logits float32 [n, classes] of a model, among the classes that a set allows (see `RowSet.answers_as`).
+def allowed(
+    answers_as: NDArray[np.int64] | None,
+    answer: NDArray[np.int64],
+    logits: NDArray[np.float32] | None,
+) -> Answered:
+    """Answers int64 [n] and logits float32 [n, classes] of a model, among the classes that a set
+    allows (see `RowSet.answers_as`).
 
-    A class takes the largest logit of those that count as it, and the logit of any other is the least number of float32. An answer
-    that is not allowed becomes the allowed class of the largest logit; without logits it is -1, which is never right.
+    A class takes the largest logit of those that count as it, and the logit of any other is the
+    least number of float32. An answer that is not allowed becomes the allowed class of the largest
+    logit; without logits it is -1, which is never right.
     """
     if answers_as is None:
         return answer, logits

@@ -1,4 +1,5 @@
-"""Which cell each row is in, and rows sorted by cell and hash: the two costs that a data set has once."""
+"""Which cell each row is in, and rows sorted by cell and hash: the two costs that a data set has
+once."""
 
 from __future__ import annotations
 
@@ -19,29 +20,50 @@ MOST_CELLS = 20_000_000  # an array of 8 bytes over all cells is 160 MB, and a p
 class CellIndex:
     """The cells of a data set under a label and some attributes.
 
-    `cells`: the cells, the derived attribute, if it is among them, last. `n_values`: its number of values, else 1. `codes`
-    unsigned [n]: the base cell of each base row, in C order; a base cell is a cell without its derived axis. `counts` int64
-    [base cells]: its number of base rows. Cost: 2 ms for 737,280 rows.
+    `cells`: the cells, the derived attribute, if it is among them, last. `n_values`: its number of
+    values, else 1. `codes` unsigned [n]: the base cell of each base row, in C order; a base cell is
+    a cell without its derived axis. `counts` int64 [base cells]: its number of base rows. Cost: 2
+    ms for 737,280 rows.
     """
 
-    def __init__(self, dataset: AttributedDataset, label: str, attributes: Sequence[str], field: str = "attributes") -> None:
+    def __init__(
+        self,
+        dataset: AttributedDataset,
+        label: str,
+        attributes: Sequence[str],
+        field: str = "attributes",
+    ) -> None:
         derived = dataset.derived
         names = [name for name in attributes if derived is None or name != derived.name]
         if derived is not None and len(names) < len(attributes):
             names.append(derived.name)
         self.n_values = len(derived.values) if derived is not None and derived.name in names else 1
         if derived is not None and label == derived.name:
-            raise InputError("label", f"the derived attribute {label!r} cannot be the label", dataset.table.names)
+            raise InputError(
+                "label", f"the derived attribute {label!r} cannot be the label", dataset.table.names
+            )
         if derived is not None and derived.name in names and self.n_values == 1:
             only = f"the derived attribute {derived.name!r} has one value, {derived.values[0]!r}"
             raise InputError(field, f"{only}: name a second one (null leaves the image as it is)")
-        self.cells = Cells(dataset.attribute(label, "label"), tuple(dataset.attribute(name, field) for name in names))
+        self.cells = Cells(
+            dataset.attribute(label, "label"),
+            tuple(dataset.attribute(name, field) for name in names),
+        )
         if self.cells.size > MOST_CELLS:
             sizes = ", ".join(f"{axis.name} {len(axis.values):,}" for axis in self.cells.axes)
             raise InputError(
-                field, f"label and attributes make {self.cells.size:,} cells, more than {MOST_CELLS:,} ({sizes} values)"
+                field,
+                f"label and attributes make {self.cells.size:,} cells, more than {MOST_CELLS:,}"
+                f" ({sizes} values)",
             )
-        on_table = [label, *(name for name in names if self.n_values == 1 or derived is None or name != derived.name)]
+        on_table = [
+            label,
+            *(
+                name
+                for name in names
+                if self.n_values == 1 or derived is None or name != derived.name
+            ),
+        ]
         self.base_shape = self.cells.shape[: len(on_table)]
         self.n_cells = math.prod(self.base_shape)
         kind = np.uint16 if self.n_cells <= 1 << 16 else np.uint64
@@ -54,7 +76,9 @@ class CellIndex:
         self.kept: dict[object, Any] = {}  # deals, evaluation sets and groupings made from it
 
 
-def cell_index(dataset: AttributedDataset, label: str, attributes: Sequence[str], field: str = "attributes") -> CellIndex:
+def cell_index(
+    dataset: AttributedDataset, label: str, attributes: Sequence[str], field: str = "attributes"
+) -> CellIndex:
     """The index of a data set, made once and kept with the data set."""
     key = ("cell index", label, tuple(attributes))
     found = dataset.cache.get(key)
@@ -77,8 +101,8 @@ def check_classes(dataset: AttributedDataset, label: str, attributes: Sequence[s
 def sorted_rows(codes: NDArray[Any], n_codes: int, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
     """The rows in the order of (code, hash, row): int64 [n].
 
-    Code, the hash's leading bits and the row packed in one integer sort three times faster than an argsort; the few rows whose
-    leading bits agree are put right by their whole hash.
+    Code, the hash's leading bits and the row packed in one integer sort three times faster than an
+    argsort; the few rows whose leading bits agree are put right by their whole hash.
     """
     n = len(codes)
     row_bits, code_bits = max(n - 1, 1).bit_length(), max(n_codes - 1, 1).bit_length()

@@ -1,7 +1,8 @@
-"""Which rows show one picture, so that a picture has one role in a study, whichever data set shows it.
+"""Which rows show one picture, so that a picture has one role in a study, whichever data set shows
+it.
 
-Rows are compared by the names that data sets give to what they show (`origin`, `originals`, `contents`), and by the bytes of
-their `files`; no pixel is decoded here.
+Rows are compared by the names that data sets give to what they show (`origin`, `originals`,
+`contents`), and by the bytes of their `files`; no pixel is decoded here.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ FREE = 255
 _TEST, _VALIDATION, _TRAIN, _UNUSED = range(4)
 
 OF_FILES = (
-    "rows are compared by the bytes of their files; equal pixels in files of different bytes cannot be hashed before planning, and "
-    "are refused where they would train and test, before anything is trained"
+    "rows are compared by the bytes of their files; equal pixels in files of different bytes cannot"
+    " be hashed before planning, and are refused where they would train and test, before anything"
+    " is trained"
 )
 """What a plan says of files that are read as they are."""
 
@@ -31,10 +33,11 @@ RoleOf = NDArray[np.uint8]
 
 
 def joined_units(dataset: AttributedDataset) -> Ints | None:
-    """Units int64 [n] that never hold a picture apart: the data set's own, those with a picture in common made one.
+    """Units int64 [n] that never hold a picture apart: the data set's own, those with a picture in
+    common made one.
 
-    None where no two of them have one, so that they (or rows) are dealt as they are. A joined unit has the number of its least.
-    Found once for a data set, by a sort of its names.
+    None where no two of them have one, so that they (or rows) are dealt as they are. A joined unit
+    has the number of its least. Found once for a data set, by a sort of its names.
     """
     key = "joined units"
     if key not in dataset.cache:
@@ -46,18 +49,27 @@ def joined_units(dataset: AttributedDataset) -> Ints | None:
 
 
 def check_training_pool(dataset: AttributedDataset, rows: int) -> None:
-    """Raises `InputError` where no row is left to train on, `rows` of them, because too many rows hold the same."""
+    """Raises `InputError` where no row is left to train on, `rows` of them, because too many rows
+    hold the same."""
     joined = None if rows else joined_units(dataset)
     if joined is None:
         return
     units = len(np.unique(joined))
-    held = f"are only {units:,} different {dataset.shows}s" if units > 1 else f"hold one and the same {dataset.shows}"
-    problem = f"leave no row to train on: the {len(joined):,} rows of {dataset.name} {held}, and one that tests does not train"
+    held = (
+        f"are only {units:,} different {dataset.shows}s"
+        if units > 1
+        else f"hold one and the same {dataset.shows}"
+    )
+    problem = (
+        f"leave no row to train on: the {len(joined):,} rows of {dataset.name} {held}, and one that"
+        " tests does not train"
+    )
     raise InputError("roles", problem)
 
 
 def held_by(dataset: AttributedDataset) -> list[NDArray[np.uint64]]:
-    """Names of what each row holds, uint64 [n]: of its contents, and of the bytes of its file, as far as they are known."""
+    """Names of what each row holds, uint64 [n]: of its contents, and of the bytes of its file, as
+    far as they are known."""
     names = [] if dataset.contents is None else [dataset.contents]
     return names if dataset.files is None else [*names, dataset.files.names()]
 
@@ -75,26 +87,44 @@ class Shown(Protocol):
 
 
 def said_of_copies(sets: Iterable[Shown], label: str) -> list[str]:
-    """Of each data set, how many rows hold what others hold, and where the labels of such rows contradict each other."""
+    """Of each data set, how many rows hold what others hold, and where the labels of such rows
+    contradict each other."""
     found = []
     for name, dataset in _by_name(sets).items():
         rows, different = copies_in(dataset)
         if not rows:
             continue
-        thing = f"{dataset.shows}s" if dataset.input is None or dataset.input.kind in ("image", "text") else "rows of numbers"
-        found.append(f"{name}: {rows:,} rows hold {different:,} {thing} that other rows hold too; each has one role")
+        thing = (
+            f"{dataset.shows}s"
+            if dataset.input is None or dataset.input.kind in ("image", "text")
+            else "rows of numbers"
+        )
+        found.append(
+            f"{name}: {rows:,} rows hold {different:,} {thing} that other rows hold too; each has"
+            " one role"
+        )
         told = contradicted(dataset, label) if label in dataset.table.names else None
         if told is not None:
             number, pair = told
             classes, codes = dataset.table.attribute(label).values, dataset.table.column(label)
-            shown = " and ".join(f"{dataset.ids[row] + 1:,} ({classes[codes[row]]})" for row in pair)
-            found.append(f"{name}: {number:,} of these stand in rows of different labels, such as rows {shown}")
+            shown = " and ".join(
+                f"{dataset.ids[row] + 1:,} ({classes[codes[row]]})" for row in pair
+            )
+            found.append(
+                f"{name}: {number:,} of these stand in rows of different labels, such as rows"
+                f" {shown}"
+            )
     return found
 
 
 def said_of_rows(sets: Iterable[Shown], attributes: Sequence[str]) -> list[str]:
-    """What data sets say of their rows and of some attributes, and what is not known of their rows before they are read."""
-    return [text for name, dataset in _by_name(sets).items() for text in said_of_data(name, dataset, attributes)]
+    """What data sets say of their rows and of some attributes, and what is not known of their rows
+    before they are read."""
+    return [
+        text
+        for name, dataset in _by_name(sets).items()
+        for text in said_of_data(name, dataset, attributes)
+    ]
 
 
 def said_of_data(name: str, dataset: AttributedDataset, attributes: Sequence[str]) -> list[str]:
@@ -108,12 +138,15 @@ def _by_name(sets: Iterable[Shown]) -> dict[str, AttributedDataset]:
 
 
 def copies_in(dataset: AttributedDataset) -> tuple[int, int]:
-    """The rows that hold what another row of the data set holds, and how many different things that is."""
+    """The rows that hold what another row of the data set holds, and how many different things that
+    is."""
     key = "copies"
     if key not in dataset.cache:
         counts = [np.unique(names, return_counts=True)[1] for names in held_by(dataset)]
         repeated = [each[each > 1] for each in counts]
-        dataset.cache[key] = max(((int(each.sum()), len(each)) for each in repeated), default=(0, 0))
+        dataset.cache[key] = max(
+            ((int(each.sum()), len(each)) for each in repeated), default=(0, 0)
+        )
     found: tuple[int, int] = dataset.cache[key]
     return found
 
@@ -123,12 +156,16 @@ def contradicted(dataset: AttributedDataset, label: str) -> tuple[int, tuple[int
     key = ("contradicted", label)
     if key not in dataset.cache:
         codes = dataset.table.column(label)
-        dataset.cache[key] = next(filter(None, (_contradicted(names, codes) for names in held_by(dataset))), None)
+        dataset.cache[key] = next(
+            filter(None, (_contradicted(names, codes) for names in held_by(dataset))), None
+        )
     found: tuple[int, tuple[int, int]] | None = dataset.cache[key]
     return found
 
 
-def _contradicted(names: NDArray[np.uint64], codes: NDArray[Any]) -> tuple[int, tuple[int, int]] | None:
+def _contradicted(
+    names: NDArray[np.uint64], codes: NDArray[Any]
+) -> tuple[int, tuple[int, int]] | None:
     order = np.argsort(names, kind="stable")
     same = names[order[1:]] == names[order[:-1]]
     other = same & (codes[order[1:]] != codes[order[:-1]])
@@ -138,10 +175,14 @@ def _contradicted(names: NDArray[np.uint64], codes: NDArray[Any]) -> tuple[int, 
     return len(np.unique(names[order[places]])), (int(order[places[0]]), int(order[places[0] + 1]))
 
 
-def apart(units: Ints, dataset: AttributedDataset, part: RoleOf, read: Sequence[int]) -> tuple[Ints, int]:
-    """Joined units cut by the parts of an official split, int64 [n], and how many of them that cuts.
+def apart(
+    units: Ints, dataset: AttributedDataset, part: RoleOf, read: Sequence[int]
+) -> tuple[Ints, int]:
+    """Joined units cut by the parts of an official split, int64 [n], and how many of them that
+    cuts.
 
-    `part`: the official role of each row; `read`: those whose rows the study reads, which alone count.
+    `part`: the official role of each row; `read`: those whose rows the study reads, which alone
+    count.
     """
     _, unit_of = np.unique(units, return_inverse=True)
     there = _in_any_row(unit_of, np.uint8(1) << part) & sum(1 << role for role in set(read))
@@ -154,11 +195,15 @@ def share(one: AttributedDataset, other: AttributedDataset) -> bool:
     return any(np.isin(theirs, ours).any() for theirs, ours in _names(one, other))
 
 
-def roles_elsewhere(dataset: AttributedDataset, dealt: Iterable[tuple[AttributedDataset, RoleOf]]) -> RoleOf:
-    """The role that each row's picture has in data sets that were dealt before: uint8 [n], `FREE` where none holds it.
+def roles_elsewhere(
+    dataset: AttributedDataset, dealt: Iterable[tuple[AttributedDataset, RoleOf]]
+) -> RoleOf:
+    """The role that each row's picture has in data sets that were dealt before: uint8 [n], `FREE`
+    where none holds it.
 
-    `dealt`: data sets and the role of each of their rows. A picture of a unit (see `joined_units`) counts for all its rows. A unit
-    that trains, or validates in one data set and tests in another, is left out: role 3.
+    `dealt`: data sets and the role of each of their rows. A picture of a unit (see `joined_units`)
+    counts for all its rows. A unit that trains, or validates in one data set and tests in another,
+    is left out: role 3.
     """
     held_as = np.zeros(dataset.n_base, dtype=np.uint8)
     for other, roles in dealt:
@@ -174,7 +219,8 @@ def roles_elsewhere(dataset: AttributedDataset, dealt: Iterable[tuple[Attributed
 
 
 def held(dataset: AttributedDataset, other: AttributedDataset, roles: RoleOf) -> RoleOf:
-    """For each row the roles that its picture has in `other`, uint8 [n]: bit 0 test, 1 validation, 2 training."""
+    """For each row the roles that its picture has in `other`, uint8 [n]: bit 0 test, 1 validation,
+    2 training."""
     held_as = np.zeros(dataset.n_base, dtype=np.uint8)
     for ours, theirs in _names(dataset, other):
         for role in (_TEST, _VALIDATION, _TRAIN):
@@ -193,10 +239,15 @@ def _own(dataset: AttributedDataset) -> Ints:
     return dataset.ids if dataset.units is None else dataset.units
 
 
-def _names(one: AttributedDataset, other: AttributedDataset) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+def _names(
+    one: AttributedDataset, other: AttributedDataset
+) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
     """The names of both by which their rows may be compared."""
     if one.origin == other.origin:
-        ours, theirs = (each.ids.astype(np.uint64) if each.originals is None else each.originals for each in (one, other))
+        ours, theirs = (
+            each.ids.astype(np.uint64) if each.originals is None else each.originals
+            for each in (one, other)
+        )
         yield ours, theirs
     if one.contents is not None and other.contents is not None:
         yield one.contents, other.contents
@@ -217,7 +268,9 @@ def _joined(units: Ints, names: list[NDArray[Any]]) -> Ints | None:
         ties.append(place.ravel() + size)
         size += int(place.max()) + 1
     rows = np.tile(np.arange(n), len(ties))
-    graph = coo_array((np.ones(len(rows), dtype=np.uint8), (rows, np.concatenate(ties))), shape=(size, size))
+    graph = coo_array(
+        (np.ones(len(rows), dtype=np.uint8), (rows, np.concatenate(ties))), shape=(size, size)
+    )
     joined = _least(connected_components(graph, directed=False)[1][:n].astype(np.int64), units)
     return None if (joined == units).all() else joined
 

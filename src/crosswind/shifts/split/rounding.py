@@ -1,8 +1,9 @@
 """Controlled rounding: whole numbers of rows near fractional ones, with even margins.
 
-Every cell becomes the whole number below or above its expectation, the total is exact, and the margin of every axis of the
-cells is the whole number below or above its expectation, the label's first. It is known as controlled rounding (Cox 1987).
-With three axes and more, and cells left out, no such table may exist; then as few rows as possible are out of place.
+Every cell becomes the whole number below or above its expectation, the total is exact, and the
+margin of every axis of the cells is the whole number below or above its expectation, the label's
+first. It is known as controlled rounding (Cox 1987). With three axes and more, and cells left out,
+no such table may exist; then as few rows as possible are out of place.
 """
 
 from __future__ import annotations
@@ -16,8 +17,12 @@ from numpy.typing import NDArray
 
 from crosswind.core.seeds import stream
 
-_NEAR = 1e-7  # expectations are sums of products in floating point: this far from a whole number is that whole number
-_LABEL_FIRST = 1000.0  # what a misplaced row of the label's margin costs, against 1 in the other margins
+# expectations are sums of products in floating point: this far from a whole number is that whole
+# number
+_NEAR = 1e-7
+_LABEL_FIRST = (
+    1000.0  # what a misplaced row of the label's margin costs, against 1 in the other margins
+)
 
 Counts = NDArray[np.int64]
 Expected = NDArray[np.float64]
@@ -27,10 +32,11 @@ Bound = tuple[Margin, Margin]
 
 
 def rounded_up(counts: Counts, share: Fraction) -> Counts:
-    """The share, in [0, 1], of each count, rounded up: int64 of the same shape, exact for every share.
+    """The share, in [0, 1], of each count, rounded up: int64 of the same shape, exact for every
+    share.
 
-    The numerator of 0.3333333333333333 times 2,800 rows is more than 64 bits hold, so Python's integers multiply, once for each
-    different count; n rows have at most sqrt(2 n) different ones.
+    The numerator of 0.3333333333333333 times 2,800 rows is more than 64 bits hold, so Python's
+    integers multiply, once for each different count; n rows have at most sqrt(2 n) different ones.
     """
     different, place = np.unique(counts, return_inverse=True)
     shares = [math.ceil(count * share) for count in different.tolist()]
@@ -40,8 +46,9 @@ def rounded_up(counts: Counts, share: Fraction) -> Counts:
 def controlled_rounding(expected: Expected, seed: int, total: int | None = None) -> Counts:
     """Whole numbers for the expectations, int64 of the same shape; ties are broken by `seed`.
 
-    `expected`: float64 >= 0, axis 0 the label. `total`: their sum rounded up or down, default to the nearest. Common cases cost
-    a fraction of a millisecond at 1,000 cells; what local repair cannot settle is solved as an integer programme.
+    `expected`: float64 >= 0, axis 0 the label. `total`: their sum rounded up or down, default to
+    the nearest. Common cases cost a fraction of a millisecond at 1,000 cells; what local repair
+    cannot settle is solved as an integer programme.
     """
     near = min(_NEAR, 0.25 / max(expected.size, 1))  # so little that over all cells no row is lost
     base = np.floor(expected + near)
@@ -63,7 +70,9 @@ def controlled_rounding(expected: Expected, seed: int, total: int | None = None)
 
 
 def _margin(values: NDArray[np.generic], axis: int) -> Margin:
-    return values.sum(axis=tuple(other for other in range(values.ndim) if other != axis), dtype=np.float64)
+    return values.sum(
+        axis=tuple(other for other in range(values.ndim) if other != axis), dtype=np.float64
+    )
 
 
 def _bounds(expected: Expected, axis: int) -> Bound:
@@ -75,11 +84,15 @@ def _beyond(margin: Margin, low: Margin, high: Margin) -> Margin:
     return np.maximum(low - margin, 0) + np.maximum(margin - high, 0)
 
 
-def _even_product(part: Expected, free: Counts, extra: int, generator: np.random.Generator) -> Chosen | None:
-    """The choice where all fractions are equal and the cells are all combinations of some values of each axis, else None.
+def _even_product(
+    part: Expected, free: Counts, extra: int, generator: np.random.Generator
+) -> Chosen | None:
+    """The choice where all fractions are equal and the cells are all combinations of some values of
+    each axis, else None.
 
-    Stepping all axes at once, (i, j, ...) -> (i + 1, j + 1, ...), runs through orbits of lcm(sizes) cells. Any stretch of an
-    orbit has even margins on every axis, and a whole orbit exactly even ones: so some whole orbits and a stretch of one.
+    Stepping all axes at once, (i, j, ...) -> (i + 1, j + 1, ...), runs through orbits of lcm(sizes)
+    cells. Any stretch of an orbit has even margins on every axis, and a whole orbit exactly even
+    ones: so some whole orbits and a stretch of one.
     """
     parts = part.flat[free]
     if parts.max() - parts.min() > _NEAR:
@@ -97,7 +110,10 @@ def _even_product(part: Expected, free: Counts, extra: int, generator: np.random
     steps = np.arange(extra) % length
     steps[whole_orbits * length :] += generator.integers(length)
     heads = np.unravel_index(np.repeat(orbits, length)[:extra], starts)
-    cells = [generator.permutation(values)[(head + steps) % len(values)] for values, head in zip(kept, heads, strict=True)]
+    cells = [
+        generator.permutation(values)[(head + steps) % len(values)]
+        for values, head in zip(kept, heads, strict=True)
+    ]
     chosen = np.zeros(part.shape, dtype=bool)
     chosen[tuple(cells)] = True
     return chosen
@@ -110,7 +126,11 @@ def _general(part: Expected, free: Counts, extra: int, generator: np.random.Gene
     for axis, (low, high) in enumerate(bounds):
         margin = _margin(chosen, axis)
         if ((margin < low) | (margin > high)).any():
-            settled = axis > 0 and _move_along(chosen, part, axis, margin, low, high, generator) and settled
+            settled = (
+                axis > 0
+                and _move_along(chosen, part, axis, margin, low, high, generator)
+                and settled
+            )
     if settled:
         return chosen
     _exchange(chosen, part > 0, bounds, generator)
@@ -120,7 +140,8 @@ def _general(part: Expected, free: Counts, extra: int, generator: np.random.Gene
 
 
 def _systematic(part: Expected, free: Counts, extra: int, generator: np.random.Generator) -> Chosen:
-    """Systematic sampling by the fractions, label after label: the label's margin and the total come out right."""
+    """Systematic sampling by the fractions, label after label: the label's margin and the total
+    come out right."""
     order = generator.permutation(free)
     order = order[np.argsort(order // part[0].size, kind="stable")]
     cumulative = np.cumsum(part.flat[order])
@@ -145,9 +166,16 @@ def _systematic(part: Expected, free: Counts, extra: int, generator: np.random.G
 
 
 def _move_along(
-    chosen: Chosen, part: Expected, axis: int, margin: Margin, low: Margin, high: Margin, generator: np.random.Generator
+    chosen: Chosen,
+    part: Expected,
+    axis: int,
+    margin: Margin,
+    low: Margin,
+    high: Margin,
+    generator: np.random.Generator,
 ) -> bool:
-    """Even out one axis by moving rows between its values with all other values kept, so that no other margin changes.
+    """Even out one axis by moving rows between its values with all other values kept, so that no
+    other margin changes.
 
     Changes `chosen` and `margin`; says whether the axis came out even.
     """
@@ -176,7 +204,8 @@ def _move_along(
 def _best_move(
     margin: list[float], low: list[float], high: list[float], stuck: set[tuple[int, int]]
 ) -> tuple[int, int, int] | None:
-    """From which value to which, and how many rows: the largest need that can be served without making another one."""
+    """From which value to which, and how many rows: the largest need that can be served without
+    making another one."""
     values = range(len(margin))
     over, under = [margin[i] - high[i] for i in values], [low[i] - margin[i] for i in values]
     most, least = max(over), max(under)
@@ -190,7 +219,12 @@ def _best_move(
     best, found = 0.0, None
     for giver, taker in itertools.permutations(values, 2):
         spare, room = -under[giver], -over[taker]
-        if spare <= 0 or room <= 0 or (over[giver] <= 0 and under[taker] <= 0) or (giver, taker) in stuck:
+        if (
+            spare <= 0
+            or room <= 0
+            or (over[giver] <= 0 and under[taker] <= 0)
+            or (giver, taker) in stuck
+        ):
             continue
         # Beyond the need a move would only shuffle; more than spare or room would make a new need.
         wanted = min(max(over[giver], under[taker]), spare, room)
@@ -200,8 +234,11 @@ def _best_move(
     return found
 
 
-def _exchange(chosen: Chosen, free: Chosen, bounds: list[Bound], generator: np.random.Generator) -> None:
-    """Swap a chosen cell for a free one, both anywhere, as long as that brings margins nearer; at most 64 swaps."""
+def _exchange(
+    chosen: Chosen, free: Chosen, bounds: list[Bound], generator: np.random.Generator
+) -> None:
+    """Swap a chosen cell for a free one, both anywhere, as long as that brings margins nearer; at
+    most 64 swaps."""
     for _ in range(64):
         ins = generator.permutation(np.argwhere(chosen))[:200]
         outs = generator.permutation(np.argwhere(free & ~chosen))[:200]
@@ -224,8 +261,11 @@ def _exchange(chosen: Chosen, free: Chosen, bounds: list[Bound], generator: np.r
         chosen[tuple(outs[enter])] = True
 
 
-def _programme(part: Expected, extra: int, bounds: list[Bound], generator: np.random.Generator) -> Chosen:
-    """The choice with the fewest rows out of place, as an integer programme (rarely needed: local repair failed)."""
+def _programme(
+    part: Expected, extra: int, bounds: list[Bound], generator: np.random.Generator
+) -> Chosen:
+    """The choice with the fewest rows out of place, as an integer programme (rarely needed: local
+    repair failed)."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import coo_array
 
@@ -243,7 +283,9 @@ def _programme(part: Expected, extra: int, bounds: list[Bound], generator: np.ra
     matrix = coo_array((data, (down, across)), shape=(margins + 1, n + 2 * margins)).tocsr()
     low = np.concatenate([*(bound[0] for bound in bounds), [extra]])
     high = np.concatenate([*(bound[1] for bound in bounds), [extra]])
-    price = np.concatenate([np.full(size, _LABEL_FIRST if axis == 0 else 1.0) for axis, size in enumerate(free.shape)])
+    price = np.concatenate(
+        [np.full(size, _LABEL_FIRST if axis == 0 else 1.0) for axis, size in enumerate(free.shape)]
+    )
     # Ties: small random prices, all of them together below one row out of place.
     tie = (generator.random(n) - part[free]) / (4 * n)
     found = milp(

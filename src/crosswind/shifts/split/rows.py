@@ -25,14 +25,16 @@ Ints = NDArray[np.int64]
 class RowSet:
     """The rows of one set, with all that training and evaluation may know of them.
 
-    `rows` int64 [n]: rows of data set `source`; virtual ones (base row x V + value) where it has a derived attribute, base rows
-    where `visit_law` is given. `label` int64 [n]: classes of the study, after noise; `true_label`: before. `group`, `environment`
-    int64 [n] number `group_names` and `environment_names`. `weight` float64 [n]: the probabilities of `sampler`, sum 1. `origin`
-    int8 [n]: 0 by weights, i by the i-th supplement. `visit_law` float64 [n, V]: at each visit the value of the derived
-    attribute is drawn by it, and `visit_step` times the value is to be added to the group and to the environment.
-    `environment_sizes`: how many values each attribute has that makes environments, the last one's running fastest. `answers_as`
-    int64 [classes of the study]: the class that an answer of each class counts as, -1 for one that a model may not answer with;
-    None: each as itself.
+    `rows` int64 [n]: rows of data set `source`; virtual ones (base row x V + value) where it has a
+    derived attribute, base rows where `visit_law` is given. `label` int64 [n]: classes of the
+    study, after noise; `true_label`: before. `group`, `environment` int64 [n] number `group_names`
+    and `environment_names`. `weight` float64 [n]: the probabilities of `sampler`, sum 1. `origin`
+    int8 [n]: 0 by weights, i by the i-th supplement. `visit_law` float64 [n, V]: at each visit the
+    value of the derived attribute is drawn by it, and `visit_step` times the value is to be added
+    to the group and to the environment. `environment_sizes`: how many values each attribute has
+    that makes environments, the last one's running fastest. `answers_as` int64 [classes of the
+    study]: the class that an answer of each class counts as, -1 for one that a model may not answer
+    with; None: each as itself.
     """
 
     source: str
@@ -60,8 +62,9 @@ class RowSet:
 class Part:
     """One set on its way: where its rows are and how many each cell gives.
 
-    `classes` int64 [classes of the source]: our class of each, -1 where it is left out. `key` permutes the cells' rows. `follows`:
-    whether it takes its numbers from what training draws, not from the weights of a law alone. `answers_as`: as of a `RowSet`.
+    `classes` int64 [classes of the source]: our class of each, -1 where it is left out. `key`
+    permutes the cells' rows. `follows`: whether it takes its numbers from what training draws, not
+    from the weights of a law alone. `answers_as`: as of a `RowSet`.
     """
 
     name: str
@@ -90,50 +93,79 @@ class Part:
             "source": self.source,
             "rows": allotment.total,
             "cells": listed,
-            "supplements": [{"asked": asked, "drawn": int(n)} for asked, n in zip(allotment.asked, drawn, strict=True)],
+            "supplements": [
+                {"asked": asked, "drawn": int(n)}
+                for asked, n in zip(allotment.asked, drawn, strict=True)
+            ],
             "short": self.short(),
         }
 
     @cached_property
     def cells(self) -> Cells:
-        """The cells that the allotment counts: the pool's, without a derived attribute that is drawn at every visit."""
+        """The cells that the allotment counts: the pool's, without a derived attribute that is
+        drawn at every visit."""
         cells = self.pool.cells
-        return Cells(cells.label, cells.attributes[:-1]) if self.allotment.mode == "visits" else cells
+        return (
+            Cells(cells.label, cells.attributes[:-1]) if self.allotment.mode == "visits" else cells
+        )
 
     @property
     def shared(self) -> float:
-        """The share of its base rows that a set drawn anew with another key is expected to have too; 1 where it takes all.
+        """The share of its base rows that a set drawn anew with another key is expected to have
+        too; 1 where it takes all.
 
-        Each cell gives n of its pool's N rows at random, of which n / N come again: the sum of n^2 / N over the sum of n.
+        Each cell gives n of its pool's N rows at random, of which n / N come again: the sum of n^2
+        / N over the sum of n.
         """
-        drawn = self.allotment.counts.sum(axis=0).reshape(len(self.pool.sizes), -1).sum(axis=1).astype(np.float64)
+        drawn = (
+            self.allotment.counts.sum(axis=0)
+            .reshape(len(self.pool.sizes), -1)
+            .sum(axis=1)
+            .astype(np.float64)
+        )
         there = drawn > 0
-        return float((drawn[there] ** 2 / self.pool.sizes[there]).sum() / drawn.sum()) if there.any() else 1.0
+        return (
+            float((drawn[there] ** 2 / self.pool.sizes[there]).sum() / drawn.sum())
+            if there.any()
+            else 1.0
+        )
 
     def warnings(self) -> list[str]:
         """What a user should know of the set, without its name."""
         return [*self.allotment.warnings, *self._single_class()]
 
     def _single_class(self) -> list[str]:
-        """That all rows of the set are of one class, in which its accuracy is something else than it seems."""
-        rows = self.allotment.counts.sum(axis=0).reshape(len(self.cells.label.values), -1).sum(axis=1)
+        """That all rows of the set are of one class, in which its accuracy is something else than
+        it seems."""
+        rows = (
+            self.allotment.counts.sum(axis=0).reshape(len(self.cells.label.values), -1).sum(axis=1)
+        )
         present = np.flatnonzero(rows)
         if len(present) != 1:
             return []
-        only = f"all {int(rows.sum()):,} rows are of the class {self.cells.label.values[present[0]]}"
+        only = (
+            f"all {int(rows.sum()):,} rows are of the class {self.cells.label.values[present[0]]}"
+        )
         if self.role == "train":
             return [f"{only}, so a model learns to answer with it whatever it sees"]
-        return [f"{only}, so its accuracy says how often a model answers with that class, not how well it tells classes apart"]
+        return [
+            f"{only}, so its accuracy says how often a model answers with that class, not how well"
+            " it tells classes apart"
+        ]
 
     def short(self) -> dict[str, dict[str, float]]:
         """The cells that had fewer rows than asked, by name."""
-        return {self.cells.name_of(cell): {"wanted": wanted, "got": got} for cell, (wanted, got) in self.allotment.short.items()}
+        return {
+            self.cells.name_of(cell): {"wanted": wanted, "got": got}
+            for cell, (wanted, got) in self.allotment.short.items()
+        }
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Split:
-    """A training set, validation sets and evaluation sets, by name; `report` says what was planned and what came of it."""
+    """A training set, validation sets and evaluation sets, by name; `report` says what was planned
+    and what came of it."""
 
     train: RowSet
     validation: dict[str, RowSet]
@@ -145,18 +177,23 @@ class Split:
     parts: Mapping[str, Part]
 
     def seen(self, rows: RowSet) -> list[bool]:
-        """Which groups of a set training shows, by their names; what label noise makes of a row is not what it shows."""
+        """Which groups of a set training shows, by their names; what label noise makes of a row is
+        not what it shows."""
         train, step = self.train, self.train.visit_step[0]
         size = len(train.group_names) // len(self.class_names)
         group = train.group + (train.true_label - train.label) * size
         law = np.ones((len(group), 1)) if train.visit_law is None else train.visit_law
         place = group[:, None] + step * np.arange(law.shape[1])
-        shown = {train.group_names[code] for code in np.unique(place[(law > 0) & (train.weight > 0)[:, None]])}
+        shown = {
+            train.group_names[code]
+            for code in np.unique(place[(law > 0) & (train.weight > 0)[:, None]])
+        }
         return [name in shown for name in rows.group_names]
 
     @cached_property
     def report(self) -> dict[str, Any]:
-        """Plain values for JSON: each set cell by cell, short cells by name, labels flipped, warnings. Made when asked for."""
+        """Plain values for JSON: each set cell by cell, short cells by name, labels flipped,
+        warnings. Made when asked for."""
         sets = {name: part.account() for name, part in self.parts.items()}
         return {
             "sets": sets,
@@ -171,26 +208,41 @@ class Split:
         """How often training shows each class, where its sampler is by environments."""
         if self.train.sampler not in ("environment", "image"):
             return []
-        share = np.bincount(self.train.true_label, self.train.weight, minlength=len(self.class_names))
+        share = np.bincount(
+            self.train.true_label, self.train.weight, minlength=len(self.class_names)
+        )
         low, high = int(share.argmin()), int(share.argmax())
-        some = [f"{self.class_names[code]} is {share[code]:.4g} of the visits of training" for code in dict.fromkeys([low, high])]
-        return [f"sampler {self.train.sampler}: of {len(share)} classes {', '.join(some)} (even: {1 / len(share):.4g})"]
+        some = [
+            f"{self.class_names[code]} is {share[code]:.4g} of the visits of training"
+            for code in dict.fromkeys([low, high])
+        ]
+        return [
+            f"sampler {self.train.sampler}: of {len(share)} classes {', '.join(some)} (even:"
+            f" {1 / len(share):.4g})"
+        ]
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the rows of every cell in every set, and what the split has to say."""
+        """What a notebook shows: the rows of every cell in every set, and what the split has to
+        say."""
         sets = self.report["sets"]
         cells = {cell: None for account in sets.values() for cell in account["cells"]}
         none = {"realised": 0}
-        rows = [(cell, *(account["cells"].get(cell, none)["realised"] for account in sets.values())) for cell in cells]
+        rows = [
+            (cell, *(account["cells"].get(cell, none)["realised"] for account in sets.values()))
+            for cell in cells
+        ]
         counts = [("all", *(account["rows"] for account in sets.values()))]
-        shown = html.table(f"Rows of a split, {len(self.class_names)} classes", ("cell", *sets), [*counts, *rows])
+        shown = html.table(
+            f"Rows of a split, {len(self.class_names)} classes", ("cell", *sets), [*counts, *rows]
+        )
         return shown + html.points("Notes", self.notes) + html.points("Warnings", self.warnings)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """Rows drawn for one part: base row, its cell (as the allotment counts cells) and origin, all [n]."""
+    """Rows drawn for one part: base row, its cell (as the allotment counts cells) and origin, all
+    [n]."""
 
     base: Ints
     cell: Ints
@@ -198,7 +250,8 @@ class Drawn:
 
 
 def draw_rows(parts: Sequence[Part]) -> list[Drawn]:
-    """The rows of several parts. Each cell's pool is permuted by the part's key and read from its start, so no row comes twice.
+    """The rows of several parts. Each cell's pool is permuted by the part's key and read from its
+    start, so no row comes twice.
 
     Parts are drawn together because a keyed permutation costs more by the call than by the row.
     """
@@ -209,7 +262,9 @@ def draw_rows(parts: Sequence[Part]) -> list[Drawn]:
         size = part.pool.sizes[home]
         place = np.arange(len(span)) + np.repeat(offset - np.cumsum(count) + count, count)
         places.append(place)
-        whole = (count == size) & (offset == 0)  # all rows of a cell in one piece: their order says nothing
+        whole = (count == size) & (
+            offset == 0
+        )  # all rows of a cell in one piece: their order says nothing
         moved.append(~whole[span])
         own = cell if part.allotment.mode == "each" else home
         sizes.append(size[span])
@@ -226,13 +281,23 @@ def draw_rows(parts: Sequence[Part]) -> list[Drawn]:
 
 
 def _entries(part: Part) -> tuple[Ints, Ints, Ints, Ints, Ints]:
-    """Every cell and origin that gives rows: origin, cell, count, where in the base cell's permuted rows it starts, base cell."""
+    """Every cell and origin that gives rows: origin, cell, count, where in the base cell's permuted
+    rows it starts, base cell."""
     counts, mode = part.allotment.counts, part.allotment.mode
     values = part.pool.n_values
     if mode == "fixed":
         # All values of a base cell share its rows, one stretch after another.
-        stacked = counts.reshape(len(counts), -1, values).transpose(1, 0, 2).reshape(-1, len(counts) * values)
-        before = (np.cumsum(stacked, axis=1) - stacked).reshape(-1, len(counts), values).transpose(1, 0, 2).reshape(counts.shape)
+        stacked = (
+            counts.reshape(len(counts), -1, values)
+            .transpose(1, 0, 2)
+            .reshape(-1, len(counts) * values)
+        )
+        before = (
+            (np.cumsum(stacked, axis=1) - stacked)
+            .reshape(-1, len(counts), values)
+            .transpose(1, 0, 2)
+            .reshape(counts.shape)
+        )
     else:
         before = np.cumsum(counts, axis=0) - counts
     origin, cell = np.nonzero(counts)
@@ -241,6 +306,7 @@ def _entries(part: Part) -> tuple[Ints, Ints, Ints, Ints, Ints]:
 
 
 def visit_law(form: NormalForm, drawn: Drawn, values: int) -> NDArray[np.float64]:
-    """The probability of each value of the derived attribute at a visit of each row, float64 [n, values]."""
+    """The probability of each value of the derived attribute at a visit of each row, float64 [n,
+    values]."""
     law = visit_laws(form).reshape(1 + len(form.supplements), -1, values)[drawn.origin, drawn.cell]
     return law / law.sum(axis=1, keepdims=True)

@@ -24,9 +24,10 @@ NO_ENVIRONMENTS = "{} needs a systematic shift, a single one: its environments a
 class Grouping:
     """The cells of some attributes, with the classes of a label or without.
 
-    `of_cell` int64 [cells]: the number of each cell by its attributes; `size`: how many there are, the product of `sizes`, the
-    numbers of values of the attributes, of which the last one runs fastest; the group of class y is y x size + number. `names`: of
-    all groups, class after class; of all environments where there are no classes.
+    `of_cell` int64 [cells]: the number of each cell by its attributes; `size`: how many there are,
+    the product of `sizes`, the numbers of values of the attributes, of which the last one runs
+    fastest; the group of class y is y x size + number. `names`: of all groups, class after class;
+    of all environments where there are no classes.
     """
 
     of_cell: NDArray[np.int64]
@@ -35,8 +36,11 @@ class Grouping:
     sizes: tuple[int, ...]
 
 
-def grouping(cells: Cells, attributes: Sequence[str], label: Attribute | None, field: str) -> Grouping:
-    """The groups (with a label) or environments (without) that some attributes of the cells make."""
+def grouping(
+    cells: Cells, attributes: Sequence[str], label: Attribute | None, field: str
+) -> Grouping:
+    """The groups (with a label) or environments (without) that some attributes of the cells
+    make."""
     axes = []
     for name in attributes:
         if name == cells.label.name or name not in cells.names:
@@ -46,7 +50,9 @@ def grouping(cells: Cells, attributes: Sequence[str], label: Attribute | None, f
     names = [""] if label is None else [f"{label.name}={value}" for value in label.values]
     for axis in axes:
         attribute = cells.axes[axis]
-        number = number * len(attribute.values) + cells.along([axis], np.arange(len(attribute.values)))
+        number = number * len(attribute.values) + cells.along(
+            [axis], np.arange(len(attribute.values))
+        )
         names = [
             f"{before}, {attribute.name}={value}" if before else f"{attribute.name}={value}"
             for before in names
@@ -58,7 +64,8 @@ def grouping(cells: Cells, attributes: Sequence[str], label: Attribute | None, f
 
 
 def default_attributes(cells: Cells, form: NormalForm, shifted: Sequence[str]) -> tuple[str, ...]:
-    """The shifted attributes that have two values or more in training; where there are none, all attributes."""
+    """The shifted attributes that have two values or more in training; where there are none, all
+    attributes."""
     present = form.support
     for supplement in form.supplements:
         present = present | supplement.region
@@ -75,8 +82,9 @@ def default_attributes(cells: Cells, form: NormalForm, shifted: Sequence[str]) -
 class Environments:
     """The environments of a systematic shift, row by row.
 
-    `label` int64 [n]; `environment` int64 [n, V], under each of V values that a row may be seen under, in [0, size): the values of
-    attribute `name`. `clean`: the environment that shows every class, None where none does.
+    `label` int64 [n]; `environment` int64 [n, V], under each of V values that a row may be seen
+    under, in [0, size): the values of attribute `name`. `clean`: the environment that shows every
+    class, None where none does.
     """
 
     name: str
@@ -86,40 +94,69 @@ class Environments:
     clean: int | None
 
     @classmethod
-    def of(cls, shift: Shift, cells: Cells, cell: NDArray[np.int64], values: int = 1) -> Environments | None:
-        """Those of rows in cells `cell` int64 [n], of each of `values` values of the last attribute from there on; None where no
-        part of the shift is systematic, or several are."""
-        parts = [part for part in (shift.parts if isinstance(shift, All) else (shift,)) if isinstance(part, Systematic)]
+    def of(
+        cls, shift: Shift, cells: Cells, cell: NDArray[np.int64], values: int = 1
+    ) -> Environments | None:
+        """Those of rows in cells `cell` int64 [n], of each of `values` values of the last attribute
+        from there on; None where no part of the shift is systematic, or several are."""
+        parts = [
+            part
+            for part in (shift.parts if isinstance(shift, All) else (shift,))
+            if isinstance(part, Systematic)
+        ]
         if len(parts) != 1:
             return None
         axis, _ = parts[0].table(cells)
         codes = np.unravel_index(cell, cells.shape)
-        varies = np.arange(values) if axis == len(cells.shape) - 1 else np.zeros(values, dtype=np.int64)
-        return cls(parts[0].environment, codes[0], codes[axis][:, None] + varies, cells.shape[axis], parts[0].clean(cells))
+        varies = (
+            np.arange(values) if axis == len(cells.shape) - 1 else np.zeros(values, dtype=np.int64)
+        )
+        return cls(
+            parts[0].environment,
+            codes[0],
+            codes[axis][:, None] + varies,
+            cells.shape[axis],
+            parts[0].clean(cells),
+        )
 
-    def shares(self, sampler: Mapping[str, float], mass: NDArray[np.float64]) -> NDArray[np.float64]:
+    def shares(
+        self, sampler: Mapping[str, float], mass: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """The probability of each row under each value, float64 [n, V], sum 1.
 
-        `mass` float64 [n, V]: that without a sampler, up to a factor. Rows of one environment (with "image" of one class in it)
-        keep the proportions of their weights.
+        `mass` float64 [n, V]: that without a sampler, up to a factor. Rows of one environment (with
+        "image" of one class in it) keep the proportions of their weights.
 
-        {"environment": p}: a draw is of the clean environment with probability p, else of any other that has rows, all as likely,
-        and then of a row of it. Classes that are in more environments are seen more often. {"image": p}: a draw is of a row, seen
-        in another environment of its class, if there is any, with probability p, all as likely, else clean. Classes are seen as
-        often as they have rows. Omran and Schiele 2022, appendix A.1: p = 0.75 from scratch, 0.5 in fine-tuning.
+        {"environment": p}: a draw is of the clean environment with probability p, else of any other
+        that has rows, all as likely, and then of a row of it. Classes that are in more environments
+        are seen more often. {"image": p}: a draw is of a row, seen in another environment of its
+        class, if there is any, with probability p, all as likely, else clean. Classes are seen as
+        often as they have rows. Omran and Schiele 2022, appendix A.1: p = 0.75 from scratch, 0.5 in
+        fine-tuning.
         """
         kind, p = next(iter(sampler.items()))
-        if kind == "environment":  # a row that may be seen in two environments is a whole row of both
-            mass = mass * (mass.sum(axis=1, keepdims=True) / np.maximum(mass.max(axis=1, keepdims=True), np.finfo(float).tiny))
+        if (
+            kind == "environment"
+        ):  # a row that may be seen in two environments is a whole row of both
+            mass = mass * (
+                mass.sum(axis=1, keepdims=True)
+                / np.maximum(mass.max(axis=1, keepdims=True), np.finfo(float).tiny)
+            )
         of_clean = p if kind == "environment" else 1 - p
         place = self.environment + (self.size * self.label[:, None] if kind == "image" else 0)
         blocks = int(self.label.max(initial=0)) + 1 if kind == "image" else 1
-        there = np.bincount(place.ravel(), mass.ravel(), minlength=blocks * self.size).reshape(blocks, self.size)
+        there = np.bincount(place.ravel(), mass.ravel(), minlength=blocks * self.size).reshape(
+            blocks, self.size
+        )
         is_clean = np.arange(self.size) == self.clean
         clean, others = (there > 0) & is_clean, (there > 0) & ~is_clean
-        wanted = clean * of_clean + others * ((1 - of_clean) / np.maximum(others.sum(axis=1, keepdims=True), 1))
+        wanted = clean * of_clean + others * (
+            (1 - of_clean) / np.maximum(others.sum(axis=1, keepdims=True), 1)
+        )
         # What has no clean rows, or no others, is seen under what it has.
-        wanted *= there.sum(axis=1, keepdims=True) / np.maximum(wanted.sum(axis=1, keepdims=True), np.finfo(float).tiny)
+        wanted *= there.sum(axis=1, keepdims=True) / np.maximum(
+            wanted.sum(axis=1, keepdims=True), np.finfo(float).tiny
+        )
         factor = np.divide(wanted, there, out=np.zeros(there.shape), where=there > 0).ravel()
         joint: NDArray[np.float64] = mass * factor[place]
         return joint / joint.sum()
@@ -135,14 +172,17 @@ def sampling_weights(
     step: int = 0,
     environments: Environments | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
-    """The probability of each training row, float64 [n], sum 1, and the law of the values that it is then seen under.
+    """The probability of each training row, float64 [n], sum 1, and the law of the values that it
+    is then seen under.
 
-    `cell`, `group` int64 [n]; `origin` int8 [n], above 0 for rows of supplements; `test_cells` float64 [cells]: the test law, up to
-    a factor, for "reweight" (p_test / p_train of a row's cell, Wiles et al. 2022, where p_test is uniform over all cells).
-    A cell without training rows is left out, so that the others share its part. `visits`: where a value is drawn at every visit of
-    a row, the probability of each, float64 [n, values]: what is weighed is then a row under a value, which is in cell `cell` x
-    values + value and in group `group` + `step` x value. `environments`: of these rows, for the samplers that are by them. Raises
-    `InputError`.
+    `cell`, `group` int64 [n]; `origin` int8 [n], above 0 for rows of supplements; `test_cells`
+    float64 [cells]: the test law, up to a factor, for "reweight" (p_test / p_train of a row's cell,
+    Wiles et al. 2022, where p_test is uniform over all cells).
+    A cell without training rows is left out, so that the others share its part. `visits`: where a
+    value is drawn at every visit of a row, the probability of each, float64 [n, values]: what is
+    weighed is then a row under a value, which is in cell `cell` x values + value and in group
+    `group` + `step` x value. `environments`: of these rows, for the samplers that are by them.
+    Raises `InputError`.
     """
     sampler = parse_sampler(sampler)
     n = len(cell)
@@ -152,7 +192,9 @@ def sampling_weights(
         mass = float(sampler["mixture"])
         extra = origin > 0
         if not extra.any() or extra.all():
-            raise InputError("sampler", "a mixture needs a shift with a supplement, and rows beside it")
+            raise InputError(
+                "sampler", "a mixture needs a shift with a supplement, and rows beside it"
+            )
         weights = np.where(extra, mass / extra.sum(), (1 - mass) / (~extra).sum())
         return weights / weights.sum(), visits
     seen = np.ones((n, 1)) if visits is None else visits
@@ -167,14 +209,18 @@ def sampling_weights(
             wanted = np.ones(int(place.max()) + 1)
         else:
             if test_cells is None:
-                raise InputError("sampler", "reweight needs a set of role test over the cells of the study")
+                raise InputError(
+                    "sampler", "reweight needs a set of role test over the cells of the study"
+                )
             place = cell[:, None] * len(value) + value
             wanted = test_cells
         there = np.bincount(place.ravel(), seen.ravel(), minlength=len(wanted))
         joint = seen * np.divide(wanted, there, out=np.zeros(len(wanted)), where=there > 0)[place]
     weights = joint.sum(axis=1)
     if not weights.any():
-        raise InputError("sampler", "reweight finds no training row in a cell that the test law allows")
+        raise InputError(
+            "sampler", "reweight finds no training row in a cell that the test law allows"
+        )
     if visits is not None:
         visits = np.divide(joint, weights[:, None], out=visits.copy(), where=weights[:, None] > 0)
     return weights / weights.sum(), visits

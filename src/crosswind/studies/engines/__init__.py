@@ -1,7 +1,7 @@
 """Where runs execute: what an engine is given and gives back.
 
-An engine takes tasks and yields events; it knows nothing of stores, plans or dependencies. `inline` runs in this process,
-`pool` in worker processes on this machine.
+An engine takes tasks and yields events; it knows nothing of stores, plans or dependencies. `inline`
+runs in this process, `pool` in worker processes on this machine.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from typing import Any, Literal, Protocol, Self
 class Task:
     """One job to execute, and those that follow it. Paths are text, so that a task is JSON.
 
-    `folder`: where the job writes its files; `checkpoint`: the file of what it needs to go on, in a folder of its own; `needed`:
-    the folders of the jobs it needs, by key; `limit`: seconds that it may take, None for no limit; `profile`: where a trace of it
-    goes, a path without its suffix, None for no trace; `following`: jobs that are done right after it, in their order, each in a
+    `folder`: where the job writes its files; `checkpoint`: the file of what it needs to go on, in a
+    folder of its own; `needed`: the folders of the jobs it needs, by key; `limit`: seconds that it
+    may take, None for no limit; `profile`: where a trace of it goes, a path without its suffix,
+    None for no trace; `following`: jobs that are done right after it, in their order, each in a
     folder beside its own.
     """
 
@@ -37,8 +38,9 @@ class Task:
 class Place:
     """Where a job works, as it is told: `key`, and `needs`, the keys of what it needs.
 
-    `folder` takes its files, `checkpoint` its resumable state, `report` its progress. `needed`: the folders of `needs`. `profile`:
-    where a trace goes, a path without its suffix. `held`: what jobs done just before in this process left for those that follow.
+    `folder` takes its files, `checkpoint` its resumable state, `report` its progress. `needed`: the
+    folders of `needs`. `profile`: where a trace goes, a path without its suffix. `held`: what jobs
+    done just before in this process left for those that follow.
     """
 
     key: str
@@ -55,11 +57,12 @@ class Place:
 class Event:
     """What happened to the job `key`.
 
-    `finished` (with `result`, and in its `following` those of the jobs that followed, by key), `failed` (an exception, or the time
-    limit: not tried again at once), `lost` (its worker died, or there was no memory: worth another try), `fault` (an
-    `InternalError`: the study stops), `progress` (with `result`, what the run reported). `seconds`: since its start. `cause`: of
-    `failed` and `lost`, what of the machine stopped the run, a key of `crosswind.studies.causes.CAUSES`, or "" where the run did it
-    itself.
+    `finished` (with `result`, and in its `following` those of the jobs that followed, by key),
+    `failed` (an exception, or the time limit: not tried again at once), `lost` (its worker died, or
+    there was no memory: worth another try), `fault` (an `InternalError`: the study stops),
+    `progress` (with `result`, what the run reported). `seconds`: since its start. `cause`: of
+    `failed` and `lost`, what of the machine stopped the run, a key of
+    `crosswind.studies.causes.CAUSES`, or "" where the run did it itself.
     """
 
     key: str
@@ -88,10 +91,12 @@ class Engine(Protocol):
         """Start `task`, which `idle` has room for."""
 
     def wait(self, seconds: float) -> list[Event]:
-        """What happened; waits for at most `seconds` for something to happen, but may work longer."""
+        """What happened; waits for at most `seconds` for something to happen, but may work
+        longer."""
 
     def cancel(self) -> None:
-        """End all running tasks at once and forget them; what they did since their last checkpoint is lost."""
+        """End all running tasks at once and forget them; what they did since their last checkpoint
+        is lost."""
 
     def close(self) -> None:
         """Cancel, and give everything back."""

@@ -18,15 +18,16 @@ from crosswind.studies.engines.worker import perform
 class Inline(Engine):
     """An engine in this process. A run that kills the process kills the driver with it.
 
-    The time limit is looked at whenever the run reports its progress: this process cannot be ended from outside.
+    The time limit is looked at whenever the run reports its progress: this process cannot be ended
+    from outside.
     """
 
     workers = 1
     interruptible = False
 
     def __init__(self, job: str, memory: int | None = None) -> None:
-        """`job`: the function that executes a run, as `package.module:function`; `memory`: bytes of pixels that runs may hold,
-        None for half of the memory that there is.
+        """`job`: the function that executes a run, as `package.module:function`; `memory`: bytes of
+        pixels that runs may hold, None for half of the memory that there is.
         """
         self._job, self._memory = job, memory
         self._task: Task | None = None

@@ -1,7 +1,8 @@
 """Runs tasks in worker processes on this machine, each with one thread, each doing many runs.
 
-A worker that dies, by whatever cause, costs the run it had and is replaced. Workers are started afresh as programs of their own
-and not forked, so nothing of the driver's threads, locks or `__main__` gets into them. Linux and macOS.
+A worker that dies, by whatever cause, costs the run it had and is replaced. Workers are started
+afresh as programs of their own and not forked, so nothing of the driver's threads, locks or
+`__main__` gets into them. Linux and macOS.
 """
 
 from __future__ import annotations
@@ -37,14 +38,18 @@ LAST_LINES = 3
 
 @final
 class Pool(Engine):
-    """An engine of `workers` processes, started when first needed, which hold the pixels that they train on once for all."""
+    """An engine of `workers` processes, started when first needed, which hold the pixels that they
+    train on once for all."""
 
     interruptible = True
 
-    def __init__(self, job: str, workers: int, modules: Sequence[str] = (), memory: int | None = None) -> None:
-        """`job`: the function that executes a run, as `package.module:function`; `workers`: at least 1; `modules`: what workers
-        import to find classes that are registered neither in the package nor by entry point; `memory`: bytes of pixels that all
-        workers together may hold, None for half of the memory that there is.
+    def __init__(
+        self, job: str, workers: int, modules: Sequence[str] = (), memory: int | None = None
+    ) -> None:
+        """`job`: the function that executes a run, as `package.module:function`; `workers`: at
+        least 1; `modules`: what workers import to find classes that are registered neither in the
+        package nor by entry point; `memory`: bytes of pixels that all workers together may hold,
+        None for half of the memory that there is.
         """
         if workers < 1:
             raise ValueError(f"a pool needs at least one worker, not {workers}")
@@ -61,7 +66,8 @@ class Pool(Engine):
         return self.workers - len(self._busy) - len(self._lost)
 
     def submit(self, task: Task) -> None:
-        """Give `task` to a worker, starting one where none is free. A worker that died while it was free costs nothing."""
+        """Give `task` to a worker, starting one where none is free. A worker that died while it was
+        free costs nothing."""
         while self._free:
             worker = self._free.pop()
             if worker.take(task):
@@ -73,12 +79,15 @@ class Pool(Engine):
             taken = {worker.place for worker in self._busy}  # none is free: those were asked first
             place = next(place for place in range(self.workers) if place not in taken)
             if self._pixels is None:
-                # Made here, so that it outlives every worker, and nothing of it is left when this process has ended.
+                # Made here, so that it outlives every worker, and nothing of it is left when this
+                # process has ended.
                 self._pixels = Region.create(budget() if self._memory is None else self._memory)
             worker = _Worker(self._job, self._started, self._modules, place, self._pixels.handle)
         except OSError as error:
             reason = f"no worker could be started: {error.strerror or error}"
-            self._lost.append(Event(task.key, "lost", reason=reason, cause=cause_of(error) or "system"))
+            self._lost.append(
+                Event(task.key, "lost", reason=reason, cause=cause_of(error) or "system")
+            )
             return
         worker.take(task)  # if it is dead already, `wait` will see it
         self._busy.append(worker)
@@ -92,7 +101,8 @@ class Pool(Engine):
         remaining = 0.0 if events else max(0.0, deadline - time.monotonic())
         ready = wait([worker.connection for worker in self._busy], min(remaining, 0.5))
         for worker in list(self._busy):
-            # What a worker said before it died counts; and its child may hold the socket open, so its process is looked at too.
+            # What a worker said before it died counts; and its child may hold the socket open, so
+            # its process is looked at too.
             dead = not worker.lives()
             if worker.connection in ready or (dead and worker.connection.poll()):
                 events += self._read(worker)
@@ -128,7 +138,9 @@ class Pool(Engine):
             return [worker.event("progress", result=message["result"])]
         event = Event(**message, worker=worker.name)
         self._busy.remove(worker)
-        if event.kind == "lost":  # out of memory: a new process starts with none of what this one still holds
+        if (
+            event.kind == "lost"
+        ):  # out of memory: a new process starts with none of what this one still holds
             worker.end()
         else:
             self._free.append(worker)
@@ -142,9 +154,15 @@ class Pool(Engine):
         if time.monotonic() < worker.deadline:
             return []
         if worker.is_ready:
-            event = worker.event("failed", reason=f"time limit: the run took more than {worker.limit:g} seconds")
+            event = worker.event(
+                "failed", reason=f"time limit: the run took more than {worker.limit:g} seconds"
+            )
         else:
-            event = worker.event("lost", reason=f"its worker did not start within {START_SECONDS:g} seconds", cause="system")
+            event = worker.event(
+                "lost",
+                reason=f"its worker did not start within {START_SECONDS:g} seconds",
+                cause="system",
+            )
         self._busy.remove(worker)
         worker.end()
         return [event]
@@ -153,23 +171,38 @@ class Pool(Engine):
 class _Worker:
     """One process, the socket to it, and the last of what it printed."""
 
-    def __init__(self, job: str, number: int, modules: Sequence[str], place: int, pixels: int) -> None:
+    def __init__(
+        self, job: str, number: int, modules: Sequence[str], place: int, pixels: int
+    ) -> None:
         ours, theirs = socket.socketpair()
         read_end, self._lifeline = os.pipe()
-        # The path of this process, without what `-m` would put before it: the folder that the user happens to be in.
+        # The path of this process, without what `-m` would put before it: the folder that the user
+        # happens to be in.
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-        named = {MODULES_VARIABLE: ",".join([*filter(None, [os.environ.get(MODULES_VARIABLE)]), *modules])}
+        named = {
+            MODULES_VARIABLE: ",".join(
+                [*filter(None, [os.environ.get(MODULES_VARIABLE)]), *modules]
+            )
+        }
         named[WORKER_VARIABLE] = str(place)
         module = "crosswind.studies.engines.worker"
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", module, *map(str, (theirs.fileno(), read_end, os.getpid(), pixels)), job],
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    module,
+                    *map(str, (theirs.fileno(), read_end, os.getpid(), pixels)),
+                    job,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 pass_fds=(theirs.fileno(), read_end, pixels),
                 env={**os.environ, **ONE_THREAD, **named, "PYTHONPATH": path},
-                start_new_session=True,  # Ctrl-C is for the driver; and what a run starts can be ended with it
+                # Ctrl-C is for the driver; and what a run starts can be ended with it
+                start_new_session=True,
             )
         except BaseException:
             ours.close()
@@ -187,12 +220,16 @@ class _Worker:
         self._since = time.monotonic()
         self._output = b""
         assert self._process.stdout is not None
-        self._listener = threading.Thread(target=self._listen, args=(self._process.stdout,), daemon=True)
+        self._listener = threading.Thread(
+            target=self._listen, args=(self._process.stdout,), daemon=True
+        )
         self._listener.start()
 
     def event(self, kind: Literal["failed", "lost", "progress"], **told: Any) -> Event:
         """What happened to the task now."""
-        return Event(self.key, kind, seconds=time.monotonic() - self._since, worker=self.name, **told)
+        return Event(
+            self.key, kind, seconds=time.monotonic() - self._since, worker=self.name, **told
+        )
 
     def take(self, task: Task) -> bool:
         """Send the task; False when the worker is dead."""
@@ -227,7 +264,8 @@ class _Worker:
             self._process.stdout.close()
 
     def last_words(self) -> dict[str, Any]:
-        """Of an event: why the process ended, in one sentence, the last of what it printed, the cause. Ends what is left of it."""
+        """Of an event: why the process ended, in one sentence, the last of what it printed, the
+        cause. Ends what is left of it."""
         try:
             self._process.wait(timeout=5.0)  # the socket closes a moment before the process is gone
             status: int | None = self._process.returncode
@@ -239,7 +277,11 @@ class _Worker:
         elif status >= 0:
             how = f"its worker ended with exit status {status}"
         else:
-            name = signal.Signals(-status).name if -status in list(signal.Signals) else f"signal {-status}"
+            name = (
+                signal.Signals(-status).name
+                if -status in list(signal.Signals)
+                else f"signal {-status}"
+            )
             how = f"its worker was killed by {name}{advice_on_signal(-status)}"
         output = self._output.decode("utf-8", "replace")
         said = _telling(output)
@@ -253,12 +295,15 @@ class _Worker:
 
 
 def _telling(output: str) -> str:
-    """The lines of a dead worker's output that say most: the fatal error and its place, else the last ones."""
+    """The lines of a dead worker's output that say most: the fatal error and its place, else the
+    last ones."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     for number, line in enumerate(lines):
         if line.startswith("Fatal Python error"):
             # The trace of every thread follows; the one that fell is marked as current.
-            fallen = next((at for at, later in enumerate(lines) if later.startswith("Current thread")), number)
+            fallen = next(
+                (at for at, later in enumerate(lines) if later.startswith("Current thread")), number
+            )
             places = [later for later in lines[fallen + 1 :] if later.startswith("File ")]
             return one_line(" ".join([line, *places[:1]]), 300)
     return one_line(" / ".join(lines[-LAST_LINES:]), 300)

@@ -1,8 +1,10 @@
-"""A worker process: takes tasks from its driver, one at a time, executes them and sends back what came out.
+"""A worker process: takes tasks from its driver, one at a time, executes them and sends back what
+came out.
 
-Started by `crosswind.studies.engines.pool` as `python -m crosswind.studies.engines.worker SOCKET LIFELINE PARENT PIXELS JOB`, where
-SOCKET, LIFELINE and PIXELS are descriptors. Messages are JSON. A worker ends when its driver does, however that ends: the kernel
-kills it (Linux), and a thread watches a pipe that only the driver holds open. `perform` is also what the inline engine calls, so a
+Started by `crosswind.studies.engines.pool` as `python -m crosswind.studies.engines.worker SOCKET
+LIFELINE PARENT PIXELS JOB`, where SOCKET, LIFELINE and PIXELS are descriptors. Messages are JSON. A
+worker ends when its driver does, however that ends: the kernel kills it (Linux), and a thread
+watches a pipe that only the driver holds open. `perform` is also what the inline engine calls, so a
 run is the same function everywhere.
 """
 
@@ -40,11 +42,14 @@ REPORT_SECONDS = 0.25
 DETAIL_CHARACTERS = 8000
 
 
-def perform(job: str, task: Mapping[str, Any], report: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+def perform(
+    job: str, task: Mapping[str, Any], report: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
     """Execute one task and return its event as plain values; never raises an `Exception`.
 
-    The function is called as `job(kind, spec, place)`. Its folder is new and empty. Its checkpoint is the path of a file in a
-    folder of its own, which keeps what an earlier try left. Jobs that follow are done after it; if one fails, all have failed.
+    The function is called as `job(kind, spec, place)`. Its folder is new and empty. Its checkpoint
+    is the path of a file in a folder of its own, which keeps what an earlier try left. Jobs that
+    follow are done after it; if one fails, all have failed.
     """
     started = time.perf_counter()
     out: dict[str, Any] = {"key": task["key"]}
@@ -57,11 +62,20 @@ def perform(job: str, task: Mapping[str, Any], report: Callable[[dict[str, Any]]
             followed = {item["key"]: _done(call, item, report, held) for item in task["following"]}
         out |= {"kind": "finished", "result": {**result, "following": followed}}
     except InternalError as error:
-        out |= {"kind": "fault", "reason": str(error), "detail": traceback.format_exc()[-DETAIL_CHARACTERS:]}
+        out |= {
+            "kind": "fault",
+            "reason": str(error),
+            "detail": traceback.format_exc()[-DETAIL_CHARACTERS:],
+        }
     except Exception as error:
-        # Out of memory: what else ran at the time decides, so another try is worth it. Everything else would happen again.
+        # Out of memory: what else ran at the time decides, so another try is worth it. Everything
+        # else would happen again.
         cause = cause_of(error)
-        out |= {"kind": "lost" if cause == "memory" else "failed", "reason": _reason(error, cause), "cause": cause}
+        out |= {
+            "kind": "lost" if cause == "memory" else "failed",
+            "reason": _reason(error, cause),
+            "cause": cause,
+        }
         if not isinstance(error, CrosswindError):
             out["detail"] = traceback.format_exc()[-DETAIL_CHARACTERS:]
     except SystemExit as error:
@@ -70,7 +84,10 @@ def perform(job: str, task: Mapping[str, Any], report: Callable[[dict[str, Any]]
 
 
 def _done(
-    call: Callable[..., Any], task: Mapping[str, Any], report: Callable[[dict[str, Any]], None], held: dict[str, Any]
+    call: Callable[..., Any],
+    task: Mapping[str, Any],
+    report: Callable[[dict[str, Any]], None],
+    held: dict[str, Any],
 ) -> dict[str, Any]:
     """The result of one job, whose files are on the disk, with their checksums."""
     folder, checkpoint = Path(task["folder"]), Path(task["checkpoint"])
@@ -79,7 +96,11 @@ def _done(
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
     needed = {key: Path(path) for key, path in task["needed"].items()}
     profile = None if task["profile"] is None else Path(task["profile"])
-    result = call(task["kind"], task["spec"], Place(task["key"], tuple(needed), folder, checkpoint, report, needed, profile, held))
+    result = call(
+        task["kind"],
+        task["spec"],
+        Place(task["key"], tuple(needed), folder, checkpoint, report, needed, profile, held),
+    )
     # Read back while they are in memory still: it is what was written that the checksums are of.
     checked = {**_checked(result), "files": listing(folder)}
     sync_tree(folder)
@@ -90,7 +111,8 @@ def _done(
 def one_thread() -> Iterator[None]:
     """Numbers may depend on the number of threads, so a run has one, whatever this process had.
 
-    torch's setting is put back at the end. Where torch comes with the run, it is the environment that sets it.
+    torch's setting is put back at the end. Where torch comes with the run, it is the environment
+    that sets it.
     """
     before = {name: os.environ.get(name) for name in ONE_THREAD}
     torch = sys.modules.get("torch")
@@ -140,7 +162,9 @@ def _reporter(connection: Connection, key: str) -> Callable[[dict[str, Any]], No
         if at - last >= REPORT_SECONDS:
             last = at
             plain = json.loads(json.dumps(values, default=str))
-            connection.send_bytes(json.dumps({"kind": "progress", "key": key, "result": plain}).encode())
+            connection.send_bytes(
+                json.dumps({"kind": "progress", "key": key, "result": plain}).encode()
+            )
 
     return report
 
@@ -159,10 +183,15 @@ def _checked(result: Any) -> dict[str, Any]:
         plain = json.loads(plain_json(result))
         if plain["status"] not in ("finished", "diverged"):
             raise ValueError("its status is neither finished nor diverged")
-        if not all(isinstance(entry["metrics"], dict) and entry["rule"] and entry["set"] for entry in plain["scores"]):
+        if not all(
+            isinstance(entry["metrics"], dict) and entry["rule"] and entry["set"]
+            for entry in plain["scores"]
+        ):
             raise ValueError("a score needs a rule, a set and metrics")
     except (KeyError, TypeError, ValueError) as error:
-        raise RunError(f"the job's result is not as it should be: {type(error).__name__}: {error}") from error
+        raise RunError(
+            f"the job's result is not as it should be: {type(error).__name__}: {error}"
+        ) from error
     return plain
 
 

@@ -1,4 +1,5 @@
-"""What the corruptions share: severity, the two tables of constants, and the JPEG files that ImageNet-C was kept in."""
+"""What the corruptions share: severity, the two tables of constants, and the JPEG files that
+ImageNet-C was kept in."""
 
 from __future__ import annotations
 
@@ -24,12 +25,21 @@ T = TypeVar("T")
 class Corruption(Transform):
     """A corruption of ImageNet-C."""
 
-    severity: int = knob(3, domain="[1, 5]", source="Hendrycks and Dietterich 2019", doc="1 weak to 5 strong")
+    severity: int = knob(
+        3, domain="[1, 5]", source="Hendrycks and Dietterich 2019", doc="1 weak to 5 strong"
+    )
     constants: str = knob(
-        "auto", domain="{auto, imagenet, cifar}", doc="which table of constants; auto: cifar where a side is under 64 pixels"
+        "auto",
+        domain="{auto, imagenet, cifar}",
+        doc="which table of constants; auto: cifar where a side is under 64 pixels",
     )
     jpeg_quality: int | None = knob(
-        None, domain="[1, 95]", doc="compress the result as ImageNet-C's files were (85 there), null: leave it as it is in memory"
+        None,
+        domain="[1, 95]",
+        doc=(
+            "compress the result as ImageNet-C's files were (85 there), null: leave it as it is in"
+            " memory"
+        ),
     )
 
     strengths = ("severity", (1, 2, 3, 4, 5))
@@ -48,7 +58,11 @@ class Corruption(Transform):
         return tables[self._is_small(x)][self.severity - 1]
 
     def _is_small(self, x: Tensor) -> bool:
-        return min(x.shape[2:]) < SMALL_BELOW if self.constants == "auto" else self.constants == "cifar"
+        return (
+            min(x.shape[2:]) < SMALL_BELOW
+            if self.constants == "auto"
+            else self.constants == "cifar"
+        )
 
 
 class FixedCorruption(Corruption):
@@ -58,14 +72,17 @@ class FixedCorruption(Corruption):
 
 
 def through_jpeg(x: Tensor, quality: int) -> Tensor:
-    """Images uint8 [n, c, h, w] as they come out of JPEG files of this `quality` (1 to 95; Pillow, 4:2:0), one by one."""
+    """Images uint8 [n, c, h, w] as they come out of JPEG files of this `quality` (1 to 95; Pillow,
+    4:2:0), one by one."""
     from PIL import Image
 
     pixels = x.permute(0, 2, 3, 1).cpu().numpy()
     out = np.empty_like(pixels)
     for i, image in enumerate(pixels):
         file = io.BytesIO()
-        Image.fromarray(image if image.shape[2] == 3 else image[:, :, 0]).save(file, "JPEG", quality=quality)
+        Image.fromarray(image if image.shape[2] == 3 else image[:, :, 0]).save(
+            file, "JPEG", quality=quality
+        )
         with Image.open(file) as read:
             out[i] = np.asarray(read).reshape(image.shape)
     return on_device(out, x.device).permute(0, 3, 1, 2)

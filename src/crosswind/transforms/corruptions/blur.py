@@ -16,7 +16,12 @@ from torch import Tensor
 from crosswind.core.registry import register
 from crosswind.core.seeds import hash64, seed_of
 from crosswind.transforms.corruptions.base import Corruption, FixedCorruption
-from crosswind.transforms.corruptions.filters import CORRELATE_BITS, correlate, gaussian_smooth, in_steps
+from crosswind.transforms.corruptions.filters import (
+    CORRELATE_BITS,
+    correlate,
+    gaussian_smooth,
+    in_steps,
+)
 from crosswind.transforms.draws import bits16, uniforms
 from crosswind.transforms.layout import on_device
 
@@ -39,8 +44,12 @@ GLASS = (
     ((0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)),
 )
 BANK = 256  # maps of a size and severity
-MEMORY = 128 << 20  # bytes that all kept maps may take, five severities at 224 pixels; the kinds used longest ago go first
-_banks: OrderedDict[tuple[int, int, int, int], dict[int, NDArray[np.unsignedinteger]]] = OrderedDict()
+MEMORY = (
+    128 << 20
+)  # bytes that all kept maps may take, five severities at 224 pixels; the kinds used longest ago go first
+_banks: OrderedDict[tuple[int, int, int, int], dict[int, NDArray[np.unsignedinteger]]] = (
+    OrderedDict()
+)
 # radius, sd along the line
 MOTION = (
     ((10, 3.0), (15, 5.0), (15, 8.0), (15, 12.0), (20, 15.0)),
@@ -54,11 +63,14 @@ SMEARED = 1 << 19  # numbers at a time: what is added again and again stays in t
 @register("gaussian-blur", kind="transform")
 @dataclass(frozen=True)
 class GaussianBlur(FixedCorruption):
-    """Smoothed by a normal density whose standard deviation in pixels is 1, 2, 3, 4 or 6 at severity 1 to 5, edges continued.
+    """Smoothed by a normal density whose standard deviation in pixels is 1, 2, 3, 4 or 6 at
+    severity 1 to 5, edges continued.
 
-    0.4, 0.6, 0.7, 0.8 or 1 with `constants` cifar. Nothing is random. Values are cut to whole grey levels downwards. A constant
-    image stays as it is; in the original some levels fall by one, where a float is just short of a whole number.
-    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
+    0.4, 0.6, 0.7, 0.8 or 1 with `constants` cifar. Nothing is random. Values are cut to whole grey
+    levels downwards. A constant image stays as it is; in the original some levels fall by one,
+    where a float is just short of a whole number.
+    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common
+    Corruptions and Perturbations, ICLR 2019.
     """
 
     def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
@@ -68,12 +80,15 @@ class GaussianBlur(FixedCorruption):
 @register("defocus-blur", kind="transform")
 @dataclass(frozen=True)
 class DefocusBlur(FixedCorruption):
-    """Out of focus: every point becomes a disk of radius 3, 4, 6, 8 or 10 pixels at severity 1 to 5, edges mirrored.
+    """Out of focus: every point becomes a disk of radius 3, 4, 6, 8 or 10 pixels at severity 1 to
+    5, edges mirrored.
 
-    The disk's rim is smoothed by a standard deviation of 0.1, then 0.5. With `constants` cifar the radii are 0.3, 0.4, 0.5, 1, 1.5,
-    smoothed by 0.4, 0.5, 0.6, 0.2, 0.1. Nothing is random. As in the original, severities 4 and 5 of imagenet also brighten by 1%
-    (`disk`). Values are cut to whole grey levels downwards.
-    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
+    The disk's rim is smoothed by a standard deviation of 0.1, then 0.5. With `constants` cifar the
+    radii are 0.3, 0.4, 0.5, 1, 1.5, smoothed by 0.4, 0.5, 0.6, 0.2, 0.1. Nothing is random. As in
+    the original, severities 4 and 5 of imagenet also brighten by 1% (`disk`). Values are cut to
+    whole grey levels downwards.
+    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common
+    Corruptions and Perturbations, ICLR 2019.
     """
 
     def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
@@ -83,34 +98,44 @@ class DefocusBlur(FixedCorruption):
 @register("zoom-blur", kind="transform")
 @dataclass(frozen=True)
 class ZoomBlur(FixedCorruption):
-    """Zoomed while the shutter was open: the mean of the image and its enlargements by a row of factors from 1.
+    """Zoomed while the shutter was open: the mean of the image and its enlargements by a row of
+    factors from 1.
 
-    The factors go up to 1.11, 1.15, 1.2, 1.24 or 1.3 at severity 1 to 5 by 0.01, 0.01, 0.02, 0.02, 0.03; with `constants` cifar up
-    to 1.06, 1.11, 1.15, 1.2 or 1.25 by 0.01 (numpy's arange to 1.11, 1.16, 1.21, 1.26, 1.31 and 1.06 to 1.26, whose rounding takes
-    some ends in). The image counts twice, since 1 is among the factors. Nothing is random. Values are cut to whole grey levels
-    downwards.
-    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
+    The factors go up to 1.11, 1.15, 1.2, 1.24 or 1.3 at severity 1 to 5 by 0.01, 0.01, 0.02, 0.02,
+    0.03; with `constants` cifar up to 1.06, 1.11, 1.15, 1.2 or 1.25 by 0.01 (numpy's arange to
+    1.11, 1.16, 1.21, 1.26, 1.31 and 1.06 to 1.26, whose rounding takes some ends in). The image
+    counts twice, since 1 is among the factors. Nothing is random. Values are cut to whole grey
+    levels downwards.
+    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common
+    Corruptions and Perturbations, ICLR 2019.
     """
 
     def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
-        # Every output is a weighted sum of few inputs, the same for all images: one sparse matrix; exact, see `filters`.
+        # Every output is a weighted sum of few inputs, the same for all images: one sparse matrix;
+        # exact, see `filters`.
         n, channels, height, width = x.shape
         matrix = _zoom_matrix(height, width, *self.constant(ZOOM, x), str(x.device))
         lines = x.view(n * channels, height * width)
         out = torch.empty_like(lines)
         for start in range(0, len(lines), ZOOM_COLUMNS):
-            part = lines[start : start + ZOOM_COLUMNS].t().to(torch.float64, memory_format=torch.contiguous_format)
+            part = (
+                lines[start : start + ZOOM_COLUMNS]
+                .t()
+                .to(torch.float64, memory_format=torch.contiguous_format)
+            )
             out[start : start + ZOOM_COLUMNS] = (matrix @ part).to(torch.uint8).t()
         return out.view(x.shape)
 
 
 @cache
 def disk(radius: float, sd: float) -> NDArray[np.float64]:
-    """A disk of pixels, its rim smoothed: float64 [2 r + 1, 2 r + 1], without lines of zeros, in steps of 2**-30.
+    """A disk of pixels, its rim smoothed: float64 [2 r + 1, 2 r + 1], without lines of zeros, in
+    steps of 2**-30.
 
-    The pixels whose centres are at most `radius` from the middle, on a square of at least 17 pixels a side, smoothed by 3 x 3
-    weights (5 x 5 for a radius above 8) of a normal density of `sd`, mirrored at the edge of the square. The sum is 1, but for
-    disks that reach the edge: 1.0130 for radius 8, 1.0108 for radius 10, as in the original, which so brightens images a little.
+    The pixels whose centres are at most `radius` from the middle, on a square of at least 17 pixels
+    a side, smoothed by 3 x 3 weights (5 x 5 for a radius above 8) of a normal density of `sd`,
+    mirrored at the edge of the square. The sum is 1, but for disks that reach the edge: 1.0130 for
+    radius 8, 1.0108 for radius 10, as in the original, which so brightens images a little.
     """
     reach = max(8, math.ceil(radius))
     half = 1 if radius <= 8 else 2
@@ -129,10 +154,12 @@ def disk(radius: float, sd: float) -> NDArray[np.float64]:
 
 
 def zoom_line(size: int, factor: float) -> NDArray[np.float64]:
-    """Which pixels of a line show in each of the `size` pixels of its enlargement: float64 [size, size], output by input.
+    """Which pixels of a line show in each of the `size` pixels of its enlargement: float64 [size,
+    size], output by input.
 
-    The middle ceil(size / factor) pixels, enlarged by `factor` with linear interpolation whose first and last pixels are those of
-    what was kept, then cut at the end to `size`: scipy.ndimage.zoom of order 1.
+    The middle ceil(size / factor) pixels, enlarged by `factor` with linear interpolation whose
+    first and last pixels are those of what was kept, then cut at the end to `size`:
+    scipy.ndimage.zoom of order 1.
     """
     kept = math.ceil(size / factor)
     if kept == 1:
@@ -156,19 +183,28 @@ def _zoom_matrix(height: int, width: int, end: float, step: float, device: str) 
     total = sparse.identity(height * width, format="csr")
     for factor in factors:
         total = total + sparse.kron(
-            sparse.csr_matrix(zoom_line(height, factor)), sparse.csr_matrix(zoom_line(width, factor)), "csr"
+            sparse.csr_matrix(zoom_line(height, factor)),
+            sparse.csr_matrix(zoom_line(width, factor)),
+            "csr",
         )
     total = (total / (len(factors) + 1)).tocsr()
-    # In whole steps, what is left over to the first weight of each line, so that a constant image stays as it is.
+    # In whole steps, what is left over to the first weight of each line, so that a constant image
+    # stays as it is.
     steps = np.rint(total.data * 2.0**ZOOM_BITS)
     steps[total.indptr[:-1]] += 2.0**ZOOM_BITS - np.add.reduceat(steps, total.indptr[:-1])
     with warnings.catch_warnings():
         warnings.filterwarnings(
-            "ignore", "Sparse (CSR tensor support is in beta|invariant checks are implicitly disabled)", UserWarning
+            "ignore",
+            "Sparse (CSR tensor support is in beta|invariant checks are implicitly disabled)",
+            UserWarning,
         )
-        lines, columns = (torch.from_numpy(part.astype(np.int64)) for part in (total.indptr, total.indices))
+        lines, columns = (
+            torch.from_numpy(part.astype(np.int64)) for part in (total.indptr, total.indices)
+        )
         values = torch.from_numpy(steps * 2.0**-ZOOM_BITS)
-        return torch.sparse_csr_tensor(lines, columns, values, size=total.shape, device=device, check_invariants=False)
+        return torch.sparse_csr_tensor(
+            lines, columns, values, size=total.shape, device=device, check_invariants=False
+        )
 
 
 @register("glass-blur", kind="transform")
@@ -176,11 +212,13 @@ def _zoom_matrix(height: int, width: int, end: float, step: float, device: str) 
 class GlassBlur(Corruption):
     """As through frosted glass: smoothed, pixels replaced by near ones, smoothed again.
 
-    The smoothing has a standard deviation of 0.7, 0.9, 1, 1.1 or 1.5 pixels at severity 1 to 5, a pixel shows one up to 1, 2, 2, 3
-    or 4 away, in 2, 1, 3, 2 or 2 passes; with `constants` cifar 0.05, 0.25, 0.4, 0.25, 0.4 pixels, 1 away, 1, 1, 1, 2, 2 passes.
-    Pixels are copied, not swapped, as in the original (`glass_map`), by one of 256 maps of a size and severity, which the sample's
+    The smoothing has a standard deviation of 0.7, 0.9, 1, 1.1 or 1.5 pixels at severity 1 to 5, a
+    pixel shows one up to 1, 2, 2, 3 or 4 away, in 2, 1, 3, 2 or 2 passes; with `constants` cifar
+    0.05, 0.25, 0.4, 0.25, 0.4 pixels, 1 away, 1, 1, 1, 2, 2 passes. Pixels are copied, not swapped,
+    as in the original (`glass_map`), by one of 256 maps of a size and severity, which the sample's
     key chooses. Values are cut to whole grey levels downwards, twice.
-    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
+    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common
+    Corruptions and Perturbations, ICLR 2019.
     """
 
     def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
@@ -193,21 +231,30 @@ class GlassBlur(Corruption):
         return gaussian_smooth(shuffled.view(x.shape), sd)
 
 
-def glass_choices(height: int, width: int, reach: int, times: int, number: int) -> NDArray[np.int64]:
-    """Where each pixel looks at each pass: int64 [times, height, width, 2], down and right, uniform in [-reach, reach)."""
+def glass_choices(
+    height: int, width: int, reach: int, times: int, number: int
+) -> NDArray[np.int64]:
+    """Where each pixel looks at each pass: int64 [times, height, width, 2], down and right, uniform
+    in [-reach, reach)."""
     key = np.array([seed_of(0, "glass", height, width, reach, times, number)], dtype=np.uint64)
     side = 2 * reach
-    drawn = bits16(key, times * height * width)[0].numpy().astype(np.int64).reshape(times, height, width)
+    drawn = (
+        bits16(key, times * height * width)[0]
+        .numpy()
+        .astype(np.int64)
+        .reshape(times, height, width)
+    )
     return np.stack(np.divmod(drawn * side * side >> 16, side), -1) - reach
 
 
 def glass_map(height: int, width: int, reach: int, times: int, number: int) -> NDArray[np.int64]:
     """Map `number` of the bank: int64 [height x width], for each pixel the pixel that it shows.
 
-    Pass after pass, from the lower right to the upper left, each pixel more than `reach` inside the edges becomes a *copy* of one
-    that lies up to `reach` away: the original's `x[a], x[b] = x[b], x[a]` copies, since a row of an array is a view, which the
-    first assignment has changed when the second reads it. A pixel not yet visited in this pass gives what it had before, another
-    what it has become. So each pixel ends a chain of looks, found here by doubling.
+    Pass after pass, from the lower right to the upper left, each pixel more than `reach` inside the
+    edges becomes a *copy* of one that lies up to `reach` away: the original's `x[a], x[b] = x[b],
+    x[a]` copies, since a row of an array is a view, which the first assignment has changed when the
+    second reads it. A pixel not yet visited in this pass gives what it had before, another what it
+    has become. So each pixel ends a chain of looks, found here by doubling.
     """
     pixels = np.arange(height * width).reshape(height, width)
     shown = pixels.ravel()
@@ -217,7 +264,8 @@ def glass_map(height: int, width: int, reach: int, times: int, number: int) -> N
         looks = pixels.copy()
         looks[rows, columns] += (moves[..., 0] * width + moves[..., 1])[rows, columns]
         target = looks.ravel()
-        # A later row, or further right in the same row, was visited before in this pass: there the look goes on.
+        # A later row, or further right in the same row, was visited before in this pass: there the
+        # look goes on.
         ahead = np.where(target > pixels.ravel(), target, pixels.ravel())
         while True:
             further = ahead[ahead]
@@ -228,8 +276,11 @@ def glass_map(height: int, width: int, reach: int, times: int, number: int) -> N
     return shown
 
 
-def glass_maps(height: int, width: int, reach: int, times: int, numbers: NDArray[np.integer]) -> Tensor:
-    """The maps of these numbers: int64 [n, height x width]. A map is made when first asked for, and kept while there is room."""
+def glass_maps(
+    height: int, width: int, reach: int, times: int, numbers: NDArray[np.integer]
+) -> Tensor:
+    """The maps of these numbers: int64 [n, height x width]. A map is made when first asked for, and
+    kept while there is room."""
     key = (height, width, reach, times)
     bank = _banks.setdefault(key, {})
     _banks.move_to_end(key)
@@ -239,7 +290,10 @@ def glass_maps(height: int, width: int, reach: int, times: int, numbers: NDArray
         if number not in bank:
             bank[number] = glass_map(height, width, reach, times, number).astype(kind)
         out[place] = bank[number]
-    held = [len(kept) * sizes[0] * sizes[1] * (2 if sizes[0] * sizes[1] <= 1 << 16 else 4) for sizes, kept in _banks.items()]
+    held = [
+        len(kept) * sizes[0] * sizes[1] * (2 if sizes[0] * sizes[1] <= 1 << 16 else 4)
+        for sizes, kept in _banks.items()
+    ]
     while sum(held) > MEMORY:
         held.pop(0)
         _banks.popitem(last=False)
@@ -249,13 +303,16 @@ def glass_maps(height: int, width: int, reach: int, times: int, numbers: NDArray
 @register("motion-blur", kind="transform")
 @dataclass(frozen=True)
 class MotionBlur(Corruption):
-    """Moved while the shutter was open: smeared along a line whose angle is uniform in [-45, 45] degrees, drawn for each sample.
+    """Moved while the shutter was open: smeared along a line whose angle is uniform in [-45, 45]
+    degrees, drawn for each sample.
 
-    The line has 2 r + 1 places, r 10, 15, 15, 15 or 20 at severity 1 to 5, weighted by half a normal density whose standard
-    deviation is 3, 5, 8, 12 or 15 pixels; with `constants` cifar 6, 6, 6, 8, 9 and 1, 1.5, 2, 2, 2.5. Edges are continued, and the
-    angle is one of 65,536. ImageNet-C called ImageMagick; line, places and weights are as in the `imagecorruptions` package, which
-    follows ImageMagick's source. Values are cut to whole grey levels downwards.
-    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
+    The line has 2 r + 1 places, r 10, 15, 15, 15 or 20 at severity 1 to 5, weighted by half a
+    normal density whose standard deviation is 3, 5, 8, 12 or 15 pixels; with `constants` cifar 6,
+    6, 6, 8, 9 and 1, 1.5, 2, 2, 2.5. Edges are continued, and the angle is one of 65,536.
+    ImageNet-C called ImageMagick; line, places and weights are as in the `imagecorruptions`
+    package, which follows ImageMagick's source. Values are cut to whole grey levels downwards.
+    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common
+    Corruptions and Perturbations, ICLR 2019.
     """
 
     def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
@@ -265,16 +322,18 @@ class MotionBlur(Corruption):
 
 
 def motion_weights(radius: int, sd: float) -> NDArray[np.float64]:
-    """How much each of the 2 `radius` + 1 places along the line counts: half a normal density, sum 1: float64 [2 radius + 1]."""
+    """How much each of the 2 `radius` + 1 places along the line counts: half a normal density, sum
+    1: float64 [2 radius + 1]."""
     weights = np.exp(-(np.arange(2 * radius + 1) ** 2) / (2 * sd**2))
     return weights / weights.sum()
 
 
 def motion_paths(angles: NDArray[np.float64], radius: int) -> NDArray[np.int64]:
-    """Where along the line each picture is looked up: int64 [n, 2 radius + 1, 2], down and to the right of a pixel.
+    """Where along the line each picture is looked up: int64 [n, 2 radius + 1, 2], down and to the
+    right of a pixel.
 
-    `angles` [n], degrees. Place i is i pixels along the line, rounded to whole ones, halves downwards, as ImageMagick's MotionBlur
-    does.
+    `angles` [n], degrees. Place i is i pixels along the line, rounded to whole ones, halves
+    downwards, as ImageMagick's MotionBlur does.
     """
     turned = np.deg2rad(np.asarray(angles, np.float64))
     along = np.arange(2 * radius + 1)[None, :, None]
@@ -282,11 +341,15 @@ def motion_paths(angles: NDArray[np.float64], radius: int) -> NDArray[np.int64]:
     return np.ceil(along * line - 0.5).astype(np.int64)
 
 
-def smear(x: Tensor, paths: NDArray[np.int64], weights: NDArray[np.float64], rounded: bool = False) -> Tensor:
-    """The weighted sum of every picture's shifted copies: uint8, cut downwards or `rounded`, of `x` uint8 [n, c, h, w].
+def smear(
+    x: Tensor, paths: NDArray[np.int64], weights: NDArray[np.float64], rounded: bool = False
+) -> Tensor:
+    """The weighted sum of every picture's shifted copies: uint8, cut downwards or `rounded`, of `x`
+    uint8 [n, c, h, w].
 
-    `paths` int64 [n, k, 2] as from `motion_paths`; `weights` [k], at least 0 with sum 1, rounded to steps of 2**-22. Edges are
-    continued. From the first copy on that is moved by a whole height or width, none counts, as in the `imagecorruptions` package.
+    `paths` int64 [n, k, 2] as from `motion_paths`; `weights` [k], at least 0 with sum 1, rounded to
+    steps of 2**-22. Edges are continued. From the first copy on that is moved by a whole height or
+    width, none counts, as in the `imagecorruptions` package.
     """
     n, channels, height, width = x.shape
     steps = np.rint(weights * 2.0**SMEAR_BITS).astype(np.int64)
@@ -313,23 +376,35 @@ def smear(x: Tensor, paths: NDArray[np.int64], weights: NDArray[np.float64], rou
     return out
 
 
-def _add_views(total: Tensor, wide: Tensor, starts: NDArray[np.int64], used: NDArray[np.int64]) -> None:
-    # A shifted copy is a view: picture by picture, adding them takes a third of the time of looking up indices for all at once.
+def _add_views(
+    total: Tensor, wide: Tensor, starts: NDArray[np.int64], used: NDArray[np.int64]
+) -> None:
+    # A shifted copy is a view: picture by picture, adding them takes a third of the time of looking
+    # up indices for all at once.
     n, channels, height, width = total.shape
     line, area = wide.shape[3], wide.shape[2] * wide.shape[3]
     for i in range(n):
         picture, first = total[i], i * channels * area
         for start, step in zip(starts[i].tolist(), used[i].tolist(), strict=True):
             if step:
-                picture.add_(wide.as_strided((channels, height, width), (area, line, 1), first + start), alpha=step)
+                picture.add_(
+                    wide.as_strided((channels, height, width), (area, line, 1), first + start),
+                    alpha=step,
+                )
 
 
-def _add_gathered(total: Tensor, wide: Tensor, starts: NDArray[np.int64], used: NDArray[np.int64]) -> None:
-    # On an accelerator a call costs more than its work: one for each place along the line, whatever the number of pictures.
+def _add_gathered(
+    total: Tensor, wide: Tensor, starts: NDArray[np.int64], used: NDArray[np.int64]
+) -> None:
+    # On an accelerator a call costs more than its work: one for each place along the line, whatever
+    # the number of pictures.
     n, channels, height, width = total.shape
     line = wide.shape[3]
     lines, sums = wide.view(n, channels, -1), total.view(n, channels, -1)
-    pixels = (torch.arange(height, device=total.device)[:, None] * line + torch.arange(width, device=total.device)).view(1, 1, -1)
+    pixels = (
+        torch.arange(height, device=total.device)[:, None] * line
+        + torch.arange(width, device=total.device)
+    ).view(1, 1, -1)
     begins = torch.from_numpy(starts).to(total.device)
     shares = torch.from_numpy(used.astype(np.int32)).to(total.device)
     for place in range(starts.shape[1]):

@@ -1,4 +1,5 @@
-"""Changes of colour and detail: brightness, contrast, saturation, coarse pixels, compression. Nothing here is random."""
+"""Changes of colour and detail: brightness, contrast, saturation, coarse pixels, compression.
+Nothing here is random."""
 
 from __future__ import annotations
 
@@ -31,11 +32,14 @@ BITS = 22  # below a grey level in fixed point: 255 levels take 8 bits, one is l
 class Brightness(FixedCorruption):
     """A constant added to the value V of hue, saturation and value, cut at 1.
 
-    The constant is 0.1, 0.2, 0.3, 0.4 or 0.5 at severity 1 to 5 (`constants` imagenet), or 0.05, 0.1, 0.15, 0.2, 0.3 (cifar). V is
-    the largest channel. Hue and saturation stay, so every channel grows by the same factor as V, and black becomes grey. A grey
-    image (1 channel) gets the constant itself. Values are cut to whole grey levels downwards. In whole numbers throughout: where
-    the exact result is whole, the original's floats may lie one level below. Nothing is random.
-    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
+    The constant is 0.1, 0.2, 0.3, 0.4 or 0.5 at severity 1 to 5 (`constants` imagenet), or 0.05,
+    0.1, 0.15, 0.2, 0.3 (cifar). V is the largest channel. Hue and saturation stay, so every channel
+    grows by the same factor as V, and black becomes grey. A grey image (1 channel) gets the
+    constant itself. Values are cut to whole grey levels downwards. In whole numbers throughout:
+    where the exact result is whole, the original's floats may lie one level below. Nothing is
+    random.
+    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common
+    Corruptions and Perturbations, ICLR 2019.
     """
 
     def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
@@ -56,16 +60,18 @@ class Brightness(FixedCorruption):
 class Contrast(FixedCorruption):
     """Every channel drawn towards its own mean over the image.
 
-    0.4, 0.3, 0.2, 0.1 or 0.05 of the difference is left at severity 1 to 5 (`constants` imagenet), or 0.75, 0.5, 0.4, 0.3, 0.15
-    (cifar). Values are cut to whole grey levels downwards; a whole one stays, which the original's floats may just miss. Nothing is
-    random.
-    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
+    0.4, 0.3, 0.2, 0.1 or 0.05 of the difference is left at severity 1 to 5 (`constants` imagenet),
+    or 0.75, 0.5, 0.4, 0.3, 0.15 (cifar). Values are cut to whole grey levels downwards; a whole one
+    stays, which the original's floats may just miss. Nothing is random.
+    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common
+    Corruptions and Perturbations, ICLR 2019.
     """
 
     def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         left = self.constant(LEFT, x)
         size = x.shape[2] * x.shape[3]
-        # Sums of whole numbers are exact in any order, as long as they stay below 2 to the 24th in float32.
+        # Sums of whole numbers are exact in any order, as long as they stay below 2 to the 24th in
+        # float32.
         kind = torch.float32 if size * 255 < 1 << 24 else torch.float64
         out = torch.empty_like(x)
         for part in parts(x, 0.5):
@@ -80,11 +86,13 @@ class Contrast(FixedCorruption):
 class Saturate(FixedCorruption):
     """Saturation S of hue, saturation and value made a S + b, cut at 1.
 
-    (a, b) is (0.3, 0), (0.1, 0), (2, 0), (5, 0.1) or (20, 0.2) at severity 1 to 5 (`constants` imagenet), or (0.3, 0), (0.1, 0),
-    (1.5, 0), (2, 0.1), (2.5, 0.2) (cifar). V, the largest channel, and the hue stay, so the distances of a pixel's channels from V
-    grow by one factor; whole numbers, as in `brightness`. As in the original a grey pixel has the hue of red: b > 0 makes it
-    reddish. An image of 1 channel stays as it is. Values are cut to whole grey levels downwards. Nothing is random.
-    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
+    (a, b) is (0.3, 0), (0.1, 0), (2, 0), (5, 0.1) or (20, 0.2) at severity 1 to 5 (`constants`
+    imagenet), or (0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2) (cifar). V, the largest
+    channel, and the hue stay, so the distances of a pixel's channels from V grow by one factor;
+    whole numbers, as in `brightness`. As in the original a grey pixel has the hue of red: b > 0
+    makes it reddish. An image of 1 channel stays as it is. Values are cut to whole grey levels
+    downwards. Nothing is random. Reference: Hendrycks and Dietterich, Benchmarking Neural Network
+    Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
     def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
@@ -98,7 +106,8 @@ class Saturate(FixedCorruption):
             low, high = pixels.amin(1, keepdim=True), pixels.amax(1, keepdim=True)
             grown = table.index_select(0, low.add_(high, alpha=256).view(-1)).view_as(high)
             if added:
-                # Without a hue the tint is red: the other two channels lie one level below V, and the factor is meant for one.
+                # Without a hue the tint is red: the other two channels lie one level below V, and
+                # the factor is meant for one.
                 pixels[:, 1:] -= (low == high * 257).to(torch.int32)
             pixels.sub_(high).mul_(grown)  # the distance from V, negative
             out[part] = pixels.add_(high << BITS).bitwise_right_shift_(BITS)
@@ -110,10 +119,12 @@ class Saturate(FixedCorruption):
 class Pixelate(FixedCorruption):
     """Images made smaller by the means of boxes, and as large as before by repeating pixels.
 
-    The scale is 0.6, 0.5, 0.4, 0.3 or 0.25 at severity 1 to 5 (`constants` imagenet), or 0.95, 0.9, 0.85, 0.75, 0.65 (cifar); the
-    small sides are cut to whole pixels, at least 1. The levels are those of Pillow's resize with BOX there and back, except that
-    Pillow takes the columns of some tall images first, which may cost a level of rounding. Nothing is random.
-    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
+    The scale is 0.6, 0.5, 0.4, 0.3 or 0.25 at severity 1 to 5 (`constants` imagenet), or 0.95, 0.9,
+    0.85, 0.75, 0.65 (cifar); the small sides are cut to whole pixels, at least 1. The levels are
+    those of Pillow's resize with BOX there and back, except that Pillow takes the columns of some
+    tall images first, which may cost a level of rounding. Nothing is random.
+    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common
+    Corruptions and Perturbations, ICLR 2019.
     """
 
     def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
@@ -128,9 +139,11 @@ class Pixelate(FixedCorruption):
 class Jpeg(FixedCorruption):
     """JPEG compression, by Pillow with 4:2:0 colours, image by image.
 
-    The quality is 25, 18, 15, 10 or 7 at severity 1 to 5 (`constants` imagenet), or 80, 65, 58, 50, 40 (cifar). An image of
+    The quality is 25, 18, 15, 10 or 7 at severity 1 to 5 (`constants` imagenet), or 80, 65, 58, 50,
+    40 (cifar). An image of
     1 channel is compressed as a grey one. Nothing is random.
-    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
+    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common
+    Corruptions and Perturbations, ICLR 2019.
     """
 
     def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
@@ -139,7 +152,8 @@ class Jpeg(FixedCorruption):
 
 @cache
 def _brightness_table(added: float) -> Tensor:
-    """What a channel is multiplied by, in fixed point, for V of 0 to 255: int32 [256]; for V = 0 it is what 1 is."""
+    """What a channel is multiplied by, in fixed point, for V of 0 to 255: int32 [256]; for V = 0 it
+    is what 1 is."""
     value = np.arange(256)
     # Thousandths of 255 make the sum a whole number: a float would be 60.999 where 61 is meant.
     grown = np.minimum(value * 1000 + round(added * 1000) * 255, 255_000)
@@ -149,10 +163,11 @@ def _brightness_table(added: float) -> Tensor:
 
 @cache
 def _saturation_table(factor: float, added: float) -> Tensor:
-    """By what the distance from V grows, in fixed point, at 256 V + the smallest channel: int32 [65536].
+    """By what the distance from V grows, in fixed point, at 256 V + the smallest channel: int32
+    [65536].
 
-    Where the two are equal it is what a distance of 1 becomes. The result's saturation is at most 1, so no product exceeds 255
-    levels.
+    Where the two are equal it is what a distance of 1 becomes. The result's saturation is at most
+    1, so no product exceeds 255 levels.
     """
     high, low = np.divmod(np.arange(65536), 256)
     distance = np.maximum(high - low, 0)
@@ -168,7 +183,8 @@ def _resized(x: Tensor, size: tuple[int, int]) -> Tensor:
         if single is not None:
             x = x.index_select(side, on_device(single, x.device))
             continue
-        # Sums of whole numbers are exact in float32, whatever the order that a matrix product takes them in.
+        # Sums of whole numbers are exact in float32, whatever the order that a matrix product takes
+        # them in.
         lines = x.to(torch.float32)
         lines = (lines if side == 3 else lines.mT) @ on_device(inside, x.device)
         counts = on_device(counts, x.device)
@@ -179,19 +195,28 @@ def _resized(x: Tensor, size: tuple[int, int]) -> Tensor:
 
 @cache
 def _boxes(before: int, after: int) -> tuple[Tensor, Tensor, Tensor | None]:
-    """How `before` pixels in a line become `after` ones in Pillow with BOX, where they are as many or fewer, or more.
+    """How `before` pixels in a line become `after` ones in Pillow with BOX, where they are as many
+    or fewer, or more.
 
-    Float32 [before, after], 1 where a pixel lies in a box; float32 [after], the pixels in each box; int64 [after], the one pixel in
-    each box, if it is one in all. A pixel lies in a box if its centre does, at the box's end included. In Pillow's floats that end
-    may lie a little before or behind a centre that it meets exactly, and the same floats are used here.
+    Float32 [before, after], 1 where a pixel lies in a box; float32 [after], the pixels in each box;
+    int64 [after], the one pixel in each box, if it is one in all. A pixel lies in a box if its
+    centre does, at the box's end included. In Pillow's floats that end may lie a little before or
+    behind a centre that it meets exactly, and the same floats are used here.
     """
     scale = before / after
     wide = max(scale, 1.0)
     middle = (np.arange(after) + 0.5) * scale
-    first, end = (middle - wide / 2 + 0.5).astype(np.int64), (middle + wide / 2 + 0.5).astype(np.int64)
+    first, end = (
+        (middle - wide / 2 + 0.5).astype(np.int64),
+        (middle + wide / 2 + 0.5).astype(np.int64),
+    )
     pixel = np.arange(before)[:, None]
     place = (pixel - middle + 0.5) * (1 / wide)
     inside = (place > -0.5) & (place <= 0.5) & (pixel >= first) & (pixel < end)
     counts = inside.sum(0)
     single = torch.from_numpy(inside.argmax(0)) if (counts == 1).all() else None
-    return torch.from_numpy(inside.astype(np.float32)), torch.from_numpy(counts.astype(np.float32)), single
+    return (
+        torch.from_numpy(inside.astype(np.float32)),
+        torch.from_numpy(counts.astype(np.float32)),
+        single,
+    )

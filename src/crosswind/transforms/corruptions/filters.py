@@ -1,8 +1,10 @@
-"""Linear filters of images that give the same bits in any batch, in any order of summation, on any device.
+"""Linear filters of images that give the same bits in any batch, in any order of summation, on any
+device.
 
-Weights are whole multiples of a power of two, so coarse that every product with a grey level and every sum of such products is a
-float64 without rounding. Matrix products may then take whatever kernel fits the size of the batch. What the coarser weights cost
-is at most 2e-3 of a grey level (sd 6; `gaussian_weights`), and a constant image keeps its level exactly.
+Weights are whole multiples of a power of two, so coarse that every product with a grey level and
+every sum of such products is a float64 without rounding. Matrix products may then take whatever
+kernel fits the size of the batch. What the coarser weights cost is at most 2e-3 of a grey level (sd
+6; `gaussian_weights`), and a constant image keeps its level exactly.
 """
 
 from __future__ import annotations
@@ -22,20 +24,26 @@ BITS = 22  # of a weight of one pass; 8 of a grey level and twice as many as thi
 CORRELATE_BITS = 30
 FIELD_BITS = 18  # of a weight of a field, the same
 ONE = 1 << (2 * FIELD_BITS)  # by what `smoothed` and `stretched` multiply a constant field
-TILE = 64  # outputs of a line that one product makes: a larger tile wastes products with zeros, a smaller one calls
+# outputs of a line that one product makes: a larger tile wastes products with zeros, a smaller one
+# calls
+TILE = 64
 
 
 def in_steps(weights: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
-    """`weights` [..., k] as multiples of 2**-bits with the weights' sum, rounded: the largest takes what is left."""
+    """`weights` [..., k] as multiples of 2**-bits with the weights' sum, rounded: the largest takes
+    what is left."""
     steps = np.rint(weights * 2.0**bits)
     rest = np.rint(weights.sum(-1) * 2.0**bits) - steps.sum(-1)
     largest = np.expand_dims(weights.argmax(-1), -1)
-    np.put_along_axis(steps, largest, np.take_along_axis(steps, largest, -1) + np.expand_dims(rest, -1), -1)
+    np.put_along_axis(
+        steps, largest, np.take_along_axis(steps, largest, -1) + np.expand_dims(rest, -1), -1
+    )
     return steps * 2.0**-bits
 
 
 def gaussian_weights(sd: float) -> NDArray[np.float64]:
-    """The normal density at whole numbers to 4 `sd` either side, with sum 1: float64 [2 r + 1], in steps of 2**-22.
+    """The normal density at whole numbers to 4 `sd` either side, with sum 1: float64 [2 r + 1], in
+    steps of 2**-22.
 
     As in scipy.ndimage.gaussian_filter1d with `truncate=4`, which scikit-image's `gaussian` calls.
     """
@@ -46,7 +54,8 @@ def gaussian_weights(sd: float) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=32)
 def gaussian_matrix(size: int, sd: float) -> Tensor:
-    """What `gaussian_weights` do to a line of `size` pixels whose ends go on for ever: float64 [size, size], output by input."""
+    """What `gaussian_weights` do to a line of `size` pixels whose ends go on for ever: float64
+    [size, size], output by input."""
     weights = gaussian_weights(sd)
     radius = len(weights) // 2
     out = np.arange(size)[:, None]
@@ -56,28 +65,38 @@ def gaussian_matrix(size: int, sd: float) -> Tensor:
 
 
 def gaussian_smooth(x: Tensor, sd: float) -> Tensor:
-    """Images uint8 [n, c, h, w] smoothed by a normal density of `sd` pixels, the edges continued: uint8, cut downwards.
+    """Images uint8 [n, c, h, w] smoothed by a normal density of `sd` pixels, the edges continued:
+    uint8, cut downwards.
 
-    scikit-image's `gaussian` (mode nearest) in exact arithmetic; any order of rows and any memory layout gives the same bits.
+    scikit-image's `gaussian` (mode nearest) in exact arithmetic; any order of rows and any memory
+    layout gives the same bits.
     """
     n, channels, height, width = x.shape
     radius = int(4 * sd + 0.5)
     if radius == 0:
         return x.clone()
-    across, down = on_device(gaussian_matrix(width, sd), x.device), on_device(gaussian_matrix(height, sd), x.device)
+    across, down = (
+        on_device(gaussian_matrix(width, sd), x.device),
+        on_device(gaussian_matrix(height, sd), x.device),
+    )
     planes = x.reshape(n * channels, height, width)
     out = torch.empty(n * channels, height, width, dtype=torch.uint8, device=x.device)
     for part in parts(planes, 1.5):
         levels = planes[part].to(torch.float64)
-        bands = [levels[..., window] @ across[cut, window].T for cut, window in _bands(width, radius)]
+        bands = [
+            levels[..., window] @ across[cut, window].T for cut, window in _bands(width, radius)
+        ]
         middle = bands[0] if len(bands) == 1 else torch.cat(bands, -1)
         for cut, window in _bands(height, radius):
-            out[part, cut] = torch.matmul(down[cut, window], middle[:, window]).to(torch.int32)  # cuts downwards
+            out[part, cut] = torch.matmul(down[cut, window], middle[:, window]).to(
+                torch.int32
+            )  # cuts downwards
     return out.view(x.shape)
 
 
 def mirrored(size: int, margin: int) -> NDArray[np.int64]:
-    """Which pixel of a line lies at -margin to size + margin - 1 where it is mirrored about its first and last pixel: int64.
+    """Which pixel of a line lies at -margin to size + margin - 1 where it is mirrored about its
+    first and last pixel: int64.
 
     `margin` may be larger than the line: it is mirrored again.
     """
@@ -88,12 +107,14 @@ def mirrored(size: int, margin: int) -> NDArray[np.int64]:
 
 
 def correlate(x: Tensor, kernel: NDArray[np.float64]) -> Tensor:
-    """Images uint8 [n, c, h, w] under a `kernel` [2 r + 1, 2 r + 1] that is its own mirror image both ways; uint8, cut downwards.
+    """Images uint8 [n, c, h, w] under a `kernel` [2 r + 1, 2 r + 1] that is its own mirror image
+    both ways; uint8, cut downwards.
 
-    The image is mirrored about its edge pixels. The kernel's weights, 0 or more with a sum of about 1, are multiples of 2**-30, and
-    so is every true result: half such a step, hundreds of times the error of a Fourier transform in float64, is added before the
-    cut, which then finds the true result's whole part in whatever order the transform adds. What is within 2**-16 of the next whole
-    number, as sums of equal weights that should be whole are, counts as that.
+    The image is mirrored about its edge pixels. The kernel's weights, 0 or more with a sum of about
+    1, are multiples of 2**-30, and so is every true result: half such a step, hundreds of times the
+    error of a Fourier transform in float64, is added before the cut, which then finds the true
+    result's whole part in whatever order the transform adds. What is within 2**-16 of the next
+    whole number, as sums of equal weights that should be whole are, counts as that.
     """
     n, channels, height, width = x.shape
     margin = len(kernel) - 1
@@ -105,35 +126,46 @@ def correlate(x: Tensor, kernel: NDArray[np.float64]) -> Tensor:
     out = torch.empty_like(planes)
     for part in parts(planes, 1.5):
         levels = planes[part].index_select(1, rows).index_select(2, columns).to(torch.float64)
-        blurred = torch.fft.irfft2(torch.fft.rfft2(levels, s=size).mul_(response), s=size)[:, margin:, margin:][:, :height, :width]
-        out[part] = (blurred + (2.0**-16 + 0.5 * 2.0**-CORRELATE_BITS)).clamp_(0, 255).to(torch.uint8)
+        blurred = torch.fft.irfft2(torch.fft.rfft2(levels, s=size).mul_(response), s=size)[
+            :, margin:, margin:
+        ][:, :height, :width]
+        out[part] = (
+            (blurred + (2.0**-16 + 0.5 * 2.0**-CORRELATE_BITS)).clamp_(0, 255).to(torch.uint8)
+        )
     return out.view(x.shape)
 
 
 @lru_cache(maxsize=32)
 def _response(kernel: bytes, side: int, size: tuple[int, int]) -> Tensor:
-    return torch.fft.rfft2(torch.from_numpy(np.frombuffer(kernel).reshape(side, side).copy()), s=size)
+    return torch.fft.rfft2(
+        torch.from_numpy(np.frombuffer(kernel).reshape(side, side).copy()), s=size
+    )
 
 
 def _bands(size: int, radius: int) -> list[tuple[slice, slice]]:
     """The outputs of a line in tiles, and the inputs that each needs."""
     tiles = max(1, round(size / TILE))
     ends = [size * place // tiles for place in range(tiles + 1)]
-    return [(slice(low, high), slice(max(0, low - radius), high + radius)) for low, high in zip(ends, ends[1:], strict=False)]
+    return [
+        (slice(low, high), slice(max(0, low - radius), high + radius))
+        for low, high in zip(ends, ends[1:], strict=False)
+    ]
 
 
 def smoothed(field: Tensor, sd: float, edge: str, reach: float) -> Tensor:
-    """The last two dimensions of `field` smoothed, times `ONE`: float64 of the same shape, whole numbers, exact.
+    """The last two dimensions of `field` smoothed, times `ONE`: float64 of the same shape, whole
+    numbers, exact.
 
-    `field`: whole numbers below 2**17 in size, of any dtype, [..., h, w]. `sd`: the standard deviation in pixels, at least 0.
-    `edge`, `reach`: as in `weights`.
+    `field`: whole numbers below 2**17 in size, of any dtype, [..., h, w]. `sd`: the standard
+    deviation in pixels, at least 0. `edge`, `reach`: as in `weights`.
     """
     down, across = (weights(side, sd, edge, reach).to(field.device) for side in field.shape[-2:])
     return down @ (field.to(torch.float64) @ across.mT)
 
 
 def stretched(field: Tensor, size: tuple[int, int], zoom: float) -> Tensor:
-    """The middle `size` (h, w) of `field` stretched by `zoom`, times `ONE`: float64 [..., h, w], whole numbers, exact.
+    """The middle `size` (h, w) of `field` stretched by `zoom`, times `ONE`: float64 [..., h, w],
+    whole numbers, exact.
 
     `field`: as in `smoothed`, [..., ceil(h / zoom), ceil(w / zoom)].
     """
@@ -143,10 +175,12 @@ def stretched(field: Tensor, size: tuple[int, int], zoom: float) -> Tensor:
 
 @cache
 def stretching(side: int, zoom: float) -> Tensor:
-    """The weights of ceil(side / zoom) pixels in a line for `side` ones: float64, whole numbers, each row 2**18 in all.
+    """The weights of ceil(side / zoom) pixels in a line for `side` ones: float64, whole numbers,
+    each row 2**18 in all.
 
-    The first and last pixel keep their places at the ends of the stretched line, which has zoom times as many pixels, rounded, and
-    loses what is too much at both ends: SciPy's zoom of order 1, and clipped_zoom of ImageNet-C.
+    The first and last pixel keep their places at the ends of the stretched line, which has zoom
+    times as many pixels, rounded, and loses what is too much at both ends: SciPy's zoom of order 1,
+    and clipped_zoom of ImageNet-C.
     """
     before = math.ceil(side / zoom)
     after = max(side, round(before * zoom))
@@ -161,10 +195,12 @@ def stretching(side: int, zoom: float) -> Tensor:
 
 @cache
 def weights(side: int, sd: float, edge: str, reach: float) -> Tensor:
-    """The weights of `side` pixels in a line, for each of them: float64 [side, side], whole numbers, each row 2**18 in all.
+    """The weights of `side` pixels in a line, for each of them: float64 [side, side], whole
+    numbers, each row 2**18 in all.
 
-    A normal density at whole pixels as far as `reach` standard deviations, rounded. Beyond the ends the line is continued by its
-    mirror image with the last pixel repeated (`edge` "reflect") or by its last pixel ("nearest"), as in SciPy's gaussian_filter.
+    A normal density at whole pixels as far as `reach` standard deviations, rounded. Beyond the ends
+    the line is continued by its mirror image with the last pixel repeated (`edge` "reflect") or by
+    its last pixel ("nearest"), as in SciPy's gaussian_filter.
     """
     far = int(reach * sd + 0.5)
     share = np.array([math.exp(-0.5 * (k / sd) ** 2) if sd else 1.0 for k in range(-far, far + 1)])
@@ -175,8 +211,13 @@ def weights(side: int, sd: float, edge: str, reach: float) -> Tensor:
     else:
         source = source.clip(0, side - 1)
     table = np.zeros((side, side))
-    np.add.at(table, (np.broadcast_to(np.arange(side)[:, None], source.shape), source), share / share.sum())
+    np.add.at(
+        table,
+        (np.broadcast_to(np.arange(side)[:, None], source.shape), source),
+        share / share.sum(),
+    )
     table = np.rint(table * (1 << FIELD_BITS))
-    # What rounding lost or won goes to the pixel with the largest weight: constants stay what they are.
+    # What rounding lost or won goes to the pixel with the largest weight: constants stay what they
+    # are.
     table[np.arange(side), table.argmax(1)] += (1 << FIELD_BITS) - table.sum(1)
     return torch.from_numpy(table)

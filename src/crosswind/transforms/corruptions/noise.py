@@ -30,12 +30,15 @@ class _Noise(Corruption):
     def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         out = torch.empty_like(x)
         for part in parts(x):
-            out[part] = self._noisy(x[part], bits16(keys[part], x[0].numel(), x.device).view(-1, *x.shape[1:]))
+            out[part] = self._noisy(
+                x[part], bits16(keys[part], x[0].numel(), x.device).view(-1, *x.shape[1:])
+            )
         return out
 
     @abstractmethod
     def _noisy(self, x: Tensor, drawn: Tensor) -> Tensor:
-        """Images in [0, 255], any integer dtype, of uint8 ones and uniform numbers in [0, 65536), int32, of the same shape."""
+        """Images in [0, 255], any integer dtype, of uint8 ones and uniform numbers in [0, 65536),
+        int32, of the same shape."""
 
 
 @register("gaussian-noise", kind="transform")
@@ -43,10 +46,12 @@ class _Noise(Corruption):
 class GaussianNoise(_Noise):
     """Normal noise on every channel of every pixel, cut to the range of the pixels.
 
-    With image values in [0, 1] the noise has a standard deviation of 0.08, 0.12, 0.18, 0.26 or 0.38 at severity 1 to 5
-    (`constants` imagenet), or 0.04, 0.06, 0.08, 0.09, 0.10 (cifar); `auto` takes cifar's where a side is under 64 pixels.
-    As in ImageNet-C, values are cut to whole grey levels downwards, not rounded, which lowers the mean by half a level.
-    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
+    With image values in [0, 1] the noise has a standard deviation of 0.08, 0.12, 0.18, 0.26 or 0.38
+    at severity 1 to 5 (`constants` imagenet), or 0.04, 0.06, 0.08, 0.09, 0.10 (cifar); `auto` takes
+    cifar's where a side is under 64 pixels.
+    As in ImageNet-C, values are cut to whole grey levels downwards, not rounded, which lowers the
+    mean by half a level. Reference: Hendrycks and Dietterich, Benchmarking Neural Network
+    Robustness to Common Corruptions and Perturbations, ICLR 2019.
     """
 
     def _noisy(self, x: Tensor, drawn: Tensor) -> Tensor:
@@ -59,15 +64,19 @@ class GaussianNoise(_Noise):
 @register("shot-noise", kind="transform")
 @dataclass(frozen=True)
 class ShotNoise(_Noise):
-    """The noise of counting photons: every value v in [0, 1] becomes a Poisson number of mean c v, over c, cut to [0, 1].
+    """The noise of counting photons: every value v in [0, 1] becomes a Poisson number of mean c v,
+    over c, cut to [0, 1].
 
-    c is 60, 25, 12, 5 or 3 at severity 1 to 5 (`constants` imagenet), 500, 250, 100, 75 or 50 (cifar). Cut to whole grey levels
-    downwards. The probability of every grey level is that of the Poisson law to within 1/65536.
-    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
+    c is 60, 25, 12, 5 or 3 at severity 1 to 5 (`constants` imagenet), 500, 250, 100, 75 or 50
+    (cifar). Cut to whole grey levels downwards. The probability of every grey level is that of the
+    Poisson law to within 1/65536.
+    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common
+    Corruptions and Perturbations, ICLR 2019.
     """
 
     def _noisy(self, x: Tensor, drawn: Tensor) -> Tensor:
-        # Walker's alias method: a column by the upper 8 bits, the column's own level or its other one by the lower 8.
+        # Walker's alias method: a column by the upper 8 bits, the column's own level or its other
+        # one by the lower 8.
         table = on_device(_shot_table(self.constant(RATE, x)), x.device)
         column = drawn >> 8
         entry = table.index_select(0, (column + (x.to(torch.int32) << 8)).view(-1)).view(x.shape)
@@ -78,11 +87,13 @@ class ShotNoise(_Noise):
 @register("impulse-noise", kind="transform")
 @dataclass(frozen=True)
 class ImpulseNoise(_Noise):
-    """Salt and pepper: a share of the values becomes 0 or 255, each as likely; the channels of a pixel are hit one by one.
+    """Salt and pepper: a share of the values becomes 0 or 255, each as likely; the channels of a
+    pixel are hit one by one.
 
-    The share is 0.03, 0.06, 0.09, 0.17 or 0.27 at severity 1 to 5 (`constants` imagenet), 0.01, 0.02, 0.03, 0.05 or 0.07 (cifar),
-    to within 1/65536.
-    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
+    The share is 0.03, 0.06, 0.09, 0.17 or 0.27 at severity 1 to 5 (`constants` imagenet), 0.01,
+    0.02, 0.03, 0.05 or 0.07 (cifar), to within 1/65536.
+    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common
+    Corruptions and Perturbations, ICLR 2019.
     """
 
     def _noisy(self, x: Tensor, drawn: Tensor) -> Tensor:
@@ -97,17 +108,24 @@ class ImpulseNoise(_Noise):
 @register("speckle-noise", kind="transform")
 @dataclass(frozen=True)
 class SpeckleNoise(_Noise):
-    """Normal noise in proportion to the value: v becomes v + v z, cut to the range of the pixels; black stays black.
+    """Normal noise in proportion to the value: v becomes v + v z, cut to the range of the pixels;
+    black stays black.
 
-    z has a standard deviation of 0.15, 0.2, 0.35, 0.45 or 0.6 at severity 1 to 5 (`constants` imagenet), 0.06, 0.1, 0.12, 0.16 or
-    0.2 (cifar), and is drawn for every channel of every pixel. Cut to whole grey levels downwards.
-    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
+    z has a standard deviation of 0.15, 0.2, 0.35, 0.45 or 0.6 at severity 1 to 5 (`constants`
+    imagenet), 0.06, 0.1, 0.12, 0.16 or 0.2 (cifar), and is drawn for every channel of every pixel.
+    Cut to whole grey levels downwards.
+    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common
+    Corruptions and Perturbations, ICLR 2019.
     """
 
     def _noisy(self, x: Tensor, drawn: Tensor) -> Tensor:
         # A product of integers: the value and a factor in fixed point.
         table = on_device(_speckle_factors(self.constant(SPECKLE, x)), x.device)
-        return (table.index_select(0, drawn.view(-1)).view(x.shape).mul_(x)).clamp_(0, 255 << FINE).bitwise_right_shift_(FINE)
+        return (
+            (table.index_select(0, drawn.view(-1)).view(x.shape).mul_(x))
+            .clamp_(0, 255 << FINE)
+            .bitwise_right_shift_(FINE)
+        )
 
 
 @cache
@@ -116,7 +134,8 @@ def _speckle_factors(sd: float) -> Tensor:
 
 
 def shot_counts(rate: int) -> NDArray[np.int64]:
-    """How many of 65,536 draws make a value of one grey level another one under shot noise: int64 [256, 256], rows sum to 65536."""
+    """How many of 65,536 draws make a value of one grey level another one under shot noise: int64
+    [256, 256], rows sum to 65536."""
     from scipy.special import pdtr
 
     photons = np.arange(rate)  # `rate` photons and more are white
@@ -130,13 +149,15 @@ def shot_counts(rate: int) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=10)
 def _shot_table(rate: int) -> Tensor:
-    """For every level and column the share of the column that is its own, in 256ths, and the level that has the rest."""
+    """For every level and column the share of the column that is its own, in 256ths, and the level
+    that has the rest."""
     left = shot_counts(rate)
     own = np.full((256, 256), 256)
     other = np.zeros((256, 256), np.int64)
     open_columns = np.ones((256, 256), bool)
     level = np.arange(256)
-    # Once a column that wants less than 256 is filled up by one that wants more, it is done: one column a level each time.
+    # Once a column that wants less than 256 is filled up by one that wants more, it is done: one
+    # column a level each time.
     for _ in range(255):
         small = np.where(open_columns, left, 1 << 20).argmin(1)
         large = np.where(open_columns, left, -1).argmax(1)

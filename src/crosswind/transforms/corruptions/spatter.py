@@ -1,4 +1,5 @@
-"""Drops of water or spots of mud on the lens, and the outlines and distances that shape the drops."""
+"""Drops of water or spots of mud on the lens, and the outlines and distances that shape the
+drops."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from crosswind.transforms.corruptions.filters import ONE, smoothed
 from crosswind.transforms.draws import bits16, normal_quantiles
 from crosswind.transforms.layout import on_device, parts
 
-# Mean and sd of the noise, what it is smoothed by, what is liquid of it, how strong or how smooth it is, whether it is mud.
+# Mean and sd of the noise, what it is smoothed by, what is liquid of it, how strong or how smooth
+# it is, whether it is mud.
 SPATTER = (
     (
         (0.65, 0.3, 4.0, 0.69, 0.6, False),
@@ -38,7 +40,8 @@ WATER, MUD = (175, 238, 238), (63, 42, 20)
 GREY = (0.2989, 0.587, 0.114)
 UNIT = 1 << 15  # 1 of the noise in whole numbers
 DISTANCE = 1 << 16  # of a pixel, in what `distances` gives
-# One step along a line, one along a diagonal and one as a chess knight: Borgefors 1986, as OpenCV rounds them.
+# One step along a line, one along a diagonal and one as a chess knight: Borgefors 1986, as OpenCV
+# rounds them.
 STRAIGHT, DIAGONAL, KNIGHT = DISTANCE, round(1.4 * DISTANCE), round(2.1969 * DISTANCE)
 TANGENT = 13573  # of 22.5 degrees, times 2 to the 15th
 
@@ -48,15 +51,18 @@ TANGENT = 13573  # of 22.5 degrees, times 2 to the 15th
 class Spatter(Corruption):
     """Turquoise drops of water (severity 1 to 3) or brown spots of mud (4 and 5).
 
-    Smoothed normal noise above a threshold is liquid. Water is added with a relief: the distance from its outlines, sharpened and
-    equalised, times the liquid, scaled to a largest value. Mud covers the image by the smoothed outline of the liquid, where
-    that is at least 0.8. Mean and sd of the noise, sd of the smoothing, threshold, and water's largest value or the sd of mud's
-    outline are, at severity 1 to 5 (`constants` imagenet): (.65, .3, 4, .69, .6), (.65, .3, 3, .68, .6), (.65, .3, 2, .68, .5),
-    (.65, .3, 1, .65, 1.5), (.67, .4, 1, .65, 1.5); cifar: (.62, .1, .7, .7, .5), (.65, .1, .8, .7, .5), (.65, .3, 1, .69, .5),
-    (.65, .1, .7, .69, .6), (.65, .1, .5, .68, .6). A grey image (1 channel) gets the liquid's luminance. Values are cut to whole
-    grey levels downwards. Deviation: an image without liquid, where the original divides by zero, or with a side under two pixels
-    stays as it is.
-    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common Corruptions and Perturbations, ICLR 2019.
+    Smoothed normal noise above a threshold is liquid. Water is added with a relief: the distance
+    from its outlines, sharpened and equalised, times the liquid, scaled to a largest value. Mud
+    covers the image by the smoothed outline of the liquid, where that is at least 0.8. Mean and sd
+    of the noise, sd of the smoothing, threshold, and water's largest value or the sd of mud's
+    outline are, at severity 1 to 5 (`constants` imagenet): (.65, .3, 4, .69, .6), (.65, .3, 3, .68,
+    .6), (.65, .3, 2, .68, .5), (.65, .3, 1, .65, 1.5), (.67, .4, 1, .65, 1.5); cifar: (.62, .1, .7,
+    .7, .5), (.65, .1, .8, .7, .5), (.65, .3, 1, .69, .5), (.65, .1, .7, .69, .6), (.65, .1, .5,
+    .68, .6). A grey image (1 channel) gets the liquid's luminance. Values are cut to whole grey
+    levels downwards. Deviation: an image without liquid, where the original divides by zero, or
+    with a side under two pixels stays as it is.
+    Reference: Hendrycks and Dietterich, Benchmarking Neural Network Robustness to Common
+    Corruptions and Perturbations, ICLR 2019.
     """
 
     def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
@@ -67,24 +73,42 @@ class Spatter(Corruption):
         normal = on_device(normal_quantiles(sd * UNIT), x.device)
         out = torch.empty_like(x)
         for part in parts(x[:, :1]):
-            noise = normal.index_select(0, bits16(keys[part], height * width, x.device).view(-1)).add_(round(mean * UNIT))
-            liquid = smoothed(noise.view(-1, height, width), smooth, "nearest", 4.0).mul_(1 / (ONE * UNIT))
+            noise = normal.index_select(
+                0, bits16(keys[part], height * width, x.device).view(-1)
+            ).add_(round(mean * UNIT))
+            liquid = smoothed(noise.view(-1, height, width), smooth, "nearest", 4.0).mul_(
+                1 / (ONE * UNIT)
+            )
             if mud:
                 out[part] = _muddy(x[part], liquid > threshold, last)
             else:
-                out[part] = _wet(x[part], liquid.mul_(liquid >= threshold).mul_(255).clamp_(0, 255).to(torch.uint8), last)
+                out[part] = _wet(
+                    x[part],
+                    liquid.mul_(liquid >= threshold).mul_(255).clamp_(0, 255).to(torch.uint8),
+                    last,
+                )
         return out
 
 
 def relief(liquid: Tensor) -> Tensor:
-    """How bright drops are: float32 [n, h, w], whole numbers below 2**16. `liquid`: uint8 [n, h, w], 0 where there is none."""
+    """How bright drops are: float32 [n, h, w], whole numbers below 2**16. `liquid`: uint8 [n, h,
+    w], 0 where there is none."""
     near = distances(edges(liquid, 50, 150), 20)
     # The mean of nine in floats as OpenCV has it, cut to whole pixels.
-    near = box_sums(reflected(near)).to(torch.float64).mul_(1 / 9).mul_(1 / DISTANCE).to(torch.float32).to(torch.int64)
+    near = (
+        box_sums(reflected(near))
+        .to(torch.float64)
+        .mul_(1 / 9)
+        .mul_(1 / DISTANCE)
+        .to(torch.float32)
+        .to(torch.int64)
+    )
     even = reflected(equalised(near))
 
     def beside(rows: int, columns: int) -> Tensor:
-        return even[:, 1 + rows : even.shape[1] - 1 + rows, 1 + columns : even.shape[2] - 1 + columns]
+        return even[
+            :, 1 + rows : even.shape[1] - 1 + rows, 1 + columns : even.shape[2] - 1 + columns
+        ]
 
     lit = (beside(0, 0) - beside(-1, 0) - beside(0, -1)).add_(beside(0, 1)).add_(beside(1, 0))
     lit.sub_(beside(-1, -1), alpha=2).add_(beside(1, 1), alpha=2).clamp_(0, 255)
@@ -94,14 +118,21 @@ def relief(liquid: Tensor) -> Tensor:
 
 def _colours(x: Tensor, colour: tuple[int, int, int]) -> tuple[float, ...]:
     """The liquid's level in each channel; its luminance in a grey image."""
-    return colour if x.shape[1] == 3 else (sum(share * level for share, level in zip(GREY, colour, strict=True)),)
+    return (
+        colour
+        if x.shape[1] == 3
+        else (sum(share * level for share, level in zip(GREY, colour, strict=True)),)
+    )
 
 
 def _wet(x: Tensor, liquid: Tensor, strength: float) -> Tensor:
     light = relief(liquid)
     light /= light.amax((1, 2), keepdim=True).clamp_(min=1)
     # A product, then a sum, each rounded: no fused operation.
-    levels = [light.mul(strength * colour).add_(x[:, i]).clamp_(max=255) for i, colour in enumerate(_colours(x, WATER))]
+    levels = [
+        light.mul(strength * colour).add_(x[:, i]).clamp_(max=255)
+        for i, colour in enumerate(_colours(x, WATER))
+    ]
     return torch.stack(levels, 1)
 
 
@@ -109,13 +140,16 @@ def _muddy(x: Tensor, spots: Tensor, smooth: float) -> Tensor:
     cover = smoothed(spots, smooth, "nearest", 4.0)
     cover = cover.mul_(cover >= 0.8 * ONE).mul_((1 << 14) / ONE).round_().to(torch.int32)
     pixels = x.to(torch.int32)
-    mud = torch.tensor([round(colour * 256) for colour in _colours(x, MUD)], dtype=torch.int32, device=x.device)
+    mud = torch.tensor(
+        [round(colour * 256) for colour in _colours(x, MUD)], dtype=torch.int32, device=x.device
+    )
     total = (mud.view(-1, 1, 1) - (pixels << 8)).mul_(cover[:, None]).add_(pixels << 22)
     return total.bitwise_right_shift_(22)
 
 
 def reflected(x: Tensor) -> Tensor:
-    """[n, h, w] with one more pixel on each side, the mirror image without its edge: [n, h + 2, w + 2]; h, w at least 2."""
+    """[n, h, w] with one more pixel on each side, the mirror image without its edge: [n, h + 2, w +
+    2]; h, w at least 2."""
     for side in (1, 2):
         size = x.shape[side]
         x = x.index_select(side, on_device(torch.tensor([1, *range(size), size - 2]), x.device))
@@ -131,8 +165,9 @@ def box_sums(x: Tensor) -> Tensor:
 def edges(levels: Tensor, low: int, high: int) -> Tensor:
     """Canny's edges of uint8 [n, h, w]: bool [n, h, w].
 
-    Slopes by Sobel's 3 x 3 filters with the edge continued; steepness |dx| + |dy|, thin along the slope in four directions; kept
-    above `high`, and above `low` where connected to what is kept. The same pixels as OpenCV's Canny.
+    Slopes by Sobel's 3 x 3 filters with the edge continued; steepness |dx| + |dy|, thin along the
+    slope in four directions; kept above `high`, and above `low` where connected to what is kept.
+    The same pixels as OpenCV's Canny.
     """
     n, height, width = levels.shape
     x = levels.to(torch.int32)
@@ -160,17 +195,22 @@ def edges(levels: Tensor, low: int, high: int) -> Tensor:
         (middle > beside(-1, 1)) & (middle > beside(1, -1)),
         (middle > beside(-1, -1)) & (middle > beside(1, 1)),
     )
-    thin = torch.where(level, along_row, torch.where(upright, along_column, slanted)) & (middle > low)
+    thin = torch.where(level, along_row, torch.where(upright, along_column, slanted)) & (
+        middle > low
+    )
     kept = thin & (middle > high)
-    grown = ndimage.binary_propagation(kept.cpu().numpy(), np.ones((1, 3, 3), bool), thin.cpu().numpy())
+    grown = ndimage.binary_propagation(
+        kept.cpu().numpy(), np.ones((1, 3, 3), bool), thin.cpu().numpy()
+    )
     return on_device(grown, x.device)
 
 
 def distances(marked: Tensor, most: int) -> Tensor:
-    """How far each pixel is from the nearest marked one, `most` pixels at the furthest: int32 [n, h, w], in 1/65536 of a pixel.
+    """How far each pixel is from the nearest marked one, `most` pixels at the furthest: int32 [n,
+    h, w], in 1/65536 of a pixel.
 
-    `marked`: bool [n, h, w]. `most`: up to 30. Along paths of straight, diagonal and knight's steps: the same numbers as OpenCV's
-    distanceTransform with DIST_L2 and a mask of 5.
+    `marked`: bool [n, h, w]. `most`: up to 30. Along paths of straight, diagonal and knight's
+    steps: the same numbers as OpenCV's distanceTransform with DIST_L2 and a mask of 5.
     """
     height, width = marked.shape[1:]
     near = torch.where(marked, 0, most + 1).to(torch.int32)
@@ -194,17 +234,21 @@ def distances(marked: Tensor, most: int) -> Tensor:
 
 @cache
 def _steps(most: int) -> Tensor:
-    """The length of the shortest path by columns and rows, `most` pixels at the furthest: int32 [most, most + 2]."""
+    """The length of the shortest path by columns and rows, `most` pixels at the furthest: int32
+    [most, most + 2]."""
     low, high = np.sort(np.broadcast_arrays(np.arange(most)[:, None], np.arange(most + 2)), axis=0)
     paths = np.where(
-        2 * low <= high, (high - 2 * low) * STRAIGHT + low * KNIGHT, (high - low) * KNIGHT + (2 * low - high) * DIAGONAL
+        2 * low <= high,
+        (high - 2 * low) * STRAIGHT + low * KNIGHT,
+        (high - low) * KNIGHT + (2 * low - high) * DIAGONAL,
     )
     paths[:, most + 1] = most * DISTANCE  # nothing marked in that column
     return torch.from_numpy(np.minimum(paths, most * DISTANCE).astype(np.int32))
 
 
 def equalised(levels: Tensor) -> Tensor:
-    """Levels made even in number: int32 [n, h, w] of levels below 256. The same numbers as OpenCV's equalizeHist."""
+    """Levels made even in number: int32 [n, h, w] of levels below 256. The same numbers as OpenCV's
+    equalizeHist."""
     n, pixels = len(levels), levels[0].numel()
     image = torch.arange(n, device=levels.device).view(n, 1, 1) * 256
     where = (levels + image).view(-1)

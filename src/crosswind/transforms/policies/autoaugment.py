@@ -13,13 +13,22 @@ from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.transforms.base import Transform
 from crosswind.transforms.draws import bits16
-from crosswind.transforms.policies.operations import Chains, carried_out, codes, levels, pick, signed
+from crosswind.transforms.policies.operations import (
+    Chains,
+    carried_out,
+    codes,
+    levels,
+    pick,
+    signed,
+)
 
 BINS = 10
 
-# Pairs of operation, probability, level out of ten (none: 0), as in the paper's tables 7 to 9 and in torchvision.
+# Pairs of operation, probability, level out of ten (none: 0), as in the paper's tables 7 to 9 and
+# in torchvision.
 _POLICIES = {
-    "cifar10": """
+    "cifar10": (
+        """
         invert 0.1 0, contrast 0.2 6; rotate 0.7 2, translate-x 0.3 9; sharpness 0.8 1, sharpness 0.9 3;
         shear-y 0.5 8, translate-y 0.7 9; autocontrast 0.5 0, equalize 0.9 0; shear-y 0.2 7, posterize 0.3 7;
         colour 0.4 3, brightness 0.6 7; sharpness 0.3 9, brightness 0.7 9; equalize 0.6 0, equalize 0.5 0;
@@ -29,8 +38,10 @@ _POLICIES = {
         autocontrast 0.8 0, solarize 0.2 8; brightness 0.1 3, colour 0.7 0; solarize 0.4 5, autocontrast 0.9 0;
         translate-y 0.9 9, translate-y 0.7 9; autocontrast 0.9 0, solarize 0.8 3; equalize 0.8 0, invert 0.1 0;
         translate-y 0.7 9, autocontrast 0.9 0
-    """,
-    "imagenet": """
+    """
+    ),
+    "imagenet": (
+        """
         posterize 0.4 8, rotate 0.6 9; solarize 0.6 5, autocontrast 0.6 0; equalize 0.8 0, equalize 0.6 0;
         posterize 0.6 7, posterize 0.6 6; equalize 0.4 0, solarize 0.2 4; equalize 0.4 0, rotate 0.8 8;
         solarize 0.6 3, equalize 0.6 0; posterize 0.8 5, equalize 1.0 0; rotate 0.2 3, solarize 0.6 8;
@@ -40,8 +51,10 @@ _POLICIES = {
         shear-x 0.6 5, equalize 1.0 0; colour 0.4 0, equalize 0.6 0; equalize 0.4 0, solarize 0.2 4;
         solarize 0.6 5, autocontrast 0.6 0; invert 0.6 0, equalize 1.0 0; colour 0.6 4, contrast 1.0 8;
         equalize 0.8 0, equalize 0.6 0
-    """,
-    "svhn": """
+    """
+    ),
+    "svhn": (
+        """
         shear-x 0.9 4, invert 0.2 0; shear-y 0.9 8, invert 0.7 0; equalize 0.6 0, solarize 0.6 6;
         invert 0.9 0, equalize 0.6 0; equalize 0.6 0, rotate 0.9 3; shear-x 0.9 4, autocontrast 0.8 0;
         shear-y 0.9 8, invert 0.4 0; shear-y 0.9 5, solarize 0.2 6; invert 0.9 0, autocontrast 0.8 0;
@@ -51,33 +64,51 @@ _POLICIES = {
         shear-y 0.3 7, translate-x 0.9 3; shear-x 0.1 6, invert 0.6 0; solarize 0.7 2, translate-y 0.6 7;
         shear-y 0.8 4, invert 0.8 0; shear-x 0.7 9, translate-y 0.8 3; shear-y 0.8 5, autocontrast 0.7 0;
         shear-x 0.7 2, invert 0.1 0
-    """,
+    """
+    ),
 }
 
 
 def policy_of(name: str) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-    """The pairs of a policy, "cifar10", "imagenet" or "svhn": operations, probabilities, levels out of ten; each [25, 2]."""
+    """The pairs of a policy, "cifar10", "imagenet" or "svhn": operations, probabilities, levels out
+    of ten; each [25, 2]."""
     words = re.split(r"[\s,;]+", _POLICIES[name].strip())
     shares, places = [float(word) for word in words[1::3]], [int(word) for word in words[2::3]]
-    return codes(tuple(words[::3])).reshape(-1, 2), np.array(shares).reshape(-1, 2), np.array(places).reshape(-1, 2)
+    return (
+        codes(tuple(words[::3])).reshape(-1, 2),
+        np.array(shares).reshape(-1, 2),
+        np.array(places).reshape(-1, 2),
+    )
 
 
 @register("autoaugment", kind="transform")
 @dataclass(frozen=True)
 class AutoAugment(Transform):
-    """AutoAugment: one of 25 pairs of operations that were found by search on CIFAR-10, ImageNet or SVHN (`policy`).
+    """AutoAugment: one of 25 pairs of operations that were found by search on CIFAR-10, ImageNet or
+    SVHN (`policy`).
 
-    The pair is drawn uniformly; each of its operations, which have their level, is then done with its own probability, with a sign
-    that is drawn. Levels and strengths as in `randaugment` with 10 bins; also invert. Every sample draws its own. Each operation is
-    torchvision's on Pillow images to the level, with its defaults: nearest pixel, black outside.
-    Deviations: geometric operations that follow each other are one resampling (`resampling: once`; see `randaugment`), where
-        torchvision resamples after each (`each`). Probabilities are rounded to 1/65536.
-    Reference: Cubuk, Zoph, Mané, Vasudevan and Le, AutoAugment: Learning Augmentation Strategies from Data, CVPR 2019; tables and
-        magnitudes from torchvision.
+    The pair is drawn uniformly; each of its operations, which have their level, is then done with
+    its own probability, with a sign that is drawn. Levels and strengths as in `randaugment` with 10
+    bins; also invert. Every sample draws its own. Each operation is torchvision's on Pillow images
+    to the level, with its defaults: nearest pixel, black outside.
+    Deviations: geometric operations that follow each other are one resampling (`resampling: once`;
+        see `randaugment`), where torchvision resamples after each (`each`). Probabilities are
+        rounded to 1/65536.
+    Reference: Cubuk, Zoph, Mané, Vasudevan and Le, AutoAugment: Learning Augmentation Strategies
+        from Data, CVPR 2019; tables and magnitudes from torchvision.
     """
 
-    policy: str = knob("imagenet", domain="{cifar10, imagenet, svhn}", source="Cubuk et al. 2019", doc="on what it was searched")
-    resampling: str = knob("once", domain="{once, each}", doc="geometric operations in a row: composed into one, or one by one")
+    policy: str = knob(
+        "imagenet",
+        domain="{cifar10, imagenet, svhn}",
+        source="Cubuk et al. 2019",
+        doc="on what it was searched",
+    )
+    resampling: str = knob(
+        "once",
+        domain="{once, each}",
+        doc="geometric operations in a row: composed into one, or one by one",
+    )
 
     strengths = ("policy", ("cifar10", "imagenet", "svhn"))
 
@@ -92,4 +123,6 @@ class AutoAugment(Transform):
 
     def apply(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         """See the class."""
-        return carried_out(x, self.chains(keys, (x.shape[2], x.shape[3])), once=self.resampling == "once")
+        return carried_out(
+            x, self.chains(keys, (x.shape[2], x.shape[3])), once=self.resampling == "once"
+        )

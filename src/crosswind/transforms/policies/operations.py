@@ -1,7 +1,8 @@
-"""The operations of the augmentation policies, how strong each is at each level, and a batch carried through chains of them.
+"""The operations of the augmentation policies, how strong each is at each level, and a batch
+carried through chains of them.
 
-Names and magnitudes are torchvision's (RandAugment, TrivialAugmentWide, AutoAugment, AugMix); what an operation does is what
-torchvision's function does to a Pillow image, to the level.
+Names and magnitudes are torchvision's (RandAugment, TrivialAugmentWide, AutoAugment, AugMix); what
+an operation does is what torchvision's function does to a Pillow image, to the level.
 """
 
 from __future__ import annotations
@@ -27,7 +28,11 @@ _BLENDS = {
     "sharpness": photometry.sharpness,
 }
 _LEVELS = {"posterize": photometry.posterize, "solarize": photometry.solarize}
-_WITHOUT = {"autocontrast": photometry.autocontrast, "equalize": photometry.equalize, "invert": photometry.invert}
+_WITHOUT = {
+    "autocontrast": photometry.autocontrast,
+    "equalize": photometry.equalize,
+    "invert": photometry.invert,
+}
 
 OPERATIONS = ("identity", *GEOMETRIC, *_BLENDS, *_LEVELS, *_WITHOUT)
 """All operations; a number stands for the operation at that place."""
@@ -48,9 +53,10 @@ _IS_SIGNED = np.array([name in SIGNED for name in OPERATIONS])
 class Chains:
     """What every sample goes through, one operation after the other.
 
-    `operations` int64 [n, steps]: places in `OPERATIONS`. `magnitudes` float64 [n, steps], with their sign: shears as the ratio of
-    pixels, translations in pixels (the fraction is dropped), rotations in degrees against the clock, brightness to sharpness as
-    what is added to a factor of 1, posterize in bits that stay, solarize as the first level that is inverted; else 0.
+    `operations` int64 [n, steps]: places in `OPERATIONS`. `magnitudes` float64 [n, steps], with
+    their sign: shears as the ratio of pixels, translations in pixels (the fraction is dropped),
+    rotations in degrees against the clock, brightness to sharpness as what is added to a factor of
+    1, posterize in bits that stay, solarize as the first level that is inverted; else 0.
     """
 
     operations: NDArray[np.int64]
@@ -67,18 +73,22 @@ def codes(names: tuple[str, ...]) -> NDArray[np.int64]:
     return np.array([_CODE[name] for name in names])
 
 
-def signed(operations: NDArray[np.int64], magnitudes: NDArray[np.float64], negative: NDArray[np.bool_]) -> NDArray[np.float64]:
+def signed(
+    operations: NDArray[np.int64], magnitudes: NDArray[np.float64], negative: NDArray[np.bool_]
+) -> NDArray[np.float64]:
     """Magnitudes with a minus where `negative`, if the operation has a sign."""
     return np.where(_IS_SIGNED[operations] & negative, -magnitudes, magnitudes)
 
 
 @cache
 def levels(space: str, bins: int, size: tuple[int, int]) -> NDArray[np.float64]:
-    """The magnitude of every operation at every level, without sign: float64 [len(OPERATIONS), bins], read-only.
+    """The magnitude of every operation at every level, without sign: float64 [len(OPERATIONS),
+    bins], read-only.
 
-    `space`: "randaugment" (also AutoAugment's), "trivialaugment" or "augmix". `size`: height and width of the images, of which the
-    longest translations are shares (150/331, in AugMix 1/3; 32 pixels in TrivialAugment). The numbers are torchvision's, rounded
-    to single precision as they are there.
+    `space`: "randaugment" (also AutoAugment's), "trivialaugment" or "augmix". `size`: height and
+    width of the images, of which the longest translations are shares (150/331, in AugMix 1/3; 32
+    pixels in TrivialAugment). The numbers are torchvision's, rounded to single precision as they
+    are there.
     """
     height, width = size
     shear, turn, factor, most, least, across, down = {
@@ -96,10 +106,13 @@ def levels(space: str, bins: int, size: tuple[int, int]) -> NDArray[np.float64]:
     return found
 
 
-def matrix_of(operation: str, magnitudes: NDArray[np.float64], size: tuple[int, int]) -> NDArray[np.float64]:
+def matrix_of(
+    operation: str, magnitudes: NDArray[np.float64], size: tuple[int, int]
+) -> NDArray[np.float64]:
     """The affine maps [n, 2, 3] of a geometric operation, as `geometry.affine` takes them.
 
-    Shears leave the upper left corner where it is, rotations turn about the middle of an image of `size` (h, w).
+    Shears leave the upper left corner where it is, rotations turn about the middle of an image of
+    `size` (h, w).
     """
     none = np.zeros_like(magnitudes)
     made = {
@@ -112,16 +125,23 @@ def matrix_of(operation: str, magnitudes: NDArray[np.float64], size: tuple[int, 
     return made.numpy()
 
 
-def carried_out(x: Tensor, chains: Chains, interpolation: str = "nearest", once: bool = True) -> Tensor:
-    """The images uint8 [n, c, h, w] after every step of their `chains`: new, in the memory layout of `x`.
+def carried_out(
+    x: Tensor, chains: Chains, interpolation: str = "nearest", once: bool = True
+) -> Tensor:
+    """The images uint8 [n, c, h, w] after every step of their `chains`: new, in the memory layout
+    of `x`.
 
-    Samples are grouped by operation at each step. `once`: geometric operations that follow each other (with nothing or an identity
-    between) are composed and resampled once, so nothing is rounded between them, and what one moves out of the image the next may
-    bring back; else one by one. `interpolation` as in `geometry.affine`; outside is black.
+    Samples are grouped by operation at each step. `once`: geometric operations that follow each
+    other (with nothing or an identity between) are composed and resampled once, so nothing is
+    rounded between them, and what one moves out of the image the next may bring back; else one by
+    one. `interpolation` as in `geometry.affine`; outside is black.
     """
     matrices, resampled = _geometry(chains, (x.shape[2], x.shape[3]), once)
-    # All that is resampled at a step is one group; what is resampled later, with what follows, waits among the identities.
-    groups = np.where(_IS_GEOMETRIC[chains.operations], np.where(resampled, _RESAMPLED, 0), chains.operations)
+    # All that is resampled at a step is one group; what is resampled later, with what follows,
+    # waits among the identities.
+    groups = np.where(
+        _IS_GEOMETRIC[chains.operations], np.where(resampled, _RESAMPLED, 0), chains.operations
+    )
 
     def change(step: int, group: int, images: Tensor, rows: NDArray[np.int64]) -> Tensor:
         if group == _RESAMPLED:
@@ -131,23 +151,31 @@ def carried_out(x: Tensor, chains: Chains, interpolation: str = "nearest", once:
     return in_groups(x, groups, change)
 
 
-def _geometry(chains: Chains, size: tuple[int, int], once: bool) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """At which steps a sample is resampled (bool [n, steps]), and along which map (float64 [n, steps, 2, 3])."""
+def _geometry(
+    chains: Chains, size: tuple[int, int], once: bool
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """At which steps a sample is resampled (bool [n, steps]), and along which map (float64 [n,
+    steps, 2, 3])."""
     n, steps = chains.operations.shape
     geometric = _IS_GEOMETRIC[chains.operations]
-    # Whether the next step of the sample that is no identity is geometric as well: then that one resamples.
+    # Whether the next step of the sample that is no identity is geometric as well: then that one
+    # resamples.
     goes_on = np.zeros_like(geometric)
     if once:
         for step in range(steps - 2, -1, -1):
             following = chains.operations[:, step + 1]
-            goes_on[:, step] = np.where(following == 0, goes_on[:, step + 1], _IS_GEOMETRIC[following])
+            goes_on[:, step] = np.where(
+                following == 0, goes_on[:, step + 1], _IS_GEOMETRIC[following]
+            )
     matrices = np.empty((n, steps, 2, 3))
     pending = np.tile(np.eye(3)[:2], (n, 1, 1))
     for step in range(steps):
         code = chains.operations[:, step]
         for number in np.unique(code[geometric[:, step]]):
             rows = np.flatnonzero(code == number)
-            pending[rows] = _after(pending[rows], matrix_of(OPERATIONS[number], chains.magnitudes[rows, step], size))
+            pending[rows] = _after(
+                pending[rows], matrix_of(OPERATIONS[number], chains.magnitudes[rows, step], size)
+            )
         matrices[:, step] = pending
         pending[geometric[:, step] & ~goes_on[:, step]] = np.eye(3)[:2]
     return matrices, geometric & ~goes_on

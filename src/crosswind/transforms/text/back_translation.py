@@ -1,4 +1,5 @@
-"""Back-translation: a text is translated into another language and back (Sennrich et al. 2016, Xie et al. 2019)."""
+"""Back-translation: a text is translated into another language and back (Sennrich et al. 2016, Xie
+et al. 2019)."""
 
 from __future__ import annotations
 
@@ -20,7 +21,10 @@ from crosswind.transforms.text.draws import Draws
 from crosswind.transforms.text.pretrained import device, loaded, positions
 
 _MOST = 2048  # tokens in a batch
-_LONGER = (2, 16)  # a translation has at most so many tokens a token of the sentence, and so many more
+_LONGER = (
+    2,
+    16,
+)  # a translation has at most so many tokens a token of the sentence, and so many more
 _SENTENCES = re.compile(r"(?<=[.!?。！？])\s+")
 
 
@@ -30,24 +34,40 @@ _SENTENCES = re.compile(r"(?<=[.!?。！？])\s+")
 class BackTranslation(ByModel):
     """Translates a text into another language and back, token by token drawn at a temperature.
 
-    A text is translated sentence by sentence, as the models were trained: it is divided at the white space after `.`, `!` and `?`,
-    and a sentence of more tokens than a model has positions is halved at a space until it fits. A translation ends after twice
-    the tokens of its sentence and 16 more. A text of which nothing comes back stays as it is.
+    A text is translated sentence by sentence, as the models were trained: it is divided at the
+    white space after `.`, `!` and `?`, and a sentence of more tokens than a model has positions is
+    halved at a space until it fits. A translation ends after twice the tokens of its sentence and
+    16 more. A text of which nothing comes back stays as it is.
 
-    Sennrich et al. 2016; Xie et al. 2019 draw the tokens. Ng et al. 2022, appendix A.5, has a temperature of at most 0.7 and names
-    neither models nor pivot language. With `draw: uniform` the temperature is drawn from 0, where the likeliest token is taken, to
-    `temperature`, one for a text and both ways, as for NI-BT.
+    Sennrich et al. 2016; Xie et al. 2019 draw the tokens. Ng et al. 2022, appendix A.5, has a
+    temperature of at most 0.7 and names neither models nor pivot language. With `draw: uniform` the
+    temperature is drawn from 0, where the likeliest token is taken, to `temperature`, one for a
+    text and both ways, as for NI-BT.
     """
 
     models = (("there", "there_revision"), ("back", "back_revision"))
     version = 1
 
-    there: str = knob(doc="The translation model into the other language: a folder with safetensors, or its name on the hub.")
+    there: str = knob(
+        doc=(
+            "The translation model into the other language: a folder with safetensors, or its name"
+            " on the hub."
+        )
+    )
     back: str = knob(doc="The translation model back.")
     there_revision: str = knob("", doc="Of a model of the hub: its commit.")
     back_revision: str = knob("", doc="Of a model of the hub: its commit.")
-    temperature: float = knob(0.7, domain="[0, inf)", source="ng2022 A.5", doc="By which the scores are divided before a draw.")
-    draw: str = knob("fixed", domain="{fixed, uniform}", doc="Whether that is the temperature, or it is drawn from 0 to that.")
+    temperature: float = knob(
+        0.7,
+        domain="[0, inf)",
+        source="ng2022 A.5",
+        doc="By which the scores are divided before a draw.",
+    )
+    draw: str = knob(
+        "fixed",
+        domain="{fixed, uniform}",
+        doc="Whether that is the temperature, or it is drawn from 0 to that.",
+    )
 
     def check(self) -> None:
         """See `ByModel`."""
@@ -56,33 +76,62 @@ class BackTranslation(ByModel):
     def _loaded(self) -> list[tuple[Any, Any]]:
         pair = []
         for name, revision in self.models:
-            pair.append(loaded("Seq2SeqLM", getattr(self, name), getattr(self, revision), f"{self.title}.{name}"))
+            pair.append(
+                loaded(
+                    "Seq2SeqLM",
+                    getattr(self, name),
+                    getattr(self, revision),
+                    f"{self.title}.{name}",
+                )
+            )
             if pair[-1][1].pad_token_id is None or pair[-1][1].eos_token_id is None:
                 raise InputError(
-                    f"{self.title}.{name}", f"the tokenizer of {getattr(self, name)!r} has no token that pads, or ends"
+                    f"{self.title}.{name}",
+                    f"the tokenizer of {getattr(self, name)!r} has no token that pads, or ends",
                 )
-        one, other = ([getattr(tokenizer, f"{side}_lang", None) for side in ("source", "target")] for _, tokenizer in pair)
+        one, other = (
+            [getattr(tokenizer, f"{side}_lang", None) for side in ("source", "target")]
+            for _, tokenizer in pair
+        )
         if None not in (*one, *other) and one != other[::-1]:
-            problem = f"translates {other[0]} to {other[1]}; beside {one[0]} to {one[1]} it must be {one[1]} to {one[0]}"
+            problem = (
+                f"translates {other[0]} to {other[1]}; beside {one[0]} to {one[1]} it must be"
+                f" {one[1]} to {one[0]}"
+            )
             raise InputError(f"{self.title}.back", problem)
         return pair
 
     def changed(self, texts: Sequence[str], keys: NDArray[np.uint64]) -> list[str]:
         """See the class."""
-        heat = [self.temperature * (Draws(int(key)).uniform() if self.draw == "uniform" else 1.0) for key in keys]
+        heat = [
+            self.temperature * (Draws(int(key)).uniform() if self.draw == "uniform" else 1.0)
+            for key in keys
+        ]
         out = list(texts)
         for way, (network, tokenizer) in zip(("there", "back"), self._loaded(), strict=True):
-            out = _translated(network, tokenizer, out, heat, hash64(keys, seed_of(0, "translation", way)))
+            out = _translated(
+                network, tokenizer, out, heat, hash64(keys, seed_of(0, "translation", way))
+            )
         return [made if made.strip() else text for made, text in zip(out, texts, strict=True)]
 
 
-def _translated(network: Any, tokenizer: Any, texts: Sequence[str], heat: Sequence[float], keys: NDArray[np.uint64]) -> list[str]:
+def _translated(
+    network: Any,
+    tokenizer: Any,
+    texts: Sequence[str],
+    heat: Sequence[float],
+    keys: NDArray[np.uint64],
+) -> list[str]:
     """Every text in the other language, sentence by sentence, each with a key of its own."""
     most = positions(network, tokenizer)
     rows: list[list[int]] = []
     whose, own = [], []
     for text, (words, key) in enumerate(zip(texts, keys, strict=True)):
-        found = [row for sentence in _SENTENCES.split(words.strip()) for row in _fitting(tokenizer, sentence, most)]
+        found = [
+            row
+            for sentence in _SENTENCES.split(words.strip())
+            for row in _fitting(tokenizer, sentence, most)
+        ]
         rows += found
         whose += [text] * len(found)
         own += hash64(np.arange(len(found)), int(key)).tolist()
@@ -91,7 +140,9 @@ def _translated(network: Any, tokenizer: Any, texts: Sequence[str], heat: Sequen
         draws = [Draws(own[place]) for place in batch]
         hot = [heat[whose[place]] for place in batch]
         numbers = _sampled(network, tokenizer, [rows[place] for place in batch], draws, hot, most)
-        for place, text in zip(batch, tokenizer.batch_decode(numbers, skip_special_tokens=True), strict=True):
+        for place, text in zip(
+            batch, tokenizer.batch_decode(numbers, skip_special_tokens=True), strict=True
+        ):
             made[place] = text.strip()
     out: list[list[str]] = [[] for _ in texts]
     for text, sentence in zip(whose, made, strict=True):
@@ -100,10 +151,12 @@ def _translated(network: Any, tokenizer: Any, texts: Sequence[str], heat: Sequen
 
 
 def _fitting(tokenizer: Any, sentence: str, most: int) -> list[list[int]]:
-    """The token numbers of a sentence, or of its parts that have so many tokens at most; none for an empty one."""
+    """The token numbers of a sentence, or of its parts that have so many tokens at most; none for
+    an empty one."""
     if not sentence.strip():
         return []
-    # A token holds a character at least on average; so long a sentence is not tokenized only to be divided.
+    # A token holds a character at least on average; so long a sentence is not tokenized only to be
+    # divided.
     row = tokenizer(sentence, verbose=False)["input_ids"] if len(sentence) <= 64 * most else None
     if row is not None and len(row) <= most:
         return [list(row)]
@@ -112,13 +165,21 @@ def _fitting(tokenizer: Any, sentence: str, most: int) -> list[list[int]]:
         return [] if row is None else [list(row[:most])]
     at = sentence.rfind(" ", 1, middle + 1)
     at = at if at > 0 else middle
-    return _fitting(tokenizer, sentence[:at], most) + _fitting(tokenizer, sentence[at:].lstrip(), most)
+    return _fitting(tokenizer, sentence[:at], most) + _fitting(
+        tokenizer, sentence[at:].lstrip(), most
+    )
 
 
 def _sampled(
-    network: Any, tokenizer: Any, rows: list[list[int]], draws: Sequence[Draws], heat: Sequence[float], most: int
+    network: Any,
+    tokenizer: Any,
+    rows: list[list[int]],
+    draws: Sequence[Draws],
+    heat: Sequence[float],
+    most: int,
 ) -> list[list[int]]:
-    """Token numbers of a translation of each row: as many draws as tokens, whatever stands beside it."""
+    """Token numbers of a translation of each row: as many draws as tokens, whatever stands beside
+    it."""
     import torch
     from transformers.modeling_outputs import BaseModelOutput
 
@@ -130,18 +191,27 @@ def _sampled(
     going = [True] * len(rows)
     network = network.to(where)
     with torch.inference_mode(), torch.autocast(where.partition(":")[0], enabled=False):
-        encoded = BaseModelOutput(network.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state)
+        encoded = BaseModelOutput(
+            network.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
+        )
         first = network.config.decoder_start_token_id
         last = torch.full((len(rows), 1), filler if first is None else first, device=where)
         # What is held between steps had another name before version 5 of the library.
         held = "cache" if "cache" in signature(network.forward).parameters else "past_key_values"
         past = None
         while any(going):
-            given = {"encoder_outputs": encoded, "attention_mask": mask, "decoder_input_ids": last, held: past}
+            given = {
+                "encoder_outputs": encoded,
+                "attention_mask": mask,
+                "decoder_input_ids": last,
+                held: past,
+            }
             said = network(**given, use_cache=True)
             past, logits = getattr(said, held), said.logits[:, -1].clone()
             logits[:, filler] = -torch.inf
-            uniform = torch.tensor([item.uniform() for item in draws], dtype=torch.float64, device=where)
+            uniform = torch.tensor(
+                [item.uniform() for item in draws], dtype=torch.float64, device=where
+            )
             found = drawn(logits, hot, uniform)
             for row, number in enumerate(found.tolist()):
                 if going[row] and number != end:

@@ -1,4 +1,5 @@
-"""What transforms of texts by networks have in common: whole texts, batches of about equal lengths, results kept on disk."""
+"""What transforms of texts by networks have in common: whole texts, batches of about equal lengths,
+results kept on disk."""
 
 from __future__ import annotations
 
@@ -24,9 +25,10 @@ AT_ONCE = 256
 class ByModel(Transform):
     """A change of texts by networks of others. What a text becomes is kept on disk, and made once.
 
-    The numbers that are drawn are those of the text's key. The networks' outputs differ by rounding with the batch, the number of
-    threads and the device, which decides a token where a drawn number lies as near as that to the border of two. What was made
-    first is kept, and is what every later call gives.
+    The numbers that are drawn are those of the text's key. The networks' outputs differ by rounding
+    with the batch, the number of threads and the device, which decides a token where a drawn number
+    lies as near as that to the border of two. What was made first is kept, and is what every later
+    call gives.
     """
 
     takes = "text"
@@ -37,7 +39,8 @@ class ByModel(Transform):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """See `Transform`: the models count by their files. Raises `InputError` where one is not there."""
+        """See `Transform`: the models count by their files. Raises `InputError` where one is not
+        there."""
         told = {item.name: getattr(self, item.name) for item in knobs_of(type(self))}
         for name, revision in self.models:
             told[name] = identity(told[name], told.pop(revision), f"{self.title}.{name}")
@@ -67,7 +70,8 @@ class ByModel(Transform):
 
     @abstractmethod
     def check(self) -> None:
-        """Load what the transform needs. Raises `InputError` in one sentence where it cannot be had or does not fit."""
+        """Load what the transform needs. Raises `InputError` in one sentence where it cannot be had
+        or does not fit."""
 
     @abstractmethod
     def changed(self, texts: Sequence[str], keys: NDArray[np.uint64]) -> list[str]:
@@ -75,7 +79,8 @@ class ByModel(Transform):
 
 
 def batches(lengths: Sequence[int], most: int) -> list[list[int]]:
-    """Places in batches of up to `most` tokens with those that fill them up, the shorter first, one place at least in each."""
+    """Places in batches of up to `most` tokens with those that fill them up, the shorter first, one
+    place at least in each."""
     out: list[list[int]] = []
     for place in sorted(range(len(lengths)), key=lengths.__getitem__):
         if not out or lengths[place] * (len(out[-1]) + 1) > most:
@@ -98,7 +103,8 @@ def padded(rows: Sequence[Sequence[int]], filler: int) -> tuple[Any, Any]:
 
 
 def drawn(logits: Any, temperatures: Any, uniform: Any) -> Any:
-    """A token of each row by its number in [0, 1): int64 [n]. `logits` [n, k]; temperature 0 takes the likeliest.
+    """A token of each row by its number in [0, 1): int64 [n]. `logits` [n, k]; temperature 0 takes
+    the likeliest.
 
     The first token up to which more than that share of the probability lies, in float64.
     """

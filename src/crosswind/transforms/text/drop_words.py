@@ -19,9 +19,11 @@ from crosswind.transforms.text.synonyms import is_stop_word
 @register("drop-words", kind="text-transform")
 @dataclass(frozen=True)
 class DropWords(Transform):
-    """Drops max(1, floor(rate x m)) of the m tokens of a sort, at random places; a text of nothing else keeps its first token.
+    """Drops max(1, floor(rate x m)) of the m tokens of a sort, at random places; a text of nothing
+    else keeps its first token.
 
-    `stop-words` are those of English grammar, `marks` hold no letter or digit, `content` is the rest.
+    `stop-words` are those of English grammar, `marks` hold no letter or digit, `content` is the
+    rest.
     It is ours: a change of the pool from which estimators of accuracy learn.
     """
 
@@ -32,7 +34,10 @@ class DropWords(Transform):
 
     def apply(self, texts: list[list[str]], keys: NDArray[np.uint64]) -> list[list[str]]:
         """See the class."""
-        return [self._dropped(tokens, draws) for tokens, draws in zip(texts, Draws.of(keys), strict=True)]
+        return [
+            self._dropped(tokens, draws)
+            for tokens, draws in zip(texts, Draws.of(keys), strict=True)
+        ]
 
     def _dropped(self, tokens: list[str], draws: Draws) -> list[str]:
         known = [place for place, token in enumerate(tokens) if _sort(token) == self.sort]

@@ -24,42 +24,61 @@ OPERATIONS = ("replace", "insert", "swap", "delete")
 @register("eda", kind="text-transform")
 @dataclass(frozen=True)
 class EDA(Transform):
-    """Easy data augmentation: one of four edits of words, each equally likely for every copy of a text.
+    """Easy data augmentation: one of four edits of words, each equally likely for every copy of a
+    text.
 
     With n = max(1, floor(rate x length), at the edit's own rate:
     replace: n random words become one of their synonyms each, at random;
-    insert: n times, a random synonym of a random word of the text enters at a random place, the ends included;
+    insert: n times, a random synonym of a random word of the text enters at a random place, the
+    ends included;
     swap: n times, the tokens at two random places change places;
     delete: every token goes with probability rate; if all would go, a random one stays.
-    A rate of 0 takes its edit out of the draw. Words that are replaced, and whose synonyms are inserted, are no stop words and have
-    a synonym; a text without such words stays as it is under these two edits. A synonym of several words enters as several
-    tokens, and takes the capitals of the word that it stands for.
+    A rate of 0 takes its edit out of the draw. Words that are replaced, and whose synonyms are
+    inserted, are no stop words and have a synonym; a text without such words stays as it is under
+    these two edits. A synonym of several words enters as several tokens, and takes the capitals of
+    the word that it stands for.
 
-    Facts by the paper (section 2) and its code (jasonwei20/eda_nlp, code/eda.py). That code deviates from the paper: it inserts the
-    first synonym of a set, also of a stop word, and never at the end; here the paper holds. Ours: the edit is
-    drawn for each copy, where the code deals out equal numbers of each; where a word stands several times in a text, the code
-    replaces all of them and counts one, here each place counts; two swapped places always differ; text is not brought to lower
-    case. With all rates 0.1, the defaults, it is the transform of NI-EDA (Ng et al. 2022, appendix A.5).
+    Facts by the paper (section 2) and its code (jasonwei20/eda_nlp, code/eda.py). That code
+    deviates from the paper: it inserts the first synonym of a set, also of a stop word, and never
+    at the end; here the paper holds. Ours: the edit is
+    drawn for each copy, where the code deals out equal numbers of each; where a word stands several
+    times in a text, the code replaces all of them and counts one, here each place counts; two
+    swapped places always differ; text is not brought to lower case. With all rates 0.1, the
+    defaults, it is the transform of NI-EDA (Ng et al. 2022, appendix A.5).
     """
 
     takes = "text"
 
-    replace: float = knob(0.1, domain="[0, 1]", source="eda_nlp", doc="Rate of synonym replacement.")
+    replace: float = knob(
+        0.1, domain="[0, 1]", source="eda_nlp", doc="Rate of synonym replacement."
+    )
     insert: float = knob(0.1, domain="[0, 1]", source="eda_nlp", doc="Rate of random insertion.")
     swap: float = knob(0.1, domain="[0, 1]", source="eda_nlp", doc="Rate of random swap.")
-    delete: float = knob(0.1, domain="[0, 1]", source="eda_nlp", doc="Probability of deletion of each token.")
+    delete: float = knob(
+        0.1, domain="[0, 1]", source="eda_nlp", doc="Probability of deletion of each token."
+    )
     synonyms: str | Synonyms = knob(
-        "bundled", doc="Where synonyms come from: bundled, the path of a folder with the files of WordNet, or in Python a provider."
+        "bundled",
+        doc=(
+            "Where synonyms come from: bundled, the path of a folder with the files of WordNet, or"
+            " in Python a provider."
+        ),
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.synonyms, str) and not isinstance(self.synonyms, Synonyms):
-            raise InputError(f"{self.title}.synonyms", f"must be text or have a method of(word), not {self.synonyms!r}")
+            raise InputError(
+                f"{self.title}.synonyms",
+                f"must be text or have a method of(word), not {self.synonyms!r}",
+            )
 
     def apply(self, texts: list[list[str]], keys: NDArray[np.uint64]) -> list[list[str]]:
         """See the class."""
-        return [self._edited(tokens, draws) if tokens else [] for tokens, draws in zip(texts, Draws.of(keys), strict=True)]
+        return [
+            self._edited(tokens, draws) if tokens else []
+            for tokens, draws in zip(texts, Draws.of(keys), strict=True)
+        ]
 
     def _edited(self, tokens: list[str], draws: Draws) -> list[str]:
         at_work = [name for name in OPERATIONS if getattr(self, name) > 0]
@@ -71,7 +90,11 @@ class EDA(Transform):
             return _replaced(tokens, count, provider(self.synonyms), draws)
         if name == "insert":
             return _inserted(tokens, count, provider(self.synonyms), draws)
-        return _swapped(tokens, count, draws) if name == "swap" else _deleted(tokens, self.delete, draws)
+        return (
+            _swapped(tokens, count, draws)
+            if name == "swap"
+            else _deleted(tokens, self.delete, draws)
+        )
 
 
 def eda(
@@ -84,17 +107,21 @@ def eda(
     delete: float = 0.1,
     synonyms: str | Synonyms = "bundled",
 ) -> list[str]:
-    """One text by `EDA`: a new list of tokens, decided by the arguments alone; not empty unless `tokens` is.
+    """One text by `EDA`: a new list of tokens, decided by the arguments alone; not empty unless
+    `tokens` is.
 
-    `key`: a whole number, of which the lower 64 bits count; copies of one text take different ones. Rates in [0, 1]. Raises
-    `InputError`.
+    `key`: a whole number, of which the lower 64 bits count; copies of one text take different ones.
+    Rates in [0, 1]. Raises `InputError`.
     """
-    return EDA(replace, insert, swap, delete, synonyms)([tokens], np.array([key & 0xFFFFFFFFFFFFFFFF], dtype=np.uint64))[0]
+    return EDA(replace, insert, swap, delete, synonyms)(
+        [tokens], np.array([key & 0xFFFFFFFFFFFFFFFF], dtype=np.uint64)
+    )[0]
 
 
 def _replaced(tokens: list[str], count: int, synonyms: Synonyms, draws: Draws) -> list[str]:
     chosen: dict[int, list[str]] = {}
-    # In random order until enough words with synonyms are found: most words of a long text need not be looked up.
+    # In random order until enough words with synonyms are found: most words of a long text need not
+    # be looked up.
     for place in draws.distinct(len(tokens), len(tokens)):
         if len(chosen) == count:
             break
@@ -106,7 +133,8 @@ def _replaced(tokens: list[str], count: int, synonyms: Synonyms, draws: Draws) -
 
 def _inserted(tokens: list[str], count: int, synonyms: Synonyms, draws: Draws) -> list[str]:
     known = [(token, found) for token in tokens if (found := _synonyms(token, synonyms))]
-    # A synonym of several words is one item until all are in: an insertion may not fall into the middle of another.
+    # A synonym of several words is one item until all are in: an insertion may not fall into the
+    # middle of another.
     items = [[token] for token in tokens]
     for _ in range(count if known else 0):
         token, found = known[draws.below(len(known))]
@@ -132,9 +160,12 @@ def _synonyms(token: str, synonyms: Synonyms) -> Sequence[str]:
 
 
 def _spelled(synonym: str, token: str) -> list[str]:
-    """The words of a synonym with the capitals of the token: "Big" gives "Large", "BIG" gives "LARGE"."""
+    """The words of a synonym with the capitals of the token: "Big" gives "Large", "BIG" gives
+    "LARGE"."""
     if token.isupper() and len(token) > 1:
         synonym = synonym.upper()
     elif token[:1].isupper():
         synonym = synonym[:1].upper() + synonym[1:]
-    return synonym.split() or [token]  # nothing at all, as a provider of somebody else may answer, would empty a text
+    return synonym.split() or [
+        token
+    ]  # nothing at all, as a provider of somebody else may answer, would empty a text

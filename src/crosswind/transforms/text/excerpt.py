@@ -18,7 +18,8 @@ from crosswind.transforms.text.draws import Draws
 @register("excerpt", kind="text-transform")
 @dataclass(frozen=True)
 class Excerpt(Transform):
-    """Keeps a run of ceil(share x length) tokens of a text, the first ones, the last ones, or from a random place on.
+    """Keeps a run of ceil(share x length) tokens of a text, the first ones, the last ones, or from
+    a random place on.
 
     It is ours: a change of the pool from which estimators of accuracy learn.
     """
@@ -30,7 +31,9 @@ class Excerpt(Transform):
 
     def apply(self, texts: list[list[str]], keys: NDArray[np.uint64]) -> list[list[str]]:
         """See the class."""
-        return [self._cut(tokens, draws) for tokens, draws in zip(texts, Draws.of(keys), strict=True)]
+        return [
+            self._cut(tokens, draws) for tokens, draws in zip(texts, Draws.of(keys), strict=True)
+        ]
 
     def _cut(self, tokens: list[str], draws: Draws) -> list[str]:
         # A product that is whole but for rounding counts as whole.

@@ -14,20 +14,26 @@ from crosswind.core.errors import DataError
 from crosswind.core.files import root_folder
 
 FOLDER = "changed-texts"
-"""In the folder of prepared data. A file in it may be deleted at any time; what it held is made again."""
+"""In the folder of prepared data. A file in it may be deleted at any time; what it held is made
+again."""
 MOST_PAGES = 1 << 20
 """Of 4,096 bytes: a file takes 4 GiB at most, and what comes after is not kept."""
 
-_TABLE = "CREATE TABLE IF NOT EXISTS texts (text BLOB, key INTEGER, changed BLOB, PRIMARY KEY (text, key)) WITHOUT ROWID"
+_TABLE = (
+    "CREATE TABLE IF NOT EXISTS texts (text BLOB, key INTEGER, changed BLOB, PRIMARY KEY (text,"
+    " key)) WITHOUT ROWID"
+)
 _WAIT = 120.0  # seconds for another process to end its transaction
 _ASKED = 400
 
 
 class Kept:
-    """The changed texts of one transform with one set of settings: a file of SQLite, named after both.
+    """The changed texts of one transform with one set of settings: a file of SQLite, named after
+    both.
 
-    Several processes may read and write at once. What a killed process had not yet put in is not there; nothing is half there.
-    Raises `DataError` for a file that is damaged or cannot be written.
+    Several processes may read and write at once. What a killed process had not yet put in is not
+    there; nothing is half there. Raises `DataError` for a file that is damaged or cannot be
+    written.
     """
 
     def __init__(self, name: str, identity: str) -> None:
@@ -45,16 +51,22 @@ class Kept:
             for start in range(0, len(asked), _ASKED):
                 part = asked[start : start + _ASKED]
                 places = ", ".join(["(?, ?)"] * len(part))
-                query = f"SELECT text, key, changed FROM texts WHERE (text, key) IN (VALUES {places})"
+                query = (
+                    f"SELECT text, key, changed FROM texts WHERE (text, key) IN (VALUES {places})"
+                )
                 found |= {
                     (text, key): _text(changed)
-                    for text, key, changed in connection.execute(query, [x for item in part for x in item])
+                    for text, key, changed in connection.execute(
+                        query, [x for item in part for x in item]
+                    )
                 }
         return {place: found[item] for place, item in enumerate(asked) if item in found}
 
     def put(self, texts: Sequence[str], keys: NDArray[np.uint64], changed: Sequence[str]) -> None:
         """Keep changed texts. A full file takes no more."""
-        rows = zip(map(_hash, texts), keys.astype(np.int64).tolist(), map(_bytes, changed), strict=True)
+        rows = zip(
+            map(_hash, texts), keys.astype(np.int64).tolist(), map(_bytes, changed), strict=True
+        )
         with self._opened() as connection:
             connection.execute(f"PRAGMA max_page_count = {MOST_PAGES}")
             connection.execute(_TABLE)
@@ -74,7 +86,10 @@ class Kept:
                 yield connection
         except (sqlite3.Error, OSError) as error:
             why = getattr(error, "strerror", None) or error
-            problem = f"changed texts cannot be kept in {self.path} ({why}); delete it, or name another folder in CROSSWIND_DATA"
+            problem = (
+                f"changed texts cannot be kept in {self.path} ({why}); delete it, or name another"
+                " folder in CROSSWIND_DATA"
+            )
             raise DataError(problem) from None
         finally:
             if connection is not None:

@@ -1,4 +1,5 @@
-"""Networks of others by which texts are changed: where they lie, what they are, how they are loaded, where they work."""
+"""Networks of others by which texts are changed: where they lie, what they are, how they are
+loaded, where they work."""
 
 from __future__ import annotations
 
@@ -15,49 +16,73 @@ from crosswind.core.errors import InputError, one_line
 from crosswind.core.types import digest, file_hash
 
 _FILES = ("*.json", "*.txt", "*.model", "*.spm", "*.safetensors")
-"""What is read of a model. Pickled weights, which may hold programs, and programs are not among them."""
+"""What is read of a model. Pickled weights, which may hold programs, and programs are not among
+them."""
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def located(name: str, revision: str, field: str) -> Path:
-    """The folder of a model: `name` itself, or where the hub's cache has the commit `revision` of it, fetched if it is not there.
+    """The folder of a model: `name` itself, or where the hub's cache has the commit `revision` of
+    it, fetched if it is not there.
 
-    Raises `InputError` on `field` for a missing extra, and where there is no such model, or none with safetensors.
+    Raises `InputError` on `field` for a missing extra, and where there is no such model, or none
+    with safetensors.
     """
     if find_spec("transformers") is None:
         raise InputError(field, "needs the extra: pip install 'crosswind[transformers]'")
     if not name:
-        raise InputError(field, "must name a model: a folder, or one of the hub with its commit as revision")
+        raise InputError(
+            field, "must name a model: a folder, or one of the hub with its commit as revision"
+        )
     folder = Path(name)
     if not folder.is_dir():
         folder = _fetched(name, revision, field)
     if not any(folder.glob("*.safetensors")):
-        raise InputError(field, f"{name!r} has no weights as safetensors, the only form that is read; convert them first")
+        raise InputError(
+            field,
+            f"{name!r} has no weights as safetensors, the only form that is read; convert them"
+            " first",
+        )
     return folder
 
 
 def identity(name: str, revision: str, field: str) -> str:
-    """What decides the answers of a model: the hash of its files, or its name and commit on the hub. Raises `InputError`."""
+    """What decides the answers of a model: the hash of its files, or its name and commit on the
+    hub. Raises `InputError`."""
     folder = located(name, revision, field)
-    return _hash(str(folder.resolve()), _stamp(folder)) if Path(name).is_dir() else f"{name}@{revision}"
+    return (
+        _hash(str(folder.resolve()), _stamp(folder))
+        if Path(name).is_dir()
+        else f"{name}@{revision}"
+    )
 
 
 def _fetched(name: str, revision: str, field: str) -> Path:
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name):
         raise InputError(field, f"there is no folder {name!r}")
     if not _COMMIT.fullmatch(revision):
-        problem = f"there is no folder {name!r}; for a model of the hub, revision must be its commit, 40 digits and letters a to f"
+        problem = (
+            f"there is no folder {name!r}; for a model of the hub, revision must be its commit, 40"
+            " digits and letters a to f"
+        )
         raise InputError(field, problem)
     from huggingface_hub import snapshot_download
 
     told: Exception | None = None
     for here in (True, False):
         try:
-            return Path(snapshot_download(name, revision=revision, allow_patterns=list(_FILES), local_files_only=here))
+            return Path(
+                snapshot_download(
+                    name, revision=revision, allow_patterns=list(_FILES), local_files_only=here
+                )
+            )
         except Exception as error:  # of the network, of the hub, of the cache
             told = error
     why = one_line(str(told), 200)
-    raise InputError(field, f"{name!r} at {revision[:8]} is not in the cache of the hub and cannot be fetched ({why})")
+    raise InputError(
+        field,
+        f"{name!r} at {revision[:8]} is not in the cache of the hub and cannot be fetched ({why})",
+    )
 
 
 def _stamp(folder: Path) -> tuple[tuple[str, int, int], ...]:
@@ -71,9 +96,11 @@ def _hash(folder: str, stamp: tuple[tuple[str, int, int], ...]) -> str:
 
 
 def loaded(kind: str, name: str, revision: str, field: str) -> tuple[Any, Any]:
-    """Network, in float32 and evaluation mode, and tokenizer of a model. `kind`: `MaskedLM` or `Seq2SeqLM`.
+    """Network, in float32 and evaluation mode, and tokenizer of a model. `kind`: `MaskedLM` or
+    `Seq2SeqLM`.
 
-    No code of the model's own is run. Raises `InputError` on `field` for files that are damaged or of another kind of model.
+    No code of the model's own is run. Raises `InputError` on `field` for files that are damaged or
+    of another kind of model.
     """
     folder = located(name, revision, field)
     try:
@@ -92,7 +119,9 @@ def _loaded(kind: str, folder: str, stamp: tuple[tuple[str, int, int], ...]) -> 
     import transformers
 
     with _quietly():
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=False
+        )
         network, found = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(
             folder,
             local_files_only=True,
@@ -128,7 +157,10 @@ def positions(network: Any, tokenizer: Any) -> int:
     """The most tokens that a network takes at once, special ones included."""
     told = int(getattr(network.config, "max_position_embeddings", 512))
     # RoBERTa and its kin count their positions from behind the one that stands for padding.
-    rows = next((part for name, part in network.named_modules() if name.endswith("position_embeddings")), None)
+    rows = next(
+        (part for name, part in network.named_modules() if name.endswith("position_embeddings")),
+        None,
+    )
     if rows is not None and getattr(rows, "padding_idx", None) is not None:
         told -= int(rows.padding_idx) + 1
     return min(told, int(tokenizer.model_max_length))

@@ -1,4 +1,5 @@
-"""SSMBA: a text is corrupted and filled in again by a masked language model (Ng, Cho and Ghassemi 2020)."""
+"""SSMBA: a text is corrupted and filled in again by a masked language model (Ng, Cho and Ghassemi
+2020)."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ _MOST = 4096  # tokens in a batch
 
 
 class _Chosen(NamedTuple):
-    """A token that is corrupted: its place among those of the text, what stands there for the network, the number that fills it."""
+    """A token that is corrupted: its place among those of the text, what stands there for the
+    network, the number that fills it."""
 
     place: int
     shown: int
@@ -34,31 +36,54 @@ class _Chosen(NamedTuple):
 class SSMBA(ByModel):
     """Corrupts some tokens of a text, and draws what stands there from a masked language model.
 
-    max(1, floor(share x length)) of the model's tokens are chosen, at random places. Each is masked, becomes a random token, or is
-    left to the network as it is; what it then becomes is drawn from the network's distribution there, special tokens left out.
-    All other characters of the text stay as they are. A text of more tokens than the network has positions is read in runs
+    max(1, floor(share x length)) of the model's tokens are chosen, at random places. Each is
+    masked, becomes a random token, or is left to the network as it is; what it then becomes is
+    drawn from the network's distribution there, special tokens left out. All other characters of
+    the text stay as they are. A text of more tokens than the network has positions is read in runs
     of as many, each by itself.
 
-    Ng, Cho and Ghassemi 2020, "SSMBA: Self-Supervised Manifold Based Data Augmentation for Improving Out-of-Domain Robustness",
-    section 3: corruption q(x'|x) and reconstruction r(x|x'). Its code draws the number of tokens between floor and ceiling, chains
-    its neighbours, and shows the network no mask of padding; here each copy starts from the text. With `draw: uniform` the share is
-    drawn up to `rate`, as for NI-SSMBA (Ng et al. 2022, appendix A.5).
+    Ng, Cho and Ghassemi 2020, "SSMBA: Self-Supervised Manifold Based Data Augmentation for
+    Improving Out-of-Domain Robustness", section 3: corruption q(x'|x) and reconstruction r(x|x').
+    Its code draws the number of tokens between floor and ceiling, chains its neighbours, and shows
+    the network no mask of padding; here each copy starts from the text. With `draw: uniform` the
+    share is drawn up to `rate`, as for NI-SSMBA (Ng et al. 2022, appendix A.5).
     """
 
     models = (("model", "revision"),)
     version = 1
 
-    model: str = knob(doc="The masked language model: a folder with safetensors, or its name on the hub.")
+    model: str = knob(
+        doc="The masked language model: a folder with safetensors, or its name on the hub."
+    )
     revision: str = knob("", doc="Of a model of the hub: its commit.")
-    rate: float = knob(0.15, domain="[0, 1]", source="ng2022 A.5", doc="The share of tokens that is corrupted.")
-    draw: str = knob("fixed", domain="{fixed, uniform}", doc="Whether the share is the rate, or drawn from 0 to the rate.")
-    masked: float = knob(0.8, domain="[0, 1]", source="ng2022 A.5", doc="Of the corrupted tokens, the share that is masked.")
-    noise: float = knob(0.1, domain="[0, 1]", source="ng2022 A.5", doc="The share that becomes random; the rest is left unmasked.")
+    rate: float = knob(
+        0.15, domain="[0, 1]", source="ng2022 A.5", doc="The share of tokens that is corrupted."
+    )
+    draw: str = knob(
+        "fixed",
+        domain="{fixed, uniform}",
+        doc="Whether the share is the rate, or drawn from 0 to the rate.",
+    )
+    masked: float = knob(
+        0.8,
+        domain="[0, 1]",
+        source="ng2022 A.5",
+        doc="Of the corrupted tokens, the share that is masked.",
+    )
+    noise: float = knob(
+        0.1,
+        domain="[0, 1]",
+        source="ng2022 A.5",
+        doc="The share that becomes random; the rest is left unmasked.",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.masked + self.noise > 1:
-            raise InputError(f"{self.title}.noise", f"and masked are {self.masked + self.noise:g} together, more than 1")
+            raise InputError(
+                f"{self.title}.noise",
+                f"and masked are {self.masked + self.noise:g} together, more than 1",
+            )
 
     def check(self) -> None:
         """See `ByModel`."""
@@ -71,7 +96,9 @@ class SSMBA(ByModel):
             raise InputError(field, f"the tokenizer of {self.model!r} has no token that masks")
         if not tokenizer.is_fast:
             raise InputError(
-                field, f"the tokenizer of {self.model!r} tells no places of its tokens; a file tokenizer.json is needed"
+                field,
+                f"the tokenizer of {self.model!r} tells no places of its tokens; a file"
+                " tokenizer.json is needed",
             )
         return network, tokenizer
 
@@ -80,10 +107,13 @@ class SSMBA(ByModel):
         network, tokenizer = self._loaded()
         special = frozenset(tokenizer.all_special_ids)
         plain = _plain(tokenizer)
-        told = tokenizer(list(texts), add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        told = tokenizer(
+            list(texts), add_special_tokens=False, return_offsets_mapping=True, verbose=False
+        )
         numbers, spans = told["input_ids"], told["offset_mapping"]
         chosen = [
-            self._chosen(row, Draws(int(key)), tokenizer.mask_token_id, plain) for row, key in zip(numbers, keys, strict=True)
+            self._chosen(row, Draws(int(key)), tokenizer.mask_token_id, plain)
+            for row, key in zip(numbers, keys, strict=True)
         ]
         before, after = _around(tokenizer)
         run = positions(network, tokenizer) - len(before) - len(after)
@@ -99,25 +129,46 @@ class SSMBA(ByModel):
         filled: list[dict[int, int]] = [{} for _ in texts]
         for batch in batches([len(job[2]) for job in jobs], _MOST):
             part = [jobs[place] for place in batch]
-            at = [(row, item.place - job[1] + len(before)) for row, job in enumerate(part) for item in job[3]]
+            at = [
+                (row, item.place - job[1] + len(before))
+                for row, job in enumerate(part)
+                for item in job[3]
+            ]
             uniform = [item.uniform for job in part for item in job[3]]
             found = _filled(network, tokenizer, [job[2] for job in part], at, uniform, special)
-            for (text, item), number in zip(((job[0], item) for job in part for item in job[3]), found, strict=True):
+            for (text, item), number in zip(
+                ((job[0], item) for job in part for item in job[3]), found, strict=True
+            ):
                 filled[text][item.place] = number
-        return [_spliced(*item, tokenizer) for item in zip(texts, numbers, spans, filled, strict=True)]
+        return [
+            _spliced(*item, tokenizer) for item in zip(texts, numbers, spans, filled, strict=True)
+        ]
 
-    def _chosen(self, row: Sequence[int], draws: Draws, mask: int, plain: Sequence[int]) -> list[_Chosen]:
+    def _chosen(
+        self, row: Sequence[int], draws: Draws, mask: int, plain: Sequence[int]
+    ) -> list[_Chosen]:
         rate = self.rate * (draws.uniform() if self.draw == "uniform" else 1.0)
         out = []
         for place in draws.distinct(edits(rate, len(row)), len(row)):
             kind, other, uniform = draws.uniform(), plain[draws.below(len(plain))], draws.uniform()
-            shown = mask if kind < self.masked else other if kind < self.masked + self.noise else row[place]
+            shown = (
+                mask
+                if kind < self.masked
+                else other
+                if kind < self.masked + self.noise
+                else row[place]
+            )
             out.append(_Chosen(place, shown, uniform))
         return sorted(out)
 
 
 def _filled(
-    network: Any, tokenizer: Any, rows: list[list[int]], at: list[tuple[int, int]], uniform: list[float], special: frozenset[int]
+    network: Any,
+    tokenizer: Any,
+    rows: list[list[int]],
+    at: list[tuple[int, int]],
+    uniform: list[float],
+    special: frozenset[int],
 ) -> list[int]:
     """The tokens drawn at places (row, place) of a batch."""
     import torch
@@ -125,12 +176,19 @@ def _filled(
     where = device()
     ids, mask = padded(rows, tokenizer.pad_token_id or 0)
     here = tuple(torch.tensor(at, device=where).T)
-    # Of the scores for the whole vocabulary only those at the chosen places are computed: else they cost as much as the rest.
+    # Of the scores for the whole vocabulary only those at the chosen places are computed: else they
+    # cost as much as the rest.
     last = network.get_output_embeddings()
-    hook = last.register_forward_pre_hook(lambda _, given: (given[0][here],)) if last is not None else None
+    hook = (
+        last.register_forward_pre_hook(lambda _, given: (given[0][here],))
+        if last is not None
+        else None
+    )
     try:
         with torch.inference_mode(), torch.autocast(where.partition(":")[0], enabled=False):
-            logits = network.to(where)(input_ids=ids.to(where), attention_mask=mask.to(where)).logits
+            logits = network.to(where)(
+                input_ids=ids.to(where), attention_mask=mask.to(where)
+            ).logits
             logits = (logits if logits.ndim == 2 else logits[here]).clone()
             logits[:, [number for number in special if number < logits.shape[1]]] = -torch.inf
             numbers = torch.tensor(uniform, dtype=torch.float64, device=where)
@@ -155,8 +213,15 @@ def _plain(tokenizer: Any) -> tuple[int, ...]:
     return tuple(sorted(set(tokenizer.get_vocab().values()) - set(tokenizer.all_special_ids)))
 
 
-def _spliced(text: str, row: Sequence[int], spans: Sequence[tuple[int, int]], filled: dict[int, int], tokenizer: Any) -> str:
-    """The text with other tokens at some places; a token that goes on with a word follows what stands before it without a space."""
+def _spliced(
+    text: str,
+    row: Sequence[int],
+    spans: Sequence[tuple[int, int]],
+    filled: dict[int, int],
+    tokenizer: Any,
+) -> str:
+    """The text with other tokens at some places; a token that goes on with a word follows what
+    stands before it without a space."""
     out, end = "", 0
     for place, number in sorted(filled.items()):
         if number == row[place]:
@@ -176,7 +241,11 @@ def _spliced(text: str, row: Sequence[int], spans: Sequence[tuple[int, int]], fi
 
 @lru_cache(maxsize=1 << 17)
 def _piece(tokenizer: Any, number: int) -> str:
-    """A token as text, with a space before it where it begins a word; what is no character of its own is left out."""
+    """A token as text, with a space before it where it begins a word; what is no character of its
+    own is left out."""
     anchor = tokenizer("a", add_special_tokens=False)["input_ids"]
-    alone, joined = tokenizer.decode(anchor), tokenizer.decode([*anchor, number], clean_up_tokenization_spaces=False)
+    alone, joined = (
+        tokenizer.decode(anchor),
+        tokenizer.decode([*anchor, number], clean_up_tokenization_spaces=False),
+    )
     return joined.removeprefix(alone).replace("\ufffd", "")

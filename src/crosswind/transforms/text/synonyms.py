@@ -1,4 +1,5 @@
-"""Where synonyms come from: a bundled lexicon of everyday English, or the files of WordNet; and words that have none to use."""
+"""Where synonyms come from: a bundled lexicon of everyday English, or the files of WordNet; and
+words that have none to use."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ LEXICON = Path(__file__).with_name("lexicon.txt")
 PARTS = ("noun", "verb", "adj", "adv")
 MOST_BYTES = 1 << 28  # of one file of WordNet, whose largest has 16 MB
 
-# The endings that the documentation of WordNet (morphy, 7WN) lists: what an inflected form ends in, and its base form.
+# The endings that the documentation of WordNet (morphy, 7WN) lists: what an inflected form ends in,
+# and its base form.
 ENDINGS = {
     "noun": ("s ", "ses s", "xes x", "zes z", "ches ch", "shes sh", "men man", "ies y"),
     "verb": ("s ", "ies y", "es e", "es ", "ed e", "ed ", "ing e", "ing "),
@@ -54,7 +56,8 @@ Contractions stand last, with what tokenisers make of them ("do n't", "don t").
 
 
 def is_stop_word(token: str) -> bool:
-    """Whether a token is a stop word, in upper or lower case, with a straight or a curly apostrophe."""
+    """Whether a token is a stop word, in upper or lower case, with a straight or a curly
+    apostrophe."""
     return token.lower().replace("\u2019", "'") in STOP_WORDS
 
 
@@ -63,7 +66,8 @@ class Synonyms(Protocol):
     """Whatever knows synonyms."""
 
     def of(self, word: str) -> Sequence[str]:
-        """The synonyms of a word in lower case, in an order that is always the same; empty where none is known.
+        """The synonyms of a word in lower case, in an order that is always the same; empty where
+        none is known.
 
         A synonym may be several words with spaces between; the word itself is none of them.
         """
@@ -71,7 +75,8 @@ class Synonyms(Protocol):
 
 
 def provider(of: str | Synonyms) -> Synonyms:
-    """The provider that a setting stands for: `"bundled"`, the path of a folder with the files of WordNet, or itself."""
+    """The provider that a setting stands for: `"bundled"`, the path of a folder with the files of
+    WordNet, or itself."""
     if not isinstance(of, str):
         return of
     return Bundled() if of == "bundled" else WordNet(of)
@@ -80,10 +85,11 @@ def provider(of: str | Synonyms) -> Synonyms:
 @final
 @dataclass(frozen=True)
 class Bundled:
-    """The bundled lexicon: some 900 groups of everyday English words, written for Crosswind (`lexicon.txt`).
+    """The bundled lexicon: some 900 groups of everyday English words, written for Crosswind
+    (`lexicon.txt`).
 
-    Words are found in the form in which they stand there; a word of several groups has the words of all of them. It suits reviews
-    and news; for wide coverage take `WordNet`.
+    Words are found in the form in which they stand there; a word of several groups has the words of
+    all of them. It suits reviews and news; for wide coverage take `WordNet`.
     """
 
     def of(self, word: str) -> Sequence[str]:
@@ -98,7 +104,9 @@ def _lexicon() -> dict[str, tuple[str, ...]]:
     for group in ";".join(line for line in lines if not line.startswith("#")).split(";"):
         words = [word.strip() for word in group.split(",")]
         for word in words:
-            found.setdefault(word, {}).update(dict.fromkeys(other for other in words if other != word))
+            found.setdefault(word, {}).update(
+                dict.fromkeys(other for other in words if other != word)
+            )
     return {word: tuple(others) for word, others in found.items()}
 
 
@@ -113,10 +121,12 @@ def bundled_words() -> tuple[str, ...]:
 class WordNet:
     """WordNet's own files in a folder: `index.*`, `data.*` and `*.exc` for noun, verb, adj and adv.
 
-    On Debian the package wordnet-base puts them into /usr/share/wordnet; elsewhere, `path` is the folder `dict` of the database
-    files of WordNet 3.x. The synonyms of a word are the other words of all its senses, nouns first, the most frequent sense first.
-    An inflected form has the synonyms of its base form, in their base forms ("dogs": hound, ...), as the lookup of NLTK with which
-    EDA was published does. Files are read once in a process, at the first word. Raises `DataError` where one is missing or damaged.
+    On Debian the package wordnet-base puts them into /usr/share/wordnet; elsewhere, `path` is the
+    folder `dict` of the database files of WordNet 3.x. The synonyms of a word are the other words
+    of all its senses, nouns first, the most frequent sense first. An inflected form has the
+    synonyms of its base form, in their base forms ("dogs": hound, ...), as the lookup of NLTK with
+    which EDA was published does. Files are read once in a process, at the first word. Raises
+    `DataError` where one is missing or damaged.
     """
 
     path: str | Path
@@ -130,7 +140,8 @@ class WordNet:
 
 
 class _Part(NamedTuple):
-    """The files of one part of speech: lines of the index by word, base forms of irregular words, sets of synonyms as they lie."""
+    """The files of one part of speech: lines of the index by word, base forms of irregular words,
+    sets of synonyms as they lie."""
 
     folder: str
     name: str
@@ -162,7 +173,9 @@ def _read_part(folder: str, name: str) -> _Part:
         index = dict(_pair(line) for line in _lines(folder, f"index.{name}"))
         if not index:
             raise ValueError
-    exceptions = {line.split()[0]: line.split()[1:] for line in _lines(folder, f"{name}.exc") if line.strip()}
+    exceptions = {
+        line.split()[0]: line.split()[1:] for line in _lines(folder, f"{name}.exc") if line.strip()
+    }
     return _Part(folder, name, index, exceptions, _bytes(folder, f"data.{name}"))
 
 
@@ -173,7 +186,9 @@ def _pair(line: bytes) -> tuple[bytes, bytes]:
 
 def _lines(folder: str, name: str) -> list[bytes]:
     # The licence at the top of a file stands in lines that begin with two spaces.
-    return [line for line in _bytes(folder, name).splitlines() if line and not line.startswith(b"  ")]
+    return [
+        line for line in _bytes(folder, name).splitlines() if line and not line.startswith(b"  ")
+    ]
 
 
 def _bytes(folder: str, name: str) -> bytes:
@@ -181,11 +196,13 @@ def _bytes(folder: str, name: str) -> bytes:
         return read_at_most(Path(folder) / name, MOST_BYTES)
     except FileNotFoundError:
         raise DataError(
-            f"{folder} has no file {name}: WordNet's files are needed there (on Debian, package wordnet-base puts them into "
-            "/usr/share/wordnet)"
+            f"{folder} has no file {name}: WordNet's files are needed there (on Debian, package"
+            " wordnet-base puts them into /usr/share/wordnet)"
         ) from None
     except OSError as error:
-        raise DataError(f"{name} of WordNet in {folder} cannot be read: {error.strerror or error}") from None
+        raise DataError(
+            f"{name} of WordNet in {folder} cannot be read: {error.strerror or error}"
+        ) from None
 
 
 @contextmanager
@@ -193,7 +210,9 @@ def _reading(folder: str, name: str, damage: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, IndexError):
-        raise DataError(f"{name} of WordNet in {folder} is damaged or of another version: {damage}") from None
+        raise DataError(
+            f"{name} of WordNet in {folder} is damaged or of another version: {damage}"
+        ) from None
 
 
 def _forms(part: _Part, word: bytes) -> list[bytes]:
@@ -201,13 +220,21 @@ def _forms(part: _Part, word: bytes) -> list[bytes]:
     candidates = [word, *part.exceptions.get(word, [])]
     if word not in part.exceptions:
         rules = (rule.encode().split(b" ") for rule in ENDINGS[part.name])
-        candidates += [word[: len(word) - len(ending)] + base for ending, base in rules if word.endswith(ending)]
+        candidates += [
+            word[: len(word) - len(ending)] + base
+            for ending, base in rules
+            if word.endswith(ending)
+        ]
     return [form for form in dict.fromkeys(candidates) if form in part.lines]
 
 
 def _offsets(part: _Part, word: bytes) -> list[int]:
     # pos synset_cnt p_cnt [pointer...] sense_cnt tagsense_cnt offset...
-    with _reading(part.folder, f"index.{part.name}", f"the line of {word.decode(errors='replace')!r} is not as it should be"):
+    with _reading(
+        part.folder,
+        f"index.{part.name}",
+        f"the line of {word.decode(errors='replace')!r} is not as it should be",
+    ):
         fields = part.lines[word].split()
         offsets = [int(field) for field in fields[len(fields) - int(fields[1]) :]]
         if not offsets or len(fields) != 5 + int(fields[2]) + len(offsets):

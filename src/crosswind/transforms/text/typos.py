@@ -1,4 +1,5 @@
-"""Typing errors: some words of a text are spelled wrong, divided, joined, repeated or set in capitals."""
+"""Typing errors: some words of a text are spelled wrong, divided, joined, repeated or set in
+capitals."""
 
 from __future__ import annotations
 
@@ -17,7 +18,11 @@ SHORTEST = 3
 """Letters of a word that may be mistyped: "a" and "an" would become other words, or none."""
 
 _ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
-_BESIDE = {row[at]: row[max(at - 1, 0) : at] + row[at + 1 : at + 2] for row in _ROWS for at in range(len(row))}
+_BESIDE = {
+    row[at]: row[max(at - 1, 0) : at] + row[at + 1 : at + 2]
+    for row in _ROWS
+    for at in range(len(row))
+}
 _DIGITS = str.maketrans("aeiostAEIOST", "431057431057")
 _VOWELS = str.maketrans("", "", "aeiouAEIOU")
 
@@ -28,10 +33,12 @@ _VOWELS = str.maketrans("", "", "aeiouAEIOU")
 class Typos(Transform):
     """Errors of one kind in some words, at random places.
 
-    max(1, floor(rate x words)) of the tokens of three characters or more, or all that there are, are changed:
-    swap: two neighbouring characters change places; omit: one is left out; double: one stands twice; neighbour: a letter becomes
-    one beside it on an English keyboard; digits: a, e, i, o, s, t become digits that look like them; vowels: the vowels after the
-    first character go; cut: its first half stays; split: it becomes two words; join: it joins the next token; repeat: it stands
+    max(1, floor(rate x words)) of the tokens of three characters or more, or all that there are,
+    are changed:
+    swap: two neighbouring characters change places; omit: one is left out; double: one stands
+    twice; neighbour: a letter becomes one beside it on an English keyboard; digits: a, e, i, o, s,
+    t become digits that look like them; vowels: the vowels after the first character go; cut: its
+    first half stays; split: it becomes two words; join: it joins the next token; repeat: it stands
     twice; capitals: all letters are capitals.
     It is ours: changes of the pool from which estimators of accuracy learn.
     """
@@ -40,14 +47,19 @@ class Typos(Transform):
 
     kind: str = knob(
         "swap",
-        domain="{swap, omit, double, neighbour, digits, vowels, cut, split, join, repeat, capitals}",
+        domain=(
+            "{swap, omit, double, neighbour, digits, vowels, cut, split, join, repeat, capitals}"
+        ),
         doc="What is done to a word.",
     )
     rate: float = knob(0.15, domain="[0, 1]", doc="The share of the longer words that is changed.")
 
     def apply(self, texts: list[list[str]], keys: NDArray[np.uint64]) -> list[list[str]]:
         """See the class."""
-        return [self._mistyped(tokens, draws) for tokens, draws in zip(texts, Draws.of(keys), strict=True)]
+        return [
+            self._mistyped(tokens, draws)
+            for tokens, draws in zip(texts, Draws.of(keys), strict=True)
+        ]
 
     def _mistyped(self, tokens: list[str], draws: Draws) -> list[str]:
         long = [place for place, token in enumerate(tokens) if len(token) >= SHORTEST]
@@ -76,5 +88,9 @@ def _changed(word: str, kind: str, draws: Draws) -> list[str]:
         return [word[:at] + beside[draws.below(len(beside))] + word[at + 1 :]]
     if kind == "vowels":
         return [word[0] + word[1:].translate(_VOWELS)]
-    changed = {"digits": word.translate(_DIGITS), "cut": word[: (len(word) + 1) // 2], "capitals": word.upper()}
+    changed = {
+        "digits": word.translate(_DIGITS),
+        "cut": word[: (len(word) + 1) // 2],
+        "capitals": word.upper(),
+    }
     return [changed.get(kind, word)]
