@@ -59,7 +59,8 @@ class UBNet(Method):
         near 1e-4, and between the weights 0 and 1 answers hardly differ. Exploring on the task of
         its effect, weights of 100 and 10,000, with which D is 1 to 77% of the loss, were worse;
         channels 4 and side 1, with which D is 10 to 25% of it at weight 1, no other than at weight
-        0. No task was found on which D helps; what else UBNet adds is the say of every depth.
+        0. No task was found on which D helps (confirmed: with it and without
+        it are alike); what UBNet gains, it gains by the maps of every depth.
         probabilities false: true puts a softmax before the cross-entropy as in their code, which so
         reads probabilities as logits. The first network is ERM for at most base_epochs 50 passes,
         stopped after base_patience 10 validations without a new best, and that of the best
