@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarks.code_hash import code_hash
+from tools.code_hash import code_hash
 
 SOURCE = '''"""A module."""
 from crosswind.core.seeds import seed

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from benchmarks.concurrent_shifts import as_markdown, claim_table, claims, size_claims
+from benchmarks.papers.concurrent_shifts import as_markdown, claim_table, claims, size_claims
 from tests.reports.test_score_tables import _both, _run
 
 from crosswind.reports.families import Families, families

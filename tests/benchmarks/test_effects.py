@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import effects_table
-from benchmarks.effects_table import (
+from benchmarks.papers import effects_table
+from benchmarks.papers.effects_table import (
     CONFIRMATIONS,
     FIRST,
     MARK,
@@ -156,7 +156,7 @@ def test_every_study_says_what_is_claimed_where(name: str) -> None:
 
 def test_the_page_has_the_tables_of_the_records() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert page(text, FOUND) == text, "run: python benchmarks/effects.py --table"
+    assert page(text, FOUND) == text, "run: python -m benchmarks.papers.effects --table"
     assert text.count(MARK) == 1 and text.endswith(tables(FOUND))
 
 
@@ -235,9 +235,8 @@ claims: [{text: it helps, better: strong}]
 @pytest.fixture
 def scratch(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The program on a folder with one study, groupdro."""
-    monkeypatch.syspath_prepend(root / "benchmarks")
-    import effects
-    import effects_table as own
+    from benchmarks.papers import effects
+    from benchmarks.papers import effects_table as own
 
     (tmp_path / "records").mkdir()
     (tmp_path / "groupdro.yaml").write_text(STUDY, encoding="utf-8")

@@ -18,8 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture
 def carry(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The command, which finds its parts as it does when it is run."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    return importlib.import_module("carry")
+    return importlib.import_module("tools.carry")
 
 
 def test_a_figure_that_differs_in_its_last_digit_is_found(carry: ModuleType) -> None:
@@ -134,9 +133,8 @@ def test_a_new_sentence_is_no_other_figure(
 def test_breaks_are_complete_stand_once_and_their_tests_are_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    broken = importlib.import_module("breaks").broken
-    breaks = yaml.safe_load((ROOT / "benchmarks" / "breaks.yaml").read_text(encoding="utf-8"))
+    broken = importlib.import_module("tools.breaks").broken
+    breaks = yaml.safe_load((ROOT / "tools" / "breaks.yaml").read_text(encoding="utf-8"))
     assert len(breaks) >= 60
     for item in breaks:
         assert (

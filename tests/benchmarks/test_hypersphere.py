@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.hypersphere_table import (
+from benchmarks.papers.hypersphere_table import (
     NEAR,
     PICTURE,
     QUARTER,

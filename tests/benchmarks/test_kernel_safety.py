@@ -18,9 +18,7 @@ RECORD = ROOT / "benchmarks/results/kernel-safety.json"
 
 
 def program() -> ModuleType:
-    spec = importlib.util.spec_from_file_location(
-        "kernel_safety", ROOT / "benchmarks/kernel_safety.py"
-    )
+    spec = importlib.util.spec_from_file_location("kernel_safety", ROOT / "tools/kernel_safety.py")
     assert spec is not None and spec.loader is not None
     made = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(made)

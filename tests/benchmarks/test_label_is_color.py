@@ -22,8 +22,7 @@ METHODS = ["erm", "augmix", "irm", "dann", "jtt", "cyclegan"]
 
 @pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    return importlib.import_module("label_is_color")
+    return importlib.import_module("benchmarks.papers.label_is_color")
 
 
 def study(accuracies: dict[str, float], whole: float | None, salt: str) -> Families:

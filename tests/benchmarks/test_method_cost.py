@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from benchmarks.method_demand import PLAIN, demand, erm, flops_of
+from benchmarks.speed.method_demand import PLAIN, demand, erm, flops_of
 
 from crosswind.core.registry import listing, load
 
@@ -20,8 +20,7 @@ KEYS = {"time", "low", "high", "flops", "memory", "views", "of", "ms"}
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The benchmark, which finds its parts as it does when it is run."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-    return importlib.import_module("method_cost")
+    return importlib.import_module("benchmarks.speed.method_cost")
 
 
 def test_every_method_has_a_demand_and_figures(program: ModuleType) -> None:

@@ -6,15 +6,23 @@ import json
 import re
 from pathlib import Path
 
-from benchmarks.study_table import GOALS, table
+from benchmarks.speed.study_table import GOALS, table
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
+ROOMS = (FOLDER / "speed", FOLDER / "papers", FOLDER.parent / "tools")
 TEXT = (FOLDER / "README.md").read_text(encoding="utf-8")
 
 
 def test_every_program_is_on_the_page() -> None:
-    named = set(re.findall(r"\[`([\w.]+)`\]\(\1\)", TEXT))
-    assert named == {path.name for path in FOLDER.glob("*.py")}
+    links = re.findall(r"\[`([\w.]+)`\]\(([\w./]+)\)", TEXT)
+    programs = {
+        path.name: path
+        for room in ROOMS
+        for path in room.glob("*.py")
+        if not path.name.startswith("make_")
+    }
+    named = {name: (FOLDER / link).resolve() for name, link in links if name.endswith(".py")}
+    assert len(programs) >= 45 and named == programs
 
 
 def test_the_goals_of_the_study_are_the_table_s() -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.study_table import table
+from benchmarks.speed.study_table import table
 
 from crosswind.core.types import InputSpec
 
-SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "study.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "speed" / "study.py"
 
 
 @pytest.mark.parametrize("name,side", [("mlp", 16), ("small-cnn", 16), ("resnet18", 32)])
@@ -23,7 +23,7 @@ def test_the_reference_way_trains_the_same_networks(name: str, side: int) -> Non
     """Torch's own order of a flattened picture is c, h, w, where ours is h, w, c; all else is the
     same, parameter by parameter."""
     import torch
-    from benchmarks.reference_way import make_model
+    from benchmarks.speed.reference_way import make_model
 
     from crosswind.models.build import build_model, unnamed
 

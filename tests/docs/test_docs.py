@@ -115,7 +115,7 @@ def test_pictures_are_small_described_and_show_the_algebra() -> None:
         (ROOT / "docs" / "shifts.md").read_text(encoding="utf-8"),
     )
     spec = importlib.util.spec_from_file_location(
-        "make_pictures", ROOT / "docs" / "make_pictures.py"
+        "make_pictures", ROOT / "tools" / "make_pictures.py"
     )
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -18,7 +18,9 @@ FOLDER = ROOT / "docs" / "methods"
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_methods", ROOT / "docs" / "make_methods.py")
+    spec = importlib.util.spec_from_file_location(
+        "make_methods", ROOT / "tools" / "make_methods.py"
+    )
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -30,7 +32,7 @@ def test_the_pages_are_those_of_the_files_and_records(script: ModuleType) -> Non
     assert len(made) >= 22 and {f"{item.name}.md" for item in listing("methods")} < set(made)
     there = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.iterdir()}
     differ = sorted(name for name in {*made, *there} if made.get(name) != there.get(name))
-    assert differ == [], "run: python docs/make_methods.py"
+    assert differ == [], "run: python -m tools.make_methods"
 
 
 def test_links_lead_somewhere(script: ModuleType) -> None:

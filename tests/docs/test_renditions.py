@@ -18,7 +18,7 @@ PAGE = (ROOT / "docs" / "renditions.md").read_text(encoding="utf-8")
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
     spec = importlib.util.spec_from_file_location(
-        "make_results_picture", ROOT / "docs" / "make_results_picture.py"
+        "make_results_picture", ROOT / "tools" / "make_results_picture.py"
     )
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

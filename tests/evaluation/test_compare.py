@@ -223,7 +223,7 @@ def test_crossed_intervals_cover_their_mean(
     splits: int, seeds: int, variances: tuple[float, float, float]
 ) -> None:
     """95% intervals of 800 simulated layouts; two standard errors of the share are 0.015.
-    `benchmarks/intervals.py` has more."""
+    `benchmarks/papers/intervals.py` has more."""
     rng = np.random.default_rng(7)
     split, seed, rest = np.sqrt(variances)
     inside = 0

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.report_page import opened, synthetic_store
+from benchmarks.speed.report_page import opened, synthetic_store
 
 from crosswind.cli.main import _status
 from crosswind.evaluation.compare import paired, summary
@@ -300,5 +300,5 @@ def test_a_store_of_20000_runs_makes_a_page_that_opens(
         print(f"\nreport {seconds:.1f} s, page {size / 1e6:.1f} MB, {times}")
     assert size < 10_000_000
     assert seconds < 60, (
-        "the goal is 10 s on a machine of its own; benchmarks/report_page.py measures it"
+        "the goal is 10 s on a machine of its own; benchmarks/speed/report_page.py measures it"
     )

@@ -155,7 +155,7 @@ class Estimator(ABC):
 
     `access`: what it reads. `resamples`: how often rows are drawn anew for the interval of rows;
     where 0, `no_rows_interval` says why. `no_pool_interval`: why its intervals of a pool are not
-    shown, "" where those measured hold (`benchmarks/interval_coverage.py`). `corrects_labels`: whether it is
+    shown, "" where those measured hold (`benchmarks/papers/interval_coverage.py`). `corrects_labels`: whether it is
     exact where the labels come in other shares.
     """
 

@@ -15,7 +15,7 @@ show rows of their own draw.
 FLOOR and BANDWIDTH were chosen on networks of which no reported figure is made, so that weak and
 strong shifts are covered about alike. The interval covers where the target misleads the estimator
 no more than a further family of the pool would, and nowhere else for certain:
-`benchmarks/interval_coverage.py` measures it. Where families can be exchanged with the target's it holds 9
+`benchmarks/papers/interval_coverage.py` measures it. Where families can be exchanged with the target's it holds 9
 times in 10 if the sets of a family err alike, and more often the less they do.
 
 *Interval of rows.* Source and target rows are drawn anew with replacement, which tells how far the

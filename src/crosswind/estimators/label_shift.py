@@ -7,7 +7,7 @@ fitted, and the verdict is by size and not by significance: with a thousand rows
 differ for certain. A shift of labels is one that moves more than `MOVED` of the labels and explains
 more than `EXPLAINED` of the distance between source and target. Calibration, thresholds and label
 shares of the source do not hold then, so that no estimator here is exact but by chance. How often
-it is right: `benchmarks/label_shifts.py`.
+it is right: `benchmarks/papers/label_shifts.py`.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ tells it from honest confusion by two conditions:
   tried on all of them, its level divided by the number of matchings that move as many classes: two
   classes changed about need that.
 
-`benchmarks/class_orders.py` measures how often honest networks are taken for ones of another order,
+`benchmarks/papers/class_orders.py` measures how often honest networks are taken for ones of another order,
 and how often others are found.
 """
 

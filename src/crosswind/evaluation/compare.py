@@ -108,7 +108,7 @@ def over_runs(values: Mapping[Any, float], level: float = 0.95) -> Summary:
     and t' are the t-quantiles for a - 1 and b - 1 degrees of freedom, and at least that of MS_E
     alone, for (a - 1) (b - 1). Its coverage is at least `level` for any variances (Banerjee 1960):
     an interval by Satterthwaite's degrees of freedom is narrower and falls to 0.89 with two split
-    seeds (`benchmarks/intervals.py`).
+    seeds (`benchmarks/papers/intervals.py`).
 
     Where pairs are missing, the split seed or seed that has the smallest share of its runs is left
     out, until none is missing; of equal ones a seed before a split seed, the last first. Raises

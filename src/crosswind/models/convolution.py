@@ -11,7 +11,7 @@ first and is computed without a stride: the same sums, safe in every layout and 
 **Slow.** The last layers of a residual network see maps of 2 x 2 or 4 x 4 pixels. The same kernels
 spend most of their time on the padding there: a 3 x 3 convolution of 512 channels on a 2 x 2 map
 takes seven times as long as the products that it consists of, its bfloat16 weight gradient twenty
-times. `benchmarks/convolution.py` has the figures that the limits below come from. Same sums, other
+times. `benchmarks/speed/convolution.py` has the figures that the limits below come from. Same sums, other
 order: results differ by rounding.
 """
 

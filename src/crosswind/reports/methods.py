@@ -2,7 +2,7 @@
 for its page in docs/methods.
 
 Facts come from the files of methods and models. What a step costs and where a method was seen to
-help come from the records that `benchmarks/method_cost.py` and `benchmarks/effects.py` wrote; they
+help come from the records that `benchmarks/speed/method_cost.py` and `benchmarks/papers/effects.py` wrote; they
 travel with the package. A method of another package has none.
 """
 

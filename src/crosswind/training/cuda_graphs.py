@@ -7,7 +7,7 @@ which it was recorded, on whatever then lies in the same memory, so it may stand
 only where nothing that the host decides differs between them. A method that reads a batch's step,
 epoch or progress, or draws on the host, therefore keeps its ordinary steps; of any other, two
 replayed steps are compared with ordinary ones, bit by bit, before the graph is trusted. So graphs
-change no number. `benchmarks/accelerator.py` has what they save.
+change no number. `benchmarks/speed/accelerator.py` has what they save.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A step of a tiny network costs hardly any arithmetic: nearly all of it is spent on calling
 operations. Stacked, one call serves all networks. Every operation keeps networks apart, so no
-number of one reaches another, not even a NaN. `benchmarks/together.py` has the figures.
+number of one reaches another, not even a NaN. `benchmarks/speed/together.py` has the figures.
 """
 
 from __future__ import annotations

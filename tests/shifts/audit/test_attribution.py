@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from benchmarks.audit import Composition, columns_of
+from benchmarks.papers.audit import Composition, columns_of
 from tests.shifts.worlds import cells_of
 
 from crosswind.shifts.audit import KINDS

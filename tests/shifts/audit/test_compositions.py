@@ -4,7 +4,7 @@ are."""
 from __future__ import annotations
 
 import pytest
-from benchmarks.audit import Composition, composition, tally
+from benchmarks.papers.audit import Composition, composition, tally
 
 from crosswind.shifts.audit import KINDS, SIZES
 from crosswind.shifts.base import Cells, parse_shift
