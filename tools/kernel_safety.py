@@ -181,7 +181,7 @@ def _ours(
 ) -> float:
     import torch
 
-    from crosswind.models.convolution import with_small_map_convolutions
+    from crosswind.models.networks.convolution import with_small_map_convolutions
 
     network = with_small_map_convolutions(
         torch.nn.Conv2d(channels, outputs, kernel, stride, kernel // 2)

@@ -19,7 +19,9 @@ from typing import Any, NamedTuple
 
 from crosswind.evaluation.compare import Difference, holm, paired
 from crosswind.reports.charts import save
-from crosswind.reports.families import (
+from crosswind.reports.gather import StudyRecord, gather
+from crosswind.reports.runs.tables import costs, time_table
+from crosswind.reports.scores.families import (
     Families,
     agreement_table,
     change_table,
@@ -28,9 +30,7 @@ from crosswind.reports.families import (
     rank_by_seed_table,
     rank_correlation,
 )
-from crosswind.reports.gather import StudyRecord, gather
-from crosswind.reports.run_tables import costs, time_table
-from crosswind.reports.score_tables import number_table
+from crosswind.reports.scores.tables import number_table
 from crosswind.reports.tables import Table
 from crosswind.studies.store import Store
 

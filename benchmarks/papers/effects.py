@@ -52,9 +52,9 @@ from benchmarks.papers.effects_table import (
 from crosswind.api import run_study
 from crosswind.core.errors import CrosswindError
 from crosswind.core.files import write_atomically
-from crosswind.reports.claims import JudgedSide, Judgement, judge
-from crosswind.reports.notes import at_chance
-from crosswind.reports.results import LEVEL, arrange
+from crosswind.reports.claims.judgements import JudgedSide, Judgement, judge
+from crosswind.reports.scores.notes import at_chance
+from crosswind.reports.scores.results import LEVEL, arrange
 from crosswind.studies.plan import make_plan
 from crosswind.studies.reading import read_study_file
 from crosswind.studies.spec import Study, load_study

@@ -43,7 +43,7 @@ FILES = {
         "transforms/policies/operations.py",
     ],
     "autoaugment": ["transforms/policies/autoaugment.py"],
-    "pretraining": ["models/pretrained.py"],
+    "pretraining": ["models/networks/pretrained.py"],
 }
 
 

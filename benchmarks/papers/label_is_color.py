@@ -22,9 +22,9 @@ from typing import Any
 from benchmarks.papers.concurrent_shifts import POINTS, less, read, told
 
 from crosswind.evaluation.compare import holm, summary, unpaired
-from crosswind.reports.families import Families, families
 from crosswind.reports.gather import StudyRecord
-from crosswind.reports.score_tables import number_table
+from crosswind.reports.scores.families import Families, families
+from crosswind.reports.scores.tables import number_table
 from crosswind.reports.tables import Table
 
 TABLES = Path(__file__).resolve().parents[2] / "benchmarks" / "results" / "wiles2022-label-is-color"

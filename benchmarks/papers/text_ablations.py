@@ -24,7 +24,7 @@ import crosswind as cw
 from crosswind.evaluation.compare import Difference, holm
 from crosswind.evaluation.points import Point
 from crosswind.evaluation.pools import by_domain, micro_difference
-from crosswind.reports.pools import Pool
+from crosswind.reports.pools.networks import Pool
 
 MARGIN = 0.1
 """By how much a micro tau may differ for "only a small difference" (section 5.4); ours, set before

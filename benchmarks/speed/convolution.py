@@ -21,7 +21,7 @@ from functools import partial
 import torch
 from torch import nn
 
-from crosswind.models.convolution import with_small_map_convolutions
+from crosswind.models.networks.convolution import with_small_map_convolutions
 from crosswind.training.memory import keep_freed_memory
 
 # in, out, side, kernel, stride, padding

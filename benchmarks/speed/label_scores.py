@@ -35,7 +35,7 @@ def main() -> int:
     torch.set_num_threads(1)
     from tests.models import tiny_vision
 
-    from crosswind.models.vision_language import VisionLanguage, _pictures
+    from crosswind.models.language.vision_language import VisionLanguage, _pictures
 
     tiny_vision.VISION.update(
         hidden_size=192, intermediate_size=384, num_hidden_layers=6, image_size=64

@@ -25,7 +25,7 @@ from crosswind.methods.base import Method
 from crosswind.methods.l2d import Augmenter
 from crosswind.methods.translation import Discriminator, Generator
 from crosswind.models.build import Model, build_model, unnamed
-from crosswind.models.convolution import SmallMapConv2d
+from crosswind.models.networks.convolution import SmallMapConv2d
 
 __all__ = ["BATCH", "ENVIRONMENTS", "PLAIN", "Given", "demand", "flops_of"]
 

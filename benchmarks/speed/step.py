@@ -33,7 +33,7 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.methods.base import Info
 from crosswind.methods.erm import ERM
 from crosswind.models.build import build_model, unnamed
-from crosswind.models.convolution import SmallMapConv2d
+from crosswind.models.networks.convolution import SmallMapConv2d
 from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.memory import keep_freed_memory
 from crosswind.training.run_context import LoopContext

@@ -37,7 +37,7 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.methods.base import Info
 from crosswind.methods.erm import ERM
 from crosswind.models.build import build_model, unnamed
-from crosswind.models.encoding import encoded
+from crosswind.models.networks.encoding import encoded
 from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.memory import keep_freed_memory
 from crosswind.training.run_context import LoopContext

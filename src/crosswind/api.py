@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from crosswind.reports.gather import StudyRecord
     from crosswind.reports.tables import Table
     from crosswind.shifts.audit import Audit
-    from crosswind.studies.asked import Estimates
     from crosswind.studies.plan import Plan
     from crosswind.studies.scheduler import Progress, Summary
     from crosswind.training.trajectory import Trajectory
+    from crosswind.unlabelled.answer import Estimates
 
 
 def load(source: str, **options: Any) -> AttributedDataset:
@@ -241,7 +241,7 @@ def evaluate(trajectory: Any, split: Split, rule: str = "best-id") -> dict[str, 
     texts) and returns logits or probabilities [n, k] in the order of `split.class_names`, or labels
     [n]; or an object with `predict_proba` or `predict`. Raises `InputError`, `DataError`.
     """
-    from crosswind.studies.asked_function import scores_by_set
+    from crosswind.studies.function_answers import scores_by_set
 
     return scores_by_set(trajectory, split, rule)
 
@@ -453,10 +453,10 @@ def estimate(
             raise InputError(
                 "source", "must be a table of scores with a column of labels, as predictions is one"
             )
-        from crosswind.studies.asking_tables import ask_table
+        from crosswind.unlabelled.score_table_estimate import ask_table
 
         return ask_table(predictions, source, label, estimators, classes)
-    from crosswind.studies.asking import ask
+    from crosswind.unlabelled.estimate import ask
 
     for name, value in (("model", model), ("data", data)):
         if value is None:

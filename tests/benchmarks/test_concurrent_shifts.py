@@ -12,8 +12,8 @@ import pytest
 from benchmarks.papers.concurrent_shifts import as_markdown, claim_table, claims, size_claims
 from tests.reports.test_score_tables import _both, _run
 
-from crosswind.reports.families import Families, families
-from crosswind.reports.results import arrange
+from crosswind.reports.scores.families import Families, families
+from crosswind.reports.scores.results import arrange
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "concurrent-shifts"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from torch import nn
 
-from crosswind.models.convolution import overruns
+from crosswind.models.networks.convolution import overruns
 
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "benchmarks/results/kernel-safety.json"

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from tests.reports.test_score_tables import _both, _run
 
-from crosswind.reports.families import Families, families
-from crosswind.reports.results import arrange
+from crosswind.reports.scores.families import Families, families
+from crosswind.reports.scores.results import arrange
 
 ROOT = Path(__file__).resolve().parents[2]
 METHODS = ["erm", "augmix", "irm", "dann", "jtt", "cyclegan"]

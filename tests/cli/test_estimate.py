@@ -17,7 +17,7 @@ from sklearn.datasets import load_digits
 import crosswind as cw
 from crosswind.cli.main import _status
 from crosswind.core.errors import CrosswindError
-from crosswind.reports.estimate_page import estimate_page
+from crosswind.reports.pools.estimate_page import estimate_page
 from crosswind.transforms import neighbourhood
 from crosswind.transforms.neighbourhood import POOL
 

@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from crosswind.cli.main import _status
+from crosswind.proposals.study_file import propose
 from crosswind.studies.plan import plan_of
-from crosswind.studies.propose import propose
 
 N = 240
 

@@ -295,7 +295,7 @@ def test_utf8_is_never_refused(text: str) -> None:
 def test_a_picture_of_a_foreign_name_is_refused_by_what_it_is(tmp_path: Path) -> None:
     from PIL import Image
 
-    from crosswind.studies.asked_data import read_rows
+    from crosswind.unlabelled.target_rows import read_rows
 
     for name in (b"gull", b"M\xf6we"):
         (tmp_path / os.fsdecode(name)).mkdir()
@@ -315,7 +315,7 @@ def test_in_a_locale_of_ascii_the_remedy_is_the_locale(monkeypatch: pytest.Monke
 
 
 def test_init_names_the_way_out_where_a_study_cannot_name_the_place(folder: Path) -> None:
-    from crosswind.studies.propose import propose
+    from crosswind.proposals.study_file import propose
 
     with pytest.raises(
         InputError,

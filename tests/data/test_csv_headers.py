@@ -10,7 +10,7 @@ import polars
 import pytest
 
 from crosswind.data.tabular import read_table
-from crosswind.studies.scored_tables import read_scored_tables
+from crosswind.unlabelled.score_tables import read_scored_tables
 
 NAMES = [
     ('say "hi"', 'say "no"'),

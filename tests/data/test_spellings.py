@@ -449,7 +449,7 @@ def test_labels_of_two_sources_that_look_alike_are_one_class(tmp_path: Path) -> 
 
 
 def test_an_estimate_refuses_labels_that_may_be_one_class(tmp_path: Path) -> None:
-    from crosswind.studies.asked_data import read_rows
+    from crosswind.unlabelled.target_rows import read_rows
 
     polars.DataFrame(
         {"text": [f"number {i} of them" for i in range(6)], "label": ["Good", "good", "bad"] * 2}

@@ -3,8 +3,8 @@ none."""
 
 import pytest
 
-from crosswind.models import answers
-from crosswind.models.answers import Parser
+from crosswind.models.language import answers
+from crosswind.models.language.answers import Parser
 
 SHAPES = ("square", "ellipse", "heart")
 ROOMS = ("cube", "cylinder", "sphere", "capsule")

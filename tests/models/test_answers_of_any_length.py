@@ -10,8 +10,8 @@ import unicodedata
 
 import pytest
 
-from crosswind.models import answers
-from crosswind.models.answers import Parser
+from crosswind.models.language import answers
+from crosswind.models.language.answers import Parser
 
 YES_NO, ANIMALS = Parser(("yes", "no")), Parser(("dog", "cat", "mini dress"))
 

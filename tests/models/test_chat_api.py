@@ -21,9 +21,9 @@ from tests.models.chat_server import MODEL, SECRET, ChatServer, error, gives, ha
 
 import crosswind as cw
 from crosswind.core.errors import DataError, InputError
-from crosswind.models import chat_client
-from crosswind.models.chat_api import ChatApi
-from crosswind.models.chat_cache import AnswerCache, cache_file
+from crosswind.models.language import chat_client
+from crosswind.models.language.chat_api import ChatApi
+from crosswind.models.language.chat_cache import AnswerCache, cache_file
 
 CLASSES = ("no", "yes")
 
@@ -386,7 +386,7 @@ def test_processes_that_come_to_one_row_together_ask_once(
     server.says = lambda content: time.sleep(0.3) or "yes"  # type: ignore[func-returns-value]
     code = (
         "from types import SimpleNamespace; import numpy as np; import crosswind as cw\nfrom"
-        " crosswind.models.chat_api import ChatApi\nimport openai, sys, pathlib, time\nimages ="
+        " crosswind.models.language.chat_api import ChatApi\nimport openai, sys, pathlib, time\nimages ="
         " np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)\ndata ="
         " cw.from_frame({'label': ['no', 'yes'] * 3},"
         " images)\npathlib.Path(sys.argv[1]).touch()\nwhile not all(pathlib.Path(name).exists()"

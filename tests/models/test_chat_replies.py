@@ -25,10 +25,10 @@ from tests.models.chat_server import MODEL, SECRET, ChatServer, error, gives, re
 from tests.models.test_chat_api import pictures, spent, texts
 
 from crosswind.core.errors import DataError, InputError
-from crosswind.models import chat_client
-from crosswind.models.chat_api import ChatApi
-from crosswind.models.chat_cache import cache_file
-from crosswind.models.outside import hearing_doubts
+from crosswind.models.given.outside import hearing_doubts
+from crosswind.models.language import chat_client
+from crosswind.models.language.chat_api import ChatApi
+from crosswind.models.language.chat_cache import cache_file
 
 Step = Callable[[Any], None]
 
@@ -633,7 +633,7 @@ def test_an_error_that_a_router_writes_into_a_reply_passes_as_its_status_does(
 
 
 def test_an_interrupt_lets_go_of_what_is_under_way(server: ChatServer) -> None:
-    from crosswind.models.chat_http import ChatHttp
+    from crosswind.models.language.chat_http import ChatHttp
 
     server.hold_from = 0
     began = time.monotonic()

@@ -18,11 +18,11 @@ from crosswind.core.errors import DataError, InputError
 from crosswind.core.types import InputSpec
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
-from crosswind.models import clip
 from crosswind.models.build import build_model, normalised
-from crosswind.models.clip import Clip
-from crosswind.models.feature_cache import FeatureCache, image_keys
-from crosswind.models.preprocess import Preprocess
+from crosswind.models.language import clip
+from crosswind.models.language.clip import Clip
+from crosswind.models.language.feature_cache import FeatureCache, image_keys
+from crosswind.models.language.preprocess import Preprocess
 from crosswind.studies.axes import models_of
 from crosswind.studies.spec import study_from
 
@@ -169,7 +169,7 @@ def test_ten_thousand_images_pass_once_for_any_number_of_prompts_and_shifts(
         sum(counted) >= 10_000 and len(counted) <= 10_000 // 500 + 10
     )  # each portion of 1,024 is filled up
     before = len(counted)
-    from crosswind.models import feature_cache
+    from crosswind.models.language import feature_cache
 
     feature_cache._cache.cache_clear()  # as another process finds it
     asked(Clip(clip_folder(), prompts=["one {label}"], batch=500), held(images, "other"))
@@ -409,7 +409,7 @@ def test_a_probe_reads_what_the_answers_left(counted: list[int]) -> None:
     images = pictures(12)
     said(images)
     passed = len(counted)
-    from crosswind.models.encoding import encoded
+    from crosswind.models.networks.encoding import encoded
 
     knobs = {"of": "clip", "settings": {"path": clip_folder()}}
     features = encoded(held(images), "linear-probe", knobs, 0, "cpu", "fp32")

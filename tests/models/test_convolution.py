@@ -15,9 +15,9 @@ import torch
 from torch import nn
 
 from crosswind.core.types import InputSpec
-from crosswind.models import convolution
 from crosswind.models.build import build_model, unnamed
-from crosswind.models.convolution import (
+from crosswind.models.networks import convolution
+from crosswind.models.networks.convolution import (
     Shape,
     SmallMapConv2d,
     overruns,
@@ -301,7 +301,7 @@ import torch
 from torch import nn
 from crosswind.core.types import InputSpec
 from crosswind.models.build import build_model, unnamed
-from crosswind.models.convolution import without_overruns
+from crosswind.models.networks.convolution import without_overruns
 from tests.models.test_convolution import ScaledConv2d
 
 torch.set_num_threads(1)

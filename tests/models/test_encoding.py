@@ -20,10 +20,10 @@ from crosswind.data import resident
 from crosswind.data.attributes import Attribute, AttributeTable, DerivedAttribute
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import derive, evaluation_inputs
-from crosswind.models.bag_of_words import BagOfWords
 from crosswind.models.build import build_model, unnamed
-from crosswind.models.encoding import encoded
-from crosswind.models.linear_probe import AT_ONCE
+from crosswind.models.networks.bag_of_words import BagOfWords
+from crosswind.models.networks.encoding import encoded
+from crosswind.models.networks.linear_probe import AT_ONCE
 
 TEXTS = np.array(["It isn't bad!", "", "Bad, bad BAD day."], dtype=object)
 PICTURE = InputSpec.image(8, 8, 3)

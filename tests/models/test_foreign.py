@@ -13,7 +13,7 @@ from torch import nn
 
 from crosswind.core.errors import InputError
 from crosswind.core.types import file_hash
-from crosswind.models.foreign import convert_weights
+from crosswind.models.networks.foreign import convert_weights
 
 
 def pickled(path: Path, content: Any) -> tuple[Path, str]:

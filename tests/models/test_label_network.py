@@ -15,10 +15,10 @@ from crosswind.core.errors import DataError, InputError
 from crosswind.core.types import InputSpec
 from crosswind.methods.base import Info
 from crosswind.methods.lora import LoRA
-from crosswind.models import image_text, vision_language
 from crosswind.models.build import build_model, normalised
-from crosswind.models.label_network import of_classes
-from crosswind.models.vision_language import VisionLanguage, _pictures
+from crosswind.models.language import image_text, vision_language
+from crosswind.models.language.label_network import of_classes
+from crosswind.models.language.vision_language import VisionLanguage, _pictures
 from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import study_from
 
@@ -304,7 +304,9 @@ def test_what_cannot_be_trained_is_one_sentence_when_it_is_built(
     )
     with pytest.raises(InputError, match=r"model.path: its processor has do_resize off"):
         network(odd)
-    monkeypatch.setattr("crosswind.models.preprocess.Preprocess.forward", lambda self, x: x * 0.5)
+    monkeypatch.setattr(
+        "crosswind.models.language.preprocess.Preprocess.forward", lambda self, x: x * 0.5
+    )
     with pytest.raises(InputError, match=r"model.tuned: the processor in .* does more to images"):
         network(folders["llava"], dtype="float32")
     monkeypatch.undo()

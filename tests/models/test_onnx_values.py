@@ -14,7 +14,7 @@ from PIL import Image
 
 import crosswind as cw
 from crosswind.core.errors import CrosswindError, DataError
-from crosswind.models.onnx_values import as_input, filled, fixed_rows, read_outputs
+from crosswind.models.given.onnx_values import as_input, filled, fixed_rows, read_outputs
 
 LEVELS = (40, 200)
 

@@ -18,8 +18,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import crosswind as cw
 from crosswind.core.errors import DataError
-from crosswind.models.onnx import Onnx
-from crosswind.models.patience import Late, PatientSession, patiently
+from crosswind.models.given.onnx import Onnx
+from crosswind.models.given.patience import Late, PatientSession, patiently
 from crosswind.studies.store import Store
 
 ENDLESS = 2**62

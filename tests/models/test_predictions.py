@@ -17,7 +17,7 @@ import pytest
 
 import crosswind as cw
 from crosswind.core.errors import DataError
-from crosswind.models.predictions import PredictionsFile
+from crosswind.models.given.predictions import PredictionsFile
 
 ROWS = 4
 IDS, LOGITS = np.arange(ROWS), np.array([[2.0, 1.0], [1.0, 2.0], [3.0, 0.0], [0.0, 3.0]])

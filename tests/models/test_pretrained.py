@@ -18,9 +18,9 @@ from crosswind.cli.main import _status
 from crosswind.core.errors import InputError
 from crosswind.core.types import InputSpec, file_hash
 from crosswind.methods.erm import ERM
-from crosswind.models import pretrained
 from crosswind.models.build import build_model, unnamed
-from crosswind.models.pretrained import Normalise, torchvision_weights
+from crosswind.models.networks import pretrained
+from crosswind.models.networks.pretrained import Normalise, torchvision_weights
 from crosswind.studies.store import Store
 from crosswind.training.loop import fit
 from crosswind.training.settings import ModelSpec, TrainingSettings

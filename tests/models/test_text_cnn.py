@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from crosswind.core.types import PART_MARK, InputSpec
 from crosswind.models.build import build_model
-from crosswind.models.text_cnn import KERNELS, TextCNN
+from crosswind.models.networks.text_cnn import KERNELS, TextCNN
 
 SMALL = {"words": 12, "embedding": 6, "width": 5, "hidden": 7, "buckets": 50}
 

@@ -19,10 +19,10 @@ from crosswind.core.types import InputSpec
 from crosswind.data.imagenet_classes import groups, onto_classes
 from crosswind.models import form
 from crosswind.models.build import build_model, unnamed
-from crosswind.models.foreign import convert_weights
-from crosswind.models.pretrained import IMAGENET_MEAN, IMAGENET_SD, Normalise
-from crosswind.models.timms import TimmNetwork, _stages
-from crosswind.models.vits import Resize
+from crosswind.models.networks.foreign import convert_weights
+from crosswind.models.networks.pretrained import IMAGENET_MEAN, IMAGENET_SD, Normalise
+from crosswind.models.networks.timms import TimmNetwork, _stages
+from crosswind.models.networks.vits import Resize
 from crosswind.studies.axes import models_of
 from crosswind.studies.spec import study_from
 

@@ -20,10 +20,10 @@ from crosswind.core.types import PART_MARK, InputSpec
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.models.build import Model, build_model, make_backbone, unnamed
-from crosswind.models.encoding import encoded
-from crosswind.models.linear_probe import TEXTS_AT_ONCE
-from crosswind.models.text_cnn import TextCNN
-from crosswind.models.tokens import rounded_lengths
+from crosswind.models.networks.encoding import encoded
+from crosswind.models.networks.linear_probe import TEXTS_AT_ONCE
+from crosswind.models.networks.text_cnn import TextCNN
+from crosswind.models.networks.tokens import rounded_lengths
 from crosswind.studies.axes import models_of
 from crosswind.studies.spec import study_from
 from crosswind.training.settings import ModelSpec

@@ -15,10 +15,10 @@ from tests.models.tiny_vision import MAKERS, write_llava
 
 import crosswind as cw
 from crosswind.core.errors import CrosswindError, DataError, InputError
-from crosswind.models import vision_language
-from crosswind.models.clip import Clip
-from crosswind.models.outside import telling
-from crosswind.models.vision_language import VisionLanguage
+from crosswind.models.given.outside import telling
+from crosswind.models.language import vision_language
+from crosswind.models.language.clip import Clip
+from crosswind.models.language.vision_language import VisionLanguage
 from crosswind.studies.jobs import GIVEN
 from crosswind.studies.plan import make_plan
 from crosswind.studies.predictions_file import TEXTS, read_texts, run_predictions
@@ -529,7 +529,7 @@ def test_what_is_stored_in_bfloat16_is_computed_so_only_where_the_processor_can(
     """Unless it is asked for: the default takes what is fast and loses nothing."""
     from transformers import LlavaForConditionalGeneration
 
-    from crosswind.models import image_text
+    from crosswind.models.language import image_text
 
     monkeypatch.setattr(image_text, "has_bfloat16", lambda: has)
     stored = write_llava(tmp_path / "stored")

@@ -14,11 +14,12 @@ import vl_convert
 from tests.reports.test_run_tables import cost_of, run_of
 from tests.reports.test_score_tables import _study
 
-from crosswind.reports import charts, figures
+from crosswind.reports import charts
 from crosswind.reports.gather import SetDraw, ShiftDraw
-from crosswind.reports.results import arrange
-from crosswind.reports.run_tables import costs
-from crosswind.reports.score_tables import ranking
+from crosswind.reports.runs.tables import costs
+from crosswind.reports.scores import figures
+from crosswind.reports.scores.results import arrange
+from crosswind.reports.scores.tables import ranking
 
 FOUND = arrange(_study())
 PLACES = FOUND.shown()

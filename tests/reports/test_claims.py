@@ -15,7 +15,8 @@ from tests.cli.test_fuzz_stores import whole_store
 from crosswind.cli.main import _status
 from crosswind.core.errors import StoreError
 from crosswind.reports import page as page_module
-from crosswind.reports.claims import (
+from crosswind.reports.claims.findings import _claim
+from crosswind.reports.claims.judgements import (
     CANNOT_TELL,
     HOLDS,
     NOT_RUN,
@@ -25,9 +26,8 @@ from crosswind.reports.claims import (
     claim_table,
     judge,
 )
-from crosswind.reports.findings import _claim
 from crosswind.reports.gather import gather
-from crosswind.reports.results import arrange
+from crosswind.reports.scores.results import arrange
 from crosswind.reports.tables import Table
 from crosswind.studies.claims import rule_of
 from crosswind.studies.spec import Claim

@@ -13,8 +13,8 @@ import pytest
 
 from crosswind.evaluation.points import Point
 from crosswind.evaluation.pools import by_domain, comparisons, coverage, judge
-from crosswind.reports import estimate_figures as shown
 from crosswind.reports.charts import save
+from crosswind.reports.pools import estimate_figures as shown
 
 
 def pool(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.reports.test_score_tables import _both, _run
 
-from crosswind.reports.families import (
+from crosswind.reports.scores.families import (
     agreement_table,
     change_table,
     families,
@@ -16,7 +16,7 @@ from crosswind.reports.families import (
     rank_by_seed_table,
     rank_correlation,
 )
-from crosswind.reports.results import arrange
+from crosswind.reports.scores.results import arrange
 from crosswind.reports.tables import Score
 
 RESOLVED: dict[str, Any] = {

@@ -14,8 +14,8 @@ import pytest
 from scipy import stats
 
 from crosswind.evaluation.compare import seeds_to_tell
-from crosswind.reports.findings import LISTED, Findings, find
-from crosswind.reports.results import arrange
+from crosswind.reports.claims.findings import LISTED, Findings, find
+from crosswind.reports.scores.results import arrange
 
 SHIFTS = {"none": [], "SC": {"type": "x"}, "LDD": {"type": "x"}, "UDS": {"type": "x"}}
 METHODS = ("erm", "groupdro", "jtt")

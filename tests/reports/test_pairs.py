@@ -12,10 +12,10 @@ import pytest
 
 import crosswind as cw
 from crosswind.evaluation.systematic import rho
-from crosswind.reports import row_figures
 from crosswind.reports.gather import StudyRecord, gather
 from crosswind.reports.page import study_page
-from crosswind.reports.pairs import apart
+from crosswind.reports.rows import figures as row_figures
+from crosswind.reports.rows.pairs import apart
 from crosswind.shifts.split import SplitPlan, make_split
 from crosswind.studies.predictions_file import run_predictions
 from crosswind.studies.store import Store

@@ -11,11 +11,11 @@ import pytest
 
 from crosswind.evaluation.metrics import estimate_metrics
 from crosswind.evaluation.pools import judge
-from crosswind.reports.estimate_sections import estimates, pools
 from crosswind.reports.gather import StudyRecord
 from crosswind.reports.page import study_page
-from crosswind.reports.pools import pools_of
-from crosswind.reports.results import arrange
+from crosswind.reports.pools.estimate_sections import estimates, pools
+from crosswind.reports.pools.networks import pools_of
+from crosswind.reports.scores.results import arrange
 
 CLEAN = {"type": "only", "attribute": "severity", "values": ["clean"]}
 SETS = {

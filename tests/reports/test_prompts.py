@@ -10,8 +10,8 @@ import pytest
 from tests.reports.test_score_tables import _both, _run
 
 from crosswind.core.errors import InputError
-from crosswind.reports.prompt_figures import prompt_map
-from crosswind.reports.prompts import (
+from crosswind.reports.prompts.figures import prompt_map
+from crosswind.reports.prompts.scores import (
     ORACLE,
     answer_table,
     asked_of,
@@ -19,7 +19,7 @@ from crosswind.reports.prompts import (
     prompt_table,
     tuned_table,
 )
-from crosswind.reports.results import arrange
+from crosswind.reports.scores.results import arrange
 from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import study_from
 

@@ -9,10 +9,14 @@ from typing import Any
 import pytest
 from tests.evaluation.test_systematic import REFERENCE_3, TABLE_2, TABLE_3
 
-from crosswind.reports.claims import HOLDS, claim_table, judge
-from crosswind.reports.results import arrange
-from crosswind.reports.robustness import begins_from_weights, beside_network_before, network_before
-from crosswind.reports.score_tables import place_tables
+from crosswind.reports.claims.judgements import HOLDS, claim_table, judge
+from crosswind.reports.claims.robustness import (
+    begins_from_weights,
+    beside_network_before,
+    network_before,
+)
+from crosswind.reports.scores.results import arrange
+from crosswind.reports.scores.tables import place_tables
 from crosswind.studies.reading import read_study_file
 from crosswind.studies.spec import load_study
 

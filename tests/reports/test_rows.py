@@ -17,10 +17,10 @@ from PIL import Image
 
 import crosswind as cw
 from crosswind.core.types import Predictions
-from crosswind.reports import row_figures
-from crosswind.reports import rows as behind_rows
 from crosswind.reports.gather import StudyRecord, gather
 from crosswind.reports.page import study_page
+from crosswind.reports.rows import answers as behind_rows
+from crosswind.reports.rows import figures as row_figures
 from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.predictions_file import run_predictions
 from crosswind.studies.store import Store

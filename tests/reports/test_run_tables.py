@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from crosswind.reports.figures import time_bars
-from crosswind.reports.run_tables import costs, largest_part, time_table
+from crosswind.reports.runs.tables import costs, largest_part, time_table
+from crosswind.reports.scores.figures import time_bars
 
 SPENT = {
     "data": 1.0,
@@ -187,8 +187,8 @@ def test_the_sentence_weighs_methods_by_their_seconds() -> None:
 
 
 def test_what_methods_did_is_a_row_a_measure_over_runs() -> None:
-    from crosswind.reports.actions import action_table
-    from crosswind.reports.results import arrange
+    from crosswind.reports.runs.actions import action_table
+    from crosswind.reports.scores.results import arrange
 
     def row(method: str, seed: int, name: str, action: object) -> dict[str, Any]:
         labels = {

@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 
-from crosswind.reports import figures, score_tables
-from crosswind.reports.results import arrange
-from crosswind.reports.run_tables import run_table
+from crosswind.reports.claims.verdicts import by_place
+from crosswind.reports.runs.tables import run_table
+from crosswind.reports.scores import figures
+from crosswind.reports.scores import tables as score_tables
+from crosswind.reports.scores.results import arrange
 from crosswind.reports.tables import Score, Table
-from crosswind.reports.verdicts import by_place
 
 GOLDEN = Path(__file__).with_name("golden")
 

@@ -12,10 +12,10 @@ import pytest
 
 import crosswind as cw
 from crosswind.evaluation.compare import summary
-from crosswind.reports import row_figures
 from crosswind.reports.gather import StudyRecord, gather
 from crosswind.reports.page import study_page
-from crosswind.reports.row_sections import _rates
+from crosswind.reports.rows import figures as row_figures
+from crosswind.reports.rows.sections import _rates
 from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.predictions_file import run_predictions
 from crosswind.studies.store import Store

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crosswind.reports import figures, score_tables
-from crosswind.reports.claims import (
+from crosswind.reports.claims.findings import find
+from crosswind.reports.claims.judgements import (
     CANNOT_TELL,
     HOLDS,
     OPPOSITE,
@@ -19,11 +19,12 @@ from crosswind.reports.claims import (
     claim_table,
     judge,
 )
-from crosswind.reports.families import change_table, families, family_map
-from crosswind.reports.findings import find
-from crosswind.reports.results import PlaceResults, arrange
+from crosswind.reports.claims.verdicts import MARGIN, Finding, by_place, judged
+from crosswind.reports.scores import figures
+from crosswind.reports.scores import tables as score_tables
+from crosswind.reports.scores.families import change_table, families, family_map
+from crosswind.reports.scores.results import PlaceResults, arrange
 from crosswind.reports.tables import Score, Table
-from crosswind.reports.verdicts import MARGIN, Finding, by_place, judged
 
 SHIFTS = {"none": [], "SC": {"type": "x"}, "UDS": {"type": "x"}}
 NAMES = {

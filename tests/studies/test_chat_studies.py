@@ -20,8 +20,9 @@ from tests.models.chat_server import MODEL, SECRET, ChatServer, error, gives, ha
 
 import crosswind as cw
 from crosswind.cli.main import _status
-from crosswind.models import chat_client, form
-from crosswind.studies.foreseen import foreseen
+from crosswind.models import form
+from crosswind.models.language import chat_client
+from crosswind.studies.endpoint_costs import foreseen
 from crosswind.studies.jobs import GIVEN
 from crosswind.studies.plan import make_plan
 from crosswind.studies.predictions_file import run_predictions
@@ -136,7 +137,7 @@ def test_how_it_is_asked_is_no_part_of_a_job(tmp_path: Path, server: ChatServer)
         "reply_bytes": 5_000,
         "max_tokens_field": "max_completion_tokens",
     }
-    from crosswind.models.chat_api import ChatApi
+    from crosswind.models.language.chat_api import ChatApi
 
     assert set(apart) == set(ChatApi.built.apart)
     assert {key(**{name: value}) for name, value in apart.items()} == {key()}

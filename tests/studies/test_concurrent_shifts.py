@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from crosswind.reports.families import families
 from crosswind.reports.gather import StudyRecord, gather
+from crosswind.reports.scores.families import families
 from crosswind.studies.plan import Plan, make_plan
 from crosswind.studies.spec import load_study
 from crosswind.studies.store import Store

@@ -19,9 +19,9 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.estimators.base import Answers
 from crosswind.estimators.nuclear_norm import NuclearNorm
 from crosswind.evaluation.metrics import ESTIMATE
-from crosswind.reports.estimate_sections import estimates
+from crosswind.reports.pools.estimate_sections import estimates
 from crosswind.shifts.split import RowSet
-from crosswind.studies import varying
+from crosswind.studies import changed_copies as varying
 from crosswind.studies.plan import Plan, make_plan
 from crosswind.studies.predictions_file import run_predictions
 from crosswind.studies.spec import study_from

@@ -17,11 +17,11 @@ from typer.testing import CliRunner
 import crosswind as cw
 from crosswind.cli.main import app
 from crosswind.core.errors import InputError
-from crosswind.studies.features import FeatureTable, features_of
 from crosswind.studies.plan import make_plan
 from crosswind.studies.predictions_file import run_predictions
 from crosswind.studies.spec import study_from
 from crosswind.studies.store import Store
+from crosswind.unlabelled.features import FeatureTable, features_of
 
 DIGITS = {"source": "digits", "label": "digit", "attributes": ["ink"], "roles": {"test": 3}}
 
@@ -224,7 +224,7 @@ def heaps() -> FeatureTable:
 
 @pytest.mark.slow  # numba compiles
 def test_umap_is_steady_and_keeps_heaps_apart(tmp_path: Path) -> None:
-    from crosswind.reports.feature_map import laid_out, write_map
+    from crosswind.reports.rows.feature_map import laid_out, write_map
 
     table = heaps()
     places = laid_out(table.features, seed=3)
@@ -250,7 +250,7 @@ def test_umap_is_steady_and_keeps_heaps_apart(tmp_path: Path) -> None:
 
 
 def test_the_picture_has_a_panel_an_attribute() -> None:
-    from crosswind.reports.feature_map import map_figure
+    from crosswind.reports.rows.feature_map import map_figure
 
     table = heaps()
     figure = map_figure(table, table.features[:, :2], table.by)

@@ -11,9 +11,9 @@ import pytest
 import crosswind as cw
 from crosswind.core.errors import DataError, InputError, NeedsError
 from crosswind.data.dataset import AttributedDataset
+from crosswind.proposals.study_file import propose
 from crosswind.shifts.base import parse_shift
 from crosswind.shifts.split import SetPlan, default_sets
-from crosswind.studies.propose import propose
 
 
 def pictures(labels: list[Any], sites: list[str] | None = None) -> AttributedDataset:

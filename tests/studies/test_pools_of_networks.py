@@ -22,7 +22,7 @@ from crosswind.data.prepared import prepare
 from crosswind.data.sources.base import PreparedSource
 from crosswind.data.sources.cifar import Cifar10, Cifar101
 from crosswind.data.sources.mnist import Mnist, Svhn, Usps
-from crosswind.reports import estimate_sections
+from crosswind.reports.pools import estimate_sections
 from crosswind.studies.plan import Plan, make_plan
 from crosswind.studies.spec import load_study
 

@@ -17,7 +17,7 @@ from tests.studies.test_concurrent_shifts import GRIDS, TABLE_6, TEST
 
 import crosswind as cw
 from crosswind.reports.gather import StudyRecord
-from crosswind.reports.prompts import ORACLE, prompt_table, tuned_table
+from crosswind.reports.prompts.scores import ORACLE, prompt_table, tuned_table
 from crosswind.studies.axes import data_of
 from crosswind.studies.plan import make_plan
 from crosswind.studies.prompts import entries_of

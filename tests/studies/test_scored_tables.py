@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 import crosswind as cw
 from crosswind.core.errors import CrosswindError, DataError, InputError
-from crosswind.studies.score_columns import columns_of, is_score_name
-from crosswind.studies.scored_tables import read_scored_tables
+from crosswind.unlabelled.score_columns import columns_of, is_score_name
+from crosswind.unlabelled.score_tables import read_scored_tables
 
 CLASSES = ("cat", "dog", "owl")
 N = 120

@@ -17,9 +17,9 @@ from onnx import TensorProto, helper, numpy_helper
 import crosswind as cw
 from crosswind.cli.main import _status
 from crosswind.core.errors import InputError
-from crosswind.models.companions import companions, local_modules
-from crosswind.models.function import load_function
-from crosswind.models.onnx_locations import external_locations
+from crosswind.models.given.companions import companions, local_modules
+from crosswind.models.given.function import load_function
+from crosswind.models.given.onnx_locations import external_locations
 from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import study_from
 
@@ -160,7 +160,7 @@ def test_the_present_weights_answer_within_one_process(tmp_path: Path) -> None:
     answers = []
     for seed in (0, 1, 0):
         path = save(tmp_path, seed, "w.data")
-        from crosswind.models.onnx import Onnx
+        from crosswind.models.given.onnx import Onnx
 
         dataset = split.parts["test"].dataset
         answers.append(

@@ -25,7 +25,7 @@ from crosswind.core import registry
 from crosswind.core.errors import InputError, NeedsError, StoreError
 from crosswind.core.knobs import Base, Needs, knob
 from crosswind.core.types import InputSpec
-from crosswind.reports.results import arrange
+from crosswind.reports.scores.results import arrange
 from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.engines.pool import Pool

@@ -19,7 +19,7 @@ from crosswind.methods.base import Method, Output
 from crosswind.methods.bn_adapt import BNAdapt
 from crosswind.methods.erm import ERM
 from crosswind.models.build import Model, build_model, unnamed
-from crosswind.models.convolution import SmallMapConv2d
+from crosswind.models.networks.convolution import SmallMapConv2d
 from crosswind.training.batchnorm_folding import evaluated, folded
 from crosswind.training.loader import EvaluationRows
 from crosswind.training.predicting import evaluation_mode, predict, predict_adapted

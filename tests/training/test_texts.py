@@ -18,11 +18,11 @@ from crosswind.data import resident
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.methods.base import Info, Stage
-from crosswind.models.bag_of_words import BagOfWords
 from crosswind.models.build import build_model
-from crosswind.models.encoding import encoded
-from crosswind.models.text_cnn import TextCNN
-from crosswind.models.tokens import text_lengths
+from crosswind.models.networks.bag_of_words import BagOfWords
+from crosswind.models.networks.encoding import encoded
+from crosswind.models.networks.text_cnn import TextCNN
+from crosswind.models.networks.tokens import text_lengths
 from crosswind.training.loader import EvaluationRows, TrainingRows
 from crosswind.training.loop import fit
 from crosswind.training.run_context import LoopContext

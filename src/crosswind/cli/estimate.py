@@ -189,7 +189,7 @@ def estimate_command(
             error.limit,
         ) from None
     if out is not None:
-        from crosswind.reports.estimate_page import estimate_page
+        from crosswind.reports.pools.estimate_page import estimate_page
 
         with written("--out", out):
             from crosswind.core.files import write_atomically

@@ -72,8 +72,8 @@ def features_command(
     """Write the features that a model has for rows, float32 [rows, d], with the id and the
     attributes of every row."""
     from crosswind.models.form import check_extra
-    from crosswind.studies.features import features_of
     from crosswind.studies.reading import apply_settings
+    from crosswind.unlabelled.features import features_of
 
     if umap:
         check_extra("features", "--umap", "UMAP")
@@ -82,7 +82,7 @@ def features_command(
         with written("--out", out):
             maps = []
             if umap:  # first: it may refuse
-                from crosswind.reports.feature_map import write_map
+                from crosswind.reports.rows.feature_map import write_map
 
                 maps = write_map(table, out, listed(by) or (), seed)
             paths = [*table.write(out), *maps]

@@ -64,8 +64,8 @@ def init_command(
     The study is planned before it is written, so that it can be run as it is.
     """
     from crosswind.core.files import write_atomically
+    from crosswind.proposals.study_file import propose
     from crosswind.studies.plan import make_plan
-    from crosswind.studies.propose import propose
     from crosswind.studies.reading import parse, study_name
     from crosswind.studies.spec import study_from
 

@@ -27,7 +27,7 @@ def plan_command(
 ) -> None:
     """Say what a study would run: rows of every draw, matched values, runs, requests and their
     price. Trains and asks nothing."""
-    from crosswind.studies.foreseen import foreseen, words
+    from crosswind.studies.endpoint_costs import foreseen, words
     from crosswind.studies.plan import plan_of
 
     planned = plan_of(study, scale, settings or ())

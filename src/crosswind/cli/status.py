@@ -33,7 +33,7 @@ def status_command(
 
     Files are not read: crosswind check does that.
     """
-    from crosswind.studies.causes import CAUSES
+    from crosswind.studies.failure_causes import CAUSES
     from crosswind.studies.store import Store
 
     with Store.open(where) as store:

@@ -17,8 +17,8 @@ from crosswind.core.knobs import Form, knobs_of, resolve
 from crosswind.core.registry import facts, load
 from crosswind.core.seeds import torch_seed
 from crosswind.core.types import InputSpec, canonical
-from crosswind.models.convolution import with_small_map_convolutions
 from crosswind.models.form import check_extra, check_form
+from crosswind.models.networks.convolution import with_small_map_convolutions
 
 __all__ = [
     "WHOLE",

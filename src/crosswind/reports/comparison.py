@@ -10,7 +10,7 @@ from crosswind.evaluation.compare import Difference, over_runs, paired, unpaired
 from crosswind.evaluation.metrics import METRICS
 from crosswind.evaluation.multiplicity import judged_together, percent
 from crosswind.reports.gather import StudyRecord
-from crosswind.reports.results import LEVEL, Place
+from crosswind.reports.scores.results import LEVEL, Place
 from crosswind.reports.tables import Cell, Score, Table
 
 _About = tuple[Place, str, str]

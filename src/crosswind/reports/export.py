@@ -23,8 +23,8 @@ from crosswind.core.errors import (
     one_line,
     unknown,
 )
-from crosswind.reports.job_files import JobFiles
-from crosswind.reports.robustness import scored_results
+from crosswind.reports.claims.robustness import scored_results
+from crosswind.reports.runs.job_files import JobFiles
 
 if TYPE_CHECKING:
     from crosswind.studies.store import Store

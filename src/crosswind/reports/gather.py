@@ -20,19 +20,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from crosswind.core import html
 from crosswind.core.errors import StoreError, one_line, plain, shown
 from crosswind.core.exhibits import FILE, Exhibit, read_exhibits
-from crosswind.reports.actions import action_table
-from crosswind.reports.claims import Judgement, claim_number_table, claim_table, judge
-from crosswind.reports.findings import Findings, find
-from crosswind.reports.judged_pools import Judged
-from crosswind.reports.pools import pools_of
-from crosswind.reports.prompts import Asked, asked_of, prompt_tables
-from crosswind.reports.results import Place, PlaceResults, Results, arrange
-from crosswind.reports.robustness import scored_results
-from crosswind.reports.rows import Behind, rows_behind
-from crosswind.reports.run_tables import costs, run_table, time_table
-from crosswind.reports.score_tables import estimate_table, number_table, overview, place_tables
+from crosswind.reports.claims.findings import Findings, find
+from crosswind.reports.claims.judgements import Judgement, claim_number_table, claim_table, judge
+from crosswind.reports.claims.robustness import scored_results
+from crosswind.reports.claims.verdicts import Verdicts, by_place
+from crosswind.reports.pools.judged_pools import Judged
+from crosswind.reports.pools.networks import pools_of
+from crosswind.reports.prompts.scores import Asked, asked_of, prompt_tables
+from crosswind.reports.rows.answers import Behind, rows_behind
+from crosswind.reports.runs.actions import action_table
+from crosswind.reports.runs.tables import costs, run_table, time_table
+from crosswind.reports.scores.results import Place, PlaceResults, Results, arrange
+from crosswind.reports.scores.tables import estimate_table, number_table, overview, place_tables
 from crosswind.reports.tables import Table
-from crosswind.reports.verdicts import Verdicts, by_place
 from crosswind.studies.artifacts import artifact_folder
 
 if TYPE_CHECKING:

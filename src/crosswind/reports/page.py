@@ -20,18 +20,8 @@ from typing import TYPE_CHECKING, Any
 from crosswind.core.exhibits import Bars, Grid
 from crosswind.core.printing import utf8
 from crosswind.evaluation.metrics import HEADLINE
-from crosswind.reports import estimate_sections, row_sections
-from crosswind.reports import figures as draw
-from crosswind.reports.actions import action_table
 from crosswind.reports.charts import THEMES, Figure, runtime, templates
-from crosswind.reports.claims import claim_table
-from crosswind.reports.families import (
-    agreement_table,
-    change_table,
-    families,
-    family_map,
-    rank_by_seed_table,
-)
+from crosswind.reports.claims.judgements import claim_table
 from crosswind.reports.gather import (
     ShiftDraw,
     StudyRecord,
@@ -39,10 +29,12 @@ from crosswind.reports.gather import (
     damage_named,
     no_collection,
 )
-from crosswind.reports.prompt_figures import prompt_map
-from crosswind.reports.prompts import prompt_tables
-from crosswind.reports.results import Place
-from crosswind.reports.run_tables import (
+from crosswind.reports.pools import estimate_sections
+from crosswind.reports.prompts.figures import prompt_map
+from crosswind.reports.prompts.scores import prompt_tables
+from crosswind.reports.rows import sections as row_sections
+from crosswind.reports.runs.actions import action_table
+from crosswind.reports.runs.tables import (
     costs,
     largest_part,
     run_table,
@@ -50,7 +42,16 @@ from crosswind.reports.run_tables import (
     trouble_table,
     warning_table,
 )
-from crosswind.reports.score_tables import rank_table, ranking, rule_table, seed_table
+from crosswind.reports.scores import figures as draw
+from crosswind.reports.scores.families import (
+    agreement_table,
+    change_table,
+    families,
+    family_map,
+    rank_by_seed_table,
+)
+from crosswind.reports.scores.results import Place
+from crosswind.reports.scores.tables import rank_table, ranking, rule_table, seed_table
 from crosswind.reports.sections import OPEN_PLACES, Group, Section, address, heading_of
 from crosswind.reports.tables import Table, distinct, slug
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from crosswind.reports.charts import Figure
-from crosswind.reports.rows import Example
+from crosswind.reports.rows.answers import Example
 from crosswind.reports.tables import Table
 
 OPEN_PLACES = 3

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from crosswind.core.errors import InputError
 from crosswind.core.registry import facts
-from crosswind.models.companions import companions
 from crosswind.models.folders import contents_hash, hash_once
+from crosswind.models.given.companions import companions
 
 Values = Mapping[str, Any]
 

@@ -10,7 +10,7 @@ needs, and what the jobs that read it have to know.
 * `predict`: a model answers for one set: one that was trained here, with the weights of every
   selection rule, or one that was not.
 * `vary`: what a model says of changed copies of a set's rows, of neighbours or of the pool, see
-  `crosswind.studies.varying`.
+  `crosswind.studies.changed_copies`.
 * `estimate`: an estimator's accuracy for one set, from answers without its labels and from labelled
   answers on a validation set.
 * `score`: the scores of a fit's validation sets and of predictions, as a report's rows have them.
@@ -33,7 +33,7 @@ from crosswind.core.registry import load
 from crosswind.core.types import Predictions
 from crosswind.data.dataset import AttributedDataset
 from crosswind.evaluation.metrics import estimate_metrics, scores
-from crosswind.models.outside import hearing_doubts, telling
+from crosswind.models.given.outside import hearing_doubts, telling
 from crosswind.shifts.split import RowSet, Split, make_split
 from crosswind.studies.artifacts import plain_json
 from crosswind.studies.build import build_dataset, build_split_plan
@@ -189,7 +189,7 @@ def _check_order(model: Values, split: Split, name: str, said: Predictions) -> N
 
 def vary(spec: Values, place: Place) -> Done:
     """Answer for changed copies of the rows of a set; see the module."""
-    from crosswind.studies.varying import said_of_copies, write_said
+    from crosswind.studies.changed_copies import said_of_copies, write_said
     from crosswind.training.metering import Meter
 
     meter = Meter(inside=True)
@@ -212,7 +212,7 @@ def vary(spec: Values, place: Place) -> Done:
 def _asked(spec: Values, place: Place) -> tuple[Answer, Split, dict[str, AttributedDataset]]:
     """What answers for the set of `spec`, and the split and data sets that hold the set."""
     if "model" in spec:
-        from crosswind.studies.varying import answers_of_given
+        from crosswind.studies.changed_copies import answers_of_given
 
         split, datasets = split_of(spec)
         model = load("models", spec["model"]["name"])(**spec["model"]["knobs"])
@@ -226,7 +226,7 @@ def estimate(spec: Values, place: Place) -> Done:
     """Estimate the accuracy on one set; see the module."""
     from crosswind.estimators.base import Labelled
     from crosswind.estimators.estimating import told_of
-    from crosswind.studies.varying import answers_of, pool_of, read_said
+    from crosswind.studies.changed_copies import answers_of, pool_of, read_said
     from crosswind.transforms.neighbourhood import pool_of_kind
 
     estimator, name = (
@@ -452,7 +452,7 @@ def kept_answers(fitted: Values, folders: Sequence[Path]) -> Answer:
 
     Raises `RunError` where they were not kept.
     """
-    from crosswind.models.pretrained import tensors_in
+    from crosswind.models.networks.pretrained import tensors_in
     from crosswind.training.loop import trained
 
     files = {rule: folders[0] / WEIGHTS.format(rule) for rule in _about(folders[0])["rules"]}
@@ -471,7 +471,7 @@ def _folders(place: Place) -> list[Path]:
 def _base_weights(method: Method, folders: Sequence[Path]) -> dict[str, Tensor] | None:
     if method.needs.base is None or not folders:
         return None
-    from crosswind.models.pretrained import tensors_in
+    from crosswind.models.networks.pretrained import tensors_in
 
     # By the rule that the method names where it gave a choice, as where a method trains its base
     # itself.

@@ -22,7 +22,7 @@ from crosswind.core.types import Job
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.one_value import refuse_doubts
 from crosswind.models.form import check_form
-from crosswind.models.prompts import question_of
+from crosswind.models.language.prompts import question_of
 from crosswind.shifts.split import parse_sampler, plan_counts
 from crosswind.shifts.split.pictures import said_of_data
 from crosswind.studies.axes import (
@@ -48,7 +48,7 @@ from crosswind.studies.estimates import check_changes, check_estimators, source_
 from crosswind.studies.expand import check_distinct, jobs_of
 from crosswind.studies.prompts import check_prompts
 from crosswind.studies.reading import find_study
-from crosswind.studies.slow import slow_settings
+from crosswind.studies.slow_settings import slow_settings
 from crosswind.studies.spec import DataSpec, Study, load_study
 from crosswind.studies.split_counts import DrawCounts, DrawReport
 from crosswind.studies.store import ROWS

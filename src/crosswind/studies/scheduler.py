@@ -27,8 +27,8 @@ from typing import Any
 from crosswind.core.errors import InputError, InternalError, StoreError
 from crosswind.core.types import Job
 from crosswind.studies.artifacts import artifact_folder, checkpoint_folder, staging_folder
-from crosswind.studies.causes import cause_of
 from crosswind.studies.engines import Engine, Event, Task
+from crosswind.studies.failure_causes import cause_of
 from crosswind.studies.leases import Driver
 from crosswind.studies.run_recorder import RunRecorder
 from crosswind.studies.store import DONE, ROWS, Store

@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic_core import PydanticCustomError
 
 from crosswind.core.errors import InputError
-from crosswind.studies.each import written_out
+from crosswind.studies.combinations import written_out
 from crosswind.studies.reading import (
     apply_settings,
     field_error,

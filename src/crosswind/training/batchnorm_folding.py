@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from crosswind.models.build import Model
-from crosswind.models.convolution import SmallMapConv2d
+from crosswind.models.networks.convolution import SmallMapConv2d
 
 _WAYS_IN = ("forward", "features", "taps", "until", "after")
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from crosswind.data.resident import ResidentRows
-from crosswind.models.tokens import text_lengths, trimmed
+from crosswind.models.networks.tokens import text_lengths, trimmed
 from crosswind.transforms.layout import on_device
 
 DEVICE_SHARE = 4

@@ -23,7 +23,7 @@ from crosswind.data.derive import render, split_rows, training_keys, visit_value
 from crosswind.data.resident import ResidentRows
 from crosswind.methods.base import Batch, Pair, Partners, Stage
 from crosswind.models.build import normalised
-from crosswind.models.tokens import text_lengths
+from crosswind.models.networks.tokens import text_lengths
 from crosswind.training.inputs import RowInputs
 from crosswind.training.pairs import PartnerRows
 from crosswind.training.samplers import Lengths, Order, even_groups, row_weights

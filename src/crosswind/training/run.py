@@ -23,7 +23,7 @@ from crosswind.core.types import Predictions
 from crosswind.data.dataset import AttributedDataset
 from crosswind.methods.base import Info, Loss, Method, Stage, State
 from crosswind.models.build import Model
-from crosswind.models.encoding import encoded
+from crosswind.models.networks.encoding import encoded
 from crosswind.training import checkpoint as files
 from crosswind.training.action_numbers import number_doubts, numbers_of
 from crosswind.training.cuda_graphs import Steps

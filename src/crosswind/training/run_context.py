@@ -27,7 +27,7 @@ from crosswind.methods.base import (
     State,
 )
 from crosswind.models.build import Model, build_model, unnamed
-from crosswind.models.convolution import without_overruns
+from crosswind.models.networks.convolution import without_overruns
 from crosswind.training.batchnorm_folding import evaluated
 from crosswind.training.loader import DTYPES, EvaluationRows, TrainingRows
 from crosswind.training.predicting import autocast, evaluation_mode, outputs

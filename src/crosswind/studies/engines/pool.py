@@ -26,9 +26,9 @@ from crosswind.core.registry import MODULES_VARIABLE
 from crosswind.data.budget import budget
 from crosswind.data.resident import Region
 from crosswind.studies.artifacts import plain_json
-from crosswind.studies.causes import advice_on_signal, cause_of, cause_of_signal
 from crosswind.studies.engines import Engine, Event, Task
 from crosswind.studies.engines.worker import ONE_THREAD
+from crosswind.studies.failure_causes import advice_on_signal, cause_of, cause_of_signal
 from crosswind.training.settings import WORKER_VARIABLE
 
 START_SECONDS = 120.0

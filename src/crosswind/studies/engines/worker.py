@@ -31,8 +31,8 @@ from crosswind.core.errors import CrosswindError, InternalError, RunError, one_l
 from crosswind.core.registry import import_named
 from crosswind.data.resident import share
 from crosswind.studies.artifacts import listing, plain_json, sync_tree
-from crosswind.studies.causes import cause_of
 from crosswind.studies.engines import Place
+from crosswind.studies.failure_causes import cause_of
 
 _LIBRARIES = ("OMP_NUM", "MKL_NUM", "OPENBLAS_NUM", "NUMEXPR_NUM", "VECLIB_MAXIMUM", "POLARS_MAX")
 ONE_THREAD = {f"{library}_THREADS": "1" for library in _LIBRARIES}

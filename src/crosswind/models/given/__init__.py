@@ -1,0 +1,1 @@
+"""Models that answer without being trained here: ONNX files, functions, tables of predictions."""

@@ -1,0 +1,131 @@
+"""A Python function that answers."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
+
+from crosswind.core.errors import InputError, one_line
+from crosswind.core.knobs import Form, knob
+from crosswind.core.registry import register
+from crosswind.data.dataset import AttributedDataset
+from crosswind.models.given.companions import stamp
+from crosswind.models.given.outside import Answers, Outside, asked, output_classes
+
+if TYPE_CHECKING:
+    from crosswind.core.types import InputSpec
+    from crosswind.shifts.split import RowSet
+
+
+@register("callable", kind="model")
+@dataclass(frozen=True)
+class Function(Outside):
+    """A Python function that is given a batch of inputs and returns logits or labels.
+
+    It takes images as a numpy array uint8 [n, h, w, c], features as float32 [n, width], or texts as
+    a list of n strings, and returns float [n, k] in the order of the classes, or labels [n] by
+    number or by name. The module is a file, beside the study or by its path, or one that is
+    installed. Jobs are done anew when its file has changed, a module of its folder that it imports,
+    or `version`: raise that when something else did that the function reads, such as data or an
+    installed package.
+    """
+
+    function: str = knob(doc="module:function, or FILE.py:function")
+    batch: int = knob(256, domain="[1, inf)", doc="inputs that it is given at once")
+    version: int = knob(
+        1, domain="[0, inf)", doc="of what the function reads besides the modules of its folder"
+    )
+    classes: list[Any] | None = knob(
+        None,
+        doc=(
+            "the classes in the order of what it returns; default: of the study, numbers by size,"
+            " others sorted"
+        ),
+    )
+
+    outputs_in_order = True
+    built = Form(trained=False, files=("function",))
+    unread = (
+        "what its function reads beside the modules of its folder (data, weights, installed"
+        " packages) is not part of a run's key; raise version when that changes"
+    )
+
+    def fits(self, input: InputSpec, class_names: Sequence[str]) -> None:
+        """See `Outside.fits`: `classes` are those of the data."""
+        output_classes(self, class_names)
+
+    def answer(
+        self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]
+    ) -> Answers:
+        """See `Outside.answer`."""
+        function, spec = load_function(self.function), dataset.check_inputs()
+        given = (lambda x: function(x.tolist())) if spec.dtype == object else function
+        return asked(given, rows, dataset, class_names, self.batch, self.function)
+
+
+def load_function(name: str) -> Callable[[Any], Any]:
+    """The function that `module:function` or `FILE.py:function` names. Raises `InputError`."""
+    module, _, function = name.rpartition(":")
+    try:
+        if module.endswith(".py"):
+            made = _executed(module, stamp(Path(module), False))
+        else:
+            made = importlib.import_module(module)
+    except Exception as error:  # whatever the code of somebody else does when it is imported
+        raise InputError(
+            name, f"cannot be imported: {type(error).__name__}: {one_line(str(error), 200)}"
+        ) from error
+    answering = getattr(made, function, None)
+    if not callable(answering):
+        raise InputError(name, f"there is no function {function!r} in {module}")
+    return cast(Callable[[Any], Any], answering)
+
+
+@lru_cache(maxsize=4)
+def _executed(file: str, files: tuple[tuple[str, int, int], ...]) -> ModuleType:
+    """A file's module. Files often read a network's weights, and a model is asked about many sets:
+    it is run once as it stands.
+
+    `files`: the `stamp` of it and of the modules beside it, which are imported anew with it.
+    """
+    path = Path(file)
+    if str(path.parent) not in sys.path:
+        sys.path.insert(
+            0, str(path.parent)
+        )  # what stands beside it can be imported by it, also when it is called
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    with _fresh_modules(path.parent, [Path(name) for name, _, _ in files[1:]]):
+        spec.loader.exec_module(made)
+    return made
+
+
+@contextmanager
+def _fresh_modules(folder: Path, files: Sequence[Path]) -> Iterator[None]:
+    """Inside, `files` of `folder` are what is imported under their names: not as they were before,
+    nor those of another folder."""
+    for module_file in files:
+        parts = module_file.relative_to(folder).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        if module_file.suffix == ".py":  # one in machine code cannot be loaded twice
+            sys.modules.pop(name, None)
+    importlib.invalidate_caches()
+    written, sys.dont_write_bytecode = (
+        sys.dont_write_bytecode,
+        True,
+    )  # compiled files know times by the second
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        sys.dont_write_bytecode = written

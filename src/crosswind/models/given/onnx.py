@@ -1,0 +1,151 @@
+"""A network in an ONNX file, run by ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import DataError, one_line
+from crosswind.core.knobs import Form, knob
+from crosswind.core.registry import register
+from crosswind.data.dataset import AttributedDataset
+from crosswind.models.given.companions import stamp
+from crosswind.models.given.onnx_values import as_input, filled, fixed_rows, read_outputs
+from crosswind.models.given.outside import Answers, Outside, asked, output_classes
+from crosswind.models.given.patience import PatientSession, patiently
+
+if TYPE_CHECKING:
+    from crosswind.core.types import InputSpec
+    from crosswind.shifts.split import RowSet
+
+MEANS, DEVIATIONS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Of ImageNet's channels, for values in [0, 1]."""
+
+
+@register("onnx", kind="model")
+@dataclass(frozen=True)
+class Onnx(Outside):
+    """A network in an ONNX file (https://onnx.ai): its first input takes a batch of images, an
+    output gives logits or labels.
+
+    Logits are float [n, k] in the order of the classes, labels integers [n]; of scikit-learn's
+    labels and probabilities the probabilities are read. `scale` and `layout` are of images;
+    features are given as numbers [n, width] and texts as strings [n]. Numbers are of the kind that
+    the network takes, and a batch of a fixed size is filled with its last row. It runs on the
+    processor with one thread.
+    """
+
+    path: str = knob(doc="ONNX file")
+    scale: str = knob(
+        "centred",
+        domain="{centred, unit, imagenet, bytes}",
+        doc="what it takes of a pixel: (-1, 1), [0, 1], by ImageNet's channels, or 0 to 255",
+    )
+    layout: str = knob("nchw", domain="{nchw, nhwc}", doc="the order of its input's axes")
+    batch: int = knob(
+        256, domain="[1, inf)", doc="images that it is given at once, where it takes any number"
+    )
+    timeout: float = knob(
+        60.0,
+        domain="(0, inf)",
+        doc="seconds that its first row may take, or its first batch if that has a fixed size",
+    )
+    output: str | None = knob(
+        None, doc="the output that holds the logits; default: the one with a number for every class"
+    )
+    classes: list[Any] | None = knob(
+        None,
+        doc=(
+            "the classes in the order of its outputs; default: of the study, numbers by size,"
+            " others sorted"
+        ),
+    )
+
+    outputs_in_order = True
+    built = Form(trained=False, files=("path",), apart=("timeout",))
+    extra = "onnx"
+
+    def fits(self, input: InputSpec, class_names: Sequence[str]) -> None:
+        """See `Outside.fits`: `classes` are those of the data."""
+        output_classes(self, class_names)
+
+    def answer(
+        self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]
+    ) -> Answers:
+        """See `Outside.answer`."""
+        name = Path(self.path).name
+        try:
+            files = stamp(Path(self.path), True)
+        except OSError as error:
+            raise DataError(f"{name} cannot be read ({error.strerror or error})") from None
+        session = _session(self.path, files)
+        first = session.session.get_inputs()[0]
+        names = [output.name for output in session.session.get_outputs()]
+        fixed = fixed_rows(first.shape)
+        images = dataset.check_inputs().kind == "image"
+
+        def run(x: NDArray[Any]) -> Any:
+            given = as_input(self._scaled(x) if images else x, first.type, self.scale, name)
+            try:
+                outputs = session.run(
+                    {first.name: given if fixed is None else filled(given, fixed)}, self.timeout
+                )
+            except DataError:
+                raise
+            except Exception as error:
+                raise DataError(
+                    f"{name} does not take these inputs ({one_line(str(error), 200)})"
+                ) from None
+            return read_outputs(
+                dict(zip(names, outputs, strict=True)), len(x), class_names, self.output, name
+            )
+
+        return asked(run, rows, dataset, class_names, fixed or self.batch, name)
+
+    def _scaled(self, x: NDArray[np.uint8]) -> NDArray[Any]:
+        if self.layout == "nchw":
+            x = np.ascontiguousarray(x.transpose(0, 3, 1, 2))
+        if self.scale == "bytes":
+            return x
+        if self.scale == "centred":
+            return x * np.float32(2 / 255) - np.float32(1)
+        unit = x * np.float32(1 / 255)
+        if self.scale == "unit":
+            return unit
+        shape = (1, -1, 1, 1) if self.layout == "nchw" else (1, 1, 1, -1)
+        means, deviations = (
+            np.array(values, dtype=np.float32).reshape(shape) for values in (MEANS, DEVIATIONS)
+        )
+        return (unit - means) / deviations
+
+
+@lru_cache(maxsize=2)
+def _session(path: str, files: tuple[tuple[str, int, int], ...]) -> PatientSession:
+    """The file made ready: once for all sets that it is asked about. `files`: its `stamp`, with the
+    weights that lie outside it."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+
+    def load() -> Any:
+        return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+    def give_up() -> None:
+        if hasattr(options, "set_load_cancellation_flag"):  # older ones load to the end
+            options.set_load_cancellation_flag(True)
+
+    try:
+        loaded = patiently(load, give_up, None)
+        return PatientSession(loaded, Path(path).name)
+    except Exception as error:  # its own kinds, a dozen of them
+        raise DataError(
+            f"{Path(path).name} cannot be read as ONNX ({one_line(str(error), 200)})"
+        ) from None

@@ -1,0 +1,166 @@
+"""Predictions that somebody else made, read from a table."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import DataError, one_line
+from crosswind.core.files import library_path
+from crosswind.core.knobs import Form, knob
+from crosswind.core.registry import register
+from crosswind.data.archives.arrays import LIMIT, Expected, read_arrays, sums_of
+from crosswind.data.attributes import MOST_ROWS
+from crosswind.data.dataset import AttributedDataset
+from crosswind.data.tabular import unquoted_names
+from crosswind.models.given.outside import Answers, Outside, codes, output_classes
+
+if TYPE_CHECKING:
+    from crosswind.core.types import InputSpec
+    from crosswind.shifts.split import RowSet
+
+MOST_LABEL_BYTES = 4096
+"""Of one label in an npz file: a thousand letters."""
+
+
+@register("predictions", kind="model")
+@dataclass(frozen=True)
+class PredictionsFile(Outside):
+    """Predictions in a file: CSV or Parquet with a row for each example, or npz.
+
+    The column `id` is the id of a row: for a table its number, from 0 on. Beside it stands either
+    `label`, the predicted class by name (empty where there is no answer), or a column of logits for
+    every class, named as the class. An npz file has arrays `id` int64 [n] and `label` [n], by name
+    or number, or `logits` float [n, k] in the order of the classes. Rows that no set asks for may
+    be there; a row that is asked for and missing is an error. Logits may be log-probabilities.
+    """
+
+    path: str = knob(doc="CSV, Parquet or npz file")
+    classes: list[Any] | None = knob(
+        None,
+        doc="the classes that the file means by those of the study, in their order; default: those",
+    )
+
+    outputs_in_order = True
+    built = Form(trained=False, files=("path",))
+
+    def fits(self, input: InputSpec, class_names: Sequence[str]) -> None:
+        """See `Outside.fits`: `classes` are those of the data."""
+        output_classes(self, class_names)
+
+    def answer(
+        self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]
+    ) -> Answers:
+        """See `Outside.answer`."""
+        name = Path(self.path).name
+        ids, labels, logits = _read(Path(self.path), class_names)
+        order = np.argsort(ids, kind="stable")
+        if (np.diff(ids[order]) == 0).any():
+            raise DataError(
+                f"{name} has two rows for the id"
+                f" {int(ids[order][:-1][np.diff(ids[order]) == 0][0])}"
+            )
+        wanted = dataset.row_ids(rows.rows)
+        place = np.searchsorted(ids, wanted, sorter=order)
+        there = np.zeros(len(wanted), dtype=bool)
+        inside = place < len(ids)
+        there[inside] = ids[order[place[inside]]] == wanted[inside]
+        if not there.all():
+            raise DataError(
+                f"{name} has no prediction for {(~there).sum():,} of {len(wanted):,} rows, such as"
+                f" id {wanted[~there][0]}"
+            )
+        place = order[place]
+        if logits is not None:
+            found = logits[place].astype(np.float32)
+            return found.argmax(1).astype(np.int64), found
+        assert labels is not None
+        return codes(labels[place], class_names, name), None
+
+
+Columns = tuple[NDArray[np.int64], NDArray[Any] | None, NDArray[Any] | None]
+
+
+def _read(path: Path, class_names: Sequence[str]) -> Columns:
+    """Ids, labels and logits of the file; one of the last two is None. What no answer needs is not
+    read."""
+    if path.suffix == ".npz":
+        return _read_arrays(path, class_names)
+    try:
+        columns = _table(path, class_names)
+    except DataError:
+        raise
+    except Exception as error:  # polars raises many kinds for what is no table
+        raise DataError(
+            f"{path.name} cannot be read as predictions ({one_line(str(error), 200)})"
+        ) from None
+    ids, labels = columns.get("id"), columns.get("label")
+    logits = None
+    if labels is None:
+        _check_classes(path, columns, class_names)
+        logits = np.stack([columns[name] for name in class_names], axis=1)
+    if ids is None or ids.dtype.kind not in "iu":
+        raise DataError(f"{path.name} needs a column 'id' of whole numbers")
+    if logits is not None and logits.dtype.kind not in "fiu":
+        raise DataError(
+            f"{path.name} has logits {logits.dtype} {logits.shape}, not numbers"
+            f" {(len(ids), len(class_names))}"
+        )
+    return ids.astype(np.int64), labels, logits
+
+
+def _read_arrays(path: Path, class_names: Sequence[str]) -> Columns:
+    """Of an npz file the arrays that are needed, each compared with what it may be before memory is
+    taken for it."""
+    try:
+        held = sums_of(path)
+        if "logits" not in held and "label" not in held:
+            _check_classes(path, held, class_names)
+        if "id" not in held:
+            raise DataError(f"{path.name} needs a column 'id' of whole numbers")
+        ids = read_arrays(path, {"id": Expected("integers", (None,))}, MOST_ROWS * 8)["id"].astype(
+            np.int64
+        )
+        n = len(ids)
+        if "logits" in held:
+            wanted = Expected("numbers", (n, len(class_names)))
+            return ids, None, read_arrays(path, {"logits": wanted}, LIMIT)["logits"]
+        if "label" in held:
+            limit = min(LIMIT, n * MOST_LABEL_BYTES)
+            return ids, read_arrays(path, {"label": Expected("", (n,))}, limit)["label"], None
+        columns = read_arrays(path, dict.fromkeys(class_names, Expected("numbers", (n,))), LIMIT)
+        return ids, None, np.stack([columns[name] for name in class_names], axis=1)
+    except DataError as error:
+        # By its name: a study may lie anywhere.
+        raise DataError(str(error).replace(str(path), path.name)) from None
+
+
+def _check_classes(path: Path, columns: Collection[str], class_names: Sequence[str]) -> None:
+    missing = next((name for name in class_names if name not in columns), None)
+    if missing is not None:
+        raise DataError(
+            f"{path.name} has neither a column 'label' nor a column of logits for the class"
+            f" {missing!r}"
+        )
+
+
+def _table(path: Path, class_names: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """The columns of a table that an answer may need."""
+    import polars
+
+    needed, file = list(dict.fromkeys(("id", "label", *class_names))), library_path(path)
+    if path.suffix == ".parquet":
+        names = polars.read_parquet_schema(library_path(path))
+        frame = polars.read_parquet(file, columns=[name for name in needed if name in names])
+    else:
+        # A class may be called 1: labels are compared as the text that stands there.
+        frame = polars.read_csv(file, schema_overrides={"label": polars.String})
+        frame = frame.rename(unquoted_names(frame.columns, path))
+    if "label" in frame.columns:
+        frame = frame.with_columns(polars.col("label").cast(polars.String).fill_null(""))
+    return {name: frame[name].to_numpy() for name in needed if name in frame.columns}

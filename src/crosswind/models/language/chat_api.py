@@ -1,0 +1,367 @@
+"""A model behind an OpenAI-compatible endpoint, asked for each image or text."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import DataError
+from crosswind.core.knobs import Form, knob
+from crosswind.core.registry import register
+from crosswind.core.types import PART_MARK, digest
+from crosswind.data.dataset import AttributedDataset
+from crosswind.models.given.outside import Answers, doubt, inputs
+from crosswind.models.language.chat_cache import AnswerCache, Refusal, cache_file
+from crosswind.models.language.chat_client import Asker, Endpoint, address_of, rough
+from crosswind.models.language.prompts import Prompted
+
+if TYPE_CHECKING:
+    from crosswind.shifts.split import RowSet
+
+ROWS = 64
+"""Rows whose images are held at once, beside those that are being asked about."""
+
+SHOWN_ROWS = 10
+"""Rows that a doubt names."""
+
+
+class Question(NamedTuple):
+    """What is asked of one row: the name of its answer, the row's input, and its input tokens as
+    estimated."""
+
+    name: str
+    x: Any
+    tokens: int
+
+
+class Foreseen(NamedTuple):
+    """What a set of rows would ask: the input tokens of each question as estimated, by name; the
+    names of those that are answered; and what answers to such questions took in the mean, input and
+    output tokens, once enough are known."""
+
+    tokens: dict[str, int]
+    known: frozenset[str]
+    usual: tuple[float, float] | None
+
+
+@register("chat-api", kind="model")
+@dataclass(frozen=True, kw_only=True)
+class ChatApi(Prompted):
+    """A model behind an endpoint that speaks OpenAI's protocol for chats: OpenAI's own, or a server
+    as vLLM, Ollama, llama.cpp.
+
+    Every row is one question, its image as a PNG beside the prompt, or its text within it. Address
+    and key come from the environment. Answers are kept on this machine, so that the same question
+    is paid for once.
+    """
+
+    name: str = knob(doc="the model, as the endpoint calls it")
+    detail: str = knob(
+        "auto",
+        domain="{auto, low, high}",
+        doc="how finely the model looks at an image, where it has a choice",
+    )
+    temperature: float | None = knob(
+        1.0, domain="[0, 2]", source="Jeon et al. 2025, table 9", doc="null: not sent"
+    )
+    top_p: float | None = knob(
+        1.0, domain="(0, 1]", source="Jeon et al. 2025, table 9", doc="null: not sent"
+    )
+    max_tokens: int = knob(200, domain="[1, inf)", doc="most tokens of an answer")
+    max_tokens_field: str = knob(
+        "max_tokens",
+        domain="{max_tokens, max_completion_tokens}",
+        doc="what the endpoint calls it; newer models of OpenAI want the second",
+    )
+    seed: int | None = knob(
+        0,
+        domain="[0, inf)",
+        doc="of the drawing of answers, one for each question made from it; null: none is sent",
+    )
+    serving: str = knob(
+        "", doc="a word of yours that tells two servings of one name apart, such as 4-bit"
+    )
+    served_name: str | None = knob(
+        None, doc="another name by which the endpoint calls the model in its answers"
+    )
+    parallel: int = knob(8, domain="[1, 256]", doc="requests at once, of each worker process")
+    tries: int = knob(8, domain="[1, 100]", doc="how often a request is made before the run fails")
+    timeout: float = knob(
+        120.0,
+        domain="(0, inf)",
+        doc="seconds that one try may take, from its first byte to the last of its reply",
+    )
+    reply_bytes: int = knob(
+        1_048_576,
+        domain="[1024, inf)",
+        doc="the most bytes of a reply, unpacked; one that is larger is no answer",
+    )
+    most_tokens: int | None = knob(
+        None,
+        domain="[1, inf)",
+        doc="the most tokens, read and written, that the budget may spend; null: no limit",
+    )
+    budget: str | None = knob(
+        None, doc="the name under which tokens are counted; null: that of the model"
+    )
+    input_price: float | None = knob(
+        None, domain="[0, inf)", doc="price of a million input tokens, for `crosswind plan`"
+    )
+    output_price: float | None = knob(
+        None, domain="[0, inf)", doc="price of a million output tokens, for `crosswind plan`"
+    )
+    image_tokens: int | None = knob(
+        None, domain="[0, inf)", doc="input tokens of an image; null: as GPT-4o counts them"
+    )
+    url_variable: str = knob(
+        "OPENAI_BASE_URL", doc="the variable of the environment that holds the address"
+    )
+    key_variable: str = knob(
+        "OPENAI_API_KEY", doc="the variable of the environment that holds the key"
+    )
+
+    unread = (
+        "what answers at its endpoint is not part of a run's key; answers that are kept stay when"
+        " it changes"
+    )
+    built = Form(
+        trained=False,
+        takes=("image", "text"),
+        apart=(
+            "max_tokens_field",
+            "served_name",
+            "parallel",
+            "tries",
+            "timeout",
+            "reply_bytes",
+            "most_tokens",
+            "budget",
+            "input_price",
+            "output_price",
+            "image_tokens",
+            "url_variable",
+            "key_variable",
+        ),
+    )
+    extra = "chat"
+
+    def ready(self) -> None:
+        """See `Outside.ready`: there is a key, and somebody at the address who takes it."""
+        self._endpoint().check()
+
+    def answer(
+        self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]
+    ) -> Answers:
+        """See `Outside.answer`."""
+        given = dataset.check_inputs()
+        if given.kind not in self.built.takes:
+            raise DataError(
+                f"chat-api takes images or texts, and the inputs of {dataset.name!r} are {given}"
+            )
+        question = self.question(class_names)
+        texts = self.said(rows, dataset, question.text)
+        return question.read(texts), None, texts
+
+    def said(self, rows: RowSet, dataset: AttributedDataset, prompt: str) -> list[str]:
+        """The texts that the model answers, in the order of the rows; what is not kept yet is
+        asked. Raises `DataError`.
+
+        Where a reply was no answer, a text says so in its place, and a doubt tells the rows.
+        """
+        family, names, found = self._family(prompt), list[str](), dict[str, str | Refusal]()
+        pending: dict[Future[str | Refusal | None], str] = {}
+        trouble: DataError | None = None
+        asker: Asker | None = None
+
+        def collect(most: int) -> None:
+            nonlocal trouble
+            while len(pending) > most:
+                for future in wait(pending, return_when=FIRST_COMPLETED).done:
+                    name = pending.pop(future)
+                    try:
+                        text = future.result()
+                    except DataError as error:
+                        trouble = trouble or error
+                    else:
+                        if text is not None:
+                            found[name] = text
+
+        with AnswerCache(cache_file()) as cache, ExitStack() as stack:
+            for questions in self.questions(rows, dataset, prompt):
+                names += [question.name for question in questions]
+                found |= self._known(
+                    cache, [name for name in names[-len(questions) :] if name not in found]
+                )
+                for question in questions:
+                    if question.name in found or question.name in pending.values():
+                        continue
+                    if asker is None:  # what is all known needs no key
+                        asker = self._asker(cache, stack)
+                        pool = stack.enter_context(ThreadPoolExecutor(self.parallel))
+                        stack.callback(asker.stop)
+                    pending[pool.submit(self._ask, asker, family, prompt, question)] = question.name
+                    collect(2 * self.parallel)
+                    if trouble is not None:
+                        break
+                if trouble is not None:
+                    break
+            collect(0)
+            if trouble is None and asker is not None:
+                asker.settle()
+        if trouble is not None:
+            done = sum(name in found for name in names)
+            raise DataError(
+                f"{done:,} of {len(rows.rows):,} rows are answered: {trouble}"
+            ) from None
+        answers = [found[name] for name in names]
+        self._tell_refusals(answers, dataset.row_ids(rows.rows))
+        return [answer.text if isinstance(answer, Refusal) else answer for answer in answers]
+
+    def _known(self, cache: AnswerCache, names: Sequence[str]) -> dict[str, str | Refusal]:
+        """What is kept of these questions: answers, and what this endpoint sent in their place."""
+        return {
+            **cache.refused(names, address_of(self.url_variable), self.reply_bytes),
+            **cache.known(names),
+        }
+
+    def _tell_refusals(self, answers: Sequence[str | Refusal], ids: NDArray[np.int64]) -> None:
+        """A doubt for each kind of reply that was no answer, with the host and the rows."""
+        rows: dict[Refusal, list[int]] = {}
+        for answer, row in zip(answers, ids.tolist(), strict=True):
+            if isinstance(answer, Refusal):
+                rows.setdefault(answer, []).append(row)
+        for refusal, refused in rows.items():
+            remedy = (
+                "raise reply_bytes to ask again"
+                if refusal.most_bytes
+                else "name another `serving` to ask again"
+            )
+            first = ", ".join(map(str, refused[:SHOWN_ROWS])) + (
+                ", ..." if len(refused) > SHOWN_ROWS else ""
+            )
+            doubt(
+                f"{refusal.host} sent {refusal.reason} for {len(refused):,} of {len(answers):,}"
+                f" rows, id {first}: counted as wrong and kept ({remedy})"
+            )
+
+    def foreseen(
+        self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]
+    ) -> Foreseen:
+        """What the rows would ask, without asking. Reads their inputs."""
+        prompt = self.question(class_names).text
+        tokens = {
+            question.name: question.tokens
+            for questions in self.questions(rows, dataset, prompt)
+            for question in questions
+        }
+        path = cache_file()
+        if not path.exists():
+            return Foreseen(tokens, frozenset(), None)
+        with AnswerCache(path) as cache:
+            return Foreseen(
+                tokens,
+                frozenset(self._known(cache, list(tokens))),
+                cache.usual(self._family(prompt)),
+            )
+
+    def questions(
+        self, rows: RowSet, dataset: AttributedDataset, prompt: str
+    ) -> Iterator[list[Question]]:
+        """What is asked of the rows, in batches. Equal inputs are one question, whose answer they
+        share."""
+        family, tokens = self._family(prompt), rough(prompt)
+        for x in inputs(rows, dataset, ROWS):
+            yield [
+                Question(
+                    digest([family, _content_hash(one)]),
+                    one,
+                    tokens + (rough(one) if isinstance(one, str) else self._image_tokens(one)),
+                )
+                for one in x
+            ]
+
+    def _endpoint(self) -> Endpoint:
+        return Endpoint.of_environment(self.url_variable, self.key_variable)
+
+    def _asker(self, cache: AnswerCache, stack: ExitStack) -> Asker:
+        endpoint = self._endpoint()
+        client = stack.enter_context(endpoint.client(self.timeout, self.reply_bytes))
+        budget = self.name if self.budget is None else self.budget
+        return Asker(
+            endpoint,
+            client,
+            cache,
+            self.name,
+            self.served_name,
+            self.tries,
+            budget,
+            self.most_tokens,
+            self.reply_bytes,
+        )
+
+    def _ask(
+        self, asker: Asker, family: str, prompt: str, question: Question
+    ) -> str | Refusal | None:
+        if isinstance(question.x, str):
+            template = prompt if "{text}" in prompt else f"{prompt}\n\n{{text}}"
+            content: Any = template.replace("{text}", question.x.replace(PART_MARK, "\n"))
+        else:
+            image = {"url": _data_url(question.x), "detail": self.detail}
+            content = [{"type": "text", "text": prompt}, {"type": "image_url", "image_url": image}]
+        request = {
+            "model": self.name,
+            "messages": [{"role": "user", "content": content}],
+            self.max_tokens_field: self.max_tokens,
+        }
+        seed = None if self.seed is None else int(digest([question.name, self.seed], 7), 16)
+        optional = {"temperature": self.temperature, "top_p": self.top_p, "seed": seed}
+        request |= {key: value for key, value in optional.items() if value is not None}
+        return asker.ask(question.name, family, request, question.tokens, self.max_tokens)
+
+    def _family(self, prompt: str) -> str:
+        """A digest of all that is asked but for the row."""
+        settings = [
+            self.temperature,
+            self.top_p,
+            self.max_tokens,
+            self.seed,
+            self.detail,
+            self.serving,
+        ]
+        return digest([self.name, prompt, settings])
+
+    def _image_tokens(self, image: NDArray[np.uint8]) -> int:
+        """https://platform.openai.com/docs/guides/images-vision: 85, and 170 for each tile of 512
+        pixels of a scaled image."""
+        if self.image_tokens is not None:
+            return self.image_tokens
+        if self.detail == "low":
+            return 85
+        height, width = image.shape[:2]
+        scale = min(1.0, 2048 / max(height, width))
+        scale = min(scale, 768 / min(height, width))
+        return 85 + 170 * int(np.ceil(height * scale / 512) * np.ceil(width * scale / 512))
+
+
+def _content_hash(x: Any) -> str:
+    if isinstance(x, str):
+        return hashlib.sha256(x.encode()).hexdigest()
+    return hashlib.sha256(f"{x.shape}".encode() + np.ascontiguousarray(x).tobytes()).hexdigest()
+
+
+def _data_url(image: NDArray[np.uint8]) -> str:
+    """An image uint8 [h, w, c] as PNG, without loss."""
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(image[..., 0] if image.shape[2] == 1 else image).save(file, "PNG")
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"

@@ -1,0 +1,195 @@
+"""Features of images on disk: no image passes a frozen network twice, whichever prompt, shift, job
+or process asks.
+
+They lie in the folder that CROSSWIND_FEATURES names, else ~/.cache/crosswind/features, at most
+CROSSWIND_FEATURES_GIB (default 20) of them: those that were not read for longest go first. An image
+is known by the hash of its pixels, so a picture that two shifts, or two data sets, show alike is
+one. One process computes at a time for each network; the others wait and then find its work.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import io
+import os
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import DataError, one_line
+from crosswind.core.files import write_atomically
+from crosswind.data.dataset import AttributedDataset
+from crosswind.data.derive import evaluation_inputs
+from crosswind.models.given.outside import tell
+
+__all__ = ["FeatureCache", "feature_cache", "image_keys"]
+
+FOLDER, MOST = "CROSSWIND_FEATURES", "CROSSWIND_FEATURES_GIB"
+PORTION = 1024
+"""Images that are read, and whose features are written, at once."""
+
+Compute = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
+
+
+class FeatureCache:
+    """The features float32 [d] of one network. `key`: a hash of all that decides them but the
+    image."""
+
+    def __init__(self, root: Path, key: str) -> None:
+        self.root, self.folder = root, root / key
+        self._at: dict[bytes, tuple[NDArray[Any], int]] = {}
+        self._files: set[str] = set()
+
+    def of_rows(
+        self, dataset: AttributedDataset, rows: NDArray[np.int64], compute: Compute
+    ) -> NDArray[np.float32]:
+        """The features [n, d] of (virtual) rows of a data set, as in every evaluation.
+
+        Rows are read where their pixels are not known yet in this process, or their features
+        nowhere.
+        """
+        hashed: dict[int, bytes] = dataset.cache.setdefault("image keys", {})
+        found = []
+        for start in range(0, len(rows), PORTION):
+            part = rows[start : start + PORTION]
+            images = None
+            if not all(row in hashed for row in part.tolist()):
+                images = evaluation_inputs(dataset, part)
+                hashed.update(zip(part.tolist(), image_keys(images), strict=True))
+            keys = [hashed[row] for row in part.tolist()]
+            found.append(self._found(keys, self._reader(dataset, part, images), compute))
+            tell(start + len(part), len(rows))
+        return np.concatenate(found)
+
+    def of_images(self, images: NDArray[np.uint8], compute: Compute) -> NDArray[np.float32]:
+        """The features [n, d] of images uint8 [n, h, w, c]."""
+        parts = [images[start : start + PORTION] for start in range(0, len(images), PORTION)]
+        return np.concatenate(
+            [self._found(image_keys(part), part.__getitem__, compute) for part in parts]
+        )
+
+    @staticmethod
+    def _reader(
+        dataset: AttributedDataset, rows: NDArray[np.int64], images: NDArray[Any] | None
+    ) -> Callable[[NDArray[np.int64]], NDArray[Any]]:
+        return (
+            images.__getitem__
+            if images is not None
+            else lambda places: evaluation_inputs(dataset, rows[places])
+        )
+
+    def _found(
+        self,
+        keys: Sequence[bytes],
+        read: Callable[[NDArray[np.int64]], NDArray[Any]],
+        compute: Compute,
+    ) -> NDArray[np.float32]:
+        try:
+            if not all(key in self._at for key in keys):
+                self.folder.mkdir(parents=True, exist_ok=True)
+                with (self.folder / "lock").open("w") as handle:
+                    fcntl.flock(handle, fcntl.LOCK_EX)
+                    self._look()
+                    missing = {
+                        key: place
+                        for place, key in reversed(list(enumerate(keys)))
+                        if key not in self._at
+                    }
+                    if missing:
+                        self._write(list(missing), compute(read(np.array(list(missing.values())))))
+        except OSError as error:
+            problem = f"features cannot be kept in {self.folder} ({error.strerror or error})"
+            raise DataError(f"{problem}; name a folder that can be written in {FOLDER}") from None
+        return np.stack(
+            [array["feature"][place] for array, place in (self._at[key] for key in keys)]
+        )
+
+    def _look(self) -> None:
+        """Take in the files that are new."""
+        for path in sorted(self.folder.glob("*.npy")):
+            if path.name in self._files:
+                continue
+            try:
+                self._take(path)
+                os.utime(path)
+            except (OSError, ValueError, EOFError):  # damaged, or removed meanwhile: computed again
+                path.unlink(missing_ok=True)
+
+    def _take(self, path: Path) -> None:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        self._files.add(path.name)
+        for place, key in enumerate(
+            np.ascontiguousarray(array["key"]).view("V16").ravel().tolist()
+        ):
+            self._at[key] = array, place
+
+    def _write(self, keys: list[bytes], features: NDArray[np.float32]) -> None:
+        array = np.empty(
+            len(keys), dtype=[("key", "u1", (16,)), ("feature", "<f4", features.shape[1:])]
+        )
+        array["key"] = np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(-1, 16)
+        array["feature"] = features
+        data = io.BytesIO()
+        np.save(data, array, allow_pickle=False)
+        path = self.folder / f"{hashlib.blake2b(b''.join(keys), digest_size=16).hexdigest()}.npy"
+        write_atomically(path, data.getvalue())
+        self._take(path)
+        self._bound(path)
+
+    def _bound(self, newest: Path) -> None:
+        """Remove what was not read for longest where there is too much; what a process has open
+        stays readable to it."""
+        files = sorted(
+            (path.stat().st_mtime_ns, path.stat().st_size, path)
+            for path in self.root.glob("*/*.npy")
+        )
+        excess = sum(size for _, size, _ in files) - _most()
+        for _, size, path in files:
+            if excess <= 0:
+                return
+            if path != newest:
+                path.unlink(missing_ok=True)
+                excess -= size
+
+
+def feature_cache(key: str) -> FeatureCache:
+    """The cache of a network, one in a process."""
+    given = os.environ.get(FOLDER) or "~/.cache/crosswind/features"
+    try:
+        root = Path(os.path.abspath(Path(given).expanduser()))
+    except (RuntimeError, ValueError) as error:  # no home, or a zero byte
+        raise DataError(
+            f"{given!r} cannot be the folder of features ({one_line(str(error), 200)}); set"
+            f" {FOLDER}"
+        ) from None
+    return _cache(root, key)
+
+
+@lru_cache(maxsize=8)
+def _cache(root: Path, key: str) -> FeatureCache:
+    return FeatureCache(root, key)
+
+
+def _most() -> float:
+    given = os.environ.get(MOST, "20")
+    try:
+        most = float(given) * 2**30
+    except ValueError:
+        most = -1.0
+    if not most > 0:
+        raise DataError(f"{MOST} must be a number of GiB above 0, not {given!r}")
+    return most
+
+
+def image_keys(images: NDArray[np.uint8]) -> list[bytes]:
+    """16 bytes an image: a hash of its pixels and shape."""
+    shape = repr(images.shape[1:]).encode()
+    return [
+        hashlib.blake2b(image.tobytes(), digest_size=16, salt=b"", key=shape[:64]).digest()
+        for image in images
+    ]

@@ -1,0 +1,1 @@
+"""Networks that are trained here: stages, features and a head."""

@@ -1,0 +1,1 @@
+"""Study files proposed for somebody's own data."""

@@ -1,0 +1,1 @@
+"""Claims and findings of a study, judged by its scores."""

@@ -1,0 +1,191 @@
+"""rho beside the network that training began with: equation 1 of Omran and Schiele 2022, from the
+scores of runs by environment.
+
+A run alone knows no other network, so its score `rho` has no reference. Where a study begins from
+given weights, what these could do before is the accuracy of a method of no steps on the same test
+rows, and is taken off here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from crosswind.core.errors import StoreError, one_line, shown
+from crosswind.evaluation.metrics import HEADLINE
+from crosswind.evaluation.systematic import rho
+from crosswind.reports.scores.notes import chance_level
+from crosswind.reports.scores.results import Entry, PlaceResults
+
+if TYPE_CHECKING:
+    from crosswind.studies.store import Store
+
+RHO_NOTE = "rho_note"
+"""Beside the scores of a run, in words: the network that its rho is beside, or why there is none.
+"""
+
+BEFORE = "rho_before"
+"""Beside the scores of a run: the method of no steps that its rho is beside."""
+
+WITHOUT = (
+    "rho: unseen / seen, cut to [0, 1] (Omran and Schiele 2022, equation 1, without a reference"
+    " network)"
+)
+WITHOUT_THOUGH_GIVEN = (
+    f"{WITHOUT}. Training begins from given weights, and what these could do before is NOT taken"
+    " off, as the equation has it: the study has no method of no steps. One with training:"
+    " {steps: 0}, as `pretrained` of omran2022/class-splits, is the reference"
+)
+
+
+def rho_words(entry: Entry) -> list[str]:
+    """What the rho of some runs is beside, or why it has no reference; nothing for scores that have
+    no rho."""
+    return list(
+        dict.fromkeys(f"{item[RHO_NOTE]}." for item in entry.metrics.values() if item.get(RHO_NOTE))
+    )
+
+
+def rho_notes(at: PlaceResults) -> list[str]:
+    """The same of a whole place, and of a network before that only guesses: then its head was new,
+    or it knows none of these."""
+    lines = dict.fromkeys(line for entry in at.entries.values() for line in rho_words(entry))
+    for (shift, _), entry in at.entries.items():
+        before = {str(item[BEFORE]): None for item in entry.metrics.values() if item.get(BEFORE)}
+        lines |= {
+            _GUESSES.format(name): None
+            for name in before
+            if _guesses(at.entries.get((shift, name)))
+        }
+    return list(lines)
+
+
+_GUESSES = (
+    "{} hardly does better than guessing here, as a network does whose head was made anew for other"
+    " classes: what the given weights could do is not known, and next to nothing is taken off."
+)
+
+
+def _guesses(entry: Entry | None) -> bool:
+    """Whether a network is right on less than a tenth of what guessing leaves."""
+    told = entry.summary(HEADLINE.name) if entry else None
+    chance = chance_level(entry, HEADLINE.name) if entry else None
+    return told is not None and chance is not None and told.mean - chance < 0.1 * (1 - chance)
+
+
+def beside_words(before: str) -> str:
+    """What rho beside the network of a method is, as a note says it."""
+    return (
+        "rho: (unseen - r) / (seen - r), cut to [0, 1] (Omran and Schiele 2022, equation 1); r is"
+        f" the accuracy of {before}, which took no step, on all classes of the environment."
+        " Undefined where seen pairs are no better than r"
+    )
+
+
+_NO_GROUPS = ("groups", "environments")
+_PLACE = ("data", "shift", "size", "model", "seed", "split_seed", "rule", "set")
+
+
+def network_before(resolved: Mapping[str, Any]) -> str:
+    """The method that takes no step, whose network is the one that the others begin with; ""
+    without one. The reference first."""
+    methods = resolved.get("methods")
+    settings = methods if isinstance(methods, Mapping) else {}
+    names = [
+        name
+        for name, item in settings.items()
+        if ((item or {}).get("training") or {}).get("steps") == 0
+    ]
+    return str(
+        resolved["reference"] if resolved.get("reference") in names else next(iter(names), "")
+    )
+
+
+def begins_from_weights(resolved: Mapping[str, Any]) -> bool:
+    """Whether a model of the study has given weights: those of a file or a published name, or of a
+    folder that it is read from."""
+    models = resolved.get("models")
+    entries = models.values() if isinstance(models, Mapping) else ()
+    return any(
+        isinstance(item, Mapping) and (item.get("weights") or item.get("path")) for item in entries
+    )
+
+
+def scored_results(
+    store: Store,
+    study: str,
+    resolved: Mapping[str, Any],
+    runs: Sequence[Mapping[str, Any]] | None = None,
+    unscored: bool = True,
+) -> list[dict[str, Any]]:
+    """`Store.results` without the scores of single groups, whose rho is beside the network that
+    training began with.
+
+    Only where it has to be computed are the scores by environment read: they are most of what a
+    large study holds. Raises `StoreError`.
+    """
+    before = network_before(resolved)
+    left_out = ("groups",) if before else _NO_GROUPS
+    found = store.results(study, unscored=unscored, without=left_out, runs=runs)
+    try:
+        return list(beside_network_before(found, before, begins_from_weights(resolved)))
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        cause = f"{type(error).__name__}: {one_line(str(error), 200)}"
+        raise StoreError(
+            f"{store.name} is damaged: scores by environment of the study {shown(study)}: {cause}"
+        ) from error
+
+
+def beside_network_before(
+    results: Iterable[Mapping[str, Any]], before: str, from_weights: bool = False
+) -> Iterable[dict[str, Any]]:
+    """The results, rho of each beside that of `before` with the same seed on the same set, and
+    without scores by environment.
+
+    rho is None where `before` has no score there yet, and its own, of which equation 1 is
+    undefined. `from_weights`: whether training begins from given weights; then it is said where
+    nothing is taken off.
+    """
+    found = [dict(item) for item in results]
+    known = {
+        tuple(item.get(name) for name in _PLACE): item["metrics"]["environments"]
+        for item in found
+        if before
+        and item.get("method") == before
+        and (item.get("metrics") or {}).get("environments")
+    }
+    for item in found:
+        metrics = item.get("metrics")
+        if not metrics:
+            continue
+        own = metrics.get("environments")
+        item["metrics"] = metrics = {
+            name: value for name, value in metrics.items() if name != "environments"
+        }
+        if before and own:
+            reference = known.get(tuple(item.get(name) for name in _PLACE))
+            metrics["rho"] = None if item["method"] == before else _mean_rho(own, reference)
+            metrics |= {RHO_NOTE: beside_words(before), BEFORE: before}
+        elif metrics.get("rho") is not None:
+            metrics[RHO_NOTE] = WITHOUT_THOUGH_GIVEN if from_weights else WITHOUT
+    return found
+
+
+def _mean_rho(own: Mapping[str, Any], reference: Mapping[str, Any] | None) -> float | None:
+    """The mean over environments; None where one is undefined, or the reference has no score
+    there."""
+    values = []
+    for name, told in own.items():
+        base = (reference or {}).get(name)
+        value = None if base is None else rho(told["seen"], told["unseen"], accuracy_on_all(base))
+        if value is None:
+            return None
+        values.append(value)
+    return sum(values) / len(values) if values else None
+
+
+def accuracy_on_all(told: Mapping[str, Any]) -> float:
+    """The accuracy in an environment on all classes, from that on the seen and on the unseen
+    ones."""
+    rows = told["n_seen"], told["n_unseen"]
+    return float((told["seen"] * rows[0] + told["unseen"] * rows[1]) / sum(rows))

@@ -1,0 +1,1 @@
+"""Estimates of accuracy, and estimators judged on pools of networks."""

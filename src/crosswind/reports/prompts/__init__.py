@@ -1,0 +1,1 @@
+"""Models asked with several prompts, side by side."""

@@ -1,0 +1,338 @@
+"""Models asked with several prompts, side by side.
+
+Accuracy by model, prompt and data set, what the choice of a prompt is worth, and the same models
+fine-tuned.
+Jeon et al. 2025, tables 5 and 14; their table 3 is the mean of the best prompts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from crosswind.evaluation.compare import Summary, over_runs
+from crosswind.evaluation.metrics import HEADLINE
+from crosswind.evaluation.prompts import (
+    Choices,
+    Scores,
+    best_prompt,
+    fixed_prompt,
+    of_rows,
+    over_data,
+    spread,
+)
+from crosswind.reports.scores.results import LEVEL, Entry, Place, PlaceResults, choosing_rule
+from crosswind.reports.tables import Cell, Table, slug
+from crosswind.studies.prompts import entries_of, fixed_of, labels_of
+
+ORACLE = "best (ORACLE)"
+_BOUNDS = (
+    "low and high bound a 95% interval: over runs where these differ; where seeds give the same"
+    " answers, as they do of a model that is only asked, over test rows drawn independently"
+    " (Wilson's)."
+)
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one prompt gave on one data set: mean over shifts, by seed; `rows` of the test set,
+    `unparsed` share of no answer."""
+
+    values: Mapping[Any, float]
+    rows: int
+    unparsed: float
+
+    @property
+    def mean(self) -> float:
+        """Mean over seeds."""
+        return math.fsum(self.values.values()) / len(self.values)
+
+    def bounds(self) -> tuple[float | None, float | None]:
+        """The interval over runs where they differ, else over the test rows."""
+        found: Summary = over_runs(dict(self.values), LEVEL)
+        return (found.low, found.high) if found.sd else of_rows(self.mean, self.rows, LEVEL)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The prompts of a study at one size, test set and selection rule. `validation`: accuracies on
+    the rule's validation set.
+
+    `averages`: name -> data sets. `tuned`: accuracies of the fine-tuned models by (model, data
+    set).
+    """
+
+    place: Place
+    said: Mapping[tuple[str, str, str], Said]
+    validation: Scores
+    fixed: str
+    averages: Mapping[str, Sequence[str]]
+    tuned: Mapping[tuple[str, str], Said]
+
+    @property
+    def scores(self) -> Scores:
+        """Accuracy by model, prompt and data set."""
+        return {key: item.mean for key, item in self.said.items()}
+
+    @property
+    def data(self) -> list[str]:
+        """The data sets, in the order of the study."""
+        return list(dict.fromkeys(data for _, _, data in self.said))
+
+    @property
+    def choices(self) -> dict[str, Choices]:
+        """What each way of choosing a prompt chose."""
+        ways = {
+            ORACLE: best_prompt(self.scores),
+            f"fixed: {self.fixed}": fixed_prompt(self.scores, self.fixed),
+        }
+        validated = best_prompt(self.scores, self.validation)
+        return ways | ({"by validation": validated} if validated else {})
+
+
+def asked_of(
+    places: Sequence[PlaceResults], every: Mapping[Place, PlaceResults], resolved: Mapping[str, Any]
+) -> list[Asked]:
+    """The prompts of a study, for every size, test set and rule of `places`; `every`: validation
+    sets too. Empty where none is."""
+    prompts = resolved.get("prompts")
+    if not prompts:
+        return []
+    out = []
+    for about in dict.fromkeys(at.place._replace(data="", model="") for at in places):
+        here = [at for at in places if at.place._replace(data="", model="") == about]
+        held = about._replace(set=choosing_rule(about.rule).set)
+        there = [at for at in every.values() if at.place._replace(data="", model="") == held]
+        said, validated = ({}, {}) if not here else (_said(here, prompts), _said(there, prompts))
+        tuned = {
+            (model, data): found
+            for model, item in prompts["tuned"].items()
+            for data in dict.fromkeys(at.place.data for at in here)
+            if (
+                found := _over(
+                    [at for at in here if at.place.model in labels_of(item["model"])],
+                    data,
+                    item["method"],
+                )
+            )
+            is not None
+        }
+        if said:
+            data = list(dict.fromkeys(name for _, _, name in said))
+            averages = prompts["averages"] or ({"all": data} if len(data) > 1 else {})
+            scores = {key: item.mean for key, item in validated.items()}
+            out.append(Asked(about, said, scores, fixed_of(prompts), averages, tuned))
+    return out
+
+
+def _said(
+    places: Sequence[PlaceResults], prompts: Mapping[str, Any]
+) -> dict[tuple[str, str, str], Said]:
+    found = {}
+    for data in dict.fromkeys(at.place.data for at in places):
+        for (model, prompt), labels in entries_of(prompts).items():
+            for label in labels:
+                if (item := _over(places, data, label)) is not None:
+                    found[model, prompt, data] = item
+    order = list(entries_of(prompts))
+    return dict(sorted(found.items(), key=lambda item: order.index(item[0][:2])))
+
+
+def _over(places: Sequence[PlaceResults], data: str, method: str) -> Said | None:
+    """The mean over shifts by seed, of the first model beside which the method stands."""
+    for at in (at for at in places if at.place.data == data):
+        entries: list[Entry] = [
+            entry
+            for (_, name), entry in at.entries.items()
+            if name == method and entry.values(HEADLINE.name)
+        ]
+        if not entries:
+            continue
+        values = [entry.values(HEADLINE.name) for entry in entries]
+        seeds = [seed for seed in values[0] if all(seed in item for item in values)]
+        if not seeds:
+            continue
+        lost = [
+            float(item.get("unparsed") or 0) / float(item["n"])
+            for entry in entries
+            for item in entry.metrics.values()
+        ]
+        means = {seed: math.fsum(item[seed] for item in values) / len(values) for seed in seeds}
+        return Said(
+            means, min(entry.largest("n") or 0 for entry in entries), math.fsum(lost) / len(lost)
+        )
+    return None
+
+
+# -- tables and figure
+# --------------------------------------------------------------------------------------------------
+
+
+def prompt_table(item: Asked) -> Table:
+    """Accuracy: a row a model and prompt, a column a data set. The best of a model and data set is
+    marked (table 5)."""
+    rows: list[list[Cell]] = []
+    for model, prompt in dict.fromkeys(key[:2] for key in item.said):
+        cells: list[Cell] = []
+        for data in item.data:
+            found = item.said.get((model, prompt, data))
+            mark = " ‹" if is_best(item, model, prompt, data) else "  "  # means stand under means
+            cells.append(None if found is None else f"{found.mean:.3f}{mark}")
+        rows.append([model, prompt, *cells])
+    notes = ["‹ the best prompt of this model on these test rows."]
+    return _table(
+        "prompts",
+        f"{HEADLINE.title} by prompt",
+        item,
+        ("model", "prompt", *item.data),
+        rows,
+        notes,
+        2,
+    )
+
+
+def answer_table(item: Asked) -> Table:
+    """Every number: a row a model, prompt and data set, with its interval and the share of rows
+    without an answer."""
+    rows: list[list[Cell]] = []
+    for (model, prompt, data), found in item.said.items():
+        low, high = found.bounds()
+        rows.append([model, prompt, data, found.mean, low, high, found.rows, found.unparsed])
+    notes = [
+        _BOUNDS,
+        (
+            "unparsed: the share of rows whose answer could not be read as a label; they count as"
+            " wrong."
+        ),
+    ]
+    columns = ("model", "prompt", "data", "accuracy", "low", "high", "rows", "unparsed")
+    return _table(
+        "answers",
+        f"{HEADLINE.title} of every prompt with its interval",
+        item,
+        columns,
+        rows,
+        notes,
+        3,
+    )
+
+
+def choice_table(item: Asked) -> Table:
+    """What the choice of a prompt is worth: a row a model and way of choosing, a column a data set
+    and average; then the drop."""
+    rows: list[list[Cell]] = []
+    drops = spread(item.scores)
+    for model in dict.fromkeys(key[0] for key in item.said):
+        for way, chosen in item.choices.items():
+            means = [over_data(chosen, data).get(model) for data in item.averages.values()]
+            cells = [
+                chosen[model, data].score if (model, data) in chosen else None for data in item.data
+            ]
+            rows.append([model, way, *cells, *means])
+        if any(pair[0] == model for pair in drops):
+            rows.append(
+                [
+                    model,
+                    "best - worst",
+                    *(drops.get((model, data)) for data in item.data),
+                    *(None for _ in item.averages),
+                ]
+            )
+    notes = [
+        (
+            f"{ORACLE}: chosen for each model and data set by the accuracy on these very test rows,"
+            " so that it is too high, the more so the more prompts were tried."
+        ),
+        *(
+            ["by validation: chosen by the accuracy on validation rows."]
+            if "by validation" in item.choices
+            else []
+        ),
+        f"fixed: {item.fixed} everywhere; of a model with one prompt alone, that.",
+        (
+            "best - worst: what a suboptimal prompt loses. It is above 0 by chance too; see the"
+            " intervals of both."
+        ),
+        *(f"{name}: the mean over {', '.join(data)}." for name, data in item.averages.items()),
+    ]
+    if any(drops.values()):
+        (model, data), most = max(drops.items(), key=lambda pair: pair[1])
+        notes.append(f"The largest drop: {most:.3f}, {model} on {data}.")
+    columns = ("model", "prompt", *item.data, *(f"mean {name}" for name in item.averages))
+    return _table(
+        "prompt choice",
+        f"{HEADLINE.title} by how the prompt was chosen",
+        item,
+        columns,
+        rows,
+        notes,
+        2,
+    )
+
+
+def tuned_table(item: Asked) -> Table | None:
+    """With and without fine-tuning: a row a model and data set (table 14). None where nothing was
+    fine-tuned."""
+    rows: list[list[Cell]] = []
+    ways = item.choices
+    for (model, data), found in item.tuned.items():
+        without = [
+            chosen[model, data].score if (model, data) in chosen else None
+            for chosen in ways.values()
+        ]
+        rows.append([model, data, *without, found.mean, *found.bounds(), len(found.values)])
+    columns = ("model", "data", *(f"without, {way}" for way in ways), "with", "low", "high", "runs")
+    notes = [
+        _BOUNDS,
+        f"Without: asked as it is, its prompt chosen as told; {ORACLE} by these test rows.",
+    ]
+    return (
+        _table(
+            "fine-tuned",
+            f"{HEADLINE.title} with and without fine-tuning",
+            item,
+            columns,
+            rows,
+            notes,
+            2,
+        )
+        if rows
+        else None
+    )
+
+
+def prompt_tables(item: Asked) -> list[Table]:
+    """All tables of the prompts."""
+    return [
+        table
+        for table in (prompt_table(item), choice_table(item), tuned_table(item), answer_table(item))
+        if table is not None
+    ]
+
+
+def is_best(item: Asked, model: str, prompt: str, data: str) -> bool:
+    """Whether no other prompt is better, and some are worse."""
+    values = {
+        key[1]: found.mean for key, found in item.said.items() if (key[0], key[2]) == (model, data)
+    }
+    return prompt in values and min(values.values()) < values[prompt] == max(values.values())
+
+
+def _table(
+    what: str,
+    title: str,
+    item: Asked,
+    columns: Sequence[str],
+    rows: list[list[Cell]],
+    notes: Sequence[str],
+    keys: int,
+) -> Table:
+    place = item.place
+    about = ", ".join(
+        filter(None, (place.study, place.size and f"size {place.size}", f"selection {place.rule}"))
+    )
+    return Table(
+        slug(what, *place), f"{title} on {place.set} ({about})", tuple(columns), rows, notes, keys
+    )

@@ -1,0 +1,1 @@
+"""Runs of a study: their states, files and what their methods did."""

@@ -1,0 +1,87 @@
+"""What methods did beside plain training, as their runs measured it (`Trajectory.action`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from statistics import fmean
+
+from crosswind.core.errors import one_line
+from crosswind.reports.scores.results import Results
+from crosswind.reports.tables import Cell, Table
+
+WORDS = {
+    "share_of_loss": "own share of the loss, the largest seen, %",
+    "share_of_gradient": "own share of the gradient, the largest seen, %",
+    "looks": "steps looked at",
+    "moved_grey_levels": "grey levels that pictures were moved, of 255",
+    "moved_units": "units of the inputs that rows were moved",
+    "repeated_share": "share of an epoch that is rows which stand there again, %",
+    "taken_for_environment": "translations taken for the environment meant, %",
+    "taken_for_class": "translations taken for their class, %",
+    "pictures_taken_for_class": "pictures taken for their class, beside translations, %",
+}
+"""How what is measured is called; what a method of another package measures keeps its name."""
+
+NOTES = (
+    (
+        "The loss and its gradient are taken with and without the method's own term at a few steps,"
+        " until one finds a hundredth of either; a run in which none does says so. What is not here"
+        " is not measured, for the reason that the method's page has."
+    ),
+)
+
+
+def action_table(found: Results) -> Table | None:
+    """What each method did, a row a data set, size, model, shift, method and measure, over runs;
+    None: nothing was measured."""
+    measured: dict[tuple[str, ...], dict[object, float]] = {}
+    for at in found.places.values():
+        for (shift, method), entry in at.entries.items():
+            for seed, metrics in entry.metrics.items():
+                action = metrics.get("action")
+                for name, value in action.items() if isinstance(action, Mapping) else ():
+                    if isinstance(value, int | float) and math.isfinite(value):
+                        place = (
+                            at.place.data,
+                            at.place.size,
+                            at.place.model,
+                            shift,
+                            method,
+                            str(name),
+                        )
+                        measured.setdefault(place, {})[seed] = float(
+                            value
+                        )  # the same under every rule and set
+    rows: list[tuple[Cell, ...]] = []
+    for (*where, name), values in measured.items():
+        words, scale = (
+            WORDS.get(name, one_line(name)),
+            100.0 if WORDS.get(name, "").endswith("%") else 1.0,
+        )
+        numbers = [scale * value for value in values.values()]
+        rows.append(
+            (
+                *where,
+                words,
+                len(numbers),
+                *(f"{value:.3g}" for value in (fmean(numbers), min(numbers), max(numbers))),
+            )
+        )
+    columns = (
+        "data",
+        "size",
+        "model",
+        "shift",
+        "method",
+        "measured",
+        "runs",
+        "mean",
+        "least",
+        "most",
+    )
+    return (
+        Table("actions", "What methods did beside plain training", columns, rows, NOTES, keys=6)
+        if rows
+        else None
+    )

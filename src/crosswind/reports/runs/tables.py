@@ -1,0 +1,314 @@
+"""Tables of runs: their states, failures and warnings, and where their time went."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from crosswind.core.errors import one_line
+from crosswind.evaluation.compare import Seeds
+from crosswind.reports.scores.results import Results
+from crosswind.reports.tables import Cell, Table, picked
+
+_REASONS_SHOWN, _TROUBLE_SHOWN, _WARNINGS_SHOWN = 20, 200, 50
+_DONE = ("finished", "diverged")
+
+PARTS = {
+    "data": "data",
+    "step": "step",
+    "evaluation": "evaluation",
+    "waiting": "waiting",
+    "prepare": "start-up",
+    "other": "other",
+}
+"""What a run's seconds go on, as runs record it, and how it is called."""
+
+_LARGEST = {
+    "step": "training steps, forward, backward and optimiser",
+    "data": (
+        "making batches: augmentation, and attributes derived with mode: per-visit, are done anew"
+        " at each step"
+    ),
+    "waiting": (
+        "waiting, for inputs that do not fit in memory, for another worker or for the disk: a"
+        " larger training.checkpoint_seconds writes fewer checkpoints"
+    ),
+    "prepare": (
+        "start-up, as the runs are short: each worker loads its libraries once, so fewer workers"
+        " (--workers) or more runs to a study pay it less often"
+    ),
+    "other": "other things than training and evaluation, such as scores and files",
+    "validation": "validation: validate less often (training.validate_every)",
+    "evaluation": (
+        "evaluation, most of it of the final predictions: fewer test rows (roles, sets) take less"
+    ),
+}
+
+
+# -- states
+# --------------------------------------------------------------------------------------------------
+
+
+def run_table(found: Results, reasons: bool = True) -> Table:
+    """The state of the runs by data, model and method; with `reasons`, failures and divergences
+    below it."""
+    states = list(dict.fromkeys((*_DONE, "failed", *(status for status, _ in found.runs.values()))))
+    groups: dict[tuple[str, str, str], Counter[str]] = {}
+    trouble: dict[str, list[str]] = {}
+    several = len({run.split_seed for run in found.runs}) > 1
+    for run, (status, reason) in found.runs.items():
+        groups.setdefault((run.data, run.model, run.method), Counter())[status] += 1
+        if status in ("diverged", "failed") and reasons:
+            where = ", ".join(
+                filter(None, (run.data, run.shift, run.size, run.model, run.method, run.point))
+            )
+            name = str(Seeds(run.split_seed, run.seed)) if several else str(run.seed)
+            trouble.setdefault(
+                f"{status}: {where}: {one_line(reason) or 'no reason recorded'}", []
+            ).append(name)
+    rows: list[tuple[Cell, ...]] = [
+        (*group, count.total(), *(count[state] for state in states))
+        for group, count in groups.items()
+    ]
+    counts = sum(groups.values(), Counter[str]())
+    notes = (
+        ["A diverged run is scored as it is and counts in every mean."]
+        if counts["diverged"]
+        else []
+    )
+    if waiting := len(found.runs) - sum(counts[state] for state in (*_DONE, "failed")):
+        notes.append(
+            f"{waiting} of {len(found.runs)} runs are not done: these tables are of what is there"
+            " so far."
+        )
+    notes += [
+        f"{text} (seed {', '.join(seeds)})"
+        for text, seeds in list(trouble.items())[:_REASONS_SHOWN]
+    ]
+    if len(trouble) > _REASONS_SHOWN:
+        notes.append(
+            f"and {len(trouble) - _REASONS_SHOWN} more kinds of failure that are not shown here."
+        )
+    return Table("runs", "Runs", ("data", "model", "method", "runs", *states), rows, notes, keys=3)
+
+
+def trouble_table(runs: Iterable[Mapping[str, Any]]) -> Table | None:
+    """The failed and diverged runs with their reasons, equal ones of several seeds in one row; None
+    where there is none."""
+    names = ("data", "shift", "size", "model", "method", "point")
+    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for run in runs:
+        if run["status"] in ("failed", "diverged"):
+            where = [str(run["labels"].get(name) or "") for name in names]
+            reason = one_line(
+                str(
+                    run["reason"]
+                    or next(iter(run.get("warnings") or []), "")
+                    or "no reason recorded"
+                )
+            )
+            groups.setdefault((run["status"], *where, reason), []).append(run)
+    several = (
+        len({run["labels"].get("split_seed", 0) for group in groups.values() for run in group}) > 1
+    )
+    rows: list[dict[str, Cell]] = []
+    for (status, *where, reason), some in groups.items():
+        seeds = [
+            (
+                Seeds(run["labels"]["split_seed"], run["labels"]["seed"])
+                if several
+                else run["labels"]["seed"]
+            )
+            for run in some
+        ]
+        named = {name: value or None for name, value in zip(names, where, strict=True)}
+        told = {
+            "seeds": ", ".join(map(str, seeds)),
+            "reason": reason,
+            "key of the first": str(some[0]["key"])[:10],
+        }
+        rows.append({"status": status, **named, **told})
+    notes = [
+        "A diverged run is scored as it is and counts in every mean; a failed run has no score."
+    ]
+    if len(rows) > _TROUBLE_SHOWN:
+        notes.append(
+            f"{len(rows) - _TROUBLE_SHOWN} more kinds are not shown here; `crosswind status` names"
+            " them."
+        )
+    return (
+        Table.of("trouble", "Runs that failed or diverged", rows[:_TROUBLE_SHOWN], notes)
+        if rows
+        else None
+    )
+
+
+def warning_table(runs: Iterable[Mapping[str, Any]]) -> Table | None:
+    """What runs warned of, most frequent first, and in how many runs; None where there is
+    nothing."""
+    counts = Counter(
+        one_line(str(text)) for run in runs for text in dict.fromkeys(run.get("warnings") or [])
+    )
+    more = len(counts) - _WARNINGS_SHOWN
+    notes = (f"{more} more are not shown.",) if more > 0 else ()
+    rows = [{"warning": text, "runs": count} for text, count in counts.most_common(_WARNINGS_SHOWN)]
+    return Table.of("warnings", "Warnings of runs", rows, notes) if rows else None
+
+
+# -- where the time went
+# --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the runs of one method took, over those that are done.
+
+    `mean`, `least`, `most`: seconds of a run. `shares`: of the seconds by part, empty where no run
+    recorded all of them; `validation`: that of validations, a part of evaluation.
+    `images_per_second`: mean over runs. `memory`: the largest peak in bytes, `own` where it is that
+    of the runs and not of their workers' whole lives.
+    """
+
+    data: str
+    model: str
+    method: str
+    runs: int
+    mean: float
+    least: float
+    most: float
+    shares: Mapping[str, float]
+    validation: float
+    images_per_second: float | None
+    memory: float | None
+    own: bool
+
+
+def costs(runs: Iterable[Mapping[str, Any]]) -> list[Cost]:
+    """Cost of the runs that were done, by data, model and method, in the order of the plan."""
+    groups: dict[tuple[str, str, str], list[tuple[float, Mapping[str, Any]]]] = {}
+    for run in runs:
+        cost, labels = run.get("cost") or {}, run["labels"]
+        # All tries of a run, where it recorded that, else what the last one took.
+        took = [*_numbers([cost], "total_seconds"), *_numbers([run], "seconds")]
+        if run["status"] in _DONE and took:
+            kind = (str(labels["data"]), str(labels["model"]), str(labels["method"]))
+            groups.setdefault(kind, []).append((took[0], cost))
+    return [_cost(kind, *zip(*some, strict=True)) for kind, some in groups.items()]
+
+
+def _cost(
+    kind: tuple[str, str, str], seconds: Sequence[float], given: Sequence[Mapping[str, Any]]
+) -> Cost:
+    speeds = _numbers(given, "images_per_second")
+    own = [
+        cost
+        for cost in given
+        if cost.get("peak_memory_of_run") == 1 and _numbers([cost], "peak_memory_bytes")
+    ]
+    recorded = [cost for cost in given if _accounted(cost)]
+    total = math.fsum(_numbers(recorded, "total_seconds"))
+    return Cost(
+        *kind,
+        runs=len(seconds),
+        mean=math.fsum(seconds) / len(seconds),
+        least=min(seconds),
+        most=max(seconds),
+        shares={
+            part: math.fsum(_numbers(recorded, f"{part}_seconds")) / total
+            for part in PARTS
+            if recorded
+        },
+        validation=math.fsum(_numbers(recorded, "validation_seconds")) / total if recorded else 0.0,
+        images_per_second=math.fsum(speeds) / len(speeds) if speeds else None,
+        memory=max(_numbers(own or given, "peak_memory_bytes"), default=None),
+        own=bool(own),
+    )
+
+
+def _numbers(given: Iterable[Mapping[str, Any]], name: str) -> list[float]:
+    # A damaged store may hold anything.
+    values = [cost.get(name) for cost in given]
+    return [
+        float(value)
+        for value in values
+        if isinstance(value, int | float) and math.isfinite(value) and value >= 0
+    ]
+
+
+def _accounted(cost: Mapping[str, Any]) -> bool:
+    """Whether the parts of a run make up its total."""
+    total = sum(_numbers([cost], "total_seconds"))
+    parts = [value for part in PARTS for value in _numbers([cost], f"{part}_seconds")]
+    return total > 0 and abs(math.fsum(parts) - total) <= 0.001 * total
+
+
+def largest_part(items: Sequence[Cost]) -> str:
+    """One sentence: what most of the time went on, and what to do about it where it is not the
+    step. Empty where it is unknown."""
+    total = math.fsum(item.mean * item.runs for item in items)
+    if not total or not all(item.shares for item in items):
+        return ""
+    sums = {
+        part: math.fsum(item.shares[part] * item.mean * item.runs for item in items) / total
+        for part in PARTS
+    }
+    part = max(sums, key=lambda name: sums[name])
+    share = sums[part]
+    if part == "evaluation":
+        validation = math.fsum(item.validation * item.mean * item.runs for item in items) / total
+        if validation > share / 2:
+            part, share = "validation", validation
+    return (
+        f"{'Most' if share > 0.5 else 'The largest part'} of the time, {share:.0%}, went on"
+        f" {_LARGEST[part]}."
+    )
+
+
+def time_table(items: Sequence[Cost], sentence: bool = True) -> Table | None:
+    """A row a data set, model and method: seconds, shares of them in percent, rows a second, MiB;
+    None without runs.
+
+    `sentence`: with `largest_part` below it.
+    """
+    rows: list[dict[str, Cell]] = [
+        {
+            **picked(item, data="data", model="model", method="method", runs="runs"),
+            **{f"{name} s": f"{getattr(item, name):.2f}" for name in ("mean", "least", "most")},
+            "sum h": f"{item.mean * item.runs / 3600:.3f}",
+            **{
+                f"{name} %": f"{100 * item.shares[part]:.1f}" if item.shares else None
+                for part, name in PARTS.items()
+            },
+            "rows/s": None if item.images_per_second is None else f"{item.images_per_second:.0f}",
+            "peak MiB": None if item.memory is None else f"{item.memory / 2**20:.0f}",
+        }
+        for item in items
+    ]
+    notes = [
+        *([largest_part(items)] if sentence and largest_part(items) else []),
+        (
+            "Seconds of the clock of the runs that are done, from the start of a run to its end, in"
+            " all its tries; they depend on the machine and on what else it did."
+        ),
+        (
+            "Data: making batches. Step: forward, backward, optimiser. Evaluation: validations and"
+            " final predictions. Waiting: the loop stood still, for inputs, for another worker or"
+            " for a checkpoint to reach the disk. Start-up: libraries, data set, split, model."
+            " Rows/s: training rows by the seconds of data, step and waiting."
+        ),
+        (
+            "Peak memory: the most that the worker's process held during a run, with what it kept"
+            " from before; on a GPU what was allocated there."
+        ),
+    ]
+    if any(item.memory is not None and not item.own for item in items):
+        notes[-1] += (
+            " Where runs could not tell it, it is the most in their worker's whole life: an upper"
+            " bound."
+        )
+    if not all(item.shares for item in items):
+        notes.append("A dash stands for what runs of an earlier version did not record.")
+    return Table.of("time", "Where the time went", rows, notes, keys=3) if rows else None

@@ -1,0 +1,1 @@
+"""Scores of a study: by run, in tables and in figures."""

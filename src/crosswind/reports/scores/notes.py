@@ -1,0 +1,307 @@
+"""What stands below a table: what its interval is, how many seeds and rows it has, how steps and
+points were chosen."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection
+
+from crosswind.evaluation.compare import Seeds, t_quantile
+from crosswind.evaluation.metrics import HEADLINE, METRICS
+from crosswind.evaluation.multiplicity import percent
+from crosswind.reports.scores.results import LEVEL, Entry, Place, PlaceResults, choosing_rule
+from crosswind.reports.tables import Cell
+from crosswind.training.selection import ORACLES
+
+MARK = "†"
+"""Stands behind every number of which a run told its reader to doubt it."""
+
+
+def interval_note(layouts: Collection[tuple[int, int]], level: float = LEVEL) -> str:
+    """What the interval is, and how wide that makes it for the fewest seeds of a table.
+
+    `layouts`: the number of split seeds and of runs of each cell.
+    """
+    share = percent(level)
+    if not layouts:
+        return (
+            "low and high bound a 95% interval of the mean over seeds, and over split seeds where"
+            " there are several."
+        )
+    several = sorted({layout for layout in layouts if layout[1] > 1}, reverse=True)
+    if not several:
+        return (
+            "One seed: a single run each, without an interval. What is chance cannot be told from"
+            " what is not."
+        )
+    crossed = any(splits > 1 for splits, _ in several)
+    if crossed:
+        shapes = ", ".join(f"{splits} split seeds x {n // splits} seeds" for splits, n in several)
+        text = (
+            f"± is half of a {share} interval of the mean over {shapes}: both are random effects,"
+            " crossed, so that it covers the "
+        )
+        text += "choice of test rows from this data set too."
+        few = min(splits for splits, _ in several)
+        text += (
+            f" Of {few} split seeds little is learnt about their spread, so the interval is wide."
+            if few < 4
+            else ""
+        )
+    else:
+        reach = ", ".join(
+            f"{t_quantile(n - 1, level) / math.sqrt(n):.1f} standard deviations from {n} seeds"
+            for _, n in several
+        )
+        text = f"± is half of a {share} t-interval of the mean: to each side {reach}."
+        text += (
+            " So few show only effects far larger than the spread between seeds."
+            if several[-1][1] < 4
+            else ""
+        )
+    single = (
+        f" A value without ± has one {'run' if crossed else 'seed'}, or the same answers with every"
+        " seed."
+    )
+    return text + (single if any(n == 1 for _, n in layouts) else "")
+
+
+def seeds_note(at: PlaceResults) -> str:
+    """How many seeds the cells of a place have, and what seeds redraw; nothing where every cell has
+    one."""
+    counts = {
+        f"{method} under {shift}": len(entry.metrics)
+        for (shift, method), entry in at.entries.items()
+    }
+    if set(counts.values()) == {1}:
+        return ""
+    usual = Counter(counts.values()).most_common(1)[0][0]
+    odd = [f"{where} {n}" for where, n in counts.items() if n != usual]
+    but = f", but {', '.join(odd)}" if odd else ""
+    # The share of the training rows that two seeds are expected to have in common; older stores do
+    # not have it.
+    shared = {}
+    for (shift, _), entry in at.entries.items():
+        if values := list(entry.values("train_shared").values()):
+            shared[shift] = f"{sum(values) / len(values):.2f}"
+    alike = len(set(shared.values())) == 1
+    told = (
+        next(iter(shared.values()))
+        if alike
+        else ", ".join(f"{name} {share}" for name, share in shared.items())
+    )
+    redraws = (
+        "the network's start and the order of batches, and training and validation rows as far as"
+        " the draw leaves a choice"
+    )
+    redraws += (
+        f" (share of the training rows that two seeds are expected to have in common: {told})"
+        if shared
+        else ""
+    )
+    if not any(isinstance(key, Seeds) for entry in at.entries.values() for key in entry.metrics):
+        return (
+            f"{usual} seed{'s' if usual != 1 else ''} each{but}. Seeds redraw {redraws}. The test"
+            " rows stay the same, so the interval does not cover their choice; with several"
+            " split_seeds it does."
+        )
+    left = [
+        f"{method} under {shift} {summary.left_out}"
+        for (shift, method), entry in at.entries.items()
+        if (summary := entry.summary(HEADLINE.name)) is not None and summary.left_out
+    ]
+    return (
+        f"{usual} runs each{but}: every split seed with every seed. A split seed deals all rows"
+        f" anew, those for testing too; a seed redraws {redraws}. All split seeds deal the rows of"
+        " one data set: the interval does not cover its choice."
+        + (
+            f" Left out, since their split seed or seed lacks runs: {', '.join(left)}."
+            if left
+            else ""
+        )
+    )
+
+
+def chance_level(entry: Entry, metric: str) -> float | None:
+    """The score that guessing reaches; None for results that do not name their classes.
+
+    Always answering the most frequent class reaches its share in accuracy. Uniform guesses reach 1
+    / classes in balanced accuracy and in the worst group.
+    """
+    name = METRICS[metric].chance if metric in METRICS else None
+    found = [float(item[name]) for item in entry.metrics.values() if item.get(name)] if name else []
+    return None if not found else max(found) if name == "majority" else 1 / max(found)
+
+
+def at_chance(entry: Entry, metric: str) -> str | None:
+    """Where an interval (of one run the score) lies: "at" what guessing reaches, "below" it, or ""
+    above it.
+
+    None where the classes are unknown. At chance a model may have learnt nothing; below it, it is
+    misled and has learnt something. The worst group of a model that guesses is the lowest of many,
+    below 1 / classes: there what does not lie above is "at".
+    """
+    summary, chance = entry.summary(metric), chance_level(entry, metric)
+    if summary is None or chance is None:
+        return None
+    low, high = (summary.mean if end is None else end for end in (summary.low, summary.high))
+    return "" if low > chance else "below" if high < chance and metric != "worst_group" else "at"
+
+
+def chance_words(entry: Entry, metric: str) -> str:
+    """What a comparison with an entry that is no better than guessing should be read with; empty
+    where it is better."""
+    where = at_chance(entry, metric)
+    if not where:
+        return ""
+    level = f"{chance_level(entry, metric):.3f}"
+    if metric == "worst_group":
+        return (
+            f"at chance here (the worst group of a guess has at most {level}): look at the score as"
+            " well as at the difference"
+        )
+    if where == "at":
+        return (
+            f"at chance here, as far as its interval tells (guessing reaches {level}): a gain over"
+            " it may be one over guessing"
+        )
+    return (
+        f"below chance here (guessing reaches {level}): it is misled, and a method that only"
+        " guessed would gain on it too"
+    )
+
+
+def chance_notes(at: PlaceResults, metric: str) -> list[str]:
+    """Under which shifts the reference is no better than guessing, so that a difference to it says
+    little of robustness."""
+    under: dict[str, list[str]] = {}
+    for shift in at.shifts:
+        entry = at.entries.get((shift, at.reference))
+        if entry is not None and (words := chance_words(entry, metric)):
+            under.setdefault(words, []).append(shift)
+    return [
+        f"Under {', '.join(shifts)} the reference {at.reference} is {words}."
+        for words, shifts in under.items()
+    ]
+
+
+def set_notes(at: PlaceResults) -> list[str]:
+    """How many rows the evaluation set has."""
+    rows = {shift: entry.largest("n") for (shift, _), entry in at.entries.items() if entry.metrics}
+    if len(set(rows.values())) == 1:
+        return [f"The set {at.place.set} has {next(iter(rows.values()))} rows."]
+    return (
+        [
+            f"Rows of the set {at.place.set}:"
+            f" {', '.join(f'{shift} {n}' for shift, n in rows.items())}."
+        ]
+        if rows
+        else []
+    )
+
+
+def rule_notes(place: Place, grid: bool) -> list[str]:
+    """By what the step, and with a `grid` the point, was chosen."""
+    rule = choosing_rule(place.rule)
+    if place.rule == "last":
+        return [
+            "The model after the last step"
+            + (f"; the point chosen by {rule.words} on the set {rule.set}." if grid else ".")
+        ]
+    chosen = (
+        f"{'Step and point are' if grid else 'The step is'} chosen by {rule.words} on the set"
+        f" {rule.set}."
+    )
+    return [*([] if place.rule in ORACLES else [chosen]), *oracle_notes(place)]
+
+
+def oracle_notes(place: Place) -> list[str]:
+    """What a rule knows beyond the labels of validation rows: it is an oracle, or it reads their
+    groups."""
+    rule = choosing_rule(place.rule)
+    notes = []
+    if place.rule in ORACLES:
+        notes.append(
+            f"ORACLE: chosen by {rule.words} on the set {rule.set}, labelled rows of the"
+            " distribution that is tested on."
+        )
+    if rule.score == "worst_group":
+        notes.append(
+            f"The selection {place.rule} reads the groups of the validation rows, which not every"
+            " method may know."
+        )
+    return notes
+
+
+def points_tried(at: PlaceResults) -> tuple[dict[str, Cell], list[str]]:
+    """Points tried by each method (empty where nobody searched), and a warning where they differ
+    from the reference's."""
+    tried: dict[str, set[int]] = {method: set() for method in at.methods}
+    for (_, method), entry in at.entries.items():
+        tried[method].add(entry.tried)
+    if all(counts <= {1} for counts in tried.values()):
+        return {}, []
+    shown: dict[str, Cell] = {
+        method: (
+            None
+            if not counts
+            else min(counts)
+            if len(counts) == 1
+            else f"{min(counts)}-{max(counts)}"
+        )
+        for method, counts in tried.items()
+    }
+    own = shown.get(at.reference)
+    other = ", ".join(
+        f"{method} {count}" for method, count in shown.items() if count not in (own, None)
+    )
+    warning = (
+        f"WARNING: not all methods tried as many points as {at.reference}"
+        f" ({own if own is not None else 'none'}): {other}. The best of more points is higher by"
+        " chance alone."
+    )
+    return shown, [warning] if other else []
+
+
+def entry_notes(at: PlaceResults) -> list[str]:
+    """The runs that diverged, chose among fewer points than planned, or are left out."""
+    unscored = (
+        f"Left out, since the set {choosing_rule(at.place.rule).set} that chooses the point was not"
+        " scored"
+    )
+    notes = []
+    for name, words in (
+        ("diverged", "Diverged, and counted as scored"),
+        ("partial", "Chosen among fewer points than planned, the others have no scores"),
+        ("undecided", unscored),
+    ):
+        listed = [
+            f"{method} under {shift} (seed {', '.join(map(str, seeds))})"
+            for (shift, method), entry in at.entries.items()
+            if (seeds := getattr(entry, name))
+        ]
+        notes += [f"{words}: {'; '.join(listed)}."] if listed else []
+    return notes
+
+
+def with_mark(text: str, *entries: Entry | None) -> str:
+    """The text with the mark behind it where a run of one of the entries told its reader to doubt
+    it."""
+    return (
+        f"{text} {MARK}" if any(entry is not None and entry.doubts for entry in entries) else text
+    )
+
+
+def doubt_notes(at: PlaceResults) -> list[str]:
+    """What the mark stands for: what runs told of themselves, and how many of each method and shift
+    did."""
+    told: dict[tuple[str, str], list[str]] = {}
+    for (shift, method), entry in at.entries.items():
+        for text, seeds in entry.doubts.items():
+            told.setdefault((method, text), []).append(
+                f"{len(seeds)} of {len(entry.metrics)} runs under {shift}"
+            )
+    return [
+        f"{MARK} {method}, {', '.join(counts)}: {text}." for (method, text), counts in told.items()
+    ]

@@ -1,0 +1,551 @@
+"""One trained model, data without labels: every estimate that applies, which to believe, and what
+speaks against it.
+
+The model answers for the target, for the labelled source, for neighbours of both, and for the
+source under every change of the pool. A label of the target is never read, not even where the data
+have one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import DataError, InputError, one_line
+from crosswind.core.knobs import Access
+from crosswind.core.registry import Facts, facts, load
+from crosswind.core.types import Predictions
+from crosswind.estimators.base import Answers, Estimate, Labelled
+from crosswind.estimators.diagnosis import diagnosed
+from crosswind.estimators.estimating import Prepared, estimated_jointly
+from crosswind.shifts.split import RowSet
+from crosswind.studies.changed_copies import answers_of, pool_of, said_of_copies
+from crosswind.studies.output_order import check_order
+from crosswind.transforms.neighbourhood import NEIGHBOURS, neighbourhood, pool_of_kind
+from crosswind.unlabelled.answer import Doubtful, Estimates, Row
+from crosswind.unlabelled.estimator_choice import Asked, estimator_settings, wanted_estimators
+from crosswind.unlabelled.model_under_test import AskedModel, Sets, asked_model, reordered
+from crosswind.unlabelled.target_rows import Rows, codes_of, plain_rows, read_rows
+
+NEAR_ROWS, POOL_ROWS = 300, 200
+"""Rows whose neighbours are asked for, and rows of the source in the pool, unless told otherwise.
+"""
+_TWICE = 48
+"""Rows that are asked for again, in another order and number."""
+_UNSTEADY = 0.02
+"""How far a probability may move when it is asked for again: by rounding in batches of another
+size."""
+_LARGEST = 65504.0
+"""The largest number of half precision, which logits that overflow it are often cut to."""
+_LETTERS = 300
+"""Of a text that is kept to be looked at."""
+_SHOWN = 24
+"""Rows of which the neighbours disagree most that are kept to be looked at."""
+
+Told: TypeAlias = Callable[[str], object]
+
+
+def ask(
+    model: str,
+    data: Any,
+    source: Any = None,
+    *,
+    beside: Sequence[str] = (),
+    beside_classes: Sequence[Sequence[str]] = (),
+    label: str | None = None,
+    images: str | None = None,
+    text: Sequence[str] | None = None,
+    classes: Sequence[str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    estimators: Asked = None,
+    size: int | None = None,
+    pool_rows: int = POOL_ROWS,
+    near_rows: int = NEAR_ROWS,
+    tell: Told = lambda text: None,
+) -> Estimates:
+    """See `crosswind.estimate`."""
+    wanted, given = wanted_estimators(estimators), asked_model(model, settings or {})
+    others = _besides(beside, beside_classes)
+    target = read_rows(data, "data", given.input, size, None, images, text)
+    known = (
+        None
+        if source is None
+        else read_rows(source, "source", given.input, size, label or "", images, text)
+    )
+    names = _class_names(given, classes, known)
+    reads = any(item.access is not None and item.access.features for item in wanted)
+    kind = target.dataset.check_inputs().kind
+    own = estimator_settings(wanted, estimators, kind)
+    one = _Questions(given, names, target, known, reads, own)
+    notes = _order_notes(given, one, classes, known)
+    companions, first = [], one.target
+    for other, order in others:
+        questions, told = _companion(other, order, one, target, known)
+        companions.append(questions)
+        notes += (_insisted(told),) if told else ()
+    near = [
+        item.access.neighbourhood
+        for item in wanted
+        if item.access is not None and item.access.neighbourhood
+    ]
+    if estimators is None and pool_of_kind(kind):
+        wanted = [
+            item
+            for item in wanted
+            if item.name not in near or neighbourhood(item.name).takes == kind
+        ]
+    targets, sources, pools = {"": first}, {"": one.labelled}, dict[str, list[Labelled]]()
+    # Without labelled rows under changes a measure says nothing.
+    near = [item for item in near if neighbourhood(item).takes == kind]
+    if pool_of_kind(kind) and one.labelled is not None and pool_rows:
+        pools[""] = one.pool("", pool_rows, tell)
+        for name in dict.fromkeys(near) if near_rows else ():
+            tell(f"asking for the neighbours ({name}) of {min(near_rows, len(first)):,} rows")
+            targets[name], sources[name] = one.near(name, near_rows)
+            pools[name] = one.pool(name, max(1, pool_rows // 2), tell)
+    found, left_out = estimates(wanted, targets, sources, pools, kind, own)
+    joint, without = _jointly(wanted, one, companions)
+    found, left_out = [*found, *joint], [*left_out, *without]
+    shown = next((targets[name] for name in near if name in targets), None)
+    best = found[0].estimate.accuracy if found else None
+    seen = next((sources[name] for name in near if sources.get(name)), one.labelled) or _nothing(
+        len(names)
+    )
+    labelled = one.labelled
+    return Estimates(
+        given.name,
+        target.name,
+        len(first),
+        "" if labelled is None else labelled.name,
+        None if labelled is None else labelled.accuracy,
+        0 if labelled is None else len(labelled.answers),
+        tuple(found),
+        tuple(left_out),
+        tuple(diagnosed(seen, shown or first, best)),
+        _doubtful(target, shown, names, near, _some(len(first), near_rows)),
+        kind,
+        notes,
+    )
+
+
+# -- what is asked
+# --------------------------------------------------------------------------------------------------
+
+
+def _class_names(
+    model: AskedModel, given: Sequence[str] | None, source: Rows | None
+) -> tuple[str, ...]:
+    names = (
+        tuple(given) if given else model.classes or (source.values if source is not None else ())
+    )
+    if not names:
+        raise InputError(
+            "classes",
+            "are needed, in the order of the model's outputs, where no labelled source names them",
+        )
+    if model.classes is not None and names != model.classes:
+        raise InputError(
+            "classes",
+            "must be those of the model in its order, or be left out:"
+            f" {', '.join(model.classes[:20])}",
+        )
+    if len(set(names)) < len(names):
+        raise InputError("classes", "names one class twice")
+    if len(names) < 2:
+        raise InputError("classes", "the model has one class, so that every answer is right")
+    return names
+
+
+def _order_notes(
+    model: AskedModel, one: _Questions, classes: Sequence[str] | None, known: Rows | None
+) -> tuple[str, ...]:
+    """Refuse a model whose outputs stand in another order than its classes; what to say of an order
+    that is insisted on."""
+    if model.trained_here or one.labelled is None:
+        return ()
+    usual = model.classes or (None if known is None else known.values)
+    remedy = "give the second, or the first to leave it as it is"
+    if model.classes is not None:
+        remedy = "write the second into its card as classes, or give the first to leave it as it is"
+    told = check_order(
+        "classes",
+        model.name,
+        one.labelled,
+        one.names,
+        one.names,
+        usual,
+        remedy if classes is None else "",
+    )
+    return (_insisted(told),) if told else ()
+
+
+def _insisted(told: str) -> str:
+    """What is said of an order that a person insists on, from what speaks for another."""
+    return f"Warning: {told}; the first was asked for."
+
+
+class _Questions:
+    """A model with its classes and the rows that it is asked about.
+
+    `target`: what it says of the rows to estimate. `labelled`: what it says of `known`, else of the
+    rows that it was validated on; None without either. `reads`: whether features are asked for,
+    where they can be had. `settings`: of estimators, by name.
+    """
+
+    def __init__(
+        self,
+        model: AskedModel,
+        names: Sequence[str],
+        target: Rows,
+        known: Rows | None,
+        reads: bool = False,
+        settings: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    ) -> None:
+        self.model, self.names, self._answers, self._settings = (
+            model,
+            tuple(names),
+            model.answers(names),
+            settings,
+        )
+        self._features = model.features if reads else None
+        self._rows, self._sets = (
+            plain_rows("target", np.full(len(target.rows), -1)),
+            {"target": target.dataset},
+        )
+        self.target = self._said("data", self._rows, self._sets)
+        if not model.steady:
+            self._check_steady()
+        self.labelled: Labelled | None = None
+        if known is not None:
+            self.told(
+                plain_rows("source", codes_of(known, names)), {"source": known.dataset}, known.name
+            )
+        elif model.source is not None:
+            self.told(*model.source, "the run's validation set")
+
+    def told(self, rows: RowSet, sets: Sets, name: str) -> None:
+        """Have it answer for labelled rows."""
+        self.rows, self.sets = rows, sets
+        self.labelled = Labelled(self._said("source", rows, sets), rows.label, name)
+
+    def near(self, name: str, most: int) -> tuple[Answers, Labelled]:
+        """What it says of neighbours of at most so many rows of the target, and of the source."""
+        assert self.labelled is not None
+        there, here = _some(len(self.target), most), _some(len(self.labelled.answers), most)
+        said = self._near(name, self._rows, self._sets, there, self.target)
+        beside = self._near(name, self.rows, self.sets, here, self.labelled.answers)
+        return said, replace(self.labelled, answers=beside, label=self.labelled.label[here])
+
+    def pool(self, near: str, n: int, tell: Told) -> list[Labelled]:
+        """What it says of n labelled rows under every change of the pool, and with `near` of the
+        neighbours of each."""
+        n = min(n, len(self.rows.rows))
+        changes = pool_of_kind(self.sets[self.rows.source].check_inputs().kind)
+        copies = len(changes) * n * (NEIGHBOURS + 1 if near else 1)
+        tell(
+            f"asking for {copies:,} changed copies of {n:,} labelled"
+            f" rows{f' ({near})' if near else ''}"
+        )
+        rule, read, own = self.model.rule, self._features, self._handed(near)
+        plain = said_of_copies(self._answers, self.rows, self.sets, "", NEIGHBOURS, n, read)[rule]
+        beside = (
+            said_of_copies(self._answers, self.rows, self.sets, near, NEIGHBOURS, n, handed=own)[
+                rule
+            ]
+            if near
+            else None
+        )
+        pool = pool_of(plain, near, beside, changes)
+        return [
+            replace(item, answers=replace(item.answers, classes=len(self.names))) for item in pool
+        ]
+
+    def _near(
+        self, name: str, rows: RowSet, sets: Sets, some: NDArray[np.int64], said: Answers
+    ) -> Answers:
+        keys = ("rows", "label", "true_label", "group", "weight", "origin")
+        part: dict[str, Any] = {key: getattr(rows, key)[some] for key in keys}
+        part["visit_law"] = None if rows.visit_law is None else rows.visit_law[some]
+        chosen = replace(rows, environment=None, **part)
+        copied = said_of_copies(
+            self._answers, chosen, sets, name, NEIGHBOURS, 0, handed=self._handed(name)
+        )[self.model.rule]
+        own = said.take(some)
+        plain = Predictions(some, part["label"], part["group"], own.answer, own.logits)
+        return replace(answers_of(plain, name, copied), classes=own.classes)
+
+    def _handed(self, near: str) -> dict[str, Any]:
+        """The settings of the estimator of a neighbourhood that are those of its transform."""
+        access = (
+            facts("estimators", near).access if near else None
+        )  # it has the neighbourhood's name
+        return (
+            {}
+            if access is None
+            else {
+                key: value
+                for key, value in self._settings.get(near, {}).items()
+                if key in access.handed
+            }
+        )
+
+    def _said(self, field: str, rows: RowSet, sets: Sets) -> Answers:
+        found, _ = self._answers({"rows": rows}, sets)
+        said: Predictions = found[self.model.rule]["rows"]
+        read = None if self._features is None else self._features(rows, sets[rows.source])
+        answers = Answers(said.answer, said.logits, classes=len(self.names), features=read)
+        if said.logits is not None:
+            _check_numbers(field, said.logits)
+        return answers
+
+    def _check_steady(self) -> None:
+        """Refuse a model that answers otherwise when it is asked for some rows again, beside others
+        and in another order."""
+        again = _some(len(self.target), _TWICE)[::-1]
+        rows = replace(plain_rows("target", np.full(len(again), -1)), rows=self._rows.rows[again])
+        second, first = self._said("data", rows, self._sets), self.target.take(again)
+        moved = first.answer != second.answer
+        if first.logits is not None and second.logits is not None:
+            moved = np.abs(first.probabilities - second.probabilities).max(axis=1) > _UNSTEADY
+        if moved.any():
+            why = "as in training mode; put it in evaluation mode"
+            raise DataError(
+                f"the model answers {moved.sum()} of {len(again)} rows otherwise when it is asked"
+                f" again, {why}"
+            )
+
+
+def _besides(
+    words: Sequence[str], orders: Sequence[Sequence[str]]
+) -> list[tuple[AskedModel, Sequence[str] | None]]:
+    """The further models, each with the order of its outputs, None where none was given: one order
+    is of all."""
+    if len(orders) not in (0, 1, len(words)):
+        raise InputError(
+            "beside_classes",
+            f"are to be given once for all, or once for each of the {len(words)} models beside",
+        )
+    every: list[Sequence[str] | None] = [None] * len(words)
+    if orders:
+        every = [*orders] * len(words) if len(orders) == 1 else [*orders]
+    return [(_beside(word), order) for word, order in zip(words, every, strict=True)]
+
+
+def _beside(word: str) -> AskedModel:
+    try:
+        return asked_model(word, {})
+    except InputError as error:
+        raise InputError(
+            "beside" if error.field == "model" else error.field, error.problem, error.choices
+        ) from None
+
+
+def _companion(
+    model: AskedModel,
+    order: Sequence[str] | None,
+    one: _Questions,
+    target: Rows,
+    known: Rows | None,
+) -> tuple[_Questions, str]:
+    """A further model, asked about the same rows as the first, and what is to be said of the order
+    of its outputs.
+
+    `order`: the classes in the order of its outputs, None where they are in that of the first
+    model's; a model that names its own classes is not asked in another.
+    """
+    order = order if model.classes is None else None
+    if order is not None:
+        if sorted(order) != sorted(one.names):
+            raise InputError("beside_classes", "must be the classes of the model", one.names)
+        model = replace(model, answers=reordered(model.answers, order))
+    questions = _asked_beside(model, one, target, known)
+    if model.trained_here or questions.labelled is None:
+        return questions, ""
+    remedy = "give the second, or the first to leave it as it is" if order is None else ""
+    return questions, check_order(
+        "beside_classes",
+        model.name,
+        questions.labelled,
+        one.names,
+        order or one.names,
+        one.names,
+        remedy,
+    )
+
+
+def _asked_beside(
+    model: AskedModel, one: _Questions, target: Rows, known: Rows | None
+) -> _Questions:
+    if model.classes is not None and model.classes != one.names:
+        raise InputError(
+            "beside",
+            f"{model.name} has other classes than the model, or another order:"
+            f" {', '.join(model.classes[:20])}",
+        )
+    spec = target.dataset.check_inputs()
+    if model.input is not None and model.input != spec:
+        raise InputError("beside", f"{model.name} takes {model.input}, and the model {spec}")
+    if known is not None or one.labelled is None:
+        return _Questions(replace(model, source=None), one.names, target, known)
+    mine, theirs = ((one.rows, one.sets), model.source)
+    ids = [sets[rows.source].row_ids(rows.rows) for rows, sets in (mine, theirs or mine)]
+    if theirs is None or not np.array_equal(ids[0], ids[1]):
+        raise InputError(
+            "source",
+            f"is needed: {model.name} was not validated on the rows that {one.model.name} was",
+        )
+    return _Questions(model, one.names, target, None)
+
+
+def _check_numbers(field: str, logits: NDArray[Any]) -> None:
+    bad = ~np.isfinite(logits.max(axis=1)) | np.isnan(logits).any(axis=1)
+    if bad.any():
+        raise DataError(
+            f"the model gave logits that are not finite for the rows of {field}, such as row"
+            f" {int(bad.argmax())}"
+        )
+    cut = (np.abs(logits) == _LARGEST).any(axis=1)
+    if cut.any():
+        where = f"for the rows of {field}, such as row {int(cut.argmax())}"
+        raise DataError(
+            f"the model gave logits of {_LARGEST:g}, where half precision ends, {where}"
+        )
+
+
+def _some(n: int, most: int) -> NDArray[np.int64]:
+    """At most so many of n rows, evenly spread."""
+    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.int64))
+
+
+def _nothing(classes: int) -> Labelled:
+    return Labelled(Answers(np.empty(0, np.int64), classes=classes), np.empty(0, np.int64))
+
+
+# -- what is found
+# --------------------------------------------------------------------------------------------------
+
+
+def estimates(
+    wanted: Sequence[Facts],
+    targets: Mapping[str, Answers],
+    sources: Mapping[str, Labelled | None],
+    pools: Mapping[str, list[Labelled]],
+    kind: str,
+    settings: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+) -> tuple[list[Row], list[tuple[str, str]]]:
+    """By one model alone: the estimates, the most believable first, and what was left out and why.
+    `kind`: of rows, or table."""
+    found, left_out = [], []
+    unchanged = (
+        ""
+        if pool_of_kind(kind)
+        else ", and a table holds none"
+        if kind == "table"
+        else f", and {kind}s are not changed"
+    )
+    for item in wanted:
+        access = item.access or Access()
+        near, labelled = access.neighbourhood, sources[""]
+        why: Estimate | str
+        if access.models > 1:
+            continue
+        if access.source and labelled is None:
+            why = "no labelled rows of the source were given"
+        elif access.weights:
+            why = "it is one number whatever the data, so that it compares models and not sets"
+        elif access.features and targets[""].features is None:
+            why = "what this model's head reads is out of reach"
+        elif near and kind != "table" and neighbourhood(near).takes != kind:
+            why = f"its neighbours are changed {neighbourhood(near).takes}s"
+        elif access.pool and not pools:
+            why = "it learns from changed copies of labelled rows" + unchanged
+        else:
+            prepared = Prepared(
+                load("estimators", item.name)(**settings.get(item.name, {})),
+                sources.get(near) or labelled or _nothing(0),
+                pools.get(near, []),
+            )
+            asked = targets.get(near, targets[""])
+            why = prepared(asked)
+            if isinstance(why, Estimate):
+                found.append(
+                    Row(
+                        item.name,
+                        why,
+                        prepared.pool_error(asked),
+                        prepared.shifted(asked) is not None,
+                    )
+                )
+                continue
+        left_out.append((item.name, why))
+    return (
+        sorted(
+            found,
+            key=lambda row: (
+                row.pool_error is None,
+                row.estimate.low is None,
+                row.pool_error or 0.0,
+            ),
+        ),
+        left_out,
+    )
+
+
+def _jointly(
+    wanted: Sequence[Facts], one: _Questions, others: Sequence[_Questions]
+) -> tuple[list[Row], list[tuple[str, str]]]:
+    """By several models, of which the first is the one that is asked about."""
+    found, left_out = [], []
+    models = [one, *others]
+    sources = [item.labelled for item in models if item.labelled is not None]
+    for item in wanted:
+        access = item.access or Access()
+        if access.models < 2:
+            continue
+        said: list[Estimate] | str = (
+            f"it compares {access.models} models or more, and has {len(models)}"
+        )
+        if access.source and not sources:
+            said = "no labelled rows of the source were given"
+        elif len(models) >= access.models:
+            said = estimated_jointly(
+                load("estimators", item.name)(), sources, [each.target for each in models]
+            )
+        if isinstance(said, str):
+            left_out.append((item.name, said))
+        else:
+            found.append(Row(item.name, said[0], None))
+    return found, left_out
+
+
+def _doubtful(
+    target: Rows,
+    said: Answers | None,
+    classes: Sequence[str],
+    near: Sequence[str],
+    some: NDArray[np.int64],
+) -> tuple[Doubtful, ...]:
+    if said is None:
+        return ()
+    votes = said.neighbours[next(name for name in near if name in said.neighbours)]
+    shares = np.stack([(votes == code).mean(axis=1) for code in range(len(classes))], axis=1)
+    order = np.argsort(shares.max(axis=1), kind="stable")[:_SHOWN]
+    rows = target.dataset.inputs(some[order])
+    out = []
+    for place, row in zip(order.tolist(), rows, strict=True):
+        given = sorted(
+            ((float(shares[place, code]), -code) for code in np.flatnonzero(shares[place])),
+            reverse=True,
+        )
+        told = tuple((classes[-int(code)], share) for share, code in given)
+        answer = classes[int(said.answer[place])] if said.answer[place] >= 0 else "no answer"
+        own: dict[str, Any] = (
+            {"text": one_line(row, _LETTERS)} if isinstance(row, str) else {"picture": row}
+        )
+        out.append(Doubtful(target.names(int(some[place])), answer, told, **own))
+    return tuple(out)

@@ -1,0 +1,190 @@
+"""Features of rows as a file that other tools read: of a run of a store, of a file of weights, or
+of a model as it begins."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import InputError, shown, unknown
+from crosswind.core.files import write_atomically
+from crosswind.core.printing import utf8
+from crosswind.core.registry import facts
+from crosswind.data.dataset import AttributedDataset
+from crosswind.models.given.outside import inputs
+from crosswind.studies.changed_copies import Features
+from crosswind.unlabelled.model_under_test import asked_model
+from crosswind.unlabelled.target_rows import plain_rows, read_rows
+
+if TYPE_CHECKING:
+    from crosswind.shifts.split import RowSet
+
+ALL = "all"
+"""In the place of a set: every row of the data set, in its order, as `clusters` of a study wants
+them."""
+FEATURES, ROWS = "features.npy", "rows.csv"
+_AT_ONCE = 256
+_MOST_VALUES, _MOST_SHOWN = 12, 6
+
+
+@dataclass(frozen=True)
+class FeatureTable:
+    """What a model makes of rows. `features`: float32 [n, d]; `ids`: int64 [n]; `columns`:
+    attribute -> its value in every row.
+
+    `by`: the attributes that a picture is coloured by: of a run its label and what its shifts act
+    on.
+    """
+
+    name: str
+    features: NDArray[np.float32]
+    ids: NDArray[np.int64]
+    columns: Mapping[str, list[str]]
+    by: tuple[str, ...]
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write `features.npy` and `rows.csv`: id and attributes, row by row in the same order.
+        Raises `OSError`."""
+        array, text = io.BytesIO(), io.StringIO()
+        np.save(array, self.features, allow_pickle=False)
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["id", *self.columns])
+        writer.writerows(zip(self.ids.tolist(), *self.columns.values(), strict=True))
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / FEATURES, array.getvalue())
+        write_atomically(folder / ROWS, utf8(text.getvalue()))
+        return [folder / FEATURES, folder / ROWS]
+
+
+def features_of(
+    model: str, data: Any = None, rows: str = "test", settings: Mapping[str, Any] | None = None
+) -> FeatureTable:
+    """The features that `model` has for rows: what its last layer reads, in evaluation mode.
+
+    `model`: a run whose weights were kept, or of a model that is only asked (`STORE#KEY`); a file
+    of weights with its card; or the name of a model, as it begins with `settings`. `data`: as
+    `crosswind estimate` takes it; of a run its own. `rows`: a set of the run's study, or `all`.
+    Raises `InputError`, `DataError`, `StoreError`.
+    """
+    if "#" in model:
+        if data is not None or settings:
+            raise InputError(
+                "data" if data is not None else "settings",
+                f"{shown(model)} has its own; leave it out",
+            )
+        return _of_run(model, rows)
+    if data is None:
+        raise InputError("data", "is needed: a folder of pictures, a table or a source")
+    if model.endswith(".safetensors"):
+        asked = asked_model(model, settings or {})
+        if asked.features is None:
+            raise InputError("model", f"{model} has no features")
+        given, run = read_rows(data, "data", asked.input, None, None, None), asked.features
+    else:
+        given, run = (
+            read_rows(data, "data", None, None, None, None),
+            _beginning(model, settings or {}),
+        )
+    return _table(Path(model).name, run, _every(given.dataset, "data"), given.dataset, ())
+
+
+def _beginning(name: str, settings: Mapping[str, Any]) -> Features:
+    """A model's features as it begins: with the weights that its settings name, else those of seed
+    0."""
+    facts("models", name, "model")
+
+    def run(rows: RowSet, dataset: AttributedDataset) -> NDArray[np.float32]:
+        from crosswind.models.build import make_backbone
+
+        spec = dataset.check_inputs()
+        # What a linear probe reads is made so that a row's features do not depend on the others.
+        encoder = make_backbone(
+            "linear-probe", {"of": name, "settings": dict(settings)}, spec
+        ).encoder(spec, 0)
+        assert encoder is not None
+        parts = [encoder.apply(x) for x in inputs(rows, dataset, _AT_ONCE)]
+        return np.concatenate(parts)
+
+    return run
+
+
+def _of_run(word: str, which: str) -> FeatureTable:
+    from crosswind.core.registry import load
+    from crosswind.models.build import Backbone
+    from crosswind.studies.build import build_dataset
+    from crosswind.studies.jobs import row_set, split_of, split_with
+    from crosswind.studies.store import Store, split_name
+
+    place, prefix = split_name(word)
+    with Store.open(place) as store:
+        record = store.run(prefix)
+        records = [record, *(store.run(key) for key in record["needs"])]
+        folders = [item["artifacts"] for item in records if item["artifacts"] is not None]
+    abouts = [json.loads((folder / "job.json").read_text(encoding="utf-8")) for folder in folders]
+    fitted = next((about["spec"] for about in abouts if about["kind"] == "fit"), None)
+    predicted = {
+        about["spec"]["set"]: about["spec"] for about in abouts if about["kind"] == "predict"
+    }
+    if fitted is None and not predicted:
+        raise InputError("model", f"{word!r} is not done")
+    spec = fitted or next(iter(predicted.values()))
+    validation = (
+        [name for name, item in spec["split"]["sets"].items() if item["role"] == "validation"]
+        if fitted
+        else []
+    )
+    if fitted is not None:
+        run = asked_model(word, {}).features
+        if run is None:
+            raise InputError(
+                "model",
+                f"{word!r} answers by more than the last layer of its model, so it has no features",
+            )
+    else:
+        kind = spec["model"]["name"]
+        if not issubclass(load("models", kind), Backbone):
+            raise InputError(
+                "model", f"{word!r} is of the model {kind!r}, which answers and shows no features"
+            )
+        run = _beginning(kind, spec["model"]["knobs"])
+    about = spec["split"]
+    by = (str(about["label"]), *map(str, about["attributes"]))
+    if which == ALL:
+        dataset = build_dataset(spec["data"][spec["main"]])
+        return _table(word, run, _every(dataset, spec["main"]), dataset, by)
+    if which not in (*predicted, *validation):
+        raise unknown("rows", "set of its study", which, [*predicted, *validation, ALL])
+    if fitted is None:
+        split, datasets = split_of(predicted[which])
+    else:
+        split, datasets = (
+            split_with(fitted, predicted[which]) if which in predicted else split_of(fitted)
+        )
+    found = row_set(split, which)
+    return _table(word, run, found, datasets[found.source], by)
+
+
+def _every(dataset: AttributedDataset, name: str) -> RowSet:
+    return plain_rows(name, np.full(dataset.n_rows, -1, dtype=np.int64))
+
+
+def _table(
+    name: str, run: Features, rows: RowSet, dataset: AttributedDataset, by: tuple[str, ...]
+) -> FeatureTable:
+    base, derived = np.divmod(rows.rows, dataset.n_derived)
+    columns = {}
+    for item in dataset.schema:
+        own = dataset.derived is not None and item.name == dataset.derived.attribute.name
+        codes = derived if own else dataset.table.column(item.name)[base]
+        columns[item.name] = [str(item.values[code]) for code in codes.tolist()]
+    few = [item.name for item in dataset.schema if len(item.values) <= _MOST_VALUES][:_MOST_SHOWN]
+    chosen = tuple(name for name in by if name in columns) or tuple(few)
+    return FeatureTable(name, run(rows, dataset), dataset.row_ids(rows.rows), columns, chosen)

@@ -1,0 +1,391 @@
+"""A model whose accuracy is asked for: a run of a store, a file of weights with its card, an ONNX
+file, or a function."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import InputError, shown
+from crosswind.core.knobs import resolve
+from crosswind.core.registry import facts, load
+from crosswind.core.types import InputSpec, Predictions
+from crosswind.data.dataset import AttributedDataset
+from crosswind.models.form import check_extra
+from crosswind.models.given.outside import asked, in_order, inputs
+from crosswind.shifts.split import RowSet
+from crosswind.studies.changed_copies import Features, answers_of_given
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from crosswind.methods.base import Method
+    from crosswind.models.build import Model
+    from crosswind.training.trajectory import Answer
+
+KINDS = (
+    "STORE#KEY of a run",
+    "FILE.safetensors with its card",
+    "FILE.onnx",
+    "module:function",
+    "FILE.py:function",
+)
+CARD = ("model", "settings", "classes", "size", "channels")
+"""Fields of the card of a file of weights."""
+_BATCH = 256
+
+Sets: TypeAlias = Mapping[str, AttributedDataset]
+
+
+@dataclass(frozen=True)
+class AskedModel:
+    """A model as it is asked. `answers`: from the classes to a function from sets and data sets to
+    predictions by rule and set.
+
+    `classes`: None where the model does not say. `input`: what it takes, None for anything.
+    `steady`: whether a row's answer cannot depend on the rows beside it. `source`: the labelled
+    rows that it was validated on, where they are known. `features`: see `varying.Features`; None
+    where they are out of reach. `trained_here`: whether its outputs stand in our order for certain.
+    """
+
+    name: str
+    answers: Callable[[Sequence[str]], Answer]
+    classes: tuple[str, ...] | None = None
+    input: InputSpec | None = None
+    steady: bool = False
+    rule: str = "given"
+    source: tuple[RowSet, Sets] | None = field(default=None, repr=False)
+    features: Features | None = None
+    trained_here: bool = False
+
+
+def asked_model(word: str, settings: Mapping[str, Any]) -> AskedModel:
+    """The model that `word` names. `settings`: those of the models `onnx` and `callable`. Raises
+    `InputError`, `StoreError`."""
+    ending = Path(word).suffix.lower()
+    if "#" in word or ending == ".safetensors":
+        if settings:
+            raise InputError(
+                "settings", f"are of an ONNX file or a function; {shown(word)} has its own"
+            )
+        return _run(word) if "#" in word else _weights(Path(word))
+    if ending == ".onnx":
+        check_file(Path(word))
+        return _given(
+            Path(word).name, "onnx", {**settings, "path": word}, _onnx_input(word, settings)
+        )
+    if ":" in word:
+        return _given(word, "callable", {**settings, "function": word}, None)
+    raise InputError("model", f"{shown(word)} is none of what can be asked", KINDS)
+
+
+def check_file(path: Path) -> None:
+    """Refuse a model's file that is not there. Raises `InputError`."""
+    if not path.is_file():
+        raise InputError("model", f"there is no file {str(path)!r}")
+
+
+# -- models made elsewhere
+# --------------------------------------------------------------------------------------------------
+
+
+def _given(name: str, kind: str, knobs: Mapping[str, Any], takes: InputSpec | None) -> AskedModel:
+    if "classes" in knobs:
+        raise InputError(
+            "settings.classes", "is no setting here: the order of the outputs is given by classes"
+        )
+    known = facts("models", kind)
+    check_extra(known.extra, "model", kind)
+    made = load("models", kind)(**resolve(known.knobs, knobs, "settings", f"model {kind!r}"))
+    return AskedModel(
+        name, lambda classes: _with_logits(answers_of_given(made, classes, "given")), None, takes
+    )
+
+
+def reordered(
+    answers: Callable[[Sequence[str]], Answer], order: Sequence[str]
+) -> Callable[[Sequence[str]], Answer]:
+    """The answers of a model whose outputs stand in `order`, by the numbers of whatever classes are
+    asked for."""
+
+    def in_this_order(classes: Sequence[str]) -> Answer:
+        answer = answers(order)
+
+        def said(sets: Mapping[str, RowSet], datasets: Sets) -> Any:
+            found, doubts = answer(sets, datasets)
+            return {
+                rule: {name: _in_order(item, order, classes) for name, item in own.items()}
+                for rule, own in found.items()
+            }, doubts
+
+        return said
+
+    return in_this_order
+
+
+def _in_order(said: Predictions, order: Sequence[str], classes: Sequence[str]) -> Predictions:
+    answer, logits = in_order((said.answer, said.logits), order, classes)[:2]
+    return replace(said, answer=answer, logits=logits)
+
+
+def _with_logits(answers: Answer) -> Answer:
+    """The answers with logarithms in the place of probabilities, where a model gives those: so that
+    their softmax is themselves.
+
+    Rows of numbers in [0, 1] that all sum to 1 are taken for probabilities.
+    """
+
+    def said(sets: Mapping[str, RowSet], datasets: Sets) -> Any:
+        found, doubts = answers(sets, datasets)
+        return {
+            rule: {name: _as_logits(item) for name, item in own.items()}
+            for rule, own in found.items()
+        }, doubts
+
+    return said
+
+
+def _as_logits(said: Predictions) -> Predictions:
+    z = said.logits
+    if (
+        z is None
+        or not len(z)
+        or not ((z >= 0) & (z <= 1)).all()
+        or (np.abs(z.sum(axis=1) - 1) > 1e-3).any()
+    ):
+        return said
+    with np.errstate(divide="ignore"):
+        return replace(said, logits=np.log(z))
+
+
+def _onnx_input(path: str, settings: Mapping[str, Any]) -> InputSpec | None:
+    """The images that the file takes, where it says so."""
+    import onnxruntime
+
+    try:
+        shape = (
+            onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+            .get_inputs()[0]
+            .shape
+        )
+    except Exception:  # said in full where the model is asked
+        return None
+    if len(shape) != 4 or not all(isinstance(side, int) for side in shape[1:]):
+        return None
+    height, width, channels = (
+        shape[1:] if settings.get("layout") == "nhwc" else (*shape[2:], shape[1])
+    )
+    return InputSpec.image(height, width, channels) if channels in (1, 3) else None
+
+
+# -- a file of weights with its card
+# ------------------------------------------------------------------------------------------
+
+
+def _weights(path: Path) -> AskedModel:
+    check_file(path)
+    card = _card(path)
+    model, classes, settings = card.get("model"), card.get("classes"), card.get("settings") or {}
+    if (
+        not isinstance(model, str)
+        or not isinstance(classes, list)
+        or not isinstance(settings, dict)
+    ):
+        raise InputError(
+            "model",
+            f"the card of {path.name} must name the model, its settings, and its classes as a list",
+        )
+    size, channels = card.get("size"), card.get("channels", 3)
+    if size is not None and (not isinstance(size, int) or not 1 <= size <= 4096):
+        raise InputError(
+            "model",
+            f"the card of {path.name} has the size {shown(size)}, which is no number of pixels from"
+            " 1 to 4096",
+        )
+    if channels not in (1, 3):
+        raise InputError(
+            "model", f"the card of {path.name} has {shown(channels)} channels", ["1", "3"]
+        )
+    takes, names = (
+        None if size is None else InputSpec.image(size, size, channels),
+        tuple(str(name) for name in classes),
+    )
+    network = _Network(path, model, settings, names)
+    return AskedModel(path.name, network.answers, names, takes, True, features=network.features)
+
+
+def _card(path: Path) -> Mapping[str, Any]:
+    """The card beside a file of weights: `FILE.yaml` or `FILE.json`."""
+    from crosswind.studies.reading import parse
+
+    for place in (path.with_suffix(ending) for ending in (".yaml", ".yml", ".json")):
+        if place.is_file():
+            text = place.read_text(encoding="utf-8", errors="replace")
+            found = parse(text, str(place)) if text.strip() else {}
+            if strange := [name for name in found if name not in CARD]:
+                raise InputError("model", f"the card {place.name} has {shown(strange[0])}", CARD)
+            return found
+    names = f"{path.with_suffix('.yaml').name} or {path.with_suffix('.json').name}"
+    raise InputError(
+        "model", f"{path.name} needs a card beside it, {names}, with {', '.join(CARD)}"
+    )
+
+
+class _Network:
+    """A network built by its settings with the weights of a file, which are read when it is first
+    asked for.
+
+    `method`: one that changes the network, and keeps of its weights those alone that it trained;
+    the others are as they were built.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        model: str,
+        settings: Mapping[str, Any],
+        classes: Sequence[str],
+        method: Method | None = None,
+    ) -> None:
+        self.path, self.model, self.settings, self.classes, self.method = (
+            path,
+            model,
+            settings,
+            classes,
+            method,
+        )
+        self._built: dict[InputSpec, Any] = {}
+
+    def answers(self, classes: Sequence[str]) -> Answer:
+        """Predictions under the rule "given"."""
+
+        def said(sets: Mapping[str, RowSet], datasets: Sets) -> Any:
+            out = {}
+            for name, rows in sets.items():
+                dataset = datasets[rows.source]
+                told = asked(
+                    self._runner(dataset, "forward"), rows, dataset, classes, _BATCH, self.path.name
+                )
+                out[name] = Predictions(dataset.row_ids(rows.rows), rows.label, rows.group, *told)
+            return {"given": out}, []
+
+        return said
+
+    def features(self, rows: RowSet, dataset: AttributedDataset) -> NDArray[np.float32]:
+        """What the head reads for every row, float32 [n, d]."""
+        run = self._runner(dataset, "features")
+        return np.concatenate(
+            [np.asarray(run(x), dtype=np.float32) for x in inputs(rows, dataset, _BATCH)]
+        )
+
+    def _runner(self, dataset: AttributedDataset, way: str) -> Callable[[NDArray[Any]], Any]:
+        import torch
+
+        from crosswind.models.build import normalised
+        from crosswind.models.networks.tokens import trimmed
+
+        spec = dataset.check_inputs()
+        if spec not in self._built:
+            self._built[spec] = self._build(spec)
+        encode, network = self._built[spec]
+
+        def run(x: NDArray[Any]) -> Any:
+            given = trimmed(torch.from_numpy(x if encode is None else encode(x)))
+            with torch.inference_mode():
+                seen = normalised(
+                    given.permute(0, 3, 1, 2) if given.ndim == 4 else given, torch.float32, False
+                )
+                return getattr(network, way)(seen).numpy()
+
+        return run
+
+    def _build(self, spec: InputSpec) -> tuple[Any, nn.Module]:
+        from crosswind.models.build import build_model, make_backbone
+        from crosswind.models.networks.pretrained import read_weights, take_weights
+
+        encoder = make_backbone(self.model, self.settings, spec).encoder(spec, 0)
+        network = build_model(
+            self.model, self.settings, spec if encoder is None else encoder.input, self.classes, 0
+        )
+        found = read_weights(self.path)
+        if self.method is not None:
+            from crosswind.methods.base import Info
+
+            built, info = network, Info(spec, len(self.classes), 0)
+            network = cast("Model", self.method.modules(info, lambda **_: built)["model"])
+            found = {**network.state_dict(), **found}
+        own = network.state_dict()
+        for name in found.keys() & own.keys():
+            if (
+                found[name].shape != own[name].shape
+            ):  # `take_weights` would leave a head as it was made
+                shapes = (
+                    f"{tuple(found[name].shape)} there and {tuple(own[name].shape)} by the card"
+                )
+                raise InputError(
+                    "model", f"{self.path.name} does not fit its card: {name!r} is {shapes}"
+                )
+        take_weights(network, found, str(self.path))
+        return None if encoder is None else encoder.apply, network.eval()
+
+
+# -- a run of a store
+# --------------------------------------------------------------------------------------------------
+
+
+def _run(word: str) -> AskedModel:
+    from crosswind.methods.base import Method
+    from crosswind.studies.artifacts import artifact_folder
+    from crosswind.studies.build import build_dataset
+    from crosswind.studies.jobs import WEIGHTS, kept_answers, split_of
+    from crosswind.studies.store import Store, split_name
+
+    place, prefix = split_name(word)
+    with Store.open(place) as store:
+        record = store.run(prefix)
+        fits = (
+            [store.run(key) for key in record["needs"]] if record["kind"] == "score" else [record]
+        )
+        fit = next((item for item in fits if item["kind"] == "fit"), None)
+        if fit is None or fit["artifacts"] is None:
+            raise InputError(
+                "model",
+                f"{word!r} was not trained here, or is not done; name what it stands for itself",
+            )
+        folders = [artifact_folder(store.out, key) for key in [fit["key"], *fit["needs"]]]
+    if not any(fit["artifacts"].glob(WEIGHTS.format("*"))):
+        raise InputError(
+            "model", f"the weights of {word!r} were not kept; run its study with keep: selected"
+        )
+    about = json.loads((fit["artifacts"] / "job.json").read_text(encoding="utf-8"))
+    spec = about["spec"]
+    answers = kept_answers(spec, folders)
+    split, datasets = split_of(spec)
+    rows = split.validation.get("validation") or next(iter(split.validation.values()), None)
+    main = build_dataset(spec["data"][spec["main"]])
+    rule = "best-id" if "best-id" in about["rules"] else next(iter(about["rules"]))
+    classes = tuple(next(iter(about["sets"].values()))["classes"])
+    source = None if rows is None else (rows, datasets)
+    features = None
+    method: Any = load("methods", spec["method"]["name"])
+    if method.predict is Method.predict:  # else what it reads is not what its model's head reads
+        own = method(**spec["method"]["knobs"]) if method.exports is not Method.exports else None
+        file, model = fit["artifacts"] / WEIGHTS.format(rule), spec["model"]
+        features = _Network(file, model["name"], model["knobs"], classes, own).features
+    return AskedModel(
+        word,
+        lambda _: answers,
+        classes,
+        main.input,
+        True,
+        rule,
+        source,
+        features,
+        trained_here=True,
+    )

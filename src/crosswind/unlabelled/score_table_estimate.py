@@ -1,0 +1,50 @@
+"""What tables of scores tell of a model's accuracy, without the model: what needs the model is left
+out by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from crosswind.estimators.base import Answers, Labelled
+from crosswind.estimators.diagnosis import diagnosed
+from crosswind.unlabelled.answer import Estimates
+from crosswind.unlabelled.estimate import estimates
+from crosswind.unlabelled.estimator_choice import Asked, wanted_estimators
+from crosswind.unlabelled.score_tables import read_scored_tables
+
+
+def ask_table(
+    predictions: Any,
+    source: Any,
+    label: str | None,
+    estimators: Asked,
+    classes: Sequence[str] | None = None,
+) -> Estimates:
+    """See `crosswind.estimate`, whose `predictions` and `source` are tables of scores here."""
+    tables = read_scored_tables(predictions, source, label, classes)
+    target, labelled = tables.target, tables.labelled
+    rows, left_out = estimates(
+        wanted_estimators(estimators), {"": target}, {"": labelled}, {}, "table"
+    )
+    unlabelled = Labelled(
+        Answers(np.empty(0, np.int64), classes=len(tables.classes)), np.empty(0, np.int64)
+    )
+    best = rows[0].estimate.accuracy if rows else None
+    findings = diagnosed(labelled or unlabelled, target, best)
+    return Estimates(
+        "a table of scores",
+        tables.name,
+        len(target),
+        "" if labelled is None else labelled.name,
+        None if labelled is None else labelled.accuracy,
+        0 if labelled is None else len(labelled.answers),
+        tuple(rows),
+        tuple(left_out),
+        tuple(findings),
+        (),
+        "table",
+        tables.notes,
+    )

@@ -1,0 +1,458 @@
+"""Tables of scores: which of their columns are the scores of a class, which are something else, and
+what the scores say.
+
+The classes are the label values of the source. A column that is named as a class, or as a class
+with something before or behind it that all share (`prob_cat`, `prob_dog`), holds its scores; other
+columns of numbers are left out by name, or refused where they may be a class that never occurs in
+the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import DataError, InputError, unknown
+from crosswind.data.tabular import NAMES_ABOVE, frame_of, read_table, texts
+from crosswind.estimators.base import Answers, Labelled
+from crosswind.evaluation.class_order import best_order
+from crosswind.proposals.study_file import LABELS
+from crosswind.studies.output_order import check_order, option_value
+from crosswind.unlabelled.score_columns import (
+    UNNAMED,
+    ScoreColumns,
+    columns_of,
+    extra_classes,
+    is_score_name,
+    probabilities_of,
+)
+
+if TYPE_CHECKING:
+    from polars import DataFrame, Series
+
+Floats = NDArray[np.float64]
+
+_SUM = 1e-3
+"""How far probabilities of a row may sum to something else than 1, by rounding in the file."""
+_SHOWN = 20
+_MANY = 200
+"""Classes of which each is tried as the one without a column."""
+
+
+@dataclass(frozen=True)
+class ScoredTables:
+    """Scores of new rows and of labelled ones. `classes`: in the order of the columns; `notes`: how
+    these were read."""
+
+    name: str
+    classes: tuple[str, ...]
+    target: Answers
+    labelled: Labelled | None
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table as it stands. `numbers`: its columns of numbers by name, float64, NaN where a cell is
+    empty."""
+
+    field: str
+    name: str
+    frame: DataFrame
+    numbers: Mapping[str, Floats]
+
+    def scores(self, columns: Sequence[str]) -> Floats:
+        """The scores of some columns, float64 [n, k]. Raises `DataError` for a column that is not
+        there or holds no numbers."""
+        for column in columns:
+            if column not in self.frame.columns:
+                raise DataError(
+                    f"{self.name} has no column of scores {column!r}, which the other table has"
+                )
+            if column not in self.numbers:
+                raise DataError(f"{self.name} has a column {column!r} that holds no numbers")
+        return np.stack([self.numbers[column] for column in columns], axis=1)
+
+
+def read_scored_tables(
+    predictions: Any, source: Any, label: str | None, classes: Sequence[str] | None
+) -> ScoredTables:
+    """The scores of a table, and of a labelled one where `source` is not None.
+
+    Each is the path of a CSV or Parquet file, a polars or pandas frame, or a mapping from name to
+    values. `label`: the column of labels of the source, by default one of a usual name. `classes`:
+    of the columns of scores in their order in `predictions`; by default their names say it. Numbers
+    that all lie in [0, 1] are probabilities, and every row must sum to 1; percentages are refused.
+    Raises `InputError`, `DataError`.
+    """
+    new = _read(predictions, "predictions")
+    if source is None:
+        named = [
+            column for column in new.numbers if not _is_whole(new.numbers[column], new.numbers)
+        ]
+        if len(named) < 2 or not probabilities_of(
+            {column: new.numbers[column] for column in named}
+        ):
+            named = [column for column in named if is_score_name(column)]
+        chosen = (
+            _chosen(named, classes, new, None)
+            if classes is not None
+            else ScoreColumns(tuple(named), tuple(named))
+        )
+        _check_several(new, chosen)
+        return ScoredTables(
+            new.name, chosen.classes, _answers(new, chosen.columns), None, _notes(new, chosen, "")
+        )
+    known = _read(source, "source")
+    column = _label_column(known, label)
+    labels = tuple(texts(known.frame, column, known.name).to_list())
+    values = tuple(dict.fromkeys(labels))
+    shared = [name for name in new.numbers if name in known.numbers and name != column]
+    chosen = _with_unseen(_chosen(shared, classes, new, values), new, known, classes)
+    _check_several(new, chosen)
+    _check_labels(known, labels, chosen, new, shared)
+    target, said = _answers(new, chosen.columns), _answers(known, chosen.columns)
+    code_of = {name: code for code, name in enumerate(chosen.classes)}
+    labelled = Labelled(
+        said, np.array([code_of[name] for name in labels], dtype=np.int64), known.name
+    )
+    absent = _absent_note(chosen, values) if classes is None else ()
+    note = (*_order_note(chosen, labelled, new, classes), *absent)
+    return ScoredTables(
+        new.name, chosen.classes, target, labelled, (*note, *_notes(new, chosen, column))
+    )
+
+
+# -- columns
+# --------------------------------------------------------------------------------------------------
+
+
+def _read(given: Any, field: str) -> _Table:
+    if isinstance(given, str | Path):
+        name, frame = (
+            Path(given).name,
+            read_table(str(given), field, remedy=NAMES_ABOVE, unnamed=UNNAMED),
+        )
+    else:
+        name, frame = f"the {field} table", frame_of(given, field)
+    if not frame.height:
+        raise DataError(f"{field} has no rows")
+    numbers = {
+        column: values
+        for column in frame.columns
+        if (values := _numbers(frame[column])) is not None
+    }
+    return _Table(field, name, frame, numbers)
+
+
+def _numbers(column: Series) -> Floats | None:
+    """A column of numbers as float64, None for any other. Text of numbers may have decimal
+    commas."""
+    import polars
+
+    if column.dtype.is_numeric():
+        return column.cast(polars.Float64).fill_null(float("nan")).to_numpy()
+    if column.dtype != polars.String:
+        return None
+    text = column.str.strip_chars()
+    text = text.set(text == "", None)
+    for written in (text, text.str.replace_all(",", ".", literal=True)):
+        numbers = written.cast(polars.Float64, strict=False)
+        if numbers.null_count() == text.null_count() < len(text):
+            return numbers.fill_null(float("nan")).to_numpy()
+    return None
+
+
+def _is_whole(values: Floats, numbers: Mapping[str, Floats]) -> bool:
+    """Whether a column holds whole numbers alone where others hold fractions: a number of a row or
+    a part, and no score."""
+    fractions = any((column[np.isfinite(column)] % 1 != 0).any() for column in numbers.values())
+    finite = values[np.isfinite(values)]
+    outside = bool(((finite < 0) | (finite > 1)).any())
+    return fractions and outside and not (finite % 1 != 0).any()
+
+
+def _label_column(known: _Table, label: str | None) -> str:
+    columns = known.frame.columns
+    if label:
+        if label not in columns:
+            raise unknown("label", f"column of {known.name}", label, columns)
+        return label
+    usual = [name for word in LABELS for name in columns if name.lower() == word]
+    words = [name for name in columns if name not in known.numbers]
+    found = usual or words if len(words) == 1 else usual
+    if not found:
+        raise InputError(
+            "label", f"is needed: which column of {known.name} holds the labels", columns
+        )
+    return found[0]
+
+
+def _chosen(
+    shared: Sequence[str], classes: Sequence[str] | None, new: _Table, values: Sequence[str] | None
+) -> ScoreColumns:
+    """The columns of scores among `shared`, those of numbers: by the names of the classes, or as
+    `classes` names them in order."""
+    if classes is None:
+        assert values is not None
+        found = columns_of(values, shared)
+        if len(found) > 1 and not _agree(found, new):
+            ways = " or ".join(f"{', '.join(each.columns[:3])}, ..." for each in found[:3])
+            raise DataError(
+                f"{new.name} has several columns of scores a class ({ways}) that answer otherwise;"
+                " leave one of them out"
+            )
+        return found[0] if found else ScoreColumns((), ())
+    names = tuple(classes)
+    if len(set(names)) < len(names):
+        raise InputError("classes", "names one class twice")
+    by_name = next(iter(columns_of(names, shared)), None)
+    if by_name is not None:
+        return ScoreColumns(tuple(column for column in shared if column in by_name.columns), names)
+    there = [name for name in names if name in shared]
+    if there:
+        missing = next(name for name in names if name not in shared)
+        raise InputError(
+            "classes",
+            f"name {missing!r}, and no column of numbers of both tables has that name",
+            shared,
+        )
+    scores = [
+        name
+        for name in shared
+        if is_score_name(name) and not _is_whole(new.numbers[name], new.numbers)
+    ]
+    if len(scores) != len(names):
+        listed = ", ".join(scores[:_SHOWN])
+        raise InputError(
+            "classes",
+            f"are {len(names)}, and {new.name} has {len(scores)} columns of scores ({listed})",
+        )
+    return ScoreColumns(tuple(scores), names)
+
+
+def _agree(families: Sequence[ScoreColumns], new: _Table) -> bool:
+    """Whether every family of columns answers alike for all rows, as logits and their probabilities
+    do."""
+    answers = []
+    for family in families:
+        place = np.argsort(np.array(family.classes))
+        order = np.argsort(place)
+        answers.append(order[new.scores(family.columns).argmax(axis=1)])
+    return all(np.array_equal(answers[0], other) for other in answers[1:])
+
+
+def _with_unseen(
+    chosen: ScoreColumns, new: _Table, known: _Table, classes: Sequence[str] | None
+) -> ScoreColumns:
+    """The columns with those of classes that never occur in the source. Raises `DataError` where it
+    cannot be told."""
+    if classes is not None or not chosen.columns:
+        return chosen
+    shared = [name for name in new.numbers if name in known.numbers]
+    unseen, doubtful = extra_classes(
+        chosen, {name: new.numbers[name] for name in shared}, known.frame.height
+    )
+    if doubtful:
+        names = {
+            **dict(zip(chosen.columns, chosen.classes, strict=True)),
+            **{name: name for name in doubtful},
+        }
+        every = option_value([names[name] for name in shared if name in names])
+        problem = (
+            f"are needed: column {doubtful[0]!r} of {new.name} may be a class that never occurs in"
+            " the source, or none"
+        )
+        raise InputError(
+            "classes",
+            f"{problem}; {every} takes it for one, {option_value(chosen.classes)} leaves it out",
+        )
+    if not unseen:
+        return chosen
+    class_of = {**dict(zip(chosen.columns, chosen.classes, strict=True)), **unseen}
+    columns = [name for name in new.numbers if name in class_of]
+    return ScoreColumns(tuple(columns), tuple(class_of[name] for name in columns), chosen.how)
+
+
+def _check_several(table: _Table, chosen: ScoreColumns) -> None:
+    if chosen.columns and len(chosen.columns) < 2:
+        raise DataError(
+            f"{table.name} needs a column of scores for each class, two at least, and has"
+            f" {len(chosen.columns)}"
+        )
+    if not chosen.columns and len(table.numbers) < 2:
+        raise DataError(
+            f"{table.name} needs a column of scores for each class, two at least, and has"
+            f" {len(table.numbers)}"
+        )
+
+
+def _check_labels(
+    known: _Table, labels: Sequence[str], chosen: ScoreColumns, new: _Table, shared: Sequence[str]
+) -> None:
+    """Refuse labels that no column of scores is named by, with the classes that the columns seem to
+    be of."""
+    values = list(dict.fromkeys(labels))
+    strange = [name for name in values if name not in chosen.classes]
+    if not strange:
+        return
+    if not chosen.columns and 2 < len(values) <= _MANY:
+        _check_one_missing(known, values, shared)
+    scores = [
+        name
+        for name in shared
+        if is_score_name(name) and not _is_whole(new.numbers[name], new.numbers)
+    ]
+    listed = ", ".join((chosen.classes or tuple(scores))[:_SHOWN])
+    problem = (
+        f"{known.name} has the label {strange[0]!r}, which is no class of the scores ({listed})"
+    )
+    others = f" and {len(strange) - 1} more such labels" if len(strange) > 1 else ""
+    remedy = ""
+    if len(strange) == len(values) == len(scores) and not chosen.columns:
+        order = sorted(
+            values, key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name)
+        )
+        code_of = {name: code for code, name in enumerate(order)}
+        codes = np.array([code_of[name] for name in labels], dtype=np.int64)
+        answer = np.nan_to_num(known.scores(scores), nan=-np.inf).argmax(axis=1)
+        likely, right = best_order(answer, codes, order)
+        fit = (
+            f"; {option_value(likely)} fits the labelled rows best, {right:.1%} of which are then"
+            " right"
+        )
+        remedy = f"; name the classes of these columns in their order by classes{fit}"
+    raise DataError(f"{problem}{others}{remedy}", limit=100_000)
+
+
+def _check_one_missing(known: _Table, values: Sequence[str], shared: Sequence[str]) -> None:
+    """Refuse the one label that has no column of scores where all others have one."""
+    for name in values:
+        others = [other for other in values if other != name]
+        found = columns_of(others, shared)
+        if found:
+            listed = ", ".join(found[0].columns[:_SHOWN])
+            raise DataError(
+                f"{known.name} has the label {name!r}, which is no class of the scores ({listed})"
+            )
+
+
+def _order_note(
+    chosen: ScoreColumns, labelled: Labelled, new: _Table, classes: Sequence[str] | None
+) -> tuple[str, ...]:
+    """Refuse columns that are named in another order than they stand; what to say of an order that
+    is insisted on."""
+    usual = None
+    if classes is not None:
+        in_table = next(iter(columns_of(chosen.classes, chosen.columns)), None)
+        if in_table is not None:
+            class_of = dict(zip(in_table.columns, in_table.classes, strict=True))
+            usual = tuple(class_of[column] for column in chosen.columns)
+    elif chosen.how != "numbers":
+        usual = chosen.classes
+    remedy = (
+        "give the second by classes, or the first to leave it as it is" if classes is None else ""
+    )
+    told = check_order("classes", new.name, labelled, chosen.classes, chosen.classes, usual, remedy)
+    if usual is not None and chosen.classes != usual:
+        as_named = _renamed(labelled, chosen.classes, usual)
+        if as_named >= labelled.accuracy:
+            shares = (
+                f"{as_named:.1%} of {len(labelled.label):,} labelled rows are right by their names,"
+                f" {labelled.accuracy:.1%} so"
+            )
+            problem = (
+                f"name the columns of {new.name} in another order than they are named in,"
+                f" {option_value(usual)}: {shares}"
+            )
+            raise InputError("classes", f"{problem}; leave them out", limit=100_000)
+    return (f"Warning: {told}; the first was asked for.",) if told else ()
+
+
+def _renamed(labelled: Labelled, classes: Sequence[str], usual: Sequence[str]) -> float:
+    """The share of labelled rows that is right where the outputs are `usual` and not `classes`."""
+    code_of = {name: code for code, name in enumerate(classes)}
+    outputs = np.array([code_of[name] for name in usual], dtype=np.int64)
+    return float((outputs[labelled.answers.answer] == labelled.label).mean())
+
+
+def _absent_note(chosen: ScoreColumns, values: Sequence[str]) -> tuple[str, ...]:
+    """Which columns are taken for classes that no labelled row has."""
+    absent = [name for name in chosen.classes if name not in values]
+    if not absent:
+        return ()
+    listed = ", ".join(absent[:_SHOWN]) + (", ..." if len(absent) > _SHOWN else "")
+    words = (
+        f"class {listed}; its column is"
+        if len(absent) == 1
+        else f"the classes {listed}; their columns are"
+    )
+    return (
+        (
+            f"No labelled row is of {words} taken for scores all the same. Name the classes if that"
+            " is wrong."
+        ),
+    )
+
+
+def _notes(new: _Table, chosen: ScoreColumns, label: str) -> tuple[str, ...]:
+    """What is told of the columns: which are left out, and which stand for a class by another
+    name."""
+    left = [name for name in new.numbers if name not in chosen.columns and name != label]
+    notes = []
+    renamed = [
+        f"{column} ({name})"
+        for column, name in zip(chosen.columns, chosen.classes, strict=True)
+        if column != name
+    ]
+    if renamed:
+        more = ", ..." if len(renamed) > _SHOWN else ""
+        notes.append(f"Columns of scores, with their classes: {', '.join(renamed[:_SHOWN])}{more}.")
+    if left:
+        what = "no class of the source" if label else "no score by its name or its whole numbers"
+        words = (
+            f"Column {left[0]} is" if len(left) == 1 else f"Columns {', '.join(left[:_SHOWN])} are"
+        )
+        notes.append(f"{words} {what}: left out.")
+    return tuple(notes)
+
+
+# -- scores
+# --------------------------------------------------------------------------------------------------
+
+
+def _answers(table: _Table, columns: Sequence[str]) -> Answers:
+    """What the columns say of every row; logarithms of probabilities. Raises `DataError` for
+    numbers that are no scores."""
+    scores = table.scores(columns)
+    bad = ~np.isfinite(scores).all(axis=1)
+    if bad.any():
+        raise DataError(
+            f"{table.name}, row {int(bad.argmax()) + 1}: a score is missing or not finite"
+        )
+    sums = scores.sum(axis=1)
+    if (
+        (scores >= 0).all()
+        and len(sums) > 1
+        and np.ptp(sums) <= _SUM * sums[0]
+        and abs(sums[0] - 1) > _SUM
+    ):
+        raise DataError(
+            f"{table.name}, row 1: no score is negative and each row sums to {sums[0]:.4g};"
+            " probabilities sum to 1"
+        )
+    if ((scores >= 0) & (scores <= 1 + _SUM)).all():
+        off = np.abs(sums - 1) > _SUM
+        if off.any():
+            row = int(off.argmax())
+            raise DataError(
+                f"{table.name}, row {row + 1}: probabilities sum to {sums[row]:.4g}, not to 1"
+            )
+        with np.errstate(divide="ignore"):
+            scores = np.log(scores)
+    return Answers(scores.argmax(axis=1).astype(np.int64), scores)
