@@ -1461,7 +1461,7 @@ def python(folder: Path) -> Figures:
 
 @part("small-networks")
 def small_networks(folder: Path) -> Figures:
-    """Heads and small networks trained as one, as docs/many-small-networks.md has them."""
+    """Heads and small networks trained as one, as docs/guides/many-small-networks.md has them."""
     import torch
 
     one, many = "crosswind.training.linear_probes:", "crosswind.training.many_networks:"

@@ -53,7 +53,7 @@ def _index(known: Sequence[Facts]) -> str:
         ),
         "shows them. This folder is written by `tools/make_methods.py`. Which to take when:",
         (
-            "[choosing a method](../choosing-a-method.md). What was measured, and how:"
+            "[choosing a method](../guides/choosing-a-method.md). What was measured, and how:"
             " [effects](../../benchmarks/effects/README.md),"
         ),
         (

@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/shifts.md: the share of training rows in each cell of label and
+"""Draws the pictures of docs/guides/shifts.md: the share of training rows in each cell of label and
 attribute, under each shift.
 
     python -m tools.make_pictures

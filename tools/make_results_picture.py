@@ -1,4 +1,4 @@
-"""Draws the picture of docs/renditions.md, and prints its table, from the numbers that the study's
+"""Draws the picture of docs/papers/renditions.md, and prints its table, from the numbers that the study's
 report wrote.
 
 crosswind report pacs-out --no-page --format csv --out benchmarks/results/pacs-leave-one-out

@@ -8,7 +8,7 @@ One repetition is 200 networks trained as one and asked about 5 clouds of 1000 p
 distances, each point in 11 copies: 40,000 evaluations. `SETTINGS` are trainings and readings of
 what the paper leaves open; each has repetitions of its own seeds, whose clouds and noise are the
 same for all settings. Results go to results/hypersphere.json after every repetition; those that are
-there are not run again. Ends with the tables and the picture of docs/hypersphere.md; `--table` does
+there are not run again. Ends with the tables and the picture of docs/papers/hypersphere.md; `--table` does
 only that.
 
 The main setting was chosen on seeds 1000 and 1001; seeds count from 0 here.

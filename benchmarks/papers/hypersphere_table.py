@@ -1,5 +1,5 @@
 """Claims, tables and the picture of `hypersphere.py`, from what it kept; tests/benchmarks compares
-them with docs/hypersphere.md.
+them with docs/papers/hypersphere.md.
 
 A repetition is one observation: its curve is the mean of tau over the five clouds at each distance.
 Intervals are 95% t-intervals over repetitions, each with a training cloud, networks and test clouds

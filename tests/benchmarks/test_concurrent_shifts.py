@@ -123,7 +123,9 @@ def test_an_order_that_sizes_make_is_turned_and_the_change_told() -> None:
 
 
 def record_and_page(name: str) -> tuple[list[dict[str, str]], list[str]]:
-    page = (ROOT / "docs" / "concurrent-shifts.md").read_text(encoding="utf-8").splitlines()
+    page = (
+        (ROOT / "docs" / "papers" / "concurrent-shifts.md").read_text(encoding="utf-8").splitlines()
+    )
     with (RESULTS / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file)), page
 

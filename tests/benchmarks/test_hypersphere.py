@@ -40,7 +40,7 @@ def made(ni: list[list[float | None]], atc: list[list[float | None]]) -> dict[st
 
 
 def test_tables_of_the_page_are_those_of_the_results() -> None:
-    lines = (ROOT / "docs" / "hypersphere.md").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "docs" / "papers" / "hypersphere.md").read_text(encoding="utf-8").splitlines()
     found = [line for table in tables(results()) for line in table.splitlines()]
     assert len(found) > 20
     assert [line for line in found if line not in lines] == []

@@ -64,7 +64,7 @@ def test_verdicts_are_by_the_margin_and_by_the_other_study(module: ModuleType) -
 
 
 def test_the_page_has_the_record(module: ModuleType) -> None:
-    page = (ROOT / "docs" / "wiles2022.md").read_text(encoding="utf-8").splitlines()
+    page = (ROOT / "docs" / "papers" / "wiles2022.md").read_text(encoding="utf-8").splitlines()
     with (ROOT / "benchmarks" / "results" / "wiles2022-label-is-color" / "takeaway.csv").open(
         encoding="utf-8", newline=""
     ) as file:

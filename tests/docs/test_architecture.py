@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "crosswind"
-PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "architecture.md").read_text(encoding="utf-8")
 
 
 def test_the_rooms_are_those_of_the_tree() -> None:

@@ -26,7 +26,7 @@ from crosswind.studies.reading import parse
 from crosswind.studies.spec import Study, study_from
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("[gpr]*/*.md"))]
 RUN = ("python", "yaml", "console")
 # A test that finds nothing proves nothing: raise these as the documentation grows.
 AT_LEAST = {"python": 10, "yaml": 5, "console": 6, "links": 12}
@@ -112,7 +112,7 @@ def test_pictures_are_small_described_and_show_the_algebra() -> None:
         assert path.stat().st_size < 100_000, path.name
     shown = re.findall(
         r"!\[([^\]]*)\]\(pictures/(\w+).png\)",
-        (ROOT / "docs" / "shifts.md").read_text(encoding="utf-8"),
+        (ROOT / "docs" / "guides" / "shifts.md").read_text(encoding="utf-8"),
     )
     spec = importlib.util.spec_from_file_location(
         "make_pictures", ROOT / "tools" / "make_pictures.py"
@@ -137,7 +137,7 @@ def test_pictures_are_small_described_and_show_the_algebra() -> None:
 
 
 def test_every_method_can_be_chosen_and_is_told_what_it_needs() -> None:
-    text = (ROOT / "docs" / "choosing-a-method.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "guides" / "choosing-a-method.md").read_text(encoding="utf-8")
     rows = {
         row[0]: row[1:]
         for row in re.findall(r"^\| `([\w-]+)` \| (.+?) \| (.+?) \| (.+?) \|$", text, flags=re.M)
@@ -162,7 +162,7 @@ def test_every_method_can_be_chosen_and_is_told_what_it_needs() -> None:
 
 
 def test_every_source_is_named_where_data_are_explained() -> None:
-    text = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "guides" / "data.md").read_text(encoding="utf-8")
     known = [
         item.name for item in registry.listing("sources") if item.module.startswith("crosswind.")
     ]
@@ -173,7 +173,7 @@ def test_every_source_is_named_where_data_are_explained() -> None:
 def test_how_many_seeds_show_a_difference() -> None:
     """Half the width of a 95 % interval of n paired differences is t(n - 1) / sqrt(n) of their
     standard deviation."""
-    text = (ROOT / "docs" / "choosing-a-method.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "guides" / "choosing-a-method.md").read_text(encoding="utf-8")
     assert (
         "five seeds show one of about 1.2 standard deviations of the differences, two seeds need"
         " nine" in text

@@ -12,7 +12,7 @@ import pytest
 from tests.data.digit_files import real_data
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "renditions.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "papers" / "renditions.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def script() -> ModuleType:
 
 def test_the_picture_shows_every_number(script: ModuleType) -> None:
     drawn = script.PICTURE.read_text(encoding="utf-8")
-    assert len(drawn) < 150_000 and "](results/pacs-leave-one-out.svg)" in PAGE
+    assert len(drawn) < 150_000 and "](../results/pacs-leave-one-out.svg)" in PAGE
     rows = script.read()
     assert len(rows) == 4 * 5 * 2 and {row["target"] for row in rows} == set(script.TARGETS)
     marks = re.findall(r'aria-label="accuracy: ([\d.]+); method: ([\w-]+); set: ([\w ]+)"', drawn)
