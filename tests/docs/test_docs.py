@@ -111,7 +111,7 @@ def test_pictures_are_small_described_and_show_the_algebra() -> None:
     for path in (ROOT / "docs" / "pictures").iterdir():
         assert path.stat().st_size < 100_000, path.name
     shown = re.findall(
-        r"!\[([^\]]*)\]\(pictures/(\w+).png\)",
+        r"!\[([^\]]*)\]\(\.\./pictures/(\w+)\.png\)",
         (ROOT / "docs" / "guides" / "shifts.md").read_text(encoding="utf-8"),
     )
     spec = importlib.util.spec_from_file_location(
