@@ -138,6 +138,89 @@ def test_an_interval_repeats_is_wider_over_seeds_and_is_none_where_rho_is_often_
         systematic(one, np.ones(300, bool))
 
 
+def test_an_interval_of_rho_does_not_collapse_where_no_row_is_wrong_by_hand() -> None:
+    """Of n right answers the chance is p^n = .025 at the lower end: 100 unseen rows reach down to
+    .025^(1/100) of the seen accuracy."""
+    seen = np.arange(150) < 50
+    told = systematic(np.ones((1, 150), bool), seen)
+    assert told.rho == 1
+    assert (told.low, told.high) == (pytest.approx(0.025 ** (1 / 100)), 1.0)
+    again = systematic(np.ones((5, 150), bool), seen)
+    assert (again.low, again.high) == (told.low, told.high), "seeds that answer alike tell no more"
+    one = systematic(np.ones((1, 51), bool), np.arange(51) < 50)
+    assert one.low == pytest.approx(0.025), "one unseen row"
+
+
+def test_an_interval_of_rho_does_not_collapse_where_every_unseen_row_is_wrong_by_hand() -> None:
+    """rho = 0 / .5; of 20 wrong answers (1 - u)^20 = .025 at the upper end u, and rho ends there at
+    u / .5."""
+    seen = np.arange(60) < 40
+    right = np.zeros((1, 60), bool)
+    right[0, :20] = True
+    told = systematic(right, seen)
+    assert told.rho == told.low == 0
+    assert told.high == pytest.approx((1 - 0.025 ** (1 / 20)) / 0.5)
+    low = systematic(right[:, ::2], seen[::2])
+    assert low.high is not None and told.high is not None and low.high > told.high, "half the rows"
+
+
+def test_an_interval_of_rho_holds_the_bounds_of_seen_and_unseen_rows_by_hand() -> None:
+    """No mistake of the 30 seen rows, none of the 10 unseen right, and a reference that is right on
+    none: above rho = 0 reaches u = 1 - .025^(1/10) alone, whatever the seen accuracy."""
+    seen = np.arange(40) < 30
+    told = systematic(seen[None], seen, np.zeros((1, 40), bool))
+    assert told.rho == told.low == 0
+    assert told.high == pytest.approx(1 - 0.025 ** (1 / 10))
+    # Seen 30 of 30, unseen 6 of 12: below, u = 1 - CP; above, u and s = .025^(1/30) in quadrature.
+    right = np.concatenate([np.ones(30, bool), np.arange(12) < 6])
+    half = systematic(right[None], np.arange(42) < 30)
+    above = 0.2891  # the exact bounds of 6 of 12 are .2109 and .7891, as printed in tables
+    by_seen = 0.5 / 0.025 ** (1 / 30) - 0.5
+    assert half.low is not None and half.low <= 0.5 - above + 1e-4
+    assert half.high is not None and half.high >= 0.5 + np.hypot(above, by_seen) - 1e-4
+
+
+def test_an_interval_of_rho_widens_by_a_reference_that_is_right_on_no_row_by_hand() -> None:
+    """20 of 20 seen rows, 10 of 20 unseen ones, and a reference 0 of 40, which may be r = 1 -
+    .025^(1/40): rho falls from .5 to (.5 - r) / (1 - r)."""
+    seen = np.arange(40) < 20
+    right = (np.arange(40) < 30)[None]
+    bare, told = systematic(right, seen), systematic(right, seen, np.zeros((1, 40), bool))
+    r = 1 - 0.025 ** (1 / 40)
+    below = 0.5 - 0.2720  # the exact bounds of 10 of 20 are .2720 and .7280
+    assert bare.rho == told.rho == 0.5
+    assert bare.low == pytest.approx(0.5 - below, abs=1e-4)
+    assert told.low == pytest.approx(0.5 - np.hypot(below, 0.5 - (0.5 - r) / (1 - r)), abs=1e-4)
+
+
+def test_bounds_that_reach_the_reference_leave_rho_open_above() -> None:
+    """One seen row that is right: its accuracy may be .025, and rho whatever."""
+    seen = np.arange(21) < 1
+    told = systematic(np.arange(21)[None] < 6, seen)
+    assert told.rho == pytest.approx(0.25) and told.high == 1
+    assert told.low is not None and told.low < 0.1
+
+
+def test_seeds_that_err_on_other_rows_count_as_more_rows() -> None:
+    """Eight runs, right on 70% of 200 rows: the same ones each time, or others."""
+    generator = np.random.default_rng(0)
+    seen = np.arange(200) < 100
+    alike = np.repeat(generator.random((1, 200)) < 0.7, 8, axis=0)
+    other = generator.random((8, 200)) < 0.7
+    ends = [systematic(right, seen) for right in (alike, other)]
+    widths = [
+        item.high - item.low for item in ends if item.high is not None and item.low is not None
+    ]
+    assert len(widths) == 2 and widths[0] > 1.5 * widths[1]
+    once = other.copy()
+    once[:, 100:] = True
+    several = systematic(once, seen)
+    once[0, 150] = False
+    mistake = systematic(once, seen)
+    assert several.low is not None and mistake.low is not None
+    assert mistake.low <= several.low + 0.01, "a mistake in 800 answers tells hardly more than none"
+
+
 def test_scores_tell_seen_and_unseen_pairs_of_every_environment_that_has_both() -> None:
     """Two classes, clean and noise; noise is seen of class a alone: 3 of 4 right there, 1 of 2 of
     class b. Clean is of both."""

@@ -34,9 +34,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import betaincinv, stdtrit
+from scipy.special import stdtrit
 
 from crosswind.estimators.base import LEVEL, Estimate, Floats
+from crosswind.evaluation import binomial
 
 FLOOR = 0.1
 """Room for error where no drop is estimated, as an accuracy."""
@@ -177,14 +178,9 @@ def with_rows(found: Estimate, variance: float, n: int, source: Drawn | None = N
 
 
 def exact_bounds(share: float, rows: int, level: float = LEVEL) -> tuple[float, float]:
-    """The bounds of Clopper and Pearson (1934) for the probability behind a share of so many rows,
-    which may be a fraction of one: by neither is it missed in more than (1 - `level`) / 2 of all
-    draws, and they differ for every share."""
-    hits, tail = share * rows, (1 - level) / 2
-    misses = rows - hits
-    low = float(betaincinv(hits, misses + 1, tail)) if hits > 0 else 0.0
-    high = float(betaincinv(hits + 1, misses, 1 - tail)) if misses > 0 else 1.0
-    return low, high
+    """The bounds of Clopper and Pearson (1934) for the probability behind a share of so many
+    rows."""
+    return binomial.exact_bounds(share, rows, level)
 
 
 def few_rows(n_source: int) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from typing import NamedTuple, final
 
 import numpy as np
 
+from crosswind.evaluation.binomial import exact_bounds
 from crosswind.evaluation.compare import Difference, t_quantile
 from crosswind.evaluation.multiplicity import at_level, judged_together
 from crosswind.evaluation.points import (
@@ -440,18 +441,13 @@ def _share(held: Floats, network: Rows, many: int) -> Number:
     n, share = len(held), float(held.mean())
     if many < LEAST:
         return Number(share, why=f"no interval from {many} networks")
-    from scipy.special import betaincinv
-
     apart = np.bincount(network, weights=held - share, minlength=many)
     variance = many / (many - 1) * float((apart**2).sum()) / n**2
     independent = (
         many if share in (0, 1) else min(n, share * (1 - share) / variance) if variance > 0 else n
     )
     count = independent * (Z / t_quantile(many - 1, LEVEL)) ** 2
-    right, tail = count * share, (1 - LEVEL) / 2
-    low = float(betaincinv(right, count - right + 1, tail)) if share > 0 else 0.0
-    high = float(betaincinv(right + 1, count - right, 1 - tail)) if share < 1 else 1.0
-    return Number(share, low, high)
+    return Number(share, *exact_bounds(share, count, LEVEL))
 
 
 def _fit(at: Columns, held: str) -> Fit:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.seeds import stream
+from crosswind.evaluation.binomial import exact_bounds
 
 Right = NDArray[np.bool_]
 _PART = 250  # replicates of the bootstrap that are made at a time
@@ -69,8 +70,9 @@ def systematic(
     [n]: whether training showed the row's class there; `reference` bool [models, n]: the same rows
     answered by a reference model, or several. A replicate draws seeds, and rows of seen and of
     unseen classes apart, with replacement; the reference's rows with them. One seed cannot be
-    resampled: the interval is then over rows alone. `replicates` 0: no interval. Raises
-    `ValueError` without rows of either kind.
+    resampled: the interval is then over rows alone. Rows drawn anew hold no mistake where there is
+    none, so that the interval holds what the exact bounds of the accuracies leave to rho, too.
+    `replicates` 0: no interval. Raises `ValueError` without rows of either kind.
     """
     right = np.atleast_2d(right)
     places = [np.flatnonzero(seen), np.flatnonzero(~seen)]
@@ -97,9 +99,54 @@ def systematic(
     if undefined > 0.05 or told.rho is None:
         return Systematic(**{**vars(told), "undefined": undefined})
     low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
-    return Systematic(
-        **{**vars(told), "low": float(low), "high": float(high), "undefined": undefined}
-    )
+    sides = [right[:, rows] for rows in places]
+    least, most = _exact(sides, None if reference is None else np.atleast_2d(reference), level)
+    ends = {"low": min(float(low), least), "high": max(float(high), most)}
+    return Systematic(**{**vars(told), **ends, "undefined": undefined})
+
+
+def _exact(sides: Sequence[Right], reference: Right | None, level: float) -> tuple[float, float]:
+    """What the exact bounds of the accuracies leave to rho: how far each moves it alone, in
+    quadrature.
+
+    `sides`: answers to seen and to unseen rows, [seeds, rows] each. A reference is known but for
+    chance where it is right on all rows or on none; elsewhere its rows are drawn with the others,
+    and the bootstrap holds what it shares with them.
+    """
+    seen, unseen = (float(right.mean()) for right in sides)
+    bounds = [exact_bounds(float(right.mean()), _rows_told(right), level) for right in sides]
+    base, of_base = 0.0, (0.0, 0.0)
+    if reference is not None:
+        base = float(reference.mean())
+        known = base not in (0.0, 1.0)
+        of_base = (base, base) if known else exact_bounds(base, reference.shape[1], level)
+
+    def ratio(seen: float, unseen: float, reference: float) -> float:  # of equation 1, not cut
+        gain, learned = unseen - reference, seen - reference
+        return gain / learned if learned > 0 else float(np.copysign(np.inf, gain))
+
+    value = ratio(seen, unseen, base)
+    alone = [
+        [ratio(end, unseen, base) - value for end in bounds[0]],
+        [ratio(seen, end, base) - value for end in bounds[1]],
+        [ratio(seen, unseen, end) - value for end in of_base],
+    ]
+    below = np.hypot.reduce([max(0.0, -min(moved)) for moved in alone])
+    above = np.hypot.reduce([max(0.0, *moved) for moved in alone])
+    return float(np.clip(value - below, 0, 1)), float(np.clip(value + above, 0, 1))
+
+
+def _rows_told(right: Right) -> float:
+    """Of how many independent rows the mean over seeds and rows tells as much: the rows where all
+    seeds answer alike, up to seeds x rows where they err apart.
+
+    Two rows that all seeds answer alike, one right and one wrong, are counted too: few mistakes do
+    not tell whether seeds share them.
+    """
+    by_row = np.append(right.mean(axis=0), [0.0, 1.0])
+    share = float(by_row.mean())
+    apart = share * (1 - share) / float(by_row.var())
+    return right.shape[1] * float(np.clip(apart, 1, len(right)))
 
 
 def _replicates(

@@ -24,7 +24,7 @@ from crosswind.studies.estimates import EstimateJobs, vary_of_fit, vary_of_given
 from crosswind.studies.spec import Study
 from crosswind.training.settings import ModelSpec, TrainingSettings, base_settings, keyed
 
-SCORES = 1
+SCORES = 2
 """The version of what a score writes: raised when one of our metrics changes, so that scores, and
 nothing else, are made anew."""
 
