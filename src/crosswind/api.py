@@ -51,9 +51,9 @@ def load(source: str, **options: Any) -> AttributedDataset:
     Raises `InputError` for an unknown source or option and `DataError` for files that are not what
     they should be.
     """
-    known = facts("sources", source, "source")
+    source_facts = facts("sources", source, "source")
     dataset: AttributedDataset = load_class("sources", source)(
-        **resolve(known.knobs, options, "", f"source {source!r}")
+        **resolve(source_facts.knobs, options, "", f"source {source!r}")
     ).load()
     return dataset
 
@@ -217,9 +217,9 @@ def train(
     torch.set_num_threads(
         1
     )  # numbers are the same however many cores there are; parallelise over runs
-    known = facts("methods", method, "method")
+    method_facts = facts("methods", method, "method")
     built = load_class("methods", method)(
-        **resolve(known.knobs, knobs or {}, "knobs", f"method {method!r}")
+        **resolve(method_facts.knobs, knobs or {}, "knobs", f"method {method!r}")
     )
     model_facts = facts("models", model, "model")
     datasets = {dataset.name: dataset} if isinstance(dataset, AttributedDataset) else dict(dataset)
@@ -320,7 +320,7 @@ def run_study(
             "workers", f"must be 0 (this process) or a number of processes, not {workers!r}"
         )
     size = memory_bytes(memory, "memory")
-    measures = [item.measure for item in METRICS.values() if item.measure is not None]
+    measures = [metric.measure for metric in METRICS.values() if metric.measure is not None]
     modules = outside_modules(measures) if workers else []
     planned = plan(study, scale=scale, settings=settings)
     for label, entry in planned.study.data.items():
@@ -342,9 +342,9 @@ def run_study(
             on_event=on_event,
             retry_failed=retry_failed,
         )
-        found = gather(store, name, draws=False)
-        told = (*planned.warnings, *slow_devices(planned))
-        return StudyResults(name, Path(out), store.results(name), found, told, summary)
+        record = gather(store, name, draws=False)
+        warning_texts = (*planned.warnings, *slow_devices(planned))
+        return StudyResults(name, Path(out), store.results(name), record, warning_texts, summary)
 
 
 def plan(

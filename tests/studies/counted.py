@@ -18,7 +18,7 @@ from crosswind.core.types import InputSpec
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.sources.base import Source
-from crosswind.studies.engines import Place
+from crosswind.studies.engines import Workspace
 
 MODULE = "tests.studies.counted"
 LOG = "CROSSWIND_TESTS_LOG"
@@ -56,7 +56,7 @@ def picture(rows: np.ndarray) -> np.ndarray:
     return (noise + 100 * (rows[:, None] % 2)).astype(np.uint8).reshape(-1, *SHAPE)
 
 
-def execute(kind: str, spec: Mapping[str, Any], place: Place) -> dict[str, Any]:
+def execute(kind: str, spec: Mapping[str, Any], place: Workspace) -> dict[str, Any]:
     """Hold `spec["rows"]` rows and tell a digest of them; with `dies`, the first try ends as the
     first rows are drawn."""
     from crosswind.core.registry import load

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from crosswind.studies import jobs
-from crosswind.studies.engines import Place
+from crosswind.studies.engines import Workspace
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.plan import make_plan
 from crosswind.studies.scheduler import drive
@@ -32,7 +32,7 @@ def lines(log: Path) -> list[list[str]]:
     )
 
 
-def execute(kind: str, spec: Mapping[str, Any], place: Place) -> dict[str, Any]:
+def execute(kind: str, spec: Mapping[str, Any], place: Workspace) -> dict[str, Any]:
     """`jobs.execute`; with KILLS set, a fit ends its process at the first report of each stage."""
     if kind != "fit":
         return jobs.execute(kind, spec, place)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from crosswind.core.types import Job
-from crosswind.studies.engines import Place
+from crosswind.studies.engines import Workspace
 from crosswind.studies.jobs import execute
 from crosswind.studies.plan import Plan
 
@@ -37,4 +37,4 @@ def alone(
     report: Callable[[dict[str, Any]], None] = lambda told: None,
 ) -> dict[str, Any]:
     """One job that needs no other, or trains what it needs itself."""
-    return execute(job.kind, dict(job.spec), Place(job.key, (), folder, checkpoint, report))
+    return execute(job.kind, dict(job.spec), Workspace(job.key, (), folder, checkpoint, report))

@@ -325,9 +325,9 @@ def test_what_a_model_says_of_copies_is_what_it_says_of_each() -> None:
             out[name] = Predictions(item.rows, item.label, item.group, logits.argmax(1), logits)
         return {"last": out}, []
 
-    plain = varying.said_of_copies(answers, rows, {"digits": digits}, "", 0, 20)["last"]
-    near = varying.said_of_copies(answers, rows, {"digits": digits}, "ni-translate", 3, 20)["last"]
-    alone = varying.said_of_copies(answers, rows, {"digits": digits}, "ni-translate", 3, 0)["last"]
+    plain = varying.copy_answers(answers, rows, {"digits": digits}, "", 0, 20)["last"]
+    near = varying.copy_answers(answers, rows, {"digits": digits}, "ni-translate", 3, 20)["last"]
+    alone = varying.copy_answers(answers, rows, {"digits": digits}, "ni-translate", 3, 0)["last"]
     assert (
         plain.answer.shape == (len(POOL), 20, 1)
         and plain.logits is not None

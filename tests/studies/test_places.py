@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from tests.studies.toys import planned
 
-from crosswind.studies.engines import Place
+from crosswind.studies.engines import Workspace
 from crosswind.studies.engines.pool import Pool
 from crosswind.studies.scheduler import drive
 from crosswind.studies.store import Store
 from crosswind.training.settings import WORKER_VARIABLE
 
 
-def execute(kind: str, spec: Any, place: Place) -> dict[str, Any]:
+def execute(kind: str, spec: Any, place: Workspace) -> dict[str, Any]:
     """Tell the place of this worker; die at the first try if the specification says so, after the
     others have begun."""
     begun = Path(spec["log"]) / f"{spec['name']}-{os.getpid()}"

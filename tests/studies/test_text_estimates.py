@@ -230,7 +230,7 @@ def test_the_pool_of_texts_is_that_of_a_plain_loop(reviews: Path) -> None:
             out[name] = Predictions(item.rows, item.label, item.group, logits.argmax(1), logits)
         return {"last": out}, []
 
-    plain = varying.said_of_copies(
+    plain = varying.copy_answers(
         answers, rows, {"reviews": data, rows.source: data}, "", 0, len(rows.rows)
     )["last"]
     assert (

@@ -90,7 +90,7 @@ def audit_command(
 
         check_place(out, PICTURES, "picture")
     try:
-        found = audit(
+        record = audit(
             train,
             target,
             label,
@@ -108,12 +108,12 @@ def audit_command(
         from crosswind.reports.audits import write_audit
 
         try:
-            write_audit(found, out)
+            write_audit(record, out)
         except OSError as error:
             raise DataError(f"cannot write {out}: {error.strerror or error}") from None
     if as_json:
-        print_json(found.to_json())
+        print_json(record.to_json())
         return
-    typer.echo(str(found))
+    typer.echo(str(record))
     if out is not None:
         typer.echo(f"\nThe picture is {out}", err=True)

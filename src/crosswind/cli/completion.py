@@ -55,7 +55,7 @@ def named(ctx: typer.Context, incomplete: str) -> list[str]:
         return []
     from crosswind.core.registry import listing
 
-    return _beginning((item.name for item in listing(room)), incomplete)
+    return _beginning((component.name for component in listing(room)), incomplete)
 
 
 def studies(incomplete: str) -> list[str]:

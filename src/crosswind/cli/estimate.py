@@ -152,10 +152,10 @@ def estimate_command(
 
     if out is not None:
         check_place(out, [".html"], "page")
-    given, names = apply_settings({}, settings or []), listed(estimators)
-    own = {name: given.pop(name, {}) for name in names or ()}
+    model_settings, names = apply_settings({}, settings or []), listed(estimators)
+    estimator_settings = {name: model_settings.pop(name, {}) for name in names or ()}
     try:
-        found = estimate(
+        estimates = estimate(
             model,
             data,
             source,
@@ -166,8 +166,8 @@ def estimate_command(
             text=listed(text) or None,
             classes=listed_classes(classes),
             beside_classes=[listed_classes(order) or [] for order in beside_classes or ()],
-            settings=given,
-            estimators=None if names is None else own,
+            settings=model_settings,
+            estimators=None if names is None else estimator_settings,
             size=size,
             pool_rows=pool_rows,
             near_rows=near_rows,
@@ -175,7 +175,7 @@ def estimate_command(
         )
     except InputError as error:
         # The fields of the function are the options of the command.
-        head, dot, rest = error.field.partition(".")
+        head, dot, subfield = error.field.partition(".")
         if (
             not head.isidentifier() or error.field == model
         ):  # the name of the model itself, as of a function
@@ -183,7 +183,7 @@ def estimate_command(
                 "--model", f"{error.field}: {error.problem}", error.choices, error.limit
             ) from None
         raise InputError(
-            f"{_FIELDS.get(head, '--' + head)}{dot}{rest}",
+            f"{_FIELDS.get(head, '--' + head)}{dot}{subfield}",
             error.problem,
             error.choices,
             error.limit,
@@ -194,10 +194,10 @@ def estimate_command(
         with written("--out", out):
             from crosswind.core.files import write_atomically
 
-            write_atomically(out, utf8(estimate_page(found)))
+            write_atomically(out, utf8(estimate_page(estimates)))
     if as_json:
-        print_json(found.to_json())
+        print_json(estimates.to_json())
         return
-    typer.echo(str(found))
+    typer.echo(str(estimates))
     if out is not None:
         typer.echo(f"\nThe page is {out}", err=True)

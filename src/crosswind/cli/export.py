@@ -14,7 +14,7 @@ from crosswind.core.errors import InputError
 
 def export_command(
     where: StoreWord,
-    place: Annotated[
+    destination: Annotated[
         str,
         typer.Argument(
             metavar="PLACE",
@@ -46,8 +46,8 @@ def export_command(
         names = [store.study(study)["name"]] if study is not None else store.study_names()
         if len(names) != 1:
             raise InputError("--study", f"{where} holds {len(names)} studies; name one", names)
-        number = export(store, names[0], target, place)
+        number = export(store, names[0], target, destination)
     typer.echo(
-        f"{number:,} {'rows' if target in ('csv', 'parquet') else 'runs'} written to {place}"
+        f"{number:,} {'rows' if target in ('csv', 'parquet') else 'runs'} written to {destination}"
         f" ({target})"
     )

@@ -87,12 +87,12 @@ def features_command(
                 maps = write_map(table, out, listed(by) or (), seed)
             paths = [*table.write(out), *maps]
     except InputError as error:
-        head, dot, rest = error.field.partition(".")
+        head, dot, subfield = error.field.partition(".")
         option = (
             {"model": "MODEL", "settings": "--set"}.get(head, f"--{head}")
             if head.isidentifier()
             else error.field
         )
-        raise InputError(f"{option}{dot}{rest}", error.problem, error.choices) from None
+        raise InputError(f"{option}{dot}{subfield}", error.problem, error.choices) from None
     n, d = table.features.shape
     typer.echo(f"{n:,} rows of {d:,} features: {', '.join(str(path) for path in paths)}")

@@ -72,10 +72,10 @@ def init_command(
     path = out or Path(table).with_suffix(".yaml")
     if path.exists() and not force:
         raise InputError("--out", f"{path} is there already; name another file, or --force")
-    found = propose(table, images, label, size, listed(text), listed(header))
-    planned = make_plan(study_from(parse(found.text, str(path)), name=study_name(path)))
+    proposal = propose(table, images, label, size, listed(text), listed(header))
+    planned = make_plan(study_from(parse(proposal.text, str(path)), name=study_name(path)))
     with written("--out", path):
-        write_atomically(path, found.text.encode())
-    for note in (*found.notes, *planned.warnings):
+        write_atomically(path, proposal.text.encode())
+    for note in (*proposal.notes, *planned.warnings):
         typer.echo(f"{note}.", err=True)
     typer.echo(f"wrote {path}: {len(planned.runs)} runs; crosswind run {path}")

@@ -83,36 +83,36 @@ def _rows(room: str, root: str | None = None) -> list[dict[str, Any]]:
     if room == "methods":
         from crosswind.reports.methods import listed_methods, method_row
 
-        return [method_row(item) for item in listed_methods()]
-    known = listing(room)
+        return [method_row(component) for component in listed_methods()]
+    components = listing(room)
     if room == "sources":
         from crosswind.core.files import root_folder
         from crosswind.data.prepared.paths import readiness
 
-        states = readiness(known, root_folder(root))
+        states = readiness(components, root_folder(root))
         ready = {
             name: {"ready": state.text, "copies": [dict(copy) for copy in state.copies]}
             for name, state in states.items()
         }
-        return [{**item.describe(), **ready[item.name]} for item in known]
-    return [item.describe() for item in known]
+        return [{**component.describe(), **ready[component.name]} for component in components]
+    return [component.describe() for component in components]
 
 
 def _print_methods() -> None:
     from crosswind.reports.methods import COST_MODEL, family_of, kind_of, listed_methods, short_cost
 
     rows = []
-    for item in listed_methods():
-        needs = "; ".join(item.needs.words()) if item.needs is not None else ""
-        hooks = ", ".join(item.defines) if item.room == "methods" else ""
+    for method in listed_methods():
+        needs = "; ".join(method.needs.words()) if method.needs is not None else ""
+        hooks = ", ".join(method.defines) if method.room == "methods" else ""
         words = (
-            short_cost(item.name),
+            short_cost(method.name),
             needs,
             hooks,
-            family_of(item),
-            item.summary.partition(": ")[2] or item.summary,
+            family_of(method),
+            method.summary.partition(": ")[2] or method.summary,
         )
-        rows.append((item.name, kind_of(item), *(word or "-" for word in words)))
+        rows.append((method.name, kind_of(method), *(word or "-" for word in words)))
     # Where nothing says how wide the reader's screen is, wide enough.
     width = shutil.get_terminal_size((WIDE, 0)).columns
     titles = ("name", "kind", "cost", "needs", "hooks", "family (paper)", "what it does")
@@ -132,9 +132,9 @@ def _print_methods() -> None:
 def _columns(titles: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
     """The first three columns as wide as they must be, the others folded into equal parts of the
     rest."""
-    least = [max(len(row[place]) for row in [titles, *rows]) for place in range(3)]
-    rest = (width - sum(least) - 2 * (len(titles) - 1)) // (len(titles) - 3)
-    widths = [*least, *[rest] * (len(titles) - 3)]
+    least = [max(len(row[column]) for row in [titles, *rows]) for column in range(3)]
+    folded_width = (width - sum(least) - 2 * (len(titles) - 1)) // (len(titles) - 3)
+    widths = [*least, *[folded_width] * (len(titles) - 3)]
     for row in [titles, *rows]:
         folded = [textwrap.wrap(text, size) for text, size in zip(row, widths, strict=True)]
         for line in itertools.zip_longest(*folded, fillvalue=""):

@@ -93,7 +93,7 @@ def _status(arguments: Sequence[str] | None) -> int:
     warnings.filterwarnings("ignore", module=r"PIL\.")
     command = typer.main.get_command(app)
     try:
-        result = command.main(
+        status = command.main(
             args=None if arguments is None else list(arguments),
             prog_name="crosswind",
             standalone_mode=False,
@@ -113,14 +113,14 @@ def _status(arguments: Sequence[str] | None) -> int:
     except UnicodeEncodeError as error:
         return _refuse(_unencodable(error))
     except (typer.Abort, KeyboardInterrupt):
-        result = 130  # what newer typer returns
+        status = 130  # what newer typer returns
     except BrokenPipeError:
         # The reader (head, less) went away; what it wanted it has.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    if result == 130:
+    if status == 130:
         print("interrupted; what is done is kept, the same command goes on", file=sys.stderr)
-    return result if isinstance(result, int) else 0
+    return status if isinstance(status, int) else 0
 
 
 def _unencodable(error: UnicodeEncodeError) -> str:

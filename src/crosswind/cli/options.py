@@ -73,8 +73,8 @@ def _finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+        return {str(key): _finite(child) for key, child in value.items()}
+    return [_finite(child) for child in value] if isinstance(value, list | tuple) else value
 
 
 def bytes_text(size: float) -> str:
@@ -106,9 +106,9 @@ def progress_bar(time_left: bool = False) -> Iterator[Any]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[words]}")]
-    more = [TimeRemainingColumn(), TextColumn("left")] if time_left else []
-    with Progress(*columns, *more, console=Console(stderr=True)) as bar:
-        yield bar
+    time_columns = [TimeRemainingColumn(), TextColumn("left")] if time_left else []
+    with Progress(*columns, *time_columns, console=Console(stderr=True)) as display:
+        yield display
 
 
 def listed(words: str | None) -> list[str] | None:
@@ -125,11 +125,11 @@ def listed_classes(words: str | None) -> list[str] | None:
     return [word.strip() for word in lines[0] if word.strip()] if lines else []
 
 
-def check_place(out: Path, endings: Sequence[str], what: str) -> None:
-    """Refuse, before any work, an `--out FILE` that cannot be written: `what` is what a file of
+def check_place(out: Path, endings: Sequence[str], kind: str) -> None:
+    """Refuse, before any work, an `--out FILE` that cannot be written: `kind` is what a file of
     these endings is called."""
     if out.suffix.lower() not in endings:
-        raise InputError("--out", f"{str(out)!r} is no {what} by its name", endings)
+        raise InputError("--out", f"{str(out)!r} is no {kind} by its name", endings)
     if not out.parent.is_dir():
         raise InputError("--out", f"there is no folder {str(out.parent)!r}")
     if out.is_dir():

@@ -31,9 +31,9 @@ def plan_command(
     from crosswind.studies.plan import plan_of
 
     planned = plan_of(study, scale, settings or ())
-    asked = foreseen(planned)
+    requests = foreseen(planned)
     if as_json:
-        print_json(planned.to_json() | ({"asked": asked} if asked else {}))
+        print_json(planned.to_json() | ({"asked": requests} if requests else {}))
         return
     typer.echo(f"study {planned.study.name}: {len(planned.runs)} runs")
     rows: list[tuple[str, ...]] = [_COLUMNS]
@@ -61,8 +61,8 @@ def plan_command(
     for draw in planned.draws:
         for line in _environments(draw):
             typer.echo(line)
-    for name, told in asked.items():
-        typer.echo(f"model {name}: {words(told)}")
+    for name, cost in requests.items():
+        typer.echo(f"model {name}: {words(cost)}")
     for text in planned.notes:
         typer.echo(f"data {text}")
     for text in planned.warnings:
@@ -86,14 +86,14 @@ def _environments(draw: DrawReport) -> Iterator[str]:
     )
     rows = [("classes", *names, "each class")]
     for pattern, labels in together.items():
-        shown, more = (
+        shown, remainder = (
             ", ".join(labels[:3]),
             f" and {len(labels) - 3} more" if len(labels) > 3 else "",
         )
         total = sum(draw.environments[labels[0]].values())
         rows.append(
             (
-                f"{shown}{more}",
+                f"{shown}{remainder}",
                 *(text if float(text) else "." for _, text in pattern),
                 f"{total:.4f}",
             )

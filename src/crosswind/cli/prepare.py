@@ -83,8 +83,8 @@ def prepare_command(
         raise InputError("--set root", "is given by --root already")
     source = prepared_source(name, values if root is None else {**values, "root": root}, "NAME")
     begun = time.monotonic()
-    with progress_bar(time_left=True) as bar:
-        tell = _teller(name, bar)
+    with progress_bar(time_left=True) as display:
+        tell = _teller(name, display)
         if check:
             copy, word, before = (
                 prepared.check(source, workers=workers, on_progress=tell),
@@ -120,28 +120,28 @@ def _sentence(
     name: str, source: PreparedSource, copy: Copy, word: str, before: int, seconds: float
 ) -> str:
     size = sum(copy.files.values())
-    what = (
+    contents = (
         "texts ("
         if copy.image_shape is None
         else f"pictures of {' x '.join(map(str, copy.image_shape))} ({copy.store}, "
     )
-    words = f"{name} is {word}: {copy.n_rows:,} {what}{bytes_text(size)}) in {copy.folder}"
+    words = f"{name} is {word}: {copy.n_rows:,} {contents}{bytes_text(size)}) in {copy.folder}"
     if word == "prepared":
         words += f", {seconds:.0f} s" + (
             f"; {before:,} rows were there from before" if before else ""
         )
     if copy.totals and copy.parts != copy.totals:
-        found, known = (
-            ", ".join(f"{part} {count:,}" for part, count in rows.items())
+        actual, published = (
+            ", ".join(f"{part_name} {count:,}" for part_name, count in rows.items())
             for rows in (copy.parts, copy.totals)
         )
-        words += f"; its rows are not the published ones: {found}, not {known}"
+        words += f"; its rows are not the published ones: {actual}, not {published}"
     if source.own:
         words += f"; read where its setting root is {copy.folder.parent}"
     return words
 
 
-def _teller(name: str, bar: Any) -> Callable[[str, int, int], None]:
+def _teller(name: str, display: Any) -> Callable[[str, int, int], None]:
     """What tells `done` of `total` rows of a stage, or bytes of a file: a bar on a terminal,
     elsewhere ten lines a stage."""
     tasks: dict[str, Any] = {}
@@ -156,10 +156,12 @@ def _teller(name: str, bar: Any) -> Callable[[str, int, int], None]:
             if of_bytes
             else f"{done:,} of {total:,} rows"
         )
-        if bar:
+        if display:
             if stage not in tasks:
-                tasks[stage] = bar.add_task(f"{name}: {stage}", total=total or None, words=words)
-            bar.update(tasks[stage], completed=done, total=total or None, words=words)
+                tasks[stage] = display.add_task(
+                    f"{name}: {stage}", total=total or None, words=words
+                )
+            display.update(tasks[stage], completed=done, total=total or None, words=words)
         elif (tenth := (stage, 10 * done // total if total else 0)) not in printed:
             printed.add(tenth)
             print(f"{name}: {stage}, {words}", file=sys.stderr)

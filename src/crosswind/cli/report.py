@@ -34,7 +34,7 @@ def report_command(
             autocompletion=formats,
         ),
     ] = "text",
-    which: Annotated[
+    table_choice: Annotated[
         str,
         typer.Option(
             "--tables",
@@ -77,8 +77,8 @@ def report_command(
 
     if form not in _SUFFIX:
         raise unknown("--format", "format", form, _SUFFIX)
-    if which not in ("two", "all"):
-        raise unknown("--tables", "choice", which, ("two", "all"))
+    if table_choice not in ("two", "all"):
+        raise unknown("--tables", "choice", table_choice, ("two", "all"))
     form = "json" if as_json else form
     if out is not None and out.exists() and not out.is_dir():
         raise InputError("--out", f"{out} is a file; name a folder")
@@ -101,7 +101,7 @@ def report_command(
         ]
         if out is None and form == "json":
             print_json({"studies": [record.to_json() for record in records]})
-        elif out is None and form == "text" and which == "two":
+        elif out is None and form == "text" and table_choice == "two":
             typer.echo("\n\n".join(record.to_text() for record in records))
         elif out is None:
             if form == "text":
@@ -135,17 +135,17 @@ def make_page(store: Store, studies: Sequence[StudyRecord], path: Path | None = 
             write_page(studies, store.name, path)
         return f"The page is {path}"
     try:
-        place = store.out / PAGE_NAME
+        page_path = store.out / PAGE_NAME
     except StoreError:
         return "No page was written: the store has no folder here; name a file with --page FILE."
     try:
-        write_page(studies, store.name, place)
+        write_page(studies, store.name, page_path)
     except OSError as error:
         return (
-            f"No page was written: {place}: {error.strerror or error}; name another file with"
+            f"No page was written: {page_path}: {error.strerror or error}; name another file with"
             " --page FILE."
         )
-    return f"The page is {place}"
+    return f"The page is {page_path}"
 
 
 def _draw(studies: Sequence[StudyRecord], folder: Path) -> None:

@@ -105,13 +105,13 @@ def run_command(
         typer.echo(f"warning: {text}", err=True)
     with Store.open(store_url or out, out=out, create=True) as store:
         traces = out / "profile" if profile else None
-        with progress_bar() as bar:
+        with progress_bar() as display:
             summary = run_plan(
                 planned,
                 store,
                 workers=workers or _cores(),
                 memory=size,
-                on_event=_teller(planned.study.name, bar),
+                on_event=_teller(planned.study.name, display),
                 retry_failed=retry_failed,
                 profile=traces,
             )
@@ -167,14 +167,14 @@ def _finish(store: Store, planned: Plan, summary: Summary, where: str, as_json: 
     return 1 if summary.failed or summary.stopped else 0
 
 
-def _teller(name: str, bar: Any) -> Callable[[Progress], None]:
+def _teller(name: str, display: Any) -> Callable[[Progress], None]:
     """What tells progress: by a bar on a terminal, elsewhere by about fifty lines, however many
     runs there are."""
-    task = bar.add_task(name, total=1, words="starting") if bar else None
-    printed, at = -1.0, time.monotonic()
+    task = display.add_task(name, total=1, words="starting") if display else None
+    printed, printed_at = -1.0, time.monotonic()
 
     def tell(progress: Progress) -> None:
-        nonlocal printed, at
+        nonlocal printed, printed_at
         ended, failure = progress.done + progress.failed, "failed" in progress.message
         words = (
             f"{progress.done} of {progress.total} runs done, {progress.running} running,"
@@ -183,14 +183,14 @@ def _teller(name: str, bar: Any) -> Callable[[Progress], None]:
         words += f", {_clock(progress.left)} left" if progress.left is not None else ""
         if "rows" in progress.report:  # of a model that is asked, which may take hours for one set
             words += f"; {progress.report['rows']:,} of {progress.report['of']:,} rows are answered"
-        if bar:
-            bar.update(task, total=progress.total, completed=ended, words=words)
+        if display:
+            display.update(task, total=progress.total, completed=ended, words=words)
         elif progress.report:
-            if "rows" in progress.report and time.monotonic() - at >= ROWS_SECONDS:
-                at = time.monotonic()
+            if "rows" in progress.report and time.monotonic() - printed_at >= ROWS_SECONDS:
+                printed_at = time.monotonic()
                 print(f"{name}: {words}", file=sys.stderr)
         else:
-            at = time.monotonic()
+            printed_at = time.monotonic()
             if (
                 ended - printed >= max(1, progress.total // 50)
                 or ended == progress.total
@@ -198,8 +198,8 @@ def _teller(name: str, bar: Any) -> Callable[[Progress], None]:
             ):
                 printed = ended
                 print(f"{name}: {words}", file=sys.stderr)
-        if failure and bar:
-            bar.console.print(progress.message, markup=False)
+        if failure and display:
+            display.console.print(progress.message, markup=False)
         elif failure:
             print(progress.message, file=sys.stderr)
 
@@ -207,12 +207,12 @@ def _teller(name: str, bar: Any) -> Callable[[Progress], None]:
 
 
 def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, left_seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return (
         f"{hours} h {minutes:02d} min"
         if hours
-        else f"{minutes} min {rest:02d} s"
+        else f"{minutes} min {left_seconds:02d} s"
         if minutes
-        else f"{rest} s"
+        else f"{left_seconds} s"
     )

@@ -76,7 +76,7 @@ def show_command(
         raise InputError("NAME", f"is missing; crosswind list {kind} tells the names")
     cards = {"training": _training, "run": _run, "studies": _study, "methods": _method}
     room = kind if kind in ("training", "run") else room_of(kind)
-    value, text = cards[room](name or "") if room in cards else _thing(room, name or "")
+    value, text = cards[room](name or "") if room in cards else _component(room, name or "")
     if as_json:
         print_json(value)
     else:
@@ -110,34 +110,51 @@ def _draw_sheet(
     typer.echo(f"The contact sheet is {out}")
 
 
-def _thing(room: str, name: str) -> Card:
+def _component(room: str, name: str) -> Card:
     from crosswind.core.registry import facts
     from crosswind.data.attributes import transform_facts
 
     # A study names both kinds of transform alike.
-    known = transform_facts(name, "NAME") if room == "transforms" else facts(room, name, "NAME")
-    card = [] if known.card is None else [*_source_card(known), ""]
-    lines = [f"{known.name}  ({known.kind})", "", known.doc, "", *card, *_knob_lines(known.knobs)]
-    return {**known.describe(), "doc": known.doc, "module": known.module}, "\n".join(lines)
+    component_facts = (
+        transform_facts(name, "NAME") if room == "transforms" else facts(room, name, "NAME")
+    )
+    card = [] if component_facts.card is None else [*_source_card(component_facts), ""]
+    lines = [
+        f"{component_facts.name}  ({component_facts.kind})",
+        "",
+        component_facts.doc,
+        "",
+        *card,
+        *_knob_lines(component_facts.knobs),
+    ]
+    return {
+        **component_facts.describe(),
+        "doc": component_facts.doc,
+        "module": component_facts.module,
+    }, "\n".join(lines)
 
 
 def _method(name: str) -> Card:
     from crosswind.reports.methods import card_lines, find_method, kind_of, method_row
 
-    known = find_method(name)
-    lines = card_lines(known)
+    method_facts = find_method(name)
+    lines = card_lines(method_facts)
     width = max(len(title) for title, _ in lines)
     card = [f"{title:<{width}}  {text}" for title, text in lines]
     text = [
-        f"{known.name}  ({kind_of(known)})",
+        f"{method_facts.name}  ({kind_of(method_facts)})",
         "",
         *card,
         "",
-        known.doc,
+        method_facts.doc,
         "",
-        *_knob_lines(known.knobs),
+        *_knob_lines(method_facts.knobs),
     ]
-    return {**method_row(known), "doc": known.doc, "module": known.module}, "\n".join(text)
+    return {
+        **method_row(method_facts),
+        "doc": method_facts.doc,
+        "module": method_facts.module,
+    }, "\n".join(text)
 
 
 def _training(name: str) -> Card:
@@ -146,7 +163,7 @@ def _training(name: str) -> Card:
 
     knobs = knobs_of(TrainingSettings)
     lines = ["training", "", (TrainingSettings.__doc__ or "").strip(), "", *_knob_lines(knobs)]
-    return {"name": "training", "knobs": [item.describe() for item in knobs]}, "\n".join(lines)
+    return {"name": "training", "knobs": [knob.describe() for knob in knobs]}, "\n".join(lines)
 
 
 def _study(name: str) -> Card:
@@ -161,45 +178,46 @@ def _run(word: str) -> Card:
     from crosswind.studies.predictions_file import TEXTS
     from crosswind.studies.store import Store, split_name
 
-    place, prefix = split_name(word)
-    with Store.open(place) as store:
+    store_name, prefix = split_name(word)
+    with Store.open(store_name) as store:
         record = store.run(prefix)
         needed = [store.run(key) for key in record["needs"]]
-    for item in needed:
-        item["artifacts"] = None if item["artifacts"] is None else str(item["artifacts"])
+    for job in needed:
+        job["artifacts"] = None if job["artifacts"] is None else str(job["artifacts"])
     record["needs"] = [
-        {name: item[name] for name in ("key", "kind", "status", "spec", "artifacts")}
-        for item in needed
+        {name: job[name] for name in ("key", "kind", "status", "spec", "artifacts")}
+        for job in needed
     ]
-    texts = [Path(item["artifacts"]) / TEXTS for item in needed if item["artifacts"] is not None]
+    texts = [Path(job["artifacts"]) / TEXTS for job in needed if job["artifacts"] is not None]
     record["answers"] = [str(path) for path in texts if path.is_file()]
     record["artifacts"] = None if record["artifacts"] is None else str(record["artifacts"])
     return record, "\n".join(f"{key}: {value}" for key, value in record.items())
 
 
-def _source_card(known: Facts) -> list[str]:
+def _source_card(source_facts: Facts) -> list[str]:
     from crosswind.core.files import root_folder
     from crosswind.data.prepared.paths import is_prepared, readiness
 
-    card = known.card
+    card = source_facts.card
     assert card is not None
-    state = readiness([known], root_folder())[known.name]
+    state = readiness([source_facts], root_folder())[source_facts.name]
     fetched = bool(card.files) and all(
-        item.url and (item.sha256 or item.md5) for item in card.files
+        file.url and (file.sha256 or file.md5) for file in card.files
     )
     facts = {
-        "Rows": ", ".join(f"{part} {count:,}" for part, count in card.totals.items()),
+        "Rows": ", ".join(f"{part_name} {count:,}" for part_name, count in card.totals.items()),
         "Inputs" if (card.shape or "").startswith(("a text", "texts")) else "Pictures": card.shape,
         "Files": ", ".join(
-            f"{item.name}{f' ({bytes_text(item.size)})' if item.size else ''}"
-            for item in card.files
+            f"{file.name}{f' ({bytes_text(file.size)})' if file.size else ''}"
+            for file in card.files
         ),
         "How to get it": (
-            card.get or (f"crosswind prepare {known.name} fetches the files" if fetched else "")
+            card.get
+            or (f"crosswind prepare {source_facts.name} fetches the files" if fetched else "")
         ),
         "Ready here": (
             "\n    ".join([state.text, *(copy["folder"] for copy in state.copies)])
-            if is_prepared(known)
+            if is_prepared(source_facts)
             else ""
         ),
         "Licence": card.licence,
@@ -224,15 +242,15 @@ def _values(values: Any) -> str:
 def _knob_lines(knobs: tuple[Knob, ...]) -> list[str]:
     lines = ["Settings"] if knobs else ["No settings."]
     for declared in knobs:
-        item = declared.describe()
-        default = "required" if item["required"] else f"default {item['default']!r}"
-        domain = f" in {item['domain']}" if item["domain"] else ""
-        source = f" [{item['source']}]" if item["source"] else ""
+        description = declared.describe()
+        default = "required" if description["required"] else f"default {description['default']!r}"
+        domain = f" in {description['domain']}" if description["domain"] else ""
+        source = f" [{description['source']}]" if description["source"] else ""
         tried = [f"search {declared.search.words()}"] if declared.search else []
         tried += [
             f"{paper}: {', '.join(map(str, values))}"
             for paper, values in (declared.grid or {}).items()
         ]
-        lines.append(f"  {item['name']}: {item['type']}{domain}, {default}{source}")
-        lines += [f"      {text}" for text in (item["doc"], "; ".join(tried)) if text]
+        lines.append(f"  {description['name']}: {description['type']}{domain}, {default}{source}")
+        lines += [f"      {text}" for text in (description["doc"], "; ".join(tried)) if text]
     return lines

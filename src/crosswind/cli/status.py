@@ -48,13 +48,13 @@ def status_command(
         typer.echo(f"{where} holds no study yet")
     for row in rows:
         # What a store holds may steer a terminal.
-        parts = [
+        status_counts = [
             f"{row[name]} {name}"
             for name in ("finished", "diverged", "failed", "running", "pending")
             if row[name]
         ]
         typer.echo(
-            f"study {one_line(row['name'])}: {row['total']} runs: {', '.join(parts) or 'none'}"
+            f"study {one_line(row['name'])}: {row['total']} runs: {', '.join(status_counts) or 'none'}"
         )
         for failure in row["failures"]:
             words = f"{failure['runs']} failed: {one_line(failure['reason'])}"
@@ -67,8 +67,8 @@ def status_command(
             typer.echo(f"  {words}")
         for warning in row["warnings"][:_SHOWN]:
             typer.echo(f"  warned of in {warning['runs']}: {one_line(warning['text'])}")
-        if (more := len(row["warnings"]) - _SHOWN) > 0:
-            typer.echo(f"  and {more} more warnings: crosswind report {where}")
+        if (remaining := len(row["warnings"]) - _SHOWN) > 0:
+            typer.echo(f"  and {remaining} more warnings: crosswind report {where}")
         warn_of_damage(row["name"], row["damaged"], where)
 
 
@@ -102,8 +102,10 @@ def warn_of_damage(study: str, damaged: Mapping[str, list[str]], where: str) -> 
     if not damaged:
         return
     listed = "; ".join(f"{key[:12]}: {faults[0]}" for key, faults in list(damaged.items())[:_SHOWN])
-    more = f"; {len(damaged) - _SHOWN:,} more" if len(damaged) > _SHOWN else ""
-    words = f"study {study}: files of {len(damaged):,} jobs are gone or damaged ({listed}{more})"
+    remainder = f"; {len(damaged) - _SHOWN:,} more" if len(damaged) > _SHOWN else ""
+    words = (
+        f"study {study}: files of {len(damaged):,} jobs are gone or damaged ({listed}{remainder})"
+    )
     typer.echo(
         one_line(
             f"warning: {words}; crosswind check {where} reads them all, --repair has them done"
@@ -160,11 +162,13 @@ def check_command(
         with Store.open(where, out, create=True) as store:
             undone = store.undo(damaged)
     if as_json:
-        found = [
+        damage_rows = [
             {"key": key, "labels": labels[key], "faults": faults} for key, faults in damaged.items()
         ]
-        moved_on = [{"path": place, "jobs": keys} for place, keys in changed.items()]
-        print_json({"jobs": len(files), "damaged": found, "undone": undone, "changed": moved_on})
+        moved_on = [{"path": path, "jobs": keys} for path, keys in changed.items()]
+        print_json(
+            {"jobs": len(files), "damaged": damage_rows, "undone": undone, "changed": moved_on}
+        )
         return 1 if damaged or changed else 0
     typer.echo(
         f"{len(files):,} jobs are done, {len(damaged):,} of them with files that are gone or"
@@ -177,10 +181,10 @@ def check_command(
             else "in no study"
         )
         typer.echo(f"  {key[:12]} ({one_line(words, 120)}): {one_line('; '.join(faults), 300)}")
-    for place, keys in changed.items():
-        told = f"{one_line(place, 300)} has changed since {len(keys):,} jobs read it"
+    for path, keys in changed.items():
+        change_text = f"{one_line(path, 300)} has changed since {len(keys):,} jobs read it"
         typer.echo(
-            f"  {told}; their numbers are of the file before, and the next crosswind run of the"
+            f"  {change_text}; their numbers are of the file before, and the next crosswind run of the"
             " study asks the present one"
         )
     if undone:
@@ -194,12 +198,12 @@ def _with_progress(files: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The items, with progress on standard error: a bar on a terminal, elsewhere a line every ten
     seconds."""
     printed = time.monotonic()
-    with progress_bar() as bar:
-        task = bar.add_task("reading", total=len(files), words="") if bar else None
-        for number, item in enumerate(files.items()):
-            if bar:
-                bar.update(task, completed=number, words=f"{number:,} of {len(files):,} jobs")
+    with progress_bar() as display:
+        task = display.add_task("reading", total=len(files), words="") if display else None
+        for number, entry in enumerate(files.items()):
+            if display:
+                display.update(task, completed=number, words=f"{number:,} of {len(files):,} jobs")
             elif time.monotonic() - printed > _TELL_SECONDS:
                 printed = time.monotonic()
                 print(f"{number:,} of {len(files):,} jobs read", file=sys.stderr)
-            yield item
+            yield entry

@@ -64,10 +64,12 @@ def plain_json(value: Any) -> str:
 
 def listing(folder: Path) -> dict[str, tuple[int, str]]:
     """Size in bytes and SHA-256 of every file below `folder`, by its name with `/`."""
-    found = sorted(Path(at, name) for at, _, names in os.walk(folder) for name in names)
+    paths = sorted(
+        Path(directory, name) for directory, _, names in os.walk(folder) for name in names
+    )
     return {
         path.relative_to(folder).as_posix(): (path.stat().st_size, file_hash(path))
-        for path in found
+        for path in paths
     }
 
 
@@ -78,10 +80,10 @@ def faults(folder: Path, listed: Mapping[str, Any], read: bool) -> list[str]:
     Without `read` only their sizes are looked at. A link is not what a run left, whatever it leads
     to.
     """
-    found = (
+    file_faults = (
         (name, _fault(folder / name, size, digest, read)) for name, (size, digest) in listed.items()
     )
-    return [f"{name} {fault}" for name, fault in found if fault]
+    return [f"{name} {fault}" for name, fault in file_faults if fault]
 
 
 def _fault(path: Path, size: int, digest: str, read: bool) -> str:
@@ -101,10 +103,10 @@ def _fault(path: Path, size: int, digest: str, read: bool) -> str:
 def sync_tree(folder: Path) -> None:
     """Force every file and folder below `folder` to the disk: a move must not outlive, on a power
     cut, what it moved."""
-    for at, _, files in os.walk(folder):
+    for directory, _, files in os.walk(folder):
         for name in files:
-            sync(Path(at, name))
-        sync(Path(at))
+            sync(Path(directory, name))
+        sync(Path(directory))
 
 
 def publish(staged: Path, final: Path) -> None:

@@ -95,13 +95,13 @@ def points_of(study: Study) -> Iterator[Point]:
         _axis(study.label_noise, "label_noise"),
         _axis(study.dataset_size, "dataset_size"),
     )
-    found = 0
+    point_count = 0
     for data, shift, (size, entry) in product(study.data, study.shifts, study.sizes.items()):
         path, draw = _draw_of(entry, data, shift, f"sizes.{size}", study)
         if draw is None:
             continue
         for (row_path, n), (noise_path, noise) in product(rows.items(), noises.items()):
-            found += 1
+            point_count += 1
             label = size if n is None else f"n={n}" if len(study.sizes) == 1 else f"{size}, n={n}"
             label += f", noise={_noise_name(noise)}" if len(noises) > 1 else ""
             fields = {"draw": path, "dataset_size": row_path, "label_noise": noise_path}
@@ -114,7 +114,7 @@ def points_of(study: Study) -> Iterator[Point]:
                 n,
                 fields,
             )
-    if not found:
+    if not point_count:
         raise InputError(
             "sizes",
             "no size names a shift of a data set of this study, so there is nothing to run",
@@ -122,12 +122,12 @@ def points_of(study: Study) -> Iterator[Point]:
         )
 
 
-def _axis(given: Any, field: str) -> dict[str, Any]:
+def _axis(setting: Any, field: str) -> dict[str, Any]:
     """From the path of each value of a field to the value; a list is several."""
     return (
-        {f"{field}.{place}": value for place, value in enumerate(given)}
-        if isinstance(given, list)
-        else {field: given}
+        {f"{field}.{position}": value for position, value in enumerate(setting)}
+        if isinstance(setting, list)
+        else {field: setting}
     )
 
 
@@ -143,10 +143,10 @@ def _noise_name(noise: Any) -> str:
 def _draw_of(entry: Any, data: str, shift: str, path: str, study: Study) -> tuple[str, Any]:
     """Where the draw of a data set and shift was written, and the draw; None where the size has
     none for them."""
-    for what, names, chosen in (("data set", study.data, data), ("shift", study.shifts, shift)):
+    for kind, names, chosen in (("data set", study.data, data), ("shift", study.shifts, shift)):
         if not isinstance(entry, Mapping) or set(entry) & {"base", "total", "all"}:
             break  # "equal" too, which the plan turns into a total
-        _check_names(entry, names, what, path)
+        _check_names(entry, names, kind, path)
         if chosen not in entry:
             return path, None
         path, entry = f"{path}.{chosen}", entry[chosen]
@@ -154,25 +154,27 @@ def _draw_of(entry: Any, data: str, shift: str, path: str, study: Study) -> tupl
 
 
 def _check_names(
-    given: Collection[str], names: Collection[str], what: str, path: str, at: bool = True
+    listed: Collection[str], names: Collection[str], kind: str, path: str, name_in_path: bool = True
 ) -> None:
-    for name in given:
+    for name in listed:
         if name not in names:
-            raise unknown(f"{path}.{name}" if at else path, what, name, names)
+            raise unknown(f"{path}.{name}" if name_in_path else path, kind, name, names)
 
 
 # -- models and estimators
 # --------------------------------------------------------------------------------------------------
 
 
-def _entries(given: Any, room: str) -> Iterator[tuple[str, str, Facts, dict[str, Any]]]:
+def _entries(declared: Any, room: str) -> Iterator[tuple[str, str, Facts, dict[str, Any]]]:
     """Label, path, facts and settings of each entry of `models`, `methods` or `estimators`; the
     label is the name by default.
 
     A model whose extra is missing is refused where it is named.
     """
     word = room.removesuffix("s")
-    for label, settings in (given if isinstance(given, dict) else dict.fromkeys(given)).items():
+    for label, settings in (
+        declared if isinstance(declared, dict) else dict.fromkeys(declared)
+    ).items():
         settings, path = dict(settings or {}), f"{room}.{label}"
         name = settings.pop(word, label)
         if not isinstance(name, str):
@@ -181,27 +183,34 @@ def _entries(given: Any, room: str) -> Iterator[tuple[str, str, Facts, dict[str,
                 f"must be the name of {'an' if word[0] == 'e' else 'a'} {word}, not {shown(name)}",
             )
         named = path if name is label else f"{path}.{word}"
-        known = facts(room, name, named)
-        check_extra(known.extra, named, name)
-        yield label, path, known, settings
+        component_facts = facts(room, name, named)
+        check_extra(component_facts.extra, named, name)
+        yield label, path, component_facts, settings
 
 
 def estimators_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, Any]]:
     """Label -> name, version and resolved knobs of every estimator; a folder of a model is looked
     for in `folder` first."""
     out = {}
-    for label, path, known, settings in _entries(study.estimators, "estimators"):
-        knobs = resolve(known.knobs, settings, path, f"estimator {known.name!r}")
-        for name in () if known.access is None else known.access.handed:
-            here = (
+    for label, path, estimator_facts, settings in _entries(study.estimators, "estimators"):
+        knobs = resolve(
+            estimator_facts.knobs, settings, path, f"estimator {estimator_facts.name!r}"
+        )
+        for name in () if estimator_facts.access is None else estimator_facts.access.handed:
+            candidates = (
                 [folder / knobs[name]]
                 if folder is not None and isinstance(knobs[name], str) and knobs[name]
                 else []
             )
             knobs[name] = next(
-                (str(place.resolve()) for place in here if place.is_dir()), knobs[name]
+                (str(candidate.resolve()) for candidate in candidates if candidate.is_dir()),
+                knobs[name],
             )
-        out[label] = {"name": known.name, "version": known.version, "knobs": knobs}
+        out[label] = {
+            "name": estimator_facts.name,
+            "version": estimator_facts.version,
+            "knobs": knobs,
+        }
     return out
 
 
@@ -214,7 +223,7 @@ def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, A
     function.
     """
     out: dict[str, dict[str, Any]] = {}
-    for label, path, known, settings in _entries(study.models, "models"):
+    for label, path, model_facts, settings in _entries(study.models, "models"):
         if (data := settings.pop("data", None)) is not None:
             if not data or not _is_names(data):
                 raise InputError(
@@ -222,29 +231,33 @@ def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, A
                     f"must be a list of data sets of this study, not {shown(data)}",
                     study.data,
                 )
-            _check_names(data, study.data, "data set", f"{path}.data", at=False)
-        knobs = resolve(known.knobs, settings, path, f"model {known.name!r}")
-        out[label] = {"name": known.name, "knobs": knobs}
-        knobs |= _folders(known.built, knobs, path, folder)
-        check_form(known.built, knobs, None, path, known.name)
-        if known.built is not None and not known.built.is_trained(knobs):
+            _check_names(data, study.data, "data set", f"{path}.data", name_in_path=False)
+        knobs = resolve(model_facts.knobs, settings, path, f"model {model_facts.name!r}")
+        out[label] = {"name": model_facts.name, "knobs": knobs}
+        knobs |= _folders(model_facts.built, knobs, path, folder)
+        check_form(model_facts.built, knobs, None, path, model_facts.name)
+        if model_facts.built is not None and not model_facts.built.is_trained(knobs):
             files = {
-                name: given_file(known.name, name, knobs, folder, f"{path}.{name}")
-                for name in known.built.files
+                name: given_file(model_facts.name, name, knobs, folder, f"{path}.{name}")
+                for name in model_facts.built.files
             }
-            held = {
-                name for name in known.built.folders if knobs[f"{name}_sha256"] is not None
+            contents = {
+                name for name in model_facts.built.folders if knobs[f"{name}_sha256"] is not None
             }  # by their hashes
             keyed = {
                 name: value
                 for name, value in knobs.items()
-                if name not in {*files, *held, *known.built.apart}
+                if name not in {*files, *contents, *model_facts.built.apart}
             }
             paths = {name: file.setting for name, file in files.items()}
             hashes = {name: file.keyed for name, file in files.items()}
-            read = {place: sha256 for file in files.values() for place, sha256 in file.read.items()}
+            read = {
+                file_path: sha256
+                for file in files.values()
+                for file_path, sha256 in file.read.items()
+            }
             out[label] |= {
-                "version": known.version,
+                "version": model_facts.version,
                 "knobs": {**knobs, **paths},
                 "keyed": keyed,
                 "files": hashes,
@@ -258,10 +271,10 @@ def models_of(study: Study, folder: Path | None = None) -> dict[str, dict[str, A
 def data_of(models: Any) -> dict[str, list[str]]:
     """Label -> the data sets that a model is run on, of those that name some; `models` as a study
     gives them."""
-    given = models if isinstance(models, Mapping) else {}
+    by_label = models if isinstance(models, Mapping) else {}
     return {
         label: settings["data"]
-        for label, settings in given.items()
+        for label, settings in by_label.items()
         if settings and settings.get("data") is not None
     }
 
@@ -271,35 +284,39 @@ def _folders(form: Form | None, knobs: Values, path: str, folder: Path | None) -
     first; none of what is not there."""
     if form is not None and form.of and knobs[form.of] is not None:
         inner, settings = inner_model(knobs, path)
-        found = _folders(inner.built, settings, f"{path}.settings", folder)
-        return {"settings": {**(knobs["settings"] or {}), **found}} if found else {}
+        inner_folders = _folders(inner.built, settings, f"{path}.settings", folder)
+        return {"settings": {**(knobs["settings"] or {}), **inner_folders}} if inner_folders else {}
     out: dict[str, Any] = {}
     for name, kind in ({} if form is None else form.folders).items():
-        given, told = str(knobs[name]), f"{name}_sha256"
-        place = next(
+        folder_name, hash_knob = str(knobs[name]), f"{name}_sha256"
+        source_folder = next(
             (
-                at
-                for at in ([] if folder is None else [folder / given]) + [Path(given)]
-                if at.exists()
+                candidate
+                for candidate in ([] if folder is None else [folder / folder_name])
+                + [Path(folder_name)]
+                if candidate.exists()
             ),
             None,
         )
-        if knobs[name] is None or place is None:
+        if knobs[name] is None or source_folder is None:
             continue
         try:
-            found_hash = contents_hash(place, kind)
+            sha256 = contents_hash(source_folder, kind)
         except FileNotFoundError:
             out[name] = str(
-                place.resolve()
+                source_folder.resolve()
             )  # a folder that lacks what is read, as `check_form` says
             continue
         except OSError as error:
-            raise InputError(f"{path}.{name}", f"cannot read {given!r}: {error.strerror}") from None
-        if knobs[told] not in (None, found_hash):
             raise InputError(
-                f"{path}.{told}", f"the sha256 of {given!r} is {found_hash}, not {knobs[told]}"
+                f"{path}.{name}", f"cannot read {folder_name!r}: {error.strerror}"
+            ) from None
+        if knobs[hash_knob] not in (None, sha256):
+            raise InputError(
+                f"{path}.{hash_knob}",
+                f"the sha256 of {folder_name!r} is {sha256}, not {knobs[hash_knob]}",
             )
-        out |= {name: str(place.resolve()), told: found_hash}
+        out |= {name: str(source_folder.resolve()), hash_knob: sha256}
     return out
 
 
@@ -309,33 +326,33 @@ def _weights(knobs: Values, path: str, folder: Path | None) -> dict[str, str]:
     A file that is no safetensors is refused by its header; whether its tensors fit the model is
     seen when it is built.
     """
-    given = knobs.get("weights")
+    file_name = knobs.get("weights")
     if (
-        not isinstance(given, str)
-        or not given.endswith(".safetensors")
+        not isinstance(file_name, str)
+        or not file_name.endswith(".safetensors")
         or "weights_sha256" not in knobs
     ):
         return {}
     from safetensors import SafetensorError, safe_open
 
-    file = place_of(given, folder, f"{path}.weights")
-    found = hash_of(file, given, f"{path}.weights")
+    file = place_of(file_name, folder, f"{path}.weights")
+    sha256 = hash_of(file, file_name, f"{path}.weights")
     try:
         with safe_open(file, "np") as opened:
             empty = not opened.keys()
     except (SafetensorError, OSError) as error:
         raise InputError(
             f"{path}.weights",
-            f"{given!r} cannot be read as safetensors ({one_line(str(error), 200)})",
+            f"{file_name!r} cannot be read as safetensors ({one_line(str(error), 200)})",
         ) from None
     if empty:
-        raise InputError(f"{path}.weights", f"{given!r} holds no tensors")
-    if knobs["weights_sha256"] not in (None, found):
+        raise InputError(f"{path}.weights", f"{file_name!r} holds no tensors")
+    if knobs["weights_sha256"] not in (None, sha256):
         raise InputError(
             f"{path}.weights_sha256",
-            f"the sha256 of {given!r} is {found}, not {knobs['weights_sha256']}",
+            f"the sha256 of {file_name!r} is {sha256}, not {knobs['weights_sha256']}",
         )
-    return {"weights": str(file), "weights_sha256": found}
+    return {"weights": str(file), "weights_sha256": sha256}
 
 
 # -- methods and their points
@@ -349,7 +366,7 @@ def methods_of(study: Study) -> dict[str, MethodEntry]:
             (), {}, study.training, ("", "training"), ""
         )  # refused under its own name, whatever the methods
     out = {}
-    for label, path, known, settings in _entries(study.methods, "methods"):
+    for label, path, method_facts, settings in _entries(study.methods, "methods"):
         overrides: dict[str, Any] = {
             key: settings.pop(key)
             for key in ("training", "sampler", "groups", "environments", "label_noise")
@@ -363,14 +380,14 @@ def methods_of(study: Study) -> dict[str, MethodEntry]:
         only = {key: settings.pop(key) for key in known_names if key in settings}
         only = {key: names for key, names in only.items() if names is not None}
         for key, names in only.items():
-            what, all_names = known_names[key]
+            kind, all_names = known_names[key]
             if not names or not _is_names(names):
                 raise InputError(
                     f"{path}.{key}",
-                    f"must be a list of {what}s of this study, not {shown(names)}",
+                    f"must be a list of {kind}s of this study, not {shown(names)}",
                     all_names,
                 )
-            _check_names(names, all_names, what, f"{path}.{key}", at=False)
+            _check_names(names, all_names, kind, f"{path}.{key}", name_in_path=False)
         if "sampler" in overrides:
             parse_sampler(overrides["sampler"] or "", f"{path}.sampler")
         if "label_noise" in overrides:
@@ -382,16 +399,21 @@ def methods_of(study: Study) -> dict[str, MethodEntry]:
                 raise InputError(
                     f"{path}.{key}", f"must be a list of attributes, not {shown(overrides[key])}"
                 )
-        own = overrides.pop("training", {})
-        if not isinstance(own, dict):
-            raise InputError(f"{path}.training", f"must be a mapping of settings, not {shown(own)}")
-        paths, what = (path, f"{path}.training" if own else "training"), f"method {known.name!r}"
-        loop = {**study.training, **own}
+        loop_overrides = overrides.pop("training", {})
+        if not isinstance(loop_overrides, dict):
+            raise InputError(
+                f"{path}.training", f"must be a mapping of settings, not {shown(loop_overrides)}"
+            )
+        paths, owner = (
+            (path, f"{path}.training" if loop_overrides else "training"),
+            f"method {method_facts.name!r}",
+        )
+        loop = {**study.training, **loop_overrides}
         if study.search is None:
-            points = _grid(known.knobs, settings, loop, paths, what)
+            points = _grid(method_facts.knobs, settings, loop, paths, owner)
         else:
-            points = _searched(study.search, known.knobs, settings, loop, paths, what)
-        out[label] = MethodEntry(label, known, points, overrides, only)
+            points = _searched(study.search, method_facts.knobs, settings, loop, paths, owner)
+        out[label] = MethodEntry(label, method_facts, points, overrides, only)
     return out
 
 
@@ -400,46 +422,50 @@ def _is_names(value: Any) -> bool:
 
 
 def _grid(
-    knobs: tuple[Knob, ...], settings: Values, training: Values, paths: tuple[str, str], what: str
+    knobs: tuple[Knob, ...], settings: Values, training: Values, paths: tuple[str, str], owner: str
 ) -> Points:
     """Every combination of the settings that are lists."""
     axes = _choices(knobs, settings, paths[0])
     picked = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
-    own = [(one, resolve(knobs, {**settings, **one}, paths[0], what)) for one in picked]
+    method_points = [
+        (choice, resolve(knobs, {**settings, **choice}, paths[0], owner)) for choice in picked
+    ]
     axes = _choices(knobs_of(TrainingSettings), training, paths[1])
     picked = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
-    loop = [(one, vars(TrainingSettings.of({**training, **one}, paths[1]))) for one in picked]
+    loop_points = [
+        (choice, vars(TrainingSettings.of({**training, **choice}, paths[1]))) for choice in picked
+    ]
     return tuple(
-        (_label(one, two), values, dict(train))
-        for (one, values), (two, train) in product(own, loop)
+        (_label(choice, loop_choice), values, dict(train))
+        for (choice, values), (loop_choice, train) in product(method_points, loop_points)
     )
 
 
-def _label(own: Values, loop: Values) -> str:
+def _label(method_choice: Values, loop_choice: Values) -> str:
     """The label of a point names what varies."""
-    varied = [*own.items(), *loop.items()]
+    varied = [*method_choice.items(), *loop_choice.items()]
     return ", ".join(
         f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
         for name, value in varied
     )
 
 
-def _choices(knobs: tuple[Knob, ...], given: Values, path: str) -> dict[str, list[Any]]:
+def _choices(knobs: tuple[Knob, ...], settings: Values, path: str) -> dict[str, list[Any]]:
     """The settings that are given as a list of values to choose from, in their order."""
     listed = {
         knob.name for knob in knobs if "list" in knob.annotation or "tuple" in knob.annotation
     }
-    found = {
+    choices = {
         name: values
-        for name, values in given.items()
+        for name, values in settings.items()
         if isinstance(values, list) and name not in listed
     }
-    for name, values in found.items():
+    for name, values in choices.items():
         if not values:
             raise InputError(f"{path}.{name}", "is an empty list; give at least one value")
         if len({canonical(value) for value in values}) != len(values):
             raise InputError(f"{path}.{name}", "names a value twice")
-    return found
+    return choices
 
 
 def _searched(
@@ -448,64 +474,67 @@ def _searched(
     settings: Values,
     training: Values,
     paths: tuple[str, str],
-    what: str,
+    owner: str,
 ) -> Points:
     """Every point of a search, all different. Raises `InputError` where there are fewer than asked
     for."""
     path, where = paths
-    own, loop = _ranges(knobs, settings, path), _ranges(knobs_of(TrainingSettings), training, where)
-    found: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {}
+    ranges, loop_ranges = (
+        _ranges(knobs, settings, path),
+        _ranges(knobs_of(TrainingSettings), training, where),
+    )
+    points: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {}
     # Without anything to draw every try is the same one, and 10,000 points would take ten seconds
     # to refuse.
-    for number in range(TRIES * search.points if own or loop else 1):
+    for number in range(TRIES * search.points if ranges or loop_ranges else 1):
         values = {
-            name: _drawn(item, stream(search.seed, "search", what, name, number))
-            for name, item in own.items()
+            name: _drawn(knob_range, stream(search.seed, "search", owner, name, number))
+            for name, knob_range in ranges.items()
         }
         shared = {
-            name: _drawn(item, stream(search.seed, "search", name, number))
-            for name, item in loop.items()
+            name: _drawn(knob_range, stream(search.seed, "search", name, number))
+            for name, knob_range in loop_ranges.items()
         }
         key = canonical([values, shared])
-        if key in found:
+        if key in points:
             continue
         train = dict(vars(TrainingSettings.of({**training, **shared}, where)))
-        found[key] = (
+        points[key] = (
             _label(values, shared),
-            resolve(knobs, {**settings, **values}, path, what),
+            resolve(knobs, {**settings, **values}, path, owner),
             train,
         )
-        if len(found) == search.points:
-            return tuple(found.values())
+        if len(points) == search.points:
+            return tuple(points.values())
     raise InputError(
         path,
         f"search asks for {search.points} points, and"
-        f" {'1 is' if len(found) == 1 else f'{len(found)} are'} all that differ: {what} draws"
-        f" {', '.join([*own, *loop]) or 'nothing'}; leave out 'training.lr', or give it a list",
+        f" {'1 is' if len(points) == 1 else f'{len(points)} are'} all that differ: {owner} draws"
+        f" {', '.join([*ranges, *loop_ranges]) or 'nothing'}; leave out 'training.lr', or give it a list",
     )
 
 
-def _ranges(knobs: tuple[Knob, ...], given: Values, path: str) -> dict[str, tuple[Knob, Log]]:
+def _ranges(knobs: tuple[Knob, ...], settings: Values, path: str) -> dict[str, tuple[Knob, Log]]:
     """What is drawn: settings given as a list of choices, and those left out that declare a
     range."""
-    chosen = {name: choose(*values) for name, values in _choices(knobs, given, path).items()}
+    chosen = {name: choose(*values) for name, values in _choices(knobs, settings, path).items()}
     ranges = {
         knob.name: (knob, chosen.get(knob.name, knob.search))
         for knob in knobs
-        if knob.name not in given or knob.name in chosen
+        if knob.name not in settings or knob.name in chosen
     }
     return {name: (knob, where) for name, (knob, where) in ranges.items() if where is not None}
 
 
-def _drawn(item: tuple[Knob, Log], generator: np.random.Generator) -> Any:
-    knob, where = item
-    if where.choices:
-        return where.choices[int(generator.integers(len(where.choices)))]
+def _drawn(knob_range: tuple[Knob, Log], generator: np.random.Generator) -> Any:
+    knob, space = knob_range
+    if space.choices:
+        return space.choices[int(generator.integers(len(space.choices)))]
     u = float(generator.random())
-    value = where.low + u * (where.high - where.low)
-    if where.log:
-        value = math.exp(math.log(where.low) + u * (math.log(where.high) - math.log(where.low)))
+    value = space.low + u * (space.high - space.low)
+    if space.log:
+        value = math.exp(math.log(space.low) + u * (math.log(space.high) - math.log(space.low)))
     if "int" in knob.annotation and "float" not in knob.annotation:
-        return min(int(where.high), max(int(where.low), round(value)))
+        return min(int(space.high), max(int(space.low), round(value)))
     # Three digits: what a table shows is what was run.
-    return min(where.high, max(where.low, float(f"{value:.3g}")))
+    return min(space.high, max(space.low, float(f"{value:.3g}")))

@@ -58,7 +58,7 @@ def data_values(spec: DataSpec, field: str, folder: Path | None) -> dict[str, An
     Relative paths are looked for beside the study file (`folder`) first, then in the working
     directory.
     """
-    known = facts("sources", spec.source, f"{field}.source")
+    source_facts = facts("sources", spec.source, f"{field}.source")
     options = {
         name: _beside(value, folder) if name in PATH_KNOBS else value
         for name, value in spec.options.items()
@@ -66,7 +66,7 @@ def data_values(spec: DataSpec, field: str, folder: Path | None) -> dict[str, An
     values: dict[str, Any] = {
         "source": spec.source,
         "options": only_given(
-            resolve(known.knobs, options, f"{field}.options", f"source {spec.source!r}")
+            resolve(source_facts.knobs, options, f"{field}.options", f"source {spec.source!r}")
         ),
         **spec.model_dump(include={"keep", "unit", "derive"}),
     }
@@ -103,17 +103,17 @@ def _beside(value: Any, folder: Path | None) -> Any:
 def without_paths(values: Values) -> dict[str, Any]:
     """A data set's values without the places where its files lie: a key says what the data is, not
     where."""
-    told = {
+    keyed_values = {
         **values,
         "options": {
             name: value for name, value in values["options"].items() if name not in PATH_KNOBS
         },
     }
     if "clusters" in values:
-        told["clusters"] = {
+        keyed_values["clusters"] = {
             name: value for name, value in values["clusters"].items() if name != "features"
         }
-    return told
+    return keyed_values
 
 
 def build_dataset(values: Values, field: str = "data") -> AttributedDataset:
@@ -122,14 +122,14 @@ def build_dataset(values: Values, field: str = "data") -> AttributedDataset:
     # A notebook may plan again after its table was edited: the files' stamps are part of what is
     # kept.
     clusters, options = values.get("clusters"), values["options"]
-    places = {name: options.get(name) for name in PATH_KNOBS}
+    paths = {name: options.get(name) for name in PATH_KNOBS}
     if "root" in options:
-        places["root"] = root_folder(
+        paths["root"] = root_folder(
             options["root"]
         )  # a copy that is made anew is renamed into it, which changes its time
     if clusters is not None:
-        places["features"] = clusters["features"]
-    key = canonical([values, [_stamp(place) for place in places.values()]])
+        paths["features"] = clusters["features"]
+    key = canonical([values, [_stamp(path) for path in paths.values()]])
     if key in _datasets:
         return _datasets[key]
     try:
@@ -171,10 +171,10 @@ def _stamp(path: Any) -> list[int]:
 def _derived(dataset: AttributedDataset, values: Values, field: str) -> AttributedDataset:
     name, settings = values["name"], values["values"]
     try:
-        made = DerivedAttribute(
+        attribute = DerivedAttribute(
             name, tuple(settings), values["transform"], tuple(settings.values()), values["mode"]
         )
-        return derive(dataset, made)
+        return derive(dataset, attribute)
     except InputError as error:
         # The transform's settings stand beside the names of the values in a study file.
         path = re.sub(rf"^(derive|{re.escape(name)})(\.|$)", "", error.field).replace(
@@ -219,18 +219,18 @@ def split_values(
     fields |= {name: f"data.{point.data}.{name}" for name in ("label", "attributes", "roles")}
 
     def components(entry: Any, name: str, anything: bool = False) -> list[dict[str, Any]]:
-        parts = _components(entry, study.shifts, data, name, (), anything)
-        fields.update({f"{name}.{number}": path for number, (path, _) in enumerate(parts)})
-        return [component for _, component in parts]
+        located = _components(entry, study.shifts, data, name, (), anything)
+        fields.update({f"{name}.{number}": path for number, (path, _) in enumerate(located)})
+        return [component for _, component in located]
 
     shift = components(point.shift, "shift")
     sets = {}
     # Sets for validation first: what is tested on is dealt after them, and never changes what a fit
     # sees.
-    for name, item in sorted(study.sets.items(), key=lambda entry: entry[1].role == "test"):
-        law: Any = item.law
-        if item.source is not None and item.source not in study.data:
-            raise unknown(f"sets.{name}.source", "data set", item.source, study.data)
+    for name, set_spec in sorted(study.sets.items(), key=lambda entry: entry[1].role == "test"):
+        law: Any = set_spec.law
+        if set_spec.source is not None and set_spec.source not in study.data:
+            raise unknown(f"sets.{name}.source", "data set", set_spec.source, study.data)
         if not isinstance(law, str):
             law = components(law, f"sets.{name}.law", anything=True)
         elif law in study.shifts and law != "train":
@@ -241,21 +241,21 @@ def split_values(
             raise unknown(f"sets.{name}.law", "law", law, [*LAWS, "uniform", *study.shifts])
         labels = (
             None
-            if item.labels is None
-            else {key: _classes_spelled(to) for key, to in item.labels.items()}
+            if set_spec.labels is None
+            else {key: _classes_spelled(to) for key, to in set_spec.labels.items()}
         )
         sets[name] = {
-            "role": item.role,
+            "role": set_spec.role,
             "law": law,
-            "draw": item.draw,
-            "source": item.source,
+            "draw": set_spec.draw,
+            "source": set_spec.source,
             "labels": labels,
         }
         if (
-            item.answers != "all"
+            set_spec.answers != "all"
         ):  # else not named at all, so that the keys of other studies stay what they were
-            sets[name]["answers"] = item.answers
-    if not any(item["role"] == "test" for item in sets.values()):
+            sets[name]["answers"] = set_spec.answers
+    if not any(set_spec["role"] == "test" for set_spec in sets.values()):
         raise InputError("sets", "no set has the role 'test', so there is nothing to evaluate on")
     values = {
         "label": data.label,
@@ -289,17 +289,17 @@ def named_attributes(names: Sequence[str] | None, data: DataSpec, path: str) -> 
     """The attributes that `groups` or `environments` name, slots resolved."""
     if names is None:
         return None
-    found: list[str] = []
+    attributes: list[str] = []
     for name in names:
         attribute = data.slots.get(name, name)
         if attribute not in data.attribute_names:
             raise unknown(
                 path, "attribute of this study", name, [*data.slots, *data.attribute_names]
             )
-        if attribute in found:
+        if attribute in attributes:
             raise InputError(path, f"names {name!r} twice")
-        found.append(attribute)
-    return found
+        attributes.append(attribute)
+    return attributes
 
 
 def _components(
@@ -321,7 +321,7 @@ def _components(
             return _components(
                 shifts[entry], shifts, data, f"shifts.{entry}", (*trail, entry), anything
             )
-        if entry in [item.name for item in listing("shifts")]:
+        if entry in [shift.name for shift in listing("shifts")]:
             raise InputError(
                 field,
                 f"{entry!r} is a kind of shift, written as a mapping: {{type: {entry}, ...}}",
@@ -329,11 +329,11 @@ def _components(
             )
         raise unknown(field, "shift", entry, shifts)
     if isinstance(entry, list):
-        found = [
-            _components(item, shifts, data, f"{field}.{place}", trail, anything)
-            for place, item in enumerate(entry)
+        nested = [
+            _components(shift, shifts, data, f"{field}.{position}", trail, anything)
+            for position, shift in enumerate(entry)
         ]
-        return [component for part in found for component in part]
+        return [component for components in nested for component in components]
     if not isinstance(entry, Mapping):
         raise InputError(
             field,
@@ -362,7 +362,11 @@ def spell_numbers(split: dict[str, Any]) -> None:
         }
     laws = [
         split["shift"],
-        *(item["law"] for item in split["sets"].values() if isinstance(item["law"], list)),
+        *(
+            set_values["law"]
+            for set_values in split["sets"].values()
+            if isinstance(set_values["law"], list)
+        ),
     ]
     for component in (component for law in laws for component in law):
         for name in component.keys() & set(load("shifts", component["type"]).numbers):  # type: ignore[attr-defined]
@@ -370,16 +374,16 @@ def spell_numbers(split: dict[str, Any]) -> None:
             component[name] = (
                 number if name == "counterexamples" else _whole(number)
             )  # there 1 is a row, and 1.0 a share
-    for place in (split, *split["sets"].values()):
-        place["draw"] = _whole(
-            plain_number(place["draw"]) if isinstance(place["draw"], Mapping) else place["draw"]
+    for owner in (split, *split["sets"].values()):
+        owner["draw"] = _whole(
+            plain_number(owner["draw"]) if isinstance(owner["draw"], Mapping) else owner["draw"]
         )
 
 
 def _whole(value: Any) -> Any:
     """3 for 3.0, where the two mean the same."""
     if isinstance(value, Mapping):
-        return {key: _whole(item) for key, item in value.items()}
+        return {key: _whole(child) for key, child in value.items()}
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -387,12 +391,17 @@ def build_split_plan(values: Values) -> SplitPlan:
     """The plan of a split from plain values. Errors name its parts: `shift.0.attribute`, `draw`,
     `sets.test.law`."""
     sets = {}
-    for name, item in values["sets"].items():
-        law, draw, field = item["law"], item["draw"], f"sets.{name}"
+    for name, set_values in values["sets"].items():
+        law, draw, field = set_values["law"], set_values["draw"], f"sets.{name}"
         parsed = law if law in LAWS else parse_shift(law, f"{field}.law")
         number = None if draw is None else parse_draw(draw, f"{field}.draw")
         sets[name] = SetPlan(
-            item["role"], parsed, number, item["source"], item["labels"], item.get("answers", "all")
+            set_values["role"],
+            parsed,
+            number,
+            set_values["source"],
+            set_values["labels"],
+            set_values.get("answers", "all"),
         )
     noise = values["label_noise"]
     return SplitPlan(

@@ -38,8 +38,8 @@ LARGE = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Said:
-    """Of n rows under each of C changes, or of them all and their neighbours.
+class CopyAnswers:
+    """Answers for n rows under each of C changes, or for the rows and their neighbours.
 
     `label` int64 [C, n]; `answer` int64 [C, n, N + 1], the row itself first; `entropy` float32 of
     the same shape, in nats, None where there are labels only; `logits` float32 [C, n, k] of the
@@ -54,18 +54,18 @@ class Said:
     features: NDArray[np.float32] | None = None
 
 
-def said_of_copies(
+def copy_answers(
     answers: Answer,
     rows: RowSet,
     datasets: Mapping[str, AttributedDataset],
-    near: str,
+    neighbourhood_name: str,
     neighbours: int,
     pool: int,
     features: Features | None = None,
     handed: Mapping[str, Any] | None = None,
-) -> dict[str, Said]:
-    """What a model says by selection rule. `near`: a neighbourhood or ""; `pool`: rows of the pool,
-    0: the rows as they are. `handed`: knobs of the transform of `near`, by its estimator.
+) -> dict[str, CopyAnswers]:
+    """What a model says by selection rule. `neighbourhood_name`: a neighbourhood or ""; `pool`: rows of the pool,
+    0: the rows as they are. `handed`: knobs of the transform of `neighbourhood_name`, by its estimator.
 
     A family of changes is shown rows of its own draw: were they the same for all, the chance by
     which they are easier than others would stand in every accuracy of the pool alike, and an
@@ -76,79 +76,99 @@ def said_of_copies(
     """
     dataset = datasets[rows.source]
     law, n = rows.visit_law, len(rows.rows)
-    given = rows.rows if law is None else rows.rows * dataset.n_derived + law.argmax(axis=1)
+    virtual_rows = rows.rows if law is None else rows.rows * dataset.n_derived + law.argmax(axis=1)
     height = 0 if dataset.image_shape is None else min(dataset.image_shape[:2])
-    under = pool_of_kind(dataset.check_inputs().kind) if pool else ()
-    changes: list[Chain] = [((change.transform, change.knobs),) for change in under] or [()]
+    pool_changes = pool_of_kind(dataset.check_inputs().kind) if pool else ()
+    changes: list[Chain] = [((change.transform, change.knobs),) for change in pool_changes] or [()]
     beside: list[Chain] = [()]
-    if near:
-        own = neighbourhood(near)
+    if neighbourhood_name:
+        definition = neighbourhood(neighbourhood_name)
         beside += [
-            ((own.transform, {**own.knobs(height >= LARGE), **(handed or {})}),)
+            ((definition.transform, {**definition.knobs(height >= LARGE), **(handed or {})}),)
         ] * neighbours
-    many, name = len(beside), "copies"
-    families = [change.family for change in under] or [""]
-    drawn = {family: _drawn(dataset.row_ids(given), family, pool or n) for family in families}
+    copies_per_row, name = len(beside), "copies"
+    families = [change.family for change in pool_changes] or [""]
+    drawn = {
+        family: _drawn(dataset.row_ids(virtual_rows), family, pool or n) for family in families
+    }
     used = np.unique(
         np.concatenate(list(drawn.values()))
     )  # of a source of a million rows a table of all copies has 759 million
-    made = copies(
-        dataset, given[used], [(*change, *other) for change in changes for other in beside]
+    copied = copies(
+        dataset,
+        virtual_rows[used],
+        [(*change, *neighbour_chain) for change in changes for neighbour_chain in beside],
     )
     out: dict[str, list[Any]] = {}
-    for place, family in enumerate(families):
+    for family_index, family in enumerate(families):
         chosen = drawn[family]
         virtual = (
-            np.searchsorted(used, chosen)[:, None] * (len(changes) * many)
-            + place * many
-            + np.arange(many)
+            np.searchsorted(used, chosen)[:, None] * (len(changes) * copies_per_row)
+            + family_index * copies_per_row
+            + np.arange(copies_per_row)
         )
         again: dict[str, Any] = {
-            key: np.repeat(getattr(rows, key)[chosen], many)
+            key: np.repeat(getattr(rows, key)[chosen], copies_per_row)
             for key in ("label", "true_label", "group", "weight", "origin")
         }
-        asked = replace(
+        copied_rows = replace(
             rows, source=name, rows=virtual.ravel(), visit_law=None, environment=None, **again
         )
-        found, _ = answers({name: asked}, {**datasets, name: made})
-        for rule, sets in found.items():
-            read = features(asked, made) if features is not None and not near else None
-            out.setdefault(rule, []).append((*_read(sets[name], len(chosen), many), read))
+        answered, _ = answers({name: copied_rows}, {**datasets, name: copied})
+        for rule, sets in answered.items():
+            read = (
+                features(copied_rows, copied)
+                if features is not None and not neighbourhood_name
+                else None
+            )
+            out.setdefault(rule, []).append((*_read(sets[name], len(chosen), copies_per_row), read))
     label = np.stack([rows.label[drawn[family]] for family in families])
-    return {rule: _joined(label, parts, bool(near)) for rule, parts in out.items()}
+    return {
+        rule: _joined(label, family_answers, bool(neighbourhood_name))
+        for rule, family_answers in out.items()
+    }
 
 
-def _drawn(ids: NDArray[np.int64], family: str, most: int) -> NDArray[np.int64]:
+def _drawn(ids: NDArray[np.int64], family: str, limit: int) -> NDArray[np.int64]:
     """At most so many of the rows, in order: the same ones whatever stands beside them."""
-    if most >= len(ids):
+    if limit >= len(ids):
         return np.arange(len(ids))
     order = np.argsort(hash64(ids, seed_of(0, "rows of the pool", family)), kind="stable")
-    return np.sort(order[:most])
+    return np.sort(order[:limit])
 
 
-def _read(said: Predictions, n: int, many: int) -> tuple[Any, ...]:
-    answer = said.answer.reshape(n, many)
-    if said.logits is None:
+def _read(predictions: Predictions, n: int, copies_per_row: int) -> tuple[Any, ...]:
+    answer = predictions.answer.reshape(n, copies_per_row)
+    if predictions.logits is None:
         return answer, None, None
-    spread = Answers(said.answer, said.logits)
+    spread = Answers(predictions.answer, predictions.logits)
     p = spread.log_probabilities
     entropy = -(np.exp(p) * np.where(np.isfinite(p), p, 0.0)).sum(axis=1)
     return (
         answer,
-        entropy.astype(np.float32).reshape(n, many),
-        said.logits.reshape(n, many, -1)[:, 0],
+        entropy.astype(np.float32).reshape(n, copies_per_row),
+        predictions.logits.reshape(n, copies_per_row, -1)[:, 0],
     )
 
 
-def _joined(label: NDArray[np.int64], parts: Sequence[tuple[Any, ...]], near: bool) -> Said:
+def _joined(
+    label: NDArray[np.int64], family_answers: Sequence[tuple[Any, ...]], with_neighbours: bool
+) -> CopyAnswers:
     answer, entropy, logits, read = (
-        None if found[0] is None else np.stack(found) for found in zip(*parts, strict=True)
+        None if arrays[0] is None else np.stack(arrays)
+        for arrays in zip(*family_answers, strict=True)
     )
     assert answer is not None
-    return Said(label, answer, entropy if near else None, None if near else logits, read)
+    return CopyAnswers(
+        label,
+        answer,
+        entropy if with_neighbours else None,
+        None if with_neighbours else logits,
+        read,
+    )
 
 
-def answers_of_given(model: Outside, class_names: Sequence[str], rule: str) -> Answer:
+def external_answers(model: Outside, class_names: Sequence[str], rule: str) -> Answer:
     """From sets and data sets to what a model says that is not trained here, under the name
     `rule`."""
 
@@ -160,16 +180,16 @@ def answers_of_given(model: Outside, class_names: Sequence[str], rule: str) -> A
             order = output_classes(model, class_names)
             try:
                 with hearing_doubts() as heard:
-                    said = in_order(model.answer(rows, dataset, class_names), order, class_names)
+                    ordered = in_order(model.answer(rows, dataset, class_names), order, class_names)
                 doubts += heard
             except CrosswindError:
                 raise
             except Exception as error:  # whatever the code of somebody else does
-                told = f"{type(error).__name__}: {one_line(str(error), 200)}"
+                cause = f"{type(error).__name__}: {one_line(str(error), 200)}"
                 raise DataError(
-                    f"the model failed on {len(rows.rows):,} inputs ({told})"
+                    f"the model failed on {len(rows.rows):,} inputs ({cause})"
                 ) from error
-            answer, logits, *texts = said  # texts only of a model that answers in words
+            answer, logits, *texts = ordered  # texts only of a model that answers in words
             answer, logits = allowed(rows.answers_as, answer, logits)
             out[name] = Predictions(
                 dataset.row_ids(rows.rows), rows.label, rows.group, answer, logits, *texts
@@ -179,51 +199,65 @@ def answers_of_given(model: Outside, class_names: Sequence[str], rule: str) -> A
     return answers
 
 
-def write_said(path: Path, said: Mapping[str, Said]) -> None:
+def write_copy_answers(path: Path, answers_by_rule: Mapping[str, CopyAnswers]) -> None:
     """One compressed npz: `RULE/PART`."""
     arrays = {
-        f"{rule}/{part}": array
-        for rule, item in said.items()
-        for part in ("label", "answer", "entropy", "logits")
-        if (array := getattr(item, part)) is not None
+        f"{rule}/{array_name}": array
+        for rule, answers in answers_by_rule.items()
+        for array_name in ("label", "answer", "entropy", "logits")
+        if (array := getattr(answers, array_name)) is not None
     }
     with path.open("wb") as file:
         np.savez_compressed(file, **arrays)
 
 
-def read_said(path: Path) -> dict[str, Said]:
-    """What `write_said` wrote, by rule. Nothing is unpickled."""
+def read_copy_answers(path: Path) -> dict[str, CopyAnswers]:
+    """What `write_copy_answers` wrote, by rule. Nothing is unpickled."""
     out: dict[str, dict[str, Any]] = {}
     with np.load(path, allow_pickle=False) as arrays:
         for key in arrays.files:
-            rule, part = key.rsplit("/", 1)
-            out.setdefault(rule, {})[part] = arrays[key]
-    return {rule: Said(**parts) for rule, parts in out.items()}
+            rule, array_name = key.rsplit("/", 1)
+            out.setdefault(rule, {})[array_name] = arrays[key]
+    return {rule: CopyAnswers(**by_name) for rule, by_name in out.items()}
 
 
-def answers_of(said: Predictions, near: str, copied: Said | None) -> Answers:
+def set_answers(
+    predictions: Predictions, neighbourhood_name: str, copied: CopyAnswers | None
+) -> Answers:
     """What is known of a set: its predictions, and the answers for the neighbours of its rows."""
-    plain = Answers(said.answer, said.logits)
-    return plain if copied is None else _near(plain, near, copied, 0)
+    plain = Answers(predictions.answer, predictions.logits)
+    return plain if copied is None else _with_neighbours(plain, neighbourhood_name, copied, 0)
 
 
-def pool_of(
-    plain: Said | None, near: str, copied: Said | None, changes: Sequence[Change]
+def labelled_pool(
+    plain: CopyAnswers | None,
+    neighbourhood_name: str,
+    copied: CopyAnswers | None,
+    changes: Sequence[Change],
 ) -> list[Labelled]:
     """The labelled sets of the pool, one of each of its `changes`; empty where there is none."""
     if plain is None:
         return []
     sets = []
-    for place, change in enumerate(changes):
+    for change_index, change in enumerate(changes):
         logits, read = (
-            None if part is None else part[place] for part in (plain.logits, plain.features)
+            None if array is None else array[change_index]
+            for array in (plain.logits, plain.features)
         )
-        answers = Answers(plain.answer[place, :, 0], logits, features=read)
-        answers = answers if copied is None else _near(answers, near, copied, place)
-        sets.append(Labelled(answers, plain.label[place], change.name, change.family))
+        answers = Answers(plain.answer[change_index, :, 0], logits, features=read)
+        answers = (
+            answers
+            if copied is None
+            else _with_neighbours(answers, neighbourhood_name, copied, change_index)
+        )
+        sets.append(Labelled(answers, plain.label[change_index], change.name, change.family))
     return sets
 
 
-def _near(plain: Answers, near: str, copied: Said, place: int) -> Answers:
-    entropies = {} if copied.entropy is None else {near: copied.entropy[place]}
-    return replace(plain, neighbours={near: copied.answer[place]}, entropies=entropies)
+def _with_neighbours(
+    plain: Answers, neighbourhood_name: str, copied: CopyAnswers, change_index: int
+) -> Answers:
+    entropies = {} if copied.entropy is None else {neighbourhood_name: copied.entropy[change_index]}
+    return replace(
+        plain, neighbours={neighbourhood_name: copied.answer[change_index]}, entropies=entropies
+    )

@@ -7,11 +7,13 @@ A claim is no part of a run: changing one changes what is said of the results an
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
 from typing import Any, NamedTuple
 
 from crosswind.core.errors import InputError, unknown
 from crosswind.studies.axes import MethodEntry, Point
-from crosswind.studies.spec import SideSpec, Study
+from crosswind.studies.spec import Claim, SideSpec, Study
 from crosswind.training.selection import RULES
 
 
@@ -30,17 +32,17 @@ def sides_of(claim: Mapping[str, Any], reference: str) -> tuple[Side, Side]:
     """The better and the other side of a claim given as plain values, as a store keeps it."""
 
     def side(value: Any) -> Side:
-        given = value if isinstance(value, Mapping) else {"method": value}
+        settings = value if isinstance(value, Mapping) else {"method": value}
         fields = {
-            name: claim.get(name) if given.get(name) is None else given[name]
+            name: claim.get(name) if settings.get(name) is None else settings[name]
             for name in ("model", "shift", "set")
         }
-        found = Side(str(given["method"]), **fields)
-        minus = given.get("minus")
+        plain_side = Side(str(settings["method"]), **fields)
+        minus = settings.get("minus")
         if minus is None:
-            return found
-        return found._replace(
-            minus=found._replace(
+            return plain_side
+        return plain_side._replace(
+            minus=plain_side._replace(
                 **{name: value for name, value in minus.items() if value is not None}
             )
         )
@@ -51,7 +53,7 @@ def sides_of(claim: Mapping[str, Any], reference: str) -> tuple[Side, Side]:
 
 def unshifted(shifts: Mapping[str, Any]) -> str | None:
     """The first shift of a study that has no part, beside which a cost is told."""
-    return next((name for name, parts in shifts.items() if parts == []), None)
+    return next((name for name, components in shifts.items() if components == []), None)
 
 
 def rule_of(claim: Mapping[str, Any], selection: Sequence[str]) -> str:
@@ -77,124 +79,160 @@ def check_claims(
 ) -> None:
     """Refuse a claim about what the study does not run. Raises `InputError` that names the claim's
     field."""
-    known: dict[str, tuple[str, Collection[str]]] = {
-        "data": ("data set", study.data),
-        "shift": ("shift", study.shifts),
-        "size": ("size", dict.fromkeys(point.size for point in points)),
-        "model": ("model of this study", models),
-        "set": (
-            "set of role test",
-            [name for name, item in study.sets.items() if item.role == "test"],
-        ),
-        "rule": ("selection rule of this study", study.selection),
-    }
+    checker = _ClaimChecker(study, points, models, methods)
     for number, claim in enumerate(study.claims):
-        path = f"claims.{number}"
-        for name, (what, names) in known.items():
-            if getattr(claim, name) is not None and getattr(claim, name) not in names:
-                raise unknown(f"{path}.{name}", what, getattr(claim, name), names)
-        settled = {
+        checker.check(f"claims.{number}", claim)
+
+
+@dataclass(frozen=True)
+class _ClaimChecker:
+    """The runs of a study, and the checks of a claim about them. All checks raise `InputError`."""
+
+    study: Study
+    points: Sequence[Point]
+    models: Collection[str]
+    methods: Mapping[str, MethodEntry]
+
+    @property
+    def test_sets(self) -> list[str]:
+        """The names of the sets of role test."""
+        return [name for name, entry in self.study.sets.items() if entry.role == "test"]
+
+    def check(self, path: str, claim: Claim) -> None:
+        """Check the claim whose field is `path`."""
+        self._check_fields(path, claim)
+        point_fields = {
             name: value for name in ("data", "shift", "size") if (value := getattr(claim, name))
         }
-        about = [
-            point
-            for point in points
-            if all(getattr(point, name) == value for name, value in settled.items())
-        ]
-        told = " and ".join(f"{name} {value!r}" for name, value in settled.items())
-        if not about:
-            raise InputError(path, f"the study has no {told} together")
-        sides = dict(
-            zip(("better", "than"), sides_of(claim.model_dump(), study.reference), strict=True)
-        )
-        places = {
-            name: about if side.shift in (None, claim.shift) else _under(points, settled, side)
-            for name, side in sides.items()
-        }
-        for name, side in sides.items():
-            given = getattr(claim, name)
-            named = f"{path}.{name}.method" if isinstance(given, SideSpec) else f"{path}.{name}"
-            if side.method not in methods:
-                raise unknown(named, "method of this study", side.method, methods)
-            if side.model is not None and side.model not in models:
-                raise unknown(f"{path}.{name}.model", "model of this study", side.model, models)
-            if side.shift is not None and side.shift not in study.shifts:
-                raise unknown(
-                    f"{path}.{name}.shift", "shift of this study", side.shift, study.shifts
-                )
-            there = [
-                label
-                for label, entry in methods.items()
-                if any(entry.at(point) for point in places[name])
-            ]
-            fitting = [
-                label
-                for label, entry in methods.items()
-                if side.model is None or entry.on(side.model)
-            ]
-            at = (
-                f"under {side.shift!r}"
-                if places[name] is not about
-                else f"at {told or 'any point'}"
+        claim_points = _matching_points(self.points, point_fields)
+        description = " and ".join(f"{name} {value!r}" for name, value in point_fields.items())
+        if not claim_points:
+            raise InputError(path, f"the study has no {description} together")
+        better, than = sides_of(claim.model_dump(), self.study.reference)
+        side_points = {}
+        for name, side in (("better", better), ("than", than)):
+            shared_shift = side.shift in (None, claim.shift)
+            side_points[name] = (
+                claim_points if shared_shift else _under(self.points, point_fields, side)
             )
-            for labels, where in ((there, at), (fitting, f"with the model {side.model!r}")):
-                if side.method not in labels:
-                    left_out = "the reference " if given is None else ""
-                    raise InputError(named, f"{left_out}{side.method!r} is not run {where}", labels)
-            sets = known["set"][1]
-            for at, one in ((f"{path}.{name}", side), (f"{path}.{name}.minus", side.minus)):
-                if one is not None and one.set not in sets:
-                    raise unknown(f"{at}.set", known["set"][0], one.set, sets)
+        for name, side in (("better", better), ("than", than)):
+            where = f"at {description or 'any point'}"
+            if side_points[name] is not claim_points:
+                where = f"under {side.shift!r}"
+            self._check_side(f"{path}.{name}", getattr(claim, name), side, side_points[name], where)
             if side.minus is not None:
-                _check_minus(f"{path}.{name}.minus", side, points, settled, models, methods, study)
-        better, than = sides.values()
+                _check_minus(
+                    f"{path}.{name}.minus",
+                    side,
+                    self.points,
+                    point_fields,
+                    self.models,
+                    self.methods,
+                    self.study,
+                )
+        self._check_pair(path, better, than, side_points)
+        if claim.wins_back is not None:
+            self._check_wins_back(f"{path}.wins_back", claim, better, than)
+
+    def _check_fields(self, path: str, claim: Claim) -> None:
+        """Refuse names that the study does not have."""
+        valid_names: dict[str, tuple[str, Collection[str]]] = {
+            "data": ("data set", self.study.data),
+            "shift": ("shift", self.study.shifts),
+            "size": ("size", dict.fromkeys(point.size for point in self.points)),
+            "model": ("model of this study", self.models),
+            "set": ("set of role test", self.test_sets),
+            "rule": ("selection rule of this study", self.study.selection),
+        }
+        for name, (kind, names) in valid_names.items():
+            value = getattr(claim, name)
+            if value is not None and value not in names:
+                raise unknown(f"{path}.{name}", kind, value, names)
+
+    def _check_side(
+        self,
+        path: str,
+        declared: str | SideSpec | None,
+        side: Side,
+        points: Sequence[Point],
+        place: str,
+    ) -> None:
+        """Refuse a side that is not run at any of its points; `place` names these in errors."""
+        method_path = f"{path}.method" if isinstance(declared, SideSpec) else path
+        if side.method not in self.methods:
+            raise unknown(method_path, "method of this study", side.method, self.methods)
+        if side.model is not None and side.model not in self.models:
+            raise unknown(f"{path}.model", "model of this study", side.model, self.models)
+        if side.shift is not None and side.shift not in self.study.shifts:
+            raise unknown(f"{path}.shift", "shift of this study", side.shift, self.study.shifts)
+        run_at_points = [
+            label
+            for label, entry in self.methods.items()
+            if any(entry.at(point) for point in points)
+        ]
+        run_with_model = [
+            label
+            for label, entry in self.methods.items()
+            if side.model is None or entry.on(side.model)
+        ]
+        for labels, where in (
+            (run_at_points, place),
+            (run_with_model, f"with the model {side.model!r}"),
+        ):
+            if side.method not in labels:
+                role = "the reference " if declared is None else ""
+                raise InputError(method_path, f"{role}{side.method!r} is not run {where}", labels)
+        for scored_path, scored in ((path, side), (f"{path}.minus", side.minus)):
+            if scored is not None and scored.set not in self.test_sets:
+                raise unknown(f"{scored_path}.set", "set of role test", scored.set, self.test_sets)
+
+    def _check_pair(
+        self, path: str, better: Side, than: Side, side_points: Mapping[str, Sequence[Point]]
+    ) -> None:
+        """Refuse sides that are one, and sides that are never run so that they can be compared."""
         if better == than:
-            others = [label for label in methods if label != than.method]
+            alternatives = [label for label in self.methods if label != than.method]
             raise InputError(
                 f"{path}.than",
                 "is the same side as 'better', so there is nothing to compare",
-                others,
+                alternatives,
             )
-        first, second = methods[better.method], methods[than.method]
-        pairs = [(better.model or model, than.model or model) for model in models]
-        apart = better.shift != than.shift
-        other = (
-            apart
-            or better.method != than.method
-            or (better.set, better.minus) != (than.set, than.minus)
+        first, second = self.methods[better.method], self.methods[than.method]
+        shifts_differ = better.shift != than.shift
+        scores_differ = (better.set, better.minus) != (than.set, than.minus)
+        sides_differ = shifts_differ or better.method != than.method or scores_differ
+        model_pairs = [(better.model or model, than.model or model) for model in self.models]
+        compared = [pair for pair in model_pairs if sides_differ or pair[0] != pair[1]]
+        share_point = any(
+            first.at(point)
+            and second.at(twin)
+            and (point.data, point.size) == (twin.data, twin.size)
+            and (shifts_differ or point == twin)
+            for point, twin in product(side_points["better"], side_points["than"])
         )
-        compared = [pair for pair in pairs if other or pair[0] != pair[1]]
-        together = any(
-            first.at(one)
-            and second.at(other)
-            and (one.data, one.size) == (other.data, other.size)
-            and (apart or one == other)
-            for one in places["better"]
-            for other in places["than"]
-        )
-        if not together or not any(first.on(one) and second.on(other) for one, other in compared):
+        share_models = any(first.on(left) and second.on(right) for left, right in compared)
+        if not share_point or not share_models:
             raise InputError(
                 path,
                 f"{better.method!r} and {than.method!r} are never run under one shift and with the"
                 " models compared",
             )
-        if claim.wins_back is not None:
-            whole = unshifted(study.shifts)
-            problem = (
-                "needs a shift of this study that is [], and there is none" if whole is None else ""
+
+    def _check_wins_back(self, path: str, claim: Claim, better: Side, than: Side) -> None:
+        """Refuse a share of a shift's cost where no such cost is defined."""
+        shifts = self.study.shifts
+        unshifted_name = unshifted(shifts)
+        problem = ""
+        if better.minus or than.minus or claim.margin:
+            problem = "takes no gap (minus) and no margin"
+        elif better.shift != than.shift:
+            problem = "compares two sides under one shift"
+        elif unshifted_name is None:
+            problem = "needs a shift of this study that is [], and there is none"
+        if problem or unshifted_name in (better.shift, than.shift):
+            raise InputError(
+                path, problem or f"{unshifted_name!r} costs nothing: name another shift", shifts
             )
-            problem = "compares two sides under one shift" if apart else problem
-            problem = (
-                "takes no gap (minus) and no margin"
-                if better.minus or than.minus or claim.margin
-                else problem
-            )
-            if problem or whole in (better.shift, than.shift):
-                raise InputError(
-                    f"{path}.wins_back",
-                    problem or f"{whole!r} costs nothing: name another shift",
-                    study.shifts,
-                )
 
 
 def _check_minus(
@@ -210,13 +248,13 @@ def _check_minus(
     Raises `InputError`."""
     less = side.minus
     assert less is not None
-    for name, what, names in (
+    for name, kind, names in (
         ("method", "method of this study", methods),
         ("model", "model of this study", models),
         ("shift", "shift of this study", study.shifts),
     ):
         if (value := getattr(less, name)) is not None and value not in names:
-            raise unknown(f"{path}.{name}", what, value, names)
+            raise unknown(f"{path}.{name}", kind, value, names)
     if less == side._replace(minus=None):
         raise InputError(
             path,
@@ -232,9 +270,13 @@ def _check_minus(
 
 def _under(points: Sequence[Point], settled: Mapping[str, str], side: Side) -> list[Point]:
     """The points of a claim at which a side that names its own shift is looked for."""
-    wanted = settled if side.shift is None else {**settled, "shift": side.shift}
+    point_fields = settled if side.shift is None else {**settled, "shift": side.shift}
+    return _matching_points(points, point_fields)
+
+
+def _matching_points(points: Sequence[Point], point_fields: Mapping[str, str]) -> list[Point]:
     return [
         point
         for point in points
-        if all(getattr(point, name) == value for name, value in wanted.items())
+        if all(getattr(point, name) == value for name, value in point_fields.items())
     ]

@@ -24,19 +24,19 @@ def written_out(values: Mapping[str, Any], where: str) -> dict[str, Any]:
     run with all that were made of it. Raises `InputError`.
     """
     out = dict(values)
-    made: dict[str, list[str]] = {}
+    expanded_models: dict[str, list[str]] = {}
     for field in FIELDS:
         entries = values.get(field)
         if not isinstance(entries, Mapping) or not any(
-            isinstance(item, Mapping) and "each" in item for item in entries.values()
+            isinstance(declared, Mapping) and "each" in declared for declared in entries.values()
         ):
             continue
         out[field] = {}
         for label, settings in entries.items():
-            found = list(_entries(str(label), settings, f"{where}: {field}.{label}"))
+            expanded = list(_entries(str(label), settings, f"{where}: {field}.{label}"))
             if field == "models":
-                made[str(label)] = [name for name, _ in found]
-            for name, entry in found:
+                expanded_models[str(label)] = [name for name, _ in expanded]
+            for name, entry in expanded:
                 if name in out[field]:
                     raise InputError(
                         f"{where}: {field}.{label}",
@@ -47,9 +47,10 @@ def written_out(values: Mapping[str, Any], where: str) -> dict[str, Any]:
                 raise InputError(
                     f"{where}: {field}.{label}.each", f"makes more than {MOST:,} entries"
                 )
-    if made and isinstance(out.get("methods"), Mapping):
+    if expanded_models and isinstance(out.get("methods"), Mapping):
         out["methods"] = {
-            label: _of_models(settings, made) for label, settings in out["methods"].items()
+            label: _of_models(settings, expanded_models)
+            for label, settings in out["methods"].items()
         }
     return out
 
@@ -58,7 +59,7 @@ def _entries(label: str, settings: Any, path: str) -> Iterator[tuple[str, Any]]:
     if not isinstance(settings, Mapping) or "each" not in settings:
         yield label, settings
         return
-    each, rest = settings["each"], {key: value for key, value in settings.items() if key != "each"}
+    each, base = settings["each"], {key: value for key, value in settings.items() if key != "each"}
     if not isinstance(each, Mapping) or not each:
         raise InputError(f"{path}.each", f"must map settings to lists of values, not {shown(each)}")
     for key, chosen in each.items():
@@ -67,18 +68,18 @@ def _entries(label: str, settings: Any, path: str) -> Iterator[tuple[str, Any]]:
     for number, picked in enumerate(product(*each.values())):
         if number == MOST:
             raise InputError(f"{path}.each", f"makes more than {MOST:,} entries")
-        entry = copy.deepcopy(rest)
+        entry = copy.deepcopy(base)
         for key, value in zip(each, picked, strict=True):
             *inside, last = str(key).split(".")
-            place = entry
+            target = entry
             for word in inside:
-                place = place.setdefault(word, {})
-                if not isinstance(place, dict):
+                target = target.setdefault(word, {})
+                if not isinstance(target, dict):
                     raise InputError(
                         f"{path}.each.{key}",
-                        f"{word!r} holds {shown(place)}, which has no settings inside",
+                        f"{word!r} holds {shown(target)}, which has no settings inside",
                     )
-            place[last] = value
+            target[last] = value
         yield (
             "-".join(
                 [
@@ -90,7 +91,7 @@ def _entries(label: str, settings: Any, path: str) -> Iterator[tuple[str, Any]]:
         )
 
 
-def _of_models(settings: Any, made: Mapping[str, list[str]]) -> Any:
+def _of_models(settings: Any, expanded_models: Mapping[str, list[str]]) -> Any:
     names = settings.get("models") if isinstance(settings, Mapping) else None
     if not isinstance(names, list):
         return settings
@@ -98,7 +99,7 @@ def _of_models(settings: Any, made: Mapping[str, list[str]]) -> Any:
         **settings,
         "models": [
             name
-            for item in names
-            for name in (made.get(item, [item]) if isinstance(item, str) else [item])
+            for model in names
+            for name in (expanded_models.get(model, [model]) if isinstance(model, str) else [model])
         ],
     }

@@ -30,8 +30,8 @@ BUSY_SECONDS = 30.0
 _METADATA = sa.MetaData()
 
 
-def _columns(kind: Any, *names: str, **more: Any) -> list[sa.Column[Any]]:
-    return [sa.Column(name, kind, **{"nullable": False, **more}) for name in names]
+def _columns(kind: Any, *names: str, **options: Any) -> list[sa.Column[Any]]:
+    return [sa.Column(name, kind, **{"nullable": False, **options}) for name in names]
 
 
 _key = partial(_columns, primary_key=True)
@@ -129,17 +129,17 @@ def _check_tables(connection: sa.Connection, name: str, create: bool) -> None:
     if not present:  # or its tables are being made
         raise StoreError(f"{name} is empty, so not a Crosswind store")
     schema = sa.select(meta.c.value).where(meta.c.name == "schema")
-    found = connection.execute(schema).scalar() if "meta" in present else None
-    if found is None or not str(found).isdecimal():
+    version = connection.execute(schema).scalar() if "meta" in present else None
+    if version is None or not str(version).isdecimal():
         raise StoreError(f"{name} is a database, but not a Crosswind store")
-    if int(found) > SCHEMA:
+    if int(version) > SCHEMA:
         raise StoreError(
-            f"{name} was written by a newer Crosswind (schema {found}, here {SCHEMA}); update"
+            f"{name} was written by a newer Crosswind (schema {version}, here {SCHEMA}); update"
             " Crosswind"
         )
-    if int(found) < SCHEMA:
+    if int(version) < SCHEMA:
         raise StoreError(
-            f"{name} has schema {found}, which this Crosswind (schema {SCHEMA}) cannot read; use a"
+            f"{name} has schema {version}, which this Crosswind (schema {SCHEMA}) cannot read; use a"
             " new folder"
         )
 
@@ -157,9 +157,9 @@ def sentences(name: str) -> Iterator[None]:
             f"{name} is damaged and cannot be read (text that is not UTF-8)"
         ) from error
     except OSError as error:
-        place = f" ({error.filename})" if error.filename else ""
+        file_note = f" ({error.filename})" if error.filename else ""
         raise StoreError(
-            f"{name} cannot be read or written: {error.strerror or error}{place}"
+            f"{name} cannot be read or written: {error.strerror or error}{file_note}"
         ) from error
 
 
@@ -167,7 +167,7 @@ def _why(error: Exception) -> str:
     # the first line of PostgreSQL's text is the message, the rest says where it stands in the
     # statement
     text = one_line(str(getattr(error, "orig", None) or error).strip().partition("\n")[0], 300)
-    for part, sentence in {
+    for fragment, sentence in {
         "not a database": "is not an SQLite database",
         "malformed": "is damaged and cannot be read (database disk image is malformed)",
         "could not decode": "is damaged and cannot be read (text that is not UTF-8)",
@@ -178,7 +178,7 @@ def _why(error: Exception) -> str:
         "unable to open": "cannot be opened: no permission, or its folder is gone",
         "disk I/O": "cannot be read or written: the disk reports an error",
     }.items():
-        if part.casefold() in text.casefold():
+        if fragment.casefold() in text.casefold():
             return sentence
     return f"cannot be read or written: {text}"
 
@@ -259,21 +259,21 @@ def _make(path: Path) -> None:
     which says nothing when the disk is full, and the name that the store is given is not the one
     that the WAL belongs to.
     """
-    made = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    staged = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
-        engine = _engine(lambda: _connect(made, "mode=rwc"), sa.StaticPool)
+        engine = _engine(lambda: _connect(staged, "mode=rwc"), sa.StaticPool)
         with engine.begin() as connection:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
             _check_tables(connection, str(path), True)
         engine.dispose()
         try:
-            os.link(made, path)
+            os.link(staged, path)
         except FileExistsError:
             pass  # another driver was first
         except OSError:
-            os.replace(made, path)  # a file system without links
+            os.replace(staged, path)  # a file system without links
     finally:
-        for left in path.parent.glob(f"{made.name}*"):
+        for left in path.parent.glob(f"{staged.name}*"):
             left.unlink(missing_ok=True)
 
 

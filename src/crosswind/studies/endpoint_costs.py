@@ -43,74 +43,74 @@ def foreseen(plan: Plan) -> dict[str, dict[str, Any]]:
             "measured": False,
             "price": None,
         }
-        told = out.setdefault(job.labels["method"], empty)
+        cost = out.setdefault(job.labels["method"], empty)
         split, datasets = split_of(job.spec)
         model, rows = (
             load("models", job.spec["model"]["name"])(**job.spec["model"]["knobs"]),
             row_set(split, job.spec["set"]),
         )
-        count = _counting(model, split.class_names, questions, told)
+        count = _counting(model, split.class_names, questions, cost)
         if job.kind == "predict":
             count({job.spec["set"]: rows}, datasets)
         else:
-            from crosswind.studies.changed_copies import said_of_copies
+            from crosswind.studies.changed_copies import copy_answers
 
-            said_of_copies(
+            copy_answers(
                 count, rows, datasets, job.spec["near"], job.spec["neighbours"], job.spec["pool"]
             )
         if model.input_price is not None and model.output_price is not None:
-            told["price"] = (
-                model.input_price * told["input_tokens"]
-                + model.output_price * told["output_tokens"]
+            cost["price"] = (
+                model.input_price * cost["input_tokens"]
+                + model.output_price * cost["output_tokens"]
             ) / 1e6
     return out
 
 
 def _counting(
-    model: Any, class_names: tuple[str, ...], questions: set[str], told: dict[str, Any]
+    model: Any, class_names: tuple[str, ...], questions: set[str], cost: dict[str, Any]
 ) -> Answer:
-    """What stands in the place of a model's answers and counts into `told` what they would be
+    """What stands in the place of a model's answers and counts into `cost` what they would be
     asked."""
 
     def count(sets: Mapping[str, RowSet], datasets: Mapping[str, AttributedDataset]) -> Any:
-        said = {}
+        predictions = {}
         for name, rows in sets.items():
-            found = model.foreseen(rows, datasets[rows.source], class_names)
-            new = found.tokens.keys() - questions
-            asked = new - found.known
+            forecast = model.foreseen(rows, datasets[rows.source], class_names)
+            new = forecast.tokens.keys() - questions
+            unanswered = new - forecast.known
             questions.update(new)
-            read, written = found.usual or (0.0, model.max_tokens)
-            told["requests"] += len(new)
-            told["answered"] += len(new) - len(asked)
-            told["measured"] = found.usual is not None
-            told["input_tokens"] += (
-                sum(found.tokens[one] for one in asked)
-                if found.usual is None
-                else len(asked) * read
+            read, written = forecast.usual or (0.0, model.max_tokens)
+            cost["requests"] += len(new)
+            cost["answered"] += len(new) - len(unanswered)
+            cost["measured"] = forecast.usual is not None
+            cost["input_tokens"] += (
+                sum(forecast.tokens[question] for question in unanswered)
+                if forecast.usual is None
+                else len(unanswered) * read
             )
-            told["output_tokens"] += len(asked) * written
+            cost["output_tokens"] += len(unanswered) * written
             ids = datasets[rows.source].row_ids(rows.rows)
-            said[name] = Predictions(
+            predictions[name] = Predictions(
                 ids, rows.label, rows.group, np.zeros(len(ids), dtype=np.int64)
             )
-        return {GIVEN: said}, []
+        return {GIVEN: predictions}, []
 
     return count
 
 
-def words(told: Mapping[str, Any]) -> str:
+def words(cost: Mapping[str, Any]) -> str:
     """One model's counts as a sentence."""
-    most = "about" if told["measured"] else "at most"
+    bound = "about" if cost["measured"] else "at most"
     tokens = (
-        f"about {round(told['input_tokens']):,} input tokens and {most}"
-        f" {round(told['output_tokens']):,} output tokens"
+        f"about {round(cost['input_tokens']):,} input tokens and {bound}"
+        f" {round(cost['output_tokens']):,} output tokens"
     )
     price = (
         "; input_price and output_price tell what that costs"
-        if told["price"] is None
-        else f", which cost {told['price']:,.2f}"
+        if cost["price"] is None
+        else f", which cost {cost['price']:,.2f}"
     )
     return (
-        f"{told['requests']:,} requests, {told['answered']:,} of them answered already; the others"
+        f"{cost['requests']:,} requests, {cost['answered']:,} of them answered already; the others"
         f" take {tokens}{price}"
     )

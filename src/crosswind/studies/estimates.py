@@ -52,7 +52,7 @@ def access_of(estimator: Values) -> Access:
 def check_estimators(study: Study, estimators: Mapping[str, Values], networks: int) -> None:
     """Refuse what an estimator of a study of so many networks cannot be given. Raises
     `InputError`."""
-    tests = sum(item.role == "test" for item in study.sets.values())
+    tests = sum(set_spec.role == "test" for set_spec in study.sets.values())
     for label, estimator in estimators.items():
         access, path = access_of(estimator), f"estimators.{label}"
         if access.models > 1:
@@ -62,8 +62,10 @@ def check_estimators(study: Study, estimators: Mapping[str, Values], networks: i
                 " it one",
             )
         if access.features or access.weights:
-            what = "the network's weights" if access.weights else "features"
-            raise InputError(path, f"reads {what}, which the predictions of a study do not hold")
+            quantity = "the network's weights" if access.weights else "features"
+            raise InputError(
+                path, f"reads {quantity}, which the predictions of a study do not hold"
+            )
         # Without a pool a measure tells no accuracy, but ranks networks on a set, and sets by a
         # network.
         if access.pool and not study.pool_rows and networks < LEAST_FOR_INTERVAL and tests < LEAST:
@@ -91,11 +93,15 @@ def check_changes(
             " to 0",
         )
     for label, estimator in estimators.items():
-        near = access_of(estimator).neighbourhood
-        if near and neighbourhood(near).takes != inputs.kind:
-            fitting = [name for name, item in NEIGHBOURHOODS.items() if item.takes == inputs.kind]
+        neighbourhood_name = access_of(estimator).neighbourhood
+        if neighbourhood_name and neighbourhood(neighbourhood_name).takes != inputs.kind:
+            fitting = [
+                name
+                for name, definition in NEIGHBOURHOODS.items()
+                if definition.takes == inputs.kind
+            ]
             problem = (
-                f"its neighbours are changed {neighbourhood(near).takes}s, and data.{data} has"
+                f"its neighbours are changed {neighbourhood(neighbourhood_name).takes}s, and data.{data} has"
                 f" {inputs}"
             )
             raise InputError(f"estimators.{label}", problem, fitting)
@@ -129,17 +135,19 @@ class EstimateJobs:
         `labelled`: the jobs that hold the answers for the source; `rows`: the split that tells its
         labels, where these do not.
         """
-        made: list[Job] = []
+        estimate_jobs: list[Job] = []
         for (label, estimator), prediction in product(self.estimators.items(), predictions):
-            near = access_of(estimator).neighbourhood
-            reads = {"target": vary(prediction.spec["set"], estimator, 0)} if near else {}
-            if near and (
+            neighbourhood_name = access_of(estimator).neighbourhood
+            reads = (
+                {"target": vary(prediction.spec["set"], estimator, 0)} if neighbourhood_name else {}
+            )
+            if neighbourhood_name and (
                 self.pool_rows or not access_of(estimator).pool
             ):  # a measure alone reads no source
                 reads["source"] = vary(self.source, estimator, 0)
             if self.pool_rows:
                 reads["pool"] = vary(self.source, None, self.pool_rows)
-                if near:
+                if neighbourhood_name:
                     reads["pool near"] = vary(self.source, estimator, self.pool_rows)
             needs = (
                 *(job.key for job in labelled),
@@ -153,27 +161,30 @@ class EstimateJobs:
                 "set": prediction.spec["set"],
                 **rows,
             }
-            told = {
+            identity = {
                 "kind": "estimate",
                 "version": VERSION,
                 "needs": needs,
                 **{k: v for k, v in spec.items() if k != "data"},
             }
             if access_of(estimator).handed:  # what they make is in the keys of what is needed
-                own = {
+                keyed_knobs = {
                     k: v
                     for k, v in estimator["knobs"].items()
                     if k not in access_of(estimator).handed
                 }
-                told["estimator"] = {**estimator, "knobs": own}
-            spec |= {"estimator_near": near, "inputs": self.kind}
+                identity["estimator"] = {**estimator, "knobs": keyed_knobs}
+            spec |= {"estimator_near": neighbourhood_name, "inputs": self.kind}
             spec["reads"] = {
                 "predicted": prediction.key,
                 **{name: job.key for name, job in reads.items()},
             }
             labels = {**prediction.labels, "role": "estimate", "estimator": label}
-            made += [*reads.values(), Job(digest(told), spec, labels, needs, "estimate", follows)]
-        return made
+            estimate_jobs += [
+                *reads.values(),
+                Job(digest(identity), spec, labels, needs, "estimate", follows),
+            ]
+        return estimate_jobs
 
 
 VERSION = 6
@@ -181,25 +192,27 @@ VERSION = 6
 written."""
 
 
-def _said(estimator: Values | None, pool: int, kind: str) -> tuple[dict[str, Any], str]:
+def _copy_request(estimator: Values | None, pool: int, kind: str) -> tuple[dict[str, Any], str]:
     """What a `vary` job does, as it stands in its specification, and the hash of what makes its
     copies."""
-    near = "" if estimator is None else access_of(estimator).neighbourhood
+    neighbourhood_name = "" if estimator is None else access_of(estimator).neighbourhood
     count = (
         estimator["knobs"].get("neighbours", NEIGHBOURS)
-        if estimator is not None and near
+        if estimator is not None and neighbourhood_name
         else NEIGHBOURS
     )
-    said: dict[str, Any] = {"near": near, "pool": pool, "neighbours": count}
+    request: dict[str, Any] = {"near": neighbourhood_name, "pool": pool, "neighbours": count}
     if estimator is None or not access_of(estimator).handed:
-        return said, _changes(near, pool, kind)
-    own, transform = _handed(access_of(estimator), estimator["knobs"])
-    return {**said, "handed": own}, digest([_changes(near, pool, kind), transform.identity])
+        return request, _changes(neighbourhood_name, pool, kind)
+    handed, transform = _handed(access_of(estimator), estimator["knobs"])
+    return {**request, "handed": handed}, digest(
+        [_changes(neighbourhood_name, pool, kind), transform.identity]
+    )
 
 
-def _keyed(said: Values) -> dict[str, Any]:
+def _keyed(request: Values) -> dict[str, Any]:
     """Without what may name a place: the hash of the changes tells it by its contents."""
-    return {name: value for name, value in said.items() if name != "handed"}
+    return {name: value for name, value in request.items() if name != "handed"}
 
 
 def check_handed(path: str, access: Access, knobs: Values) -> None:
@@ -217,29 +230,41 @@ def check_handed(path: str, access: Access, knobs: Values) -> None:
 def _handed(access: Access, knobs: Values) -> tuple[dict[str, Any], Transform]:
     """The knobs of an estimator that are those of its neighbourhood's transform, and the transform.
     Raises `InputError`."""
-    own, near = {name: knobs[name] for name in access.handed}, neighbourhood(access.neighbourhood)
-    known = transform_facts(near.transform)
-    return own, load(known.room, near.transform)(**{**near.knobs(), **own})
+    handed_knobs, definition = (
+        {name: knobs[name] for name in access.handed},
+        neighbourhood(access.neighbourhood),
+    )
+    facts_of_transform = transform_facts(definition.transform)
+    return handed_knobs, load(facts_of_transform.room, definition.transform)(
+        **{**definition.knobs(), **handed_knobs}
+    )
 
 
 @cache
-def _changes(near: str, pool: int, kind: str) -> str:
+def _changes(neighbourhood_name: str, pool: int, kind: str) -> str:
     """Transforms with their versions and settings, so that answers for other copies are not taken
     for those for these."""
-    told: list[Any] = ["rows by family"] if pool else []
-    for item in pool_of_kind(kind) if pool else ():
-        told.append(
+    identity: list[Any] = ["rows by family"] if pool else []
+    for change in pool_of_kind(kind) if pool else ():
+        identity.append(
             [
-                item.transform,
-                _version(item.transform),
-                dict(item.knobs),
-                *([item.family] if item.of else []),
+                change.transform,
+                _version(change.transform),
+                dict(change.knobs),
+                *([change.family] if change.of else []),
             ]
         )
-    if near:
-        own = neighbourhood(near)
-        told.append([own.transform, _version(own.transform), own.knobs(), own.knobs(large=True)])
-    return digest(told)
+    if neighbourhood_name:
+        definition = neighbourhood(neighbourhood_name)
+        identity.append(
+            [
+                definition.transform,
+                _version(definition.transform),
+                definition.knobs(),
+                definition.knobs(large=True),
+            ]
+        )
+    return digest(identity)
 
 
 def _version(transform: str) -> int:
@@ -251,38 +276,44 @@ def vary_of_fit(fit: Job, tests: Sequence[Job], labels: Values, kind: str) -> Va
     `kind`: of the inputs."""
 
     def vary(name: str, estimator: Values | None, pool: int) -> Job:
-        of = {job.spec["set"]: job for job in tests}.get(name)
-        said, changes = _said(estimator, pool, kind)
-        told = {
+        prediction = {job.spec["set"]: job for job in tests}.get(name)
+        request, changes = _copy_request(estimator, pool, kind)
+        identity = {
             "kind": "vary",
             "fit": fit.key,
             "set": name,
-            **_keyed(said),
+            **_keyed(request),
             "changes": changes,
-            "of": None if of is None else of.key,
+            "of": None if prediction is None else prediction.key,
         }
         spec = {
             "set": name,
-            **said,
-            "item": None if of is None else of.spec["item"],
-            "data": {} if of is None else of.spec["data"],
+            **request,
+            "item": None if prediction is None else prediction.spec["item"],
+            "data": {} if prediction is None else prediction.spec["data"],
         }
         needs = (fit.key, *fit.needs)
         return Job(
-            digest(told), spec, {**labels, "role": "vary", "set": name}, needs, "vary", fit.key
+            digest(identity), spec, {**labels, "role": "vary", "set": name}, needs, "vary", fit.key
         )
 
     return vary
 
 
-def vary_of_given(predictions: Sequence[Job], kind: str) -> Vary:
+def vary_of_external(predictions: Sequence[Job], kind: str) -> Vary:
     """The `vary` jobs of a model that is not trained here. `predictions`: its jobs for every set;
     `kind`: of the inputs."""
 
     def vary(name: str, estimator: Values | None, pool: int) -> Job:
-        of = next(job for job in predictions if job.spec["set"] == name)
-        said, changes = _said(estimator, pool, kind)
-        told = {"kind": "vary", "of": of.key, **_keyed(said), "changes": changes}
-        return Job(digest(told), {**of.spec, **said}, {**of.labels, "role": "vary"}, (), "vary")
+        prediction = next(job for job in predictions if job.spec["set"] == name)
+        request, changes = _copy_request(estimator, pool, kind)
+        identity = {"kind": "vary", "of": prediction.key, **_keyed(request), "changes": changes}
+        return Job(
+            digest(identity),
+            {**prediction.spec, **request},
+            {**prediction.labels, "role": "vary"},
+            (),
+            "vary",
+        )
 
     return vary

@@ -20,7 +20,7 @@ from crosswind.core.types import Job, digest
 from crosswind.evaluation.metrics import METRICS
 from crosswind.shifts.split import LAWS
 from crosswind.studies.axes import MethodEntry, Point
-from crosswind.studies.estimates import EstimateJobs, vary_of_fit, vary_of_given
+from crosswind.studies.estimates import EstimateJobs, vary_of_external, vary_of_fit
 from crosswind.studies.spec import Study
 from crosswind.training.settings import ModelSpec, TrainingSettings, base_settings, keyed
 
@@ -53,16 +53,19 @@ def jobs_of(
     }
     base_head = _Head(common, common_key, {}, "all" if study.keep == "all" else "selected")
     sets, split_seed = common["split"]["sets"], common["split"]["split_seed"]
-    place = {"data": point.data, "shift": point.shift, "size": point.size}
-    asked = EstimateJobs(
-        estimators, study.pool_rows, {name: item["role"] for name, item in sets.items()}, kind
+    point_labels = {"data": point.data, "shift": point.shift, "size": point.size}
+    estimate_jobs = EstimateJobs(
+        estimators,
+        study.pool_rows,
+        {name: set_values["role"] for name, set_values in sets.items()},
+        kind,
     )
-    told: set[str] = set()
+    yielded: set[str] = set()
 
     def new(*jobs: Job) -> Iterator[Job]:
         for job in jobs:
-            if job.key not in told:
-                told.add(job.key)
+            if job.key not in yielded:
+                yielded.add(job.key)
                 yield job
 
     for seed, (model_label, model), (label, method) in product(
@@ -70,7 +73,7 @@ def jobs_of(
     ):
         for point_label, knobs, training in method.points if method.on(model_label) else ():
             labels = {
-                **place,
+                **point_labels,
                 "model": model_label,
                 "method": label,
                 "point": point_label,
@@ -80,49 +83,59 @@ def jobs_of(
             needs = method.facts.needs
             bases = []
             if needs is not None and needs.base is not None:
-                known = facts("methods", needs.base.method)
+                base_facts = facts("methods", needs.base.method)
                 settings = base_settings(
                     TrainingSettings(**training), needs, knobs, f"methods.{label}"
                 )
                 base_labels = {
                     **labels,
-                    "method": f"{known.name} (base)",
+                    "method": f"{base_facts.name} (base)",
                     "point": "",
                     "role": "base",
                 }
-                defaults = resolve(known.knobs, {}, "", f"method {known.name!r}")
+                defaults = resolve(base_facts.knobs, {}, "", f"method {base_facts.name!r}")
                 bases = [
-                    base_head.fit(_method(known, defaults), model, vars(settings), base_labels)
+                    base_head.fit(
+                        _method_values(base_facts, defaults), model, vars(settings), base_labels
+                    )
                 ]
             fit = heads[label].fit(
-                _method(method.facts, knobs), model, training, {**labels, "role": "fit"}, bases
+                _method_values(method.facts, knobs),
+                model,
+                training,
+                {**labels, "role": "fit"},
+                bases,
             )
             predictions = heads[label].predictions(fit, labels)
-            near = vary_of_fit(fit, predictions, labels, kind)
-            estimates = asked.jobs([fit], predictions, {}, fit.key, near)
+            vary = vary_of_fit(fit, predictions, labels, kind)
+            estimates = estimate_jobs.jobs([fit], predictions, {}, fit.key, vary)
             yield from new(*bases, fit, *predictions, *estimates)
             yield _score([fit, *predictions, *estimates], {}, labels, fit.key)
     for seed, (label, model) in product(
         study.seed_list, ((label, models[label]) for label in models if label not in trained)
     ):
         labels = {
-            **place,
+            **point_labels,
             "model": label,
             "method": label,
             "point": "",
             "seed": seed,
             "split_seed": split_seed,
         }
-        predictions = [_of_given(common, common_key, model, name, labels) for name in sets]
+        predictions = [
+            _external_prediction(common, common_key, model, name, labels) for name in sets
+        ]
         rows = {
             "data": common["data"],
             "main": common["main"],
             "split": common["split"],
             "seed": seed,
         }
-        labelled = [job for job in predictions if job.spec["set"] == asked.source]
+        labelled = [job for job in predictions if job.spec["set"] == estimate_jobs.source]
         tested = [job for job in predictions if sets[job.spec["set"]]["role"] == "test"]
-        estimates = asked.jobs(labelled, tested, rows, "", vary_of_given(predictions, kind))
+        estimates = estimate_jobs.jobs(
+            labelled, tested, rows, "", vary_of_external(predictions, kind)
+        )
         yield from new(*predictions, *estimates)
         # Beside the methods of every trained model, so that each table has it; one score serves
         # them all.
@@ -146,31 +159,33 @@ class _Head:
         sets = split["sets"]
         reads_tests = split["sampler"] == "reweight"  # to the test law
         fitted = {
-            name: item for name, item in sets.items() if item["role"] != "test" or reads_tests
+            name: set_values
+            for name, set_values in sets.items()
+            if set_values["role"] != "test" or reads_tests
         }
         self.spec = {
             **common,
-            "data": _used(common, fitted),
+            "data": _data_of_sets(common, fitted),
             "split": {**split, "sets": fitted},
             "keep": keep,
         }
         self.key = digest(
             {
                 **common_key,
-                "data": _used(common_key, fitted),
+                "data": _data_of_sets(common_key, fitted),
                 "split": self.spec["split"],
                 "keep": keep,
             }
         )
         self._tests = []
-        for name, item in sets.items():
-            if item["role"] == "test":
+        for name, set_values in sets.items():
+            if set_values["role"] == "test":
                 data = {
                     key: value
-                    for key, value in _used(common, {name: item}).items()
+                    for key, value in _data_of_sets(common, {name: set_values}).items()
                     if key not in self.spec["data"]
                 }
-                spec = {"set": name, "item": item, "data": data}
+                spec = {"set": name, "item": set_values, "data": data}
                 self._tests.append(
                     (spec, {**spec, "data": {key: common_key["data"][key] for key in data}})
                 )
@@ -191,7 +206,7 @@ class _Head:
             "training": dict(training),
             "seed": labels["seed"],
         }
-        told = {
+        identity = {
             "head": self.key,
             **tail,
             "training": keyed(training),
@@ -199,35 +214,35 @@ class _Head:
         }
         keys = tuple(job.key for job in needs)
         if needs:
-            told["needs"] = keys
-        return Job(digest(told), {**self.spec, **tail}, labels, keys, "fit")
+            identity["needs"] = keys
+        return Job(digest(identity), {**self.spec, **tail}, labels, keys, "fit")
 
     def predictions(self, fit: Job, labels: Values) -> list[Job]:
         """What the fitted model says of every test set."""
         return [
             Job(
-                digest({"kind": "predict", "fit": fit.key, **told}),
+                digest({"kind": "predict", "fit": fit.key, **identity}),
                 spec,
                 {**labels, "role": "predict", "set": spec["set"]},
                 (fit.key, *fit.needs),
                 "predict",
                 fit.key,
             )
-            for spec, told in self._tests
+            for spec, identity in self._tests
         ]
 
 
-def _used(common: Values, sets: Values) -> dict[str, Any]:
+def _data_of_sets(common: Values, sets: Values) -> dict[str, Any]:
     """The data sets that training and the sets read."""
-    names = {common["main"], *(item["source"] for item in sets.values())}
+    names = {common["main"], *(set_values["source"] for set_values in sets.values())}
     return {name: values for name, values in common["data"].items() if name in names}
 
 
-def _method(known: Any, knobs: Values) -> dict[str, Any]:
-    return {"name": known.name, "version": known.version, "knobs": knobs}
+def _method_values(method_facts: Any, knobs: Values) -> dict[str, Any]:
+    return {"name": method_facts.name, "version": method_facts.version, "knobs": knobs}
 
 
-def _told(spec: Values) -> dict[str, Any]:
+def _without_data(spec: Values) -> dict[str, Any]:
     """A specification as it stands in a key: data count by what is predicted of them."""
     return {name: value for name, value in spec.items() if name != "data"}
 
@@ -235,34 +250,40 @@ def _told(spec: Values) -> dict[str, Any]:
 def _score(needs: Sequence[Job], spec: Values, labels: Values, follows: str) -> Job:
     needs = [job for job in needs if job.kind != "vary"]
     keys = tuple(job.key for job in needs)
-    metrics = [[item.name, item.version] for item in METRICS.values() if item.measure is not None]
-    key = digest({"kind": "score", "version": [SCORES, *metrics], "needs": keys, **_told(spec)})
+    metrics = [
+        [metric.name, metric.version] for metric in METRICS.values() if metric.measure is not None
+    ]
+    key = digest(
+        {"kind": "score", "version": [SCORES, *metrics], "needs": keys, **_without_data(spec)}
+    )
     return Job(key, spec, labels, keys, "score", follows)
 
 
-def _of_given(common: Values, common_key: Values, model: Values, name: str, labels: Values) -> Job:
+def _external_prediction(
+    common: Values, common_key: Values, model: Values, name: str, labels: Values
+) -> Job:
     """The predictions of a model that is not trained here for a set; keyed by what decides its
     rows, but not their groups."""
     sets, seed = common["split"]["sets"], labels["seed"]
-    item = sets[name]
+    set_values = sets[name]
     validated = any(each["role"] != "test" for each in sets.values())
-    split = {**common["split"], "sets": {name: item}}
+    split = {**common["split"], "sets": {name: set_values}}
     shared = {"set": name, "main": common["main"]}
     spec = {
         **shared,
         "model": {"name": model["name"], "knobs": model["knobs"]},
         "read": model["read"],
-        "data": _used(common, {name: item}),
+        "data": _data_of_sets(common, {name: set_values}),
         "split": split,
         "seed": seed,
         # Rows as those of training show the order of the model's outputs; where there are none,
         # those of the tests do.
-        "shows_order": item["role"] != "test" or not validated,
+        "shows_order": set_values["role"] != "test" or not validated,
     }
     deciding = ["label", "attributes", "roles", "sets", "split_seed", "overlap"]
-    if item["law"] in LAWS or item["role"] != "test":
+    if set_values["law"] in LAWS or set_values["role"] != "test":
         deciding += ["shift", "draw", "dataset_size"]
-    told = {
+    identity = {
         **shared,
         "kind": "predict",
         "model": {
@@ -274,24 +295,27 @@ def _of_given(common: Values, common_key: Values, model: Values, name: str, labe
         "data": {key: common_key["data"][key] for key in spec["data"]},
         "split": {key: split[key] for key in deciding if key in split},
     }
-    if item["role"] != "test":
-        told["seed"] = seed
+    if set_values["role"] != "test":
+        identity["seed"] = seed
     if "pictures" in common_key:
-        told["pictures"] = common_key["pictures"]
-    return Job(digest(told), spec, {**labels, "role": "predict", "set": name}, (), "predict")
+        identity["pictures"] = common_key["pictures"]
+    return Job(digest(identity), spec, {**labels, "role": "predict", "set": name}, (), "predict")
 
 
 def check_distinct(jobs: Sequence[Job]) -> None:
     """Refuse two methods of a study that are one: a table would compare a row with itself."""
-    seen: dict[str, Values] = {}
+    labels_by_key: dict[str, Values] = {}
     for job in jobs:
         if job.kind == "score":
-            other = seen.setdefault(job.key, job.labels)
+            first_labels = labels_by_key.setdefault(job.key, job.labels)
             # Two shifts or sizes may draw alike: one score then serves both rows of the table.
-            if (other["data"], other["method"]) != (job.labels["data"], job.labels["method"]):
+            if (first_labels["data"], first_labels["method"]) != (
+                job.labels["data"],
+                job.labels["method"],
+            ):
                 first, second = (
-                    "/".join(item[key] for key in ("data", "shift", "size", "method"))
-                    for item in (other, job.labels)
+                    "/".join(labels[key] for key in ("data", "shift", "size", "method"))
+                    for labels in (first_labels, job.labels)
                 )
                 raise InputError(
                     "methods", f"{first} and {second} describe the same run; remove one"

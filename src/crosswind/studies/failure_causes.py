@@ -38,14 +38,14 @@ _RUST = re.compile(r"\(os error (\d+)\)")  # how safetensors says what the syste
 def cause_of(error: BaseException) -> str:
     """The key of `CAUSES` for what was raised, or for what it was raised from; "" where a run
     failed by itself."""
-    seen: list[BaseException] = []
-    item: BaseException | None = error
-    while item is not None and item not in seen:
-        if cause := _one(item):
+    visited: list[BaseException] = []
+    raised: BaseException | None = error
+    while raised is not None and raised not in visited:
+        if cause := _own_cause(raised):
             return cause
-        seen.append(item)
-        item = (
-            item.__cause__ or item.__context__
+        visited.append(raised)
+        raised = (
+            raised.__cause__ or raised.__context__
         )  # also where a sentence of ours was raised "from None"
     return ""
 
@@ -69,7 +69,7 @@ def advice_on_signal(number: int) -> str:
     return ""
 
 
-def _one(error: BaseException) -> str:
+def _own_cause(error: BaseException) -> str:
     # torch says it of the processor's memory by a plain RuntimeError, of an accelerator's by a
     # class of its own.
     no_memory = isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
@@ -77,6 +77,6 @@ def _one(error: BaseException) -> str:
         return "memory"
     if isinstance(error, OSError) and error.errno is not None:
         return _NUMBERS.get(error.errno, "")
-    told = _RUST.search(str(error)) if type(error).__name__ == "SafetensorError" else None
+    os_error = _RUST.search(str(error)) if type(error).__name__ == "SafetensorError" else None
     code = getattr(error, "sqlite_errorname", None) or getattr(error, "sqlstate", None)
-    return _NUMBERS.get(int(told[1]), "") if told else _CODES.get(str(code), "")
+    return _NUMBERS.get(int(os_error[1]), "") if os_error else _CODES.get(str(code), "")

@@ -61,15 +61,15 @@ def _in_order(method: Answering, classes: Any, class_names: Sequence[str]) -> An
     if names == [str(code) for code in range(len(class_names))] and set(names) != set(class_names):
         return method  # trained on the numbers of the classes
     if set(names) != set(class_names):
-        known = ", ".join(class_names[:20])
+        class_list = ", ".join(class_names[:20])
         raise InputError(
-            "model", f"has the classes {shown(names)} (classes_), and the split has {known}"
+            "model", f"has the classes {shown(names)} (classes_), and the split has {class_list}"
         )
     order = [names.index(name) for name in class_names]
 
     def answer(x: Any) -> Any:
-        found = np.asarray(method(x))
-        return found[:, order] if found.ndim == 2 else found.astype(str)
+        answers = np.asarray(method(x))
+        return answers[:, order] if answers.ndim == 2 else answers.astype(str)
 
     return answer
 
@@ -113,17 +113,17 @@ def answers_by_set(model: Any, split: Split) -> dict[str, Predictions]:
             reason = f"{type(error).__name__}: {one_line(str(error), 200)}"
             raise DataError(f"{name} fails on inputs {x.dtype} {x.shape} ({reason})") from error
 
-    found = {}
+    predictions = {}
     for set_name, rows in {**split.validation, **split.evaluation}.items():
         dataset = split.parts[set_name].dataset
         answer, logits = asked(ask, rows, dataset, split.class_names, BATCH, name)[:2]
         if logits is not None and not np.isfinite(logits).all():
             raise DataError(f"{name} gives scores for {set_name} that are no finite numbers")
         answer, logits = allowed(rows.answers_as, answer, _as_logits(logits))
-        found[set_name] = Predictions(
+        predictions[set_name] = Predictions(
             dataset.row_ids(rows.rows), rows.label, rows.group, answer, logits
         )
-    return found
+    return predictions
 
 
 def _as_logits(scores: NDArray[np.float32] | None) -> NDArray[np.float32] | None:

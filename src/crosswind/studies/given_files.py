@@ -33,63 +33,66 @@ class GivenFile(NamedTuple):
 def given_file(model: str, name: str, knobs: Values, folder: Path | None, path: str) -> GivenFile:
     """The file that the knob `name` of a model names, and what it reads beside itself. Raises
     `InputError`."""
-    given, colon, function = (
+    file_name, colon, function = (
         str(knobs[name]).rpartition(":") if name == "function" else (str(knobs[name]), "", "")
     )
-    file = place_of(given, folder, path)
+    file = place_of(file_name, folder, path)
     setting = f"{file}{colon}{function}" if file.suffix == ".py" or not colon else knobs[name]
-    hashes = {file: hash_of(file, given, path)}
+    hashes = {file: hash_of(file, file_name, path)}
     keyed: list[Any] = [hashes[file], function]
     try:
         beside = companions(file, model == "onnx" or file.suffix == ".onnx")
     except OSError as error:
-        raise InputError(path, f"cannot read the file {given!r}: {error.strerror}") from None
+        raise InputError(path, f"cannot read the file {file_name!r}: {error.strerror}") from None
     for relative, companion in beside.items():
         if not companion.is_file():
             raise InputError(
-                path, f"{given!r} has weights in {relative!r} beside it, and there is no such file"
+                path,
+                f"{file_name!r} has weights in {relative!r} beside it, and there is no such file",
             )
         hashes[companion] = hash_of(companion, relative, path)
     if beside:
         keyed.append({relative: hashes[companion] for relative, companion in beside.items()})
-    return GivenFile(setting, keyed, {str(place): sha256 for place, sha256 in hashes.items()})
+    return GivenFile(
+        setting, keyed, {str(read_path): sha256 for read_path, sha256 in hashes.items()}
+    )
 
 
-def place_of(given: str, folder: Path | None, path: str) -> Path:
+def place_of(setting: str, folder: Path | None, path: str) -> Path:
     """The file that a setting names, looked for beside the study first; or that of a module."""
-    if not given:
+    if not setting:
         raise InputError(path, "must name a file; a function is written module:function")
-    is_file = bool(Path(given).suffix)
-    name = given if is_file else f"{given.replace('.', '/')}.py"
-    for place in ([] if folder is None else [folder / name]) + [Path(name)]:
-        if place.is_file():
+    is_file = bool(Path(setting).suffix)
+    name = setting if is_file else f"{setting.replace('.', '/')}.py"
+    for candidate in ([] if folder is None else [folder / name]) + [Path(name)]:
+        if candidate.is_file():
             # A link to a network lies beside its weights, as in the cache of the hub; a module's
             # neighbours are those of the file.
-            return place.resolve() if place.suffix == ".py" else place.absolute()
+            return candidate.resolve() if candidate.suffix == ".py" else candidate.absolute()
     try:
-        spec = None if is_file else importlib.util.find_spec(given)
+        spec = None if is_file else importlib.util.find_spec(setting)
     except (ImportError, ValueError):
         spec = None
     if spec is None or spec.origin is None:
         raise InputError(
-            path, f"there is no file {name!r}{'' if is_file else f' and no module {given!r}'}"
+            path, f"there is no file {name!r}{'' if is_file else f' and no module {setting!r}'}"
         )
     return Path(spec.origin)
 
 
-def hash_of(file: Path, given: str, path: str) -> str:
-    """The SHA-256 of a file that errors call `given`. Raises `InputError` on `path`."""
+def hash_of(file: Path, shown_name: str, path: str) -> str:
+    """The SHA-256 of a file that errors call `shown_name`. Raises `InputError` on `path`."""
     try:
         return hash_once(file)
     except OSError as error:
-        raise InputError(path, f"cannot read the file {given!r}: {error.strerror}") from None
+        raise InputError(path, f"cannot read the file {shown_name!r}: {error.strerror}") from None
 
 
 class Recorded(NamedTuple):
     """A file or folder that runs read, where it lay, and its hash then; `kind` is that of a folder,
     see `contents_hash`."""
 
-    place: str
+    location: str
     kind: str
     sha256: str
 
@@ -97,25 +100,25 @@ class Recorded(NamedTuple):
 def recorded_files(spec: Values) -> list[Recorded]:
     """What a job reads of files that a study named, as its specification has it; nothing of one
     that an older version wrote."""
-    found = [Recorded(place, "", sha256) for place, sha256 in spec.get("read", {}).items()]
+    recorded = [Recorded(location, "", sha256) for location, sha256 in spec.get("read", {}).items()]
     model = spec.get("model")
-    return found if model is None else [*found, *_of_knobs(model["name"], model["knobs"])]
+    return recorded if model is None else [*recorded, *_knob_files(model["name"], model["knobs"])]
 
 
-def _of_knobs(name: str, knobs: Values) -> list[Recorded]:
+def _knob_files(name: str, knobs: Values) -> list[Recorded]:
     """The files and folders whose hashes stand beside them among a model's knobs, and among those
     of the model inside it."""
     form = facts("models", name).built
-    found = []
-    for knob, place in knobs.items():
+    files = []
+    for knob, location in knobs.items():
         sha256 = knobs.get(f"{knob}_sha256")
-        if isinstance(place, str) and isinstance(sha256, str):
-            found.append(
-                Recorded(place, "" if form is None else form.folders.get(knob, ""), sha256)
+        if isinstance(location, str) and isinstance(sha256, str):
+            files.append(
+                Recorded(location, "" if form is None else form.folders.get(knob, ""), sha256)
             )
     if form is not None and form.of and knobs.get(form.of) and knobs.get("settings"):
-        found += _of_knobs(knobs[form.of], knobs["settings"])
-    return found
+        files += _knob_files(knobs[form.of], knobs["settings"])
+    return files
 
 
 def changed_files(specs: Mapping[str, Values]) -> dict[str, list[str]]:
@@ -128,19 +131,19 @@ def changed_files(specs: Mapping[str, Values]) -> dict[str, list[str]]:
     for key, spec in specs.items():
         for recorded in recorded_files(spec):
             readers.setdefault(recorded, []).append(key)
-    found: dict[str, list[str]] = {}
+    changed: dict[str, list[str]] = {}
     for recorded, keys in readers.items():
         if (present := _present_hash(recorded)) is not None and present != recorded.sha256:
-            found.setdefault(recorded.place, []).extend(keys)
-    return found
+            changed.setdefault(recorded.location, []).extend(keys)
+    return changed
 
 
 def _present_hash(recorded: Recorded) -> str | None:
     """The hash of what lies there now; None where nothing does, or nothing that can be read."""
-    place = Path(recorded.place)
+    path = Path(recorded.location)
     try:
         if recorded.kind:
-            return contents_hash(place, recorded.kind)
-        return hash_once(place) if place.is_file() else None
+            return contents_hash(path, recorded.kind)
+        return hash_once(path) if path.is_file() else None
     except OSError:
         return None

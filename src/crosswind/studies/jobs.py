@@ -37,10 +37,10 @@ from crosswind.models.given.outside import hearing_doubts, telling
 from crosswind.shifts.split import RowSet, Split, make_split
 from crosswind.studies.artifacts import plain_json
 from crosswind.studies.build import build_dataset, build_split_plan
-from crosswind.studies.engines import Place
+from crosswind.studies.engines import Workspace
 from crosswind.studies.predictions_file import (
+    predictions_in,
     read_predictions,
-    said_in,
     write_predictions,
     write_texts,
 )
@@ -67,7 +67,7 @@ here."""
 WEIGHTS = "weights-{}.safetensors"
 
 
-def execute(kind: str, spec: Values, place: Place) -> dict[str, Any]:
+def execute(kind: str, spec: Values, workspace: Workspace) -> dict[str, Any]:
     """Do one job. `place.profile`: a trace goes to `PROFILE.json.gz`, a table of operators to
     `PROFILE.txt`.
 
@@ -76,21 +76,21 @@ def execute(kind: str, spec: Values, place: Place) -> dict[str, Any]:
     `cost`, `warnings`, `versions`, and `profile` where one was asked for: the `path` of the trace,
     or None and the `trouble`.
     """
-    place.folder.mkdir(parents=True, exist_ok=True)
-    told, result = KINDS[kind](spec, place)
-    about = {"kind": kind, "spec": spec, "needs": list(place.needs), **told}
-    (place.folder / "job.json").write_text(plain_json(about), encoding="utf-8")
+    workspace.folder.mkdir(parents=True, exist_ok=True)
+    shared, outcome = KINDS[kind](spec, workspace)
+    about = {"kind": kind, "spec": spec, "needs": list(workspace.needs), **shared}
+    (workspace.folder / "job.json").write_text(plain_json(about), encoding="utf-8")
     return {
         "status": "finished",
         "scores": [],
         "cost": {},
         "warnings": [],
         "versions": run_versions(),
-        **result,
+        **outcome,
     }
 
 
-def fit(spec: Values, place: Place) -> Done:
+def fit(spec: Values, workspace: Workspace) -> Done:
     """Train a method; see the module."""
     from crosswind.training.metering import Meter
 
@@ -98,28 +98,30 @@ def fit(spec: Values, place: Place) -> Done:
     from crosswind.training.loop import fit as train
     from crosswind.training.profiling import Profile
 
-    run, base = _training(spec, _folders(place))
+    run, base = _training(spec, _folders(workspace))
     split, settings = run[1], run[4]
-    traced = None if place.profile is None else Profile(settings.device)
+    traced = None if workspace.profile is None else Profile(settings.device)
     meter.seconds["prepare"] = meter.total()
     trajectory = train(
         *run,
         seed=spec["seed"],
-        checkpoint=place.checkpoint,
-        progress=place.report,
+        checkpoint=workspace.checkpoint,
+        progress=workspace.report,
         base=base,
         rules=spec.get("rules", ()),
         meter=meter,
         profile=traced,
     )
     # Every rule that was followed: a study may ask for another one without training again.
-    write_predictions(place.folder / "predictions.npz", trajectory.predictions)
-    (place.folder / "split.json").write_text(json.dumps(split.report, indent=1), encoding="utf-8")
-    (place.folder / "history.json").write_text(json.dumps(trajectory.history), encoding="utf-8")
+    write_predictions(workspace.folder / "predictions.npz", trajectory.predictions)
+    (workspace.folder / "split.json").write_text(
+        json.dumps(split.report, indent=1), encoding="utf-8"
+    )
+    (workspace.folder / "history.json").write_text(json.dumps(trajectory.history), encoding="utf-8")
     if spec["keep"] != "none":
-        _write_weights(place.folder, trajectory, run[0])
-    write_exhibits(place.folder, trajectory.exhibits)
-    place.held[place.key] = trajectory.answer  # for the predictions that follow
+        _write_weights(workspace.folder, trajectory, run[0])
+    write_exhibits(workspace.folder, trajectory.exhibits)
+    workspace.handover[workspace.key] = trajectory.answer  # for the predictions that follow
     shared = {"status": trajectory.status, "cost": {**trajectory.cost, **meter.cost()}}
     shared["warnings"] = [*split.report["warnings"], *trajectory.warnings]
     doubts = []
@@ -130,44 +132,44 @@ def fit(spec: Values, place: Place) -> Done:
         doubts = ["the run diverged, and is scored as it was then"]
     rules = {
         rule: {
-            "selected_step": item.step,
-            "ties": item.ties,
+            "selected_step": selection.step,
+            "ties": selection.ties,
             "doubts": [*trajectory.doubts[rule], *doubts],
         }
-        for rule, item in trajectory.selections.items()
+        for rule, selection in trajectory.selections.items()
     }
     about = {
         **shared,
         "rules": rules,
         "train_shared": split.report["train_shared"],
-        "sets": _names(split),
+        "sets": _set_names(split),
     }
     about |= {} if trajectory.fitted is None else {"fitted": trajectory.fitted}
     about |= {"action": dict(trajectory.action)} if trajectory.action else {}
     profile = (
         {}
-        if traced is None or place.profile is None
-        else {"profile": _write_profile(place.profile, traced)}
+        if traced is None or workspace.profile is None
+        else {"profile": _write_profile(workspace.profile, traced)}
     )
     return about, {**shared, **profile}
 
 
-def predict(spec: Values, place: Place) -> Done:
+def predict(spec: Values, workspace: Workspace) -> Done:
     """Answer for the rows of one set; see the module."""
     from crosswind.training.metering import Meter
 
     meter, name = Meter(inside=True), spec["set"]
     with meter.part("evaluation"):
-        answers, split, datasets = _asked(spec, place)
-        with telling(lambda done, of: place.report({"rows": done, "of": of})):
+        answers, split, datasets = _answering(spec, workspace)
+        with telling(lambda done, total: workspace.report({"rows": done, "of": total})):
             predictions, doubts = answers({name: row_set(split, name)}, datasets)
     if spec.get("shows_order"):
         _check_order(spec["model"], split, name, predictions[GIVEN][name])
-    write_predictions(place.folder / "predictions.npz", predictions)
-    write_exhibits(place.folder, write_texts(place.folder, predictions, split.class_names))
+    write_predictions(workspace.folder / "predictions.npz", predictions)
+    write_exhibits(workspace.folder, write_texts(workspace.folder, predictions, split.class_names))
     report = split.report
     about = {
-        "sets": {name: _names(split)[name]},
+        "sets": {name: _set_names(split)[name]},
         "doubts": doubts,
         "split": {"sets": {name: report["sets"].get(name)}, "short": report["short"]},
         "warnings": [*report["warnings"], *doubts],
@@ -176,32 +178,38 @@ def predict(spec: Values, place: Place) -> Done:
     return about, {"cost": about["cost"], "warnings": doubts}
 
 
-def _check_order(model: Values, split: Split, name: str, said: Predictions) -> None:
+def _check_order(model: Values, split: Split, name: str, predictions: Predictions) -> None:
     """Refuse a model that was not trained here whose outputs stand in another order."""
     from crosswind.studies.output_order import check_validation
 
     if "classes" in model["knobs"]:
         named = model["knobs"].get("path") or model["knobs"].get("function")
         check_validation(
-            Path(str(named)).name, model["knobs"]["classes"], split.class_names, said, name
+            Path(str(named)).name, model["knobs"]["classes"], split.class_names, predictions, name
         )
 
 
-def vary(spec: Values, place: Place) -> Done:
+def vary(spec: Values, workspace: Workspace) -> Done:
     """Answer for changed copies of the rows of a set; see the module."""
-    from crosswind.studies.changed_copies import said_of_copies, write_said
+    from crosswind.studies.changed_copies import copy_answers, write_copy_answers
     from crosswind.training.metering import Meter
 
     meter = Meter(inside=True)
     with meter.part("evaluation"):
-        answers, split, datasets = _asked(spec, place)
+        answers, split, datasets = _answering(spec, workspace)
         rows = row_set(split, spec["set"])
-        own = spec.get("handed", {})
+        handed = spec.get("handed", {})
         with hearing_doubts() as doubts:
-            said = said_of_copies(
-                answers, rows, datasets, spec["near"], spec["neighbours"], spec["pool"], handed=own
+            answers_by_rule = copy_answers(
+                answers,
+                rows,
+                datasets,
+                spec["near"],
+                spec["neighbours"],
+                spec["pool"],
+                handed=handed,
             )
-    write_said(place.folder / "copies.npz", said)
+    write_copy_answers(workspace.folder / "copies.npz", answers_by_rule)
     warnings = list(dict.fromkeys(doubts))
     return {"sets": {}, "warnings": warnings, "cost": meter.cost()}, {
         "cost": meter.cost(),
@@ -209,38 +217,46 @@ def vary(spec: Values, place: Place) -> Done:
     }
 
 
-def _asked(spec: Values, place: Place) -> tuple[Answer, Split, dict[str, AttributedDataset]]:
+def _answering(
+    spec: Values, workspace: Workspace
+) -> tuple[Answer, Split, dict[str, AttributedDataset]]:
     """What answers for the set of `spec`, and the split and data sets that hold the set."""
     if "model" in spec:
-        from crosswind.studies.changed_copies import answers_of_given
+        from crosswind.studies.changed_copies import external_answers
 
         split, datasets = split_of(spec)
         model = load("models", spec["model"]["name"])(**spec["model"]["knobs"])
-        return answers_of_given(model, split.class_names, GIVEN), split, datasets
-    fitted = _about(place.needed[place.needs[0]])["spec"]
+        return external_answers(model, split.class_names, GIVEN), split, datasets
+    fitted = _job_report(workspace.needed[workspace.needs[0]])["spec"]
     split, datasets = split_with(fitted, spec)
-    return place.held.get(place.needs[0]) or kept_answers(fitted, _folders(place)), split, datasets
+    return (
+        workspace.handover.get(workspace.needs[0]) or kept_answers(fitted, _folders(workspace)),
+        split,
+        datasets,
+    )
 
 
-def estimate(spec: Values, place: Place) -> Done:
+def estimate(spec: Values, workspace: Workspace) -> Done:
     """Estimate the accuracy on one set; see the module."""
     from crosswind.estimators.base import Labelled
     from crosswind.estimators.estimating import told_of
-    from crosswind.studies.changed_copies import answers_of, pool_of, read_said
+    from crosswind.studies.changed_copies import labelled_pool, read_copy_answers, set_answers
     from crosswind.transforms.neighbourhood import pool_of_kind
 
     estimator, name = (
         load("estimators", spec["estimator"]["name"])(**spec["estimator"]["knobs"]),
         spec["set"],
     )
-    files = {key: place.needed[job] for key, job in spec["reads"].items()}
+    files = {key: workspace.needed[job] for key, job in spec["reads"].items()}
     source, target = (
         read_predictions(folder / "predictions.npz")
-        for folder in (place.needed[place.needs[0]], files["predicted"])
+        for folder in (workspace.needed[workspace.needs[0]], files["predicted"])
     )
-    near = spec["estimator_near"]
-    said = {
-        key: read_said(folder / "copies.npz") for key, folder in files.items() if key != "predicted"
+    neighbourhood_name = spec["estimator_near"]
+    copied = {
+        key: read_copy_answers(folder / "copies.npz")
+        for key, folder in files.items()
+        if key != "predicted"
     }
     if (
         "split" in spec
@@ -253,34 +269,44 @@ def estimate(spec: Values, place: Place) -> Done:
     estimates: dict[str, dict[str, float | None]] = {}
     warnings: list[str] = []
     for rule, sets in target.items():
-        copies = {key: item[rule] for key, item in said.items()}
+        copies = {key: by_rule[rule] for key, by_rule in copied.items()}
         learned = source[rule][spec["source"]]
-        known = Labelled(answers_of(learned, near, copies.get("source")), learned.label)
-        pool = pool_of(
-            copies.get("pool"), near, copies.get("pool near"), pool_of_kind(spec["inputs"])
+        labelled_source = Labelled(
+            set_answers(learned, neighbourhood_name, copies.get("source")), learned.label
         )
-        told, sentences = told_of(
-            estimator, known, answers_of(sets[name], near, copies.get("target")), pool, near, name
+        pool = labelled_pool(
+            copies.get("pool"),
+            neighbourhood_name,
+            copies.get("pool near"),
+            pool_of_kind(spec["inputs"]),
+        )
+        estimated, sentences = told_of(
+            estimator,
+            labelled_source,
+            set_answers(sets[name], neighbourhood_name, copies.get("target")),
+            pool,
+            neighbourhood_name,
+            name,
         )
         warnings += [f"{spec['label']} {text}" for text in sentences]
-        estimates |= {rule: told} if told else {}
+        estimates |= {rule: estimated} if estimated else {}
     warnings = list(dict.fromkeys(warnings))
     return {"estimates": estimates, "sets": {}, "warnings": warnings, "cost": {}}, {
         "warnings": warnings
     }
 
 
-def score(spec: Values, place: Place) -> Done:
+def score(spec: Values, workspace: Workspace) -> Done:
     """Score what the needed jobs predicted; see the module."""
-    folders = [place.needed[key] for key in place.needs]
-    read = [_about(folder) for folder in folders]
+    folders = [workspace.needed[key] for key in workspace.needs]
+    read = [_job_report(folder) for folder in folders]
     predicted = [about for about in read if about["kind"] == "predict"]
     estimates = [about for about in read if about["kind"] == "estimate"]
-    said = said_in(folders)
+    answers_by_rule = predictions_in(folders)
     if read[0]["kind"] == "fit":  # the report of its split, with the test sets that were predicted
         fitted, names = (
             read[0],
-            {name: told for about in read for name, told in about["sets"].items()},
+            {name: set_names for about in read for name, set_names in about["sets"].items()},
         )
         report = json.loads((folders[0] / "split.json").read_text(encoding="utf-8"))
         for about in predicted:
@@ -291,62 +317,71 @@ def score(spec: Values, place: Place) -> Done:
     # asked first
     else:
         split, datasets = split_of(spec)
-        report, names = split.report, _names(split)
+        report, names = split.report, _set_names(split)
         regrouped = {
-            name: _regrouped(said[GIVEN][name], row_set(split, name), datasets) for name in names
+            name: _regrouped(answers_by_rule[GIVEN][name], row_set(split, name), datasets)
+            for name in names
         }
-        said = dict.fromkeys(spec["rules"], regrouped)
+        answers_by_rule = dict.fromkeys(spec["rules"], regrouped)
         fitted = {
             "status": "finished",
             "rules": {},
             "train_shared": report["train_shared"],
             "warnings": report["warnings"],
         }
-    (place.folder / "split.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
+    (workspace.folder / "split.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
     with suppress(OSError, ValueError):  # no number may fail by what is only looked at
         # The row's own copy: a report reads one folder a row.
         write_exhibits(
-            place.folder,
-            {name: item for folder in folders for name, item in read_exhibits(folder).items()},
+            workspace.folder,
+            {
+                name: exhibit
+                for folder in folders
+                for name, exhibit in read_exhibits(folder).items()
+            },
         )
     doubts = [text for about in predicted for text in about["doubts"]]
     entries, shift = [], fitted.get("spec", {}).get("split", {}).get("shift", ())
-    for rule, sets in said.items():
-        told = fitted["rules"].get(rule, {"selected_step": 0, "ties": 1, "doubts": []})
+    for rule, sets in answers_by_rule.items():
+        selection = fitted["rules"].get(rule, {"selected_step": 0, "ties": 1, "doubts": []})
         for name, predictions in sets.items():
-            seen = (
+            seen_groups = (
                 names[name].get("seen")
-                if any(part["type"] == "systematic" for part in shift)
+                if any(component["type"] == "systematic" for component in shift)
                 else None
             )
-            metrics = scores(predictions, names[name]["groups"], names[name]["classes"], seen=seen)
+            metrics = scores(
+                predictions, names[name]["groups"], names[name]["classes"], seen=seen_groups
+            )
             metrics |= {
                 "role": names[name]["role"],
-                "selected_step": told["selected_step"],
-                "ties": told["ties"],
+                "selected_step": selection["selected_step"],
+                "ties": selection["ties"],
             }
             metrics |= {
-                "doubts": [*told["doubts"], *doubts],
+                "doubts": [*selection["doubts"], *doubts],
                 "train_shared": fitted["train_shared"],
             }
             metrics |= {name: fitted[name] for name in ("fitted", "action") if name in fitted}
             for about in estimates:
-                given = about["estimates"].get(rule, about["estimates"].get(GIVEN))
-                if about["spec"]["set"] == name and given is not None:
-                    metrics |= estimate_metrics(about["spec"]["label"], given, metrics["accuracy"])
+                estimated = about["estimates"].get(rule, about["estimates"].get(GIVEN))
+                if about["spec"]["set"] == name and estimated is not None:
+                    metrics |= estimate_metrics(
+                        about["spec"]["label"], estimated, metrics["accuracy"]
+                    )
             entries.append({"rule": rule, "set": name, "metrics": metrics})
     cost = dict(read[0]["cost"])
     for about in read[
         1:
     ]:  # the cost of the first job, with the seconds that the others spent on evaluation
-        for part in ("evaluation_seconds", "total_seconds"):
-            cost[part] += about["cost"].get("evaluation_seconds", 0.0)
+        for duration in ("evaluation_seconds", "total_seconds"):
+            cost[duration] += about["cost"].get("evaluation_seconds", 0.0)
     warnings = list(dict.fromkeys(text for about in (fitted, *read) for text in about["warnings"]))
-    result = {"status": fitted["status"], "scores": entries, "cost": cost, "warnings": warnings}
-    return {}, {**result, "reason": fitted["reason"]} if "reason" in fitted else result
+    outcome = {"status": fitted["status"], "scores": entries, "cost": cost, "warnings": warnings}
+    return {}, {**outcome, "reason": fitted["reason"]} if "reason" in fitted else outcome
 
 
-KINDS: dict[str, Callable[[Values, Place], Done]] = {
+KINDS: dict[str, Callable[[Values, Workspace], Done]] = {
     "fit": fit,
     "predict": predict,
     "vary": vary,
@@ -408,7 +443,7 @@ def row_set(split: Split, name: str) -> RowSet:
     return {**split.validation, **split.evaluation}[name]
 
 
-def _names(split: Split) -> dict[str, dict[str, Any]]:
+def _set_names(split: Split) -> dict[str, dict[str, Any]]:
     """What scores name: role, groups, classes and which of the groups training shows, of every set
     but training."""
     return {
@@ -424,25 +459,27 @@ def _names(split: Split) -> dict[str, dict[str, Any]]:
 
 
 def _regrouped(
-    said: Predictions, rows: RowSet, datasets: Mapping[str, AttributedDataset]
+    predictions: Predictions, rows: RowSet, datasets: Mapping[str, AttributedDataset]
 ) -> Predictions:
     """The answers for the rows of a set, with the labels and groups that the set has in this
     split."""
     ids = datasets[rows.source].row_ids(rows.rows)
-    order = np.argsort(said.ids, kind="stable")
-    place = order[np.minimum(np.searchsorted(said.ids, ids, sorter=order), len(order) - 1)]
-    if not np.array_equal(said.ids[place], ids):
+    order = np.argsort(predictions.ids, kind="stable")
+    positions = order[
+        np.minimum(np.searchsorted(predictions.ids, ids, sorter=order), len(order) - 1)
+    ]
+    if not np.array_equal(predictions.ids[positions], ids):
         raise InternalError("a set has rows that were not predicted, though its plan is the same")
     return Predictions(
         ids,
         rows.label,
         rows.group,
-        said.answer[place],
-        None if said.logits is None else said.logits[place],
+        predictions.answer[positions],
+        None if predictions.logits is None else predictions.logits[positions],
     )
 
 
-def _about(folder: Path) -> dict[str, Any]:
+def _job_report(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "job.json").read_text(encoding="utf-8"))
 
 
@@ -455,7 +492,7 @@ def kept_answers(fitted: Values, folders: Sequence[Path]) -> Answer:
     from crosswind.models.networks.pretrained import tensors_in
     from crosswind.training.loop import trained
 
-    files = {rule: folders[0] / WEIGHTS.format(rule) for rule in _about(folders[0])["rules"]}
+    files = {rule: folders[0] / WEIGHTS.format(rule) for rule in _job_report(folders[0])["rules"]}
     if not all(path.is_file() for path in files.values()):
         raise RunError("the weights of the fit that it needs were not kept")
     run, base = _training(fitted, folders)
@@ -464,8 +501,8 @@ def kept_answers(fitted: Values, folders: Sequence[Path]) -> Answer:
     )
 
 
-def _folders(place: Place) -> list[Path]:
-    return [place.needed[key] for key in place.needs]
+def _folders(workspace: Workspace) -> list[Path]:
+    return [workspace.needed[key] for key in workspace.needs]
 
 
 def _base_weights(method: Method, folders: Sequence[Path]) -> dict[str, Tensor] | None:

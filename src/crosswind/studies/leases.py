@@ -60,15 +60,15 @@ class Driver:
 def machine() -> str:
     """This machine as far as process numbers are valid: host name, boot and process name space (two
     containers differ)."""
-    parts = [socket.gethostname()]
+    identifiers = [socket.gethostname()]
     try:
-        parts += [
+        identifiers += [
             Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
             os.readlink("/proc/self/ns/pid"),
         ]
     except OSError:
         pass  # not Linux: the host name has to do
-    return " ".join(parts)
+    return " ".join(identifiers)
 
 
 def process_start(pid: int) -> str | None:

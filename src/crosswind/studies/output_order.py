@@ -42,52 +42,56 @@ def check_order(
     where there is none. `remedy`: half a sentence, "" where a person gave the order: one who gave
     the usual one insists on it. Returns the warning for them, "" where none is due.
     """
-    better = _better(labelled.answers.answer, labelled.label, class_names, order)
+    better = _better_order(labelled.answers.answer, labelled.label, class_names, order)
     if better is None:
         return ""
-    told = _evidence(model, labelled.name, order, better, option_value)
+    evidence = _evidence(model, labelled.name, order, better, option_value)
     if not remedy and usual is not None and tuple(order) == tuple(usual):
-        return told
+        return evidence
     if not remedy:
         remedy = (
             "leave them out"
             if usual is not None and better.classes == tuple(usual)
             else "give the second"
         )
-    raise InputError(field, f"{told}; {remedy}", limit=_LONGEST)
+    raise InputError(field, f"{evidence}; {remedy}", limit=_LONGEST)
 
 
 def check_validation(
     model: str,
-    given: Sequence[object] | None,
+    stated_classes: Sequence[object] | None,
     class_names: Sequence[str],
-    said: Predictions,
+    predictions: Predictions,
     name: str,
 ) -> None:
     """Refuse, by a `DataError`, a study's model whose answers for the labelled set `name` show
     another order of its outputs.
 
-    `given`: its setting `classes`, None where it has none; one that is the order of `class_names`
-    was set knowingly and is believed. `said`: its answers by the numbers of `class_names`.
+    `stated_classes`: its setting `classes`, None where it has none; one that is the order of `class_names`
+    was set knowingly and is believed. `predictions`: its answers by the numbers of `class_names`.
     """
-    order = tuple(class_names) if given is None else tuple(str(each) for each in given)
-    if given is not None and order == tuple(class_names):
+    order = (
+        tuple(class_names)
+        if stated_classes is None
+        else tuple(str(each) for each in stated_classes)
+    )
+    if stated_classes is not None and order == tuple(class_names):
         return
-    better = _better(said.answer, said.label, class_names, order)
+    better = _better_order(predictions.answer, predictions.label, class_names, order)
     if better is None:
         return
-    told = _evidence(model, f"the set {name}", order, better, study_value)
+    evidence = _evidence(model, f"the set {name}", order, better, study_value)
     remedy = "set its classes to the second, or to the first to leave it as it is"
-    if given is not None:
+    if stated_classes is not None:
         remedy = (
             "leave its classes out"
             if better.classes == tuple(class_names)
             else "set its classes to the second"
         )
-    raise DataError(f"{told}; {remedy}", limit=_LONGEST)
+    raise DataError(f"{evidence}; {remedy}", limit=_LONGEST)
 
 
-def _better(
+def _better_order(
     answer: NDArray[np.int64],
     label: NDArray[np.int64],
     class_names: Sequence[str],
@@ -95,13 +99,13 @@ def _better(
 ) -> BetterOrder | None:
     """The better order of outputs that were read as `order`, from answers and labels by the numbers
     of `class_names`."""
-    output_of = {name: output for output, name in enumerate(order)}
-    outputs = np.array([output_of[name] for name in class_names], dtype=np.int64)
-    return better_order(_numbered(answer, outputs), _numbered(label, outputs), order)
+    output_of = {name: position for position, name in enumerate(order)}
+    positions = np.array([output_of[name] for name in class_names], dtype=np.int64)
+    return better_order(_numbered(answer, positions), _numbered(label, positions), order)
 
 
-def _numbered(codes: NDArray[np.int64], outputs: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.where(codes >= 0, outputs[codes], codes)
+def _numbered(codes: NDArray[np.int64], positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.where(codes >= 0, positions[codes], codes)
 
 
 def _evidence(
@@ -111,12 +115,12 @@ def _evidence(
     accuracies."""
     sorting = f", the classes {better.name}" if better.name else ""
     unseen = ", ".join(better.unseen[:_SHOWN_CLASSES])
-    more = (
+    remainder = (
         f" and {len(better.unseen) - _SHOWN_CLASSES} more"
         if len(better.unseen) > _SHOWN_CLASSES
         else ""
     )
-    doubt = f" (no labelled row shows the place of {unseen}{more})" if unseen else ""
+    doubt = f" (no labelled row shows the place of {unseen}{remainder})" if unseen else ""
     return (
         f"{model} seems to have its outputs in another order than its classes were read in: of"
         f" {better.rows:,} labelled rows of {source} {better.given:.1%} are right in the order"

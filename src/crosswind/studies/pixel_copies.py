@@ -31,54 +31,61 @@ def check_pixel_copies(
     """
     if study.overlap == "allowed" or not pixels:
         return
-    known = {
+    hashes_by_name = {
         name: hashes
         for name, dataset in datasets.items()
-        if (hashes := pixels.get(name, _held(dataset))) is not None
+        if (hashes := pixels.get(name, _stored_hashes(dataset))) is not None
     }
-    seen = set()
+    checked_keys = set()
     for point, split_seed in product(points_of(study), study.split_seed_list):
         split, _ = split_values(study, point, split_seed)
         # Roles depend neither on how many rows are drawn nor on what becomes of their labels.
         split |= {"draw": "all", "dataset_size": None, "label_noise": 0.0}
         key = canonical([point.data, split])
-        if point.data in datasets and key not in seen:
-            seen.add(key)
-            _check(make_split(datasets, point.data, build_split_plan(split), 0), known, datasets)
+        if point.data in datasets and key not in checked_keys:
+            checked_keys.add(key)
+            _check(
+                make_split(datasets, point.data, build_split_plan(split), 0),
+                hashes_by_name,
+                datasets,
+            )
 
 
-def _held(dataset: AttributedDataset) -> Hashes | None:
+def _stored_hashes(dataset: AttributedDataset) -> Hashes | None:
     """The hashes of pixels that a prepared copy or an array comes with."""
     return dataset.contents if dataset.input is not None and dataset.input.kind == "image" else None
 
 
 def _check(
-    split: Split, known: Mapping[str, Hashes], datasets: Mapping[str, AttributedDataset]
+    split: Split, hashes_by_name: Mapping[str, Hashes], datasets: Mapping[str, AttributedDataset]
 ) -> None:
-    held: dict[bool, dict[str, NDArray[np.int64]]] = {True: {}, False: {}}
-    for part in split.parts.values():
-        if part.source in known:
-            places = held[part.role == "test"]
-            places[part.source] = np.union1d(
-                places.get(part.source, np.empty(0, np.int64)), part.pool.rows()
+    rows_by_test: dict[bool, dict[str, NDArray[np.int64]]] = {True: {}, False: {}}
+    for split_part in split.parts.values():
+        if split_part.source in hashes_by_name:
+            source_rows = rows_by_test[split_part.role == "test"]
+            source_rows[split_part.source] = np.union1d(
+                source_rows.get(split_part.source, np.empty(0, np.int64)), split_part.pool.rows()
             )
     trained = np.concatenate(
-        [known[name][rows] for name, rows in held[False].items()] or [np.empty(0, np.uint64)]
+        [hashes_by_name[name][rows] for name, rows in rows_by_test[False].items()]
+        or [np.empty(0, np.uint64)]
     )
-    for name, rows in held[True].items():
-        leaks = rows[np.isin(known[name][rows], trained)]
+    for name, rows in rows_by_test[True].items():
+        leaks = rows[np.isin(hashes_by_name[name][rows], trained)]
         if len(leaks):
-            picture = known[name][leaks[0]]
+            picture = hashes_by_name[name][leaks[0]]
             twins = (
-                (other, their[known[other][their] == picture])
-                for other, their in held[False].items()
+                (trained_name, trained_rows[hashes_by_name[trained_name][trained_rows] == picture])
+                for trained_name, trained_rows in rows_by_test[False].items()
             )
-            other, twin = next((other, found[0]) for other, found in twins if len(found))
+            trained_name, twin = next(
+                (trained_name, matching[0]) for trained_name, matching in twins if len(matching)
+            )
             pair = (
                 f"row {datasets[name].ids[leaks[0]] + 1:,} of {name} and row"
-                f" {datasets[other].ids[twin] + 1:,} of {other}"
+                f" {datasets[trained_name].ids[twin] + 1:,} of {trained_name}"
             )
-            number = len(np.unique(known[name][leaks]))
+            number = len(np.unique(hashes_by_name[name][leaks]))
             raise InputError(
                 f"data.{name}",
                 f"{number:,} pictures that test have the pixels of pictures that train or validate,"

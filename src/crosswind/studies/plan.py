@@ -87,7 +87,9 @@ class Plan:
         """The law of every validation set, as the study names it; one that has no name is "its
         own"."""
         sets = {
-            name: item.law for name, item in self.study.sets.items() if item.role == "validation"
+            name: set_spec.law
+            for name, set_spec in self.study.sets.items()
+            if set_spec.role == "validation"
         }
         return {name: law if isinstance(law, str) else "its own" for name, law in sets.items()}
 
@@ -184,11 +186,11 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
             if point.data in of_data.get(label, [point.data])
         }
         trained = {label: model for label, model in models.items() if label in all_trained}
-        asked = {label: model for label, model in models.items() if "prompt" in model["knobs"]}
+        prompted = {label: model for label, model in models.items() if "prompt" in model["knobs"]}
         _check_selection(study, point, counts, bool(estimators))
-        _check_inputs(used, point.data, {**trained, **asked})
+        _check_inputs(used, point.data, {**trained, **prompted})
         _check_lengths(used[point.data], methods.values())
-        for label, model in asked.items():
+        for label, model in prompted.items():
             classes = [
                 str(value)
                 for value in used[point.data].attribute(study.data[point.data].label).values
@@ -198,13 +200,13 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         counts.check_sampler(study.sampler, f"sampler ({point.title})")
         if split_seed == study.split_seed_list[0]:  # the others draw by the same plan
             draws.append(counts.report((point.data, point.shift, point.size), split))
-        told = list(counts.warnings)
-        here = {
-            label: _in_words_of(study.data[point.data], method, used)
+        point_warnings = list(counts.warnings)
+        point_methods = {
+            label: _with_data_attributes(study.data[point.data], method, used)
             for label, method in methods.items()
             if method.at(point)
         }
-        for label, method in here.items():
+        for label, method in point_methods.items():
             where = f"methods.{label} ({point.title})"
             if "sampler" in method.overrides:
                 counts.check_sampler(
@@ -215,8 +217,8 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
                 method, {**split, **method.overrides}, used[point.data].input, run_with
             ):
                 refuse(pairing, f"{where}:", where)
-                told += [f"{label} {text}" for text in warnings_of(pairing)]
-        for text in told:
+                point_warnings += [f"{label} {text}" for text in warnings_of(pairing)]
+        for text in point_warnings:
             warnings.setdefault(text, {})[point.title] = None
         common = {
             "format": FORMAT,
@@ -237,7 +239,7 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
             common,
             common_key,
             models,
-            here,
+            point_methods,
             estimators,
             "image" if inputs is None else inputs.kind,
         )
@@ -248,24 +250,26 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
         for text, titles in warnings.items()
     )
     notes = [
-        text for name, spec in study.data.items() for text in _said_of(name, spec, datasets[name])
+        text
+        for name, spec in study.data.items()
+        for text in _data_notes(name, spec, datasets[name])
     ]
     return Plan(
         study, tuple(jobs), tuple(draws), (*unread, *texts, *slow_settings(jobs)), tuple(notes)
     )
 
 
-def _said_of(name: str, spec: DataSpec, dataset: AttributedDataset) -> list[str]:
+def _data_notes(name: str, spec: DataSpec, dataset: AttributedDataset) -> list[str]:
     """What is known of the rows of a data set, and what is not."""
-    found = said_of_data(name, dataset, (spec.label, *spec.attribute_names))
+    notes = said_of_data(name, dataset, (spec.label, *spec.attribute_names))
     if (
         spec.source == "memory"
         and dataset.read is not None
         and dataset.contents is None
-        and not found
+        and not notes
     ):
-        found.append(f"{name}: {UNHASHED}")
-    return found
+        notes.append(f"{name}: {UNHASHED}")
+    return notes
 
 
 def _unread(models: Mapping[str, Any]) -> list[str]:
@@ -281,7 +285,9 @@ def _sources(split: Mapping[str, Any], point: Point) -> list[str]:
     """The data sets of a point: its own, then those that sets read."""
     return [
         point.data,
-        *sorted({item["source"] for item in split["sets"].values()} - {None, point.data}),
+        *sorted(
+            {set_values["source"] for set_values in split["sets"].values()} - {None, point.data}
+        ),
     ]
 
 
@@ -304,20 +310,20 @@ def _counted(
 def _equal_rows(study: Study, point: Point, datasets: Mapping[str, AttributedDataset]) -> int:
     """The most training rows that every shift and split seed leaves in a data set, so that sizes do
     not differ between them."""
-    whole = (replace(point, shift=shift, draw="all", rows=None) for shift in study.shifts)
-    found = [
+    full_points = (replace(point, shift=shift, draw="all", rows=None) for shift in study.shifts)
+    row_counts = [
         _counted(study, under, seed, datasets)[1].train_rows
-        for under, seed in product(whole, study.split_seed_list)
+        for under, seed in product(full_points, study.split_seed_list)
     ]
-    return int(min(found))
+    return int(min(row_counts))
 
 
-def _in_words_of(
+def _with_data_attributes(
     data: DataSpec, method: MethodEntry, datasets: Mapping[str, AttributedDataset]
 ) -> MethodEntry:
     """The method with its attributes in the words of one data set; all data sets must have the one
     that it adapts by."""
-    own = {
+    overrides = {
         key: (
             named_attributes(value, data, f"methods.{method.label}.{key}")
             if key in ("groups", "environments")
@@ -333,7 +339,7 @@ def _in_words_of(
             for dataset in datasets.values():
                 dataset.attribute(knobs[knob], f"methods.{method.label}.{knob}")
         points.append((label, knobs, training))
-    return replace(method, overrides=own, points=tuple(points))
+    return replace(method, overrides=overrides, points=tuple(points))
 
 
 @contextmanager
@@ -345,7 +351,7 @@ def _named(fields: Mapping[str, str], point: Point) -> Iterator[None]:
         words = error.field.split(".")
         heads = (".".join(words[:end]) for end in range(len(words), 0, -1))
         head = next((head for head in heads if head in fields), "")
-        place = fields[head] + error.field[len(head) :] if head else error.field
+        named_field = fields[head] + error.field[len(head) :] if head else error.field
         # One set serves all shifts, and may be empty under one of them.
         of_point = (
             head in ("draw", "dataset_size")
@@ -354,7 +360,7 @@ def _named(fields: Mapping[str, str], point: Point) -> Iterator[None]:
             and words[-1] == "law"
         )
         raise InputError(
-            place, error.problem + (f" ({point.title})" if of_point else ""), error.choices
+            named_field, error.problem + (f" ({point.title})" if of_point else ""), error.choices
         ) from None
 
 
@@ -368,29 +374,29 @@ def _check_names(
     trained: Mapping[str, Any],
     methods: Mapping[str, MethodEntry],
 ) -> None:
-    given = models.keys() - trained
+    external = models.keys() - trained
     for label in models:
-        if label in methods and label in given:
+        if label in methods and label in external:
             raise InputError(
                 f"models.{label}", "has the name of a method of this study; give it another"
             )
     parse_sampler(study.sampler)
     if study.reference not in methods:
         raise unknown("reference", "method of this study", study.reference, methods)
-    check_prompts(study, given, trained, methods)
+    check_prompts(study, external, trained, methods)
     if study.claims:
         of_data = {label: {"data": names} for label, names in data_of(study.models).items()}
-        as_given = {
+        external_entries = {
             label: MethodEntry(
                 label, facts("models", models[label]["name"]), (), {}, of_data.get(label, {})
             )
-            for label in given
+            for label in external
         }
-        check_claims(study, list(points_of(study)), models, {**as_given, **methods})
+        check_claims(study, list(points_of(study)), models, {**external_entries, **methods})
 
 
 def _check_data(dataset: AttributedDataset, spec: DataSpec, path: str) -> None:
-    names, listed = [item.name for item in dataset.schema], spec.attribute_names
+    names, listed = [attribute.name for attribute in dataset.schema], spec.attribute_names
     official = (
         []
         if spec.roles.official is None
@@ -408,8 +414,8 @@ def _check_data(dataset: AttributedDataset, spec: DataSpec, path: str) -> None:
             f"{path}.attributes",
             f"{spec.label!r} is the label, so it cannot be an attribute of a shift too",
         )
-    for place, name in enumerate(listed):
-        if name in listed[:place]:
+    for position, name in enumerate(listed):
+        if name in listed[:position]:
             raise InputError(f"{path}.attributes", f"names {name!r} twice")
     refuse_doubts(dataset, [spec.label, *listed, *(name for _, name in official)], path)
     if len(dataset.attribute(spec.label, f"{path}.label").values) < 2:
@@ -436,7 +442,7 @@ def _check_selection(study: Study, point: Point, counts: DrawCounts, estimates: 
                 ["last"],
             )
     if estimates and not counts.set_rows.get(
-        source_set({name: item.role for name, item in study.sets.items()})
+        source_set({name: set_spec.role for name, set_spec in study.sets.items()})
     ):
         problem = "learn from the labels of a set of role validation with rows, and there is none"
         raise InputError("estimators", f"{problem} ({point.title})")

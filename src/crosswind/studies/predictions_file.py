@@ -29,23 +29,30 @@ def write_texts(
     """Keep the answers in words that predictions have; returns what a report shows of those that
     are no label."""
     shown: dict[str, Exhibit] = {}
-    for name, item in (
-        (name, item) for sets in predictions.values() for name, item in sets.items()
+    for name, set_predictions in (
+        (name, set_predictions)
+        for sets in predictions.values()
+        for name, set_predictions in sets.items()
     ):
-        if item.texts is None:
+        if set_predictions.texts is None:
             continue
         with (folder / TEXTS).open("w", encoding="utf-8") as file:
             for row, text, code in zip(
-                item.ids.tolist(), item.texts, item.answer.tolist(), strict=True
+                set_predictions.ids.tolist(),
+                set_predictions.texts,
+                set_predictions.answer.tolist(),
+                strict=True,
             ):
                 label = None if code < 0 else class_names[code]
                 line = json.dumps({"id": row, "text": text, "label": label}, ensure_ascii=False)
                 file.write(escaped(line) + "\n")  # what steers a terminal is kept, and steers none
-        lost = np.flatnonzero(item.answer < 0).tolist()
-        counts = Counter(item.texts[place] for place in lost)
-        first = {item.texts[place]: int(item.ids[place]) for place in lost[::-1]}
+        lost = np.flatnonzero(set_predictions.answer < 0).tolist()
+        counts = Counter(set_predictions.texts[index] for index in lost)
+        first = {
+            set_predictions.texts[index]: int(set_predictions.ids[index]) for index in lost[::-1]
+        }
         caption = (
-            f"{len(lost):,} of {len(item):,} answers ({len(lost) / max(len(item), 1):.1%}) could"
+            f"{len(lost):,} of {len(set_predictions):,} answers ({len(lost) / max(len(set_predictions), 1):.1%}) could"
             " not be read as a label"
         )
         rows = [
@@ -70,11 +77,11 @@ def write_predictions(path: Path, predictions: Mapping[str, Mapping[str, Predict
     `.../answer`, `.../logits`."""
     arrays = {}
     for rule, sets in predictions.items():
-        for name, item in sets.items():
-            for part in ("ids", "label", "group", "answer", "logits"):
-                array = getattr(item, part)
+        for name, set_predictions in sets.items():
+            for array_name in ("ids", "label", "group", "answer", "logits"):
+                array = getattr(set_predictions, array_name)
                 if array is not None:
-                    arrays[f"{rule}/{name}/{part}"] = array
+                    arrays[f"{rule}/{name}/{array_name}"] = array
     with path.open("wb") as file:
         np.savez_compressed(file, **arrays)
 
@@ -85,11 +92,11 @@ def read_predictions(path: Path) -> dict[str, dict[str, Predictions]]:
     out: dict[str, dict[str, dict[str, Any]]] = {}
     with np.load(path, allow_pickle=False) as arrays:
         for key in arrays.files:
-            rule, rest = key.split("/", 1)
-            name, part = rest.rsplit("/", 1)
-            out.setdefault(rule, {}).setdefault(name, {})[part] = arrays[key]
+            rule, set_path = key.split("/", 1)
+            name, array_name = set_path.rsplit("/", 1)
+            out.setdefault(rule, {}).setdefault(name, {})[array_name] = arrays[key]
     return {
-        rule: {name: Predictions(**parts) for name, parts in sets.items()}
+        rule: {name: Predictions(**by_name) for name, by_name in sets.items()}
         for rule, sets in out.items()
     }
 
@@ -97,10 +104,10 @@ def read_predictions(path: Path) -> dict[str, dict[str, Predictions]]:
 def run_predictions(store: Store, key: str) -> dict[str, dict[str, Predictions]]:
     """Everything that a run of `store` predicted, by selection rule and set; `key` as
     `Store.results` gives it."""
-    return said_in([artifact_folder(store.out, need) for need in store.run(key)["needs"]])
+    return predictions_in([artifact_folder(store.out, need) for need in store.run(key)["needs"]])
 
 
-def said_in(folders: Sequence[Path]) -> dict[str, dict[str, Predictions]]:
+def predictions_in(folders: Sequence[Path]) -> dict[str, dict[str, Predictions]]:
     """What the jobs of these folders predicted, by selection rule and set; a folder without
     predictions adds none."""
     out: dict[str, dict[str, Predictions]] = {}

@@ -18,29 +18,29 @@ its own."""
 def entries_of(prompts: Mapping[str, Any]) -> Entries:
     """The entries of every model and prompt, of the study's field `prompts` as plain values."""
     return {
-        (model, prompt): labels_of(given)
-        for model, asked in prompts["models"].items()
-        for prompt, given in asked.items()
+        (model, prompt): labels_of(entry)
+        for model, by_prompt in prompts["models"].items()
+        for prompt, entry in by_prompt.items()
     }
 
 
-def labels_of(given: str | Sequence[str]) -> list[str]:
+def labels_of(entry: str | Sequence[str]) -> list[str]:
     """One entry of the study's models, or several."""
-    return [given] if isinstance(given, str) else list(given)
+    return [entry] if isinstance(entry, str) else list(entry)
 
 
 def fixed_of(prompts: Mapping[str, Any]) -> str:
     """The prompt that the best ones are set beside: the one named, else the first of the first
     model that has several."""
-    several = [list(asked) for asked in prompts["models"].values() if len(asked) > 1] or [
-        list(asked) for asked in prompts["models"].values()
-    ]
+    several = [
+        list(by_prompt) for by_prompt in prompts["models"].values() if len(by_prompt) > 1
+    ] or [list(by_prompt) for by_prompt in prompts["models"].values()]
     return str(prompts["fixed"] or several[0][0])
 
 
 def check_prompts(
     study: Study,
-    given: Collection[str],
+    external: Collection[str],
     trained: Collection[str],
     methods: Mapping[str, MethodEntry],
 ) -> None:
@@ -52,14 +52,14 @@ def check_prompts(
     for (model, prompt), labels in entries_of(prompts.model_dump()).items():
         path = f"prompts.models.{model}.{prompt}"
         if not labels:
-            raise InputError(path, "must name an entry of 'models'", given)
+            raise InputError(path, "must name an entry of 'models'", external)
         for label in labels:
-            if label not in given:
-                raise unknown(path, "model of this study that is not trained", label, given)
+            if label not in external:
+                raise unknown(path, "model of this study that is not trained", label, external)
         _once_each(path, labels, study)
-    known = {prompt for asked in prompts.models.values() for prompt in asked}
-    if prompts.fixed is not None and prompts.fixed not in known:
-        raise unknown("prompts.fixed", "prompt", prompts.fixed, known)
+    prompt_names = {prompt for by_prompt in prompts.models.values() for prompt in by_prompt}
+    if prompts.fixed is not None and prompts.fixed not in prompt_names:
+        raise unknown("prompts.fixed", "prompt", prompts.fixed, prompt_names)
     for model, tuned in prompts.tuned.items():
         if model not in prompts.models:
             raise unknown("prompts.tuned", "model of prompts.models", model, prompts.models)
@@ -82,21 +82,21 @@ def check_prompts(
                     [tuned.method],
                 )
     for name, averaged in prompts.averages.items():
-        for one in averaged:
-            if one not in study.data:
-                raise unknown(f"prompts.averages.{name}", "data set", one, study.data)
+        for data in averaged:
+            if data not in study.data:
+                raise unknown(f"prompts.averages.{name}", "data set", data, study.data)
 
 
 def _once_each(path: str, labels: list[str], study: Study) -> list[str]:
     """The same entries, when no two of them are of one data set. Raises `InputError`."""
-    of_data, seen = data_of(study.models), dict[str, str]()
+    of_data, label_of_data = data_of(study.models), dict[str, str]()
     for label in labels:
         for data in of_data.get(label, study.data):
-            if data in seen:
+            if data in label_of_data:
                 raise InputError(
                     path,
-                    f"{seen[data]!r} and {label!r} are both asked about {data!r}; give each its own"
+                    f"{label_of_data[data]!r} and {label!r} are both asked about {data!r}; give each its own"
                     " 'data'",
                 )
-            seen[data] = label
+            label_of_data[data] = label
     return labels

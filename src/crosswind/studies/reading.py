@@ -52,9 +52,9 @@ def read_study_file(path: Path) -> dict[str, Any]:
     if path.is_dir():
         raise DataError(f"{path} is a folder, not a study file {valid}")
     if not path.exists():
-        near = nearest(path.name, [file.name for file in sorted(path.parent.glob("*.y*ml"))])
+        suggestion = nearest(path.name, [file.name for file in sorted(path.parent.glob("*.y*ml"))])
         raise DataError(
-            f"there is no study file {path}{f', did you mean {near!r}?' if near else ''} {valid}"
+            f"there is no study file {path}{f', did you mean {suggestion!r}?' if suggestion else ''} {valid}"
         )
     try:
         return parse(read_at_most(path, MAX_BYTES).decode("utf-8-sig"), str(path))
@@ -107,10 +107,10 @@ def _value(event: Any, events: Iterator[Any], where: str, depth: int) -> Any:
     if depth == MAX_DEPTH:
         raise _refused(event, where, f"nested deeper than {MAX_DEPTH} levels")
     if isinstance(event, yaml.SequenceStartEvent):
-        items = []
+        sequence = []
         while not isinstance(event := next(events), yaml.SequenceEndEvent):
-            items.append(_value(event, events, where, depth + 1))
-        return items
+            sequence.append(_value(event, events, where, depth + 1))
+        return sequence
     mapping: dict[str, Any] = {}
     while not isinstance(key := next(events), yaml.MappingEndEvent):
         _check_plain(key, where)
@@ -190,50 +190,57 @@ def apply_settings(study: Mapping[str, Any], settings: Sequence[str]) -> dict[st
             raise InputError(
                 "--set", f"{setting!r} is not of the form key=value, such as training.steps=100"
             )
-        _put(out, words, _read(text, f"--set {path.strip()}"))
+        _set_value(out, words, _read(text, f"--set {path.strip()}"))
     return out
 
 
-def _put(place: Any, words: list[str], value: Any) -> None:
+def _set_value(container: Any, words: list[str], value: Any) -> None:
     path, done = f"--set {'.'.join(words)}", 0
     while True:
         key: Any = words[done]
         end = done + 1
-        if isinstance(place, dict):
+        if isinstance(container, dict):
             # A name may itself hold dots (cifar10.1): the longest run of words that is a key is one
             # step.
             end = next(
                 (
                     last
                     for last in range(len(words), end, -1)
-                    if ".".join(words[done:last]) in place
+                    if ".".join(words[done:last]) in container
                 ),
                 end,
             )
             key = ".".join(words[done:end])
-        elif not isinstance(place, list):
+        elif not isinstance(container, list):
             raise InputError(
-                path, f"{'.'.join(words[:done])!r} holds {place!r}, which has no {key!r} inside"
+                path, f"{'.'.join(words[:done])!r} holds {container!r}, which has no {key!r} inside"
             )
-        elif key.isdigit() and int(key) < len(place):
+        elif key.isdigit() and int(key) < len(container):
             key = int(key)
         else:
             raise InputError(
-                path, f"{key!r} is not a position in a list of {len(place)}", range(len(place))
+                path,
+                f"{key!r} is not a position in a list of {len(container)}",
+                range(len(container)),
             )
         if end == len(words):
             break
-        if isinstance(place, dict) and place.get(key) is None:
-            place[key] = {}
-        if done == 0 and key in NAMED and isinstance(place[key], list) and words[end] in place[key]:
-            place[key] = {
-                name: {} for name in place[key]
+        if isinstance(container, dict) and container.get(key) is None:
+            container[key] = {}
+        if (
+            done == 0
+            and key in NAMED
+            and isinstance(container[key], list)
+            and words[end] in container[key]
+        ):
+            container[key] = {
+                name: {} for name in container[key]
             }  # a list of names is their mapping to no settings
-        place, done = place[key], end
-    if value is None and isinstance(place, dict):
-        place.pop(key, None)
+        container, done = container[key], end
+    if value is None and isinstance(container, dict):
+        container.pop(key, None)
     else:
-        place[key] = value
+        container[key] = value
 
 
 def shipped_studies() -> dict[str, Path]:
@@ -262,7 +269,7 @@ def find_study(word: str) -> tuple[str, Path]:
         return word, shipped[word]
     if path.exists() or path.suffix in (".yaml", ".yml", ".json") or path.is_absolute():
         shipped_name = next(
-            (name for name, known in shipped.items() if path.exists() and known.samefile(path)),
+            (name for name, file in shipped.items() if path.exists() and file.samefile(path)),
             None,
         )
         return shipped_name or study_name(path), path
@@ -293,14 +300,16 @@ def field_error(
     reports = error.errors(include_url=False)
     # A union reports each of its branches; the deepest report is about the branch that the user
     # meant.
-    found = max(reports, key=lambda item: (item["type"] == "extra_forbidden", len(item["loc"])))
-    path, given, kind = _path(found), found.get("input"), found["type"]
-    is_key, context = found["loc"][-1:] == ("[key]",), found.get("ctx", {})
+    deepest = max(
+        reports, key=lambda report: (report["type"] == "extra_forbidden", len(report["loc"]))
+    )
+    path, value, kind = _path(deepest), deepest.get("input"), deepest["type"]
+    is_key, context = deepest["loc"][-1:] == ("[key]",), deepest.get("ctx", {})
     field = f"{where}: {inside}{'.'.join(path)}" if path else where
     if kind == "extra_forbidden":
         valid = _fields_at(model, path[:-1])
         training = (
-            nearest(path[-1], [item.name for item in knobs_of(TrainingSettings)])
+            nearest(path[-1], [knob.name for knob in knobs_of(TrainingSettings)])
             if len(path) == 1
             else None
         )
@@ -315,44 +324,44 @@ def field_error(
         return InputError(field, f"is missing ({about})" if about else "is missing")
     if kind == "literal_error":
         choices = re.findall(r"'([^']*)'", context["expected"])
-        guess = nearest(str(given), choices)
+        guess = nearest(str(value), choices)
         return InputError(
             field,
-            f"{shown(given)} is not valid{f', did you mean {guess!r}?' if guess else ''}",
+            f"{shown(value)} is not valid{f', did you mean {guess!r}?' if guess else ''}",
             choices,
         )
     if is_key and kind in ("string_too_short", "string_too_long"):
         return InputError(
-            field.removesuffix("."), f"a name must have 1 to 100 characters, not {shown(given)}"
+            field.removesuffix("."), f"a name must have 1 to 100 characters, not {shown(value)}"
         )
     if kind == "string_too_long":
         return InputError(
-            field, f"must have at most {context['max_length']} characters, not {len(str(given)):,}"
+            field, f"must have at most {context['max_length']} characters, not {len(str(value)):,}"
         )
     if kind in ("too_short", "string_too_short"):
         return InputError(field, "must not be empty")
     if kind == "string_pattern_mismatch":
         return InputError(
-            field, f"{shown(given)} may hold only letters, digits, spaces and _ . + : / @ -"
+            field, f"{shown(value)} may hold only letters, digits, spaces and _ . + : / @ -"
         )
     if path[-2:-1] == ["roles"]:
         return InputError(
             field,
             "must be a whole number of rows of each cell, or a share between 0 and 1, not"
-            f" {shown(given)}",
+            f" {shown(value)}",
         )
-    wanted = [
+    expectations = [
         (
-            _WANTED[item["type"]].format(**item.get("ctx", {}))
-            if item["type"] in _WANTED
-            else _own_words(item)
+            _WANTED[report["type"]].format(**report.get("ctx", {}))
+            if report["type"] in _WANTED
+            else _own_words(report)
         )
-        for item in reports
-        if _path(item) == path
+        for report in reports
+        if _path(report) == path
     ]
     return InputError(
         field,
-        f"must be {' or '.join(dict.fromkeys(wanted))}, not {shown(given)}".replace(
+        f"must be {' or '.join(dict.fromkeys(expectations))}, not {shown(value)}".replace(
             "must be must", "must"
         ),
     )
@@ -366,11 +375,13 @@ def _path(report: Any) -> list[str]:
     """The path of a report in the study file, without the branches of unions that it went
     through."""
     words = [str(word) for word in report["loc"]]
-    own = (
+    user_names = (
         words[-1:] if report["type"] == "extra_forbidden" else []
     )  # a name of the user's, whatever it looks like
     branch = re.compile(r".*\[|constrained-|(str|int|float|bool|SideSpec)$", re.S)
-    return [word for word in words[: len(words) - len(own)] if not branch.match(word)] + own
+    return [
+        word for word in words[: len(words) - len(user_names)] if not branch.match(word)
+    ] + user_names
 
 
 def _fields_at(model: type[BaseModel], path: Sequence[str]) -> Mapping[str, Any]:
@@ -389,5 +400,5 @@ def _fields_at(model: type[BaseModel], path: Sequence[str]) -> Mapping[str, Any]
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
     if hasattr(annotation, "model_fields"):
         yield annotation
-    for part in get_args(annotation):
-        yield from _models_in(part)
+    for argument in get_args(annotation):
+        yield from _models_in(argument)

@@ -21,7 +21,7 @@ from crosswind.studies import artifacts
 from crosswind.studies.artifacts import plain_json
 from crosswind.studies.database import drivers, now, runs, scores, sentences, text
 from crosswind.studies.leases import HEARTBEAT_SECONDS, Driver
-from crosswind.studies.store import DONE, Store, in_parts
+from crosswind.studies.store import DONE, Store, in_chunks
 
 ATTEMPTS = 2
 """How often one driver tries a run whose worker dies under it; where the machine ended it, the next
@@ -108,7 +108,7 @@ class RunRecorder:
     def finished(
         self,
         key: str,
-        result: Mapping[str, Any],
+        outcome: Mapping[str, Any],
         seconds: float,
         staged: Path | None = None,
         worker: str = "",
@@ -116,24 +116,29 @@ class RunRecorder:
         """Record the result of a job and move its files from `staged` to their place, both or
         neither.
 
-        `result`: `status` ("finished" or "diverged"), `scores` (entries of `rule`, `set`,
+        `outcome`: `status` ("finished" or "diverged"), `scores` (entries of `rule`, `set`,
         `metrics`), `cost`, `warnings`, `versions`, `files` (what `artifacts.listing` says of
         `staged`), and the `reason` of one that diverged. `following` in it: results of the jobs
         that followed, by key, whose files lie beside; they are recorded with it, all or none.
         False, and nothing done, when the job is no longer this driver's.
         """
-        following = result.get("following", {})
+        following = outcome.get("following", {})
         with self.store.transaction() as connection:
-            if not self._result(connection, key, result, seconds, worker, self._mine(key)):
+            if not self._record_outcome(connection, key, outcome, seconds, worker, self._mine(key)):
                 return False
             for (
-                other,
-                told,
+                follower,
+                follower_outcome,
             ) in (
                 following.items()
             ):  # nobody can have begun it, since it needs the one that is recorded here
-                self._result(
-                    connection, other, told, seconds, worker, self._after(connection, key, [other])
+                self._record_outcome(
+                    connection,
+                    follower,
+                    follower_outcome,
+                    seconds,
+                    worker,
+                    self._after(connection, key, [follower]),
                 )
             # Last before the commit, under the database's lock: a kill in between leaves a job to
             # be done again, whose
@@ -145,24 +150,24 @@ class RunRecorder:
             shutil.rmtree(artifacts.checkpoint_folder(self.store.out, name), ignore_errors=True)
         return True
 
-    def _result(
+    def _record_outcome(
         self,
         connection: sa.Connection,
         key: str,
-        result: Mapping[str, Any],
+        outcome: Mapping[str, Any],
         seconds: float,
         worker: str,
         whose: sa.Update,
     ) -> bool:
         empty: dict[str, Any] = {"cost": {}, "warnings": [], "versions": {}, "files": {}}
         values: dict[str, Any] = {
-            name: plain_json(result.get(name, nothing)) for name, nothing in empty.items()
+            name: plain_json(outcome.get(name, nothing)) for name, nothing in empty.items()
         }
         values |= {
-            "status": result["status"],
+            "status": outcome["status"],
             "worker": worker,
             "seconds": seconds,
-            "reason": result.get("reason"),
+            "reason": outcome.get("reason"),
             "detail": "",
         }
         if not _end(connection, whose, **values):
@@ -176,7 +181,7 @@ class RunRecorder:
                 "set": text(entry["set"]),
             }
             | {"metrics": plain_json(entry["metrics"])}
-            for position, entry in enumerate(result["scores"])
+            for position, entry in enumerate(outcome["scores"])
         ]
         if listed:
             connection.execute(scores.insert(), listed)
@@ -195,7 +200,7 @@ class RunRecorder:
         """Record that the job failed, and those `following` it, with the reason in one sentence and
         the `cause` of an event. False when the job is no longer this driver's.
         """
-        told = {
+        failure = {
             "reason": reason,
             "detail": detail,
             "cause": cause or None,
@@ -203,7 +208,7 @@ class RunRecorder:
             "worker": worker,
         }
         with self.store.transaction() as connection:
-            return self._fail(connection, key, following, told)
+            return self._fail(connection, key, following, failure)
 
     def lost(
         self,
@@ -217,27 +222,31 @@ class RunRecorder:
         """Record that the job's worker died. True: it is pending again; False: it was the last try,
         it has failed, and those `following` it.
         """
-        told = {"detail": detail, "worker": worker}
+        ending = {"detail": detail, "worker": worker}
         with self.store.transaction() as connection:
             left = runs.c.attempts < ATTEMPTS
             if _end(
-                connection, self._mine(key).where(left), status="pending", reason=reason, **told
+                connection, self._mine(key).where(left), status="pending", reason=reason, **ending
             ):
                 return True
             self._fail(
                 connection,
                 key,
                 following,
-                {**told, "reason": f"tried {ATTEMPTS} times: {reason}", "cause": cause or None},
+                {**ending, "reason": f"tried {ATTEMPTS} times: {reason}", "cause": cause or None},
             )
             return False
 
     def _fail(
-        self, connection: sa.Connection, key: str, following: Sequence[str], told: Mapping[str, Any]
+        self,
+        connection: sa.Connection,
+        key: str,
+        following: Sequence[str],
+        failure: Mapping[str, Any],
     ) -> bool:
-        if not _end(connection, self._mine(key), status="failed", **told):
+        if not _end(connection, self._mine(key), status="failed", **failure):
             return False
-        _end(connection, self._after(connection, key, following), status="failed", **told)
+        _end(connection, self._after(connection, key, following), status="failed", **failure)
         return True
 
     def blocked(self, keys: Sequence[str], needed: str, why: str = "which failed") -> None:
@@ -250,8 +259,8 @@ class RunRecorder:
             "blocked_by": needed,
         }
         with self.store.transaction() as connection:
-            at = now(connection)
-        self._update(keys, runs.c.status == "pending", finished=at, **values)
+            finished_at = now(connection)
+        self._update(keys, runs.c.status == "pending", finished=finished_at, **values)
 
     def _clear_up(self) -> None:
         def done(keys: list[str]) -> list[str]:
@@ -273,11 +282,11 @@ class RunRecorder:
 
     def _update(self, keys: Iterable[str], chosen: sa.ColumnElement[bool], **values: Any) -> int:
         with self.store.transaction() as connection:
-            parts = [
-                runs.update().where(runs.c.key.in_(some), chosen).values(values)
-                for some in in_parts(keys)
+            statements = [
+                runs.update().where(runs.c.key.in_(chunk), chosen).values(values)
+                for chunk in in_chunks(keys)
             ]
-            return sum(connection.execute(part).rowcount for part in parts)
+            return sum(connection.execute(statement).rowcount for statement in statements)
 
     def _mine(self, key: str) -> sa.Update:
         return runs.update().where(

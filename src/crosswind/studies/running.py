@@ -40,19 +40,19 @@ def check_ready(plan: Plan, workers: int) -> None:
         datasets,
         {name: hashes for name, hashes in pixels.items() if hashes is not None},
     )
-    given = {
+    external_models = {
         canonical(job.spec["model"]): job.spec["model"]
         for job in plan.jobs
         if job.kind == "predict" and "model" in job.spec
     }
-    for model in given.values():
+    for model in external_models.values():
         load("models", model["name"])(**model["knobs"]).ready()
-    told = {
+    specs_by_model = {
         canonical([job.spec[name] for name in ("model", "main")]): job.spec
         for job in plan.jobs
         if "model" in job.spec
     }
-    for spec in told.values():
+    for spec in specs_by_model.values():
         if "fits" in facts("models", spec["model"]["name"]).defines:
             main = datasets[spec["main"]]
             names = main.attribute(spec["split"]["label"]).values
@@ -87,12 +87,14 @@ def slow_devices(plan: Plan) -> list[str]:
         for job in plan.jobs
         if job.kind == "fit"
     }
-    asked = sorted(device for precision, device in used if precision == "bf16" and device != "cpu")
-    if not asked:
+    devices = sorted(
+        device for precision, device in used if precision == "bf16" and device != "cpu"
+    )
+    if not devices:
         return []
     from crosswind.training.device import slow_precision
 
-    slow = {device: slow_precision("bf16", device) for device in asked}
+    slow = {device: slow_precision("bf16", device) for device in devices}
     return [
         f"training.precision = bf16 on {device} asks for bfloat16, {text}"
         for device, text in slow.items()
@@ -144,12 +146,12 @@ def reopen_fits(plan: Plan, store: Store) -> int:
     """Have fits done again whose weights are asked for, by a set that was added, and were not kept;
     how many."""
     statuses = store.statuses([job.key for job in plan.jobs])
-    wanted = {
+    needed_fits = {
         job.follows
         for job in plan.jobs
         if job.kind in ("predict", "vary") and job.follows and statuses[job.key] not in DONE
     }
-    done = [key for key in sorted(wanted) if statuses[key] in DONE]
+    done = [key for key in sorted(needed_fits) if statuses[key] in DONE]
     return store.undo(
         key for key in done if not any(artifact_folder(store.out, key).glob(WEIGHTS.format("*")))
     )

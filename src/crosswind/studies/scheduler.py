@@ -241,12 +241,12 @@ class _Work:
                 following = [
                     self._task(self.jobs[name], self._go(key)) for name in self._followers(key)
                 ]
-                more: dict[str, Any] = {
+                extras: dict[str, Any] = {
                     "limit": self.time_limit,
                     "profile": self.traces.path(job),
                     "following": following,
                 }
-                self.engine.submit(replace(self._task(job), **more))
+                self.engine.submit(replace(self._task(job), **extras))
                 self._tell(key, "started")
 
     def _followers(self, key: str) -> list[str]:
@@ -322,15 +322,15 @@ class _Work:
             return
         if ours:
             self.took.append(event.seconds)
-            for name, result in event.result.get("following", {}).items():
-                self._became(name, str(result["status"]))
+            for name, outcome in event.result.get("following", {}).items():
+                self._became(name, str(outcome["status"]))
             self._became(event.key, status, status)
         else:
             self._became(event.key, "running")
 
     def _fail(self, event: Event) -> None:
-        told = event.reason, event.detail, event.seconds, event.worker, event.cause
-        if self.recorder.failed(event.key, *told, self._followers(event.key)):
+        failure = event.reason, event.detail, event.seconds, event.worker, event.cause
+        if self.recorder.failed(event.key, *failure, self._followers(event.key)):
             self._became(event.key, "failed", f"failed: {event.reason}")
         else:
             self._became(event.key, "running")
@@ -419,9 +419,9 @@ class _Work:
         """Seconds left, as if every run took the mean of those that ended in this session."""
         if not self.took:
             return None
-        mean, at = sum(self.took) / len(self.took), time.monotonic()
+        mean, now = sum(self.took) / len(self.took), time.monotonic()
         waiting = max(0, len(self.rows) - self.done - self.failed - len(self.active))
-        of_active = sum(max(0.0, mean - (at - since)) for since in self.active.values())
+        of_active = sum(max(0.0, mean - (now - since)) for since in self.active.values())
         return (waiting * mean + of_active) / max(1, self.engine.workers)
 
 

@@ -405,7 +405,7 @@ class Study(_Strict):
     def _each_once(cls, value: Any) -> Any:
         # A second entry would be the same runs again, or vanish without a word.
         if isinstance(value, list) and any(
-            item in value[:place] for place, item in enumerate(value)
+            entry in value[:position] for position, entry in enumerate(value)
         ):
             raise ValueError("must name each entry once")
         return value
@@ -452,21 +452,21 @@ def study_from(
     merged = dict(values)
     if scale is not None:
         overlays = merged.get("scales")
-        known = overlays if isinstance(overlays, Mapping) else {}
-        if scale not in known:
-            raise InputError("--scale", f"study {name!r} has no overlay {scale!r}", known)
-        if not isinstance(known[scale], Mapping):
+        scale_overlays = overlays if isinstance(overlays, Mapping) else {}
+        if scale not in scale_overlays:
+            raise InputError("--scale", f"study {name!r} has no overlay {scale!r}", scale_overlays)
+        if not isinstance(scale_overlays[scale], Mapping):
             raise InputError(
                 f"{where}: scales.{scale}",
                 "must be a mapping of the fields that this scale changes",
             )
-        merged = merge(merged, known[scale])
+        merged = merge(merged, scale_overlays[scale])
     merged = {"name": name, **apply_settings(merged, settings)}
     study = _validated(merged, where)
-    for other, overlay in study.scales.items():
+    for scale_name, overlay in study.scales.items():
         # A slip in an overlay should not wait for the day when it is used. It lies on the file, not
         # on the scale chosen today: two that leave different shifts out would leave none.
-        _validated(merge({"name": name, **values}, overlay), where, f"scales.{other}.")
+        _validated(merge({"name": name, **values}, overlay), where, f"scales.{scale_name}.")
     return study
 
 

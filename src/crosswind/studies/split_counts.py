@@ -54,28 +54,32 @@ class DrawReport:
 class DrawCounts:
     """What `plan_counts` says of one draw, and what follows from it."""
 
-    def __init__(self, told: Mapping[str, Any]) -> None:
-        self.study_cells: Cells = told["study_cells"]
-        self.cells: Cells = told[
+    def __init__(self, split_counts: Mapping[str, Any]) -> None:
+        self.study_cells: Cells = split_counts["study_cells"]
+        self.cells: Cells = split_counts[
             "train_cells"
         ]  # without a derived attribute that is drawn at every visit
-        self.counts: NDArray[np.int64] = told["train_counts"]
-        self._origins: NDArray[np.float64] = told[
+        self.counts: NDArray[np.int64] = split_counts["train_counts"]
+        self._origins: NDArray[np.float64] = split_counts[
             "train_visits"
         ]  # by weights and of each supplement, see there
         self.visits: NDArray[np.float64] = self._origins.sum(
             axis=0
         )  # over the study's cells, drawn at every visit included
-        self.train_rows: int = told["train_rows"]
-        self.train_shared: float = told["train_shared"]
-        self.set_rows: Mapping[str, int] = told["sets"]
-        self.follow: Sequence[str] = told["follow"]
-        self.warnings: list[str] = told["warnings"]
-        self.test_cells: NDArray[np.float64] | None = told["test_cells"]
-        self.test_counts: Mapping[str, tuple[Cells, NDArray[np.int64]]] = told["test_counts"]
-        self.pictures: str | None = told["pictures"]
-        self.environments = Environments.of(told["shift"], self.study_cells, *self._base_cells())
-        self.defaults = {True: told["groups"], False: told["environments"]}
+        self.train_rows: int = split_counts["train_rows"]
+        self.train_shared: float = split_counts["train_shared"]
+        self.set_rows: Mapping[str, int] = split_counts["sets"]
+        self.follow: Sequence[str] = split_counts["follow"]
+        self.warnings: list[str] = split_counts["warnings"]
+        self.test_cells: NDArray[np.float64] | None = split_counts["test_cells"]
+        self.test_counts: Mapping[str, tuple[Cells, NDArray[np.int64]]] = split_counts[
+            "test_counts"
+        ]
+        self.pictures: str | None = split_counts["pictures"]
+        self.environments = Environments.of(
+            split_counts["shift"], self.study_cells, *self._base_cells()
+        )
+        self.defaults = {True: split_counts["groups"], False: split_counts["environments"]}
 
     def together(
         self, names: Sequence[str] | None, with_label: bool, sampler: Sampler = "uniform"
@@ -84,22 +88,22 @@ class DrawCounts:
         the cells of the named attributes (axis 1); None is the default. Without those that the
         sampler never draws."""
         visits, axes = self._drawn(sampler), self._axes(names, with_label)
-        other = tuple(axis for axis in range(1, visits.ndim) if axis not in axes)
-        found: NDArray[np.float64] = visits.sum(axis=other).reshape(visits.shape[0], -1)
-        return found
+        summed_axes = tuple(axis for axis in range(1, visits.ndim) if axis not in axes)
+        row_counts: NDArray[np.float64] = visits.sum(axis=summed_axes).reshape(visits.shape[0], -1)
+        return row_counts
 
     def undrawn(self, names: Sequence[str] | None, with_label: bool, sampler: Sampler) -> list[str]:
         """The groups (with the label) or environments (without) that have training rows of which
         the sampler never draws one."""
-        there, drawn = (self.together(names, with_label, each) for each in ("uniform", sampler))
+        present, drawn = (self.together(names, with_label, each) for each in ("uniform", sampler))
         if not with_label:
             if not self._axes(
                 names, with_label
             ):  # no attributes, so one environment, which has no name
                 return []
-            there, drawn = there.sum(axis=0), drawn.sum(axis=0)
-        found = self._names(names, with_label)
-        return [found[code] for code in np.flatnonzero((there > 0) & ~(drawn > 0))]
+            present, drawn = present.sum(axis=0), drawn.sum(axis=0)
+        cell_names = self._names(names, with_label)
+        return [cell_names[code] for code in np.flatnonzero((present > 0) & ~(drawn > 0))]
 
     def _names(self, names: Sequence[str] | None, with_label: bool = False) -> list[str]:
         """Of all groups (with the label) or environments (without), in the order of their codes."""
@@ -124,8 +128,10 @@ class DrawCounts:
         if sampler == "reweight" and self.test_cells is not None:
             return self.visits * (self.test_cells > 0).reshape(self.visits.shape)
         if isinstance(sampler, Mapping) and "mixture" in sampler:
-            share, whole = sampler["mixture"], self._origins
-            return whole[0] * (share < 1) + whole[1:].sum(axis=0) * (share > 0)
+            share, visits_by_origin = sampler["mixture"], self._origins
+            return visits_by_origin[0] * (share < 1) + visits_by_origin[1:].sum(axis=0) * (
+                share > 0
+            )
         if isinstance(sampler, Mapping) and self.environments is not None:
             shares = self.environments.shares(
                 sampler, self.visits.reshape(len(self.environments.label), -1)
@@ -160,11 +166,13 @@ class DrawCounts:
         without environments."""
         if self.environments is None:
             return {}
-        of, mass = self.environments, self._drawn(sampler).ravel()
-        place = (of.label[:, None] * of.size + of.environment).ravel()
-        table = np.bincount(place, mass, minlength=self.study_cells.shape[0] * of.size)
-        table = table.reshape(-1, of.size) / max(mass.sum(), 1)
-        names = next(axis.values for axis in self.study_cells.axes if axis.name == of.name)
+        environments, mass = self.environments, self._drawn(sampler).ravel()
+        pair = (environments.label[:, None] * environments.size + environments.environment).ravel()
+        table = np.bincount(pair, mass, minlength=self.study_cells.shape[0] * environments.size)
+        table = table.reshape(-1, environments.size) / max(mass.sum(), 1)
+        names = next(
+            axis.values for axis in self.study_cells.axes if axis.name == environments.name
+        )
         return {
             label: {
                 name: float(share)
@@ -178,12 +186,12 @@ class DrawCounts:
         self,
         method: MethodEntry,
         split: Mapping[str, Any],
-        given: InputSpec | None,
+        input_spec: InputSpec | None,
         models: Mapping[str, Mapping[str, Any]],
     ) -> Iterator[Pairing]:
         """The method at every point of its grid, with what this split gives it.
 
-        `given`: a row of the data; `models`: name and knobs of the models that it is run with, by
+        `input_spec`: a row of the data; `models`: name and knobs of the models that it is run with, by
         label.
         """
         needs, groups, environments, sampler = (
@@ -205,7 +213,7 @@ class DrawCounts:
             "sampler": sampler if isinstance(sampler, str) else next(iter(sampler)),
             "undrawn_environments": self.undrawn(environments, False, sampler),
             "undrawn_groups": self.undrawn(groups, True, sampler),
-            "input": given,
+            "input": input_spec,
             "models": {
                 label: ModelSpec(model["name"], model["knobs"]) for label, model in models.items()
             },
@@ -232,8 +240,10 @@ class DrawCounts:
                 lots.append((int(counts.sum()), f"set {name!r}"))
             elif attribute in cells.names:
                 axis = cells.names.index(attribute)
-                found = np.moveaxis(counts, axis, 0).reshape(counts.shape[axis], -1).sum(axis=1)
-                values = zip(cells.axes[axis].values, found, strict=True)
+                row_counts = (
+                    np.moveaxis(counts, axis, 0).reshape(counts.shape[axis], -1).sum(axis=1)
+                )
+                values = zip(cells.axes[axis].values, row_counts, strict=True)
                 lots += [
                     (int(count), f"{attribute} {value!r} of set {name!r}")
                     for value, count in values
@@ -245,8 +255,12 @@ class DrawCounts:
         """What a plan tells of the draw; `names`: the data set, the shift and the size."""
         rows = {}
         for role in ("test", "validation"):
-            found = [name for name, item in split["sets"].items() if item["role"] == role]
-            rows[role] = self.set_rows.get(role if role in found else next(iter(found), ""), 0)
+            set_names = [
+                name for name, set_values in split["sets"].items() if set_values["role"] == role
+            ]
+            rows[role] = self.set_rows.get(
+                role if role in set_names else next(iter(set_names), ""), 0
+            )
         flat = self.counts.ravel()
         return DrawReport(
             *names,

@@ -73,10 +73,10 @@ def split_name(name: str) -> tuple[str, str]:
     return where, prefix
 
 
-def in_parts(keys: Iterable[str], size: int = 500) -> Iterator[list[str]]:
+def in_chunks(keys: Iterable[str], size: int = 500) -> Iterator[list[str]]:
     """`keys` in lists short enough for one statement (old versions of SQLite take 999 values)."""
-    wanted = list(keys)
-    return (wanted[start : start + size] for start in range(0, len(wanted), size))
+    key_list = list(keys)
+    return (key_list[start : start + size] for start in range(0, len(key_list), size))
 
 
 class Store:
@@ -101,10 +101,10 @@ class Store:
                 raise StoreError(
                     "a store on PostgreSQL needs a folder for the files of its runs as well"
                 )
-            head, mark, rest = where.partition("://")
-            credentials, at, place = rest.rpartition("@")
+            head, mark, address = where.partition("://")
+            credentials, separator, host = address.rpartition("@")
             # no error shows the password
-            name = f"{head}{mark}{credentials.partition(':')[0]}{at}{place}"
+            name = f"{head}{mark}{credentials.partition(':')[0]}{separator}{host}"
             return cls(name, None if out is None else Path(out), open_database(where, name, create))
         with sentences(str(where)):
             path = Path(where) if Path(where).is_file() else Path(where, FILE_NAME)
@@ -131,11 +131,11 @@ class Store:
     # --- studies
     # ----------------------------------------------------------------------------------------------
 
-    def add_plan(self, study: str, given: Any, resolved: Any, jobs: Sequence[Job]) -> None:
+    def add_plan(self, study: str, written: Any, resolved: Any, jobs: Sequence[Job]) -> None:
         """Put the study and its jobs in. A study of this name gets the new list; jobs that are
         there already keep their results.
 
-        `given`: the specification as the user wrote it, `resolved`: with every default filled in;
+        `written`: the specification as the user wrote it, `resolved`: with every default filled in;
         both plain values.
         """
         if not study or text(study) != study:
@@ -155,7 +155,7 @@ class Store:
             {"study": study, "position": position, "key": job.key, "labels": plain_json(job.labels)}
             for position, job in enumerate(jobs)
         ]
-        entry = {"given": plain_json(given), "resolved": plain_json(resolved)}
+        entry = {"given": plain_json(written), "resolved": plain_json(resolved)}
         insert = postgresql.insert if self._engine.dialect.name == "postgresql" else sqlite.insert
         with self.transaction() as connection:
             # Drivers on PostgreSQL may add the same study at once: all but the first wait here for
@@ -258,7 +258,7 @@ class Store:
         query = sa.select(scores.c.key, scores.c.rule, scores.c.set, column).order_by(
             scores.c.key, scores.c.position
         )
-        found: dict[str, list[dict[str, Any]]] = {}
+        scored: dict[str, list[dict[str, Any]]] = {}
         kinds: dict[str, str] = {}
         for key, rule, set_name, content in self._rows(
             query.where(scores.c.key.in_(_keys_of(study)))
@@ -276,10 +276,10 @@ class Store:
                     raise self._damaged(
                         f"{name} is a {kinds[name]} in one result and a {kind} in another"
                     )
-            found.setdefault(key, []).append({"rule": rule, "set": set_name, "metrics": metrics})
+            scored.setdefault(key, []).append({"rule": rule, "set": set_name, "metrics": metrics})
         out = []
         for run in self.runs(study) if runs is None else runs:
-            told = {
+            run_fields = {
                 name: run[name]
                 for name in ("key", "kind", "status", "reason", "seconds", "attempts")
             }
@@ -289,8 +289,8 @@ class Store:
                 else []
             )
             out += [
-                {"study": study, **run["labels"], **told, **entry}
-                for entry in found.get(run["key"], missing)
+                {"study": study, **run["labels"], **run_fields, **entry}
+                for entry in scored.get(run["key"], missing)
             ]
         return out
 
@@ -301,11 +301,11 @@ class Store:
             runs.c.key.in_(_keys_of(study)), runs.c.kind == ROWS
         )
         query = query.where(runs.c.versions.is_not(None))
-        found = [
+        counts = [
             (self._value(content, dict), number)
             for content, number in self._rows(query.group_by(runs.c.versions))
         ]
-        return sorted(found, key=lambda pair: -pair[1])
+        return sorted(counts, key=lambda pair: -pair[1])
 
     def warnings(self, study: str) -> list[tuple[str, int]]:
         """What the study's runs warned of, a sentence each, and how many runs did; the most
@@ -331,19 +331,19 @@ class Store:
 
         Raises `StoreError` when no run or more than one begins so.
         """
-        found = self._rows(
+        rows = self._rows(
             sa.select(runs).where(runs.c.key.startswith(prefix.lower(), autoescape=True)).limit(4)
         )
-        found = [row for row in found if row.key == prefix] or found
-        if not found:
+        rows = [row for row in rows if row.key == prefix] or rows
+        if not rows:
             raise StoreError(f"{self.name} has no run whose key begins with {prefix!r}")
-        if len(found) > 1:
-            some = ", ".join(row.key[: len(prefix) + 6] for row in found[:3])
+        if len(rows) > 1:
+            examples = ", ".join(row.key[: len(prefix) + 6] for row in rows[:3])
             raise StoreError(
-                f"{prefix!r} begins the key of more than one run in {self.name} ({some}, ...);"
+                f"{prefix!r} begins the key of more than one run in {self.name} ({examples}, ...);"
                 " write more digits"
             )
-        key, out = found[0].key, dict(found[0]._mapping)
+        key, out = rows[0].key, dict(rows[0]._mapping)
         out |= {
             name: self._value(out[name])
             for name in ("spec", "versions", "cost", "warnings", "needs")
@@ -372,8 +372,8 @@ class Store:
         query = sa.select(runs.c.key, runs.c.status)
         return {
             key: status
-            for some in in_parts(keys)
-            for key, status in self._rows(query.where(runs.c.key.in_(some)))
+            for chunk in in_chunks(keys)
+            for key, status in self._rows(query.where(runs.c.key.in_(chunk)))
         }
 
     def files(self, study: str | None = None) -> dict[str, dict[str, tuple[int, str]]]:
@@ -411,9 +411,9 @@ class Store:
         """
         listed = {} if self._out is None else self.files(study)
         return {
-            key: found
+            key: faults
             for key, files in listed.items()
-            if (found := self.faults(key, files, read=False))
+            if (faults := self.faults(key, files, read=False))
         }
 
     def undo(self, keys: Iterable[str]) -> int:
@@ -421,8 +421,8 @@ class Store:
         were."""
         changed = 0
         with self.transaction() as connection:
-            for some in in_parts(keys):
-                done = runs.c.key.in_(some) & runs.c.status.in_(DONE)
+            for chunk in in_chunks(keys):
+                done = runs.c.key.in_(chunk) & runs.c.status.in_(DONE)
                 connection.execute(
                     scores.delete().where(scores.c.key.in_(sa.select(runs.c.key).where(done)))
                 )
@@ -437,14 +437,17 @@ class Store:
     def known_drivers(self) -> list[tuple[Driver, bool]]:
         """The drivers that the store has heard of and not of their end, and whether each lives."""
         with self.transaction() as connection:
-            rows, at = list(connection.execute(drivers.select())), now(connection)
+            rows, read_at = list(connection.execute(drivers.select())), now(connection)
         # Without a heartbeat that is a number (a damaged row) it was never heard.
         beats = [
             row.heartbeat if isinstance(row.heartbeat, int | float) else float("-inf")
             for row in rows
         ]
-        known = [Driver(row.id, row.host, row.pid, row.start) for row in rows]
-        return [(driver, driver.lives(beat, at)) for driver, beat in zip(known, beats, strict=True)]
+        driver_list = [Driver(row.id, row.host, row.pid, row.start) for row in rows]
+        return [
+            (driver, driver.lives(beat, read_at))
+            for driver, beat in zip(driver_list, beats, strict=True)
+        ]
 
     def live_drivers(self) -> set[str]:
         """The drivers whose process lives (on another machine: whose heartbeat is under a minute
@@ -470,8 +473,8 @@ class Store:
         self.study(study)
         return query.where(runs.c.key.in_(_keys_of(study)))
 
-    def _damaged(self, what: str) -> StoreError:
-        return StoreError(f"{self.name} is damaged: {what}")
+    def _damaged(self, problem: str) -> StoreError:
+        return StoreError(f"{self.name} is damaged: {problem}")
 
     def _value(self, value: str | None, kind: Any = object) -> Any:
         try:
@@ -483,11 +486,11 @@ class Store:
         return out
 
     def _listed(self, value: str | None) -> dict[str, tuple[int, str]]:
-        found = self._value(value, dict | None) or {}
+        listed = self._value(value, dict | None) or {}
         try:
-            return {name: (int(size), str(digest)) for name, (size, digest) in found.items()}
+            return {name: (int(size), str(digest)) for name, (size, digest) in listed.items()}
         except (TypeError, ValueError):
-            raise self._damaged(f"the files of a run are {shown(found)}") from None
+            raise self._damaged(f"the files of a run are {shown(listed)}") from None
 
     def _status(self, status: Any, driver: str | None, live: set[str]) -> str:
         if status not in STATUSES:

@@ -38,18 +38,18 @@ class Traces:
             self._names[kind] = next(name for name in names if name.lower() not in taken)
         return str(self._folder / self._names[kind])
 
-    def ended(self, run: Job, result: Mapping[str, Any] | None) -> None:
+    def ended(self, run: Job, outcome: Mapping[str, Any] | None) -> None:
         """What the run gave, None where it failed: then the next of its kind is traced."""
         kind = _kind(run)
         if self._chosen.get(kind) != run.key:
             return
-        if result is None:
+        if outcome is None:
             del self._chosen[kind]
-        elif told := result.get("profile"):
-            if told["path"]:
-                self.written.append(str(told["path"]))
+        elif profile := outcome.get("profile"):
+            if profile["path"]:
+                self.written.append(str(profile["path"]))
             else:
-                self.troubles.append(f"{', '.join(kind)}: {told['trouble']}")
+                self.troubles.append(f"{', '.join(kind)}: {profile['trouble']}")
 
 
 def _kind(run: Job) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from crosswind.estimators.base import Answers, Estimate, Labelled
 from crosswind.estimators.diagnosis import diagnosed
 from crosswind.estimators.estimating import Prepared, estimated_jointly
 from crosswind.shifts.split import RowSet
-from crosswind.studies.changed_copies import answers_of, pool_of, said_of_copies
+from crosswind.studies.changed_copies import copy_answers, labelled_pool, set_answers
 from crosswind.studies.output_order import check_order
 from crosswind.transforms.neighbourhood import NEIGHBOURS, neighbourhood, pool_of_kind
 from crosswind.unlabelled.answer import Doubtful, Estimates, Row
@@ -252,15 +252,13 @@ class _Questions:
             f" rows{f' ({near})' if near else ''}"
         )
         rule, read, own = self.model.rule, self._features, self._handed(near)
-        plain = said_of_copies(self._answers, self.rows, self.sets, "", NEIGHBOURS, n, read)[rule]
+        plain = copy_answers(self._answers, self.rows, self.sets, "", NEIGHBOURS, n, read)[rule]
         beside = (
-            said_of_copies(self._answers, self.rows, self.sets, near, NEIGHBOURS, n, handed=own)[
-                rule
-            ]
+            copy_answers(self._answers, self.rows, self.sets, near, NEIGHBOURS, n, handed=own)[rule]
             if near
             else None
         )
-        pool = pool_of(plain, near, beside, changes)
+        pool = labelled_pool(plain, near, beside, changes)
         return [
             replace(item, answers=replace(item.answers, classes=len(self.names))) for item in pool
         ]
@@ -272,12 +270,12 @@ class _Questions:
         part: dict[str, Any] = {key: getattr(rows, key)[some] for key in keys}
         part["visit_law"] = None if rows.visit_law is None else rows.visit_law[some]
         chosen = replace(rows, environment=None, **part)
-        copied = said_of_copies(
+        copied = copy_answers(
             self._answers, chosen, sets, name, NEIGHBOURS, 0, handed=self._handed(name)
         )[self.model.rule]
         own = said.take(some)
         plain = Predictions(some, part["label"], part["group"], own.answer, own.logits)
-        return replace(answers_of(plain, name, copied), classes=own.classes)
+        return replace(set_answers(plain, name, copied), classes=own.classes)
 
     def _handed(self, near: str) -> dict[str, Any]:
         """The settings of the estimator of a neighbourhood that are those of its transform."""

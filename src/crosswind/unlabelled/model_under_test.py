@@ -20,7 +20,7 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.models.form import check_extra
 from crosswind.models.given.outside import asked, in_order, inputs
 from crosswind.shifts.split import RowSet
-from crosswind.studies.changed_copies import Features, answers_of_given
+from crosswind.studies.changed_copies import Features, external_answers
 
 if TYPE_CHECKING:
     from torch import nn
@@ -104,7 +104,7 @@ def _given(name: str, kind: str, knobs: Mapping[str, Any], takes: InputSpec | No
     check_extra(known.extra, "model", kind)
     made = load("models", kind)(**resolve(known.knobs, knobs, "settings", f"model {kind!r}"))
     return AskedModel(
-        name, lambda classes: _with_logits(answers_of_given(made, classes, "given")), None, takes
+        name, lambda classes: _with_logits(external_answers(made, classes, "given")), None, takes
     )
 
 

@@ -35,11 +35,11 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a job works, as it is told: `key`, and `needs`, the keys of what it needs.
+class Workspace:
+    """The folders of one job: its `key`, and `needs`, the keys of what it needs.
 
     `folder` takes its files, `checkpoint` its resumable state, `report` its progress. `needed`: the
-    folders of `needs`. `profile`: where a trace goes, a path without its suffix. `held`: what jobs
+    folders of `needs`. `profile`: where a trace goes, a path without its suffix. `handover`: what jobs
     done just before in this process left for those that follow.
     """
 
@@ -50,7 +50,7 @@ class Place:
     report: Callable[[dict[str, Any]], None]
     needed: Mapping[str, Path] = field(default_factory=dict)
     profile: Path | None = None
-    held: dict[str, Any] = field(default_factory=dict)
+    handover: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -76,13 +76,13 @@ class Pool(Engine):
             worker.end()
         try:
             self._started += 1
-            taken = {worker.place for worker in self._busy}  # none is free: those were asked first
-            place = next(place for place in range(self.workers) if place not in taken)
+            taken = {worker.slot for worker in self._busy}  # none is free: those were asked first
+            slot = next(slot for slot in range(self.workers) if slot not in taken)
             if self._pixels is None:
                 # Made here, so that it outlives every worker, and nothing of it is left when this
                 # process has ended.
                 self._pixels = Region.create(budget() if self._memory is None else self._memory)
-            worker = _Worker(self._job, self._started, self._modules, place, self._pixels.handle)
+            worker = _Worker(self._job, self._started, self._modules, slot, self._pixels.handle)
         except OSError as error:
             reason = f"no worker could be started: {error.strerror or error}"
             self._lost.append(
@@ -172,7 +172,7 @@ class _Worker:
     """One process, the socket to it, and the last of what it printed."""
 
     def __init__(
-        self, job: str, number: int, modules: Sequence[str], place: int, pixels: int
+        self, job: str, number: int, modules: Sequence[str], slot: int, pixels: int
     ) -> None:
         ours, theirs = socket.socketpair()
         read_end, self._lifeline = os.pipe()
@@ -184,7 +184,7 @@ class _Worker:
                 [*filter(None, [os.environ.get(MODULES_VARIABLE)]), *modules]
             )
         }
-        named[WORKER_VARIABLE] = str(place)
+        named[WORKER_VARIABLE] = str(slot)
         module = "crosswind.studies.engines.worker"
         try:
             self._process = subprocess.Popen(
@@ -213,7 +213,7 @@ class _Worker:
             os.close(read_end)
         self.connection = Connection(ours.detach())
         self.name = f"worker {number} (process {self._process.pid})"
-        self.place = place
+        self.slot = slot
         self.key, self.is_ready = "", False
         self.limit: float | None = None
         self.deadline = time.monotonic() + START_SECONDS
@@ -225,10 +225,10 @@ class _Worker:
         )
         self._listener.start()
 
-    def event(self, kind: Literal["failed", "lost", "progress"], **told: Any) -> Event:
+    def event(self, kind: Literal["failed", "lost", "progress"], **fields: Any) -> Event:
         """What happened to the task now."""
         return Event(
-            self.key, kind, seconds=time.monotonic() - self._since, worker=self.name, **told
+            self.key, kind, seconds=time.monotonic() - self._since, worker=self.name, **fields
         )
 
     def take(self, task: Task) -> bool:
@@ -283,10 +283,10 @@ class _Worker:
                 else f"signal {-status}"
             )
             how = f"its worker was killed by {name}{advice_on_signal(-status)}"
-        output = self._output.decode("utf-8", "replace")
-        said = _telling(output)
-        reason = f"{how}; it said: {said}" if said else how
-        return {"reason": reason, "detail": output, "cause": cause_of_signal(-(status or 0))}
+        printed = self._output.decode("utf-8", "replace")
+        last_lines = _telling(printed)
+        reason = f"{how}; it said: {last_lines}" if last_lines else how
+        return {"reason": reason, "detail": printed, "cause": cause_of_signal(-(status or 0))}
 
     def _listen(self, pipe: IO[bytes]) -> None:
         with contextlib.suppress(OSError, ValueError):
@@ -294,16 +294,17 @@ class _Worker:
                 self._output = (self._output + chunk)[-OUTPUT_BYTES:]
 
 
-def _telling(output: str) -> str:
+def _telling(printed: str) -> str:
     """The lines of a dead worker's output that say most: the fatal error and its place, else the
     last ones."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    lines = [line.strip() for line in printed.splitlines() if line.strip()]
     for number, line in enumerate(lines):
         if line.startswith("Fatal Python error"):
             # The trace of every thread follows; the one that fell is marked as current.
             fallen = next(
-                (at for at, later in enumerate(lines) if later.startswith("Current thread")), number
+                (index for index, later in enumerate(lines) if later.startswith("Current thread")),
+                number,
             )
-            places = [later for later in lines[fallen + 1 :] if later.startswith("File ")]
-            return one_line(" ".join([line, *places[:1]]), 300)
+            frames = [later for later in lines[fallen + 1 :] if later.startswith("File ")]
+            return one_line(" ".join([line, *frames[:1]]), 300)
     return one_line(" / ".join(lines[-LAST_LINES:]), 300)

@@ -31,7 +31,7 @@ from crosswind.core.errors import CrosswindError, InternalError, RunError, one_l
 from crosswind.core.registry import import_named
 from crosswind.data.resident import share
 from crosswind.studies.artifacts import listing, plain_json, sync_tree
-from crosswind.studies.engines import Place
+from crosswind.studies.engines import Workspace
 from crosswind.studies.failure_causes import cause_of
 
 _LIBRARIES = ("OMP_NUM", "MKL_NUM", "OPENBLAS_NUM", "NUMEXPR_NUM", "VECLIB_MAXIMUM", "POLARS_MAX")
@@ -53,14 +53,17 @@ def perform(
     """
     started = time.perf_counter()
     out: dict[str, Any] = {"key": task["key"]}
-    held: dict[str, Any] = {}
+    handover: dict[str, Any] = {}
     try:
         with one_thread():
             import_named()
             call = _function(job)
-            result = _done(call, task, report, held)
-            followed = {item["key"]: _done(call, item, report, held) for item in task["following"]}
-        out |= {"kind": "finished", "result": {**result, "following": followed}}
+            outcome = _done(call, task, report, handover)
+            followed = {
+                follower["key"]: _done(call, follower, report, handover)
+                for follower in task["following"]
+            }
+        out |= {"kind": "finished", "result": {**outcome, "following": followed}}
     except InternalError as error:
         out |= {
             "kind": "fault",
@@ -87,7 +90,7 @@ def _done(
     call: Callable[..., Any],
     task: Mapping[str, Any],
     report: Callable[[dict[str, Any]], None],
-    held: dict[str, Any],
+    handover: dict[str, Any],
 ) -> dict[str, Any]:
     """The result of one job, whose files are on the disk, with their checksums."""
     folder, checkpoint = Path(task["folder"]), Path(task["checkpoint"])
@@ -96,13 +99,15 @@ def _done(
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
     needed = {key: Path(path) for key, path in task["needed"].items()}
     profile = None if task["profile"] is None else Path(task["profile"])
-    result = call(
+    outcome = call(
         task["kind"],
         task["spec"],
-        Place(task["key"], tuple(needed), folder, checkpoint, report, needed, profile, held),
+        Workspace(
+            task["key"], tuple(needed), folder, checkpoint, report, needed, profile, handover
+        ),
     )
     # Read back while they are in memory still: it is what was written that the checksums are of.
-    checked = {**_checked(result), "files": listing(folder)}
+    checked = {**_checked(outcome), "files": listing(folder)}
     sync_tree(folder)
     return checked
 
@@ -158,9 +163,9 @@ def _reporter(connection: Connection, key: str) -> Callable[[dict[str, Any]], No
 
     def report(values: dict[str, Any]) -> None:
         nonlocal last
-        at = time.monotonic()
-        if at - last >= REPORT_SECONDS:
-            last = at
+        now = time.monotonic()
+        if now - last >= REPORT_SECONDS:
+            last = now
             plain = json.loads(json.dumps(values, default=str))
             connection.send_bytes(
                 json.dumps({"kind": "progress", "key": key, "result": plain}).encode()
@@ -177,10 +182,10 @@ def _function(name: str) -> Callable[..., Any]:
         raise RunError(f"the job {name} cannot be loaded: {error}") from error
 
 
-def _checked(result: Any) -> dict[str, Any]:
+def _checked(outcome: Any) -> dict[str, Any]:
     """The job's result as plain values, or `RunError` saying what is wrong with it."""
     try:
-        plain = json.loads(plain_json(result))
+        plain = json.loads(plain_json(outcome))
         if plain["status"] not in ("finished", "diverged"):
             raise ValueError("its status is neither finished nor diverged")
         if not all(
@@ -199,10 +204,10 @@ def _reason(error: Exception, cause: str) -> str:
     if isinstance(error, CrosswindError):
         return str(error)
     frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    location = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     if cause == "memory":
-        return one_line(f"out of memory: {error}{place}")
-    return one_line(f"{type(error).__name__}: {error}{place}")
+        return one_line(f"out of memory: {error}{location}")
+    return one_line(f"{type(error).__name__}: {error}{location}")
 
 
 def _end_with(parent: int, lifeline: int) -> None:
