@@ -71,8 +71,8 @@ def test_both_losses_are_those_of_a_loop() -> None:
     make, tell = modules["generator"], modules["discriminator"]
     with torch.no_grad():
         torch.manual_seed(2)
-        found = method._translated(modules, batch, state, kept)
-        other = method._told(modules, batch, state, kept)
+        found = method._generator_loss(modules, batch, state, kept)
+        other = method._discriminator_loss(modules, batch, state, kept)
         x, y, s, t, translated = kept
         assert torch.equal(x, batch.x) and 0 < float(t.float().mean()) < 1
         parts, judged = [], []
@@ -105,7 +105,7 @@ def test_targets_are_values_that_the_class_is_seen_with() -> None:
             kept: list[Tensor] = []
             torch.manual_seed(seed)
             with torch.no_grad():
-                method._translated(modules, given(), state, kept)
+                method._generator_loss(modules, given(), state, kept)
             seen |= set(kept[3][kept[1] == 1].tolist())
         assert seen == expected
 

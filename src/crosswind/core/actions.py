@@ -40,21 +40,23 @@ class Action:
 
     def words(self) -> str:
         """How it is measured, in a phrase."""
-        parts = []
+        phrases = []
         if self.idle:
-            parts.append(f"the loss and its gradient beside those at {self.setting()}")
+            phrases.append(f"the loss and its gradient beside those at {self.setting()}")
         if self.views:
-            parts.append("how far its views move pictures, in grey levels")
+            phrases.append("how far its views move pictures, in grey levels")
         if self.tells:
-            parts.append(self.tells)
-        return "; ".join(parts) or f"not measured: {self.reason}"
+            phrases.append(self.tells)
+        return "; ".join(phrases) or f"not measured: {self.reason}"
 
     def setting(self) -> str:
         """The setting without its own term: `weight = 0`."""
-        found = []
+        settings = []
         for name, value in self.idle.items():
-            found.append(f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}")
-        return " and ".join(found)
+            settings.append(
+                f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}"
+            )
+        return " and ".join(settings)
 
 
 MEASURED: Mapping[str, Action] = {

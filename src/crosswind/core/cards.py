@@ -63,28 +63,28 @@ class Card:
 
     def describe(self) -> dict[str, Any]:
         """The card as plain values for JSON, empty entries left out."""
-        told = {key: value for key, value in vars(self).items() if value and key != "files"}
-        told["attributes"] = {
+        description = {key: value for key, value in vars(self).items() if value and key != "files"}
+        description["attributes"] = {
             name: list(values) if isinstance(values, tuple) else values
             for name, values in self.attributes.items()
         }
         if self.files:
-            told["files"] = [
-                {key: value for key, value in vars(item).items() if value} for item in self.files
+            description["files"] = [
+                {key: value for key, value in vars(file).items() if value} for file in self.files
             ]
-        return told
+        return description
 
 
 def card_of(name: str) -> Card:
     """The card of one of the package's own sources. Raises `KeyError` for a name that has none."""
-    told = dict(_tables()[name])
-    base = told.pop("base", "")
-    told["attributes"] = {
+    facts = dict(_tables()[name])
+    base = facts.pop("base", "")
+    facts["attributes"] = {
         attribute: tuple(values) if isinstance(values, list) else values
-        for attribute, values in told["attributes"].items()
+        for attribute, values in facts["attributes"].items()
     }
-    told["files"] = tuple(_original(base, *row) for row in told.get("files", ()))
-    return Card(**told)
+    facts["files"] = tuple(_original(base, *row) for row in facts.get("files", ()))
+    return Card(**facts)
 
 
 @cache
@@ -95,8 +95,14 @@ def _tables() -> dict[str, Any]:
 def _original(
     base: str, name: str, address: str, size: int, digits: str, variant: str = ""
 ) -> Original:
-    whole = address if "://" in address else base + address
-    url = "" if address == "none" else whole + name if whole.endswith("/") else whole
+    full_address = address if "://" in address else base + address
+    url = (
+        ""
+        if address == "none"
+        else full_address + name
+        if full_address.endswith("/")
+        else full_address
+    )
     return Original(
         name, url, size, **{"md5" if len(digits) == 32 else "sha256": digits}, variant=variant
     )

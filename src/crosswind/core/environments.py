@@ -29,19 +29,25 @@ def aligned_codes(
         for code, full in valid.items():
             if name in (
                 full,
-                ", ".join(part.partition("=")[2] or part for part in full.split(", ")),
+                ", ".join(
+                    name_part.partition("=")[2] or name_part for name_part in full.split(", ")
+                ),
             ):
                 return code
         raise unknown(f"{path}.{field}", "environment", name, list(valid.values()))
 
     first = next(iter(shown)) if clean is None else code_of(clean, "clean", shown)
-    others = {code: name for code, name in shown.items() if code != first}
-    given = [] if isinstance(aligned, str) else aligned
-    found = list(others) if given is None else [code_of(name, "aligned", others) for name in given]
-    if not found or len(set(found)) < len(found):
+    other_names = {code: name for code, name in shown.items() if code != first}
+    names_given = [] if isinstance(aligned, str) else aligned
+    codes = (
+        list(other_names)
+        if names_given is None
+        else [code_of(name, "aligned", other_names) for name in names_given]
+    )
+    if not codes or len(set(codes)) < len(codes):
         raise InputError(
             f"{path}.aligned",
             f"must be a list of environments, each once, not {aligned!r}",
-            list(others.values()),
+            list(other_names.values()),
         )
-    return first, found
+    return first, codes

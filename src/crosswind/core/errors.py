@@ -107,8 +107,8 @@ def escaped(text: str) -> str:
 def nearest(word: str, choices: Iterable[str]) -> str | None:
     """The choice most like `word`, or None when nothing is alike (difflib ratio under 0.6)."""
     by_folded = {choice.casefold(): choice for choice in choices}
-    found = difflib.get_close_matches(str(word).casefold(), list(by_folded), n=1)
-    return by_folded[found[0]] if found else None
+    matches = difflib.get_close_matches(str(word).casefold(), list(by_folded), n=1)
+    return by_folded[matches[0]] if matches else None
 
 
 def shown(value: object, limit: int = 80) -> str:
@@ -120,13 +120,13 @@ def shown(value: object, limit: int = 80) -> str:
     )
 
 
-def unknown(field: str, what: str, word: object, choices: Iterable[object]) -> InputError:
+def unknown(field: str, kind: str, word: object, choices: Iterable[object]) -> InputError:
     """The error for a name that is not in a list: names the nearest valid one and the list."""
     names = [str(choice) for choice in choices]
     guess = nearest(str(word), names)
     hint = f", did you mean {guess!r}?" if guess else ""
-    mark = ":" if what.endswith("'") else ""  # two quoted names side by side read as one
-    return InputError(field, f"unknown {what}{mark} {shown(str(word))}{hint}", names)
+    mark = ":" if kind.endswith("'") else ""  # two quoted names side by side read as one
+    return InputError(field, f"unknown {kind}{mark} {shown(str(word))}{hint}", names)
 
 
 def _listing(choices: list[str] | None) -> str:
@@ -135,5 +135,5 @@ def _listing(choices: list[str] | None) -> str:
     if not choices:
         return " (there are none to choose from)"
     listed = ", ".join(choices[:SHOWN_CHOICES])
-    more = len(choices) - SHOWN_CHOICES
-    return f" (valid: {listed}{f' and {more} more' if more > 0 else ''})"
+    n_hidden = len(choices) - SHOWN_CHOICES
+    return f" (valid: {listed}{f' and {n_hidden} more' if n_hidden > 0 else ''})"

@@ -106,11 +106,11 @@ class Picture:
         times = max(1, -(-least // max(height, width)))
         large = images.repeat(times, axis=2).repeat(times, axis=3)
         framed = np.pad(large, ((0, 0), (0, 0), (0, 2), (0, 2), (0, 0)), constant_values=255)
-        whole = framed.transpose(0, 2, 1, 3, 4).reshape(
+        tiled = framed.transpose(0, 2, 1, 3, 4).reshape(
             down * framed.shape[2], across * framed.shape[3], channels
         )[:-2, :-2]
-        made = cls.of(np.ascontiguousarray(whole if channels == 3 else whole[..., 0]), caption)
-        return replace(made, columns=tuple(columns), rows=tuple(rows))
+        picture = cls.of(np.ascontiguousarray(tiled if channels == 3 else tiled[..., 0]), caption)
+        return replace(picture, columns=tuple(columns), rows=tuple(rows))
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:
@@ -142,8 +142,8 @@ Exhibit = Bars | Picture | Grid
 def write_exhibits(folder: Path, exhibits: Mapping[str, Exhibit]) -> None:
     """Write them into a job's folder; nothing where there are none."""
     if exhibits:
-        told = {name: _plain(item) for name, item in exhibits.items()}
-        (folder / FILE).write_text(json.dumps(told, allow_nan=False), encoding="utf-8")
+        plain = {name: _plain(exhibit) for name, exhibit in exhibits.items()}
+        (folder / FILE).write_text(json.dumps(plain, allow_nan=False), encoding="utf-8")
 
 
 def read_exhibits(folder: Path) -> dict[str, Exhibit]:
@@ -154,48 +154,48 @@ def read_exhibits(folder: Path) -> dict[str, Exhibit]:
         return {}
     try:
         return {
-            str(name): _read(item)
-            for name, item in json.loads(path.read_text(encoding="utf-8")).items()
+            str(name): _read(plain)
+            for name, plain in json.loads(path.read_text(encoding="utf-8")).items()
         }
     except (AttributeError, KeyError, TypeError, OSError, RecursionError) as error:
         raise ValueError(f"{FILE} holds no exhibits") from error
 
 
-def _plain(item: Exhibit) -> dict[str, Any]:
-    if isinstance(item, Bars):
-        values = {name: float(value) for name, value in item.values.items()}
-        return {"kind": "bars", "values": values, "unit": item.unit, "caption": item.caption}
-    if isinstance(item, Grid):
+def _plain(exhibit: Exhibit) -> dict[str, Any]:
+    if isinstance(exhibit, Bars):
+        values = {name: float(value) for name, value in exhibit.values.items()}
+        return {"kind": "bars", "values": values, "unit": exhibit.unit, "caption": exhibit.caption}
+    if isinstance(exhibit, Grid):
         return {
             "kind": "grid",
-            "columns": list(item.columns),
-            "rows": [list(row) for row in item.rows],
-            "caption": item.caption,
+            "columns": list(exhibit.columns),
+            "rows": [list(row) for row in exhibit.rows],
+            "caption": exhibit.caption,
         }
-    named = {"columns": list(item.columns), "rows": list(item.rows)}
+    named = {"columns": list(exhibit.columns), "rows": list(exhibit.rows)}
     return {
         "kind": "picture",
-        "png": base64.b64encode(item.png).decode("ascii"),
-        "caption": item.caption,
+        "png": base64.b64encode(exhibit.png).decode("ascii"),
+        "caption": exhibit.caption,
         **named,
     }
 
 
-def _read(told: Mapping[str, Any]) -> Exhibit:
-    caption = str(told["caption"])
-    if told["kind"] == "bars":
+def _read(plain: Mapping[str, Any]) -> Exhibit:
+    caption = str(plain["caption"])
+    if plain["kind"] == "bars":
         return Bars(
-            {str(name): float(value) for name, value in told["values"].items()},
-            str(told["unit"]),
+            {str(name): float(value) for name, value in plain["values"].items()},
+            str(plain["unit"]),
             caption,
         )
-    if told["kind"] == "grid":
+    if plain["kind"] == "grid":
         rows = [
             [value if isinstance(value, str | int | float | None) else str(value) for value in row]
-            for row in told["rows"]
+            for row in plain["rows"]
         ]
-        return Grid([str(name) for name in told["columns"]], rows, caption)
-    if told["kind"] != "picture":
-        raise KeyError(told["kind"])
-    over, beside = (tuple(str(name) for name in told.get(key, [])) for key in ("columns", "rows"))
-    return Picture(base64.b64decode(told["png"], validate=True), caption, over, beside)
+        return Grid([str(name) for name in plain["columns"]], rows, caption)
+    if plain["kind"] != "picture":
+        raise KeyError(plain["kind"])
+    over, beside = (tuple(str(name) for name in plain.get(key, [])) for key in ("columns", "rows"))
+    return Picture(base64.b64decode(plain["png"], validate=True), caption, over, beside)

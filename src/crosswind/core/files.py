@@ -31,13 +31,13 @@ _KINDS = {
 def root_folder(root: str | os.PathLike[str] | None = None) -> Path:
     """The folder of prepared data: `root`, else what CROSSWIND_DATA names, else
     ~/.cache/crosswind/data; always absolute."""
-    given = root or os.environ.get(ROOT_VARIABLE) or Path("~/.cache/crosswind/data")
+    folder = root or os.environ.get(ROOT_VARIABLE) or Path("~/.cache/crosswind/data")
     try:
-        if "\0" in str(given):
+        if "\0" in str(folder):
             raise ValueError("its name holds a zero byte")
-        return Path(os.path.abspath(Path(given).expanduser()))
+        return Path(os.path.abspath(Path(folder).expanduser()))
     except (RuntimeError, ValueError) as error:  # no home
-        raise DataError(f"{given} cannot be the folder of prepared data: {error}") from None
+        raise DataError(f"{folder} cannot be the folder of prepared data: {error}") from None
 
 
 def check_file(path: Path) -> int:

@@ -16,8 +16,8 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
         "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>"
         for row in rows[:MAX_ROWS]
     )
-    more = line(f"and {len(rows) - MAX_ROWS:,} more rows") if len(rows) > MAX_ROWS else ""
-    return f"<table><caption>{escape(title)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+    hidden_rows = line(f"and {len(rows) - MAX_ROWS:,} more rows") if len(rows) > MAX_ROWS else ""
+    return f"<table><caption>{escape(title)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{hidden_rows}"
 
 
 def line(text: str) -> str:
@@ -27,5 +27,5 @@ def line(text: str) -> str:
 
 def points(title: str, sentences: Iterable[str]) -> str:
     """A heading with a list; nothing where the list is empty."""
-    items = "".join(f"<li>{escape(text)}</li>" for text in sentences)
-    return f"<p><b>{escape(title)}</b></p><ul>{items}</ul>" if items else ""
+    list_items = "".join(f"<li>{escape(text)}</li>" for text in sentences)
+    return f"<p><b>{escape(title)}</b></p><ul>{list_items}</ul>" if list_items else ""

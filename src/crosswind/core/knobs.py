@@ -39,7 +39,7 @@ class Log:
     def words(self) -> str:
         """The range as a reader is told it: `0.01 to 10, evenly in the logarithm`, or `20, 50,
         100`."""
-        told = [
+        values_in_words = [
             (
                 f"{value:g}"
                 if isinstance(value, float)
@@ -50,9 +50,9 @@ class Log:
             for value in self.ends()
         ]
         return (
-            ", ".join(told)
+            ", ".join(values_in_words)
             if self.choices
-            else " to ".join(told) + ", evenly in the logarithm" * self.log
+            else " to ".join(values_in_words) + ", evenly in the logarithm" * self.log
         )
 
 
@@ -98,17 +98,17 @@ class Knob:
 
     def describe(self) -> dict[str, Any]:
         """The knob as plain values for JSON."""
-        told = {
+        description = {
             "type" if name == "annotation" else name: value
             for name, value in vars(self).items()
             if name != "below" or value
         }
-        told |= {
+        description |= {
             "default": None if self.required else self.default,
             "required": self.required,
             "grid": dict(self.grid or {}),
         }
-        return {**told, "search": None if self.search is None else list(self.search.ends())}
+        return {**description, "search": None if self.search is None else list(self.search.ends())}
 
 
 def knob(
@@ -153,19 +153,20 @@ def only_given(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def knobs_of(cls: type) -> tuple[Knob, ...]:
     """The knobs of a dataclass, in the order of its fields."""
-    fields = [item for item in dataclasses.fields(cls) if "knob" in item.metadata]
+    fields = [field for field in dataclasses.fields(cls) if "knob" in field.metadata]
     return tuple(
-        knob_of(item.name, str(getattr(item.type, "__name__", item.type)), item) for item in fields
+        knob_of(field.name, str(getattr(field.type, "__name__", field.type)), field)
+        for field in fields
     )
 
 
 def knob_of(name: str, annotation: str, declared: Any) -> Knob:
     """The knob of the field that `knob` gave."""
-    made = declared.default_factory is not dataclasses.MISSING
+    has_factory = declared.default_factory is not dataclasses.MISSING
     return Knob(
         name,
         annotation,
-        declared.default_factory() if made else declared.default,
+        declared.default_factory() if has_factory else declared.default,
         **declared.metadata["knob"],
     )
 
@@ -263,7 +264,7 @@ class Needs:
         at step s once they have taken more than s steps.
         Raises `InputError` for a number of steps that is not whole.
         """
-        found = {}
+        switches = {}
         for name in self.switches:
             value = knobs[name]
             if value is not None:
@@ -274,8 +275,10 @@ class Needs:
                         f" {value}",
                     )
                 share = isinstance(value, float) and value < 1
-                found[name] = min(round(value * steps), max(steps - 1, 0)) if share else int(value)
-        return found
+                switches[name] = (
+                    min(round(value * steps), max(steps - 1, 0)) if share else int(value)
+                )
+        return switches
 
     def words(self) -> list[str]:
         """What is needed, a phrase each; empty where nothing is."""
@@ -296,7 +299,7 @@ class Needs:
             (f"{' or '.join(str(number) for number in self.channels)} channels", self.channels),
             (f"batches of at least {self.rows} rows", self.rows),
         )
-        return [phrase for phrase, wanted in phrases if wanted]
+        return [phrase for phrase, is_needed in phrases if is_needed]
 
 
 @dataclass(frozen=True)
@@ -373,10 +376,10 @@ class Limit:
 
     def reached(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
         """The knobs that make a method with these values its limit; empty where it is not there."""
-        places = [{name: [value] for name, value in self.knobs.items()}, *self.also]
-        for place in places:
-            if place and all(values[name] in wanted for name, wanted in place.items()):
-                return {name: values[name] for name in place}
+        limits = [{name: [value] for name, value in self.knobs.items()}, *self.also]
+        for limit in limits:
+            if limit and all(values[name] in allowed for name, allowed in limit.items()):
+                return {name: values[name] for name in limit}
         return {}
 
     @classmethod
@@ -396,64 +399,72 @@ _PLAIN = {
 
 
 def resolve(
-    knobs: tuple[Knob, ...], values: Mapping[str, Any], field: str, what: str
+    knobs: tuple[Knob, ...], values: Mapping[str, Any], field: str, owner: str
 ) -> dict[str, Any]:
     """All knobs with the user's values put in, each checked against its type and domain.
 
-    `field` is the dotted path that errors name; `what` names the thing (`method 'groupdro'`).
+    `field` is the dotted path that errors name; `owner` names the thing (`method 'groupdro'`).
     Raises `InputError`.
     """
     inside = f"{field}." if field else ""
-    names = [item.name for item in knobs]
+    names = [declared.name for declared in knobs]
     for name in values:
         if name not in names:
-            raise unknown(f"{inside}{name}", f"setting of {what}", name, names)
+            raise unknown(f"{inside}{name}", f"setting of {owner}", name, names)
     out = {}
-    for item in knobs:
-        if item.name in values:
-            out[item.name] = check(item, values[item.name], f"{inside}{item.name}")
-        elif item.required:
+    for declared in knobs:
+        if declared.name in values:
+            out[declared.name] = check(declared, values[declared.name], f"{inside}{declared.name}")
+        elif declared.required:
             raise InputError(
-                f"{inside}{item.name}",
-                f"{what} needs {item.name!r}" + (f" ({item.doc})" if item.doc else ""),
+                f"{inside}{declared.name}",
+                f"{owner} needs {declared.name!r}" + (f" ({declared.doc})" if declared.doc else ""),
             )
         else:
-            out[item.name] = item.default
-    for item in knobs:
-        if item.below and out[item.name] >= out[item.below]:
+            out[declared.name] = declared.default
+    for declared in knobs:
+        if declared.below and out[declared.name] >= out[declared.below]:
             raise InputError(
-                f"{inside}{item.name}",
-                f"must be below {item.below}, which is {out[item.below]}, not {out[item.name]}",
+                f"{inside}{declared.name}",
+                f"must be below {declared.below}, which is {out[declared.below]}, not"
+                f" {out[declared.name]}",
             )
     return out
 
 
-def check(item: Knob, value: Any, path: str) -> Any:
+def check(declared: Knob, value: Any, path: str) -> Any:
     """`value` as the knob's type, or an `InputError` that names the path and the domain."""
-    kinds = _kinds(item)
+    kinds = _kinds(declared)
     if value is None and "None" in kinds:
         return None
     if "list[float]" in kinds and isinstance(value, list) and value:
-        return [check(dataclasses.replace(item, annotation="float"), one, path) for one in value]
+        return [
+            check(dataclasses.replace(declared, annotation="float"), member, path)
+            for member in value
+        ]
     plain, nan = set(kinds) <= _PLAIN.keys(), isinstance(value, float) and math.isnan(value)
-    given = next((kind.__name__ for kind in (bool, int, float, str) if isinstance(value, kind)), "")
-    if plain and given == "int" and "int" not in kinds and "float" in kinds:
+    kind_given = next(
+        (kind.__name__ for kind in (bool, int, float, str) if isinstance(value, kind)), ""
+    )
+    if plain and kind_given == "int" and "int" not in kinds and "float" in kinds:
         value = float(value)
     elif (
         plain
-        and given == "float"
+        and kind_given == "float"
         and "float" not in kinds
         and "int" in kinds
         and value.is_integer()
     ):
         value = int(value)
-    elif value is None or "list[float]" in kinds or plain and (nan or given not in kinds):
-        raise InputError(path, f"must be {_expected(item)}, not {'a NaN' if nan else shown(value)}")
-    if item.domain.startswith("{"):
-        words = [word.strip() for word in item.domain.strip("{}").split(",")]
+    elif value is None or "list[float]" in kinds or plain and (nan or kind_given not in kinds):
+        raise InputError(
+            path, f"must be {_expected(declared)}, not {'a NaN' if nan else shown(value)}"
+        )
+    if declared.domain.startswith("{"):
+        words = [word.strip() for word in declared.domain.strip("{}").split(",")]
         if str(value) not in words:
             raise unknown(path, "value", value, words)
-    match = _INTERVAL.match(item.domain)
+    match = _INTERVAL.match(declared.domain)
     if match is not None and isinstance(value, int | float):
         low, high = float(match[2]), float(match[3])
         if (
@@ -462,21 +473,21 @@ def check(item: Knob, value: Any, path: str) -> Any:
             or (value == low and match[1] == "(")
             or (value == high and match[4] == ")")
         ):
-            raise InputError(path, f"must be in {item.domain}, not {value!r}")
+            raise InputError(path, f"must be in {declared.domain}, not {value!r}")
     return value
 
 
-def _kinds(item: Knob) -> list[str]:
-    return [part.strip() for part in item.annotation.split("|")]
+def _kinds(declared: Knob) -> list[str]:
+    return [kind.strip() for kind in declared.annotation.split("|")]
 
 
-def _expected(item: Knob) -> str:
-    kinds = _kinds(item)
+def _expected(declared: Knob) -> str:
+    kinds = _kinds(declared)
     if "Any" in kinds:
-        return item.doc or "given"  # what it is in words, since its type says nothing
+        return declared.doc or "given"  # what it is in words, since its type says nothing
     names = {**_PLAIN, "list[float]": "a list of numbers"}
-    told = [
+    kind_names = [
         names.get(kind, {"dict": "a mapping", "list": "a list"}.get(kind.partition("[")[0], kind))
         for kind in kinds
     ]
-    return " or ".join(told) + (f" in {item.domain}" if item.domain else "")
+    return " or ".join(kind_names) + (f" in {declared.domain}" if declared.domain else "")

@@ -40,13 +40,13 @@ def utf8(text: str) -> bytes:
 def foreign_name(name: str) -> str | None:
     """What is wrong with a file's name that the file system's encoding cannot tell, and the remedy;
     None for any other name."""
-    told = escaped_bytes(name)
-    if told == name:
+    readable = escaped_bytes(name)
+    if readable == name:
         return None
     encoding = sys.getfilesystemencoding()
     if encoding == "utf-8":
-        return f"the name {told} is not UTF-8; rename it"
-    return f"the name {told} is not {encoding}, the encoding of this locale; {LOCALE_REMEDY}"
+        return f"the name {readable} is not UTF-8; rename it"
+    return f"the name {readable} is not {encoding}, the encoding of this locale; {LOCALE_REMEDY}"
 
 
 def json_text(value: Any, stream: TextIO, indent: int | None = 2) -> str:

@@ -103,32 +103,35 @@ class Facts:
 
     def describe(self) -> dict[str, Any]:
         """The facts as plain values for JSON."""
-        told: dict[str, Any] = {
+        description: dict[str, Any] = {
             "family": self.family or None,
             "hooks": list(self.defines) if self.room == "methods" else None,
         }
-        for name, item in (("needs", self.needs), ("built", self.built), ("access", self.access)):
-            told[name] = (
+        for name, fact in (("needs", self.needs), ("built", self.built), ("access", self.access)):
+            description[name] = (
                 None
-                if item is None
-                else {key: value for key, value in asdict(item).items() if value}
+                if fact is None
+                else {key: value for key, value in asdict(fact).items() if value}
             )
         if self.limit is not None:
-            told["limit"] = {
+            description["limit"] = {
                 "knobs": dict(self.limit.knobs),
                 "equals": self.limit.equals,
                 "reason": self.limit.reason,
             }
         if self.card is not None:
-            told["card"] = self.card.describe()
+            description["card"] = self.card.describe()
         always = {
             "name": self.name,
             "kind": self.kind,
             "summary": self.summary,
             "version": self.version,
         }
-        always["knobs"] = [item.describe() for item in self.knobs]
-        return {**always, **{name: value for name, value in told.items() if value is not None}}
+        always["knobs"] = [fact.describe() for fact in self.knobs]
+        return {
+            **always,
+            **{name: value for name, value in description.items() if value is not None},
+        }
 
 
 def register(name: str, *, kind: str) -> Callable[[C], C]:
@@ -137,12 +140,12 @@ def register(name: str, *, kind: str) -> Callable[[C], C]:
     room = _room_of(kind)
 
     def attach(cls: C) -> C:
-        own = (cls.__module__, cls.__qualname__)
-        known = _LIVE.get((room, name))
-        taken = None if known is None else (known.__module__, known.__qualname__)
+        identity = (cls.__module__, cls.__qualname__)
+        registered = _LIVE.get((room, name))
+        taken = None if registered is None else (registered.__module__, registered.__qualname__)
         if taken is None and not _is_ours(cls.__module__) and name in _scan(room):
             taken = (_scan(room)[name].module, _scan(room)[name].qualname)
-        if taken not in (None, own):
+        if taken not in (None, identity):
             raise InputError(
                 "name", f"{name!r} is already registered in {room} by {'.'.join(taken or ())}"
             )
@@ -158,11 +161,11 @@ def listing(room: str) -> list[Facts]:
     """The facts of everything in a room, by name."""
     if room not in ROOMS:
         raise unknown("kind", "kind of thing", room, ROOMS)
-    found = dict(_scan(room))
+    facts_by_name = dict(_scan(room))
     for (live_room, name), cls in _LIVE.items():
-        if live_room == room and name not in found:
-            found[name] = facts_of_class(cls)
-    return [found[name] for name in sorted(found)]
+        if live_room == room and name not in facts_by_name:
+            facts_by_name[name] = facts_of_class(cls)
+    return [facts_by_name[name] for name in sorted(facts_by_name)]
 
 
 def facts(room: str, name: str, field: str = "name") -> Facts:
@@ -175,15 +178,17 @@ def facts(room: str, name: str, field: str = "name") -> Facts:
         import_named()
     if (room, name) in _LIVE:
         return facts_of_class(_LIVE[room, name])
-    raise unknown(field, room.removesuffix("s"), name, [item.name for item in listing(room)])
+    raise unknown(
+        field, room.removesuffix("s"), name, [known_facts.name for known_facts in listing(room)]
+    )
 
 
 def load(room: str, name: str, field: str = "name") -> type:
     """The class itself; imports its file."""
-    known = facts(room, name, field)
+    known_facts = facts(room, name, field)
     if (room, name) not in _LIVE:
-        module = _import(known.module, f"{room.removesuffix('s')} {name!r}")
-        _LIVE.setdefault((room, name), getattr(module, known.qualname))
+        module = _import(known_facts.module, f"{room.removesuffix('s')} {name!r}")
+        _LIVE.setdefault((room, name), getattr(module, known_facts.qualname))
     return _LIVE[room, name]
 
 
@@ -194,12 +199,12 @@ def outside_modules(functions: Iterable[Callable[..., Any]] = ()) -> list[str]:
     What is defined in the program itself is found there under its file's name. Raises `InputError`
     where it has no file, as in an interactive session.
     """
-    things = [
+    declared = [
         (name, cls.__module__) for (room, name), cls in _LIVE.items() if name not in _scan(room)
     ]
-    things += [(function.__name__, function.__module__) for function in functions]
-    found = set()
-    for name, module in things:
+    declared += [(function.__name__, function.__module__) for function in functions]
+    modules = set()
+    for name, module in declared:
         if _is_ours(module):
             continue
         if module == "__main__":
@@ -214,8 +219,8 @@ def outside_modules(functions: Iterable[Callable[..., Any]] = ()) -> list[str]:
             module = (
                 spec.name.removesuffix(".__main__") if spec is not None else Path(str(file)).stem
             )
-        found.add(module)
-    return sorted(found)
+        modules.add(module)
+    return sorted(modules)
 
 
 def _room_of(kind: str) -> str:
@@ -228,17 +233,17 @@ def _room_of(kind: str) -> str:
 @cache
 def _scan(room: str) -> dict[str, Facts]:
     package, _ = ROOMS[room]
-    found: dict[str, Facts] = {}
+    facts_by_name: dict[str, Facts] = {}
     for module, path in [*_files_of(package), *_plugins()]:
-        for item in _read(module, path, room):
-            if item.name in found:
+        for facts_read in _read(module, path, room):
+            if facts_read.name in facts_by_name:
                 raise InputError(
                     "name",
-                    f"{item.name!r} is registered in {room} by {found[item.name].module} and"
-                    f" {item.module}",
+                    f"{facts_read.name!r} is registered in {room} by"
+                    f" {facts_by_name[facts_read.name].module} and {facts_read.module}",
                 )
-            found[item.name] = item
-    return found
+            facts_by_name[facts_read.name] = facts_read
+    return facts_by_name
 
 
 def _files_of(package: str) -> list[tuple[str, Path]]:
@@ -254,7 +259,7 @@ def _files_of(package: str) -> list[tuple[str, Path]]:
 
 @cache
 def _plugins() -> list[tuple[str, Path]]:
-    found = {}
+    files = {}
     for point in importlib.metadata.entry_points(group="crosswind"):
         module = point.value.partition(":")[0].strip()
         path = _file_of(module)
@@ -265,33 +270,37 @@ def _plugins() -> list[tuple[str, Path]]:
             raise InputError(
                 whose, f"its module {module!r} cannot be found; install it again, or uninstall it"
             )
-        found[module] = path
-    return list(found.items())
+        files[module] = path
+    return list(files.items())
 
 
 def _file_of(module: str) -> Path | None:
     # Only the top is asked of the whole import system: for a longer name it would import the
     # parents, which may be slow, or broken.
-    top, *rest = module.split(".")
+    top, *names = module.split(".")
     try:
         spec = importlib.util.find_spec(top)
-        for part in rest:
-            places = None if spec is None else spec.submodule_search_locations
-            spec = None if places is None else PathFinder.find_spec(part, list(places))
+        for name in names:
+            search_locations = None if spec is None else spec.submodule_search_locations
+            spec = (
+                None
+                if search_locations is None
+                else PathFinder.find_spec(name, list(search_locations))
+            )
     except (ImportError, ValueError):
         return None
     file = None if spec is None or spec.origin is None else Path(spec.origin)
     return file if file is not None and file.is_file() else None
 
 
-def _import(module: str, what: str) -> ModuleType:
+def _import(module: str, described: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except Exception as error:  # whatever the code of somebody else does when it is imported
         if _is_ours(module):
             raise
         raise InputError(
-            what, f"its module {module!r} cannot be imported: {type(error).__name__}: {error}"
+            described, f"its module {module!r} cannot be imported: {type(error).__name__}: {error}"
         ) from error
 
 
@@ -313,8 +322,8 @@ def _read(module: str, path: Path, room: str) -> list[Facts]:
         body = _parsed(path)
     except (OSError, SyntaxError, ValueError) as error:
         raise InputError(module, f"{path.name} cannot be read as Python: {error}") from None
-    found = []
-    for node in (item for item in body if isinstance(item, ast.ClassDef)):
+    facts_read = []
+    for node in (statement for statement in body if isinstance(statement, ast.ClassDef)):
         for decorator in node.decorator_list:
             if isinstance(decorator, ast.Call) and _word_of(decorator.func) == "register":
                 try:
@@ -333,8 +342,8 @@ def _read(module: str, path: Path, room: str) -> list[Facts]:
                     )
                     raise InputError(module, problem) from None
                 if _room_of(kind) == room:
-                    found.append(_facts_of_node(node, name, kind, room, module, body))
-    return found
+                    facts_read.append(_facts_of_node(node, name, kind, room, module, body))
+    return facts_read
 
 
 def _parsed(path: Path) -> list[ast.stmt]:
@@ -365,22 +374,29 @@ def _bases_of(
     module and that module's body."""
     for base in reversed(node.bases):
         for (
-            item
+            statement
         ) in body:  # a base stands in this file or is imported from another one of the package
-            if isinstance(item, ast.ClassDef) and item.name == _word_of(base):
-                yield item, module, body
-            if isinstance(item, ast.ImportFrom) and item.module and _is_ours(item.module):
+            if isinstance(statement, ast.ClassDef) and statement.name == _word_of(base):
+                yield statement, module, body
+            if (
+                isinstance(statement, ast.ImportFrom)
+                and statement.module
+                and _is_ours(statement.module)
+            ):
                 names = [
-                    word.name for word in item.names if (word.asname or word.name) == _word_of(base)
+                    word.name
+                    for word in statement.names
+                    if (word.asname or word.name) == _word_of(base)
                 ]
-                path = _file_of(item.module) if names else None
-                there = [] if path is None else _parsed_base(path)
-                for found in (
-                    other
-                    for other in there
-                    if isinstance(other, ast.ClassDef) and other.name in names
+                path = _file_of(statement.module) if names else None
+                base_body = [] if path is None else _parsed_base(path)
+                for base_node in (
+                    statement_of_base
+                    for statement_of_base in base_body
+                    if isinstance(statement_of_base, ast.ClassDef)
+                    and statement_of_base.name in names
                 ):
-                    yield found, item.module, there
+                    yield base_node, statement.module, base_body
 
 
 def _knobs_of_node(node: ast.ClassDef, module: str, body: list[ast.stmt]) -> dict[str, Knob]:
@@ -388,15 +404,15 @@ def _knobs_of_node(node: ast.ClassDef, module: str, body: list[ast.stmt]) -> dic
     read: dict[str, Knob] = {}
     for base in _bases_of(node, module, body):
         read |= _knobs_of_node(*base)
-    for item in node.body:
+    for statement in node.body:
         if (
-            isinstance(item, ast.AnnAssign)
-            and isinstance(item.value, ast.Call)
-            and _word_of(item.value.func) == "knob"
+            isinstance(statement, ast.AnnAssign)
+            and isinstance(statement.value, ast.Call)
+            and _word_of(statement.value.func) == "knob"
         ):
-            name = _word_of(item.target)
+            name = _word_of(statement.target)
             read[name] = declarations.knob_of(
-                name, ast.unparse(item.annotation), _evaluate(item.value, module)
+                name, ast.unparse(statement.annotation), _evaluate(statement.value, module)
             )
     return read
 
@@ -410,12 +426,12 @@ def _defined(node: ast.ClassDef, module: str, body: list[ast.stmt]) -> list[str]
         if _knobs_of_node(*base)
         for name in _defined(*base)
     ]
-    own = [
-        item.name
-        for item in node.body
-        if isinstance(item, ast.FunctionDef) and not item.name.startswith("_")
+    functions = [
+        statement.name
+        for statement in node.body
+        if isinstance(statement, ast.FunctionDef) and not statement.name.startswith("_")
     ]
-    return list(dict.fromkeys([*shared, *own]))
+    return list(dict.fromkeys([*shared, *functions]))
 
 
 def _facts_of_node(
@@ -423,11 +439,13 @@ def _facts_of_node(
 ) -> Facts:
     knobs = _knobs_of_node(node, module, body)
     declared = {}
-    for item in node.body:
-        if isinstance(item, ast.Assign | ast.AnnAssign) and item.value is not None:
-            label = _word_of(item.targets[0] if isinstance(item, ast.Assign) else item.target)
+    for statement in node.body:
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
+            label = _word_of(
+                statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+            )
             if label in _DECLARED and label not in knobs:
-                declared[label] = _evaluate(item.value, module)
+                declared[label] = _evaluate(statement.value, module)
     defines = tuple(_defined(node, module, body))
     doc = ast.get_docstring(node) or ""
     return Facts(
@@ -456,19 +474,19 @@ def facts_of_class(cls: Any) -> Facts:
     import inspect
 
     knobs = declarations.knobs_of(cls)
-    own = {
-        key: value for key, value in vars(cls).items() if key not in [item.name for item in knobs]
+    class_values = {
+        key: value for key, value in vars(cls).items() if key not in [pair.name for pair in knobs]
     }
-    declared = {key: own[key] for key in _DECLARED if key in own}
+    declared = {key: class_values[key] for key in _DECLARED if key in class_values}
     bases: list[type] = cls.__mro__[:0:-1]
     shared = [
         base
         for base in bases
         if "__dataclass_fields__" in vars(base) and declarations.knobs_of(base)
     ]
-    parts = [item for part in (*shared, cls) for item in vars(part).items()]
+    pairs = [pair for shared_class in (*shared, cls) for pair in vars(shared_class).items()]
     functions = [
-        key for key, value in parts if inspect.isfunction(value) or isinstance(value, property)
+        key for key, value in pairs if inspect.isfunction(value) or isinstance(value, property)
     ]
     defines = tuple(dict.fromkeys(key for key in functions if not key.startswith("_")))
     name, kind, doc = cls.registered_name, cls.registered_kind, inspect.cleandoc(cls.__doc__ or "")

@@ -76,8 +76,8 @@ def permuted(
     small = bounds <= np.uint64(256)
     if small.all() or not small.any():
         return _walk(value, bounds, keys, 16 if small[0] else 8).astype(np.int64)
-    for part, rounds in ((small, 16), (~small, 8)):
-        value[part] = _walk(value[part], bounds[part], keys[part], rounds)
+    for chosen, rounds in ((small, 16), (~small, 8)):
+        value[chosen] = _walk(value[chosen], bounds[chosen], keys[chosen], rounds)
     return value.astype(np.int64)
 
 

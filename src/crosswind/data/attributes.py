@@ -163,8 +163,8 @@ class AttributeTable:
                     f"row {row} has code {int(column[row])} of attribute {attribute.name!r}, which"
                     f" has {len(attribute)} values"
                 )
-        most = max((len(attribute) for attribute in self.attributes), default=1)
-        codes = np.ascontiguousarray(codes, dtype=np.min_scalar_type(most - 1)).view()
+        most_values = max((len(attribute) for attribute in self.attributes), default=1)
+        codes = np.ascontiguousarray(codes, dtype=np.min_scalar_type(most_values - 1)).view()
         codes.flags.writeable = (
             False  # the digest and the indices of cells made from the table are kept
         )
@@ -223,7 +223,7 @@ each row draws one; or None."""
 def transform_facts(name: str, field: str = "transform") -> Facts:
     """The facts of a transform of images (room `transforms`) or of texts (`text-transforms`);
     `InputError` for an unknown name."""
-    texts = {item.name for item in listing("text-transforms")}
+    texts = {text_transform.name for text_transform in listing("text-transforms")}
     return facts("text-transforms" if name in texts else "transforms", name, field)
 
 
@@ -253,9 +253,9 @@ class DerivedAttribute:
         object.__setattr__(self, "values", names)
         if self.mode not in MODES:
             raise unknown(f"{self.name}.mode", "mode", self.mode, MODES)
-        given: Any = self.settings
-        if isinstance(given, Mapping):
-            by_name = {spelled(value): entry for value, entry in given.items()}
+        settings: Any = self.settings
+        if isinstance(settings, Mapping):
+            by_name = {spelled(value): entry for value, entry in settings.items()}
             if strange := [value for value in by_name if value not in names]:
                 raise unknown(f"{self.name}.settings", "value", strange[0], names)
             if missing := [value for value in names if value not in by_name]:
@@ -263,50 +263,56 @@ class DerivedAttribute:
                     f"{self.name}.settings",
                     f"value {missing[0]!r} has no settings (null leaves the image untouched)",
                 )
-            given = [by_name[value] for value in names]
-        if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != len(names):
+            settings = [by_name[value] for value in names]
+        if (
+            isinstance(settings, str)
+            or not isinstance(settings, Sequence)
+            or len(settings) != len(names)
+        ):
             raise InputError(
                 f"{self.name}.settings",
-                f"needs one entry for each of {len(names)} values, not {given!r}",
+                f"needs one entry for each of {len(names)} values, not {settings!r}",
             )
         if self.transform:
             transform_facts(self.transform, f"{self.name}.transform")
         checked = [
             self._checked(entry, f"{self.name}.settings.{value}")
-            for value, entry in zip(names, given, strict=True)
+            for value, entry in zip(names, settings, strict=True)
         ]
         object.__setattr__(self, "settings", tuple(checked))
 
-    def _checked(self, given: Any, path: str) -> Settings:
-        if given is None:
+    def _checked(self, entries: Any, path: str) -> Settings:
+        if entries is None:
             return None
-        listed = list(given) if isinstance(given, list | tuple) else [given]
-        found: list[Mapping[str, Any]] = []
-        for place, entry in enumerate(listed):
-            at = path if len(listed) == 1 else f"{path}.{place}"
+        listed = list(entries) if isinstance(entries, list | tuple) else [entries]
+        settings_found: list[Mapping[str, Any]] = []
+        for position, entry in enumerate(listed):
+            entry_path = path if len(listed) == 1 else f"{path}.{position}"
             if not isinstance(entry, Mapping):
                 raise InputError(
-                    at,
+                    entry_path,
                     f"must be settings of {self.transform or 'a transform'} or null, not {entry!r}",
                 )
-            found += self._each(entry, at)
-        if not found or any(one in found[:place] for place, one in enumerate(found)):
+            settings_found += self._each(entry, entry_path)
+        if not settings_found or any(
+            single in settings_found[:position] for position, single in enumerate(settings_found)
+        ):
             raise InputError(
                 path,
                 (
                     "names the same settings twice"
-                    if found
+                    if settings_found
                     else "has no settings (null leaves the image untouched)"
                 ),
             )
-        if len(found) == 1 and found[0]["transform"] == self.transform:
-            return {key: value for key, value in found[0].items() if key != "transform"}
-        return tuple(found)
+        if len(settings_found) == 1 and settings_found[0]["transform"] == self.transform:
+            return {key: value for key, value in settings_found[0].items() if key != "transform"}
+        return tuple(settings_found)
 
     def _each(self, entry: Mapping[str, Any], path: str) -> Iterator[Mapping[str, Any]]:
         """The settings that one entry stands for: every combination of the values that are given as
         lists."""
-        rest = {key: value for key, value in entry.items() if key != "transform"}
+        knob_settings = {key: value for key, value in entry.items() if key != "transform"}
         names = entry.get("transform", self.transform)
         for name in names if isinstance(names, list) else [names]:
             if not name:
@@ -314,15 +320,18 @@ class DerivedAttribute:
                     f"{path}.transform",
                     "names no transform, and the attribute has none for all its values",
                 )
-            known = transform_facts(name, f"{path}.transform")
-            whole = {item.name for item in known.knobs if "list" in item.annotation}
+            transform_known = transform_facts(name, f"{path}.transform")
+            list_knobs = {knob.name for knob in transform_known.knobs if "list" in knob.annotation}
             choices = [
-                value if isinstance(value, list) and key not in whole else [value]
-                for key, value in rest.items()
+                value if isinstance(value, list) and key not in list_knobs else [value]
+                for key, value in knob_settings.items()
             ]
             for chosen in product(*choices):
                 knobs = resolve(
-                    known.knobs, dict(zip(rest, chosen, strict=True)), path, f"transform {name!r}"
+                    transform_known.knobs,
+                    dict(zip(knob_settings, chosen, strict=True)),
+                    path,
+                    f"transform {name!r}",
                 )
                 yield {"transform": name, **knobs}
 
@@ -339,10 +348,10 @@ class DerivedAttribute:
                     if isinstance(entry, Mapping)
                     else tuple(
                         (
-                            one["transform"],
-                            {key: value for key, value in one.items() if key != "transform"},
+                            settings["transform"],
+                            {key: value for key, value in settings.items() if key != "transform"},
                         )
-                        for one in entry
+                        for settings in entry
                     )
                 )
             )
@@ -352,7 +361,11 @@ class DerivedAttribute:
     @cached_property
     def transforms(self) -> tuple[str, ...]:
         """The names of the transforms that some value takes, each once."""
-        return tuple(dict.fromkeys(option[0] for some in self.options for option in some if option))
+        return tuple(
+            dict.fromkeys(
+                option[0] for value_options in self.options for option in value_options if option
+            )
+        )
 
     @cached_property
     def attribute(self) -> Attribute:
@@ -383,7 +396,10 @@ class DerivedAttribute:
 def _told(entry: Settings) -> Any:
     if entry is None or isinstance(entry, Mapping):
         return None if entry is None else dict(entry)
-    return [{**one, "version": transform_facts(one["transform"]).version} for one in entry]
+    return [
+        {**settings, "version": transform_facts(settings["transform"]).version}
+        for settings in entry
+    ]
 
 
 def _number(value: object) -> float | None:

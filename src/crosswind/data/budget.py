@@ -16,13 +16,13 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _UNLIMITED = (
     1 << 60
 )  # what version 1 of the kernel's groups writes where there is no limit is near 2^63
-_given: list[int] = []
+_budgets: list[int] = []
 
 
 def budget() -> int:
     """The most bytes of pixels that this process may hold by itself: what `bounded` says, else half
     of `usable_memory`."""
-    return _given[-1] if _given else int(SHARE * usable_memory())
+    return _budgets[-1] if _budgets else int(SHARE * usable_memory())
 
 
 @contextlib.contextmanager
@@ -32,11 +32,11 @@ def bounded(size: int | None) -> Iterator[None]:
     if size is None:
         yield
         return
-    _given.append(size)
+    _budgets.append(size)
     try:
         yield
     finally:
-        _given.remove(size)
+        _budgets.remove(size)
 
 
 def memory_bytes(value: object, field: str) -> int | None:
@@ -47,14 +47,14 @@ def memory_bytes(value: object, field: str) -> int | None:
     """
     if value is None:
         return None
-    found = (
+    match = (
         None
         if isinstance(value, bool)
         else re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)I?B?\s*", str(value).upper())
     )
-    if found is None or len(found[1]) > 18:
+    if match is None or len(match[1]) > 18:
         raise InputError(field, f"{shown(value)} is no amount of memory such as 500MB or 8GB")
-    return int(float(found[1]) * _UNITS[found[2]])
+    return int(float(match[1]) * _UNITS[match[2]])
 
 
 @cache
@@ -76,10 +76,10 @@ def _limits(root: Path, path: str, name: str) -> list[int]:
     """The limits of a group and of those above it. In a container the group's own folder may be
     mounted as the root."""
     group = Path(path.strip("/"))
-    found = []
+    limits = []
     for folder in {root, *(root / above for above in (group, *group.parents))}:
         with contextlib.suppress(OSError, ValueError):
             limit = int((folder / name).read_text(encoding="ascii"))
             if 0 < limit < _UNLIMITED:
-                found.append(limit)
-    return found
+                limits.append(limit)
+    return limits

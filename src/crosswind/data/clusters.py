@@ -111,11 +111,11 @@ class Clustering:
             points = points / np.where(length > 0, length, 1)
         if self.components is None:
             return points
-        most = min(int(fitted.sum()), points.shape[1])
-        if self.components > most:
+        n_components = min(int(fitted.sum()), points.shape[1])
+        if self.components > n_components:
             raise InputError(
                 f"{self.field}.components",
-                f"must be at most {most:,}, the lesser of rows and features, not"
+                f"must be at most {n_components:,}, the lesser of rows and features, not"
                 f" {self.components:,}",
             )
         from sklearn.decomposition import PCA
@@ -229,13 +229,15 @@ def read_features(path: str | Path, dataset: AttributedDataset, field: str) -> N
     Raises `InputError` on `field` for a path that is no file, `DataError` for a file that is
     damaged, holds objects, numbers that are not finite, or another number of rows.
     """
-    place = Path(path).expanduser()
-    if not place.is_file():
+    features_path = Path(path).expanduser()
+    if not features_path.is_file():
         raise InputError(
             field,
-            f"{str(path)!r} is not a file" if place.exists() else f"there is no file {str(path)!r}",
+            f"{str(path)!r} is not a file"
+            if features_path.exists()
+            else f"there is no file {str(path)!r}",
         )
-    points = read_array(place, Expected("numbers"), 1 << 50)
+    points = read_array(features_path, Expected("numbers"), 1 << 50)
     if problem := _problem(points, dataset, str(path)):
         raise DataError(problem)
     return points

@@ -82,9 +82,9 @@ class FileContents:
     def rows(self, rows: NDArray[np.int64]) -> FileContents:
         """Those of some of the rows."""
         opened, named = self.opened, self.named
-        given = rows.tolist()
+        row_list = rows.tolist()
         return FileContents(
-            self.sizes[rows], lambda row: opened(given[row]), lambda row: named(given[row])
+            self.sizes[rows], lambda row: opened(row_list[row]), lambda row: named(row_list[row])
         )
 
     def names(self) -> Hashes:
@@ -95,25 +95,25 @@ class FileContents:
         """Read the middle (stage 1) or all (stage 2) of some rows, in threads. Raises `DataError`
         for one that cannot be read."""
         new = rows[self._known[rows] < stage]
-        found = _in_threads(len(new), lambda place: self._bytes(int(new[place]), stage))
-        whole = (self.sizes[new] <= PROBE) | (stage == 2)
+        bytes_read = _in_threads(len(new), lambda position: self._bytes(int(new[position]), stage))
+        reads_all = (self.sizes[new] <= PROBE) | (stage == 2)
         for each in range(stage, 3):
-            chosen = new if each == stage else new[whole]
-            self._stages[each][chosen] = found if each == stage else found[whole]
-        self._known[new] = np.where(whole, 2, 1)
+            chosen = new if each == stage else new[reads_all]
+            self._stages[each][chosen] = bytes_read if each == stage else bytes_read[reads_all]
+        self._known[new] = np.where(reads_all, 2, 1)
 
     def stage(self, number: int) -> Hashes:
         """The names of rows after so many stages; of rows that were not read as far, anything."""
         return self._stages[number]
 
     def _bytes(self, row: int, stage: int) -> bytes:
-        found, size = self.opened(row), int(self.sizes[row])
+        source_handle, size = self.opened(row), int(self.sizes[row])
         begin = 0 if stage == 2 or size <= PROBE else (size - PROBE) // 2
         length = size if stage == 2 or size <= PROBE else PROBE
-        if isinstance(found, bytes):
-            return found[begin : begin + length]
+        if isinstance(source_handle, bytes):
+            return source_handle[begin : begin + length]
         try:
-            handle = os.open(found, os.O_RDONLY)
+            handle = os.open(source_handle, os.O_RDONLY)
             try:
                 return _read(handle, begin, length)
             finally:
@@ -142,11 +142,11 @@ def names_of(sets: Sequence[FileContents]) -> list[Hashes]:
 
 
 def _read(handle: int, begin: int, length: int) -> bytes:
-    parts = []
-    while length > 0 and (part := os.pread(handle, min(length, 1 << 24), begin)):
-        parts.append(part)
-        begin, length = begin + len(part), length - len(part)
-    return b"".join(parts)
+    chunks = []
+    while length > 0 and (chunk := os.pread(handle, min(length, 1 << 24), begin)):
+        chunks.append(chunk)
+        begin, length = begin + len(chunk), length - len(chunk)
+    return b"".join(chunks)
 
 
 def _in_threads(n: int, bytes_of: Callable[[int], Any]) -> Hashes:
@@ -172,8 +172,8 @@ def _row_hashes(numbers: NDArray[np.float32]) -> Hashes:
     out = np.empty(n, dtype=np.uint64)
     step = max(1, _AT_ONCE // max(1, width))
     for start in range(0, n, step):
-        some = numbers[start : start + step] + np.float32(0)  # -0.0 is 0.0, to a network too
-        mixed = some.view(np.uint32).astype(np.uint64)
+        chunk = numbers[start : start + step] + np.float32(0)  # -0.0 is 0.0, to a network too
+        mixed = chunk.view(np.uint32).astype(np.uint64)
         mixed += keys
         mixed *= np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(29)

@@ -40,42 +40,49 @@ def copies(
     and its place in the chain: a copy has the same bits whichever rows stand beside it. Images and
     texts. Raises `InputError` where the inputs are neither, or a transform does not take them.
     """
-    spec, many = dataset.check_inputs(), len(changes)
+    spec, n_changes = dataset.check_inputs(), len(changes)
     room = {"image": "transforms", "text": "text-transforms"}.get(spec.kind)
     if room is None and any(changes):
         raise InputError(
             "data", f"{spec} cannot be changed by a transform; only images and texts can"
         )
-    known = {
-        repr(item): load(room or "", item[0])(**item[1]) for chain in changes for item in chain
+    transform_of = {
+        repr(transform_step): load(room or "", transform_step[0])(**transform_step[1])
+        for chain in changes
+        for transform_step in chain
     }
-    numbers = [[list(known).index(repr(item)) for item in chain] for chain in changes]
-    made = list(known.values())
+    numbers = [
+        [list(transform_of).index(repr(transform_step)) for transform_step in chain]
+        for chain in changes
+    ]
+    transforms = list(transform_of.values())
     rows = np.asarray(rows, dtype=np.int64)
     base, ids = rows // dataset.n_derived, dataset.row_ids(rows)
     change = _images if spec.kind == "image" else changed_texts
 
-    def read(asked: NDArray[np.int64]) -> NDArray[Any]:
-        whose, which = np.divmod(asked, many)
+    def read(virtual_rows: NDArray[np.int64]) -> NDArray[Any]:
+        whose, change_number = np.divmod(virtual_rows, n_changes)
         # A row is read once, however many of its copies are asked for.
         distinct, back = np.unique(whose, return_inverse=True)
-        given = evaluation_inputs(dataset, rows[distinct])[back]
-        own = hash64(ids[whose], seed_of(0, "copies"))
+        inputs = evaluation_inputs(dataset, rows[distinct])[back]
+        own_keys = hash64(ids[whose], seed_of(0, "copies"))
         for step in range(max(map(len, numbers), default=0)):
-            keys, by = np.zeros_like(own), np.full(len(own), -1)
-            for place in np.unique(which):
-                if step < len(numbers[place]):
-                    mine = which == place
-                    keys[mine] = hash64(own[mine], seed_of(0, "copies", int(place), step))
-                    by[mine] = numbers[place][step]
+            keys, by = np.zeros_like(own_keys), np.full(len(own_keys), -1)
+            for change_code in np.unique(change_number):
+                if step < len(numbers[change_code]):
+                    mine = change_number == change_code
+                    keys[mine] = hash64(
+                        own_keys[mine], seed_of(0, "copies", int(change_code), step)
+                    )
+                    by[mine] = numbers[change_code][step]
             # All that one transform changes at this step goes through it at once: a network's
             # batches are full.
             for number in np.unique(by[by >= 0]):
                 mine = by == number
-                given[mine] = change(made[number], given[mine], keys[mine])
-        return given
+                inputs[mine] = change(transforms[number], inputs[mine], keys[mine])
+        return inputs
 
-    told = [
+    identity = [
         dataset.fingerprint,
         digest_arrays({"rows": rows}),
         [[[transform, dict(knobs)] for transform, knobs in chain] for chain in changes],
@@ -84,17 +91,17 @@ def copies(
         dataset,
         name=name,
         table=AttributeTable(
-            dataset.table.attributes, np.repeat(dataset.table.codes[:, base], many, axis=1)
+            dataset.table.attributes, np.repeat(dataset.table.codes[:, base], n_changes, axis=1)
         ),
         read=read,
-        ids=np.arange(len(rows) * many),
+        ids=np.arange(len(rows) * n_changes),
         units=None,
         derived=None,
         originals=None,
         contents=None,
         files=None,
         origin="",
-        fingerprint=digest({"copies": told}),
+        fingerprint=digest({"copies": identity}),
     )
 
 

@@ -87,25 +87,25 @@ class AttributedDataset:
         for name, kind in (("units", np.int64), ("originals", np.uint64), ("contents", np.uint64)):
             array = getattr(self, name)
             if array is not None and (array.shape != (n,) or array.dtype != kind):
-                wanted = f"{np.dtype(kind)} ({n},)"
+                wanted_form = f"{np.dtype(kind)} ({n},)"
                 raise DataError(
                     f"data set {self.name!r} has {n} rows and {name} of {array.dtype}"
-                    f" {array.shape}, not {wanted}"
+                    f" {array.shape}, not {wanted_form}"
                 )
         if not self.origin:
             object.__setattr__(self, "origin", self.name)
         if not self.fingerprint:
-            told = {
+            identity = {
                 "name": self.name,
                 "table": self.table.digest(),
                 "image_shape": self.image_shape,
             }
-            made = digest(
-                told
+            fingerprint = digest(
+                identity
                 if self.input is None or self.image_shape is not None
-                else {**told, "input": vars(self.input)}
+                else {**identity, "input": vars(self.input)}
             )
-            object.__setattr__(self, "fingerprint", made)
+            object.__setattr__(self, "fingerprint", fingerprint)
 
     @property
     def n_base(self) -> int:
@@ -182,20 +182,22 @@ class AttributedDataset:
     def inputs(self, rows: NDArray[np.integer[Any]]) -> NDArray[Any]:
         """The inputs of base rows, see `InputSpec`; `DataError` where the data set has none or
         gives something else."""
-        spec, asked = self.check_inputs(), np.asarray(rows, dtype=np.int64)
+        spec, row_numbers = self.check_inputs(), np.asarray(rows, dtype=np.int64)
         assert self.read is not None
-        if asked.size and (int(asked.min()) < 0 or int(asked.max()) >= self.n_base):
+        if row_numbers.size and (
+            int(row_numbers.min()) < 0 or int(row_numbers.max()) >= self.n_base
+        ):
             raise DataError(
-                f"data set {self.name!r} has rows 0 to {self.n_base - 1}, not {int(asked.min())} to"
-                f" {int(asked.max())}"
+                f"data set {self.name!r} has rows 0 to {self.n_base - 1}, not"
+                f" {int(row_numbers.min())} to {int(row_numbers.max())}"
             )
-        found, shape = self.read(asked), (len(asked), *spec.row_shape)
-        if found.dtype != spec.dtype or found.shape != shape:
+        row_inputs, shape = self.read(row_numbers), (len(row_numbers), *spec.row_shape)
+        if row_inputs.dtype != spec.dtype or row_inputs.shape != shape:
             raise DataError(
-                f"data set {self.name!r} gave {spec.kind}s of {found.dtype} {found.shape}, not"
-                f" {spec.dtype} {shape}"
+                f"data set {self.name!r} gave {spec.kind}s of {row_inputs.dtype}"
+                f" {row_inputs.shape}, not {spec.dtype} {shape}"
             )
-        return found
+        return row_inputs
 
     def keep(
         self, values: Mapping[str, Sequence[object]], field: str = "keep"
@@ -209,16 +211,20 @@ class AttributedDataset:
         table, derived = self.table, self.derived
         attributes, codes = list(table.attributes), table.codes.astype(np.int32)
         spelling: dict[str, list[str]] = {}
-        for name, wanted in values.items():
+        for name, wanted_values in values.items():
             path = f"{field}.{name}"
             attribute = self.attribute(name, path)
-            if isinstance(wanted, str) or not isinstance(wanted, Sequence) or not wanted:
+            if (
+                isinstance(wanted_values, str)
+                or not isinstance(wanted_values, Sequence)
+                or not wanted_values
+            ):
                 raise InputError(
-                    path, f"must be a list of values, not {wanted!r}", attribute.values
+                    path, f"must be a list of values, not {wanted_values!r}", attribute.values
                 )
-            order = [attribute.code_of(value, path) for value in wanted]
+            order = [attribute.code_of(value, path) for value in wanted_values]
             if len(set(order)) < len(order):
-                raise InputError(path, f"a value is named twice in {list(wanted)!r}")
+                raise InputError(path, f"a value is named twice in {list(wanted_values)!r}")
             spelling[name] = [attribute.values[code] for code in order]
             if derived is not None and name == derived.name:
                 derived = derived.keep(order)
@@ -239,7 +245,7 @@ class AttributedDataset:
         return dataclasses.replace(
             self,
             table=AttributeTable(tuple(attributes), codes[:, rows]),
-            read=None if read is None else lambda asked: read(rows[asked]),
+            read=None if read is None else lambda row_numbers: read(rows[row_numbers]),
             ids=self.ids[rows],
             units=None if self.units is None else self.units[rows],
             originals=None if self.originals is None else self.originals[rows],

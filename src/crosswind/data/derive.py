@@ -44,23 +44,23 @@ def derive(dataset: AttributedDataset, derived: DerivedAttribute) -> AttributedD
         )
     _check_kinds(dataset, derived)
     # The order of the values counts: it gives the virtual rows their numbers.
-    told: dict[str, Any] = {
+    identity: dict[str, Any] = {
         "of": dataset.fingerprint,
         "derived": derived.describe(),
         "order": derived.values,
     }
     if dataset.input is not None and dataset.input.kind == "text":
-        made = list(_checked(derived))
-        if any(transform.whole for transform in made):
-            told["by"] = [transform.identity for transform in made]
-    return dataclasses.replace(dataset, derived=derived, fingerprint=digest(told))
+        transforms = list(_checked(derived))
+        if any(transform.whole for transform in transforms):
+            identity["by"] = [transform.identity for transform in transforms]
+    return dataclasses.replace(dataset, derived=derived, fingerprint=digest(identity))
 
 
 def _checked(derived: DerivedAttribute) -> Iterator[Any]:
     """The transforms of texts of every value, what they need looked for. Raises `InputError` on the
     value's setting."""
-    for value, some in zip(derived.values, derived.options, strict=True):
-        for name, knobs in filter(None, some):
+    for value, value_options in zip(derived.values, derived.options, strict=True):
+        for name, knobs in filter(None, value_options):
             transform = load("text-transforms", name)(**knobs)
             try:
                 transform.check()
@@ -142,7 +142,10 @@ def render(
         return x
     from crosswind.transforms.layout import in_groups  # not at the top: it imports torch
 
-    noise, options = np.asarray(keys), [option for some in derived.options for option in some]
+    noise, options = (
+        np.asarray(keys),
+        [option for value_options in derived.options for option in value_options],
+    )
     chosen = _chosen(derived, codes, noise)
 
     def change(_: int, number: int, images: Tensor, rows: NDArray[np.int64]) -> Tensor:
@@ -165,9 +168,9 @@ def _chosen(
 ) -> NDArray[np.int64]:
     """The place of each row's option among those of all values: int64 [n], drawn by its key where
     its value has several."""
-    many = np.array([len(some) for some in derived.options])
-    first, there = (np.cumsum(many) - many)[codes], many[codes]
-    drawn = hash64(keys, seed_of(0, "one of several settings")) % there.astype(np.uint64)
+    n_options = np.array([len(value_options) for value_options in derived.options])
+    first, options_of_row = (np.cumsum(n_options) - n_options)[codes], n_options[codes]
+    drawn = hash64(keys, seed_of(0, "one of several settings")) % options_of_row.astype(np.uint64)
     return np.asarray(first + drawn.astype(np.int64), dtype=np.int64)
 
 
@@ -175,15 +178,15 @@ def evaluation_inputs(dataset: AttributedDataset, rows: NDArray[np.integer[Any]]
     """The inputs of (virtual) rows with evaluation noise, see `InputSpec`. Imports torch where a
     transform is applied."""
     base, values = split_rows(dataset, rows)
-    given, derived = dataset.inputs(base), dataset.derived
+    base_inputs, derived = dataset.inputs(base), dataset.derived
     if derived is None or all(derived.settings[int(code)] is None for code in np.unique(values)):
-        return given
+        return base_inputs
     keys = evaluation_keys(dataset.ids[base], values)
     if dataset.check_inputs().kind == "text":
-        return _edited(derived, given, values, keys)
+        return _edited(derived, base_inputs, values, keys)
     import torch
 
-    x = torch.from_numpy(given).permute(0, 3, 1, 2)
+    x = torch.from_numpy(base_inputs).permute(0, 3, 1, 2)
     # A row looks the same whoever asks for it first, be it in the middle of a forward pass in half
     # precision.
     with torch.autocast("cpu", enabled=False):
@@ -198,12 +201,12 @@ def _edited(
     keys: NDArray[np.uint64],
 ) -> NDArray[Any]:
     out, chosen = texts.copy(), _chosen(derived, values, keys)
-    options = [option for some in derived.options for option in some]
+    options = [option for value_options in derived.options for option in value_options]
     for number in np.unique(chosen):
-        option, places = options[number], np.flatnonzero(chosen == number)
+        option, positions = options[number], np.flatnonzero(chosen == number)
         if option is not None:
             change = load("text-transforms", option[0])(**option[1])
-            out[places] = changed_texts(change, texts[places], keys[places])
+            out[positions] = changed_texts(change, texts[positions], keys[positions])
     return out
 
 
@@ -216,7 +219,9 @@ def _check_kinds(dataset: AttributedDataset, derived: DerivedAttribute) -> None:
         if takes != spec.kind:
             rooms = {"image": "transforms", "text": "text-transforms"}
             fitting = (
-                [item.name for item in listing(rooms[spec.kind])] if spec.kind in rooms else []
+                [transform_known.name for transform_known in listing(rooms[spec.kind])]
+                if spec.kind in rooms
+                else []
             )
             problem = f"{name!r} changes {takes}s, and the inputs of {dataset.name!r} are {spec}"
             raise InputError("derive.transform", problem, fitting)

@@ -57,15 +57,15 @@ def drawn_covers(
     steps = np.arange(side) + 0.5
     across = (left[:, None] + steps) * pixel - centre_x[:, None]
     down = (top[:, None] + steps) * pixel - centre_y[:, None]
-    parts = [
-        part.astype(np.float32) for part in (cos * across, sin * down, -sin * across, cos * down)
+    terms = [
+        term.astype(np.float32) for term in (cos * across, sin * down, -sin * across, cos * down)
     ]
     patches = np.empty((n, side, side), dtype=np.uint8)
     for code, distance in enumerate((_square, _ellipse, _heart)):
         rows = np.flatnonzero(shape == code)
         if not rows.size:
             continue
-        ax, ay, bx, by = (part[rows] for part in parts)
+        ax, ay, bx, by = (term[rows] for term in terms)
         u = ax[:, None, :] + ay[:, :, None]
         v = bx[:, None, :] + by[:, :, None]
         outside = distance(u, v, scale[rows].astype(np.float32)[:, None, None])
@@ -79,12 +79,12 @@ def drawn_covers(
         else:
             patches[rows] = (outside <= 0).astype(np.uint8) * np.uint8(255)
     window = np.arange(side)
-    at = (
+    window_index = (
         np.arange(n)[:, None, None],
         top[:, None, None] + window[:, None],
         left[:, None, None] + window,
     )
-    out[at] = patches
+    out[window_index] = patches
     return out
 
 

@@ -64,22 +64,22 @@ def first_row_in_header(
     """
     cells = [(cell or "").strip() for cell in first]
     looks = [_look(cell, column, folder) for cell, column in zip(cells, columns, strict=True)]
-    files = [place for place, look in enumerate(looks) if look.file]
+    files = [position for position, look in enumerate(looks) if look.file]
     if files:
         return f"{cells[files[0]]!r} is a file, as below"
     if any(look.name for look in looks):
         return None
-    numbers = [place for place, look in enumerate(looks) if look.number]
+    numbers = [position for position, look in enumerate(looks) if look.number]
     if numbers and not _may_be_names(
-        [cells[place] for place in numbers], [columns[place] for place in numbers]
+        [cells[position] for position in numbers], [columns[position] for position in numbers]
     ):
         return f"{cells[numbers[0]]!r} is a number over numbers"
-    alike = [place for place, look in enumerate(looks) if look.alike]
+    alike = [position for position, look in enumerate(looks) if look.alike]
     if alike:
         return f"{cells[alike[0]]!r} is written like every cell below"
-    again = [place for place, look in enumerate(looks) if look.again]
+    again = [position for position, look in enumerate(looks) if look.again]
     words = [
-        place for place in again if place not in numbers
+        position for position in again if position not in numbers
     ]  # 0 and 1 name columns of which they are values, too
     if words and len(again) > sum(look.likely_name for look in looks):
         return f"{cells[again[0]]!r} stands below too"
@@ -89,18 +89,18 @@ def first_row_in_header(
 def names_for(first: Sequence[str | None], columns: Sequence[Series]) -> list[str]:
     """Names that a table without any may take: `path` for its images, `label` for its last column
     of few values."""
-    names = [f"column{place + 1}" for place in range(len(first))]
-    for place, column in enumerate(columns):
+    names = [f"column{position + 1}" for position in range(len(first))]
+    for position, column in enumerate(columns):
         below = column.head(LOOKED_AT).drop_nulls()
         if "path" not in names and _share_of_images(below) > _MOSTLY:
-            names[place] = "path"
-    for place in reversed(range(len(columns))):
+            names[position] = "path"
+    for position in reversed(range(len(columns))):
         if (
-            names[place] != "path"
+            names[position] != "path"
             and "label" not in names
-            and columns[place].n_unique() * 2 <= max(2, len(columns[place]))
+            and columns[position].n_unique() * 2 <= max(2, len(columns[position]))
         ):
-            names[place] = "label"
+            names[position] = "label"
     return names
 
 

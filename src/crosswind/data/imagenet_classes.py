@@ -27,40 +27,46 @@ def synsets() -> tuple[str, ...]:
 
 def subset(name: str) -> tuple[str, ...]:
     """The 200 synsets of `imagenet-a` or of `imagenet-r`, in the order of the 1,000."""
-    return tuple(synsets()[place] for place in _places(_facts()["subsets"][name]))
+    return tuple(synsets()[position] for position in _places(_facts()["subsets"][name]))
 
 
 def groups(name: str) -> dict[str, tuple[int, ...]]:
     """The classes of `objectnet`, `imagenet-vid` or `ytbb`, and the outputs that count as each,
     none for what ImageNet has not."""
-    return {label: _places(told) for label, told in _facts()["groups"][name].items()}
+    return {
+        label: _places(output_ranges) for label, output_ranges in _facts()["groups"][name].items()
+    }
 
 
 def outputs_of(class_names: Sequence[str]) -> list[tuple[int, ...]] | None:
     """The outputs that count as each class, by its name; None where a name is of none of these
     sets."""
-    known = _known()
+    outputs_by_name = _known()
     return (
-        [known[name] for name in class_names]
-        if all(name in known for name in class_names)
+        [outputs_by_name[name] for name in class_names]
+        if all(name in outputs_by_name for name in class_names)
         else None
     )
 
 
-def onto_classes(outputs: NDArray[Any], class_names: Sequence[str]) -> NDArray[np.float32] | None:
+def onto_classes(
+    imagenet_outputs: NDArray[Any], class_names: Sequence[str]
+) -> NDArray[np.float32] | None:
     """Outputs [n, 1000] as logits [n, k] of other classes: the largest of the outputs that count as
     a class.
 
     A class that ImageNet has not is never answered: its logit is the least number of float32. None
     where a class is not known.
     """
-    found = outputs_of(class_names)
-    if found is None:
+    outputs_by_class = outputs_of(class_names)
+    if outputs_by_class is None:
         return None
-    logits = np.full((len(outputs), len(found)), np.finfo(np.float32).min, dtype=np.float32)
-    for code, places in enumerate(found):
-        if places:
-            logits[:, code] = outputs[:, list(places)].max(axis=1)
+    logits = np.full(
+        (len(imagenet_outputs), len(outputs_by_class)), np.finfo(np.float32).min, dtype=np.float32
+    )
+    for code, output_numbers in enumerate(outputs_by_class):
+        if output_numbers:
+            logits[:, code] = imagenet_outputs[:, list(output_numbers)].max(axis=1)
     return logits
 
 
@@ -84,15 +90,17 @@ def in_classes(dataset: AttributedDataset, classes: str) -> AttributedDataset:
         if not names:
             raise DataError(f"{dataset.name} has no picture of a class of {classes}")
         return dataset.keep({"class": names})
-    place = dataset.table.names.index("class")
+    column_number = dataset.table.names.index("class")
     codes = dataset.table.codes.astype(np.int64)
-    codes[place] = np.array([synsets().index(name) for name in label.values])[codes[place]]
+    codes[column_number] = np.array([synsets().index(name) for name in label.values])[
+        codes[column_number]
+    ]
     attributes = tuple(
-        Attribute("class", synsets()) if i == place else item
-        for i, item in enumerate(dataset.table.attributes)
+        Attribute("class", synsets()) if i == column_number else attribute
+        for i, attribute in enumerate(dataset.table.attributes)
     )
-    made = digest({"of": dataset.fingerprint, "classes": "all"})
-    return replace(dataset, table=AttributeTable(attributes, codes), fingerprint=made)
+    fingerprint = digest({"of": dataset.fingerprint, "classes": "all"})
+    return replace(dataset, table=AttributeTable(attributes, codes), fingerprint=fingerprint)
 
 
 @cache
@@ -103,13 +111,19 @@ def _facts() -> dict[str, Any]:
 @cache
 def _known() -> dict[str, tuple[int, ...]]:
     # A name that two of the sets have means the same outputs in both: a test holds them to it.
-    known = {name: places for group in _facts()["groups"] for name, places in groups(group).items()}
-    return known | {name: (place,) for place, name in enumerate(synsets())}
+    outputs_by_name = {
+        name: output_numbers
+        for group in _facts()["groups"]
+        for name, output_numbers in groups(group).items()
+    }
+    return outputs_by_name | {
+        name: (output_number,) for output_number, name in enumerate(synsets())
+    }
 
 
-def _places(told: str) -> tuple[int, ...]:
+def _places(ranges: str) -> tuple[int, ...]:
     """`3 7-9` as (3, 7, 8, 9)."""
-    runs = [word.partition("-") for word in told.split()]
+    runs = [word.partition("-") for word in ranges.split()]
     return tuple(
-        place for first, _, last in runs for place in range(int(first), int(last or first) + 1)
+        number for first, _, last in runs for number in range(int(first), int(last or first) + 1)
     )

@@ -84,10 +84,12 @@ def from_torch(
     pixels: list[NDArray[np.uint8]] = []
     labels: list[Any] = []
     for position in range(n):
-        item = dataset[position]
-        image, *rest = item if isinstance(item, tuple | list) else (item,)
+        sample = dataset[position]
+        image, *other_values = sample if isinstance(sample, tuple | list) else (sample,)
         pixels.append(_image(image, f"item {position} of {name!r}"))
-        labels += [int(rest[0])] if rest and not isinstance(rest[0], dict) else []
+        labels += (
+            [int(other_values[0])] if other_values and not isinstance(other_values[0], dict) else []
+        )
     if not pixels:
         raise DataError(f"the data set {name!r} has no items")
     shapes = {image.shape for image in pixels}
@@ -127,7 +129,7 @@ def _held(
     return with_inputs(plain, name, pixels, InputSpec.image(height, width, channels))
 
 
-def _image(image: Any, what: str) -> NDArray[np.uint8]:
+def _image(image: Any, image_words: str) -> NDArray[np.uint8]:
     """uint8 [h, w, c] of one image."""
     if type(image).__module__.partition(".")[0] == "PIL":
         return np.asarray(
@@ -139,20 +141,20 @@ def _image(image: Any, what: str) -> NDArray[np.uint8]:
     if array.dtype.kind == "f":
         if not (array.min() >= 0 and array.max() <= 1):
             raise DataError(
-                f"{what} has values outside 0 to 1: leave a normalisation out of the data set's"
-                " transform"
+                f"{image_words} has values outside 0 to 1: leave a normalisation out of the data"
+                " set's transform"
             )
         array = np.round(array * 255).astype(np.uint8)
-    return _uint8(array[None], what)[0]
+    return _uint8(array[None], image_words)[0]
 
 
-def _uint8(images: NDArray[Any], what: str = "images") -> NDArray[np.uint8]:
+def _uint8(images: NDArray[Any], image_words: str = "images") -> NDArray[np.uint8]:
     """uint8 [n, h, w, c] with 1 or 3 channels."""
     images = images[..., None] if images.ndim == 3 else images
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3):
         kinds = ("uint8 [h, w]", "uint8 [h, w, 1] or [h, w, 3]")
         raise DataError(
-            f"{what}: must be {' or '.join(kinds)} each, not {images.dtype}"
+            f"{image_words}: must be {' or '.join(kinds)} each, not {images.dtype}"
             f" {shown(list(images.shape[1:]))}"
         )
     return images

@@ -23,12 +23,16 @@ def doubts_of(dataset: AttributedDataset, attribute: str) -> tuple[tuple[str, ..
         return ()
     if dataset.unit_doubts is not None and dataset.unit_doubts.column == attribute:
         return dataset.unit_doubts.groups
-    known = {item.name: item.values for item in dataset.table.attributes}
+    values_of = {
+        table_attribute.name: table_attribute.values for table_attribute in dataset.table.attributes
+    }
     key = ("doubts", attribute)
     if key not in dataset.cache:
-        dataset.cache[key] = spellings_of(known[attribute]).doubts if attribute in known else ()
-    found: tuple[tuple[str, ...], ...] = dataset.cache[key]
-    return found
+        dataset.cache[key] = (
+            spellings_of(values_of[attribute]).doubts if attribute in values_of else ()
+        )
+    doubts: tuple[tuple[str, ...], ...] = dataset.cache[key]
+    return doubts
 
 
 def refuse_doubts(
@@ -73,8 +77,8 @@ def with_same(
                 f"must map a value to the other ways in which it is written, not {shown(groups)}",
             )
         listed = {
-            spelled(name): [spelled(name), *map(spelled, _listed(others, path))]
-            for name, others in groups.items()
+            spelled(name): [spelled(name), *map(spelled, _listed(spellings, path))]
+            for name, spellings in groups.items()
         }
         doubts = dataset.unit_doubts
         if doubts is not None and doubts.column == column:
@@ -85,19 +89,19 @@ def with_same(
 
 
 def _check_names(dataset: AttributedDataset, names: Iterable[str], field: str) -> None:
-    known = [
+    known_names = [
         *dataset.table.names,
         *([] if dataset.unit_doubts is None else [dataset.unit_doubts.column]),
     ]
     for name in names:
-        if name not in known:
-            raise unknown(field, f"attribute of {dataset.name}", name, known)
+        if name not in known_names:
+            raise unknown(field, f"attribute of {dataset.name}", name, known_names)
 
 
-def _listed(others: Any, path: str) -> list[Any]:
-    if isinstance(others, str) or not isinstance(others, Sequence):
-        raise InputError(path, f"must be a list of values, not {shown(others)}")
-    return list(others)
+def _listed(spellings: Any, path: str) -> list[Any]:
+    if isinstance(spellings, str) or not isinstance(spellings, Sequence):
+        raise InputError(path, f"must be a list of values, not {shown(spellings)}")
+    return list(spellings)
 
 
 def _same_values(
@@ -118,21 +122,22 @@ def _same_values(
         for text in texts:
             if text in values:
                 name_of[values.index(text)] = name
-    kept = tuple(dict.fromkeys(name_of))
-    new_code = np.array([kept.index(name) for name in name_of])
-    place = table.names.index(column)
+    remaining_values = tuple(dict.fromkeys(name_of))
+    new_code = np.array([remaining_values.index(name) for name in name_of])
+    column_number = table.names.index(column)
     codes = table.codes.astype(np.int64)
-    codes[place] = new_code[codes[place]]
+    codes[column_number] = new_code[codes[column_number]]
     attributes = [
-        Attribute(column, kept) if item.name == column else item for item in table.attributes
+        Attribute(column, remaining_values) if attribute.name == column else attribute
+        for attribute in table.attributes
     ]
-    made = digest(
+    fingerprint = digest(
         {
             "of": dataset.fingerprint,
             "same": {column: {name: sorted(texts) for name, texts in listed.items()}},
         }
     )
-    return replace(dataset, table=AttributeTable(tuple(attributes), codes), fingerprint=made)
+    return replace(dataset, table=AttributeTable(tuple(attributes), codes), fingerprint=fingerprint)
 
 
 def _same_units(
@@ -150,7 +155,7 @@ def _same_units(
         units[np.isin(units, numbers)] = doubts.units[name]
         named |= set(texts)
     groups = tuple(group for group in doubts.groups if not named.issuperset(group))
-    made = digest(
+    fingerprint = digest(
         {
             "of": dataset.fingerprint,
             "same": {doubts.column: {name: sorted(texts) for name, texts in listed.items()}},
@@ -160,5 +165,5 @@ def _same_units(
         dataset,
         units=units,
         unit_doubts=UnitDoubts(doubts.column, groups, doubts.units),
-        fingerprint=made,
+        fingerprint=fingerprint,
     )

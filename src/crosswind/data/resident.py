@@ -105,13 +105,15 @@ class Region:
         try:
             with self.locked():
                 end = _aligned(_HEADER_BYTES)
-                for place in range(_ENTRY.size, _HEADER_BYTES, _ENTRY.size):
-                    start, after, known = _ENTRY.unpack(os.pread(self.handle, _ENTRY.size, place))
-                    if after and known == key:
+                for offset in range(_ENTRY.size, _HEADER_BYTES, _ENTRY.size):
+                    start, after, known_key = _ENTRY.unpack(
+                        os.pread(self.handle, _ENTRY.size, offset)
+                    )
+                    if after and known_key == key:
                         return Arena(self, start, n_rows, shape, dtype)
                     if not after:
                         os.ftruncate(self.handle, end + size)
-                        os.pwrite(self.handle, _ENTRY.pack(end, end + size, key), place)
+                        os.pwrite(self.handle, _ENTRY.pack(end, end + size, key), offset)
                         return Arena(self, end, n_rows, shape, dtype)
                     end = after
         except (
@@ -144,8 +146,8 @@ class Arena:
     def fill(self, rows: NDArray[np.int64], render: Render) -> float:
         """Hold `rows` (sorted) as far as there is room; the seconds spent waiting for processes
         that rendered some of them."""
-        least, most = CHUNK_ROWS
-        size = max(least, min(most, CHUNK_BYTES // max(1, self._row_bytes)))
+        least, largest = CHUNK_ROWS
+        size = max(least, min(largest, CHUNK_BYTES // max(1, self._row_bytes)))
         rows = rows[self.held[rows] == 0]
         waited = 0.0
         # What another process is rendering is left for the second round.
@@ -171,7 +173,7 @@ class Arena:
     def _place(self, row: int) -> int:
         return self._pixels + int(row) * self._row_bytes
 
-    def _write(self, rows: NDArray[np.int64], made: NDArray[Any]) -> None:
+    def _write(self, rows: NDArray[np.int64], rendered: NDArray[Any]) -> None:
         with self._region.locked():
             rows = rows[: self._room()]
             runs = [
@@ -185,7 +187,7 @@ class Arena:
                 for run in runs:
                     _write(
                         self._region.handle,
-                        made[run].reshape(-1).view(np.uint8).data,
+                        rendered[run].reshape(-1).view(np.uint8).data,
                         self._place(rows[run[0]]),
                     )
                 for run in runs:
@@ -212,7 +214,9 @@ class ResidentRows:
         self.rows, self.waited = rows, 0.0
         derived = evaluation and dataset.derived is not None
         self._render: Render = (
-            (lambda asked: evaluation_inputs(dataset, asked)) if derived else dataset.inputs
+            (lambda row_numbers: evaluation_inputs(dataset, row_numbers))
+            if derived
+            else dataset.inputs
         )
         self._arena = _arena_of(
             dataset,
@@ -223,13 +227,14 @@ class ResidentRows:
         self._held = np.zeros(len(rows), dtype=bool)
         self._complete = len(rows) == 0
 
-    def bring(self, places: NDArray[np.int64] | None = None) -> None:
-        """Hold the rows at `places` (None: all) as far as there is room. Raises `DataError` where
+    def bring(self, positions: NDArray[np.int64] | None = None) -> None:
+        """Hold the rows at `positions` (None: all) as far as there is room. Raises `DataError`
+        where
         they cannot be rendered."""
         new = (
             np.flatnonzero(~self._tried)
-            if places is None
-            else np.unique(places[~self._tried[places]])
+            if positions is None
+            else np.unique(positions[~self._tried[positions]])
         )
         if self._arena is not None and len(new):
             self.waited += self._arena.fill(np.unique(self.rows[new]), self._render)
@@ -237,9 +242,9 @@ class ResidentRows:
             self._complete = bool(self._held.all())
         self._tried[new] = True
 
-    def held(self, places: NDArray[np.int64] | None = None) -> bool:
+    def held(self, positions: NDArray[np.int64] | None = None) -> bool:
         """Whether all of them are held."""
-        return self._complete or (places is not None and bool(self._held[places].all()))
+        return self._complete or (positions is not None and bool(self._held[positions].all()))
 
     @property
     def memory(self) -> NDArray[Any] | None:
@@ -247,16 +252,21 @@ class ResidentRows:
         can be held."""
         return None if self._arena is None else self._arena.rows
 
-    def take(self, places: NDArray[np.int64]) -> NDArray[Any]:
-        """The inputs of the rows at `places`, a copy; see `InputSpec`."""
-        held, rows = self._held[places], self.rows[places]
-        if self._arena is None or not held.any():
+    def take(self, positions: NDArray[np.int64]) -> NDArray[Any]:
+        """The inputs of the rows at `positions`, a copy; see `InputSpec`."""
+        held_rows, rows = self._held[positions], self.rows[positions]
+        if self._arena is None or not held_rows.any():
             return self._render(rows)
-        if held.all():
+        if held_rows.all():
             return self._arena.rows.take(rows, axis=0)
-        found = np.empty((len(rows), *self._arena.rows.shape[1:]), dtype=self._arena.rows.dtype)
-        found[held], found[~held] = self._arena.rows[rows[held]], self._render(rows[~held])
-        return found
+        row_inputs = np.empty(
+            (len(rows), *self._arena.rows.shape[1:]), dtype=self._arena.rows.dtype
+        )
+        row_inputs[held_rows], row_inputs[~held_rows] = (
+            self._arena.rows[rows[held_rows]],
+            self._render(rows[~held_rows]),
+        )
+        return row_inputs
 
 
 def share(handle: int) -> None:
@@ -270,15 +280,15 @@ def _arena_of(dataset: AttributedDataset, kind: str, n_rows: int) -> Arena | Non
     if dataset.read is None or spec is None or spec.dtype == object:
         return None
     cache: dict[Any, Any] = dataset.cache
-    place = ("resident", kind, *_shared)
-    if place not in cache:
+    cache_place = ("resident", kind, *_shared)
+    if cache_place not in cache:
         key = hashlib.sha256(f"{kind} {dataset.fingerprint} {n_rows} {spec}".encode()).digest()
         try:
             region = _shared[0] if _shared else Region.create()
         except OSError:
             return None
-        cache[place] = region.arena(key, n_rows, spec.shape, spec.dtype)
-    arena: Arena | None = cache[place]
+        cache[cache_place] = region.arena(key, n_rows, spec.shape, spec.dtype)
+    arena: Arena | None = cache[cache_place]
     return arena
 
 
@@ -300,7 +310,7 @@ def _arena_bytes(n_rows: int, row_bytes: int) -> int:
     return _aligned(n_rows) + _aligned(n_rows * row_bytes)
 
 
-def _write(handle: int, data: memoryview, place: int) -> None:
+def _write(handle: int, data: memoryview, offset: int) -> None:
     while len(data):
-        done = os.pwrite(handle, data, place)
-        data, place = data[done:], place + done
+        done = os.pwrite(handle, data, offset)
+        data, offset = data[done:], offset + done

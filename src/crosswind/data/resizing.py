@@ -45,7 +45,7 @@ def in_channels(dataset: AttributedDataset, channels: int) -> AttributedDataset:
     images, shape = dataset.read, dataset.image_shape
     if images is None or shape is None or shape[2] == channels:
         return dataset
-    height, width, found = shape
+    height, width, channels_there = shape
 
     def repeated(rows: NDArray[np.int64]) -> NDArray[np.uint8]:
         return np.repeat(images(rows), channels, axis=3)
@@ -57,7 +57,7 @@ def in_channels(dataset: AttributedDataset, channels: int) -> AttributedDataset:
 
     return dataclasses.replace(
         dataset,
-        read=repeated if found == 1 else mixed,
+        read=repeated if channels_there == 1 else mixed,
         input=InputSpec.image(height, width, channels),
         fingerprint=digest({"of": dataset.fingerprint, "channels": channels}),
     )
@@ -73,23 +73,25 @@ def of_parts(
     is held as long as the answer is.
     """
     starts = np.cumsum([0, *counts])
-    held: dict[int, NDArray[np.uint8]] = {}
+    pictures_of: dict[int, NDArray[np.uint8]] = {}
     lock = threading.Lock()
 
-    def part(place: int) -> NDArray[np.uint8]:
+    def part(part_number: int) -> NDArray[np.uint8]:
         with lock:
-            if place not in held:
-                held[place] = parts[place]()
-            return held[place]
+            if part_number not in pictures_of:
+                pictures_of[part_number] = parts[part_number]()
+            return pictures_of[part_number]
 
     def images(rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-        of = np.searchsorted(starts, rows, side="right") - 1
-        places = np.unique(of).tolist()
-        if len(places) == 1:
-            return resized(part(places[0])[rows - starts[places[0]]], size)
+        part_of_row = np.searchsorted(starts, rows, side="right") - 1
+        part_numbers = np.unique(part_of_row).tolist()
+        if len(part_numbers) == 1:
+            return resized(part(part_numbers[0])[rows - starts[part_numbers[0]]], size)
         out = np.empty((len(rows), *part(0).shape[1:]), dtype=np.uint8)
-        for place in places:
-            out[of == place] = part(place)[rows[of == place] - starts[place]]
+        for part_number in part_numbers:
+            out[part_of_row == part_number] = part(part_number)[
+                rows[part_of_row == part_number] - starts[part_number]
+            ]
         return resized(out, size)
 
     return images

@@ -33,12 +33,12 @@ def with_rule(
     Words are those between white space and marks; an apostrophe inside belongs to one. A phrase or
     a pattern lies in one part of a text. Raises `InputError` on `field`.
     """
-    given = {kind: rule[kind] for kind in KINDS if rule.get(kind) is not None}
-    if len(given) != 1:
+    kinds_given = {kind: rule[kind] for kind in KINDS if rule.get(kind) is not None}
+    if len(kinds_given) != 1:
         raise InputError(
             f"{field}.{name}", f"needs exactly one rule, not {shown(dict(rule))}", KINDS
         )
-    ((kind, value),) = given.items()
+    ((kind, value),) = kinds_given.items()
     path = f"{field}.{name}.{kind}"
     if name in dataset.table.names:
         raise InputError(
@@ -61,12 +61,16 @@ def with_rule(
 
 
 def _lengths(cuts: Any, path: str) -> tuple[tuple[str, ...], Callable[[str], int]]:
-    whole = (
+    are_numbers = (
         isinstance(cuts, list)
         and cuts
         and all(isinstance(cut, int) and not isinstance(cut, bool) for cut in cuts)
     )
-    if not whole or cuts[0] < 1 or any(one >= other for one, other in itertools.pairwise(cuts)):
+    if (
+        not are_numbers
+        or cuts[0] < 1
+        or any(lower >= upper for lower, upper in itertools.pairwise(cuts))
+    ):
         raise InputError(
             path, f"must be a list of increasing numbers of words from 1 on, not {shown(cuts)}"
         )
@@ -98,6 +102,6 @@ def _found(kind: str, value: Any, path: str) -> Callable[[str], int]:
             or not all(isinstance(word, str) and word.strip() for word in words)
         ):
             raise InputError(path, f"must be a word or a list of words, not {shown(value)}")
-        told = "|".join(r"\s+".join(map(re.escape, word.split())) for word in words)
-        pattern = re.compile(rf"(?<!\w)(?:{told})(?!\w)", re.IGNORECASE)
-    return lambda text: int(any(pattern.search(part) for part in text.split(PART_MARK)))
+        word_pattern = "|".join(r"\s+".join(map(re.escape, word.split())) for word in words)
+        pattern = re.compile(rf"(?<!\w)(?:{word_pattern})(?!\w)", re.IGNORECASE)
+    return lambda text: int(any(pattern.search(text_part) for text_part in text.split(PART_MARK)))

@@ -83,8 +83,8 @@ def drawn_rooms(
     colors[:, FLOOR], colors[:, WALLS], colors[:, OBJECT] = floors, walls, objects
     colors[:, HIGH], colors[:, LOW], colors[:, HALVES] = *SKY, 1
     out = np.empty((len(views), size * size, 3), dtype=np.uint8)
-    for place, number in enumerate(views.tolist()):
-        out[place] = view(number) @ colors[place]
+    for position, number in enumerate(views.tolist()):
+        out[position] = view(number) @ colors[position]
     return out.reshape(-1, size, size, 3)
 
 
@@ -92,21 +92,21 @@ def drawn_rooms(
 def _views(size: int) -> Callable[[int], NDArray[np.float32]]:
     """The views of pictures of one size, by number: weights float32 [size x size, 6], each a whole
     number of 4096ths."""
-    kept: dict[int, NDArray[np.float32]] = {}
-    most = max(1, KEPT // (size * size * 24))
+    views_kept: dict[int, NDArray[np.float32]] = {}
+    most_views = max(1, KEPT // (size * size * 24))
     lock = threading.Lock()
 
     def view(number: int) -> NDArray[np.float32]:
-        found = kept.get(number)
-        if found is None:
+        weights = views_kept.get(number)
+        if weights is None:
             kind, orientation = divmod(number, len(ORIENTATIONS))
             scale, shape = divmod(kind, len(SHAPES))
-            found = _cast(SHAPES[shape], SCALES[scale], orientation, size)
+            weights = _cast(SHAPES[shape], SCALES[scale], orientation, size)
             with lock:
-                while len(kept) >= most:
-                    del kept[next(iter(kept))]
-                kept[number] = found
-        return found
+                while len(views_kept) >= most_views:
+                    del views_kept[next(iter(views_kept))]
+                views_kept[number] = weights
+        return weights
 
     return view
 
@@ -118,11 +118,11 @@ def _cast(shape: str, scale: float, orientation: int, size: int) -> NDArray[np.f
     rows, columns = _window(scale, orientation, size)
     for band in _bands(rows, columns):
         eye, rays = _rays(orientation, band, columns, size)
-        material, shade, place = _room(eye, rays)
+        material, shade, point = _room(eye, rays)
         distance, normal = solid(eye, rays, scale)
         hit = distance < np.inf
         floor = np.flatnonzero((material == FLOOR) & ~hit)
-        to_light, _ = solid(place[:, floor], LIGHT.repeat(len(floor), axis=1), scale)
+        to_light, _ = solid(point[:, floor], LIGHT.repeat(len(floor), axis=1), scale)
         shade[floor[to_light < np.inf]] -= SUN * LIGHT[2, 0]
         material[hit] = OBJECT
         shade[hit] = _shade(normal, rays)[hit]
@@ -135,11 +135,11 @@ def _cast(shape: str, scale: float, orientation: int, size: int) -> NDArray[np.f
 @cache
 def _empty_room(orientation: int, size: int) -> NDArray[np.float32]:
     weights = np.empty((size, size, 6), dtype=np.float32)
-    whole = slice(0, size)
-    for band in _bands(whole, whole):
-        eye, rays = _rays(orientation, band, whole, size)
+    full = slice(0, size)
+    for band in _bands(full, full):
+        eye, rays = _rays(orientation, band, full, size)
         material, shade, _ = _room(eye, rays)
-        weights[band] = _averaged(material, shade, rays, band, whole)
+        weights[band] = _averaged(material, shade, rays, band, full)
     return weights.reshape(size * size, 6)
 
 
@@ -171,8 +171,8 @@ def _rays(orientation: int, rows: slice, columns: slice, size: int) -> tuple[Flo
     eye, (right, up, forward) = _camera(orientation)
     step = 2 / (size * FINE)
     across, down = (
-        (np.arange(part.start * FINE, part.stop * FINE) + 0.5) * step - 1
-        for part in (columns, rows)
+        (np.arange(pixels.start * FINE, pixels.stop * FINE) + 0.5) * step - 1
+        for pixels in (columns, rows)
     )
     rays = (
         right[:, None, None] * across
@@ -183,9 +183,9 @@ def _rays(orientation: int, rows: slice, columns: slice, size: int) -> tuple[Flo
     return eye, rays / np.sqrt(_dot(rays, rays))
 
 
-def _dot(one: Floats, other: Floats) -> Floats:
+def _dot(first: Floats, second: Floats) -> Floats:
     # In this order on every machine, so that the bits are the same.
-    return np.asarray(one[0] * other[0] + one[1] * other[1] + one[2] * other[2])
+    return np.asarray(first[0] * second[0] + first[1] * second[1] + first[2] * second[2])
 
 
 def _window(scale: float, orientation: int, size: int) -> tuple[slice, slice]:
@@ -200,8 +200,10 @@ def _window(scale: float, orientation: int, size: int) -> tuple[slice, slice]:
     return _pixels(-_dot(points, up) / depth, size), _pixels(_dot(points, right) / depth, size)
 
 
-def _pixels(seen: Floats, size: int) -> slice:
-    first, last = (int(np.floor((part + 1) / 2 * size)) for part in (seen.min(), seen.max()))
+def _pixels(corners: Floats, size: int) -> slice:
+    first, last = (
+        int(np.floor((corner + 1) / 2 * size)) for corner in (corners.min(), corners.max())
+    )
     return slice(max(0, first), min(size, last + 1))
 
 
@@ -213,13 +215,13 @@ def _room(eye: Floats, rays: Floats) -> tuple[NDArray[np.int64], Floats, Floats]
         to_x, to_y, to_z = (ends - eye) / rays
     to_z = np.where(rays[2] < 0, to_z, np.inf)
     distance = np.minimum(np.minimum(to_x, to_y), to_z)
-    place = eye + distance * rays
+    point = eye + distance * rays
     on_floor, along_x = to_z == distance, to_x <= to_y
     normal = -np.copysign(1.0, rays)
     normal *= np.stack([~on_floor & along_x, ~on_floor & ~along_x, on_floor])
     material = np.where(on_floor, FLOOR, WALLS)
-    material[place[2] > WALL] = HIGH
-    return material, _shade(normal, rays), place
+    material[point[2] > WALL] = HIGH
+    return material, _shade(normal, rays), point
 
 
 def _shade(normal: Floats, rays: Floats) -> Floats:
@@ -237,28 +239,30 @@ def _averaged(
     # The sky pales towards the wall; the walls' tops are seen at about these slopes.
     high = np.clip((rays[2] - 0.02) / 0.16, 0, 1)
     sky = material == HIGH
-    parts = {code: np.where(material == code, shade, 0) for code in (FLOOR, WALLS, OBJECT)}
-    parts |= {HIGH: np.where(sky, high, 0), LOW: np.where(sky, 1 - high, 0)}
+    shade_of_material = {
+        code: np.where(material == code, shade, 0) for code in (FLOOR, WALLS, OBJECT)
+    }
+    shade_of_material |= {HIGH: np.where(sky, high, 0), LOW: np.where(sky, 1 - high, 0)}
     weights = np.zeros((height, width, 6), dtype=np.float32)
-    for code, part in parts.items():
+    for code, material_shade in shade_of_material.items():
         # Whole numbers from here on: their sums do not depend on the order.
-        whole = (
-            np.rint(part * UNIT)
+        whole_weights = (
+            np.rint(material_shade * UNIT)
             .astype(np.int64)
             .reshape(height, FINE, width, FINE)
             .sum(axis=(1, 3))
         )
-        weights[..., code] = (whole + FINE * FINE // 2) // (FINE * FINE) / UNIT
+        weights[..., code] = (whole_weights + FINE * FINE // 2) // (FINE * FINE) / UNIT
     weights[..., HALVES] = 0.5
     return weights
 
 
-def _nearest(parts: list[Hits]) -> Hits:
+def _nearest(hits_of_parts: list[Hits]) -> Hits:
     """The first of several hits of each ray."""
-    distance, normal = parts[0]
-    for other, turned in parts[1:]:
-        first = other < distance
-        distance, normal = np.where(first, other, distance), np.where(first, turned, normal)
+    distance, normal = hits_of_parts[0]
+    for other_hits, turned in hits_of_parts[1:]:
+        first = other_hits < distance
+        distance, normal = np.where(first, other_hits, distance), np.where(first, turned, normal)
     return distance, normal
 
 
@@ -266,9 +270,9 @@ def _cube(origin: Floats, rays: Floats, scale: float) -> Hits:
     half = CUBE * scale
     low, high = np.array([[-half], [-half], [0.0]]), np.array([[half], [half], [2 * half]])
     with np.errstate(divide="ignore", invalid="ignore"):
-        one, other = (low - origin) / rays, (high - origin) / rays
-    enters = np.minimum(one, other)
-    enter, leave = enters.max(axis=0), np.maximum(one, other).min(axis=0)
+        near_faces, far_faces = (low - origin) / rays, (high - origin) / rays
+    enters = np.minimum(near_faces, far_faces)
+    enter, leave = enters.max(axis=0), np.maximum(near_faces, far_faces).min(axis=0)
     hit = (enter <= leave) & (enter > 0)
     return np.where(hit, enter, np.inf), np.where(hit & (enter == enters), -np.sign(rays), 0)
 
@@ -314,7 +318,7 @@ def _lid(origin: Floats, rays: Floats, radius: float, height: float) -> Hits:
 
 
 def _cylinder(origin: Floats, rays: Floats, scale: float) -> Hits:
-    radius, height = (part * scale for part in CYLINDER)
+    radius, height = (surface * scale for surface in CYLINDER)
     return _nearest([_tube(origin, rays, radius, 0, height), _lid(origin, rays, radius, height)])
 
 
@@ -323,7 +327,7 @@ def _sphere(origin: Floats, rays: Floats, scale: float) -> Hits:
 
 
 def _capsule(origin: Floats, rays: Floats, scale: float) -> Hits:
-    radius, height = (part * scale for part in CAPSULE)
+    radius, height = (surface * scale for surface in CAPSULE)
     ends = [_ball(origin, rays, radius, middle) for middle in (radius, height - radius)]
     return _nearest([_tube(origin, rays, radius, radius, height - radius), *ends])
 

@@ -74,18 +74,18 @@ def clean(text: str) -> str:
 
 def look_of(text: str) -> str:
     """What all texts that are surely one value with a text have in common."""
-    seen = clean(text)
-    return seen.casefold() if seen.casefold() in TRUTHS else seen
+    clean_text = clean(text)
+    return clean_text.casefold() if clean_text.casefold() in TRUTHS else clean_text
 
 
 def perhaps(text: str) -> tuple[str, str]:
     """What all texts that may be one value with a text have in common: one of the two, by letters
     or by how they look."""
-    seen = clean(text)
-    if seen.isascii():
-        return (_plain(seen),) * 2
-    seen = unicodedata.normalize("NFKC", _HIDDEN.sub("", seen))
-    return _plain(seen), _plain(seen.translate(_LETTERS))
+    clean_text = clean(text)
+    if clean_text.isascii():
+        return (_plain(clean_text),) * 2
+    clean_text = unicodedata.normalize("NFKC", _HIDDEN.sub("", clean_text))
+    return _plain(clean_text), _plain(clean_text.translate(_LETTERS))
 
 
 def _plain(text: str) -> str:
@@ -97,8 +97,8 @@ def _plain(text: str) -> str:
         style = len(_RUN.findall(folded)) == 1 or not _LETTER.search(folded)
         words = _BETWEEN_WORDS.sub(" ", folded)
         return _ZEROS.sub("", words) if style else words
-    whole, fraction = number[2].lstrip("0") or "0", (number[3] or "").rstrip("0")
-    value = f"{whole}.{fraction}" if fraction else whole
+    whole_digits, fraction = number[2].lstrip("0") or "0", (number[3] or "").rstrip("0")
+    value = f"{whole_digits}.{fraction}" if fraction else whole_digits
     return value if value == "0" or number[1] != "-" else f"-{value}"
 
 
@@ -120,16 +120,16 @@ class Spellings:
         groups: dict[str, list[str]] = defaultdict(list)
         for text, name in self.names.items():
             groups[name].append(text)
-        told = [
+        sentences = [
             f"{_listed(shown_apart([*texts, name]))} are one value"
             for name, texts in groups.items()
         ]
-        more = (
-            f", and {len(told) - 3} values more that are written in several ways"
-            if len(told) > 3
+        more_values = (
+            f", and {len(sentences) - 3} values more that are written in several ways"
+            if len(sentences) > 3
             else ""
         )
-        return f"attribute {column}: {'; '.join(told[:3])}{more}" if told else ""
+        return f"attribute {column}: {'; '.join(sentences[:3])}{more_values}" if sentences else ""
 
 
 NONE = Spellings({}, ())
@@ -177,15 +177,15 @@ def as_values(
 ) -> tuple[tuple[str, ...], NDArray[np.int64], tuple[tuple[str, str], ...]]:
     """Different names as values, those that are surely one made one: the values, the value of each
     name, and what is said of it."""
-    found = spellings_of(names)
-    made = [found.names.get(name, name) for name in names]
-    values = tuple(dict.fromkeys(made))
+    spellings = spellings_of(names)
+    value_of_name = [spellings.names.get(name, name) for name in names]
+    values = tuple(dict.fromkeys(value_of_name))
     codes = (
-        np.array([values.index(value) for value in made], dtype=np.int64)
-        if found.names
-        else np.arange(len(made))
+        np.array([values.index(value) for value in value_of_name], dtype=np.int64)
+        if spellings.names
+        else np.arange(len(value_of_name))
     )
-    return values, codes, ((column, said),) if (said := found.said(column)) else ()
+    return values, codes, ((column, sentence),) if (sentence := spellings.said(column)) else ()
 
 
 def spellings_of_series(texts: Series) -> Spellings:
@@ -210,24 +210,24 @@ def spellings_of_series(texts: Series) -> Spellings:
 def shown_apart(texts: Iterable[str]) -> list[str]:
     """Texts as errors quote them: those that look alike show what tells them apart, as Python
     escapes it."""
-    given = list(dict.fromkeys(texts))
-    looks = [clean(text) for text in given]
+    distinct_texts = list(dict.fromkeys(texts))
+    looks = [clean(text) for text in distinct_texts]
     return [
         repr(text) if looks.count(look) < 2 or text.isascii() else ascii(text)
-        for text, look in zip(given, looks, strict=True)
+        for text, look in zip(distinct_texts, looks, strict=True)
     ]
 
 
 def refusal(doubts: Sequence[Sequence[str]], column: str) -> str:
     """The sentence on values that may be one, with the entries that say which."""
     first = doubts[0]
-    more = f" (and {len(doubts) - 1:,} more such pairs)" if len(doubts) > 1 else ""
-    name, others = first[0], ", ".join(map(_quoted, first[1:]))
-    entry = f"same: {{{column}: {{{_quoted(name)}: [{others}]}}}}"
+    more_pairs = f" (and {len(doubts) - 1:,} more such pairs)" if len(doubts) > 1 else ""
+    name, other_spellings = first[0], ", ".join(map(_quoted, first[1:]))
+    entry = f"same: {{{column}: {{{_quoted(name)}: [{other_spellings}]}}}}"
     values = _listed(shown_apart(first))
     return (
-        f"{values} of {column!r} may be one value{more}: say {entry} where they are, and distinct:"
-        f" [{column}] where they are not"
+        f"{values} of {column!r} may be one value{more_pairs}: say {entry} where they are, and"
+        f" distinct: [{column}] where they are not"
     )
 
 

@@ -71,13 +71,13 @@ def read_table(
     `DataError` for a file that cannot be read as a table, has no rows, names a column twice, or
     holds a row where its names should stand.
     """
-    place = Path(path).expanduser()
-    kind = place.suffix.lower()
+    file_path = Path(path).expanduser()
+    kind = file_path.suffix.lower()
     if kind not in KINDS:
         raise InputError(field, f"{path!r} is no table by its name", KINDS)
-    if not place.is_file():
+    if not file_path.is_file():
         raise InputError(
-            field, f"{path!r} is not a file" if place.exists() else f"there is no file {path!r}"
+            field, f"{path!r} is not a file" if file_path.exists() else f"there is no file {path!r}"
         )
     if kind == ".parquet" and names is not None:
         raise InputError(
@@ -89,7 +89,7 @@ def read_table(
     text = b""
     try:
         if kind != ".parquet":
-            text = _tabs_for_spaces(_text_of(place, path))
+            text = _tabs_for_spaces(_text_of(file_path, path))
             # Without a header first: polars would rename a column that is named twice.
             rows = polars.read_csv(
                 text, has_header=False, infer_schema=False, separator=_separator(text)
@@ -97,8 +97,8 @@ def read_table(
             header = [None if name is None else str(name).strip() for name in rows.row(0)]
             rows, header = _under_names(rows, header, names, path, field, remedy)
         else:
-            tried(whole_parquet, place, MOST_MEMORY)
-            rows = whole_parquet(place)
+            tried(whole_parquet, file_path, MOST_MEMORY)
+            rows = whole_parquet(file_path)
             if rows.height > MOST_ROWS:
                 raise DataError(f"{path} holds {rows.height:,} rows, more than {MOST_ROWS:,}")
             header = [name.strip() for name in rows.columns]
@@ -182,23 +182,23 @@ def _setting_beside(field: str) -> str:
     return f"{field.rpartition('.')[0]}.header" if "." in field else "--header"
 
 
-def whole_parquet(place: Path) -> DataFrame:
+def whole_parquet(file_path: Path) -> DataFrame:
     """All rows of a Parquet file: what `tried` is given first. Raises `DataError` for a damaged
     one."""
     import polars
 
     try:
-        return polars.read_parquet(library_path(place), glob=False)
+        return polars.read_parquet(library_path(file_path), glob=False)
     except (polars.exceptions.PolarsError, OSError, ValueError) as error:
         raise DataError(
-            f"{place} cannot be read as a PARQUET table: {_first_sentence(str(error))}"
+            f"{file_path} cannot be read as a PARQUET table: {_first_sentence(str(error))}"
         ) from None
 
 
-def _text_of(place: Path, path: str) -> bytes:
+def _text_of(file_path: Path, path: str) -> bytes:
     """The text of a CSV file in UTF-8, with line ends as polars knows them; `DataError` for any but
     UTF-8 and marked UTF-16."""
-    raw = read_at_most(place, MOST_BYTES)
+    raw = read_at_most(file_path, MOST_BYTES)
     if raw[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):  # as Excel writes "Unicode text"
         try:
             raw = raw.decode("utf-16").encode()
@@ -242,8 +242,8 @@ def _tabs_for_spaces(text: bytes) -> bytes:
         return text
     endings = tuple(ending.encode() for ending in IMAGE_ENDINGS)
     listed = any(
-        all(cells[place].lower().endswith(endings) for cells in lines[1:] or lines)
-        for place in range(width)
+        all(cells[column].lower().endswith(endings) for cells in lines[1:] or lines)
+        for column in range(width)
     )
     return b"\n".join(b"\t".join(cells) for cells in lines) if listed else text
 
@@ -256,15 +256,15 @@ def _fault_of(text: bytes, path: str) -> str | None:
     )
     try:
         first = len(next(reader, []))
-        found = next(
+        long_line = next(
             ((reader.line_num, len(cells)) for cells in reader if len(cells) > first), None
         )
     except csv.Error as error:
         return f"{path}, line {reader.line_num}: {error}"
     return (
         None
-        if found is None
-        else f"{path}, line {found[0]} has {found[1]} cells, and the first line has {first}"
+        if long_line is None
+        else f"{path}, line {long_line[0]} has {long_line[1]} cells, and the first line has {first}"
     )
 
 
@@ -295,20 +295,22 @@ def frame_of(
 def _framed(columns: Mapping[str, Any], field: str) -> DataFrame:
     import polars
 
-    made: dict[str, Series] = {}
+    series_of: dict[str, Series] = {}
     for name, values in columns.items():
         if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
             raise InputError(
                 field, f"column {name!r} must be a list of values, not {shown(values)}"
             )
-        made[name] = _series(name, values.tolist() if hasattr(values, "tolist") else list(values))
-        first = next(iter(made))
-        if len(made[name]) != len(made[first]):
+        series_of[name] = _series(
+            name, values.tolist() if hasattr(values, "tolist") else list(values)
+        )
+        first = next(iter(series_of))
+        if len(series_of[name]) != len(series_of[first]):
             raise DataError(
-                f"column {name!r} of the {field} table has {len(made[name]):,} rows, and {first!r}"
-                f" has {len(made[first]):,}"
+                f"column {name!r} of the {field} table has {len(series_of[name]):,} rows, and"
+                f" {first!r} has {len(series_of[first]):,}"
             )
-    return polars.DataFrame(made)
+    return polars.DataFrame(series_of)
 
 
 def _series(name: str, values: list[Any]) -> Series:
@@ -365,9 +367,11 @@ def texts(rows: DataFrame, name: str, path: str) -> Series:
     missing = (text.is_null() | text.str.to_lowercase().is_in(list(MISSING))).arg_true()
     if len(missing):
         word = text[missing[0]]
-        what = f"the value {word!r}, which means no value" if word else "no value"
-        others = f" ({len(missing) - 1:,} more such rows)" if len(missing) > 1 else ""
-        raise DataError(f"{path}, column {name!r}, row {missing[0] + 1} has {what}{others}")
+        value_words = f"the value {word!r}, which means no value" if word else "no value"
+        other_rows = f" ({len(missing) - 1:,} more such rows)" if len(missing) > 1 else ""
+        raise DataError(
+            f"{path}, column {name!r}, row {missing[0] + 1} has {value_words}{other_rows}"
+        )
     broken = text.str.contains(r"[\x00-\x1f\x7f]").arg_true()
     if len(broken):
         word = text[broken[0]]
@@ -382,10 +386,12 @@ def one_spelling(rows: DataFrame, name: str, path: str) -> tuple[Series, Spellin
     """A column as `texts` has it, what is surely one value made one, and what that is."""
     import polars
 
-    found = texts(rows, name, path)
-    given = spellings_of_series(rows.get_column(name).cast(polars.String))
-    names = {text.strip(): value for text, value in given.names.items() if text.strip() != value}
-    return (found.replace(names) if names else found), given
+    column_texts = texts(rows, name, path)
+    spellings = spellings_of_series(rows.get_column(name).cast(polars.String))
+    names = {
+        text.strip(): value for text, value in spellings.names.items() if text.strip() != value
+    }
+    return (column_texts.replace(names) if names else column_texts), spellings
 
 
 def group_codes(text: Series) -> NDArray[np.int64]:
@@ -399,15 +405,15 @@ def unit_codes(
 ) -> tuple[NDArray[np.int64], UnitDoubts, Notes]:
     """The units that a column makes, int64 [n], those of its values that may be one, and what was
     made one."""
-    text, given = one_spelling(rows, name, path)
+    text, spellings = one_spelling(rows, name, path)
     codes, groups = group_codes(text), spellings_of_series(text).doubts
     doubtful = [value for group in groups for value in group]
-    places = text.is_in(doubtful).arg_true().to_list() if doubtful else []
-    units = {str(text[place]): int(codes[place]) for place in places}
+    doubtful_rows = text.is_in(doubtful).arg_true().to_list() if doubtful else []
+    units = {str(text[doubtful_row]): int(codes[doubtful_row]) for doubtful_row in doubtful_rows}
     return (
         codes,
         UnitDoubts(name, groups, units),
-        ((("", said),) if (said := given.said(name)) else ()),
+        ((("", sentence),) if (sentence := spellings.said(name)) else ()),
     )
 
 
@@ -419,11 +425,14 @@ def attribute_table(
     Values are in numeric order where all are numbers, else sorted as text.
     """
     read = [(name, *one_spelling(rows, name, path)) for name in columns]
-    made = [_attribute(text, name, path) for name, text, _ in read]
+    coded_columns = [_attribute(text, name, path) for name, text, _ in read]
     table = AttributeTable(
-        tuple(attribute for attribute, _ in made), np.stack([codes for _, codes in made])
+        tuple(attribute for attribute, _ in coded_columns),
+        np.stack([codes for _, codes in coded_columns]),
     )
-    return table, tuple((name, said) for name, _, given in read if (said := given.said(name)))
+    return table, tuple(
+        (name, sentence) for name, _, spellings in read if (sentence := spellings.said(name))
+    )
 
 
 def _attribute(text: Series, name: str, path: str) -> tuple[Attribute, NDArray[np.int64]]:
@@ -432,9 +441,9 @@ def _attribute(text: Series, name: str, path: str) -> tuple[Attribute, NDArray[n
     distinct = text.unique().sort()
     numbers = distinct.cast(polars.Float64, strict=False)
     numeric = not numbers.is_null().any() and bool(numbers.is_finite().all())
-    many = 2 * len(distinct) > len(text) and len(distinct) > MANY_NUMBERS
+    are_many = 2 * len(distinct) > len(text) and len(distinct) > MANY_NUMBERS
     problem = ""
-    if numeric and many and bool((numbers != numbers.round()).any()):
+    if numeric and are_many and bool((numbers != numbers.round()).any()):
         problem = f"{len(distinct):,} different numbers in {len(text):,} rows"
     elif len(distinct) > MOST_VALUES:
         problem = f"{len(distinct):,} different values, more than {MOST_VALUES:,}"

@@ -43,11 +43,11 @@ class Tree:
                 f"{self.name}: {name!r} has {self.sizes[name]:,} bytes, more than the {limit:,}"
                 " that it may"
             )
-        found = self.opened(name)
-        if isinstance(found, bytes):
-            return found
+        stream = self.opened(name)
+        if isinstance(stream, bytes):
+            return stream
         try:
-            return found.read_bytes()
+            return stream.read_bytes()
         except OSError as error:
             raise DataError(
                 f"{self.name}: {name!r} cannot be read: {error.strerror or error}"
@@ -71,26 +71,26 @@ def folder_tree(folder: Path, name: str | None = None, only: Collection[str] | N
     folders: list[str] = []
     waiting = [(str(folder), "")]
     while waiting:
-        place, prefix = waiting.pop()
-        for entry in _entries(place, prefix, called):
-            here = prefix + entry.name
+        folder_path, prefix = waiting.pop()
+        for entry in _entries(folder_path, prefix, called):
+            file_name = prefix + entry.name
             if _is_hidden(entry.name) or (only is not None and entry.name not in only):
                 continue
             try:
                 state = entry.stat()
                 if entry.is_symlink():
-                    _check_link(entry.path, top, here, called, stat.S_ISDIR(state.st_mode))
+                    _check_link(entry.path, top, file_name, called, stat.S_ISDIR(state.st_mode))
             except OSError as error:
                 raise DataError(
-                    f"{called}: {here!r} cannot be read: {error.strerror or error}"
+                    f"{called}: {file_name!r} cannot be read: {error.strerror or error}"
                 ) from None
             if stat.S_ISDIR(state.st_mode):
-                folders.append(here)
-                waiting.append((entry.path, here + "/"))
+                folders.append(file_name)
+                waiting.append((entry.path, file_name + "/"))
             elif stat.S_ISREG(state.st_mode):
-                sizes[here] = state.st_size
+                sizes[file_name] = state.st_size
             else:
-                raise DataError(f"{called}: {here!r} is neither a file nor a folder")
+                raise DataError(f"{called}: {file_name!r} is neither a file nor a folder")
     return Tree(
         called,
         {name: sizes[name] for name in sorted(sizes)},
@@ -99,11 +99,11 @@ def folder_tree(folder: Path, name: str | None = None, only: Collection[str] | N
     )
 
 
-def _entries(place: str, prefix: str, called: str) -> list[os.DirEntry[str]]:
+def _entries(folder_path: str, prefix: str, called: str) -> list[os.DirEntry[str]]:
     """What lies in a folder, by name: whatever is wrong is said of the same file on every
     machine."""
     try:
-        with os.scandir(place) as listing:
+        with os.scandir(folder_path) as listing:
             return sorted(listing, key=lambda entry: entry.name)
     except OSError as error:
         raise DataError(
@@ -116,7 +116,9 @@ def zip_tree(path: Path) -> Tree:
     several threads."""
     archive = ZipMembers(path)
     names = sorted(
-        name for name in archive.sizes if not any(_is_hidden(part) for part in name.split("/"))
+        name
+        for name in archive.sizes
+        if not any(_is_hidden(name_part) for name_part in name.split("/"))
     )
     sizes = {name: archive.sizes[name] for name in names}
     return Tree(path.name, sizes, lambda name: archive.read(name, MOST_OF_AN_IMAGE))
@@ -125,13 +127,15 @@ def zip_tree(path: Path) -> Tree:
 def tar_tree(path: Path) -> Tree:
     """The files in a tar archive, which stays open as long as the tree lives and may be read by
     several threads."""
-    archive = TarMembers(path, lambda name: not any(_is_hidden(part) for part in name.split("/")))
-    place = {name: i for i, name in enumerate(archive.names)}
+    archive = TarMembers(
+        path, lambda name: not any(_is_hidden(name_part) for name_part in name.split("/"))
+    )
+    member_of = {name: i for i, name in enumerate(archive.names)}
     sizes = dict(zip(archive.names, archive.sizes.tolist(), strict=True))
     return Tree(
         path.name,
         {name: sizes[name] for name in sorted(sizes)},
-        lambda name: archive.view(place[name]).tobytes(),
+        lambda name: archive.view(member_of[name]).tobytes(),
     )
 
 
@@ -165,7 +169,7 @@ def listed(tree: Tree, name: str) -> list[tuple[str, int]]:
         raise DataError(
             f"{where} is no text in UTF-8, and should list a file and its class a line"
         ) from None
-    found: dict[str, int] = {}
+    number_of: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -175,12 +179,12 @@ def listed(tree: Tree, name: str) -> list[tuple[str, int]]:
                 f"{where}, line {number} should be a file and the number of its class, not"
                 f" {shown(line.strip())}"
             )
-        if path in found:
+        if path in number_of:
             raise DataError(f"{where}, line {number} lists {path!r} for a second time")
-        found[path] = int(word)
-    if not found:
+        number_of[path] = int(word)
+    if not number_of:
         raise DataError(f"{where} is empty")
-    return list(found.items())
+    return list(number_of.items())
 
 
 def lines_of(tree: Tree, name: str) -> list[str]:
@@ -225,21 +229,21 @@ def counted_lines(tree: Tree, name: str) -> tuple[list[str], list[str]]:
 def in_order(values: Iterable[str]) -> list[str]:
     """Names of values, each once: in numeric order where all are whole numbers, else sorted as
     text."""
-    found = sorted(set(values))
-    if all(value.isascii() and value.isdigit() for value in found):
-        found.sort(key=lambda value: (int(value), value))
-    return found
+    distinct = sorted(set(values))
+    if all(value.isascii() and value.isdigit() for value in distinct):
+        distinct.sort(key=lambda value: (int(value), value))
+    return distinct
 
 
 def _is_hidden(name: str) -> bool:
     return name.startswith(".") or name.casefold() in LEFTOVERS
 
 
-def _check_link(path: str, top: str, here: str, called: str, is_folder: bool) -> None:
+def _check_link(path: str, top: str, file_name: str, called: str, is_folder: bool) -> None:
     real = os.path.realpath(path)
     if real != top and not real.startswith(top + os.sep):
-        raise DataError(f"{called}: the link {here!r} leads out of the folder")
+        raise DataError(f"{called}: the link {file_name!r} leads out of the folder")
     if is_folder:
         raise DataError(
-            f"{called}: {here!r} is a link to a folder, which would show its files twice"
+            f"{called}: {file_name!r} is a link to a folder, which would show its files twice"
         )

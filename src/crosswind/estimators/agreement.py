@@ -19,10 +19,12 @@ def agreements(answers: Sequence[Answers]) -> Floats:
 
     Two answers that name no class do not agree.
     """
-    said = np.stack([item.answer for item in answers])
-    found = np.stack([((said == row) & (row >= 0)).mean(axis=1) for row in said])
-    np.fill_diagonal(found, 1)
-    return np.asarray(found)
+    answers_of_models = np.stack([model_answers.answer for model_answers in answers])
+    agreement = np.stack(
+        [((answers_of_models == row) & (row >= 0)).mean(axis=1) for row in answers_of_models]
+    )
+    np.fill_diagonal(agreement, 1)
+    return np.asarray(agreement)
 
 
 def probit(rates: Floats) -> Floats:

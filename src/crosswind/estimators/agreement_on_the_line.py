@@ -51,27 +51,39 @@ class AgreementOnTheLine(Joint):
 
     def estimate(self, sources: Sequence[Labelled], targets: Sequence[Answers]) -> list[Estimate]:
         """The accuracy of each model, and the same warning for each."""
-        there, here = (
-            probit(agreements(answers)) for answers in (targets, [item.answers for item in sources])
+        target_agreement, source_agreement = (
+            probit(agreements(answers))
+            for answers in (targets, [source.answers for source in sources])
         )
         pairs = np.triu_indices(len(targets), 1)
-        line = fitted_map(here[pairs], there[pairs])
-        slope, intercept = line if line is not None else (1.0, float((there - here)[pairs].mean()))
-        known = probit(np.array([item.accuracy for item in sources]))
-        found = slope * known + intercept
+        line = fitted_map(source_agreement[pairs], target_agreement[pairs])
+        slope, intercept = (
+            line
+            if line is not None
+            else (1.0, float((target_agreement - source_agreement)[pairs].mean()))
+        )
+        source_accuracies = probit(np.array([source.accuracy for source in sources]))
+        accuracies = slope * source_accuracies + intercept
         if self.form == "D":
-            found = from_means_of_pairs(there + slope * ((known[:, None] + known) / 2 - here))
-        warnings = () if line is None else _doubts(there[pairs], slope * here[pairs] + intercept)
+            accuracies = from_means_of_pairs(
+                target_agreement
+                + slope * ((source_accuracies[:, None] + source_accuracies) / 2 - source_agreement)
+            )
+        warnings = (
+            ()
+            if line is None
+            else _doubts(target_agreement[pairs], slope * source_agreement[pairs] + intercept)
+        )
         if line is None:
             warnings = (
                 "all pairs of models agree equally often on the source, so that there is no line",
             )
-        return [Estimate(float(value), warnings=warnings) for value in ndtr(found)]
+        return [Estimate(float(value), warnings=warnings) for value in ndtr(accuracies)]
 
 
-def _doubts(told: Floats, by_line: Floats) -> tuple[str, ...]:
-    whole = float(((told - told.mean()) ** 2).sum())
-    r2 = 1 - float(((told - by_line) ** 2).sum()) / whole if whole > 1e-12 else 0.0
+def _doubts(estimates: Floats, by_line: Floats) -> tuple[str, ...]:
+    spread = float(((estimates - estimates.mean()) ** 2).sum())
+    r2 = 1 - float(((estimates - by_line) ** 2).sum()) / spread if spread > 1e-12 else 0.0
     if r2 >= TRUSTED:
         return ()
     return (

@@ -62,8 +62,8 @@ class Answers:
         assert self.logits is not None
         z = self.logits.astype(np.float64)
         z = z - z.max(axis=1, keepdims=True)
-        found: Floats = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
-        return found
+        logarithms: Floats = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
+        return logarithms
 
     @property
     def probabilities(self) -> Floats:
@@ -75,16 +75,19 @@ class Answers:
         """The largest softmax probability of each row, float64 [n] in [1/k, 1]."""
         return np.asarray(np.exp(self.log_probabilities.max(axis=1)))
 
-    def entropy_rise(self, near: str) -> float | None:
+    def entropy_rise(self, neighbourhood: str) -> float | None:
         """Mean entropy of the outputs for the neighbours less that for the rows, in nats (Ng et al.
         2022, section 5.4).
 
         None where there are no outputs for neighbours.
         """
-        told = self.entropies.get(near)
-        if told is None or told.shape[1] < 2:  # the rows alone
+        near_entropy = self.entropies.get(neighbourhood)
+        if near_entropy is None or near_entropy.shape[1] < 2:  # the rows alone
             return None
-        return float(told[:, 1:].astype(np.float64).mean() - told[:, 0].astype(np.float64).mean())
+        return float(
+            near_entropy[:, 1:].astype(np.float64).mean()
+            - near_entropy[:, 0].astype(np.float64).mean()
+        )
 
     def take(self, rows: NDArray[np.int64]) -> Answers:
         """What is said of some rows, repeats allowed; `rows` int64 [m]."""
@@ -92,8 +95,8 @@ class Answers:
             self,
             answer=self.answer[rows],
             logits=None if self.logits is None else self.logits[rows],
-            neighbours={name: said[rows] for name, said in self.neighbours.items()},
-            entropies={name: told[rows] for name, told in self.entropies.items()},
+            neighbours={name: votes[rows] for name, votes in self.neighbours.items()},
+            entropies={name: entropy[rows] for name, entropy in self.entropies.items()},
             features=None if self.features is None else self.features[rows],
         )
 
@@ -155,7 +158,8 @@ class Estimator(ABC):
 
     `access`: what it reads. `resamples`: how often rows are drawn anew for the interval of rows;
     where 0, `no_rows_interval` says why. `no_pool_interval`: why its intervals of a pool are not
-    shown, "" where those measured hold (`benchmarks/papers/interval_coverage.py`). `corrects_labels`: whether it is
+    shown, "" where those measured hold (`benchmarks/papers/interval_coverage.py`).
+    `corrects_labels`: whether it is
     exact where the labels come in other shares.
     """
 

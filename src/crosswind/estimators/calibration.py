@@ -23,17 +23,17 @@ def fitted_calibrator(probabilities: Floats, label: NDArray[np.int64]) -> Calibr
     `probabilities` float64 [n, k], `label` int64 [n]. Equal probabilities are one point, which
     weighs as many rows as it has.
     """
-    found = []
+    calibrator = []
     for code, column in enumerate(probabilities.T):
         order = np.argsort(column, kind="stable")
         begins = np.diff(column[order], prepend=-np.inf) > RESOLUTION
         group = np.cumsum(begins) - 1
         counts = np.bincount(group)
         share = np.bincount(group, weights=label[order] == code) / counts
-        found.append(
+        calibrator.append(
             (column[order][begins], np.asarray(isotonic_regression(share, weights=counts).x))
         )
-    return tuple(found)
+    return tuple(calibrator)
 
 
 def calibrated(calibrator: Calibrator, probabilities: Floats) -> Floats:
@@ -43,10 +43,10 @@ def calibrated(calibrator: Calibrator, probabilities: Floats) -> Floats:
     A row for which every class has 0 gets 1 / k for each.
     """
     columns = [
-        np.interp(column, at, value)
-        for column, (at, value) in zip(probabilities.T, calibrator, strict=True)
+        np.interp(column, knots, value)
+        for column, (knots, value) in zip(probabilities.T, calibrator, strict=True)
     ]
-    found = np.stack(columns, axis=1)
-    total = found.sum(axis=1, keepdims=True)
-    even = np.full_like(found, 1 / found.shape[1])
-    return np.divide(found, total, out=even, where=total > 0)
+    positive = np.stack(columns, axis=1)
+    total = positive.sum(axis=1, keepdims=True)
+    even = np.full_like(positive, 1 / positive.shape[1])
+    return np.divide(positive, total, out=even, where=total > 0)

@@ -54,6 +54,6 @@ class Cot(Estimator):
     def estimate(self, fitted: tuple[float, Floats], target: Answers) -> Estimate:
         """What the transport leaves of 1."""
         temperature, marginal = fitted
-        kept = kept_rows(target)
-        costs = transport_costs(target.take(kept), marginal, temperature)
-        return Estimate(1 - float(costs.mean()), warnings=told_if_drawn(target, kept, "set"))
+        drawn_rows = kept_rows(target)
+        costs = transport_costs(target.take(drawn_rows), marginal, temperature)
+        return Estimate(1 - float(costs.mean()), warnings=told_if_drawn(target, drawn_rows, "set"))

@@ -57,24 +57,29 @@ class Cott(Estimator):
 
     def fit(self, source: Labelled) -> _Fitted:
         """The temperature, the shares of the labels and the threshold of the costs."""
-        temperature, kept = temperature_of(self.temperature, source), kept_rows(source.answers)
-        some = source.take(kept)
-        costs = transport_costs(
-            some.answers, marginal_of(some.label, some.answers.classes), temperature
+        temperature, drawn_rows = (
+            temperature_of(self.temperature, source),
+            kept_rows(source.answers),
         )
-        drawn = told_if_drawn(source.answers, kept, "source")
+        drawn_source = source.take(drawn_rows)
+        costs = transport_costs(
+            drawn_source.answers,
+            marginal_of(drawn_source.label, drawn_source.answers.classes),
+            temperature,
+        )
+        drawn = told_if_drawn(source.answers, drawn_rows, "source")
         return _Fitted(
             temperature,
-            marginal_of(source.label, some.answers.classes),
-            fitted_threshold(-costs, some.right),
+            marginal_of(source.label, drawn_source.answers.classes),
+            fitted_threshold(-costs, drawn_source.right),
             drawn,
         )
 
     def estimate(self, fitted: _Fitted, target: Answers) -> Estimate:
         """The share that costs less than the threshold."""
-        kept = kept_rows(target)
-        costs = transport_costs(target.take(kept), fitted.marginal, fitted.temperature)
+        drawn_rows = kept_rows(target)
+        costs = transport_costs(target.take(drawn_rows), fitted.marginal, fitted.temperature)
         return Estimate(
             fitted.threshold.share(-costs),
-            warnings=(*fitted.warnings, *told_if_drawn(target, kept, "set")),
+            warnings=(*fitted.warnings, *told_if_drawn(target, drawn_rows, "set")),
         )

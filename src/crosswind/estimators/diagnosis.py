@@ -54,19 +54,22 @@ def diagnosed(source: Labelled, target: Answers, accuracy: float | None = None) 
     Both sides have rows; without labelled rows of the source, `source` of no rows, only what the
     target alone shows is told.
     """
-    found = []
+    findings = []
     if len(source.answers):
-        found += [
+        findings += [
             few_labelled(source),
             mistakes(source),
             *neighbourhoods(source.answers, "source"),
             *lost_accuracy(source),
         ]
-    found += neighbourhoods(target, "target")
+    findings += neighbourhoods(target, "target")
     if len(source.answers):
-        found += [*shifted_labels(source, target), chance_floor(source, source.accuracy, "source")]
-        found += [chance_floor(source, accuracy, "target")] if accuracy is not None else []
-    return [*found, constant_answers(source, target), *saturated(target)]
+        findings += [
+            *shifted_labels(source, target),
+            chance_floor(source, source.accuracy, "source"),
+        ]
+        findings += [chance_floor(source, accuracy, "target")] if accuracy is not None else []
+    return [*findings, constant_answers(source, target), *saturated(target)]
 
 
 def few_labelled(source: Labelled) -> Finding:
@@ -89,43 +92,47 @@ def mistakes(source: Labelled) -> Finding:
     return Finding("source-mistakes", wrong, "" if wrong else words)
 
 
-def neighbourhoods(answers: Answers, what: str) -> list[Finding]:
+def neighbourhoods(answers: Answers, subject: str) -> list[Finding]:
     """By neighbourhood: by how many nats the mean entropy of the outputs for the neighbours exceeds
     that for the rows themselves (Ng et al. 2022, section 5.4), and the share of rows whose answer
     is another one when asked again, as a row and as its own first neighbour."""
-    found = []
+    findings = []
     for name in answers.entropies:
         rise = answers.entropy_rise(name)
         if rise is None:
             continue
         words = (
-            f"on the {what} outputs for the neighbours ({name}) have {rise:.2f} nats more entropy"
-            " than those for the rows"
+            f"on the {subject} outputs for the neighbours ({name}) have {rise:.2f} nats more"
+            " entropy than those for the rows"
         )
         why = (
             f"; above {ENTROPY:g} invariance no longer goes with accuracy, since such changes"
             " destroy the label"
         )
-        found.append(
-            Finding(f"entropy-rise:{name}:{what}", rise, words + why if rise > ENTROPY else "")
+        findings.append(
+            Finding(f"entropy-rise:{name}:{subject}", rise, words + why if rise > ENTROPY else "")
         )
     for name, votes in answers.neighbours.items():
-        other = float((votes[:, 0] != answers.answer).mean())
+        changed_share = float((votes[:, 0] != answers.answer).mean())
         words = (
-            f"on the {what} {other:.1%} of the rows got another answer when they were asked again"
-            f" with their neighbours ({name})"
+            f"on the {subject} {changed_share:.1%} of the rows got another answer when they were"
+            f" asked again with their neighbours ({name})"
         )
         why = ", as from a model in training mode, whose answers depend on the rest of the batch"
-        found.append(
-            Finding(f"unsteady:{name}:{what}", other, words + why if other > UNSTEADY else "")
+        findings.append(
+            Finding(
+                f"unsteady:{name}:{subject}",
+                changed_share,
+                words + why if changed_share > UNSTEADY else "",
+            )
         )
-    return found
+    return findings
 
 
 def lost_accuracy(source: Labelled) -> list[Finding]:
     """By neighbourhood: accuracy on the labelled rows, less that on their neighbours with the same
     labels."""
-    found = []
+    findings = []
     for name, votes in source.answers.neighbours.items():
         if votes.shape[1] < 2:
             continue
@@ -135,10 +142,10 @@ def lost_accuracy(source: Labelled) -> list[Finding]:
             f"accuracy on {source.name} falls from {before:.3f} to {after:.3f} on the neighbours"
             f" ({name}), more than {LOST:g}: the change may destroy the label"
         )
-        found.append(
+        findings.append(
             Finding(f"lost-accuracy:{name}", before - after, words if before - after > LOST else "")
         )
-    return found
+    return findings
 
 
 def shifted_labels(source: Labelled, target: Answers) -> list[Finding]:
@@ -150,24 +157,22 @@ def shifted_labels(source: Labelled, target: Answers) -> list[Finding]:
         fitted_shares,
     )  # not at the top: reports load this module and start at once
 
-    found = fitted_shares(source, target)
-    return (
-        [] if found is None else [Finding("label-shift", found.moved, TEXT if found.told else "")]
-    )
+    fit = fitted_shares(source, target)
+    return [] if fit is None else [Finding("label-shift", fit.moved, TEXT if fit.told else "")]
 
 
-def chance_floor(source: Labelled, accuracy: float, what: str) -> Finding:
+def chance_floor(source: Labelled, accuracy: float, subject: str) -> Finding:
     """By how much an accuracy on the source or estimated for the target exceeds that of guessing:
     of always giving the commonest label of the source, and of 1/k."""
     common = float(_counts(source.label, source.answers.classes).max() / len(source.label))
     floor = max(common, 1 / source.answers.classes)
     over = accuracy - floor
-    told = "the accuracy" if what == "source" else "the estimate"
+    accuracy_name = "the accuracy" if subject == "source" else "the estimate"
     words = (
-        f"{told} of {accuracy:.3f} on the {what} is no more than {NEAR:g} above the {floor:.3f} of"
-        " guessing the commonest class"
+        f"{accuracy_name} of {accuracy:.3f} on the {subject} is no more than {NEAR:g} above the"
+        f" {floor:.3f} of guessing the commonest class"
     )
-    return Finding(f"above-chance:{what}", over, words if over <= NEAR else "")
+    return Finding(f"above-chance:{subject}", over, words if over <= NEAR else "")
 
 
 def constant_answers(source: Labelled, target: Answers) -> Finding:
@@ -175,16 +180,16 @@ def constant_answers(source: Labelled, target: Answers) -> Finding:
     less than a quarter of the labels that do: of those of the source, or of equal shares where
     there is no source."""
     counts = _counts(target.answer, target.classes)
-    share, which = float(counts.max() / len(target)), int(counts.argmax())
+    share, commonest = float(counts.max() / len(target)), int(counts.argmax())
     labels = (
         float(_counts(source.label, target.classes).max() / len(source.label))
         if len(source.label)
         else 1 / target.classes
     )
-    told = f"class {which}" if which < target.classes else "no class"
+    class_name = f"class {commonest}" if commonest < target.classes else "no class"
     words = (
-        f"{share:.1%} of the answers on the target are {told}: agreement and confidence are high"
-        " for a constant answer too"
+        f"{share:.1%} of the answers on the target are {class_name}: agreement and confidence are"
+        " high for a constant answer too"
     )
     return Finding("commonest-answer", share, words if 1 - share < 0.25 * (1 - labels) else "")
 

@@ -19,7 +19,7 @@ from crosswind.estimators.label_shift import TEXT, Fitted, fitted_shares
 from crosswind.estimators.shifted_pool import likeness, shifted_sets
 from crosswind.models.form import extra_missing
 
-_PARTS = {item.name for item in fields(Answers)} | {"log_probabilities"}
+_PARTS = {field.name for field in fields(Answers)} | {"log_probabilities"}
 
 
 def estimated(
@@ -61,20 +61,20 @@ class Prepared:
                 f"it compares what {estimator.access.models} models or more say of the same rows,"
                 " and has one"
             )
-        pool = [item for item in self.pool if family_of(item) != without]
+        pool = [labelled for labelled in self.pool if family_of(labelled) != without]
         why = refusal(estimator, source, target, pool)
         if why:
             return why
         if isinstance(estimator, Measure):
             return self._by_map(estimator, target, without)
-        found, shifted = self._direct(target), self.shifted(target)
+        estimate, shifted = self._direct(target), self.shifted(target)
         few = few_rows(len(source.answers)) if estimator.access.source else ()
         moved = (TEXT,) if shifted is not None and not estimator.corrects_labels else ()
-        found = replace(found, warnings=(*found.warnings, *few, *moved))
+        estimate = replace(estimate, warnings=(*estimate.warnings, *few, *moved))
         if pool:
-            anchor = source.accuracy if len(source.answers) else found.accuracy
-            return self._with_pool(found, anchor, self._errors(shifted, without), len(target))
-        return self._with_rows(found, target)
+            anchor = source.accuracy if len(source.answers) else estimate.accuracy
+            return self._with_pool(estimate, anchor, self._errors(shifted, without), len(target))
+        return self._with_rows(estimate, target)
 
     def shifted(self, target: Answers) -> Fitted | None:
         """The shares of the labels of a target that looks as under a shift of labels alone; None
@@ -82,10 +82,12 @@ class Prepared:
         fitted = fitted_shares(self.source, target)
         return fitted if fitted is not None and fitted.told else None
 
-    def _with_pool(self, found: Estimate, anchor: float, held: Sequence[Held], n: int) -> Estimate:
+    def _with_pool(
+        self, estimate: Estimate, anchor: float, held_out: Sequence[Held], n: int
+    ) -> Estimate:
         if self.estimator.no_pool_interval:
-            return replace(found, no_interval=self.estimator.no_pool_interval)
-        return with_pool(found, anchor, held, n, len(self.source.answers))
+            return replace(estimate, no_interval=self.estimator.no_pool_interval)
+        return with_pool(estimate, anchor, held_out, n, len(self.source.answers))
 
     # -- direct estimators
     # ----------------------------------------------------------------------------------------------
@@ -119,44 +121,47 @@ class Prepared:
         plain = self._plain_errors if shifted is None else self._shifted_errors
         chosen = zip(sets, plain, like.tolist(), strict=True)
         return [
-            replace(held, like=weight)
-            for item, held, weight in chosen
-            if family_of(item) != without
+            replace(held_out, like=weight)
+            for labelled, held_out, weight in chosen
+            if family_of(labelled) != without
         ]
 
     @cached_property
     def _plain_errors(self) -> list[Held]:
-        return [self._held(item) for item in self.pool]
+        return [self._held(labelled) for labelled in self.pool]
 
     @cached_property
     def _shifted_errors(self) -> list[Held]:
         return [
             *self._plain_errors,
-            *(self._held(item) for item in self._shifted_pool[len(self.pool) :]),
+            *(self._held(labelled) for labelled in self._shifted_pool[len(self.pool) :]),
         ]
 
-    def _held(self, item: Labelled) -> Held:
+    def _held(self, labelled: Labelled) -> Held:
         return Held(
-            family_of(item), self._direct(item.answers).accuracy, item.accuracy, len(item.label)
+            family_of(labelled),
+            self._direct(labelled.answers).accuracy,
+            labelled.accuracy,
+            len(labelled.label),
         )
 
-    def _with_rows(self, found: Estimate, target: Answers) -> Estimate:
+    def _with_rows(self, estimate: Estimate, target: Answers) -> Estimate:
         estimator, source = self.estimator, self.source
         assert isinstance(estimator, Estimator)
         if not estimator.resamples:
-            return replace(found, no_interval=estimator.no_rows_interval)
+            return replace(estimate, no_interval=estimator.no_rows_interval)
         random = np.random.default_rng(seed_of(0, "rows of estimates"))
         n, m, values = len(target), len(source.answers), []
         for _ in range(estimator.resamples):
             again = source.take(random.integers(m, size=m)) if estimator.access.source else source
             drawn = target.take(random.integers(n, size=n))
             values.append(_as_estimate(estimator.estimate(estimator.fit(again), drawn)).accuracy)
-        known = None
+        drawn_source = None
         if m and not refusal(estimator, source, source.answers):
-            known = Drawn(
+            drawn_source = Drawn(
                 source.accuracy, m, self._direct(source.answers).accuracy, estimator.access.source
             )
-        return with_rows(found, float(np.var(values)), n, known)
+        return with_rows(estimate, float(np.var(values)), n, drawn_source)
 
     # -- measures
     # ----------------------------------------------------------------------------------------------
@@ -173,20 +178,20 @@ class Prepared:
         """Of the source, first where it is read, and of every set of the pool."""
         assert isinstance(self.estimator, Measure)
         every = [*([self.source] if self.estimator.access.source else []), *pool]
-        measures = np.array([self.estimator.measure(item.answers) for item in every])
+        measures = np.array([self.estimator.measure(labelled.answers) for labelled in every])
         accuracies, families = (
-            np.array([item.accuracy for item in every]),
-            np.array([family_of(item) for item in every]),
+            np.array([labelled.accuracy for labelled in every]),
+            np.array([family_of(labelled) for labelled in every]),
         )
         return _Measured(
-            measures, accuracies, families, np.array([len(item.label) for item in every])
+            measures, accuracies, families, np.array([len(labelled.label) for labelled in every])
         )
 
     def _by_map(self, measure: Measure, target: Answers, without: str) -> Estimate | str:
         shifted = self.shifted(target)
-        known = self._known(shifted, without)
-        line, mine = fitted_map(known.measures, known.accuracies), measure.measure(target)
-        if not np.isfinite([*known.measures, mine]).all():
+        measured = self._known(shifted, without)
+        line, mine = fitted_map(measured.measures, measured.accuracies), measure.measure(target)
+        if not np.isfinite([*measured.measures, mine]).all():
             return "its measure is not finite for some rows"
         if line is None:
             return (
@@ -194,7 +199,7 @@ class Prepared:
                 " accuracies apart"
             )
         warnings = []
-        if not known.measures.min() <= mine <= known.measures.max():
+        if not measured.measures.min() <= mine <= measured.measures.max():
             warnings.append(
                 "the measure lies outside those of the pool, so that the line is extrapolated"
             )
@@ -202,39 +207,46 @@ class Prepared:
             warnings.append(
                 "on the pool the measure falls where accuracy rises, against what it is for"
             )
-        held = self._held_out(shifted, without)
-        if isinstance(held, str):
-            return held
+        held_out = self._held_out(shifted, without)
+        if isinstance(held_out, str):
+            return held_out
         anchor = self.source.accuracy if len(self.source.answers) else _on(line, mine)
-        found = Estimate(_on(line, mine), warnings=tuple(warnings))
-        return self._with_pool(found, anchor, held, len(target))
+        estimate = Estimate(_on(line, mine), warnings=tuple(warnings))
+        return self._with_pool(estimate, anchor, held_out, len(target))
 
     def _known(self, shifted: Fitted | None, without: str) -> _Measured:
-        known = self._measured if shifted is None else self._shifted_measured
-        chosen = known.families != without
-        return _Measured(*(part[chosen] for part in known))
+        measured = self._measured if shifted is None else self._shifted_measured
+        chosen = measured.families != without
+        return _Measured(*(column[chosen] for column in measured))
 
     def _held_out(self, shifted: Fitted | None, without: str) -> list[Held] | str:
         """Every set of the pool by a line that did not see its family; or why there is none."""
         assert isinstance(self.estimator, Measure)
-        known, first = self._known(shifted, without), int(self.estimator.access.source)
+        measured, first = self._known(shifted, without), int(self.estimator.access.source)
         sets, like = self._sets(shifted)
-        weights = np.append(np.ones(first), like[[family_of(item) != without for item in sets]])
-        held = []
-        for family in dict.fromkeys(known.families[first:].tolist()):
-            own = known.families == family
-            other = fitted_map(known.measures[~own], known.accuracies[~own])
-            if other is None:
+        weights = np.append(
+            np.ones(first), like[[family_of(labelled) != without for labelled in sets]]
+        )
+        held_out = []
+        for family in dict.fromkeys(measured.families[first:].tolist()):
+            in_family = measured.families == family
+            line = fitted_map(measured.measures[~in_family], measured.accuracies[~in_family])
+            if line is None:
                 return (
                     "its measure is the same number for every set of the pool but those of"
                     f" {family}, too few to fit a line"
                 )
-            parts = (known.measures[own], known.accuracies[own], known.rows[own], weights[own])
-            held += [
-                Held(family, _on(other, x), y, n, weight)
-                for x, y, n, weight in zip(*parts, strict=True)
+            columns = (
+                measured.measures[in_family],
+                measured.accuracies[in_family],
+                measured.rows[in_family],
+                weights[in_family],
+            )
+            held_out += [
+                Held(family, _on(line, x), y, n, weight)
+                for x, y, n, weight in zip(*columns, strict=True)
             ]
-        return held
+        return held_out
 
     def pool_error(self, target: Answers | None = None, without: str = "") -> float | None:
         """The mean absolute error on the sets of the pool, families alike; a measure's by lines
@@ -246,17 +258,17 @@ class Prepared:
         if not self.pool:
             return None
         shifted = None if target is None else self.shifted(target)
-        held = (
+        held_out = (
             self._held_out(shifted, without)
             if isinstance(self.estimator, Measure)
             else self._errors(shifted, without)
         )
-        return None if isinstance(held, str) else mean_error(held)
+        return None if isinstance(held_out, str) else mean_error(held_out)
 
 
-def family_of(item: Labelled) -> str:
+def family_of(labelled: Labelled) -> str:
     """The family of a set, its name where it has none."""
-    return item.family or item.name
+    return labelled.family or labelled.name
 
 
 def _on(line: tuple[float, float], measure: float) -> float:
@@ -285,7 +297,7 @@ def told_of(
     source: Labelled,
     target: Answers,
     pool: Sequence[Labelled],
-    near: str,
+    neighbourhood: str,
     name: str,
 ) -> tuple[dict[str, float | None], list[str]]:
     """What a study keeps of the set `name`, and sentences without their subject: warnings, and why
@@ -294,18 +306,18 @@ def told_of(
     `measure` and `entropy_rise` near the rows are those of a measure; `accuracy`, `low` and `high`
     are those of direct estimators and of a measure that has a pool.
     """
-    told: dict[str, float | None] = {}
+    record: dict[str, float | None] = {}
     if isinstance(estimator, Measure):
         value = measured(estimator, target)
         if isinstance(value, float):
-            told = {"measure": value, "entropy_rise": target.entropy_rise(near)}
+            record = {"measure": value, "entropy_rise": target.entropy_rise(neighbourhood)}
         if not pool:
-            return told, [] if told else [f"has no measure for {name}: {value}"]
-    given = estimated(estimator, source, target, pool)
-    if isinstance(given, str):
-        return told, [f"has no estimate for {name}: {given}"]
-    told |= {"accuracy": given.accuracy, "low": given.low, "high": given.high}
-    return told, [f"on {name}: {text}" for text in given.warnings]
+            return record, [] if record else [f"has no measure for {name}: {value}"]
+    estimate = estimated(estimator, source, target, pool)
+    if isinstance(estimate, str):
+        return record, [f"has no estimate for {name}: {estimate}"]
+    record |= {"accuracy": estimate.accuracy, "low": estimate.low, "high": estimate.high}
+    return record, [f"on {name}: {text}" for text in estimate.warnings]
 
 
 def refusal(
@@ -325,30 +337,32 @@ def refusal(
     sets = (
         [("source", source.answers)] * access.source
         + [("set", target)]
-        + [(item.name, item.answers) for item in pool]
+        + [(labelled.name, labelled.answers) for labelled in pool]
     )
     if access.source and not len(source.answers):
         return "there are no labelled rows of the source"
-    for what, answers in sets:
+    for set_name, answers in sets:
         if access.scores != "labels":
             if answers.logits is None:
-                return f"the model gives labels without {access.scores} for the rows of the {what}"
+                return (
+                    f"the model gives labels without {access.scores} for the rows of the {set_name}"
+                )
             if not np.isfinite(answers.logits.max(axis=1)).all() or np.isnan(answers.logits).any():
-                return f"the model gave logits that are not finite for the rows of the {what}"
+                return f"the model gave logits that are not finite for the rows of the {set_name}"
             if access.scores == "logits" and not np.isfinite(answers.logits).all():
                 return (
-                    f"the model gave logits of minus infinity for the rows of the {what}, as of"
+                    f"the model gave logits of minus infinity for the rows of the {set_name}, as of"
                     " probabilities that are 0"
                 )
         if answers.classes != target.classes:
-            return f"the {what} has {answers.classes} classes and the set {target.classes}"
+            return f"the {set_name} has {answers.classes} classes and the set {target.classes}"
         if access.neighbourhood and access.neighbourhood not in answers.neighbours:
             return (
                 f"the model was not asked for the neighbours ({access.neighbourhood}) of the rows"
-                f" of the {what}"
+                f" of the {set_name}"
             )
         if access.features and answers.features is None:
-            return f"there are no features for the rows of the {what}"
+            return f"there are no features for the rows of the {set_name}"
         if access.weights and answers.weights is None:
             return "the weights of the network are not at hand"
     if (
@@ -358,14 +372,14 @@ def refusal(
         and source.label.min() < 0
     ):
         return f"the source has labels that are none of the model's {target.classes} classes"
-    if access.pool and len({family_of(item) for item in pool}) < 2:
+    if access.pool and len({family_of(labelled) for labelled in pool}) < 2:
         return "it needs a pool of labelled sets of other distributions, of two families at least"
     return ""
 
 
-def _as_estimate(found: float | Estimate) -> Estimate:
-    item = found if isinstance(found, Estimate) else Estimate(float(found))
-    return replace(item, accuracy=float(np.clip(item.accuracy, 0, 1)))
+def _as_estimate(accuracy: float | Estimate) -> Estimate:
+    estimate = accuracy if isinstance(accuracy, Estimate) else Estimate(float(accuracy))
+    return replace(estimate, accuracy=float(np.clip(estimate.accuracy, 0, 1)))
 
 
 def fitted_map(measures: Floats, accuracies: Floats) -> tuple[float, float] | None:
@@ -392,37 +406,39 @@ def estimated_jointly(
     models at once.
     """
     access = estimator.access
-    for item in targets:
-        check_has_no_labels(item)
+    for model in targets:
+        check_has_no_labels(model)
     why = _refused_jointly(estimator, sources, targets)
     if why:
         return why
     if access.scores == "labels":  # nothing else is read, and rows are drawn often
-        sources = [replace(item, answers=_labels_of(item.answers)) for item in sources]
-        targets = [_labels_of(item) for item in targets]
-    found = [_as_estimate(item) for item in estimator.estimate(sources, targets)]
+        sources = [replace(model, answers=_labels_of(model.answers)) for model in sources]
+        targets = [_labels_of(model) for model in targets]
+    estimates = [_as_estimate(model) for model in estimator.estimate(sources, targets)]
     if not estimator.resamples:
-        return found
+        return estimates
     random = np.random.default_rng(seed_of(0, "rows of estimates"))
     n, m, values = len(targets[0]), len(sources[0].answers) if access.source else 0, []
     for _ in range(estimator.resamples):
         drawn = random.integers(m, size=m) if access.source else None
-        again = sources if drawn is None else [item.take(drawn) for item in sources]
+        again = sources if drawn is None else [model.take(drawn) for model in sources]
         rows = random.integers(n, size=n)
         values.append(
             [
-                _as_estimate(item).accuracy
-                for item in estimator.estimate(again, [item.take(rows) for item in targets])
+                _as_estimate(model).accuracy
+                for model in estimator.estimate(again, [model.take(rows) for model in targets])
             ]
         )
-    known = (
-        [Drawn(item.accuracy, m, item.accuracy) for item in sources]
+    drawn_sources = (
+        [Drawn(model.accuracy, m, model.accuracy) for model in sources]
         if access.source
-        else [None] * len(found)
+        else [None] * len(estimates)
     )
     return [
-        replace(with_rows(item, float(moved), n, source), warnings=(*item.warnings, *few_rows(m)))
-        for item, moved, source in zip(found, np.var(values, axis=0), known, strict=True)
+        replace(with_rows(model, float(moved), n, source), warnings=(*model.warnings, *few_rows(m)))
+        for model, moved, source in zip(
+            estimates, np.var(values, axis=0), drawn_sources, strict=True
+        )
     ]
 
 
@@ -433,33 +449,33 @@ def _labels_of(answers: Answers) -> Answers:
 def _refused_jointly(
     estimator: Joint, sources: Sequence[Labelled], targets: Sequence[Answers]
 ) -> str:
-    access, many = estimator.access, len(targets)
-    if many < access.models:
-        return f"it needs the answers of {access.models} models at least, not of {many}"
-    if access.source and len(sources) != many:
+    access, n_models = estimator.access, len(targets)
+    if n_models < access.models:
+        return f"it needs the answers of {access.models} models at least, not of {n_models}"
+    if access.source and len(sources) != n_models:
         return (
-            f"{many} models answered for the set, and {len(sources)} for the labelled rows of the"
-            " source"
+            f"{n_models} models answered for the set, and {len(sources)} for the labelled rows of"
+            " the source"
         )
     empty = Labelled(Answers(np.empty(0, np.int64)), np.empty(0, np.int64))
     for i, target in enumerate(targets):
         source = sources[i] if access.source else empty
         why = refusal(estimator, source, target)
         if why:
-            return f"model {i + 1} of {many}: {why}"
+            return f"model {i + 1} of {n_models}: {why}"
         if len(target) != len(targets[0]):
             return (
-                f"model {i + 1} of {many} answered for {len(target)} rows of the set, and the first"
-                f" for {len(targets[0])}"
+                f"model {i + 1} of {n_models} answered for {len(target)} rows of the set, and the"
+                f" first for {len(targets[0])}"
             )
         if target.classes != targets[0].classes:
             return (
-                f"model {i + 1} of {many} has {target.classes} classes, and the first"
+                f"model {i + 1} of {n_models} has {target.classes} classes, and the first"
                 f" {targets[0].classes}"
             )
         if access.source and not np.array_equal(source.label, sources[0].label):
             return (
-                f"model {i + 1} of {many} answered for other labelled rows of the source than the"
-                " first"
+                f"model {i + 1} of {n_models} answered for other labelled rows of the source than"
+                " the first"
             )
     return ""

@@ -15,7 +15,8 @@ show rows of their own draw.
 FLOOR and BANDWIDTH were chosen on networks of which no reported figure is made, so that weak and
 strong shifts are covered about alike. The interval covers where the target misleads the estimator
 no more than a further family of the pool would, and nowhere else for certain:
-`benchmarks/papers/interval_coverage.py` measures it. Where families can be exchanged with the target's it holds 9
+`benchmarks/papers/interval_coverage.py` measures it. Where families can be exchanged with the
+target's it holds 9
 times in 10 if the sets of a family err alike, and more often the less they do.
 
 *Interval of rows.* Source and target rows are drawn anew with replacement, which tells how far the
@@ -90,7 +91,7 @@ class Drawn:
 
 
 def with_pool(
-    found: Estimate, anchor: float, held: Sequence[Held], n: int, n_source: int
+    estimate: Estimate, anchor: float, held_out: Sequence[Held], n: int, n_source: int
 ) -> Estimate:
     """The estimate with the interval of a pool. `anchor`: the accuracy on the source; `n`,
     `n_source`: rows of target and source.
@@ -99,24 +100,36 @@ def with_pool(
     the scores, and that of the target is p (1 - p) (1 / n + 1 / n_S). `n_source` is 0 where there
     is no source.
     """
-    value = found.accuracy
+    value = estimate.accuracy
     scores = np.array(
-        [(item.accuracy - item.estimate) / _room(anchor, item.estimate) for item in held]
+        [
+            (pool_set.accuracy - pool_set.estimate) / _room(anchor, pool_set.estimate)
+            for pool_set in held_out
+        ]
     )
-    near = np.array([item.like * np.exp(-abs(item.estimate - value) / BANDWIDTH) for item in held])
-    near = np.maximum(near, 1e-12)
-    found = replace(found, warnings=(*found.warnings, *_doubt(found, held, near)))
-    families = [item.family for item in held]
-    low, high = conformal(scores, families, near)
+    nearness = np.array(
+        [
+            pool_set.like * np.exp(-abs(pool_set.estimate - value) / BANDWIDTH)
+            for pool_set in held_out
+        ]
+    )
+    nearness = np.maximum(nearness, 1e-12)
+    estimate = replace(
+        estimate, warnings=(*estimate.warnings, *_doubt(estimate, held_out, nearness))
+    )
+    families = [pool_set.family for pool_set in held_out]
+    low, high = conformal(scores, families, nearness)
     if not np.isfinite([low, high]).all():
-        many = len(set(families))
+        n_families = len(set(families))
         short = (
-            f"a pool of {many} families is too small for a {LEVEL:.0%} interval, which needs"
+            f"a pool of {n_families} families is too small for a {LEVEL:.0%} interval, which needs"
             f" {least_families()}"
         )
-        return replace(found, low=0.0, high=1.0, basis="pool", warnings=(*found.warnings, short))
+        return replace(
+            estimate, low=0.0, high=1.0, basis="pool", warnings=(*estimate.warnings, short)
+        )
     twice = 2 / n_source if n_source else 0.0
-    excess = max(1 / n + twice - float(np.mean([1 / item.rows for item in held])), 0)
+    excess = max(1 / n + twice - float(np.mean([1 / pool_set.rows for pool_set in held_out])), 0)
     chance = Z * float(np.sqrt(max(value * (1 - value), 0.01) * excess))
     room = _room(anchor, value)
     ends = _cut(value - _wider(-room * low, chance)), _cut(value + _wider(room * high, chance))
@@ -124,27 +137,27 @@ def with_pool(
     middle = (ends[0] + ends[1]) / 2
     below, above = _chance_of_rows(middle, n, Drawn(anchor, n_source, anchor) if n_source else None)
     return replace(
-        found,
+        estimate,
         low=_cut(min(ends[0], middle - below)),
         high=_cut(max(ends[1], middle + above)),
         basis="pool",
     )
 
 
-def _doubt(found: Estimate, held: Sequence[Held], near: Floats) -> tuple[str, ...]:
+def _doubt(estimate: Estimate, held_out: Sequence[Held], nearness: Floats) -> tuple[str, ...]:
     """The warning that it erred much on the sets that had about this estimate."""
-    error = float(np.average([item.error for item in held], weights=near))
+    error = float(np.average([pool_set.error for pool_set in held_out], weights=nearness))
     if error <= DOUBTFUL:
         return ()
     return (f"{DOUBT} {100 * error:.0f} points on average",)
 
 
-def mean_error(held: Sequence[Held]) -> float:
+def mean_error(held_out: Sequence[Held]) -> float:
     """The mean absolute error, families alike, and of each those sets most that resemble the
     target."""
-    many = Counter(item.family for item in held)
-    weights = [item.like / many[item.family] for item in held]
-    return float(np.average([item.error for item in held], weights=weights))
+    sets_of_family = Counter(pool_set.family for pool_set in held_out)
+    weights = [pool_set.like / sets_of_family[pool_set.family] for pool_set in held_out]
+    return float(np.average([pool_set.error for pool_set in held_out], weights=weights))
 
 
 def _cut(value: float) -> float:
@@ -161,7 +174,7 @@ def _wider(length: float, chance: float) -> float:
     return float(np.hypot(length, chance)) if length >= 0 else length + chance
 
 
-def with_rows(found: Estimate, variance: float, n: int, source: Drawn | None = None) -> Estimate:
+def with_rows(estimate: Estimate, variance: float, n: int, source: Drawn | None = None) -> Estimate:
     """The estimate with the interval of rows. `variance`: of the estimate when rows are drawn anew;
     `n`: rows of the target; `source`: what is known of the labelled rows, None without any."""
     learned = source.rows if source is not None and source.read else n
@@ -171,9 +184,12 @@ def with_rows(found: Estimate, variance: float, n: int, source: Drawn | None = N
         moved = float(
             stdtrit(learned - 1, (1 + LEVEL) / 2) * np.sqrt(variance * learned / (learned - 1))
         )
-    below, above = _chance_of_rows(found.accuracy, n, source, moved)
+    below, above = _chance_of_rows(estimate.accuracy, n, source, moved)
     return replace(
-        found, low=_cut(found.accuracy - below), high=_cut(found.accuracy + above), basis="rows"
+        estimate,
+        low=_cut(estimate.accuracy - below),
+        high=_cut(estimate.accuracy + above),
+        basis="rows",
     )
 
 
@@ -188,8 +204,10 @@ def few_rows(n_source: int) -> tuple[str, ...]:
     none at all."""
     if not 0 < n_source < FEW:
         return ()
-    many = "1 labelled row" if n_source == 1 else f"{n_source} labelled rows"
-    return (f"the source has {many}, from which little can be learned; give {FEW} at least",)
+    counted_rows = "1 labelled row" if n_source == 1 else f"{n_source} labelled rows"
+    return (
+        f"the source has {counted_rows}, from which little can be learned; give {FEW} at least",
+    )
 
 
 def _chance_of_rows(
@@ -201,8 +219,8 @@ def _chance_of_rows(
     if source is not None:
         low, high = exact_bounds(source.right, source.rows)
         below, above = max(moved, source.estimate - low), max(moved, high - source.estimate)
-    least, most = exact_bounds(value, n)
-    return float(np.hypot(below, value - least)), float(np.hypot(above, most - value))
+    least, greatest = exact_bounds(value, n)
+    return float(np.hypot(below, value - least)), float(np.hypot(above, greatest - value))
 
 
 def least_families(level: float = LEVEL, *, sides: int = 1) -> int:
@@ -212,12 +230,13 @@ def least_families(level: float = LEVEL, *, sides: int = 1) -> int:
 
 
 def conformal(
-    scores: Floats, families: Sequence[str], near: Floats | None = None, level: float = LEVEL
+    scores: Floats, families: Sequence[str], nearness: Floats | None = None, level: float = LEVEL
 ) -> tuple[float, float]:
     """The two numbers between which a further score lies with probability `level`, if its family is
     as one of these.
 
-    `near`: weights > 0 of the sets, None for equal ones; a family shares its sets' mean out among
+    `nearness`: weights > 0 of the sets, None for equal ones; a family shares its sets' mean out
+    among
     them. With `least_families(sides=2)` the ends are quantiles of the signed scores, with fewer
     those of their absolute values, with fewer than `least_families()` they are infinite.
     """
@@ -226,7 +245,7 @@ def conformal(
     )
     if len(names) < least_families(level):
         return -float("inf"), float("inf")
-    weight = (np.ones(len(scores)) if near is None else near) / counts[inverse]
+    weight = (np.ones(len(scores)) if nearness is None else nearness) / counts[inverse]
     weight = weight / weight.sum() * len(names) / (len(names) + 1)
     if len(names) >= least_families(level, sides=2):
         tail = (1 - level) / 2

@@ -67,8 +67,8 @@ _fitted: WeakKeyDictionary[Labelled, WeakKeyDictionary[Answers, Fitted | None]] 
 def label_shift(source: Labelled, target: Answers) -> tuple[str, ...]:
     """A sentence where the target looks as under a shift of labels alone; none where it does not,
     or where it cannot be told."""
-    found = fitted_shares(source, target)
-    return (TEXT,) if found is not None and found.told else ()
+    fit = fitted_shares(source, target)
+    return (TEXT,) if fit is not None and fit.told else ()
 
 
 def fitted_shares(source: Labelled, target: Answers) -> Fitted | None:
@@ -89,31 +89,33 @@ def _fit(source: Labelled, target: Answers) -> Fitted | None:
     Cells are an answer and a part of its confidence. The weights of the classes are fitted by
     non-negative least squares; the variance of a cell holds the chance of both sets.
     """
-    here, k = source.answers, target.classes
+    source_answers, k = source.answers, target.classes
     if (
-        here.logits is None
+        source_answers.logits is None
         or target.logits is None
-        or not len(here)
-        or here.classes != k
+        or not len(source_answers)
+        or source_answers.classes != k
         or not 1 < k <= MOST
     ):
         return None
     if (
-        not np.isfinite(here.logits.max(axis=1)).all()
+        not np.isfinite(source_answers.logits.max(axis=1)).all()
         or not np.isin(source.label, np.arange(k)).all()
     ):
         return None
-    cells = [np.zeros(len(item), dtype=np.int64) for item in (here, target)]
-    for code in np.unique(here.answer):
-        ends = np.quantile(here.confidence[here.answer == code], np.arange(1, PARTS) / PARTS)
-        for item, cell in zip((here, target), cells, strict=True):
-            rows = item.answer == code
-            cell[rows] = 1 + PARTS * (code + 1) + np.searchsorted(ends, item.confidence[rows])
-    codes, many = np.unique(source.label), 1 + PARTS * (k + 1)
+    cells = [np.zeros(len(answers), dtype=np.int64) for answers in (source_answers, target)]
+    for code in np.unique(source_answers.answer):
+        ends = np.quantile(
+            source_answers.confidence[source_answers.answer == code], np.arange(1, PARTS) / PARTS
+        )
+        for answers, cell in zip((source_answers, target), cells, strict=True):
+            rows = answers.answer == code
+            cell[rows] = 1 + PARTS * (code + 1) + np.searchsorted(ends, answers.confidence[rows])
+    codes, n_cells = np.unique(source.label), 1 + PARTS * (k + 1)
     by_class = np.stack(
-        [np.bincount(cells[0][source.label == code], minlength=many) for code in codes], axis=1
+        [np.bincount(cells[0][source.label == code], minlength=n_cells) for code in codes], axis=1
     ).astype(np.float64)
-    counts = np.bincount(cells[1], minlength=many).astype(np.float64)
+    counts = np.bincount(cells[1], minlength=n_cells).astype(np.float64)
     small = by_class.sum(axis=1) + counts < _LEAST
     by_class = np.vstack([by_class[~small], by_class[small].sum(axis=0)])
     counts = np.append(counts[~small], counts[small].sum())
@@ -125,7 +127,9 @@ def _fit(source: Labelled, target: Answers) -> Fitted | None:
     expected = m * profile @ before
     variance = np.maximum(expected + m**2 * profile @ (before**2 / rows_of), 1)
     statistic = float(((counts - expected) ** 2 / variance).sum())
-    far, left = (0.5 * float(np.abs(counts / m - profile @ one).sum()) for one in (before, weight))
+    far, left = (
+        0.5 * float(np.abs(counts / m - profile @ weights).sum()) for weights in (before, weight)
+    )
     after = weight / weight.sum() if weight.sum() > 0 else before
     shares = np.zeros(k)
     shares[codes] = after

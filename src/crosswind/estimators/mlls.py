@@ -110,7 +110,7 @@ def fitted_calibration(source: Labelled, bias: bool = True) -> Calibration:
         return float(value), np.append((slope * logits).sum() * sharpness / n, by_bias)
 
     bounds = [SHARPNESS, *[(None, None) if bias else (0.0, 0.0)] * k]
-    found = minimize(
+    minimum = minimize(
         loss,
         np.zeros(k + 1),
         jac=True,
@@ -119,7 +119,7 @@ def fitted_calibration(source: Labelled, bias: bool = True) -> Calibration:
         options={"ftol": 1e-12, "gtol": 1e-7},
     )
     return Calibration(
-        float(np.exp(found.x[0])), np.asarray(found.x[1:]), marginal_of(source.label, k)
+        float(np.exp(minimum.x[0])), np.asarray(minimum.x[1:]), marginal_of(source.label, k)
     )
 
 
@@ -130,13 +130,13 @@ def fitted_target_shares(probabilities: Floats, shares: Floats) -> tuple[Floats,
     `probabilities` float64 [n, k] belong to the source's `shares` float64 [k]. A class that the
     source lacks has none. A row that no class of the source explains has probabilities of 0.
     """
-    known = shares > 0
+    present = shares > 0
     now = shares
     for _ in range(PASSES):
-        ratio = np.divide(now, shares, out=np.zeros_like(shares), where=known)
+        ratio = np.divide(now, shares, out=np.zeros_like(shares), where=present)
         weights = probabilities * ratio
-        whole = weights.sum(axis=1, keepdims=True)
-        weights = np.divide(weights, whole, out=np.zeros_like(weights), where=whole > 0)
+        totals = weights.sum(axis=1, keepdims=True)
+        weights = np.divide(weights, totals, out=np.zeros_like(weights), where=totals > 0)
         before, now = now, weights.mean(axis=0)
         if np.abs(now - before).sum() < CLOSE:
             break

@@ -35,12 +35,12 @@ from crosswind.estimators.base import Answers, Floats, Measure
 
 def layers(weights: Mapping[str, NDArray[Any]]) -> dict[str, Floats]:
     """The tensors that count, by name, in float64."""
-    found = {
-        name: item
-        for name, item in weights.items()
-        if name.endswith("weight") and item.ndim in (2, 4) and item.size
+    tensors = {
+        name: tensor
+        for name, tensor in weights.items()
+        if name.endswith("weight") and tensor.ndim in (2, 4) and tensor.size
     }
-    return {name: np.asarray(item, dtype=np.float64) for name, item in found.items()}
+    return {name: np.asarray(tensor, dtype=np.float64) for name, tensor in tensors.items()}
 
 
 def spectral_norm(weight: Floats, convolution: str = "kernel", size: int = 32) -> float:
@@ -102,7 +102,7 @@ class WeightNorm(Measure):
     def measure(self, target: Answers) -> float:
         """Minus the sum of logarithms; not a number where no tensor counts, or one is not finite or
         all zeros."""
-        found = list(layers(target.weights or {}).values())
-        if not found or not all(np.isfinite(weight).all() and weight.any() for weight in found):
+        tensors = list(layers(target.weights or {}).values())
+        if not tensors or not all(np.isfinite(weight).all() and weight.any() for weight in tensors):
             return math.nan
-        return -2 * sum(math.log(self.norm(weight)) for weight in found)
+        return -2 * sum(math.log(self.norm(weight)) for weight in tensors)

@@ -59,11 +59,11 @@ def shifted_sets(source: Labelled, pool: Sequence[Labelled]) -> list[Labelled]:
     if of_source is None:
         of_source = _drawn.setdefault(source, tuple(_of_source(source)))
     out = list(of_source)
-    for item in pool:
-        made = _drawn.get(item)
-        if made is None:
-            made = _drawn.setdefault(item, tuple(_of_set(item)))
-        out += made
+    for labelled in pool:
+        drawn_sets = _drawn.get(labelled)
+        if drawn_sets is None:
+            drawn_sets = _drawn.setdefault(labelled, tuple(_of_set(labelled)))
+        out += drawn_sets
     return out
 
 
@@ -71,75 +71,79 @@ def likeness(target: Fitted, source: Labelled, sets: Sequence[Labelled], plain: 
     """How much each set resembles a target whose labels have shifted, float64 > 0. `plain`: of the
     sets the first so many are the pool as it is."""
     out = np.full(len(sets), UNLIKE)
-    for place, item in enumerate(sets):
-        fitted = fitted_shares(source, item.answers)
+    for number, labelled in enumerate(sets):
+        fitted = fitted_shares(source, labelled.answers)
         if fitted is None:
             continue
         apart = (
             abs(fitted.moved - target.moved) / MOVED_APART
             + abs(fitted.explained - target.explained) / EXPLAINED_APART
         )
-        looks = MISTAKEN if place < plain else 1.0
-        out[place] = np.exp(-apart) * (looks if fitted.told else UNLIKE)
+        looks = MISTAKEN if number < plain else 1.0
+        out[number] = np.exp(-apart) * (looks if fitted.told else UNLIKE)
     return out
 
 
 def _of_source(source: Labelled) -> list[Labelled]:
     random = stream(0, "shares of labels of the source")
     rows = min(ROWS, len(source.label))
-    made = [
+    drawn_sets = [
         with_other_shares(source, share, rows, random)
         for share in STRENGTHS * (OF_SOURCE // len(STRENGTHS))
     ]
     return [
-        replace(item, name=f"{FAMILY} {place}", family=FAMILY) for place, item in enumerate(made)
+        replace(drawn_set, name=f"{FAMILY} {number}", family=FAMILY)
+        for number, drawn_set in enumerate(drawn_sets)
     ]
 
 
-def _of_set(item: Labelled) -> list[Labelled]:
-    random = stream(0, "shares of labels of a pool", item.name)
+def _of_set(labelled: Labelled) -> list[Labelled]:
+    random = stream(0, "shares of labels of a pool", labelled.name)
     strengths = random.choice(STRENGTHS, size=DRAWS, replace=False)
-    return [with_other_shares(item, float(share), len(item.label), random) for share in strengths]
+    return [
+        with_other_shares(labelled, float(share), len(labelled.label), random)
+        for share in strengths
+    ]
 
 
 def with_other_shares(
-    item: Labelled, share: float, rows: int, random: np.random.Generator
+    labelled: Labelled, share: float, rows: int, random: np.random.Generator
 ) -> Labelled:
     """So many of the rows, of which about `share` of the labels lie in other classes than before:
     at random, with a class or two left out, or with one far more frequent. Rows of a class are
     repeated only where there are too few."""
-    before = np.bincount(item.label) / len(item.label)
-    wanted = before
+    before = np.bincount(labelled.label) / len(labelled.label)
+    new_shares = before
     for _ in range(100):
-        other = _other_shares(before, random)
-        far = 0.5 * float(np.abs(other - before).sum())
+        other_shares = _other_shares(before, random)
+        far = 0.5 * float(np.abs(other_shares - before).sum())
         if far >= share:
-            wanted = before + share / far * (other - before)
+            new_shares = before + share / far * (other_shares - before)
             break
-    drawn = random.choice(len(before), size=rows, p=wanted / wanted.sum())
+    drawn = random.choice(len(before), size=rows, p=new_shares / new_shares.sum())
     taken = np.empty(rows, dtype=np.int64)
     for code in np.unique(drawn):
-        of_class, places = np.flatnonzero(item.label == code), np.flatnonzero(drawn == code)
-        rounds = -(-len(places) // len(of_class))
-        taken[places] = np.concatenate([random.permutation(of_class) for _ in range(rounds)])[
-            : len(places)
+        of_class, positions = np.flatnonzero(labelled.label == code), np.flatnonzero(drawn == code)
+        rounds = -(-len(positions) // len(of_class))
+        taken[positions] = np.concatenate([random.permutation(of_class) for _ in range(rounds)])[
+            : len(positions)
         ]
-    return item.take(taken)
+    return labelled.take(taken)
 
 
 def _other_shares(before: Floats, random: np.random.Generator) -> Floats:
     k = len(before)
     kind = random.integers(3)
     if kind == 0:
-        other = random.dirichlet(np.full(k, random.choice([0.3, 1.0, 3.0])))
+        new_shares = random.dirichlet(np.full(k, random.choice([0.3, 1.0, 3.0])))
     elif kind == 1:
-        other = before.copy()
-        other[random.integers(k, size=random.integers(1, 3))] = 0
+        new_shares = before.copy()
+        new_shares[random.integers(k, size=random.integers(1, 3))] = 0
     else:
-        other = before * random.uniform(0, 0.8)
-        other[random.integers(k)] += 1
-    other = np.where(before > 0, other, 0)
-    return other / other.sum() if other.sum() > 0 else before
+        new_shares = before * random.uniform(0, 0.8)
+        new_shares[random.integers(k)] += 1
+    new_shares = np.where(before > 0, new_shares, 0)
+    return new_shares / new_shares.sum() if new_shares.sum() > 0 else before
 
 
 __all__ = ["FAMILY", "likeness", "shifted_sets", "with_other_shares"]

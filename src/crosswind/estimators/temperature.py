@@ -63,6 +63,6 @@ def scaled_log_probabilities(answers: Answers, temperature: float) -> Floats:
     """Logarithms of the softmax at a temperature, float64 [n, k], where those of a confidence near
     1 keep their digits."""
     z = scaled_logits(answers, temperature)
-    others = np.exp(z)
-    others[np.arange(len(z)), z.argmax(axis=1)] = 0
-    return z - np.log1p(others.sum(axis=1, keepdims=True))
+    exponentials = np.exp(z)
+    exponentials[np.arange(len(z)), z.argmax(axis=1)] = 0
+    return z - np.log1p(exponentials.sum(axis=1, keepdims=True))

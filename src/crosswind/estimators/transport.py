@@ -33,21 +33,21 @@ def kept_rows(answers: Answers) -> NDArray[np.int64]:
     """
     assert answers.logits is not None
     order = np.lexsort((answers.answer, *answers.logits.T[::-1])).astype(np.int64)
-    most = max(LARGEST // answers.logits.shape[1], 1)
-    if len(order) <= most:
+    row_limit = max(LARGEST // answers.logits.shape[1], 1)
+    if len(order) <= row_limit:
         return order
-    drawn = stream(0, "rows that are transported").choice(len(order), size=most, replace=False)
+    drawn = stream(0, "rows that are transported").choice(len(order), size=row_limit, replace=False)
     return order[np.sort(drawn)]
 
 
-def told_if_drawn(answers: Answers, kept: NDArray[np.int64], what: str) -> tuple[str, ...]:
+def told_if_drawn(answers: Answers, drawn_rows: NDArray[np.int64], subject: str) -> tuple[str, ...]:
     """The warning that only some rows were transported."""
-    if len(kept) == len(answers):
+    if len(drawn_rows) == len(answers):
         return ()
     return (
         (
-            f"of the {len(answers)} rows of the {what} {len(kept)} were drawn with a fixed seed,"
-            " since all would take minutes"
+            f"of the {len(answers)} rows of the {subject} {len(drawn_rows)} were drawn with a fixed"
+            " seed, since all would take minutes"
         ),
     )
 

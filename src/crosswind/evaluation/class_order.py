@@ -18,7 +18,8 @@ tells it from honest confusion by two conditions:
   tried on all of them, its level divided by the number of matchings that move as many classes: two
   classes changed about need that.
 
-`benchmarks/papers/class_orders.py` measures how often honest networks are taken for ones of another order,
+`benchmarks/papers/class_orders.py` measures how often honest networks are taken for ones of another
+order,
 and how often others are found.
 """
 
@@ -91,8 +92,8 @@ def better_order(answer: Codes, label: Codes, class_names: Sequence[str]) -> Bet
     source.
     """
     n_classes = len(class_names)
-    known = (label >= 0) & (label < n_classes)
-    answer, label = answer[known], label[known]
+    labelled = (label >= 0) & (label < n_classes)
+    answer, label = answer[labelled], label[labelled]
     if n_classes < 2 or n_classes > _MOST or not len(label):
         return None
     counts = _counts(answer, label, n_classes)
@@ -100,9 +101,9 @@ def better_order(answer: Codes, label: Codes, class_names: Sequence[str]) -> Bet
     level = LEVEL / (len(usual) + 2)
     at_least = _USUAL if n_classes <= _MANY else _USUAL_OF_MANY
     candidates = [
-        (name, outputs)
-        for name, outputs in usual.items()
-        if _is_far_better(outputs, counts, level, at_least)
+        (name, output_of)
+        for name, output_of in usual.items()
+        if _is_far_better(output_of, counts, level, at_least)
     ]
     matched = _best_matching(counts)
     searched = level / _matchings(int((matched != np.arange(n_classes)).sum()), n_classes)
@@ -112,18 +113,18 @@ def better_order(answer: Codes, label: Codes, class_names: Sequence[str]) -> Bet
         candidates.append(("", matched))
     if not candidates:
         return None
-    explained = [_recalls(outputs, counts).sum() for _, outputs in candidates]
+    explained = [_recalls(output_of, counts).sum() for _, output_of in candidates]
     enough = _NEAR * max(explained)
-    name, outputs = next(
+    name, output_of = next(
         candidate
         for candidate, recall in zip(candidates, explained, strict=True)
         if recall >= enough
     )
     rows_of = counts.sum(axis=1)
     unseen = tuple(class_names[code] for code in range(n_classes) if not rows_of[code])
-    right = float((outputs[label] == answer).mean())
+    right = float((output_of[label] == answer).mean())
     return BetterOrder(
-        _names_of(outputs, class_names),
+        _names_of(output_of, class_names),
         name,
         float((answer == label).mean()),
         right,
@@ -140,13 +141,13 @@ def best_order(
 
     `answer` and `label` as in `better_order`.
     """
-    outputs = _best_matching(_counts(answer, label, len(class_names)))
-    return _names_of(outputs, class_names), float((outputs[label] == answer).mean())
+    output_of = _best_matching(_counts(answer, label, len(class_names)))
+    return _names_of(output_of, class_names), float((output_of[label] == answer).mean())
 
 
-def _names_of(outputs: Codes, class_names: Sequence[str]) -> tuple[str, ...]:
+def _names_of(output_of: Codes, class_names: Sequence[str]) -> tuple[str, ...]:
     """The classes in the order of the outputs, from the output of every class."""
-    return tuple(class_names[code] for code in np.argsort(outputs))
+    return tuple(class_names[code] for code in np.argsort(output_of))
 
 
 # -- orders that people use
@@ -155,8 +156,10 @@ def _names_of(outputs: Codes, class_names: Sequence[str]) -> tuple[str, ...]:
 
 def _numbers_in(name: str) -> list[tuple[int, float, str]]:
     """A key that sorts `class2` before `class10`."""
-    parts = re.split(r"(\d+)", name.casefold())
-    return [(0, float(part), "") if part.isdigit() else (1, 0.0, part) for part in parts if part]
+    pieces = re.split(r"(\d+)", name.casefold())
+    return [
+        (0, float(piece), "") if piece.isdigit() else (1, 0.0, piece) for piece in pieces if piece
+    ]
 
 
 def _letters_of(name: str) -> str:
@@ -182,10 +185,10 @@ def _usual_orders(class_names: Sequence[str], label: Codes) -> dict[str, Codes]:
     orders: dict[str, list[int]] = {}
     for name, key in _SORTS.items():
         orders[name] = sorted(codes, key=lambda code: key(class_names[code]))  # type: ignore[arg-type, return-value]
-    seen, first = np.unique(label, return_index=True)
+    present, first = np.unique(label, return_index=True)
     counts = np.bincount(label, minlength=n_classes)
-    if len(seen) == n_classes:
-        orders["in the order of their first rows"] = seen[np.argsort(first)].tolist()
+    if len(present) == n_classes:
+        orders["in the order of their first rows"] = present[np.argsort(first)].tolist()
         orders["the most frequent first"] = np.argsort(-counts, kind="stable").tolist()
     orders["turned round"] = codes[::-1]
     orders["shifted by one"] = [*codes[-1:], *codes[:-1]]
@@ -221,42 +224,50 @@ def _best_matching(counts: Floats) -> Codes:
     return np.asarray(linear_sum_assignment(recall, maximize=True)[1], dtype=np.int64)
 
 
-def _recalls(outputs: Codes, counts: Floats) -> Floats:
-    """The share of each class's rows that is right with these `outputs`, float64 [k]; 0 for a class
+def _recalls(output_of: Codes, counts: Floats) -> Floats:
+    """The share of each class's rows that is right with these `output_of`, float64 [k]; 0 for a
+    class
     without rows."""
     rows_of = counts.sum(axis=1)
-    return counts[np.arange(len(counts)), outputs] / np.maximum(rows_of, 1)
+    return counts[np.arange(len(counts)), output_of] / np.maximum(rows_of, 1)
 
 
-def _is_far_better(outputs: Codes, counts: Floats, level: float, at_least: float) -> bool:
+def _is_far_better(output_of: Codes, counts: Floats, level: float, at_least: float) -> bool:
     """Whether the matching is far better than the given order, and not by chance, and right on a
     share of `at_least`."""
     codes = np.arange(len(counts))
-    moved = outputs != codes
+    moved = output_of != codes
     if not moved.any():
         return False
     rows_of = counts.sum(axis=1)[moved]
-    other, given = counts[codes, outputs][moved], counts[codes, codes][moved]
+    right_other, right_as_read = counts[codes, output_of][moved], counts[codes, codes][moved]
     # Nothing is known of a class without rows: all of it may be right in the given order.
     unseen = rows_of == 0
-    given, rows_of = np.where(unseen, 1.0, given), np.where(unseen, 1.0, rows_of)
-    explained, as_given = float((other / rows_of).mean()), float((given / rows_of).mean())
-    if ((given > other) & ~unseen).sum() > _SACRIFICED * moved.sum():
+    right_as_read, rows_of = np.where(unseen, 1.0, right_as_read), np.where(unseen, 1.0, rows_of)
+    explained, as_given = (
+        float((right_other / rows_of).mean()),
+        float((right_as_read / rows_of).mean()),
+    )
+    if ((right_as_read > right_other) & ~unseen).sum() > _SACRIFICED * moved.sum():
         return False
     factor = FAR_OF_TWO if len(counts) == 2 else FAR if explained > 0.5 else FAR_FROM_MANY
-    return explained >= max(factor * as_given, at_least) and _chance(other, given, rows_of) <= level
+    return (
+        explained >= max(factor * as_given, at_least)
+        and _chance(right_other, right_as_read, rows_of) <= level
+    )
 
 
-def _chance(other: Floats, given: Floats, rows_of: Floats) -> float:
+def _chance(right_other: Floats, right_as_read: Floats, rows_of: Floats) -> float:
     """A bound on the probability that coins show the other order as often as they did, each class
     counting alike.
 
-    `other`, `given`: rows of each class on which the other order is right, and the given one,
+    `right_other`, `right_as_read`: rows of each class on which the other order is right, and the
+    given one,
     float64 [m]; `rows_of`: all its rows. Chernoff's bound, which is exact where the given order is
     never right.
     """
-    coins, weight = other + given, 1 / rows_of
-    surplus = float((other * weight).sum())
+    coins, weight = right_other + right_as_read, 1 / rows_of
+    surplus = float((right_other * weight).sum())
     if surplus <= float((coins * weight).sum()) / 2:
         return 1.0
     # The bound holds for every tilt; a grid of tilts is near enough to the best one.
@@ -283,9 +294,9 @@ def _holds_on_other_half(answer: Codes, label: Codes, n_classes: int, level: flo
     half."""
     order = np.argsort(label, kind="stable")
     sizes = np.bincount(label, minlength=n_classes)
-    place = np.arange(len(label)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    chooses = order[place % 2 == 0]
-    tries = order[place % 2 == 1]
+    position = np.arange(len(label)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    chooses = order[position % 2 == 0]
+    tries = order[position % 2 == 1]
     matched = _best_matching(_counts(answer[chooses], label[chooses], n_classes))
     return _is_far_better(
         matched, _counts(answer[tries], label[tries], n_classes), level, _clear(n_classes)

@@ -114,15 +114,17 @@ def over_runs(values: Mapping[Any, float], level: float = 0.95) -> Summary:
     out, until none is missing; of equal ones a seed before a split seed, the last first. Raises
     `ValueError` as `summary` does.
     """
-    kept = _rectangle(values)
-    splits = len({key.split for key in kept if isinstance(key, Seeds)}) or 1
-    found = replace(
-        summary(list(kept.values()), level), splits=splits, left_out=len(values) - len(kept)
+    whole_runs = _rectangle(values)
+    splits = len({key.split for key in whole_runs if isinstance(key, Seeds)}) or 1
+    averaged = replace(
+        summary(list(whole_runs.values()), level),
+        splits=splits,
+        left_out=len(values) - len(whole_runs),
     )
-    if not found.sd or splits in (1, found.n):
-        return found
-    half = _crossed_half_width(kept)(1 - level)
-    return replace(found, low=found.mean - half, high=found.mean + half)
+    if not averaged.sd or splits in (1, averaged.n):
+        return averaged
+    half = _crossed_half_width(whole_runs)(1 - level)
+    return replace(averaged, low=averaged.mean - half, high=averaged.mean + half)
 
 
 def paired(
@@ -133,23 +135,28 @@ def paired(
     differences = {key: values[key] - reference[key] for key in values if key in reference}
     if not differences:
         return None
-    found = over_runs(differences, level)
+    difference = over_runs(differences, level)
     p = None
-    if found.sd and found.splits in (1, found.n):
+    if difference.sd and difference.splits in (1, difference.n):
         from scipy.special import stdtr
 
-        p = float(2 * stdtr(found.n - 1, -abs(found.mean) / (found.sd / math.sqrt(found.n))))
-    elif found.sd:
+        p = float(
+            2
+            * stdtr(
+                difference.n - 1, -abs(difference.mean) / (difference.sd / math.sqrt(difference.n))
+            )
+        )
+    elif difference.sd:
         half = _crossed_half_width(_rectangle(differences))
         low, high = math.log(1e-100), 0.0  # by halving: the half-width falls as p grows
         for _ in range(60):
             middle = (low + high) / 2
             low, high = (
-                (middle, high) if half(math.exp(middle)) > abs(found.mean) else (low, middle)
+                (middle, high) if half(math.exp(middle)) > abs(difference.mean) else (low, middle)
             )
         p = math.exp(high)
-    missing = len(set(values) | set(reference)) - found.n
-    return Difference(**{**vars(found), "missing": missing, "p": p})
+    missing = len(set(values) | set(reference)) - difference.n
+    return Difference(**{**vars(difference), "missing": missing, "p": p})
 
 
 def unpaired(
@@ -163,15 +170,16 @@ def unpaired(
     """
     from scipy.special import stdtr, stdtrit
 
-    one, other = summary(reference, level), summary(values, level)
-    n = one.n + other.n
-    mean = other.mean - one.mean
-    parts = [(side.sd or 0.0) ** 2 / side.n for side in (one, other)]
-    if one.sd is None or other.sd is None or not any(parts):
+    reference_summary, summary_of_values = summary(reference, level), summary(values, level)
+    n = reference_summary.n + summary_of_values.n
+    mean = summary_of_values.mean - reference_summary.mean
+    variances = [(side.sd or 0.0) ** 2 / side.n for side in (reference_summary, summary_of_values)]
+    if reference_summary.sd is None or summary_of_values.sd is None or not any(variances):
         return Difference(mean, None, n, None, None)
-    error = math.sqrt(sum(parts))
-    free = sum(parts) ** 2 / sum(
-        part**2 / (side.n - 1) for part, side in zip(parts, (one, other), strict=True)
+    error = math.sqrt(sum(variances))
+    free = sum(variances) ** 2 / sum(
+        variance**2 / (side.n - 1)
+        for variance, side in zip(variances, (reference_summary, summary_of_values), strict=True)
     )
     half = float(stdtrit(free, (1 + level) / 2)) * error
     p = float(2 * stdtr(free, -abs(mean) / error))
@@ -190,14 +198,14 @@ def _crossed_half_width(values: Mapping[Seeds, float]) -> Callable[[float], floa
     free = (len(splits) - 1, len(seeds) - 1, (len(splits) - 1) * (len(seeds) - 1))
     by_split = len(seeds) * math.fsum((value - mean) ** 2 for value in rows.values()) / free[0]
     by_seed = len(splits) * math.fsum((value - mean) ** 2 for value in columns.values()) / free[1]
-    rest = (
+    residual = (
         math.fsum((value - rows[i] - columns[j] + mean) ** 2 for (i, j), value in values.items())
         / free[2]
     )
 
     def half(p: float) -> float:
         t, u, v = (float(stdtrit(df, p / 2)) for df in free)
-        return math.sqrt(max(t * t * by_split + u * u * by_seed, v * v * rest) / len(values))
+        return math.sqrt(max(t * t * by_split + u * u * by_seed, v * v * residual) / len(values))
 
     return half
 
@@ -205,21 +213,26 @@ def _crossed_half_width(values: Mapping[Seeds, float]) -> Callable[[float], floa
 def _rectangle(values: Mapping[Any, float]) -> Mapping[Any, float]:
     """The runs of split seeds and seeds of which none is missing, see `over_runs`; all where there
     is one split seed."""
-    kept = values
+    complete = values
     if not all(isinstance(key, Seeds) for key in values):
-        return kept
-    while len(kept) < len(splits := {key.split for key in kept}) * len(
-        seeds := {key.seed for key in kept}
+        return complete
+    while len(complete) < len(splits := {key.split for key in complete}) * len(
+        seeds := {key.seed for key in complete}
     ):
-        shares = [(sum(key.seed == seed for key in kept) / len(splits), 0, -seed) for seed in seeds]
+        shares = [
+            (sum(key.seed == seed for key in complete) / len(splits), 0, -seed) for seed in seeds
+        ]
         shares += [
-            (sum(key.split == split for key in kept) / len(seeds), 1, -split) for split in splits
+            (sum(key.split == split for key in complete) / len(seeds), 1, -split)
+            for split in splits
         ]
         _, axis, name = min(shares)
-        kept = {
-            key: value for key, value in kept.items() if (key.split if axis else key.seed) != -name
+        complete = {
+            key: value
+            for key, value in complete.items()
+            if (key.split if axis else key.seed) != -name
         }
-    return kept
+    return complete
 
 
 @cache
@@ -233,13 +246,13 @@ def t_quantile(df: int, level: float = 0.95) -> float:
 
 
 def seeds_to_tell(
-    sd: float, effect: float, level: float = 0.95, power: float = 0.8, most: int = 10_000
+    sd: float, effect: float, level: float = 0.95, power: float = 0.8, most_seeds: int = 10_000
 ) -> int | None:
     """The least number of seeds, at least 2, at which a paired t-test tells a mean difference of
     `effect` with this power.
 
     `sd`: of the differences. Two-sided at 1 - `level`, by the noncentral t distribution; None where
-    `most` are not enough.
+    `most_seeds` are not enough.
     """
 
     def reached(n: int) -> bool:
@@ -248,7 +261,7 @@ def seeds_to_tell(
     low, high = 1, 2
     while not reached(high):
         low, high = high, 2 * high
-        if low >= most:
+        if low >= most_seeds:
             return None
     while high - low > 1:
         middle = (low + high) // 2
@@ -282,8 +295,10 @@ def sd_bounds(sd: float, n: int, level: float = 0.95) -> tuple[float, float]:
     from scipy.special import chdtri  # of the upper tail
 
     tail = (1 - level) / 2
-    least, most = (math.sqrt((n - 1) / float(chdtri(n - 1, share))) for share in (tail, 1 - tail))
-    return sd * least, sd * most
+    least, greatest = (
+        math.sqrt((n - 1) / float(chdtri(n - 1, share))) for share in (tail, 1 - tail)
+    )
+    return sd * least, sd * greatest
 
 
 def _told(n: int, shift: float, level: float, power: float) -> bool:
@@ -348,14 +363,16 @@ def mean_ranks(blocks: Sequence[Mapping[str, float]]) -> Ranks:
     means are empty.
     """
     names = list(dict.fromkeys(name for block in blocks for name in block))
-    whole = [block for block in blocks if len(block) == len(names)]
+    full_blocks = [block for block in blocks if len(block) == len(names)]
     totals = dict.fromkeys(names, 0.0)
-    for block in whole:
+    for block in full_blocks:
         for name, value in block.items():
             better, equal = (
-                sum(other > value for other in block.values()),
-                sum(other == value for other in block.values()),
+                sum(other_value > value for other_value in block.values()),
+                sum(other_value == value for other_value in block.values()),
             )
             totals[name] += better + (equal + 1) / 2
-    means = {name: total / len(whole) for name, total in totals.items()} if whole else {}
-    return Ranks(means, len(whole), len(blocks) - len(whole))
+    means = (
+        {name: total / len(full_blocks) for name, total in totals.items()} if full_blocks else {}
+    )
+    return Ranks(means, len(full_blocks), len(blocks) - len(full_blocks))

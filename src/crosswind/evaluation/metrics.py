@@ -65,8 +65,8 @@ _ECE = (
     " by chance alone."
 )
 METRICS = {
-    item.name: item
-    for item in (
+    standard_metric.name: standard_metric
+    for standard_metric in (
         Metric("accuracy", "fraction", "higher", "labels", "Accuracy", "accuracy", "majority"),
         Metric(
             "worst_group",
@@ -135,10 +135,10 @@ def metric(
     a name that is taken."""
 
     def declare(measure: Measure) -> Measure:
-        known = METRICS.get(name)
+        registered = METRICS.get(name)
         if (
-            known is not None
-            and getattr(known.measure, "__qualname__", None) != measure.__qualname__
+            registered is not None
+            and getattr(registered.measure, "__qualname__", None) != measure.__qualname__
         ):
             raise ValueError(f"there is a metric {name!r} already")
         heading = title or name.replace("_", " ").capitalize()
@@ -205,9 +205,9 @@ def scores(
         else by_environment(right[None], group, seen, group_names, class_names, replicates=0)
     )
     out.update(systematic_scores(shown))
-    for item in METRICS.values():
-        if item.measure is not None:
-            out[item.name] = item.measure(predictions, group_names, class_names)
+    for declared in METRICS.values():
+        if declared.measure is not None:
+            out[declared.name] = declared.measure(predictions, group_names, class_names)
     return out
 
 
@@ -258,11 +258,13 @@ def calibration_error(
     ((m-1)/bins, m/bins], and a confidence of 0 belongs to the first. With few rows the estimate is
     biased upwards: a perfectly calibrated model has more than 0.
     """
-    which = np.clip(np.ceil(confidence.astype(np.float64) * bins).astype(np.int64) - 1, 0, bins - 1)
+    bin_of = np.clip(
+        np.ceil(confidence.astype(np.float64) * bins).astype(np.int64) - 1, 0, bins - 1
+    )
     # Summed first, divided once: (n_m / n) * |hits / n_m - sum / n_m| = |hits - sum| / n.
     hits, total = (
-        np.bincount(which, weights=right, minlength=bins),
-        np.bincount(which, weights=confidence, minlength=bins),
+        np.bincount(bin_of, weights=right, minlength=bins),
+        np.bincount(bin_of, weights=confidence, minlength=bins),
     )
     return float(np.abs(hits - total).sum() / len(confidence))
 
@@ -290,7 +292,9 @@ def _by_group(
         for g, name in enumerate(names)
         if rows[g]
     }
-    large = {name: item for name, item in table.items() if item["n"] >= min_rows}
+    large = {
+        name: group_scores for name, group_scores in table.items() if group_scores["n"] >= min_rows
+    }
     worst = min(large, key=lambda name: large[name]["accuracy"], default=None)
     return {
         "worst_group": None if worst is None else large[worst]["accuracy"],

@@ -69,24 +69,27 @@ def judged_together(p_values: Mapping[K, float], multiplicity: str) -> Family[K]
     (Benjamini and Yekutieli 2005), and those of Holm are wider.
     """
     adjusted = ADJUST[multiplicity][1](p_values) if multiplicity in ADJUST else p_values
-    told, many = max(1, sum(p < ALPHA for p in adjusted.values())), len(p_values)
-    thresholds = {"holm": ALPHA / max(1, many - told + 1), "fdr": ALPHA * told / max(1, many)}
+    n_told, n_tests = max(1, sum(p < ALPHA for p in adjusted.values())), len(p_values)
+    thresholds = {
+        "holm": ALPHA / max(1, n_tests - n_told + 1),
+        "fdr": ALPHA * n_told / max(1, n_tests),
+    }
     return Family(multiplicity, adjusted, thresholds.get(multiplicity, ALPHA))
 
 
-def hardest_level(multiplicity: str, many: int) -> float:
-    """The level of one test among `many` that is told whatever the others show: 1 - 0.05 / many,
+def hardest_level(multiplicity: str, n_tests: int) -> float:
+    """The level of one test among `n_tests` that is told whatever the others show: 1 - 0.05 / many,
     and 0.95 uncorrected."""
-    return 1 - ALPHA / (max(1, many) if multiplicity in ADJUST else 1)
+    return 1 - ALPHA / (max(1, n_tests) if multiplicity in ADJUST else 1)
 
 
-def at_level(item: Difference | None, level: float) -> Difference | None:
+def at_level(difference: Difference | None, level: float) -> Difference | None:
     """A difference of one mean over `n` values with its t-interval at another level; as it is where
     it has no spread."""
-    if item is None or not item.sd:
-        return item
-    half = t_quantile(item.n - 1, level) * item.sd / math.sqrt(item.n)
-    return replace(item, low=item.mean - half, high=item.mean + half)
+    if difference is None or not difference.sd:
+        return difference
+    half = t_quantile(difference.n - 1, level) * difference.sd / math.sqrt(difference.n)
+    return replace(difference, low=difference.mean - half, high=difference.mean + half)
 
 
 def percent(level: float) -> str:
@@ -104,12 +107,12 @@ def seeds_needed(sd: float, n: int, effect: float, level: float) -> tuple[int | 
     interval says. `level`: of the interval that must exclude 0. None where 10,000 seeds are not
     enough.
     """
-    least, most = sd_bounds(sd, n)
-    return seeds_to_tell(least, effect, level), seeds_to_tell(most, effect, level)
+    least, greatest_sd = sd_bounds(sd, n)
+    return seeds_to_tell(least, effect, level), seeds_to_tell(greatest_sd, effect, level)
 
 
 def effects_told(sd: float, n: int, level: float, power: float) -> tuple[float, float]:
     """The mean differences that `n` seeds tell with this power, of the least and of the largest
     likely spread (95%)."""
-    least, most = sd_bounds(sd, n)
-    return told_effect(least, n, level, power), told_effect(most, n, level, power)
+    least, greatest_sd = sd_bounds(sd, n)
+    return told_effect(least, n, level, power), told_effect(greatest_sd, n, level, power)

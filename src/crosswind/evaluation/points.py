@@ -180,7 +180,7 @@ def read(points: Sequence[Point], resamples: int, by_architecture: bool) -> Colu
     if not points:
         raise ValueError("there are no points to judge")
     value, accuracy = (
-        np.array([getattr(item, name) for item in points], dtype=np.float64)
+        np.array([getattr(point, name) for point in points], dtype=np.float64)
         for name in ("value", "accuracy")
     )
     if not np.isfinite(value).all():
@@ -188,46 +188,52 @@ def read(points: Sequence[Point], resamples: int, by_architecture: bool) -> Colu
     if not ((accuracy >= 0) & (accuracy <= 1)).all():
         raise ValueError("an accuracy of the points is not in [0, 1]")
     where: dict[str, tuple[str, str]] = {}
-    for item in points:
-        if where.setdefault(item.network, (item.training, item.architecture)) != (
-            item.training,
-            item.architecture,
+    for point in points:
+        if where.setdefault(point.network, (point.training, point.architecture)) != (
+            point.training,
+            point.architecture,
         ):
             raise ValueError(
-                f"network {item.network!r} has two training domains or architectures: give each"
+                f"network {point.network!r} has two training domains or architectures: give each"
                 " network its own name"
             )
     domains = {
         name: code
         for code, name in enumerate(
-            sorted({item.training for item in points} | {item.test for item in points})
+            sorted({point.training for point in points} | {point.test for point in points})
         )
     }
     network, architecture = (
-        np.unique([getattr(item, name) for item in points], return_inverse=True)[1]
+        np.unique([getattr(point, name) for point in points], return_inverse=True)[1]
         for name in ("network", "architecture")
     )
-    many = len(where)
+    n_networks = len(where)
     drawn = stream(0, "networks of pools").multinomial(
-        many, np.full(many, 1 / many), size=resamples
+        n_networks, np.full(n_networks, 1 / n_networks), size=resamples
     )
-    at = Columns(
+    columns = Columns(
         value,
         accuracy,
         network,
         architecture,
         architecture if by_architecture else np.zeros_like(architecture),
-        np.array([domains[item.training] for item in points]),
-        np.array([domains[item.test] for item in points]),
-        np.concatenate([np.ones((1, many)), drawn]),
+        np.array([domains[point.training] for point in points]),
+        np.array([domains[point.test] for point in points]),
+        np.concatenate([np.ones((1, n_networks)), drawn]),
     )
-    named = sorted(set(zip(at.pool.tolist(), at.training.tolist(), at.test.tolist(), strict=True)))
-    return replace(at, cells=tuple(Cell(*item) for item in named if item[1] != item[2]))
+    named = sorted(
+        set(
+            zip(
+                columns.pool.tolist(), columns.training.tolist(), columns.test.tolist(), strict=True
+            )
+        )
+    )
+    return replace(columns, cells=tuple(Cell(*point) for point in named if point[1] != point[2]))
 
 
-def pairs(one: Rows, other: Rows, mask: Mask) -> list[tuple[int, int]]:
+def pairs(first_codes: Rows, second_codes: Rows, mask: Mask) -> list[tuple[int, int]]:
     """The pairs of codes that occur, in order."""
-    return sorted(set(zip(one[mask].tolist(), other[mask].tolist(), strict=True)))
+    return sorted(set(zip(first_codes[mask].tolist(), second_codes[mask].tolist(), strict=True)))
 
 
 # -- numbers of one cell
@@ -241,18 +247,18 @@ def _constant(values: Floats) -> bool:
     return bool(np.ptp(values) <= 1e-12 * max(1.0, float(np.abs(values).max())))
 
 
-def _refused(at: Columns, rows: Rows) -> str:
-    if len(np.unique(at.network[rows])) < LEAST:
+def _refused(columns: Columns, rows: Rows) -> str:
+    if len(np.unique(columns.network[rows])) < LEAST:
         return f"fewer than {LEAST} networks"
-    if _constant(at.value[rows]):
+    if _constant(columns.value[rows]):
         return "all networks have the same value"
-    return _SAME if _constant(at.accuracy[rows]) else ""
+    return _SAME if _constant(columns.accuracy[rows]) else ""
 
 
-def cell_tau(at: Columns, rows: Rows) -> Found:
+def cell_tau(columns: Columns, rows: Rows) -> Found:
     """Kendall's tau-b of value and accuracy over some points."""
-    return _refused(at, rows) or tau_b(
-        at.value[rows], at.accuracy[rows], at.weights[:, at.network[rows]]
+    return _refused(columns, rows) or tau_b(
+        columns.value[rows], columns.accuracy[rows], columns.weights[:, columns.network[rows]]
     )
 
 
@@ -279,40 +285,40 @@ def tau_b(x: Floats, y: Floats, weights: Floats) -> Floats:
     return _ratio(agree, np.sqrt(first * second))
 
 
-def across(at: Columns, shifted: Mask) -> list[tuple[int, Found]]:
+def across(columns: Columns, shifted: Mask) -> list[tuple[int, Found]]:
     """Kendall's tau over the test domains of each network, averaged over networks; one entry a
     pool."""
-    found: list[tuple[int, Found]] = []
-    for pool in np.unique(at.pool):
+    taus_by_pool: list[tuple[int, Found]] = []
+    for pool in np.unique(columns.pool):
         taus = []
-        for network in np.unique(at.network[shifted & (at.pool == pool)]):
-            rows = np.flatnonzero(shifted & (at.network == network))
-            if len(np.unique(at.test[rows])) >= LEAST:
-                tau = tau_b(at.value[rows], at.accuracy[rows], np.ones((1, len(rows))))[0]
+        for network in np.unique(columns.network[shifted & (columns.pool == pool)]):
+            rows = np.flatnonzero(shifted & (columns.network == network))
+            if len(np.unique(columns.test[rows])) >= LEAST:
+                tau = tau_b(columns.value[rows], columns.accuracy[rows], np.ones((1, len(rows))))[0]
                 taus += [] if math.isnan(tau) else [(network, tau)]
         if not taus:
-            found.append((pool, f"no network has {LEAST} test domains of different values"))
+            taus_by_pool.append((pool, f"no network has {LEAST} test domains of different values"))
             continue
-        weights = at.weights[:, [network for network, _ in taus]]
-        found.append(
+        weights = columns.weights[:, [network for network, _ in taus]]
+        taus_by_pool.append(
             (pool, _ratio(weights @ np.array([tau for _, tau in taus]), weights.sum(axis=1)))
         )
-    return found
+    return taus_by_pool
 
 
-def _line(at: Columns, mask: Mask) -> tuple[Floats, Floats] | None:
+def _line(table: Columns, mask: Mask) -> tuple[Floats, Floats] | None:
     """Slope and intercept by least squares for each draw, from sums by network; None where there is
     no line."""
     rows = np.flatnonzero(mask)
-    if len(np.unique(at.network[rows])) < LEAST or _constant(at.value[rows]):
+    if len(np.unique(table.network[rows])) < LEAST or _constant(table.value[rows]):
         return None
-    mean = float(at.value[rows].mean())
-    x, y, many = at.value[rows] - mean, at.accuracy[rows], at.weights.shape[1]
+    mean = float(table.value[rows].mean())
+    x, y, n_draws = table.value[rows] - mean, table.accuracy[rows], table.weights.shape[1]
     columns = [
-        np.bincount(at.network[rows], weights=item, minlength=many)
-        for item in (np.ones_like(x), x, y, x * x, x * y)
+        np.bincount(table.network[rows], weights=term, minlength=n_draws)
+        for term in (np.ones_like(x), x, y, x * x, x * y)
     ]
-    n, sx, sy, sxx, sxy = (at.weights @ np.stack(columns, axis=1)).T
+    n, sx, sy, sxx, sxy = (table.weights @ np.stack(columns, axis=1)).T
     spread = n * sxx - sx * sx
     slope = _ratio(
         n * sxy - sx * sy, np.where(spread > 1e-12 * n * n * np.ptp(x) ** 2, spread, 0.0)
@@ -320,49 +326,52 @@ def _line(at: Columns, mask: Mask) -> tuple[Floats, Floats] | None:
     return slope, _ratio(sy - slope * sx, n) - slope * mean
 
 
-def predicted(at: Columns, cell: Cell, rows: Rows, held: str) -> Floats:
+def predicted(columns: Columns, cell: Cell, rows: Rows, held_out: str) -> Floats:
     """Predictions [draws, rows] for the points of a cell, NaN where there is no line; "estimate"
     takes the values themselves."""
-    draws = len(at.weights)
-    if held == "estimate":
-        return np.broadcast_to(at.value[rows], (draws, len(rows)))
-    rule, told = HELD[held], np.full((draws, len(rows)), np.nan)
-    kinds = np.unique(at.architecture[rows]) if rule.by_architecture else np.array([-1])
+    draws = len(columns.weights)
+    if held_out == "estimate":
+        return np.broadcast_to(columns.value[rows], (draws, len(rows)))
+    rule, predictions = HELD[held_out], np.full((draws, len(rows)), np.nan)
+    kinds = np.unique(columns.architecture[rows]) if rule.by_architecture else np.array([-1])
     for kind in kinds:
-        line = _line(at, rule.fitted_on(at, cell, int(kind)))
+        line = _line(columns, rule.fitted_on(columns, cell, int(kind)))
         if line is not None:
             mine = (
-                at.architecture[rows] == kind
+                columns.architecture[rows] == kind
                 if rule.by_architecture
                 else np.ones(len(rows), dtype=bool)
             )
-            told[:, mine] = line[0][:, None] * at.value[rows][mine] + line[1][:, None]
-    return told
+            predictions[:, mine] = line[0][:, None] * columns.value[rows][mine] + line[1][:, None]
+    return predictions
 
 
-def errors(at: Columns, cell: Cell, rows: Rows, held: str) -> tuple[Found, ...]:
+def errors(columns: Columns, cell: Cell, rows: Rows, held_out: str) -> tuple[Found, ...]:
     """Squared correlation, 1 - SSE/SST, mean absolute and mean signed error in percentage
     points."""
-    told = predicted(at, cell, rows, held)
-    rows, told = rows[~np.isnan(told[0])], told[:, ~np.isnan(told[0])]
+    predictions = predicted(columns, cell, rows, held_out)
+    rows, predictions = rows[~np.isnan(predictions[0])], predictions[:, ~np.isnan(predictions[0])]
     if not len(rows):
         return ("there is nothing to fit the line on",) * 4
-    if len(np.unique(at.network[rows])) < LEAST:
+    if len(np.unique(columns.network[rows])) < LEAST:
         return (f"fewer than {LEAST} networks",) * 4
-    x, y = at.value[rows] - at.value[rows].mean(), at.accuracy[rows] - at.accuracy[rows].mean()
-    weights = np.where(np.isnan(told), 0.0, at.weights[:, at.network[rows]])
-    error = np.where(np.isnan(told), 0.0, told - at.accuracy[rows])
+    x, y = (
+        columns.value[rows] - columns.value[rows].mean(),
+        columns.accuracy[rows] - columns.accuracy[rows].mean(),
+    )
+    weights = np.where(np.isnan(predictions), 0.0, columns.weights[:, columns.network[rows]])
+    error = np.where(np.isnan(predictions), 0.0, predictions - columns.accuracy[rows])
     n = weights.sum(axis=1)
     sst, sxx = (weights @ (side * side) - _ratio((weights @ side) ** 2, n) for side in (y, x))
     sxy = weights @ (x * y) - _ratio((weights @ x) * (weights @ y), n)
     sst, sxx = (
-        np.where(part > 1e-12 * n * np.ptp(side) ** 2, part, 0.0)
-        for part, side in ((sst, y), (sxx, x))
+        np.where(sums > 1e-12 * n * np.ptp(side) ** 2, sums, 0.0)
+        for sums, side in ((sst, y), (sxx, x))
     )
-    mae, bias = (100 * _ratio((weights * part).sum(axis=1), n) for part in (np.abs(error), error))
-    flat = _SAME if _constant(at.accuracy[rows]) else ""
+    mae, bias = (100 * _ratio((weights * sums).sum(axis=1), n) for sums in (np.abs(error), error))
+    flat = _SAME if _constant(columns.accuracy[rows]) else ""
     explained = flat or 1 - _ratio((weights * error**2).sum(axis=1), sst)
-    return _refused(at, rows) or _ratio(sxy**2, sxx * sst), explained, mae, bias
+    return _refused(columns, rows) or _ratio(sxy**2, sxx * sst), explained, mae, bias
 
 
 def _ratio(above: Floats, below: Floats) -> Floats:
@@ -378,19 +387,19 @@ def _ratio(above: Floats, below: Floats) -> Floats:
 def mean_of(cells: Sequence[tuple[int, Found]]) -> tuple[Floats | None, str]:
     """The mean over pools of the mean over cells, [draws], and why cells were left out. A draw
     takes the cells that it has."""
-    reasons = "; ".join(dict.fromkeys(found for _, found in cells if isinstance(found, str)))
-    kept = [(pool, found) for pool, found in cells if not isinstance(found, str)]
-    if not kept:
+    reasons = "; ".join(dict.fromkeys(value for _, value in cells if isinstance(value, str)))
+    usable = [(pool, value) for pool, value in cells if not isinstance(value, str)]
+    if not usable:
         return None, reasons or "there are no points of this kind"
     pools = [
-        _nanmean([found for pool, found in kept if pool == name])
-        for name in dict.fromkeys(pool for pool, _ in kept)
+        _nanmean([value for pool, value in usable if pool == name])
+        for name in dict.fromkeys(pool for pool, _ in usable)
     ]
     return _nanmean(pools), reasons
 
 
-def _nanmean(found: Sequence[Floats]) -> Floats:
-    stacked = np.stack(found)
+def _nanmean(draws: Sequence[Floats]) -> Floats:
+    stacked = np.stack(draws)
     return _ratio(
         np.where(np.isnan(stacked), 0.0, stacked).sum(axis=0),
         (~np.isnan(stacked)).sum(axis=0).astype(np.float64),
@@ -405,10 +414,10 @@ def standard_error(draws: Floats, networks: int) -> float | None:
     where fewer than half of the draws have a number, or there are fewer than `LEAST_FOR_INTERVAL`
     networks.
     """
-    kept = draws[1:][~np.isnan(draws[1:])]
-    if networks < LEAST_FOR_INTERVAL or not 2 * len(kept) >= len(draws) - 1 > 0:
+    finite = draws[1:][~np.isnan(draws[1:])]
+    if networks < LEAST_FOR_INTERVAL or not 2 * len(finite) >= len(draws) - 1 > 0:
         return None
-    low, high = np.quantile(kept, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    low, high = np.quantile(finite, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(high - low) / (2 * Z) * math.sqrt(networks / (networks - 1))
 
 
@@ -416,11 +425,11 @@ def average(
     cells: Sequence[tuple[int, Found]],
     networks: int,
     least: float = -math.inf,
-    most: float = math.inf,
+    highest: float = math.inf,
 ) -> Number:
     """The average as `mean_of` takes it, with its interval, cut to what the number can be."""
     draws, why = mean_of(cells)
-    left_out = sum(isinstance(found, str) for _, found in cells)
+    left_out = sum(isinstance(cell_value, str) for _, cell_value in cells)
     if draws is None:
         return Number(None, left_out=left_out, why=why)
     value, count, error = float(draws[0]), len(cells) - left_out, standard_error(draws, networks)
@@ -434,4 +443,4 @@ def average(
             value, cells=count, left_out=left_out, why="; ".join(filter(None, (why, short)))
         )
     half = t_quantile(networks - 1, LEVEL) * error
-    return Number(value, max(least, value - half), min(most, value + half), count, left_out, why)
+    return Number(value, max(least, value - half), min(highest, value + half), count, left_out, why)

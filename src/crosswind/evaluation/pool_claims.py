@@ -87,55 +87,60 @@ def decide(
     `invariances`: points by neighbourhood; `baselines`: those of ATC, whose networks and domains
     are the same; `rises`: by neighbourhood the rise of entropy in nats.
     """
-    found: list[Decision] = []
+    decisions: list[Decision] = []
     for name, points in invariances.items():
-        for other, theirs in baselines.items():
-            found.append(
+        for baseline, theirs in baselines.items():
+            decisions.append(
                 _difference(
-                    1, f"macro tau of {name} less that of {other}", theirs, points, by_architecture
+                    1,
+                    f"macro tau of {name} less that of {baseline}",
+                    theirs,
+                    points,
+                    by_architecture,
                 )
             )
     for name, points in invariances.items():
-        found.append(falls(name, points, by_architecture=by_architecture))
+        decisions.append(falls(name, points, by_architecture=by_architecture))
     for name, points in invariances.items():
         last = farthest(points)
-        for other, theirs in baselines.items() if last else ():
+        for baseline, theirs in baselines.items() if last else ():
             first, second = (
-                [item for item in side if item.test == last] for side in (theirs, points)
+                [decision for decision in side if decision.test == last]
+                for side in (theirs, points)
             )
-            found.append(
+            decisions.append(
                 _difference(
                     3,
-                    f"on {last}, tau of {name} less that of {other}",
+                    f"on {last}, tau of {name} less that of {baseline}",
                     first,
                     second,
                     by_architecture,
                 )
             )
     if len(invariances) > 1:
-        found.append(_by_rise(invariances, rises, by_architecture))
+        decisions.append(_by_rise(invariances, rises, by_architecture))
     p_values = {
-        i: 1.0 if item.found is None or item.found.p is None else item.found.p
-        for i, item in enumerate(found)
+        i: 1.0 if decision.found is None or decision.found.p is None else decision.found.p
+        for i, decision in enumerate(decisions)
     }
     family = judged_together(p_values, "holm")
     return [
         replace(
-            item,
-            found=at_level(item.found, family.level),
+            decision,
+            found=at_level(decision.found, family.level),
             adjusted=family.adjusted[i],
             level=family.level,
         )
-        for i, item in enumerate(found)
+        for i, decision in enumerate(decisions)
     ]
 
 
 def lost(points: Sequence[Point]) -> dict[str, float]:
     """By shifted test domain, the mean accuracy of the networks in domain less that on it: how far
     it is."""
-    own = [item.accuracy for item in points if item.test == item.training]
-    shifted = dict.fromkeys(item.test for item in points if item.test != item.training)
-    base = float(np.mean(own)) if own else 0.0
+    in_domain = [point.accuracy for point in points if point.test == point.training]
+    shifted = dict.fromkeys(point.test for point in points if point.test != point.training)
+    base = float(np.mean(in_domain)) if in_domain else 0.0
     return {
         name: base - float(np.mean([p.accuracy for p in points if p.test == name != p.training]))
         for name in shifted
@@ -152,18 +157,19 @@ def falls(name: str, points: Sequence[Point], *, by_architecture: bool = True) -
     """Claim 2: how much macro tau falls for ten points more of accuracy lost, by least squares over
     test domains, ID among them."""
     far, taus = lost(points), _taus(points, by_architecture)
-    if any(item.test == item.training for item in points):
+    if any(point.test == point.training for point in points):
         far[""] = 0.0
-    kept = [key for key in far if isinstance(taus.get(key), np.ndarray)]
-    what = (
-        f"fall of the macro tau of {name} for ten points of accuracy lost, over {len(kept)} domains"
+    domains = [key for key in far if isinstance(taus.get(key), np.ndarray)]
+    compared = (
+        f"fall of the macro tau of {name} for ten points of accuracy lost, over {len(domains)}"
+        " domains"
     )
-    x = np.array([10 * far[key] for key in kept])
-    if len(kept) < 3 or np.ptp(x) < 1e-9:
-        return Decision(2, what, None, "fewer than 3 domains with a tau")
+    x = np.array([10 * far[key] for key in domains])
+    if len(domains) < 3 or np.ptp(x) < 1e-9:
+        return Decision(2, compared, None, "fewer than 3 domains with a tau")
     x -= x.mean()
-    stacked = np.stack([taus[key] for key in kept])
-    return Decision(2, what, difference(-(x @ stacked) / (x @ x), _networks(points)))
+    stacked = np.stack([taus[key] for key in domains])
+    return Decision(2, compared, difference(-(x @ stacked) / (x @ x), _networks(points)))
 
 
 def _by_rise(
@@ -176,7 +182,7 @@ def _by_rise(
         [name for name in invariances if name in rises and (rises[name] > RISE) == over]
         for over in (False, True)
     )
-    what = (
+    compared = (
         f"mean macro tau of {', '.join(low) or 'none'}, which stay below, less that of"
         f" {', '.join(high) or 'none'}"
     )
@@ -185,51 +191,57 @@ def _by_rise(
         for name in side:
             taus = _taus(invariances[name], by_architecture)
             shifted = [taus[key] for key in taus if key]
-            told, _ = mean_of([(0, tau) for tau in shifted])
-            draws += [] if told is None else [told]
+            mean_tau, _ = mean_of([(0, tau) for tau in shifted])
+            draws += [] if mean_tau is None else [mean_tau]
         if not draws:
             return Decision(
                 4,
-                what,
+                compared,
                 None,
                 f"no neighbourhood {'above' if side is high else 'below'} {RISE:g} nats has a tau",
             )
         sides.append(np.asarray(np.mean(draws, axis=0)))
     return Decision(
-        4, what, difference(sides[0] - sides[1], _networks(next(iter(invariances.values()))))
+        4, compared, difference(sides[0] - sides[1], _networks(next(iter(invariances.values()))))
     )
 
 
 def _taus(points: Sequence[Point], by_architecture: bool) -> dict[str, Floats | str]:
     """Macro tau by test domain for each draw, "" in domain, or why there is none."""
-    at = read(points, RESAMPLES, by_architecture)
+    columns = read(points, RESAMPLES, by_architecture)
     names = sorted({p.training for p in points} | {p.test for p in points})
     cells: dict[str, list[tuple[int, Floats | str]]] = {}
-    for pool, training in pairs(at.pool, at.training, np.ones(len(points), dtype=bool)):
-        for test in np.unique(at.test):
-            rows = np.flatnonzero((at.pool == pool) & (at.training == training) & (at.test == test))
+    for pool, training in pairs(columns.pool, columns.training, np.ones(len(points), dtype=bool)):
+        for test in np.unique(columns.test):
+            rows = np.flatnonzero(
+                (columns.pool == pool) & (columns.training == training) & (columns.test == test)
+            )
             if len(rows):
                 cells.setdefault("" if test == training else names[test], []).append(
-                    (pool, cell_tau(at, rows))
+                    (pool, cell_tau(columns, rows))
                 )
-    found = {name: mean_of(some) for name, some in cells.items()}
-    return {name: why if draws is None else draws for name, (draws, why) in found.items()}
+    taus = {name: mean_of(cells_of_domain) for name, cells_of_domain in cells.items()}
+    return {name: why if draws is None else draws for name, (draws, why) in taus.items()}
 
 
 def _difference(
-    claim: int, what: str, first: Sequence[Point], second: Sequence[Point], by_architecture: bool
+    claim: int,
+    compared: str,
+    first: Sequence[Point],
+    second: Sequence[Point],
+    by_architecture: bool,
 ) -> Decision:
     try:
-        told = comparison(first, second, held="in-sample", by_architecture=by_architecture)
+        judged = comparison(first, second, held="in-sample", by_architecture=by_architecture)
     except ValueError as error:  # the tables differ, as where one of the two refused a network
-        return Decision(claim, what, None, str(error))
+        return Decision(claim, compared, None, str(error))
     return Decision(
         claim,
-        what,
-        told.macro_tau,
-        "; ".join(why for why in told.why if why.startswith("macro tau")),
+        compared,
+        judged.macro_tau,
+        "; ".join(why for why in judged.why if why.startswith("macro tau")),
     )
 
 
 def _networks(points: Sequence[Point]) -> int:
-    return len({item.network for item in points})
+    return len({point.network for point in points})

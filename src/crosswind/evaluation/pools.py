@@ -169,38 +169,45 @@ def judge(
     `by_architecture`: each architecture is a pool, as in the paper; False takes all networks as
     one. Raises `ValueError` for a table that cannot be read.
     """
-    at = read(points, resamples, by_architecture)
-    many = at.weights.shape[1]
-    if estimates and not ((at.value >= 0) & (at.value <= 1)).all():
+    columns = read(points, resamples, by_architecture)
+    n_draws = columns.weights.shape[1]
+    if estimates and not ((columns.value >= 0) & (columns.value <= 1)).all():
         raise ValueError("an estimate is not an accuracy in [0, 1]")
-    own = at.training == at.test
+    in_domain = columns.training == columns.test
 
     def taus(groups: Sequence[tuple[int, Mask]]) -> Number:
         return average(
-            [(pool, cell_tau(at, np.flatnonzero(mask))) for pool, mask in groups], many, -1, 1
+            [(pool, cell_tau(columns, np.flatnonzero(mask))) for pool, mask in groups],
+            n_draws,
+            -1,
+            1,
         )
 
-    shifted = [mask for test in np.unique(at.test) if (mask := (at.test == test) & ~own).any()]
-    micro = [part for mask in shifted for part in _micro(at, mask)]
-    fits = {held: _fit(at, held) for held in (*HELD, *(["estimate"] if estimates else []))}
-    one_kind = len(np.unique(at.architecture)) == 1
+    shifted = [
+        mask
+        for test in np.unique(columns.test)
+        if (mask := (columns.test == test) & ~in_domain).any()
+    ]
+    micro = [pool_mask for mask in shifted for pool_mask in _micro(columns, mask)]
+    fits = {rule: _fit(columns, rule) for rule in (*HELD, *(["estimate"] if estimates else []))}
+    one_kind = len(np.unique(columns.architecture)) == 1
     return Judgement(
-        networks=many,
+        networks=n_draws,
         points=len(points),
         id_tau=taus(
             [
-                (pool, own & (at.pool == pool) & (at.training == i))
-                for pool, i in pairs(at.pool, at.training, own)
+                (pool, in_domain & (columns.pool == pool) & (columns.training == i))
+                for pool, i in pairs(columns.pool, columns.training, in_domain)
             ]
         ),
-        macro_tau=taus([(cell.pool, at.of_cell(cell)) for cell in at.cells]),
+        macro_tau=taus([(cell.pool, columns.of_cell(cell)) for cell in columns.cells]),
         micro_tau=taus(micro) if micro else Number(None, why=_ONE_DOMAIN),
         arch_tau=(
             Number(None, why="the networks have one architecture")
             if one_kind
             else taus([(0, mask) for mask in shifted])
         ),
-        across_tau=average(across(at, ~own), many, -1, 1),
+        across_tau=average(across(columns, ~in_domain), n_draws, -1, 1),
         fits=fits,
     )
 
@@ -211,34 +218,43 @@ def by_domain(points: Sequence[Point], *, by_architecture: bool = True) -> dict[
     A domain on which networks were trained has the numbers of the networks trained elsewhere; in
     domain where there are none.
     """
-    at = read(points, RESAMPLES, by_architecture)
+    columns = read(points, RESAMPLES, by_architecture)
     codes = {
         name: code
         for code, name in enumerate(sorted({p.training for p in points} | {p.test for p in points}))
     }
-    many, found = at.weights.shape[1], {}
+    n_networks, domains = columns.weights.shape[1], {}
     for name in dict.fromkeys(p.test for p in points):
-        there = at.test == codes[name]
-        shifted = there & (at.training != at.test)
+        on_domain = columns.test == codes[name]
+        shifted = on_domain & (columns.training != columns.test)
         taus: list[tuple[int, Found]] = []
         squares: list[tuple[int, Found]] = []
-        for pool, training in pairs(at.pool, at.training, shifted if shifted.any() else there):
+        for pool, training in pairs(
+            columns.pool, columns.training, shifted if shifted.any() else on_domain
+        ):
             cell = Cell(pool, training, codes[name])
-            rows = np.flatnonzero(at.of_cell(cell))
-            taus.append((pool, cell_tau(at, rows)))
-            squares.append((pool, errors(at, cell, rows, "estimate")[0]))
-        micro = [(pool, cell_tau(at, np.flatnonzero(mask))) for pool, mask in _micro(at, shifted)]
-        told = average(micro, many, -1, 1) if micro else Number(None, why=_ONE_DOMAIN)
-        found[name] = OnDomain(average(taus, many, -1, 1), average(squares, many, 0, 1), told)
-    return found
+            rows = np.flatnonzero(columns.of_cell(cell))
+            taus.append((pool, cell_tau(columns, rows)))
+            squares.append((pool, errors(columns, cell, rows, "estimate")[0]))
+        micro = [
+            (pool, cell_tau(columns, np.flatnonzero(mask)))
+            for pool, mask in _micro(columns, shifted)
+        ]
+        tau = average(micro, n_networks, -1, 1) if micro else Number(None, why=_ONE_DOMAIN)
+        domains[name] = OnDomain(
+            average(taus, n_networks, -1, 1), average(squares, n_networks, 0, 1), tau
+        )
+    return domains
 
 
-def _micro(at: Columns, mask: Mask) -> list[tuple[int, Mask]]:
+def _micro(columns: Columns, mask: Mask) -> list[tuple[int, Mask]]:
     """The points of a mask by pool, of pools whose networks have several training domains."""
     several = [
-        int(pool) for pool in np.unique(at.pool) if len(np.unique(at.training[at.pool == pool])) > 1
+        int(pool)
+        for pool in np.unique(columns.pool)
+        if len(np.unique(columns.training[columns.pool == pool])) > 1
     ]
-    return [(pool, inside) for pool in several if (inside := mask & (at.pool == pool)).any()]
+    return [(pool, inside) for pool in several if (inside := mask & (columns.pool == pool)).any()]
 
 
 def predictions(
@@ -248,13 +264,13 @@ def predictions(
     domain. `held` is one of `HELD`."""
     if held not in HELD:
         raise ValueError(f"held is {held!r}: choose one of {', '.join(HELD)}")
-    at = read(points, 0, by_architecture)
-    told: list[float | None] = [None] * len(points)
-    for cell in at.cells:
-        rows = np.flatnonzero(at.of_cell(cell))
-        for row, value in zip(rows, predicted(at, cell, rows, held)[0], strict=True):
-            told[row] = None if math.isnan(value) else float(value)
-    return told
+    columns = read(points, 0, by_architecture)
+    predicted_accuracies: list[float | None] = [None] * len(points)
+    for cell in columns.cells:
+        rows = np.flatnonzero(columns.of_cell(cell))
+        for row, value in zip(rows, predicted(columns, cell, rows, held)[0], strict=True):
+            predicted_accuracies[row] = None if math.isnan(value) else float(value)
+    return predicted_accuracies
 
 
 def comparison(
@@ -282,38 +298,38 @@ def comparison(
     if held not in (*HELD, "estimate"):
         raise ValueError(f"held is {held!r}: choose one of {', '.join(HELD)}, estimate")
     sides = [
-        read([side[i] for i in at], resamples, by_architecture)
-        for side, at in zip((first, second), order, strict=True)
+        read([side[i] for i in columns], resamples, by_architecture)
+        for side, columns in zip((first, second), order, strict=True)
     ]
-    why, found = [], []
+    why, differences = [], []
     for name in ("MAE", "macro tau"):
         cells: list[tuple[int, Found]] = []
         for cell in sides[0].cells:
             rows = np.flatnonzero(sides[0].of_cell(cell))
-            one, other = (
-                cell_tau(at, rows) if name != "MAE" else errors(at, cell, rows, held)[2]
-                for at in sides
+            first_number, second_number = (
+                cell_tau(columns, rows) if name != "MAE" else errors(columns, cell, rows, held)[2]
+                for columns in sides
             )
             cells.append(
                 (
                     cell.pool,
                     (
-                        one
-                        if isinstance(one, str)
-                        else other
-                        if isinstance(other, str)
-                        else other - one
+                        first_number
+                        if isinstance(first_number, str)
+                        else second_number
+                        if isinstance(second_number, str)
+                        else second_number - first_number
                     ),
                 )
             )
         draws, reason = mean_of(cells)
-        told = None if draws is None else difference(draws, sides[0].weights.shape[1])
-        if told is None or told.low is None:
+        interval = None if draws is None else difference(draws, sides[0].weights.shape[1])
+        if interval is None or interval.low is None:
             why.append(
                 f"{name}: {reason or f'fewer than {LEAST_FOR_INTERVAL} networks for an interval'}"
             )
-        found.append(told)
-    return Comparison(found[0], found[1], tuple(why))
+        differences.append(interval)
+    return Comparison(differences[0], differences[1], tuple(why))
 
 
 def comparisons(
@@ -326,26 +342,29 @@ def comparisons(
 ) -> dict[str, Comparison]:
     """Each of `others` against one reference, the p-values adjusted by Holm's method, those of each
     number for themselves."""
-    found = {
+    compared = {
         name: comparison(
             reference, side, held=held, by_architecture=by_architecture, resamples=resamples
         )
         for name, side in others.items()
     }
     sides = [
-        {name: getattr(item, which) for name, item in found.items()}
-        for which in ("mae", "macro_tau")
+        {name: getattr(comparison_of, number) for name, comparison_of in compared.items()}
+        for number in ("mae", "macro_tau")
     ]
     mae, tau = (
         judged_together({k: v.p for k, v in side.items() if v and v.p is not None}, "holm")
         for side in sides
     )
-    for name, item in found.items():
+    for name, comparison_of in compared.items():
         adjusted = mae.adjusted.get(name), tau.adjusted.get(name), mae.level, tau.level
-        found[name] = Comparison(
-            at_level(item.mae, mae.level), at_level(item.macro_tau, tau.level), item.why, *adjusted
+        compared[name] = Comparison(
+            at_level(comparison_of.mae, mae.level),
+            at_level(comparison_of.macro_tau, tau.level),
+            comparison_of.why,
+            *adjusted,
         )
-    return found
+    return compared
 
 
 def coverage(points: Sequence[Point], *, by: str = "drop") -> list[Covered]:
@@ -360,30 +379,32 @@ def coverage(points: Sequence[Point], *, by: str = "drop") -> list[Covered]:
     """
     if by not in ("drop", "severity"):
         raise ValueError(f'by is {by!r}: choose "drop" or "severity"')
-    shifted = [item for item in points if item.training != item.test]
+    shifted = [point for point in points if point.training != point.test]
     if not shifted:
         raise ValueError("there are no points of a test domain other than that of training")
-    inside = {item.network: item.accuracy for item in points if item.training == item.test}
-    source = [inside.get(item.network) if item.source is None else item.source for item in shifted]
-    drops = [
-        None if before is None else before - item.accuracy
-        for before, item in zip(source, shifted, strict=True)
+    inside = {point.network: point.accuracy for point in points if point.training == point.test}
+    source = [
+        inside.get(point.network) if point.source is None else point.source for point in shifted
     ]
-    known = [drop for drop in drops if drop is not None]
-    edges = np.quantile(known, [1 / 3, 2 / 3]) if known else np.zeros(2)
+    drops = [
+        None if before is None else before - point.accuracy
+        for before, point in zip(source, shifted, strict=True)
+    ]
+    known_drops = [drop for drop in drops if drop is not None]
+    edges = np.quantile(known_drops, [1 / 3, 2 / 3]) if known_drops else np.zeros(2)
 
-    def strength(item: Point, drop: float | None) -> str:
+    def strength(point: Point, drop: float | None) -> str:
         if by == "severity":
-            return "unknown" if item.severity is None else f"severity {item.severity:g}"
+            return "unknown" if point.severity is None else f"severity {point.severity:g}"
         return (
             "unknown"
             if drop is None
             else ("weak", "middle", "strong")[int(np.searchsorted(edges, drop))]
         )
 
-    told = [strength(item, drop) for item, drop in zip(shifted, drops, strict=True)]
+    strengths = [strength(point, drop) for point, drop in zip(shifted, drops, strict=True)]
     order = sorted(
-        set(told),
+        set(strengths),
         key=lambda name: (
             name == "unknown",
             ["weak", "middle", "strong", name].index(name),
@@ -396,78 +417,82 @@ def coverage(points: Sequence[Point], *, by: str = "drop") -> list[Covered]:
         *(
             kind
             for kind in ("natural", "synthetic")
-            if any(item.synthetic == (kind == "synthetic") for item in shifted)
+            if any(point.synthetic == (kind == "synthetic") for point in shifted)
         ),
     ]
-    found = []
+    covered = []
     for kind in kinds:
         for name in ("all", *order):
             chosen = [
-                (item, drop)
-                for item, drop, mine in zip(shifted, drops, told, strict=True)
+                (point, drop)
+                for point, drop, mine in zip(shifted, drops, strengths, strict=True)
                 if name in ("all", mine)
-                and kind in ("all", "synthetic" if item.synthetic else "natural")
+                and kind in ("all", "synthetic" if point.synthetic else "natural")
             ]
-            found.append(_covered(kind, name, chosen))
-    return found
+            covered.append(_covered(kind, name, chosen))
+    return covered
 
 
 def _covered(kind: str, strength: str, chosen: Sequence[tuple[Point, float | None]]) -> Covered:
     ends = [
-        (item, item.low, item.high)
-        for item, _ in chosen
-        if item.low is not None and item.high is not None
+        (point, point.low, point.high)
+        for point, _ in chosen
+        if point.low is not None and point.high is not None
     ]
     drops = [drop for _, drop in chosen if drop is not None]
-    names = sorted({item.network for item, _, _ in ends})
-    held = [low <= item.accuracy <= high for item, low, high in ends]
-    network = np.array([names.index(item.network) for item, _, _ in ends], dtype=np.int64)
+    names = sorted({point.network for point, _, _ in ends})
+    is_inside = [low <= point.accuracy <= high for point, low, high in ends]
+    network = np.array([names.index(point.network) for point, _, _ in ends], dtype=np.int64)
     return Covered(
         kind,
         strength,
         len(ends),
         len(names),
         len(chosen) - len(ends),
-        _share(np.array(held, dtype=np.float64), network, len(names)),
+        _share(np.array(is_inside, dtype=np.float64), network, len(names)),
         float(np.median([high - low for _, low, high in ends])) if ends else None,
         (min(drops), max(drops)) if drops else None,
     )
 
 
-def _share(held: Floats, network: Rows, many: int) -> Number:
+def _share(is_inside: Floats, network: Rows, n_networks: int) -> Number:
     """The share that is 1, its interval by `coverage`; `network` are codes in range(many)."""
-    if not len(held):
+    if not len(is_inside):
         return Number(None, why="there are no intervals")
-    n, share = len(held), float(held.mean())
-    if many < LEAST:
-        return Number(share, why=f"no interval from {many} networks")
-    apart = np.bincount(network, weights=held - share, minlength=many)
-    variance = many / (many - 1) * float((apart**2).sum()) / n**2
+    n, share = len(is_inside), float(is_inside.mean())
+    if n_networks < LEAST:
+        return Number(share, why=f"no interval from {n_networks} networks")
+    apart = np.bincount(network, weights=is_inside - share, minlength=n_networks)
+    variance = n_networks / (n_networks - 1) * float((apart**2).sum()) / n**2
     independent = (
-        many if share in (0, 1) else min(n, share * (1 - share) / variance) if variance > 0 else n
+        n_networks
+        if share in (0, 1)
+        else min(n, share * (1 - share) / variance)
+        if variance > 0
+        else n
     )
-    count = independent * (Z / t_quantile(many - 1, LEVEL)) ** 2
+    count = independent * (Z / t_quantile(n_networks - 1, LEVEL)) ** 2
     return Number(share, *exact_bounds(share, count, LEVEL))
 
 
-def _fit(at: Columns, held: str) -> Fit:
+def _fit(table: Columns, rule: str) -> Fit:
     columns: list[list[tuple[int, Found]]] = [[], [], [], []]
-    for cell in at.cells:
-        for column, found in zip(
-            columns, errors(at, cell, np.flatnonzero(at.of_cell(cell)), held), strict=True
+    for cell in table.cells:
+        for column, number in zip(
+            columns, errors(table, cell, np.flatnonzero(table.of_cell(cell)), rule), strict=True
         ):
-            column.append((cell.pool, found))
+            column.append((cell.pool, number))
     bounds = (
         (0.0, 1.0),
         (-math.inf, 1.0),
-        (0.0, 100.0 if held == "estimate" else math.inf),
+        (0.0, 100.0 if rule == "estimate" else math.inf),
         (-math.inf, math.inf),
     )
     numbers = (
-        average(column, at.weights.shape[1], *ends)
+        average(column, table.weights.shape[1], *ends)
         for column, ends in zip(columns, bounds, strict=True)
     )
-    return Fit(held, held in HELD and HELD[held].uses_target_labels, *numbers)
+    return Fit(rule, rule in HELD and HELD[rule].uses_target_labels, *numbers)
 
 
 def micro_difference(
@@ -485,17 +510,20 @@ def micro_difference(
     """
     draws = []
     for points in (first, second):
-        at = read(points, resamples, by_architecture)
-        shifted = [(at.test == test) & (at.training != at.test) for test in np.unique(at.test)]
-        told, _ = mean_of(
+        columns = read(points, resamples, by_architecture)
+        shifted = [
+            (columns.test == test) & (columns.training != columns.test)
+            for test in np.unique(columns.test)
+        ]
+        difference_draws, _ = mean_of(
             [
-                (pool, cell_tau(at, np.flatnonzero(mask)))
-                for some in shifted
-                for pool, mask in _micro(at, some)
+                (pool, cell_tau(columns, np.flatnonzero(mask)))
+                for domain_masks in shifted
+                for pool, mask in _micro(columns, domain_masks)
             ]
         )
-        draws.append(told)
-    names = [sorted({item.network for item in points}) for points in (first, second)]
+        draws.append(difference_draws)
+    names = [sorted({point.network for point in points}) for points in (first, second)]
     if names[0] != names[1]:
         raise ValueError("two micro taus are compared over networks that are not the same")
     return (

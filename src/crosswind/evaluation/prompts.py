@@ -66,19 +66,24 @@ def fixed_prompt(scores: Scores, prompt: str) -> Choices:
 def over_data(chosen: Choices, data: Sequence[str]) -> dict[str, float]:
     """Mean score over data sets, each as heavy as another, of every model that has all of them."""
     models = dict.fromkeys(model for model, _ in chosen)
-    whole = [model for model in models if data and all((model, name) in chosen for name in data)]
+    complete_models = [
+        model for model in models if data and all((model, name) in chosen for name in data)
+    ]
     return {
-        model: math.fsum(chosen[model, name].score for name in data) / len(data) for model in whole
+        model: math.fsum(chosen[model, name].score for name in data) / len(data)
+        for model in complete_models
     }
 
 
 def spread(scores: Scores) -> dict[tuple[str, str], float]:
     """By (model, data set) the best prompt's score less the worst's, of those that were asked with
     several."""
-    found: dict[tuple[str, str], list[float]] = {}
+    scores_of: dict[tuple[str, str], list[float]] = {}
     for (model, _, data), score in scores.items():
-        found.setdefault((model, data), []).append(score)
-    return {pair: max(values) - min(values) for pair, values in found.items() if len(values) > 1}
+        scores_of.setdefault((model, data), []).append(score)
+    return {
+        pair: max(values) - min(values) for pair, values in scores_of.items() if len(values) > 1
+    }
 
 
 def of_rows(share: float, rows: int, level: float = 0.95) -> tuple[float, float]:

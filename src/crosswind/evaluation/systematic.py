@@ -75,34 +75,36 @@ def systematic(
     `replicates` 0: no interval. Raises `ValueError` without rows of either kind.
     """
     right = np.atleast_2d(right)
-    places = [np.flatnonzero(seen), np.flatnonzero(~seen)]
-    if not len(places[0]) or not len(places[1]):
+    row_sets = [np.flatnonzero(seen), np.flatnonzero(~seen)]
+    if not len(row_sets[0]) or not len(row_sets[1]):
         raise ValueError(
             "an environment needs test rows of classes that training showed there, and of others"
         )
-    known = None if reference is None else np.atleast_2d(reference).mean(axis=0)
-    accuracy = [float(right[:, rows].mean()) for rows in places]
-    base = 0.0 if known is None else float(known.mean())
-    told = Systematic(
+    reference_accuracy = None if reference is None else np.atleast_2d(reference).mean(axis=0)
+    accuracy = [float(right[:, rows].mean()) for rows in row_sets]
+    base = 0.0 if reference_accuracy is None else float(reference_accuracy.mean())
+    scores = Systematic(
         accuracy[0],
         accuracy[1],
-        len(places[0]),
-        len(places[1]),
+        len(row_sets[0]),
+        len(row_sets[1]),
         base,
         rho(accuracy[0], accuracy[1], base),
     )
     if not replicates:
-        return told
-    drawn = _replicates(right.astype(np.float64), known, places, replicates, seed)
-    found = np.array([value for one in drawn if (value := rho(*map(float, one))) is not None])
-    undefined = 1 - len(found) / replicates
-    if undefined > 0.05 or told.rho is None:
-        return Systematic(**{**vars(told), "undefined": undefined})
-    low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
-    sides = [right[:, rows] for rows in places]
+        return scores
+    drawn = _replicates(right.astype(np.float64), reference_accuracy, row_sets, replicates, seed)
+    replicated_rho = np.array(
+        [value for accuracies in drawn if (value := rho(*map(float, accuracies))) is not None]
+    )
+    undefined = 1 - len(replicated_rho) / replicates
+    if undefined > 0.05 or scores.rho is None:
+        return Systematic(**{**vars(scores), "undefined": undefined})
+    low, high = np.quantile(replicated_rho, [(1 - level) / 2, (1 + level) / 2])
+    sides = [right[:, rows] for rows in row_sets]
     least, most = _exact(sides, None if reference is None else np.atleast_2d(reference), level)
     ends = {"low": min(float(low), least), "high": max(float(high), most)}
-    return Systematic(**{**vars(told), **ends, "undefined": undefined})
+    return Systematic(**{**vars(scores), **ends, "undefined": undefined})
 
 
 def _exact(sides: Sequence[Right], reference: Right | None, level: float) -> tuple[float, float]:
@@ -151,8 +153,8 @@ def _rows_told(right: Right) -> float:
 
 def _replicates(
     right: NDArray[np.float64],
-    known: NDArray[np.float64] | None,
-    places: Sequence[NDArray[np.int64]],
+    reference_accuracy: NDArray[np.float64] | None,
+    row_sets: Sequence[NDArray[np.int64]],
     replicates: int,
     seed: int,
 ) -> NDArray[np.float64]:
@@ -160,17 +162,17 @@ def _replicates(
     [replicates, 3]."""
     generator = stream(seed, "bootstrap of rho")
     out = np.zeros((replicates, 3))
-    runs, n = len(right), sum(map(len, places))
+    runs, n = len(right), sum(map(len, row_sets))
     for start in range(0, replicates, _PART):
         size = min(_PART, replicates - start)
         of_runs = generator.multinomial(runs, np.full(runs, 1 / runs), size) / runs
-        for side, rows in enumerate(places):
+        for side, rows in enumerate(row_sets):
             times = generator.multinomial(len(rows), np.full(len(rows), 1 / len(rows)), size)
             out[start : start + size, side] = ((times @ right[:, rows].T) * of_runs).sum(
                 axis=1
             ) / len(rows)
-            if known is not None:
-                out[start : start + size, 2] += times @ known[rows] / n
+            if reference_accuracy is not None:
+                out[start : start + size, 2] += times @ reference_accuracy[rows] / n
     return out
 
 
@@ -180,21 +182,21 @@ def by_environment(
     seen: Sequence[bool],
     names: Sequence[str],
     class_names: Sequence[str],
-    **more: Any,
+    **options: Any,
 ) -> dict[str, Systematic]:
     """`systematic` of every environment of which training showed some classes and not others, by
     name.
 
     `right` bool [seeds, n]; `group` int64 [n]: numbers of `names`, the groups of label and
     environment, class after class; `seen`: which groups training showed. An environment without
-    test rows of either kind is left out. `more`: as for `systematic`.
+    test rows of either kind is left out. `options`: as for `systematic`.
     """
-    right, found = np.atleast_2d(right), {}
-    known = more.pop("reference", None)
+    right, by_name = np.atleast_2d(right), {}
+    reference_right = options.pop("reference", None)
     for name, rows, shown in kept_apart(group, seen, names, class_names):
-        reference = None if known is None else np.atleast_2d(known)[:, rows]
-        found[name] = systematic(right[:, rows], shown, reference, **more)
-    return found
+        reference = None if reference_right is None else np.atleast_2d(reference_right)[:, rows]
+        by_name[name] = systematic(right[:, rows], shown, reference, **options)
+    return by_name
 
 
 def kept_apart(
@@ -203,26 +205,36 @@ def kept_apart(
     """Every environment of `by_environment`: its name, its test rows, and which of them training
     showed."""
     size = len(names) // len(class_names)
-    for place in range(size):
-        rows = np.flatnonzero((group >= 0) & (group % size == place))
+    for environment in range(size):
+        rows = np.flatnonzero((group >= 0) & (group % size == environment))
         shown = np.asarray(seen, dtype=bool)[group[rows]]
         if len(np.unique(shown)) == 2:
-            yield names[place].partition(f"={class_names[0]}, ")[2] or names[place], rows, shown
+            yield (
+                names[environment].partition(f"={class_names[0]}, ")[2] or names[environment],
+                rows,
+                shown,
+            )
 
 
-def systematic_scores(found: Mapping[str, Systematic]) -> dict[str, Any]:
+def systematic_scores(by_name: Mapping[str, Systematic]) -> dict[str, Any]:
     """What scores hold: means over the environments, and each of them as plain values.
 
     `seen_accuracy`, `unseen_accuracy`, `rho`: None without environments; rho also where it is
     undefined in one of them.
     """
-    items = list(found.values())
-    ratios = [item.rho for item in items if item.rho is not None]
+    environments = list(by_name.values())
+    ratios = [environment.rho for environment in environments if environment.rho is not None]
     return {
-        "seen_accuracy": float(np.mean([item.seen for item in items])) if items else None,
-        "unseen_accuracy": float(np.mean([item.unseen for item in items])) if items else None,
-        "rho": float(np.mean(ratios)) if items and len(ratios) == len(items) else None,
-        "environments": {name: vars(item) for name, item in found.items()},
+        "seen_accuracy": float(np.mean([environment.seen for environment in environments]))
+        if environments
+        else None,
+        "unseen_accuracy": float(np.mean([environment.unseen for environment in environments]))
+        if environments
+        else None,
+        "rho": float(np.mean(ratios))
+        if environments and len(ratios) == len(environments)
+        else None,
+        "environments": {name: vars(environment) for name, environment in by_name.items()},
     }
 
 

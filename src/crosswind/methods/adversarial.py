@@ -99,13 +99,13 @@ class Adversarial(Method):
         n, before = len(context.y), context.last.extra if context.last else None
         rows = torch.arange(n, device=context.y.device)
         like = context.inputs(rows[:1])
-        many = n if before is None else n + len(before.y)
+        n_copies = n if before is None else n + len(before.y)
         # On the CPU: a run may hold several times its training rows.
-        made = torch.empty(many, *like.shape[1:])
+        new_copies = torch.empty(n_copies, *like.shape[1:])
         moved = torch.zeros((), dtype=torch.float64)
         size = context.info.batch
-        for start in range(0, many, size):
-            parts = (
+        for start in range(0, n_copies, size):
+            chunks = (
                 [
                     (
                         context.inputs(rows[start : min(start + size, n)]),
@@ -116,23 +116,23 @@ class Adversarial(Method):
                 else []
             )
             if before is not None and start + size > n:
-                places = slice(max(start - n, 0), start + size - n)
-                parts.append((before.x[places].to(like), before.y[places].to(context.y)))
-            x, y = (torch.cat([part[place] for part in parts]) for place in (0, 1))
+                positions = slice(max(start - n, 0), start + size - n)
+                chunks.append((before.x[positions].to(like), before.y[positions].to(context.y)))
+            x, y = (torch.cat([chunk[member] for chunk in chunks]) for member in (0, 1))
             copies = self._ascended(cast(Model, context.modules["model"]), x, y, size)
             moved += (copies - x).abs().mean(tuple(range(1, x.ndim))).double().sum().cpu()
-            made[start : start + size] = copies.float().cpu()
-        context.state["moved"] = (moved / many).float().to(context.y.device)
+            new_copies[start : start + size] = copies.float().cpu()
+        context.state["moved"] = (moved / n_copies).float().to(context.y.device)
         parents = rows if before is None else torch.cat([rows, before.parents.to(rows)])
         if "shown" in context.state:
-            self._show(index, context, made)
+            self._show(index, context, new_copies)
         y = context.y if before is None else torch.cat([context.y, before.y.to(context.y)])
-        kept = (
-            (made, y, parents)
+        all_copies = (
+            (new_copies, y, parents)
             if before is None
-            else (_both(before.x, made), _both(before.y, y), _both(before.parents, parents))
+            else (_both(before.x, new_copies), _both(before.y, y), _both(before.parents, parents))
         )
-        return Examples(*kept)
+        return Examples(*all_copies)
 
     def _ascended(self, model: Model, x: Tensor, y: Tensor, batch: int) -> Tensor:
         """Copies of inputs x [n, ...] with labels y, moved up the objective; each row by itself, in
@@ -141,17 +141,21 @@ class Adversarial(Method):
         A row whose copy is not all numbers stays as it is.
         """
         with torch.no_grad():
-            held = model.features(x)
+            features_held = model.features(x)
         copies = x.detach()
         for _ in range(self.ascent_steps):
             with torch.enable_grad():
                 copies = copies.requires_grad_(True)
                 features = model.features(copies)
                 logits = model.head(features)
-                gains = row_losses(logits, y) - self.gamma * (features - held).square().mean(1)
+                gains = row_losses(logits, y) - self.gamma * (
+                    features - features_held
+                ).square().mean(1)
                 if self._entropy_weight():
-                    told = logits.log_softmax(1)
-                    gains = gains - self._entropy_weight() * (told.exp() * told).sum(1)
+                    log_probabilities = logits.log_softmax(1)
+                    gains = gains - self._entropy_weight() * (
+                        log_probabilities.exp() * log_probabilities
+                    ).sum(1)
                 (slope,) = torch.autograd.grad(gains.sum(), copies)
             copies = (copies + (self.rate / batch) * slope).detach()
         # A rate that is far too high drives values beyond numbers, and one of them would end the
@@ -161,7 +165,7 @@ class Adversarial(Method):
         )
         return copies.clamp(-1.0, 1.0) if x.ndim == 4 else copies
 
-    def _show(self, index: int, context: RunContext, made: Tensor) -> None:
+    def _show(self, index: int, context: RunContext, copies: Tensor) -> None:
         """Keep the copies of a few rows, and at first the rows themselves; classes in turn."""
         y = context.y
         rank = (
@@ -173,7 +177,7 @@ class Adversarial(Method):
         shown = context.state["shown"].clone()
         if index == 1:
             shown[: len(rows), 0] = levels(context.inputs(rows))
-        shown[: len(rows), index] = levels(made[rows.cpu()]).to(shown.device)
+        shown[: len(rows), index] = levels(copies[rows.cpu()]).to(shown.device)
         context.state["shown"] = shown
 
     def doubts(self, state: State) -> list[str]:
@@ -203,7 +207,7 @@ class Adversarial(Method):
         images = np.concatenate([images, added.clip(0, 255).astype(np.uint8)], 1)
         columns = [
             "picture",
-            *(f"copy {place + 1}" for place in range(self.phases)),
+            *(f"copy {phase + 1}" for phase in range(self.phases)),
             f"change x {LARGER}",
         ]
         return {"adversarial copies": Picture.sheet(images, caption, columns=columns)}

@@ -119,19 +119,20 @@ class Alignment(Method):
             torch.cat([batch.x, batch.pair.x])
         )  # one pass, so that both share the batch's statistics
         classed = row_losses(model.head(features), torch.cat([batch.y, batch.y])).mean()
-        one, two = features.chunk(2)
+        first_half, two = features.chunk(2)
         is_clean = state["clean"][first]
         counts = torch.where(
             is_clean, state["aligned"][second], state["clean"][second] & state["aligned"][first]
         )
-        clean, other = (
-            torch.where(is_clean[:, None], *members) for members in ((one, two), (two, one))
+        clean, partner = (
+            torch.where(is_clean[:, None], *members)
+            for members in ((first_half, two), (two, first_half))
         )
         pairs = Pairs(
-            clean, other, counts, torch.where(is_clean, second, first), len(state["clean"])
+            clean, partner, counts, torch.where(is_clean, second, first), len(state["clean"])
         )
-        apart, parts = self._apart(modules, pairs)
-        terms = {"classification": classed, "alignment": apart, **parts}
+        apart, own_terms = self._apart(modules, pairs)
+        terms = {"classification": classed, "alignment": apart, **own_terms}
         return Loss(
             classed + self.weight * apart, {name: term.detach() for name, term in terms.items()}
         )

@@ -111,10 +111,10 @@ class BetaVAE(Method):
         with torch.no_grad():
             deepest = encoder(torch.zeros(1, *shape))
         sizes = [self.latents, *[HIDDEN] * LAYERS]
-        parts: list[nn.Module] = []
+        layers: list[nn.Module] = []
         for before, after in zip(sizes, sizes[1:], strict=False):
-            parts += [nn.Linear(before, after), nn.ReLU()]
-        head = nn.Sequential(*parts, nn.Linear(HIDDEN, info.n_classes))
+            layers += [nn.Linear(before, after), nn.ReLU()]
+        head = nn.Sequential(*layers, nn.Linear(HIDDEN, info.n_classes))
         children = {
             "encoder": encoder,
             "flat": nn.Flatten(),
@@ -137,11 +137,11 @@ class BetaVAE(Method):
         """The study's, over the autoencoder first, then over the classifier of codes."""
         model = cast(Model, modules["model"])
         head = list(model.head.parameters())
-        known = {id(one) for one in head}
-        others = [one for one in model.parameters() if id(one) not in known] + list(
-            modules["decoder"].parameters()
-        )
-        return {"main": OptimiserSpec(others if stage == ENCODER else head)}
+        head_ids = {id(parameter) for parameter in head}
+        autoencoder_parameters = [
+            parameter for parameter in model.parameters() if id(parameter) not in head_ids
+        ] + list(modules["decoder"].parameters())
+        return {"main": OptimiserSpec(autoencoder_parameters if stage == ENCODER else head)}
 
     def state(self, info: Info) -> State:
         """`divergence` [latents]: that of each latent at the mean of training rows, in nats, -1
@@ -182,21 +182,21 @@ class BetaVAE(Method):
             batch.ids.argsort(stable=True)
         ]  # so that what is drawn for places is the same of a batch in another order
         mean, spread = _coded(modules, x)
-        made = modules["decoder"](mean + (spread / 2.0).exp() * torch.randn_like(mean))
-        with without_autocast(made):
-            apart = (wide(made) - wide(x)).square().flatten(1).sum(1).mean()
-            told = divergence(wide(mean), wide(spread)).sum(1).mean()
+        reconstruction = modules["decoder"](mean + (spread / 2.0).exp() * torch.randn_like(mean))
+        with without_autocast(reconstruction):
+            apart = (wide(reconstruction) - wide(x)).square().flatten(1).sum(1).mean()
+            divergence_sum = divergence(wide(mean), wide(spread)).sum(1).mean()
         return Loss(
-            apart + self.beta * told,
-            {"reconstruction": apart.detach(), "divergence": told.detach()},
+            apart + self.beta * divergence_sum,
+            {"reconstruction": apart.detach(), "divergence": divergence_sum.detach()},
         )
 
     def doubts(self, state: State) -> list[str]:
         """Codes that say nothing."""
-        known = state["divergence"]
-        if bool((known < 0).all()) or bool((known > ACTIVE).any()):
+        divergences = state["divergence"]
+        if bool((divergences < 0).all()) or bool((divergences > ACTIVE).any()):
             return []
-        if not bool(torch.isfinite(known).all()):
+        if not bool(torch.isfinite(divergences).all()):
             return ["the autoencoder diverged, so its codes say nothing; lower the learning rate"]
         return [
             "no latent tells pictures apart, so the classifier saw the same code everywhere; lower"
@@ -205,21 +205,21 @@ class BetaVAE(Method):
 
     def exhibits(self, info: Info, state: State) -> Mapping[str, Exhibit]:
         """Reconstructions, and traversals of the latents that say most."""
-        known = state["divergence"]
-        if bool((known < 0).all()) or not bool(torch.isfinite(known).all()):
+        divergences = state["divergence"]
+        if bool((divergences < 0).all()) or not bool(torch.isfinite(divergences).all()):
             return {}
-        active = int((known > ACTIVE).sum())
+        active = int((divergences > ACTIVE).sum())
         images = {
             name: state[name].cpu().permute(0, 1, 3, 4, 2).numpy()
             for name in ("rebuilt", "traversed")
         }
-        told = [
-            f"{float(one):.1f} nats"
-            for one in known.sort(descending=True).values[: len(images["traversed"])]
+        nats_in_words = [
+            f"{float(nats):.1f} nats"
+            for nats in divergences.sort(descending=True).values[: len(images["traversed"])]
         ]
         rebuilt = (
             f"Training pictures, and what the decoder makes of their mean codes. {active} of"
-            f" {len(known)} latents say anything."
+            f" {len(divergences)} latents say anything."
         )
         traversed = (
             "A row is one of the latents that say most, with the nats that it says of a picture at"
@@ -234,7 +234,7 @@ class BetaVAE(Method):
                 images["rebuilt"], rebuilt, columns=["picture", "rebuilt"]
             ),
             "traversals": Picture.sheet(
-                np.concatenate([line, change], 1), traversed, columns=columns, rows=told
+                np.concatenate([line, change], 1), traversed, columns=columns, rows=nats_in_words
             ),
         }
 
@@ -247,10 +247,10 @@ class BetaVAE(Method):
             mean, spread = _coded(modules, x)
             each = divergence(wide(mean), wide(spread)).mean(0)
             context.state["divergence"] = each.float()
-            made = modules["decoder"](mean[:SHOWN])
+            reconstructions = modules["decoder"](mean[:SHOWN])
             rebuilt = context.state["rebuilt"].clone()
-            for place, pictures in enumerate((x[:SHOWN], made)):
-                rebuilt[: len(pictures), place] = levels(pictures)
+            for position, pictures in enumerate((x[:SHOWN], reconstructions)):
+                rebuilt[: len(pictures), position] = levels(pictures)
             context.state["rebuilt"] = rebuilt
             traversed = context.state["traversed"].clone()
             for line, latent in enumerate(
@@ -277,19 +277,24 @@ class Decoder(nn.Module):
             deepest,
             shape[1:],
         )
-        parts: list[nn.Module] = []
+        layers: list[nn.Module] = []
         for before, after in zip(widths[::-1], widths[-2::-1], strict=False):
-            parts += [nn.ConvTranspose2d(before, after, 4, 2, 1), nn.LeakyReLU(SLOPE, inplace=True)]
-        self.net = nn.Sequential(*parts, nn.ConvTranspose2d(widths[0], shape[0], 4, 2, 1))
+            layers += [
+                nn.ConvTranspose2d(before, after, 4, 2, 1),
+                nn.LeakyReLU(SLOPE, inplace=True),
+            ]
+        self.net = nn.Sequential(*layers, nn.ConvTranspose2d(widths[0], shape[0], 4, 2, 1))
 
     def forward(self, codes: Tensor) -> Tensor:
         """See the class."""
-        made = self.net(nn.functional.leaky_relu_(self.begin(codes), SLOPE).view(-1, *self.deepest))
+        pictures = self.net(
+            nn.functional.leaky_relu_(self.begin(codes), SLOPE).view(-1, *self.deepest)
+        )
         if (
-            made.shape[2:] != self.sides
+            pictures.shape[2:] != self.sides
         ):  # a side that two does not divide loses a pixel on the way down
-            made = nn.functional.interpolate(made, self.sides)
-        return torch.tanh(made)
+            pictures = nn.functional.interpolate(pictures, self.sides)
+        return torch.tanh(pictures)
 
 
 def divergence(mean: Tensor, spread: Tensor) -> Tensor:
@@ -307,12 +312,12 @@ def _coded(modules: Modules, x: Tensor) -> tuple[Tensor, Tensor]:
 def _widths(shape: tuple[int, ...], channels: int) -> list[int]:
     """Channels after each layer of the encoder, as many as halve the smaller side to `SMALLEST`, at
     least one."""
-    many = max(1, (min(shape[1:]) // SMALLEST).bit_length() - 1)
-    return [min(channels * 2**place, channels * WIDEST) for place in range(many)]
+    n_layers = max(1, (min(shape[1:]) // SMALLEST).bit_length() - 1)
+    return [min(channels * 2**layer, channels * WIDEST) for layer in range(n_layers)]
 
 
 def _encoder(channels: int, widths: list[int]) -> nn.Sequential:
-    parts: list[Any] = []
+    layers: list[Any] = []
     for before, after in zip([channels, *widths], widths, strict=False):
-        parts += [nn.Conv2d(before, after, 4, 2, 1), nn.LeakyReLU(SLOPE, inplace=True)]
-    return nn.Sequential(*parts)
+        layers += [nn.Conv2d(before, after, 4, 2, 1), nn.LeakyReLU(SLOPE, inplace=True)]
+    return nn.Sequential(*layers)

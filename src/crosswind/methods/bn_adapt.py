@@ -100,13 +100,15 @@ class BNAdapt(Method):
         """See the class; `modules` are changed in place."""
         n = data.n if self.test_size is None else self.test_size
         share = n / (self.source_size + n) if n else 0.0
-        seen = {norm: Moments(norm, share) for norm in _norms(modules["model"])}
-        hooks = [norm.register_forward_pre_hook(moments.hook) for norm, moments in seen.items()]
+        moments_of = {norm: Moments(norm, share) for norm in _norms(modules["model"])}
+        hooks = [
+            norm.register_forward_pre_hook(moments.hook) for norm, moments in moments_of.items()
+        ]
         for x in data.batches():
             modules["model"](x)
         for hook in hooks:
             hook.remove()
-        for moments in seen.values():
+        for moments in moments_of.values():
             moments.settle()
         return modules, state
 
@@ -141,10 +143,10 @@ class Moments:
         count, middle = values.shape[0], values.mean(0)
         squares, mean = (values - middle).square_().sum(0).double(), middle.double()
         self._put(count, mean, squares)
-        apart, whole = mean - self.mean, self.count + count  # Chan, Golub and LeVeque 1983
-        self.mean = self.mean + apart * (count / whole)
-        self.squares = self.squares + squares + apart.square() * (self.count * count / whole)
-        self.count = whole
+        apart, total_count = mean - self.mean, self.count + count  # Chan, Golub and LeVeque 1983
+        self.mean = self.mean + apart * (count / total_count)
+        self.squares = self.squares + squares + apart.square() * (self.count * count / total_count)
+        self.count = total_count
 
     def settle(self) -> None:
         """Put the layer at the mixture of source and all that was counted."""
@@ -160,7 +162,7 @@ class Moments:
 
 def _norms(model: nn.Module) -> list[nn.Module]:
     return [
-        part
-        for part in model.modules()
-        if isinstance(part, _NORMS) and part.running_mean is not None
+        submodule
+        for submodule in model.modules()
+        if isinstance(submodule, _NORMS) and submodule.running_mean is not None
     ]

@@ -156,15 +156,15 @@ class BPA(Method):
         features = context.features(base=True).float()
         finite = bool(torch.isfinite(features).all())
         if finite:
-            found = clusters(
+            cluster_of = clusters(
                 features.numpy(),
                 context.y.cpu().numpy(),
                 self.k,
                 seed_of(context.seed, "pseudo-attributes"),
             )
-            context.state["cluster"] = torch.from_numpy(found).to(context.y.device)
+            context.state["cluster"] = torch.from_numpy(cluster_of).to(context.y.device)
             counts = torch.bincount(
-                torch.from_numpy(found), minlength=context.info.n_classes * self.k
+                torch.from_numpy(cluster_of), minlength=context.info.n_classes * self.k
             )
             context.state["rows"] = counts.to(context.y.device, torch.float32)
         context.state["group"] = context.group.clone()
@@ -174,12 +174,14 @@ class BPA(Method):
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
         """See the class."""
         each = row_losses(modules["model"](batch.x), batch.y)
-        cluster, many = state["cluster"], len(state["level"])
-        own = cluster[batch.ids]
+        cluster, n_clusters = state["cluster"], len(state["level"])
+        cluster_of_row = cluster[batch.ids]
         levels = state["level"]
-        raw = len(cluster) / state["rows"][own]
-        known = (state["loss"] != UNSEEN).all() & (levels.sum() > 0)
-        raw = torch.where(known, raw * levels[own] / levels.sum().clamp(min=1e-30), raw)
+        raw = len(cluster) / state["rows"][cluster_of_row]
+        all_drawn = (state["loss"] != UNSEEN).all() & (levels.sum() > 0)
+        raw = torch.where(
+            all_drawn, raw * levels[cluster_of_row] / levels.sum().clamp(min=1e-30), raw
+        )
         before = state["weight"][batch.ids]
         raw = raw / raw.mean().clamp(min=1e-30)
         new = self._weighed(before, raw)
@@ -190,7 +192,7 @@ class BPA(Method):
                 0, batch.ids, (same @ each.detach().float()) / same.sum(1)
             )
             if (batch.step + 1) % self.refresh == 0:
-                levels = _means(losses, cluster, many)
+                levels = _means(losses, cluster, n_clusters)
         weights = state["weight"].index_copy(0, batch.ids, new)
         return Loss(
             (new.to(each.dtype) * each).mean(),
@@ -232,16 +234,18 @@ class BPA(Method):
         counts = by_group.sum(0)
         mean = (weight @ by_group) / counts.clamp(min=1.0)
         names = info.group_names
-        seen = [code for code in range(info.n_groups) if counts[code] > 0]
-        seen.sort(key=lambda code: -float(mean[code]))
-        bars = {f"{names[code]} ({int(counts[code])})": float(mean[code]) for code in seen}
-        told: list[list[str | float | int | None]] = []
+        groups_with_rows = [code for code in range(info.n_groups) if counts[code] > 0]
+        groups_with_rows.sort(key=lambda code: -float(mean[code]))
+        bars = {
+            f"{names[code]} ({int(counts[code])})": float(mean[code]) for code in groups_with_rows
+        }
+        table_rows: list[list[str | float | int | None]] = []
         for code in range(info.n_classes * self.k):
             inside = cluster == code
             if inside.any():
-                of = by_group[inside].sum(0)
-                most = int(of.argmax())
-                told.append(
+                rows_of_group = by_group[inside].sum(0)
+                largest_group = int(rows_of_group.argmax())
+                table_rows.append(
                     [
                         (
                             f"{info.class_names[code // self.k] if info.class_names else code // self.k}"
@@ -249,8 +253,8 @@ class BPA(Method):
                         ),
                         int(inside.sum()),
                         round(float(weight[inside].mean()), 4),
-                        names[most],
-                        round(float(of[most] / inside.sum()), 4),
+                        names[largest_group],
+                        round(float(rows_of_group[largest_group] / inside.sum()), 4),
                     ]
                 )
         return {
@@ -262,7 +266,7 @@ class BPA(Method):
             ),
             "clusters": Grid(
                 ["cluster", "training rows", "mean weight", "largest group", "its share"],
-                told,
+                table_rows,
                 "Clusters of the first network's features within each class, and the group that"
                 " most of their rows are of.",
             ),
@@ -291,15 +295,17 @@ def clusters(
         # clusters, which is said above.
         with threadpool_limits(limits=1), warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            found = KMeans(min(k, len(rows)), n_init=1, random_state=seed % 2**32).fit(points[rows])
-        out[rows] += found.labels_
+            k_means = KMeans(min(k, len(rows)), n_init=1, random_state=seed % 2**32).fit(
+                points[rows]
+            )
+        out[rows] += k_means.labels_
     return out
 
 
-def _means(losses: Tensor, cluster: Tensor, many: int) -> Tensor:
+def _means(losses: Tensor, cluster: Tensor, n_clusters: int) -> Tensor:
     """The mean loss of the rows of every cluster that were drawn, [many]; 0 where none was."""
     drawn = (losses != UNSEEN).to(losses.dtype)
-    zeros = torch.zeros(many, dtype=losses.dtype, device=losses.device)
+    zeros = torch.zeros(n_clusters, dtype=losses.dtype, device=losses.device)
     return zeros.index_add(0, cluster, losses * drawn) / zeros.index_add(0, cluster, drawn).clamp(
         min=1.0
     )

@@ -60,14 +60,16 @@ class Cos(Alignment):
         return pairs.mean(cosine_distances(pairs.clean, pairs.other)), {}
 
 
-def cosine_distances(one: Tensor, other: Tensor) -> Tensor:
+def cosine_distances(first: Tensor, second: Tensor) -> Tensor:
     """1 - the cosine of the angle between rows of two matrices [n, d]: at least float32 [n]; 1
     where a row is all zeros."""
-    with without_autocast(one):
-        one, other = wide(one), wide(other)
-        squares = one.square().sum(1), other.square().sum(1)
-        some = (squares[0] > 0) & (squares[1] > 0)
+    with without_autocast(first):
+        first, second = wide(first), wide(second)
+        squares = first.square().sum(1), second.square().sum(1)
+        both_nonzero = (squares[0] > 0) & (squares[1] > 0)
         # Where one has no length the slope of its inverse would be infinite, and a mask after it
         # NaN.
-        inverse = [torch.where(some, square, 1.0).rsqrt() for square in squares]
-        return 1.0 - torch.where(some, (one * other).sum(1), 0.0) * inverse[0] * inverse[1]
+        inverse = [torch.where(both_nonzero, square, 1.0).rsqrt() for square in squares]
+        return (
+            1.0 - torch.where(both_nonzero, (first * second).sum(1), 0.0) * inverse[0] * inverse[1]
+        )

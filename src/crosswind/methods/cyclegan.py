@@ -151,12 +151,17 @@ class CycleGAN(Method):
                 f"method 'cyclegan' needs pictures of at least {LEAST} pixels a side, and these are"
                 f" {info.input}"
             )
-        many, classes = len(info.environment_names), info.n_classes if self.by_class else 0
+        n_environments, classes = (
+            len(info.environment_names),
+            info.n_classes if self.by_class else 0,
+        )
         blocks = (
             (9 if min(info.input_shape[1:]) >= LARGE else 6) if self.blocks is None else self.blocks
         )
-        generator = Generator(info.input_shape[0], many + classes, self.width, blocks)
-        discriminator = Discriminator(info.input_shape, many * max(1, classes), self.width)
+        generator = Generator(info.input_shape[0], n_environments + classes, self.width, blocks)
+        discriminator = Discriminator(
+            info.input_shape, n_environments * max(1, classes), self.width
+        )
         return {"model": model, "generator": generator, "discriminator": discriminator}
 
     def optimisers(self, info: Info, modules: Modules, stage: str) -> dict[str, OptimiserSpec]:
@@ -193,9 +198,9 @@ class CycleGAN(Method):
         """
         if not self.share:
             return {}
-        many, shape = len(info.environment_names), info.input_shape
+        n_environments, shape = len(info.environment_names), info.input_shape
         out = {
-            "cells": torch.zeros(info.n_classes, many, dtype=torch.int64),
+            "cells": torch.zeros(info.n_classes, n_environments, dtype=torch.int64),
             "quality": torch.full((4,), -1.0),
         }
         out |= {
@@ -205,7 +210,9 @@ class CycleGAN(Method):
         out["shown_cell"] = torch.full((SHOWN,), -1, dtype=torch.int64)
         return {
             **out,
-            "shown": torch.zeros(SHOWN, 1 + min(many, COLUMNS), *shape, dtype=torch.uint8),
+            "shown": torch.zeros(
+                SHOWN, 1 + min(n_environments, COLUMNS), *shape, dtype=torch.uint8
+            ),
         }
 
     def stage(self, index: int, context: RunContext) -> Stage | None:
@@ -240,14 +247,16 @@ class CycleGAN(Method):
         discriminator."""
         if batch.stage != TRANSLATOR:
             return super().update(context, batch)
-        kept: list[Tensor] = []
-        found = context.descend(
-            "generator", lambda: self._translated(context.modules, batch, context.state, kept)
+        translated: list[Tensor] = []
+        generator_loss = context.descend(
+            "generator",
+            lambda: self._generator_loss(context.modules, batch, context.state, translated),
         )
-        other = context.descend(
-            "discriminator", lambda: self._told(context.modules, batch, context.state, kept)
+        discriminator_loss = context.descend(
+            "discriminator",
+            lambda: self._discriminator_loss(context.modules, batch, context.state, translated),
         )
-        return Loss(found.total, {**found.terms, **other.terms})
+        return Loss(generator_loss.total, {**generator_loss.terms, **discriminator_loss.terms})
 
     def doubts(self, state: State) -> list[str]:
         """Nothing to translate to, and translations that are not taken for what they should be."""
@@ -258,12 +267,13 @@ class CycleGAN(Method):
                 "every class is seen with one environment, so no picture could be translated and"
                 " this run is ERM"
             ]
-        real, made = (float(value) for value in state["quality"][:2])
-        if 0 <= made < real / 2:
+        real, translated_quality = (float(value) for value in state["quality"][:2])
+        if 0 <= translated_quality < real / 2:
             return [
-                f"the nearest training picture of a translation has the value meant in {made:.0%}"
-                f" of them, of a real picture in {real:.0%}: the translator hardly changes"
-                " pictures; train it longer (`first`) or raise `translator_lr`"
+                "the nearest training picture of a translation has the value meant in"
+                f" {translated_quality:.0%} of them, of a real picture in {real:.0%}: the"
+                " translator hardly changes pictures; train it longer (`first`) or raise"
+                " `translator_lr`"
             ]
         return []
 
@@ -289,12 +299,12 @@ class CycleGAN(Method):
             "Training pictures, beside each what it is, and what the translator makes of them."
             " Black: its class is not seen so."
         )
-        told = [round(float(value), 4) for value in state["quality"]]
+        quality = [round(float(value), 4) for value in state["quality"]]
         grid: list[list[str | float | int | None]] = [
-            ["environment", told[0], told[1]],
-            ["class", told[2], told[3]],
+            ["environment", quality[0], quality[1]],
+            ["class", quality[2], quality[3]],
         ]
-        asked = (
+        quality_note = (
             "How often the nearest training picture, by squared difference of pixels among as many"
             " of every class and environment, has the environment that was meant, and the class: of"
             " training pictures and of their translations, means over class and environment. Never"
@@ -303,7 +313,7 @@ class CycleGAN(Method):
         )
         return {
             "translations": Picture.sheet(images, caption, columns=columns, rows=rows),
-            "taken for": Grid(["what", "pictures", "translations"], grid, asked),
+            "taken for": Grid(["what", "pictures", "translations"], grid, quality_note),
         }
 
     def _length(self, info: Info) -> int:
@@ -311,39 +321,43 @@ class CycleGAN(Method):
 
     def _targets(self, state: State) -> Tensor:
         """Which values a picture of each class may get, bool [k, e]."""
-        seen = state["cells"] > 0
-        return seen if self.by_class else seen.any(0).expand(len(seen), -1)
+        has_rows = state["cells"] > 0
+        return has_rows if self.by_class else has_rows.any(0).expand(len(has_rows), -1)
 
-    def _told_of(self, y: Tensor, value: Tensor, state: State) -> Tensor:
+    def _condition(self, y: Tensor, value: Tensor, state: State) -> Tensor:
         """What the generator is told: one-hot values, and classes, float [n, e (+ k)]."""
         k, e = state["cells"].shape
-        parts = (
+        conditions = (
             [membership(value, e), membership(y, k)] if self.by_class else [membership(value, e)]
         )
-        return torch.cat(parts, 1).float()
+        return torch.cat(conditions, 1).float()
 
     def _cell(self, y: Tensor, value: Tensor, state: State) -> Tensor:
         return y * state["cells"].shape[1] + value if self.by_class else value
 
-    def _translated(self, modules: Modules, batch: Batch, state: State, kept: list[Tensor]) -> Loss:
-        """The generator's objective; leaves rows, targets and translations in `kept`."""
+    def _generator_loss(
+        self, modules: Modules, batch: Batch, state: State, translated: list[Tensor]
+    ) -> Loss:
+        """The generator's objective; leaves rows, targets and translations in `translated`."""
         x, y, s = _ordered(batch)
         t = torch.multinomial(self._targets(state)[y].float(), 1)[:, 0]
         make, tell = modules["generator"], modules["discriminator"]
-        made = make(x, self._told_of(y, t, state))
-        back, same = (make(one, self._told_of(y, s, state)) for one in (made, x))
-        patches = tell(made, self._cell(y, t, state))
+        translation = make(x, self._condition(y, t, state))
+        back, same = (make(pictures, self._condition(y, s, state)) for pictures in (translation, x))
+        patches = tell(translation, self._cell(y, t, state))
         with without_autocast(x):
             fooled = (wide(patches) - 1.0).square().mean()
-            cycle, identity = (wide(one - x).abs().mean() for one in (back, same))
-        kept.extend([x, y, s, t, made.detach()])
+            cycle, identity = (wide(pictures - x).abs().mean() for pictures in (back, same))
+        translated.extend([x, y, s, t, translation.detach()])
         terms = {"fooled": fooled.detach(), "cycle": cycle.detach(), "identity": identity.detach()}
         return Loss(fooled + self.cycle * cycle + self.identity * identity, terms)
 
-    def _told(self, modules: Modules, batch: Batch, state: State, kept: list[Tensor]) -> Loss:
+    def _discriminator_loss(
+        self, modules: Modules, batch: Batch, state: State, translated: list[Tensor]
+    ) -> Loss:
         """The discriminator's objective."""
-        x, y, s, t, made = kept
-        shown, cell, changes = pooled(made, self._cell(y, t, state), state)
+        x, y, s, t, translation = translated
+        shown, cell, changes = pooled(translation, self._cell(y, t, state), state)
         tell = modules["discriminator"]
         real, false = wide(tell(x, self._cell(y, s, state))), wide(tell(shown, cell))
         total = ((real - 1.0).square().mean() + false.square().mean()) / 2.0
@@ -354,27 +368,27 @@ class CycleGAN(Method):
         the values, int64 [m]."""
         assert context.environment is not None
         y, s = context.y, context.environment
-        wanted = self._targets(context.state)[y] & ~membership(s, context.state["cells"].shape[1])
+        to_make = self._targets(context.state)[y] & ~membership(s, context.state["cells"].shape[1])
         if self.share < 1.0:
-            wanted = wanted & (torch.rand(wanted.shape) < self.share).to(wanted.device)
-        rows, values = wanted.nonzero(as_tuple=True)
-        parts = []
+            to_make = to_make & (torch.rand(to_make.shape) < self.share).to(to_make.device)
+        rows, values = to_make.nonzero(as_tuple=True)
+        chunks = []
         for start in range(0, len(rows), context.info.batch):
             chunk, value = (
                 rows[start : start + context.info.batch],
                 values[start : start + context.info.batch],
             )
             with torch.no_grad():
-                made = context.modules["generator"](
-                    context.inputs(chunk), self._told_of(y[chunk], value, context.state)
+                translation = context.modules["generator"](
+                    context.inputs(chunk), self._condition(y[chunk], value, context.state)
                 )
-            parts.append(levels(made).cpu())
-        whole = (
-            torch.cat(parts)
-            if parts
+            chunks.append(levels(translation).cpu())
+        all_translations = (
+            torch.cat(chunks)
+            if chunks
             else torch.zeros(0, *context.info.input_shape, dtype=torch.uint8)
         )
-        return Examples(whole, y[rows], rows), values
+        return Examples(all_translations, y[rows], rows), values
 
     def _judge(self, context: RunContext, extra: Examples, values: Tensor) -> None:
         """Keep what a few pictures became, and how often translations have the right neighbours."""
@@ -390,13 +404,13 @@ class CycleGAN(Method):
         shown[: len(rows), 0] = levels(x)
         with torch.no_grad():
             for value in range(shown.shape[1] - 1):
-                made = levels(
+                translated = levels(
                     context.modules["generator"](
-                        x, self._told_of(y[rows], torch.full_like(rows, value), state)
+                        x, self._condition(y[rows], torch.full_like(rows, value), state)
                     )
                 )
                 shown[: len(rows), 1 + value] = torch.where(
-                    targets[y[rows], value].view(-1, 1, 1, 1), made, 0
+                    targets[y[rows], value].view(-1, 1, 1, 1), translated, 0
                 )
         state["shown"], state["shown_cell"] = shown, cells
         state["quality"] = self._quality(context, extra, values)
@@ -409,26 +423,34 @@ class CycleGAN(Method):
         cell = y * e + s
         counts = torch.bincount(cell)
         # A cell that is much larger than another would be nearest for its number alone.
-        many = int((counts > 0).sum())
-        near = _evenly(cell, max(1, min(max(int(counts[counts > 0].min()), FEWEST), NEAR // many)))
-        there = levels(context.inputs(near)).float().flatten(1)
+        n_cells = int((counts > 0).sum())
+        reference_rows = _evenly(
+            cell, max(1, min(max(int(counts[counts > 0].min()), FEWEST), NEAR // n_cells))
+        )
+        reference_pictures = levels(context.inputs(reference_rows)).float().flatten(1)
         parents = extra.parents.to(y.device)
         to = y[parents] * e + values.to(y.device)
-        real, made = (_evenly(codes, max(1, ASKED // many)) for codes in (cell[near], to))
-        found = []
+        real, translated_rows = (
+            _evenly(codes, max(1, ASKED // n_cells)) for codes in (cell[reference_rows], to)
+        )
+        quality_numbers = []
         for pictures, rows, cells in (
-            (there[real], near[real], cell[near[real]]),
-            (extra.x[made.cpu()].to(there).flatten(1), parents[made], to[made]),
+            (reference_pictures[real], reference_rows[real], cell[reference_rows[real]]),
+            (
+                extra.x[translated_rows.cpu()].to(reference_pictures).flatten(1),
+                parents[translated_rows],
+                to[translated_rows],
+            ),
         ):
-            apart = torch.cdist(pictures, there)
-            apart[rows[:, None] == near] = (
+            apart = torch.cdist(pictures, reference_pictures)
+            apart[rows[:, None] == reference_rows] = (
                 torch.inf
             )  # never the picture itself, nor that which one was made of
-            like = cell[near][apart.argmin(1)]
+            like = cell[reference_rows][apart.argmin(1)]
             for right in (like % e == cells % e, like // e == cells // e):
-                means, seen = group_means(right.float(), cells, context.state["cells"].numel())
-                found.append(means[seen > 0].mean())
-        return torch.stack([found[place] for place in (0, 2, 1, 3)])
+                means, counted = group_means(right.float(), cells, context.state["cells"].numel())
+                quality_numbers.append(means[counted > 0].mean())
+        return torch.stack([quality_numbers[index] for index in (0, 2, 1, 3)])
 
 
 def _evenly(cell: Tensor, each: int) -> Tensor:

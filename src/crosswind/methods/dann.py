@@ -139,11 +139,11 @@ class DANN(Method):
         name."""
         model = make_model()
         sizes = [model.width, *[self.width] * self.layers]
-        parts: list[nn.Module] = []
-        for given, made in zip(sizes, sizes[1:], strict=False):
-            parts += [nn.Linear(given, made), nn.ReLU()]
-        parts.append(nn.Linear(sizes[-1], len(info.environment_counts)))
-        return {"model": model, "discriminator": nn.Sequential(*parts)}
+        layers: list[nn.Module] = []
+        for width_in, width_out in zip(sizes, sizes[1:], strict=False):
+            layers += [nn.Linear(width_in, width_out), nn.ReLU()]
+        layers.append(nn.Linear(sizes[-1], len(info.environment_counts)))
+        return {"model": model, "discriminator": nn.Sequential(*layers)}
 
     def optimisers(self, info: Info, modules: Modules, stage: str) -> dict[str, OptimiserSpec]:
         """One for the model and one for the discriminator."""
@@ -158,7 +158,7 @@ class DANN(Method):
         """The model's objective, L_y - weight r L_d."""
         features = cast("Model", modules["model"]).features(batch.x)
         return self._objective(
-            modules, features, self._told(modules, features, batch).mean(), batch
+            modules, features, self._domain_losses(modules, features, batch).mean(), batch
         )
 
     def update(self, context: RunContext, batch: Batch) -> Loss:
@@ -168,46 +168,49 @@ class DANN(Method):
             cast("Model", context.modules["model"]),
             list(context.modules["discriminator"].parameters()),
         )
-        kept: list[Tensor] = []
+        step_features: list[Tensor] = []
         first: list[Tensor] = []
 
         def objective() -> Loss:
             features = model.features(batch.x)
-            given = (
+            features_in = (
                 features.detach().requires_grad_()
             )  # one pass a step: a second would move the batch statistics twice
-            told = self._told(context.modules, given, batch).mean()
+            domain_loss = self._domain_losses(context.modules, features_in, batch).mean()
             # One way there and back through the discriminator serves its own first step and the
             # model's.
-            slope, *slopes = torch.autograd.grad(told, [given, *told_by])
-            told = told.detach()
-            kept.append(given.detach())
-            first.append(with_slopes(told, told_by, slopes))
+            slope, *slopes = torch.autograd.grad(domain_loss, [features_in, *told_by])
+            domain_loss = domain_loss.detach()
+            step_features.append(features_in.detach())
+            first.append(with_slopes(domain_loss, told_by, slopes))
             return self._objective(
-                context.modules, features, with_slopes(told, [features], [slope]), batch
+                context.modules, features, with_slopes(domain_loss, [features], [slope]), batch
             )
 
-        found = context.descend("main", objective)
+        main_loss = context.descend("main", objective)
         for number in range(self.discriminator_steps):
             if number == 0 and self.gradient_penalty == 0:
                 context.descend("discriminator", lambda: Loss(first[0]))
             else:
                 context.descend(
-                    "discriminator", lambda: Loss(self._own(context.modules, kept[0], batch))
+                    "discriminator",
+                    lambda: Loss(self._own(context.modules, step_features[0], batch)),
                 )
-        return found
+        return main_loss
 
-    def _objective(self, modules: Modules, features: Tensor, told: Tensor, batch: Batch) -> Loss:
+    def _objective(
+        self, modules: Modules, features: Tensor, domain_loss: Tensor, batch: Batch
+    ) -> Loss:
         classed = row_losses(cast("Model", modules["model"]).head(features), batch.y).mean()
         weight = self.weight
         if self.schedule == "ramp":
             weight *= 2.0 / (1.0 + math.exp(-10.0 * batch.progress)) - 1.0
         return Loss(
-            classed - weight * told,
-            {"classification": classed.detach(), "discriminator": told.detach()},
+            classed - weight * domain_loss,
+            {"classification": classed.detach(), "discriminator": domain_loss.detach()},
         )
 
-    def _told(self, modules: Modules, features: Tensor, batch: Batch) -> Tensor:
+    def _domain_losses(self, modules: Modules, features: Tensor, batch: Batch) -> Tensor:
         """The discriminator's loss of every row."""
         assert batch.environment is not None
         return row_losses(modules["discriminator"](features), batch.environment)
@@ -215,7 +218,7 @@ class DANN(Method):
     def _own(self, modules: Modules, features: Tensor, batch: Batch) -> Tensor:
         """What the discriminator descends; `features` [n, d] are without gradient."""
         features = features.detach().requires_grad_(self.gradient_penalty > 0)
-        each = self._told(modules, features, batch)
+        each = self._domain_losses(modules, features, batch)
         total = each.mean()
         if self.gradient_penalty > 0:
             (slope,) = torch.autograd.grad(each.sum(), features, create_graph=True)

@@ -49,10 +49,10 @@ def without_autocast(values: Tensor) -> AbstractContextManager[object]:
     return torch.autocast(device, enabled=False) if on else nullcontext()
 
 
-def membership(codes: Tensor, many: int) -> Tensor:
-    """Which of `many` values each code is: bool [n, many] of int64 [n]."""
+def membership(codes: Tensor, n_values: int) -> Tensor:
+    """Which of `n_values` values each code is: bool [n, many] of int64 [n]."""
     # torch's `one_hot` asks some devices whether all codes are in range, which waits for them.
-    return codes[:, None] == torch.arange(many, device=codes.device)
+    return codes[:, None] == torch.arange(n_values, device=codes.device)
 
 
 def row_losses(logits: Tensor, y: Tensor) -> Tensor:
@@ -64,7 +64,7 @@ def row_losses(logits: Tensor, y: Tensor) -> Tensor:
 def moment_distance(
     features: Tensor,
     group: Tensor,
-    many: int,
+    n_groups: int,
     by_mean: float,
     by_covariance: float,
     rows: Tensor | None = None,
@@ -78,18 +78,18 @@ def moment_distance(
     [0, many). At least float32, whatever the arithmetic around it. Differentiable once.
     """
     with without_autocast(features):
-        whole = wide(features)
+        wide_features = wide(features)
         with torch.no_grad():
-            x = whole.detach()
-            members = membership(group, many).to(x.dtype)
+            x = wide_features.detach()
+            members = membership(group, n_groups).to(x.dtype)
             counts = members.sum(0)
             shares = members / counts.clamp(min=1.0)
             means = shares.T @ x
             # The squared distances of all pairs of k points add up to k times those from their
             # mean.
-            seen = (counts > 0).to(x.dtype)
-            k = seen.sum()
-            apart = seen[:, None] * (means - (seen @ means) / k)
+            has_rows = (counts > 0).to(x.dtype)
+            k = has_rows.sum()
+            apart = has_rows[:, None] * (means - (has_rows @ means) / k)
             factor = by_mean * k / _pairs(k)
             # <C_i, C_j> from the n x n products of centred rows: no d x d matrix for each of
             # perhaps many groups.
@@ -107,13 +107,13 @@ def moment_distance(
                 2.0 * factor * apart, members.T @ pulled, alpha=4.0 * by_covariance
             )
             slope = torch.addmm(pulled, shares, means_moved, beta=4.0 * by_covariance)
-        return with_slopes(total, [whole], [slope])
+        return with_slopes(total, [wide_features], [slope])
 
 
 def kernel_distance(
     features: Tensor,
     group: Tensor,
-    many: int,
+    n_groups: int,
     widths: Sequence[float] | None = None,
     *,
     unbiased: bool = False,
@@ -132,14 +132,16 @@ def kernel_distance(
     the median. Else as `moment_distance`.
     """
     with without_autocast(features):
-        whole = wide(features)
+        wide_features = wide(features)
         with torch.no_grad():
-            x = whole.detach()
-            members = membership(group, many).to(x.dtype)
+            x = wide_features.detach()
+            members = membership(group, n_groups).to(x.dtype)
             counts = members.sum(0)
             usable = _several(counts, rows) if unbiased else counts > 0
-            others = counts / (counts - 1.0).clamp(min=1.0) if unbiased else None
-            weights = _pair_weights(members, 1.0 / counts.clamp(min=1.0), usable, others, centre)
+            unbiased_factor = counts / (counts - 1.0).clamp(min=1.0) if unbiased else None
+            weights = _pair_weights(
+                members, 1.0 / counts.clamp(min=1.0), usable, unbiased_factor, centre
+            )
             # Distances are the same from anywhere; from the middle of the rows the differences
             # below lose fewest digits.
             centred = x - x.mean(0)
@@ -152,11 +154,13 @@ def kernel_distance(
                 (norms[:, None] + norms).sub(products, alpha=2.0).clamp(min=0.0)
             )  # exactly 0 of a row and itself
             if widths is None:
-                scale, middle, at, elsewhere = _doubled_median(squared)
+                scale, middle, slope_at, elsewhere = _doubled_median(squared)
                 weighed = weights * torch.exp(squared / -scale)
                 distance = weighed.sum()
                 moves = torch.dot(weighed.flatten(), squared.flatten()) / scale.square()
-                by_squared = torch.where(middle, at * moves, elsewhere * moves).sub(weighed / scale)
+                by_squared = torch.where(middle, slope_at * moves, elsewhere * moves).sub(
+                    weighed / scale
+                )
             else:
                 distance, by_squared = squared.new_zeros(()), torch.zeros_like(squared)
                 for rate in (0.5 / width**2 for width in widths):
@@ -167,7 +171,7 @@ def kernel_distance(
             slope = torch.addmm(
                 by_squared.sum(1, keepdim=True) * centred, by_squared, centred, beta=4.0, alpha=-4.0
             )
-        return with_slopes(distance, [whole], [slope])
+        return with_slopes(distance, [wide_features], [slope])
 
 
 def with_slopes(value: Tensor, inputs: Sequence[Tensor], slopes: Sequence[Tensor]) -> Tensor:
@@ -179,10 +183,10 @@ def with_slopes(value: Tensor, inputs: Sequence[Tensor], slopes: Sequence[Tensor
     # Adds exactly 0. No `torch.autograd.Function`, whose Python costs as much as all of a small
     # penalty.
     pairs = [
-        (wide(one).flatten(), wide(slope).flatten())
-        for one, slope in zip(inputs, slopes, strict=True)
+        (wide(input_tensor).flatten(), wide(slope).flatten())
+        for input_tensor, slope in zip(inputs, slopes, strict=True)
     ]
-    line = torch.stack([torch.dot(one, slope) for one, slope in pairs]).sum()
+    line = torch.stack([torch.dot(input_tensor, slope) for input_tensor, slope in pairs]).sum()
     return value + (line - line.detach())
 
 
@@ -190,31 +194,32 @@ def _pair_weights(
     members: Tensor,
     inverse: Tensor,
     usable: Tensor,
-    others: Tensor | None = None,
+    unbiased_factor: Tensor | None = None,
     centre: int | None = None,
 ) -> Tensor:
     """The weight of every pair of rows in the mean over pairs of usable groups (i, j) of |v_i -
     v_j|^2, [n, n]; i is `centre`.
 
     v is a group's sum of rows times `inverse` [k], and |v_i - v_j|^2 is made of products of two
-    rows each. `others` [k]: a row's products with itself are left out, and those with other rows of
+    rows each. `unbiased_factor` [k]: a row's products with itself are left out, and those with
+    other rows of
     its group multiplied by so much.
     """
-    kept = usable.to(members.dtype)
-    each = inverse * kept
-    k = kept.sum()
+    usable_weight = usable.to(members.dtype)
+    each = inverse * usable_weight
+    k = usable_weight.sum()
     # In sums over all pairs v_i stands with itself once for each partner, and with each partner
     # once on either side.
-    within = torch.ones_like(each) if others is None else others
+    within = torch.ones_like(each) if unbiased_factor is None else unbiased_factor
     by_groups, pairs = torch.diag((k - 1.0) * within + 1.0) - 1.0, _pairs(k)
     if centre is not None:
         star = torch.zeros_like(by_groups)
-        star[centre], star[:, centre] = kept[centre], kept[centre]
+        star[centre], star[:, centre] = usable_weight[centre], usable_weight[centre]
         star[centre, centre] = 0.0
-        partners = (star * kept).sum(1)
+        partners = (star * usable_weight).sum(1)
         by_groups, pairs = torch.diag(partners * within) - star, (k - 1.0).clamp(min=1.0)
     out = members @ (by_groups * (each / pairs) * each[:, None]) @ members.T
-    return out if others is None else out - torch.diag(out.diagonal())
+    return out if unbiased_factor is None else out - torch.diag(out.diagonal())
 
 
 def _several(counts: Tensor, rows: Tensor | None) -> Tensor:
@@ -239,9 +244,9 @@ def _doubled_median(squared: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     middle = squared == median
     above, scale = median >= least, torch.maximum(median, least)
     none = ~(scale > 0)  # a single row has no median, and any width will do
-    at = torch.where(above & ~none, 2.0 / middle.sum(), 0.0).to(scale.dtype)
+    slope_at = torch.where(above & ~none, 2.0 / middle.sum(), 0.0).to(scale.dtype)
     elsewhere = torch.where(above | none, 0.0, 2e-3 / n**2).to(scale.dtype)
-    return 2.0 * torch.where(none, 1.0, scale), middle, at + elsewhere, elsewhere
+    return 2.0 * torch.where(none, 1.0, scale), middle, slope_at + elsewhere, elsewhere
 
 
 def _pairs(k: Tensor) -> Tensor:
@@ -292,9 +297,9 @@ def frozen(module: M) -> M:
     """`module` without gradients and in evaluation mode for good, whatever mode its parents are put
     in; changed in place."""
     module.requires_grad_(False)
-    for part in module.modules():
-        part.training = False
-        part.train = types.MethodType(_stay, part)  # type: ignore[method-assign]
+    for submodule in module.modules():
+        submodule.training = False
+        submodule.train = types.MethodType(_stay, submodule)  # type: ignore[method-assign]
     return module
 
 

@@ -75,11 +75,11 @@ class GroupDRO(Method):
         """`log_q` [g]: uniform over groups with training rows, -inf for the others; `margin` [g]: C
         / sqrt(n_g)."""
         counts = torch.tensor(info.group_counts, dtype=torch.float64)
-        seen = counts > 0
-        log_q = torch.where(seen, -math.log(int(seen.sum())), -math.inf)
+        has_rows = counts > 0
+        log_q = torch.where(has_rows, -math.log(int(has_rows.sum())), -math.inf)
         return {
             "log_q": log_q,
-            "margin": torch.where(seen, self.adjustment / counts.clamp(min=1.0).sqrt(), 0.0),
+            "margin": torch.where(has_rows, self.adjustment / counts.clamp(min=1.0).sqrt(), 0.0),
         }
 
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:

@@ -118,11 +118,11 @@ class IRM(Method):
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
         """See the class."""
         assert batch.environment is not None
-        many = len(state["environment_rows"])
+        n_environments = len(state["environment_rows"])
         logits = modules["model"](batch.x)
-        risks, counts = group_means(row_losses(logits, batch.y), batch.environment, many)
+        risks, counts = group_means(row_losses(logits, batch.y), batch.environment, n_environments)
         risk = risks.sum() / (counts > 0).sum()
-        penalty = self._penalty(_slopes(logits, batch.y), batch.environment, many)
+        penalty = self._penalty(_slopes(logits, batch.y), batch.environment, n_environments)
         weight = 1.0 if batch.step < self._switch(batch) else self.penalty_weight
         total = risk + weight * penalty
         if self.rescale and weight > 1.0:
@@ -133,19 +133,19 @@ class IRM(Method):
         """The first step with `penalty_weight`."""
         return self.switch_steps(batch.steps)[0]
 
-    def _penalty(self, slopes: Tensor, environment: Tensor, many: int) -> Tensor:
+    def _penalty(self, slopes: Tensor, environment: Tensor, n_environments: int) -> Tensor:
         """The mean penalty of the environments that have one, a scalar; slopes [n], environment
         int64 [n] in [0, many)."""
         if self.estimate == "squared":
-            means, counts = group_means(slopes, environment, many)
+            means, counts = group_means(slopes, environment, n_environments)
             return means.square().sum() / (counts > 0).sum()
         earlier = torch.tril(environment[:, None] == environment[None, :], -1).sum(
             1
         )  # rows of the same environment before it
-        means, counts = group_means(slopes, 2 * environment + earlier % 2, 2 * many)
-        both = (counts > 0).view(many, 2).all(1)
+        means, counts = group_means(slopes, 2 * environment + earlier % 2, 2 * n_environments)
+        has_both_halves = (counts > 0).view(n_environments, 2).all(1)
         # The mean of an empty half is 0, so what has no second half adds nothing.
-        return means.view(many, 2).prod(1).sum() / both.sum().clamp(min=1)
+        return means.view(n_environments, 2).prod(1).sum() / has_both_halves.sum().clamp(min=1)
 
 
 def _slopes(logits: Tensor, y: Tensor) -> Tensor:

@@ -171,9 +171,17 @@ class L2D(Method):
     def update(self, context: RunContext, batch: Batch) -> Loss:
         """One step of the classifier, then one of the augmenter against the classifier as it is
         now."""
-        found = context.descend("main", lambda: self.loss(context.modules, batch, context.state))
-        other = context.descend("augmenter", lambda: self._restyled(context.modules, batch))
-        return Loss(found.total, {**found.terms, **other.terms}, found.state)
+        classifier_loss = context.descend(
+            "main", lambda: self.loss(context.modules, batch, context.state)
+        )
+        augmenter_loss = context.descend(
+            "augmenter", lambda: self._restyled(context.modules, batch)
+        )
+        return Loss(
+            classifier_loss.total,
+            {**classifier_loss.terms, **augmenter_loss.terms},
+            classifier_loss.state,
+        )
 
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
         """The classifier's."""
@@ -184,15 +192,15 @@ class L2D(Method):
         n = len(x)
         classed = row_losses(cast(Model, modules["model"]).head(codes), torch.cat([y, y])).mean()
         with without_autocast(codes):
-            told = contrast(codes, torch.cat([y, y]), self.temperature)
+            contrast_loss = contrast(codes, torch.cat([y, y]), self.temperature)
             unlike = ((wide(codes[:n]) - mean[n:]).square() / spread[n:].exp() + spread[n:]).mean()
-        total = classed + self.alpha1 * told + self.alpha2 * unlike
+        total = classed + self.alpha1 * contrast_loss + self.alpha2 * unlike
         shown = state["shown"].clone()
-        for place, pictures in enumerate((x, copies)):
-            shown[: len(x[:SHOWN]), place] = levels(pictures[:SHOWN])
+        for position, pictures in enumerate((x, copies)):
+            shown[: len(x[:SHOWN]), position] = levels(pictures[:SHOWN])
         terms = {
             "classification": classed.detach(),
-            "contrast": told.detach(),
+            "contrast": contrast_loss.detach(),
             "likelihood": unlike.detach(),
         }
         return Loss(total, terms, {"shown": shown})
@@ -222,20 +230,20 @@ class L2D(Method):
         )
         n = len(x)
         with without_autocast(codes):
-            whole = wide(codes)
-            apart = class_distance(whole[n:], whole[:n], y)
+            wide_codes = wide(codes)
+            apart = class_distance(wide_codes[n:], wide_codes[:n], y)
             shared = information(
-                mean[n:], spread[n:], whole[:n], torch.rand(n, device=x.device).argsort()
+                mean[n:], spread[n:], wide_codes[:n], torch.rand(n, device=x.device).argsort()
             )
         return Loss(
             apart + self.beta * shared, {"distance": apart.detach(), "information": shared.detach()}
         )
 
     def _copies(self, modules: Modules, x: Tensor, drawn: bool) -> Tensor:
-        made = _tanh(cast(Augmenter, modules["augmenter"])(x, drawn) / 2.0)
+        copies = _tanh(cast(Augmenter, modules["augmenter"])(x, drawn) / 2.0)
         # In the pictures' order in memory before they are mixed: numbers in two orders take ten
         # times as long.
-        return torch.lerp(x, torch.empty_like(x).copy_(made), self.mix)
+        return torch.lerp(x, torch.empty_like(x).copy_(copies), self.mix)
 
     def _codes(self, modules: Modules, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Mean and log variance, at least float32, and a draw, each [n, d]."""
@@ -275,17 +283,17 @@ class Augmenter(nn.Module):
         self.shift = nn.ParameterList(nn.Parameter(0.1 * torch.randn(size)) for size in sizes)
         self.noise = nn.Parameter(torch.zeros(()))
         self.channels = c
-        for place, part in enumerate(self._drawn(torch.zeros(()))):
-            self.register_buffer(f"fixed{place}", part)
+        for index, tensor in enumerate(self._drawn(torch.zeros(()))):
+            self.register_buffer(f"fixed{index}", tensor)
 
     def forward(self, x: Tensor, drawn: bool) -> Tensor:
         """`drawn`: with convolutions and weights of branches drawn now, else with its own and even
         weights."""
-        many = 2 + 4 * len(self.kernels)
-        parts = (
+        n_tensors = 2 + 4 * len(self.kernels)
+        tensors = (
             self._drawn(x)
             if drawn
-            else [cast(Tensor, getattr(self, f"fixed{place}")) for place in range(many)]
+            else [cast(Tensor, getattr(self, f"fixed{index}")) for index in range(n_tensors)]
         )
         branches = 1 + len(self.kernels)
         weights = (
@@ -300,34 +308,35 @@ class Augmenter(nn.Module):
             )  # in channels-last memory, numbers and transforms take several times as long
             x = x + 0.01 * self.noise * torch.randn_like(x)
             colours = (
-                torch.matmul(parts[0].flatten(1), x.flatten(2)).view_as(x) + parts[1][:, None, None]
+                torch.matmul(tensors[0].flatten(1), x.flatten(2)).view_as(x)
+                + tensors[1][:, None, None]
             )
             if drawn:  # by whole numbers: a choice by place takes ten times as long
                 colours = colours * ((torch.rand_like(colours) - DROPPED).ceil() / (1.0 - DROPPED))
             out = weights[0] * _tanh(colours)
-            for place, maps in enumerate(convolved(x, parts[2::4])):
+            for index, maps in enumerate(convolved(x, tensors[2::4])):
                 # The norm takes the convolution's own offset away.
                 maps = torch.addcmul(
-                    self.shift[place], self.scale[place], nn.functional.instance_norm(maps)
+                    self.shift[index], self.scale[index], nn.functional.instance_norm(maps)
                 )
                 out = torch.addcmul(
                     out,
-                    weights[place + 1],
-                    _tanh(spread_out(maps, *parts[4 + 4 * place : 6 + 4 * place])),
+                    weights[index + 1],
+                    _tanh(spread_out(maps, *tensors[4 + 4 * index : 6 + 4 * index])),
                 )
             return out
 
     def _drawn(self, like: Tensor) -> list[Tensor]:
         """A convolution's weights and offsets and, for each branch past the first, those of the way
         back; torch's own first law."""
-        parts = []
+        tensors = []
         for size in (1, *(kernel for kernel in self.kernels for _ in range(2))):
             bound = 1.0 / math.sqrt(self.channels * size * size)
             for shape in ((self.channels, self.channels, size, size), (self.channels,)):
-                parts.append(
+                tensors.append(
                     bound * (2.0 * torch.rand(shape, device=like.device, dtype=like.dtype) - 1.0)
                 )
-        return parts
+        return tensors
 
 
 # Convolutions of 3 channels by large kernels are what libraries do slowest: as products of Fourier
@@ -338,8 +347,8 @@ class Augmenter(nn.Module):
 def convolved(x: Tensor, kernels: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """What `conv2d` makes of pictures [n, c, h, w] by each of several kernels [o, c, s, s] without
     padding. No slope of kernels."""
-    found: tuple[Tensor, ...] = _Convolved.apply(x, *kernels) if kernels else ()
-    return found
+    maps_by_kernel: tuple[Tensor, ...] = _Convolved.apply(x, *kernels) if kernels else ()
+    return maps_by_kernel
 
 
 def spread_out(maps: Tensor, kernel: Tensor, offset: Tensor) -> Tensor:
@@ -348,8 +357,8 @@ def spread_out(maps: Tensor, kernel: Tensor, offset: Tensor) -> Tensor:
 
     No slope of kernel and offsets.
     """
-    made: Tensor = _SpreadOut.apply(maps, kernel)
-    return made + offset[:, None, None]
+    spread_maps: Tensor = _SpreadOut.apply(maps, kernel)
+    return spread_maps + offset[:, None, None]
 
 
 class _Convolved(torch.autograd.Function):
@@ -364,8 +373,8 @@ class _Convolved(torch.autograd.Function):
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
         sides = _widened_sides(slopes[0], ctx.saved_tensors[0])
         waves = [
-            _widened(one, kernel, sides)
-            for one, kernel in zip(slopes, ctx.saved_tensors, strict=True)
+            _widened(slope, kernel, sides)
+            for slope, kernel in zip(slopes, ctx.saved_tensors, strict=True)
         ]
         return torch.fft.irfft2(sum(waves), s=sides), *(None for _ in waves)
 
@@ -386,11 +395,11 @@ class _SpreadOut(torch.autograd.Function):
 
 def _narrowed(waves: Tensor, kernel: Tensor, sides: Sequence[int]) -> Tensor:
     """`conv2d` of what has these transforms and sides."""
-    made, (height, width) = (
+    narrowed, (height, width) = (
         _mixed(waves, torch.fft.rfft2(kernel, s=sides).conj().resolve_conj()),
         sides,
     )
-    lines = torch.fft.ifft(made, dim=2)[:, :, : height - kernel.shape[2] + 1]
+    lines = torch.fft.ifft(narrowed, dim=2)[:, :, : height - kernel.shape[2] + 1]
     return torch.fft.irfft(lines, n=width)[..., : width - kernel.shape[3] + 1]
 
 
@@ -405,15 +414,15 @@ def _widened_sides(maps: Tensor, kernel: Tensor) -> list[int]:
 
 def _mixed(x: Tensor, by: Tensor) -> Tensor:
     """Transforms of maps [n, c, h, w] by those of kernels [o, c, h, w]: [n, o, h, w]."""
-    made = x[:, :1] * by[:, 0]
+    mixed = x[:, :1] * by[:, 0]
     for channel in range(1, x.shape[1]):
-        made += x[:, channel : channel + 1] * by[:, channel]
-    return made
+        mixed += x[:, channel : channel + 1] * by[:, channel]
+    return mixed
 
 
 def _tanh(x: Tensor) -> Tensor:
-    found: Tensor = _Tanh.apply(x)
-    return found
+    activated: Tensor = _Tanh.apply(x)
+    return activated
 
 
 class _Tanh(torch.autograd.Function):
@@ -441,29 +450,30 @@ def contrast(codes: Tensor, y: Tensor, temperature: float) -> Tensor:
     itself = torch.eye(len(y), dtype=torch.bool, device=y.device)
     alike = (y[:, None] == y) & ~itself
     logits = (unit @ unit.T / temperature).masked_fill(itself, -math.inf)
-    said = logits.log_softmax(1).masked_fill(~alike, 0.0).sum(1)
+    log_likelihood = logits.log_softmax(1).masked_fill(~alike, 0.0).sum(1)
     counts = alike.sum(1)
-    return -(said / counts.clamp(min=1)).sum() / (counts > 0).sum().clamp(min=1)
+    return -(log_likelihood / counts.clamp(min=1)).sum() / (counts > 0).sum().clamp(min=1)
 
 
-def class_distance(one: Tensor, other: Tensor, y: Tensor) -> Tensor:
-    """The mean over classes of the squared maximum mean discrepancy of a class's rows in `one` and
-    `other` [n, d], labels y [n].
+def class_distance(first: Tensor, second: Tensor, y: Tensor) -> Tensor:
+    """The mean over classes of the squared maximum mean discrepancy of a class's rows in `first`
+    and
+    `second` [n, d], labels y [n].
 
     The kernel is the sum of exp(-|a - b|^2 / (2^k w)), k = -2 to 2, and w the mean squared distance
     of two different rows of the class in either, which gives no gradient (Gretton et al. 2012; Long
     et al. 2015). All pairs count, a row with itself too.
     """
-    both, labels = torch.cat([one, other]), torch.cat([y, y])
-    centred = both - both.mean(0).detach()
+    both_codes, labels = torch.cat([first, second]), torch.cat([y, y])
+    centred = both_codes - both_codes.mean(0).detach()
     norms = centred.square().sum(1)
     squared = (norms[:, None] + norms - 2.0 * centred @ centred.T).clamp(min=0.0)
-    alike = (labels[:, None] == labels).to(both.dtype)
+    alike = (labels[:, None] == labels).to(both_codes.dtype)
     counts = alike.sum(1)  # of both, for each row's class
     with torch.no_grad():
         width = (alike @ (squared * alike).sum(1) / (counts * (counts - 1.0))).clamp(min=1e-12)
     kernels = torch.stack([torch.exp(-squared / (width * 2.0**power)[:, None]) for power in POWERS])
-    signs = torch.cat([torch.ones_like(y), -torch.ones_like(y)]).to(both.dtype)
+    signs = torch.cat([torch.ones_like(y), -torch.ones_like(y)]).to(both_codes.dtype)
     # A class of m rows in both has m / 2 in either, and (m / 2)^2 pairs of each kind.
     each = alike * signs * signs[:, None] * (4.0 / counts.square())[:, None]
     classes = (1.0 / counts).sum()

@@ -109,7 +109,7 @@ class LoRA(Method):
 
         from crosswind.models.build import WHOLE
 
-        found = {
+        tensors = {
             "base_model."
             + key.replace(f".{ADAPTER}.", ".").replace(
                 f"model.{WHOLE}.", "model.", 1
@@ -118,17 +118,17 @@ class LoRA(Method):
             if ".lora_" in key
         }
         layers = sorted(
-            {key.removeprefix("base_model.model.").partition(".lora_")[0] for key in found}
+            {key.removeprefix("base_model.model.").partition(".lora_")[0] for key in tensors}
         )
-        made: Any = self._config(layers)
+        peft_config: Any = self._config(layers)
         config = {
             key: sorted(value) if isinstance(value, set) else value
-            for key, value in made.to_dict().items()
+            for key, value in peft_config.to_dict().items()
         }
-        told = json.dumps(config, indent=1, default=str).encode()
+        config_text = json.dumps(config, indent=1, default=str).encode()
         return {
-            "adapter_model.safetensors": save(found, {"format": "pt"}),
-            "adapter_config.json": told,
+            "adapter_model.safetensors": save(tensors, {"format": "pt"}),
+            "adapter_config.json": config_text,
         }
 
     def _config(self, layers: list[str]) -> LoraConfig:
@@ -147,38 +147,52 @@ class LoRA(Method):
         from transformers import PreTrainedModel
         from transformers.pytorch_utils import Conv1D
 
-        parts: dict[str, Any] = dict(model.named_modules())
+        modules: dict[str, Any] = dict(model.named_modules())
         attention = [
-            f"{name}." for name, part in parts.items() if isinstance(part, nn.MultiheadAttention)
+            f"{name}."
+            for name, submodule in modules.items()
+            if isinstance(submodule, nn.MultiheadAttention)
         ]
         # What a language model tells tokens by is a head too, and often its embeddings a second
         # time.
-        whole: list[Any] = [part for part in parts.values() if isinstance(part, PreTrainedModel)]
-        heads = {id(model.head), *(id(part.get_output_embeddings()) for part in whole)}
-        found = [
+        pretrained: list[Any] = [
+            submodule for submodule in modules.values() if isinstance(submodule, PreTrainedModel)
+        ]
+        heads = {
+            id(model.head),
+            *(id(submodule.get_output_embeddings()) for submodule in pretrained),
+        }
+        layer_names = [
             name
-            for name, part in parts.items()
-            if isinstance(part, nn.Linear | Conv1D)
-            and id(part) not in heads
+            for name, submodule in modules.items()
+            if isinstance(submodule, nn.Linear | Conv1D)
+            and id(submodule) not in heads
             and not name.startswith(tuple(attention))
         ]
-        if not found:
+        if not layer_names:
             raise NeedsError(
                 "method 'lora' needs a model with linear layers beside its head, and this one has"
                 " none that it can adapt"
             )
         if self.targets is None:
-            return found
+            return layer_names
         ends = [str(end) for end in self.targets]
-        missing = [end for end in ends if not any(f".{end}." in f".{name}." for name in found)]
+        missing = [
+            end for end in ends if not any(f".{end}." in f".{name}." for name in layer_names)
+        ]
         if missing or not ends:
-            known = sorted(
-                {part for name in found for part in name.split(".") if not part.isdecimal()}
+            name_parts = sorted(
+                {
+                    submodule
+                    for name in layer_names
+                    for submodule in name.split(".")
+                    if not submodule.isdecimal()
+                }
             )
             raise InputError(
                 "method.targets",
                 "the model has no linear layer, and no part with one, called"
                 f" {shown(missing[0] if missing else ends)}",
-                known,
+                name_parts,
             )
-        return [name for name in found if any(f".{end}." in f".{name}." for end in ends)]
+        return [name for name in layer_names if any(f".{end}." in f".{name}." for end in ends)]

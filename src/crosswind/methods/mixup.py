@@ -86,33 +86,36 @@ class Mixup(Method):
         logits = modules["model"](
             torch.lerp(batch.x, _taken(batch.x, partner), (1.0 - share).to(batch.x.dtype))
         )
-        own, other = row_losses(logits, batch.y).mean(), row_losses(logits, batch.y[partner]).mean()
-        return Loss(share * own + (1.0 - share) * other)
+        own_loss, partner_loss = (
+            row_losses(logits, batch.y).mean(),
+            row_losses(logits, batch.y[partner]).mean(),
+        )
+        return Loss(share * own_loss + (1.0 - share) * partner_loss)
 
 
-def _partners(ids: Tensor, environment: Tensor, many: int) -> Tensor:
+def _partners(ids: Tensor, environment: Tensor, n_environments: int) -> Tensor:
     """For every row the place of a row of the next environment, in a random circle of those in the
     batch: int64 [n].
 
     `ids`, `environment` int64 [n], the latter in [0, many). The batch's only environment is its own
     next. Draws on the device.
     """
-    turns = torch.arange(many, device=ids.device)
-    turn = torch.rand(many, device=ids.device).argsort()[
+    turns = torch.arange(n_environments, device=ids.device)
+    turn = torch.rand(n_environments, device=ids.device).argsort()[
         environment
     ]  # the place of a row's environment in the circle
     counts = (turn[:, None] == turns).sum(0)
     starts = counts.cumsum(0) - counts
     shuffled = row_keys(ids).argsort(stable=True)
-    places = shuffled[
+    positions = shuffled[
         turn[shuffled].argsort(stable=True)
     ]  # the rows, one environment after another, each in random order
-    rank = places.argsort() - starts[turn]
+    rank = positions.argsort() - starts[turn]
     ahead = (
         turns - turns[:, None] - 1
-    ) % many + 1  # steps from each to each other one; to itself once round
-    following = torch.where(counts > 0, ahead, many + 1).argmin(1)[turn]
-    return places[starts[following] + rank % counts[following]]
+    ) % n_environments + 1  # steps from each to each other one; to itself once round
+    following = torch.where(counts > 0, ahead, n_environments + 1).argmin(1)[turn]
+    return positions[starts[following] + rank % counts[following]]
 
 
 def _taken(x: Tensor, rows: Tensor) -> Tensor:

@@ -63,12 +63,14 @@ class MMDAlign(Alignment):
     def _apart(self, modules: Modules, pairs: Pairs) -> tuple[Tensor, dict[str, Tensor]]:
         # The clean members are group 0, those of environment e group e + 1; who is in no aligned
         # pair is in no group.
-        clean, other = (
+        clean, partner = (
             torch.where(pairs.counts, code, -1)
             for code in (0 * pairs.environment, pairs.environment + 1)
         )
         features = torch.cat([pairs.clean, pairs.other])
         return (
-            kernel_distance(features, torch.cat([clean, other]), 1 + pairs.environments, centre=0),
+            kernel_distance(
+                features, torch.cat([clean, partner]), 1 + pairs.environments, centre=0
+            ),
             {},
         )

@@ -149,8 +149,8 @@ class OccamNets(Method):
         model = make_model()
         widths = _widths(model, info.input_shape)
         exits = nn.ModuleList(
-            Exit(width, info.n_classes, gated=place < len(widths) - 1)
-            for place, width in enumerate(widths)
+            Exit(width, info.n_classes, gated=number < len(widths) - 1)
+            for number, width in enumerate(widths)
         )
         return {"model": model, "exits": exits}
 
@@ -163,7 +163,7 @@ class OccamNets(Method):
         seen, -1 before. `label`, `group` int64 [n_rows]. `shown` uint8 [6, 5, c, h, w]: pictures
         and where each exit looked.
         """
-        n, k, whole = info.n_rows, info.n_classes, torch.zeros(info.n_rows, dtype=torch.int64)
+        n, k, zeros = info.n_rows, info.n_classes, torch.zeros(info.n_rows, dtype=torch.int64)
         out = {
             "right": torch.full((EXITS, n), -1.0),
             "hits": torch.zeros(EXITS, k),
@@ -172,8 +172,8 @@ class OccamNets(Method):
         out |= {
             "largest": torch.zeros(EXITS),
             "epoch": torch.tensor(-1),
-            "left": whole - 1,
-            "group": whole.clone(),
+            "left": zeros - 1,
+            "group": zeros.clone(),
         }
         return {**out, "shown": torch.zeros(SHOWN, EXITS + 1, *info.input_shape, dtype=torch.uint8)}
 
@@ -185,34 +185,37 @@ class OccamNets(Method):
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
         """See the class."""
         maps, logits, gates = _answers(modules, batch.x)
-        many = len(logits)
-        changes = self._remembered([one.detach() for one in logits], batch, state)
+        n_exits = len(logits)
+        changes = self._remembered([exit_logits.detach() for exit_logits in logits], batch, state)
         sums: dict[str, Tensor] = {}
-        parts: list[tuple[str, Tensor]] = []
+        terms: list[tuple[str, Tensor]] = []
         largest = list(torch.where(state["epoch"] == batch.epoch, state["largest"], 0.0))
-        for place, said in enumerate(logits):
-            losses = row_losses(said, batch.y)
+        for exit_number, exit_logits_now in enumerate(logits):
+            losses = row_losses(exit_logits_now, batch.y)
             with torch.no_grad():
                 weights = (
                     torch.exp(-self.gamma0 * losses)
-                    if place == 0
-                    else (1.0 - gates[place - 1].sigmoid()) ** self.gamma
+                    if exit_number == 0
+                    else (1.0 - gates[exit_number - 1].sigmoid()) ** self.gamma
                 )
                 weights = weights.to(losses.dtype)
-                largest[place] = torch.maximum(largest[place], weights.max().float())
-                weights = weights / (largest[place] + TINY)
-            parts.append(("classification", ((weights + self.offset) * losses).mean()))
-            parts.append(("suppression", self.suppression * suppression(maps[place], batch.y)))
-            if place < many - 1:
-                targets = changes["right"][place, batch.ids]
-                parts.append(
+                largest[exit_number] = torch.maximum(largest[exit_number], weights.max().float())
+                weights = weights / (largest[exit_number] + TINY)
+            terms.append(("classification", ((weights + self.offset) * losses).mean()))
+            terms.append(
+                ("suppression", self.suppression * suppression(maps[exit_number], batch.y))
+            )
+            if exit_number < n_exits - 1:
+                targets = changes["right"][exit_number, batch.ids]
+                terms.append(
                     (
                         "gates",
-                        self.gate_weight * gate_losses(gates[place], targets, self.balance).mean(),
+                        self.gate_weight
+                        * gate_losses(gates[exit_number], targets, self.balance).mean(),
                     )
                 )
-        for name, part in parts:
-            sums[name] = sums[name] + part if name in sums else part
+        for name, term in terms:
+            sums[name] = sums[name] + term if name in sums else term
         changes["largest"] = torch.stack(largest)
         with torch.no_grad():
             changes["left"] = state["left"].index_copy(
@@ -222,7 +225,7 @@ class OccamNets(Method):
                 changes["shown"] = _looked(batch, maps, state["shown"])
         return Loss(
             torch.stack(list(sums.values())).sum(),
-            {name: part.detach() for name, part in sums.items()},
+            {name: term.detach() for name, term in sums.items()},
             changes,
         )
 
@@ -238,15 +241,15 @@ class OccamNets(Method):
     def exhibits(self, info: Info, state: State) -> Mapping[str, Exhibit]:
         """The exits that answered by true group, which training did not read; and where each exit
         looked."""
-        kept = {name: value.cpu() for name, value in state.items()}
-        seen = kept["left"] >= 0
-        if not bool(seen.any()):
+        state_on_cpu = {name: value.cpu() for name, value in state.items()}
+        has_answer = state_on_cpu["left"] >= 0
+        if not bool(has_answer.any()):
             return {}
-        exits = int((kept["largest"] > 0).sum())
-        by_group = membership(kept["group"][seen], info.n_groups).double()
+        exits = int((state_on_cpu["largest"] > 0).sum())
+        by_group = membership(state_on_cpu["group"][has_answer], info.n_groups).double()
         shares = (
             by_group.T
-            @ membership(kept["left"][seen], exits).double()
+            @ membership(state_on_cpu["left"][has_answer], exits).double()
             / by_group.sum(0).clamp(min=1.0)[:, None]
         )
         rows: list[list[str | float | int | None]] = [
@@ -258,24 +261,30 @@ class OccamNets(Method):
             for code in range(info.n_groups)
             if by_group[:, code].any()
         ]
-        columns = ["group", "training rows", *(f"exit {place + 1}" for place in range(1, exits))]
+        columns = [
+            "group",
+            "training rows",
+            *(f"exit {exit_number + 1}" for exit_number in range(1, exits)),
+        ]
         caption = (
             "Where rows left when they were last seen in training. The first exit never answers."
         )
-        counts = torch.bincount(kept["left"][seen], minlength=exits)
-        names = [f"exit {place + 1}" for place in range(exits)]
+        counts = torch.bincount(state_on_cpu["left"][has_answer], minlength=exits)
+        names = [f"exit {exit_number + 1}" for exit_number in range(exits)]
         bars = {name: int(count) for name, count in zip(names, counts, strict=True)}
         out: dict[str, Exhibit] = {"exits that answered": Bars(bars, "training rows", caption)}
         out["exits by group"] = Grid(
             columns, rows, "Share of the rows of each group. No group was read in training."
         )
-        images = kept["shown"][:, : exits + 1].permute(0, 1, 3, 4, 2).numpy()
-        told = (
+        images = state_on_cpu["shown"][:, : exits + 1].permute(0, 1, 3, 4, 2).numpy()
+        maps_caption = (
             "Pictures of training, and where each exit looked: the map of their class, from black,"
             " its least, to white."
         )
         if images.shape[4] in (1, 3):
-            out["where exits looked"] = Picture.sheet(images, told, columns=["picture", *names])
+            out["where exits looked"] = Picture.sheet(
+                images, maps_caption, columns=["picture", *names]
+            )
         return out
 
     def _remembered(self, logits: list[Tensor], batch: Batch, state: State) -> State:
@@ -283,30 +292,34 @@ class OccamNets(Method):
         with torch.no_grad():
             fresh = state["epoch"] != batch.epoch
             classes = membership(batch.y, state["seen"].shape[0]).float()
-            seen = torch.where(fresh, 0.0, state["seen"]) + classes.sum(0)
+            rows_of_class = torch.where(fresh, 0.0, state["seen"]) + classes.sum(0)
             same = (batch.ids[:, None] == batch.ids).float()
             hits, right = torch.where(fresh, 0.0, state["hits"]), state["right"]
-            for place, said in enumerate(logits):
-                now = (said.argmax(1) == batch.y).float()
+            for exit_number, exit_logits in enumerate(logits):
+                now = (exit_logits.argmax(1) == batch.y).float()
                 hits = hits.index_add(
-                    0, torch.full_like(batch.ids[:1], place), (now[:, None] * classes).sum(0)[None]
+                    0,
+                    torch.full_like(batch.ids[:1], exit_number),
+                    (now[:, None] * classes).sum(0)[None],
                 )
-                accuracy = (hits[place] / seen.clamp(min=1.0)).sum() / (seen > 0).sum()
+                accuracy = (hits[exit_number] / rows_of_class.clamp(min=1.0)).sum() / (
+                    rows_of_class > 0
+                ).sum()
                 # A row that stands in the batch twice, in two views, is right where most of them
                 # are.
                 now = ((same * now).sum(1) / same.sum(1) >= 0.5).float()
-                before = right[place, batch.ids]
+                before = right[exit_number, batch.ids]
                 learns = (
-                    (accuracy <= self.threshold + RISE * place)
+                    (accuracy <= self.threshold + RISE * exit_number)
                     | (batch.epoch < self.least_epochs)
                     | (before < 0)
                 )
-                line = right[place].index_copy(0, batch.ids, torch.where(learns, now, before))
-                right = torch.cat([right[:place], line[None], right[place + 1 :]])
+                line = right[exit_number].index_copy(0, batch.ids, torch.where(learns, now, before))
+                right = torch.cat([right[:exit_number], line[None], right[exit_number + 1 :]])
             return {
                 "right": right,
                 "hits": hits,
-                "seen": seen,
+                "seen": rows_of_class,
                 "epoch": torch.full_like(state["epoch"], batch.epoch),
             }
 
@@ -332,9 +345,11 @@ class Exit(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         """See the class."""
-        found = self.read(x)
-        told: Tensor | None = self.gate(found.detach().mean((2, 3)))[:, 0] if self.gated else None
-        return self.classes(found), told
+        read_features = self.read(x)
+        gate_logit: Tensor | None = (
+            self.gate(read_features.detach().mean((2, 3)))[:, 0] if self.gated else None
+        )
+        return self.classes(read_features), gate_logit
 
 
 def suppression(maps: Tensor, y: Tensor) -> Tensor:
@@ -344,8 +359,8 @@ def suppression(maps: Tensor, y: Tensor) -> Tensor:
     `maps` [n, k, h, w]. In nats, at least float32.
     """
     wide = maps.flatten(2).to(torch.promote_types(maps.dtype, torch.float32))
-    own = wide.detach().gather(1, y[:, None, None].expand(-1, 1, wide.shape[2]))[:, 0]
-    below = own < own.mean(1, keepdim=True)
+    own_map = wide.detach().gather(1, y[:, None, None].expand(-1, 1, wide.shape[2]))[:, 0]
+    below = own_map < own_map.mean(1, keepdim=True)
     apart = -wide.log_softmax(1).mean(1) - math.log(wide.shape[1])
     return (apart * below).mean()
 
@@ -377,15 +392,15 @@ def _answers(modules: Modules, x: Tensor) -> tuple[list[Tensor], list[Tensor], l
     logit [n]."""
     model, exits = (
         cast(Model, modules["model"]),
-        [cast(Exit, one) for one in cast(nn.ModuleList, modules["exits"])],
+        [cast(Exit, exit_maps) for exit_maps in cast(nn.ModuleList, modules["exits"])],
     )
     maps, gates = [], []
-    for place, (one, exit_) in enumerate(zip(_maps(model, x), exits, strict=True)):
-        found, gate = exit_(one if place else one.detach())
-        maps.append(found)
+    for exit_number, (exit_maps, exit_) in enumerate(zip(_maps(model, x), exits, strict=True)):
+        class_maps, gate = exit_(exit_maps if exit_number else exit_maps.detach())
+        maps.append(class_maps)
         if gate is not None:
             gates.append(gate)
-    return maps, [one.mean((2, 3)) for one in maps], gates
+    return maps, [exit_maps.mean((2, 3)) for exit_maps in maps], gates
 
 
 def _looked(batch: Batch, maps: list[Tensor], shown: Tensor) -> Tensor:
@@ -394,21 +409,21 @@ def _looked(batch: Batch, maps: list[Tensor], shown: Tensor) -> Tensor:
     x, y = batch.x[:SHOWN], batch.y[:SHOWN]
     out = torch.zeros_like(shown)
     out[: len(x), 0] = ((x.float() + 1.0) * 127.5).round().clamp(0, 255).to(torch.uint8)
-    for place, one in enumerate(maps):
-        own = one.detach().float()[torch.arange(len(x), device=x.device), y]
-        low, high = own.amin((1, 2), keepdim=True), own.amax((1, 2), keepdim=True)
+    for exit_number, exit_map in enumerate(maps):
+        own_map = exit_map.detach().float()[torch.arange(len(x), device=x.device), y]
+        low, high = own_map.amin((1, 2), keepdim=True), own_map.amax((1, 2), keepdim=True)
         grey = nn.functional.interpolate(
-            ((own - low) / (high - low).clamp(min=TINY))[:, None], x.shape[2:]
+            ((own_map - low) / (high - low).clamp(min=TINY))[:, None], x.shape[2:]
         )
-        out[: len(x), place + 1] = (255.0 * grey).round().to(torch.uint8)
+        out[: len(x), exit_number + 1] = (255.0 * grey).round().to(torch.uint8)
     return out
 
 
 def _maps(model: Model, x: Tensor) -> list[Tensor]:
     """The outputs of the stages that have an exit."""
     names = [name for name in model.stages if name != "stem"][-EXITS:]
-    found = model.taps(x, names)
-    return [found[name] for name in names]
+    taps = model.taps(x, names)
+    return [taps[name] for name in names]
 
 
 def _widths(model: Model, shape: tuple[int, ...]) -> list[int]:
@@ -416,11 +431,13 @@ def _widths(model: Model, shape: tuple[int, ...]) -> list[int]:
     The model stays as it is."""
     training, like = model.training, next(model.parameters())
     with torch.no_grad():
-        found = _maps(model.eval(), torch.zeros(1, *shape, dtype=like.dtype, device=like.device))
+        stage_maps = _maps(
+            model.eval(), torch.zeros(1, *shape, dtype=like.dtype, device=like.device)
+        )
     model.train(training)
-    if len(found) < 2 or any(one.ndim != 4 for one in found):
+    if len(stage_maps) < 2 or any(stage_map.ndim != 4 for stage_map in stage_maps):
         raise NeedsError(
             "method 'occamnets' needs maps [channels, height, width] after two stages of the model"
             " at least, and this model gives none"
         )
-    return [one.shape[1] for one in found]
+    return [stage_map.shape[1] for stage_map in stage_maps]

@@ -174,13 +174,13 @@ class PnD(Method):
         first.
         """
         n = info.n_rows
-        whole = torch.zeros(n, dtype=torch.int64)
+        zeros = torch.zeros(n, dtype=torch.int64)
         out = {name: torch.zeros(DEPTHS, n) for name in ("intrinsic", "biased")}
         out |= {
             "seen": torch.zeros(n, dtype=torch.bool),
             "peak": torch.zeros(2, DEPTHS, info.n_classes),
         }
-        return {**out, "label": whole, "group": whole.clone()}
+        return {**out, "label": zeros, "group": zeros.clone()}
 
     def stage(self, index: int, context: RunContext) -> Stage | None:
         """The warm-up, and from its best networks the main stage."""
@@ -205,26 +205,33 @@ class PnD(Method):
             expert.biased(torch.cat([u.detach(), v], 1))
             for expert, u, v in zip(experts, ours, theirs, strict=True)
         ]
-        right, wrong = ([row_losses(one, batch.y) for one in half] for half in (d, b))
+        right, wrong = (
+            [row_losses(expert_answers, batch.y) for expert_answers in half] for half in (d, b)
+        )
         changes = self._running(right, wrong, batch, state)
         shares = _shares(changes, batch.y, batch.ids)
         alpha = self.alpha1 if warm else self.alpha2
         weighed = torch.stack(
-            [(share.to(one.dtype) * one).mean() for share, one in zip(shares, right, strict=False)]
+            [
+                (share.to(expert_answers.dtype) * expert_answers).mean()
+                for share, expert_answers in zip(shares, right, strict=False)
+            ]
         ).sum()
-        followed = torch.stack([generalised(one, self.q).mean() for one in wrong]).sum()
+        followed = torch.stack(
+            [generalised(expert_answers, self.q).mean() for expert_answers in wrong]
+        ).sum()
         total = alpha * weighed + followed
         for before, after in zip(b, b[1:], strict=False):
             total = total + apart(before.detach(), after)
-        told = row_losses(_gated(modules, d), batch.y).mean()
-        total = total + told
-        terms = {"intrinsic": weighed, "biased": followed, "gate": told}
+        gate_loss = row_losses(_gated(modules, d), batch.y).mean()
+        total = total + gate_loss
+        terms = {"intrinsic": weighed, "biased": followed, "gate": gate_loss}
         if not warm and self.beta:
-            found = [
-                self._contrast(expert, u, v, one, batch.ids)
-                for expert, u, v, one in zip(experts, ours, theirs, d, strict=True)
+            contrasts = [
+                self._contrast(expert, u, v, expert_answers, batch.ids)
+                for expert, u, v, expert_answers in zip(experts, ours, theirs, d, strict=True)
             ]
-            terms["contrast"] = torch.stack(found).mean()
+            terms["contrast"] = torch.stack(contrasts).mean()
             total = total + self.beta * terms["contrast"]
         return Loss(total, {name: term.detach() for name, term in terms.items()}, changes)
 
@@ -241,20 +248,20 @@ class PnD(Method):
     def exhibits(self, info: Info, state: State) -> dict[str, Exhibit]:
         """The weights of the intrinsic halves beside the true groups, which training did not
         read."""
-        kept = {name: value.cpu() for name, value in state.items()}
-        many = int((kept["biased"].abs().sum(1) > 0).sum())
-        rows = torch.arange(len(kept["label"]))[kept["seen"]]
-        if not many or not len(rows):
+        state_on_cpu = {name: value.cpu() for name, value in state.items()}
+        n_experts = int((state_on_cpu["biased"].abs().sum(1) > 0).sum())
+        rows = torch.arange(len(state_on_cpu["label"]))[state_on_cpu["seen"]]
+        if not n_experts or not len(rows):
             return {}
-        shares = _shares(kept, kept["label"][rows], rows)[:many].double()
-        by_group = membership(kept["group"][rows], info.n_groups).double()
+        shares = _shares(state_on_cpu, state_on_cpu["label"][rows], rows)[:n_experts].double()
+        by_group = membership(state_on_cpu["group"][rows], info.n_groups).double()
         counts = by_group.sum(0)
         means = shares @ by_group / counts.clamp(min=1.0)
         order = sorted(
             (code for code in range(info.n_groups) if counts[code] > 0),
             key=lambda code: -float(means[:, code].mean()),
         )
-        told: list[list[str | float | int | None]] = [
+        table_rows: list[list[str | float | int | None]] = [
             [
                 info.group_names[code],
                 int(counts[code]),
@@ -267,7 +274,7 @@ class PnD(Method):
             "group",
             "training rows",
             "mean weight",
-            *(f"expert {place + 1}" for place in range(many)),
+            *(f"expert {expert_number + 1}" for expert_number in range(n_experts)),
         ]
         caption = (
             "Weight of the rows in the intrinsic halves at the end of training, in [0, 1]. No group"
@@ -278,7 +285,7 @@ class PnD(Method):
             for code in order
         }
         drawn = Bars(bars, "mean weight", f"{caption} In brackets: training rows.")
-        return {"weights by group": drawn, "weights by expert": Grid(columns, told, caption)}
+        return {"weights by group": drawn, "weights by expert": Grid(columns, table_rows, caption)}
 
     def _running(
         self, right: Sequence[Tensor], wrong: Sequence[Tensor], batch: Batch, state: State
@@ -291,7 +298,7 @@ class PnD(Method):
             share = torch.where(state["seen"][batch.ids], self.ema, 0.0)
             out = {"seen": state["seen"].index_fill(0, batch.ids, True)}
             for name, losses in (("intrinsic", right), ("biased", wrong)):
-                new = torch.stack([same @ one.detach().float() for one in losses])
+                new = torch.stack([same @ half_losses.detach().float() for half_losses in losses])
                 before = state[name][: len(losses), batch.ids]
                 mixed = share * before + (1.0 - share) * new
                 mixed = torch.cat([mixed, mixed.new_zeros(DEPTHS - len(losses), len(batch.ids))])
@@ -307,8 +314,8 @@ class PnD(Method):
     ) -> Tensor:
         """How hard the answers with another anchor's biased half are told from those with another
         row's intrinsic half."""
-        anchors, others, rows = _drawn(ids, self.anchors, self.negatives)
-        alike = expert.intrinsic(torch.cat([u[anchors], v[others].detach()], 1))
+        anchors, other_anchors, rows = _drawn(ids, self.anchors, self.negatives)
+        alike = expert.intrinsic(torch.cat([u[anchors], v[other_anchors].detach()], 1))
         unlike = expert.biased(
             torch.cat([u[rows].detach(), v[anchors].repeat_interleave(self.negatives, 0)], 1)
         )
@@ -344,13 +351,13 @@ def _reader(before: int, hidden: int, after: int) -> nn.Sequential:
 
 
 def _head(before: int, n_classes: int, squashed: bool) -> nn.Sequential:
-    parts: list[nn.Module] = [
+    layers: list[nn.Module] = [
         nn.Linear(before, GATE),
         nn.BatchNorm1d(GATE),
         nn.ReLU(),
         nn.Linear(GATE, n_classes),
     ]
-    return nn.Sequential(*parts, *([nn.Sigmoid()] if squashed else []))
+    return nn.Sequential(*layers, *([nn.Sigmoid()] if squashed else []))
 
 
 def generalised(losses: Tensor, q: float) -> Tensor:
@@ -394,32 +401,37 @@ def _drawn(ids: Tensor, anchors: int, negatives: int) -> tuple[Tensor, Tensor, T
     n, device = len(ids), ids.device
     order = ids.argsort(stable=True)
     chosen = order[torch.rand(n, device=device).argsort()][:anchors]
-    others = chosen[torch.rand(len(chosen), device=device).argsort()]
+    other_anchors = chosen[torch.rand(len(chosen), device=device).argsort()]
     rounds = math.ceil(len(chosen) * negatives / n)
     rows = torch.cat([order[torch.rand(n, device=device).argsort()] for _ in range(rounds)])
-    return chosen, others, rows[: len(chosen) * negatives]
+    return chosen, other_anchors, rows[: len(chosen) * negatives]
 
 
 def _vectors(modules: Modules, x: Tensor) -> tuple[list[Tensor], list[Tensor]]:
     """u and v [n, c] of every expert."""
     experts = [cast(Expert, expert) for expert in cast(nn.ModuleList, modules["experts"])]
     model, biased = cast(Model, modules["model"]), cast(Model, modules["biased"])
-    ours = [expert.ours(one) for expert, one in zip(experts, _maps(model, x), strict=True)]
-    return ours, [expert.theirs(one) for expert, one in zip(experts, _maps(biased, x), strict=True)]
+    ours = [
+        expert.ours(stage_map) for expert, stage_map in zip(experts, _maps(model, x), strict=True)
+    ]
+    return ours, [
+        expert.theirs(stage_map)
+        for expert, stage_map in zip(experts, _maps(biased, x), strict=True)
+    ]
 
 
 def _gated(modules: Modules, answers: Sequence[Tensor]) -> Tensor:
     """The gate's mixture [n, k] of the experts' answers, which gives them no gradient."""
-    held = [one.detach() for one in answers]
-    shares = modules["gate"](torch.cat(held, 1)).softmax(1)
-    return (torch.stack(held, 2) * shares[:, None]).sum(2)
+    detached = [expert_answers.detach() for expert_answers in answers]
+    shares = modules["gate"](torch.cat(detached, 1)).softmax(1)
+    return (torch.stack(detached, 2) * shares[:, None]).sum(2)
 
 
 def _maps(model: Model, x: Tensor) -> list[Tensor]:
     """The outputs of the stages that have an expert."""
     names = [name for name in model.stages if name != "stem"][-DEPTHS:]
-    found = model.taps(x, names)
-    return [found[name] for name in names]
+    taps = model.taps(x, names)
+    return [taps[name] for name in names]
 
 
 def _widths(model: Model, shape: tuple[int, ...]) -> list[int]:
@@ -427,11 +439,13 @@ def _widths(model: Model, shape: tuple[int, ...]) -> list[int]:
     is."""
     training, like = model.training, next(model.parameters())
     with torch.no_grad():
-        found = _maps(model.eval(), torch.zeros(1, *shape, dtype=like.dtype, device=like.device))
+        stage_maps = _maps(
+            model.eval(), torch.zeros(1, *shape, dtype=like.dtype, device=like.device)
+        )
     model.train(training)
-    if any(one.ndim != 4 for one in found):
+    if any(stage_map.ndim != 4 for stage_map in stage_maps):
         raise NeedsError(
             "method 'pnd' needs maps [channels, height, width] after the model's stages, and this"
             " model gives none"
         )
-    return [one.shape[1] for one in found]
+    return [stage_map.shape[1] for stage_map in stage_maps]

@@ -161,25 +161,26 @@ class SagNet(Method):
     def update(self, context: RunContext, batch: Batch) -> Loss:
         """One step of the model, of the style network and of the adversary, from one pass."""
         affine = _affine(context.modules)
-        kept: list[Tensor] = []
+        style_losses: list[Tensor] = []
         slopes: list[Tensor] = []
 
         def classified() -> Loss:
-            classed, told, even = self._losses(context.modules, batch)
+            classed, style_loss, even = self._losses(context.modules, batch)
             # Now, while the pass through the early part is still remembered: another pass would
             # cost as much again, and would move the batch statistics a second time.
             slopes.extend(torch.autograd.grad(self.weight * even, affine, retain_graph=True))
-            kept.append(told)
-            terms = {"classification": classed, "style": told, "even": even}
+            style_losses.append(style_loss)
+            terms = {"classification": classed, "style": style_loss, "even": even}
             return Loss(classed, {name: term.detach() for name, term in terms.items()})
 
-        found = context.descend("main", classified)
-        context.descend("style", lambda: Loss(kept[0]))
+        main_loss = context.descend("main", classified)
+        context.descend("style", lambda: Loss(style_losses[0]))
         # What has these slopes: its gradient is theirs wherever the parameters are by now.
         context.descend(
-            "adversary", lambda: Loss(with_slopes(torch.zeros_like(kept[0]), affine, slopes))
+            "adversary",
+            lambda: Loss(with_slopes(torch.zeros_like(style_losses[0]), affine, slopes)),
         )
-        return found
+        return main_loss
 
     def _losses(self, modules: Modules, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """Of the classifier, of the style network, and how far the latter's answers are from
@@ -187,19 +188,22 @@ class SagNet(Method):
         model, style = cast(Model, modules["model"]), cast(StyleNetwork, modules["style"])
         hidden = model.until(batch.x, style.tap)
         contents, mean, sd = styles(hidden)
-        share, other, owner = _drawn(batch.ids, sd.dtype)
+        share, other_row, owner = _drawn(batch.ids, sd.dtype)
         share = self.mixing * share.view(-1, 1, 1, 1)
         mixed = restyled(
-            contents, sd, torch.lerp(mean, mean[other], share), torch.lerp(sd, sd[other], share)
+            contents,
+            sd,
+            torch.lerp(mean, mean[other_row], share),
+            torch.lerp(sd, sd[other_row], share),
         ).to(hidden.dtype)
         classed = row_losses(model.head(model.after(mixed, style.tap)), batch.y).mean()
         # Styles go to contents and not contents to styles: the same pairs of both, and maps stay
         # where they are.
         pure = restyled(contents.detach(), sd.detach(), mean[owner], sd[owner]).to(hidden.dtype)
         logits = style(pure)
-        told = row_losses(logits, batch.y[owner]).mean()
+        style_loss = row_losses(logits, batch.y[owner]).mean()
         wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        return classed, told, -wide.log_softmax(1).mean()
+        return classed, style_loss, -wide.log_softmax(1).mean()
 
     def _tap(self, model: Model) -> str:
         names = [name for name in model.stages if name != "stem"]
@@ -262,9 +266,9 @@ class _Styles(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor | None) -> Tensor:
         contents, sd = ctx.saved_tensors
         by_contents, by_mean, by_sd = gradients
-        places = contents.shape[2] * contents.shape[3]
-        even = torch.zeros_like(sd) if by_mean is None else by_mean / places
-        along = torch.zeros_like(sd) if by_sd is None else by_sd / (places * sd)
+        n_positions = contents.shape[2] * contents.shape[3]
+        even = torch.zeros_like(sd) if by_mean is None else by_mean / n_positions
+        along = torch.zeros_like(sd) if by_sd is None else by_sd / (n_positions * sd)
         if by_contents is None:
             out = torch.addcmul(even, contents, along)
         else:
@@ -279,10 +283,10 @@ def _drawn(ids: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
 
     They go by the order of the ids and not of the rows, so that the loss is one of a set of rows.
     """
-    share, one, two = torch.rand(3, len(ids), device=ids.device)
+    share, other_row, two = torch.rand(3, len(ids), device=ids.device)
     order = ids.argsort(stable=True)
     rank = order.argsort()
-    return share.to(dtype)[rank], order[one.argsort()][rank], order[two.argsort()][rank]
+    return share.to(dtype)[rank], order[other_row.argsort()][rank], order[two.argsort()][rank]
 
 
 def _affine(modules: Modules) -> list[nn.Parameter]:
@@ -296,8 +300,8 @@ def _passed(model: Model, tap: str, shape: tuple[int, ...]) -> list[str]:
     model stays as it is."""
     names: list[str] = []
     hooks = [
-        part.register_forward_pre_hook(lambda part, inputs, name=name: names.append(name))
-        for name, part in model.named_modules()
+        submodule.register_forward_pre_hook(lambda submodule, inputs, name=name: names.append(name))
+        for name, submodule in model.named_modules()
         if name
     ]
     training, like = model.training, next(model.parameters())
@@ -309,9 +313,9 @@ def _passed(model: Model, tap: str, shape: tuple[int, ...]) -> list[str]:
     for hook in hooks:
         hook.remove()
     if hidden.ndim != 4 or hidden.shape[2] * hidden.shape[3] < 2:
-        what = "x".join(str(size) for size in hidden.shape[1:])
+        side_words = "x".join(str(size) for size in hidden.shape[1:])
         raise NeedsError(
             f"method 'sagnet' needs maps of more than one place after stage {tap!r}, where it tells"
-            f" styles from contents, and this model's output there is {what}"
+            f" styles from contents, and this model's output there is {side_words}"
         )
     return names

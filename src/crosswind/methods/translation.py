@@ -19,25 +19,37 @@ class Generator(nn.Module):
     """Pictures [n, c, h, w] and what to make of them, [n, told] -> pictures like them, values in
     (-1, 1) (Johnson et al. 2016)."""
 
-    def __init__(self, channels: int, told: int, width: int, blocks: int) -> None:
+    def __init__(self, channels: int, condition_size: int, width: int, blocks: int) -> None:
         super().__init__()
-        parts: list[nn.Module] = [_padded(channels, width, 7), Told(width, told), nn.ReLU()]
+        layers: list[nn.Module] = [
+            _padded(channels, width, 7),
+            Told(width, condition_size),
+            nn.ReLU(),
+        ]
         for before in (width, 2 * width):
-            parts += [nn.Conv2d(before, 2 * before, 3, 2, 1), Told(2 * before, told), nn.ReLU()]
-        parts += [_Block(4 * width, told) for _ in range(blocks)]
-        for before in (4 * width, 2 * width):
-            parts += [
-                nn.ConvTranspose2d(before, before // 2, 3, 2, 1, 1),
-                Told(before // 2, told),
+            layers += [
+                nn.Conv2d(before, 2 * before, 3, 2, 1),
+                Told(2 * before, condition_size),
                 nn.ReLU(),
             ]
-        self.parts = nn.ModuleList([*parts, _padded(width, channels, 7), nn.Tanh()])
+        layers += [_Block(4 * width, condition_size) for _ in range(blocks)]
+        for before in (4 * width, 2 * width):
+            layers += [
+                nn.ConvTranspose2d(before, before // 2, 3, 2, 1, 1),
+                Told(before // 2, condition_size),
+                nn.ReLU(),
+            ]
+        self.parts = nn.ModuleList([*layers, _padded(width, channels, 7), nn.Tanh()])
         _begin(self)
 
-    def forward(self, x: Tensor, told: Tensor) -> Tensor:
+    def forward(self, x: Tensor, condition: Tensor) -> Tensor:
         """See the class."""
-        made = _through(self.parts, x, told)
-        return made if made.shape == x.shape else nn.functional.interpolate(made, x.shape[2:])
+        translation = _through(self.parts, x, condition)
+        return (
+            translation
+            if translation.shape == x.shape
+            else nn.functional.interpolate(translation, x.shape[2:])
+        )
 
 
 class Told(nn.Module):
@@ -47,33 +59,33 @@ class Told(nn.Module):
     same everywhere.
     """
 
-    def __init__(self, channels: int, told: int) -> None:
+    def __init__(self, channels: int, condition_size: int) -> None:
         super().__init__()
         self.norm = nn.InstanceNorm2d(channels)
-        self.by = nn.Linear(told, 2 * channels) if told else None
+        self.by = nn.Linear(condition_size, 2 * channels) if condition_size else None
 
-    def forward(self, x: Tensor, told: Tensor) -> Tensor:
+    def forward(self, x: Tensor, condition: Tensor) -> Tensor:
         """Like x."""
-        found: Tensor = self.norm(x)
+        normalised: Tensor = self.norm(x)
         if self.by is None:
-            return found
-        scale, shift = self.by(told.to(x.dtype))[:, :, None, None].chunk(2, 1)
-        return found * (1.0 + scale) + shift
+            return normalised
+        scale, shift = self.by(condition.to(x.dtype))[:, :, None, None].chunk(2, 1)
+        return normalised * (1.0 + scale) + shift
 
 
 class _Block(nn.Module):
-    def __init__(self, width: int, told: int) -> None:
+    def __init__(self, width: int, condition_size: int) -> None:
         super().__init__()
-        first = [_padded(width, width, 3), Told(width, told), nn.ReLU()]
-        self.parts = nn.ModuleList([*first, _padded(width, width, 3), Told(width, told)])
+        first = [_padded(width, width, 3), Told(width, condition_size), nn.ReLU()]
+        self.parts = nn.ModuleList([*first, _padded(width, width, 3), Told(width, condition_size)])
 
-    def forward(self, x: Tensor, told: Tensor) -> Tensor:
-        return x + _through(self.parts, x, told)
+    def forward(self, x: Tensor, condition: Tensor) -> Tensor:
+        return x + _through(self.parts, x, condition)
 
 
-def _through(parts: nn.ModuleList, x: Tensor, told: Tensor) -> Tensor:
-    for part in parts:
-        x = part(x, told) if isinstance(part, Told | _Block) else part(x)
+def _through(layers: nn.ModuleList, x: Tensor, condition: Tensor) -> Tensor:
+    for layer in layers:
+        x = layer(x, condition) if isinstance(layer, Told | _Block) else layer(x)
     return x
 
 
@@ -85,15 +97,15 @@ class Discriminator(nn.Module):
         super().__init__()
         side = min(shape[1:])
         halved = max(1, min(3, (side // 16).bit_length() - 1))
-        parts: list[nn.Module] = [nn.Conv2d(shape[0], width, 4, 2, 1), nn.LeakyReLU(0.2)]
-        for place in range(halved):
-            before, after = width * 2**place, width * 2 ** (place + 1)
-            parts += [
-                nn.Conv2d(before, after, 4, 1 if place == halved - 1 else 2, 1),
+        layers: list[nn.Module] = [nn.Conv2d(shape[0], width, 4, 2, 1), nn.LeakyReLU(0.2)]
+        for index in range(halved):
+            before, after = width * 2**index, width * 2 ** (index + 1)
+            layers += [
+                nn.Conv2d(before, after, 4, 1 if index == halved - 1 else 2, 1),
                 nn.InstanceNorm2d(after),
                 nn.LeakyReLU(0.2),
             ]
-        self.net = nn.Sequential(*parts, nn.Conv2d(width * 2**halved, cells, 4, 1, 1))
+        self.net = nn.Sequential(*layers, nn.Conv2d(width * 2**halved, cells, 4, 1, 1))
         _begin(self)
 
     def forward(self, x: Tensor, cell: Tensor) -> Tensor:
@@ -101,28 +113,30 @@ class Discriminator(nn.Module):
         return self.net(x)[torch.arange(len(x), device=x.device), cell]
 
 
-def pooled(made: Tensor, cell: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
+def pooled(translations: Tensor, cell: Tensor, state: State) -> tuple[Tensor, Tensor, State]:
     """Translations to show the discriminator, their cells, and the pool after that (Zhu et al.
     2017, section 4).
 
     A row meets a place of the pool of its own. An empty place takes its translation, which is
     shown; a full one is shown with chance 1/2 and then takes it.
     """
-    pool, known = state["pool"], state["pool_cell"]
-    n = min(len(made), len(pool))
-    rows = torch.rand(len(made), device=made.device).argsort()[:n]
-    places = torch.rand(len(pool), device=made.device).argsort()[:n]
-    empty = known[places] < 0
-    old = (torch.rand(n, device=made.device) < 0.5) & ~empty
-    shown, cells = made.clone(), cell.clone()
-    held = old.view(-1, 1, 1, 1)
-    before = (pool[places].to(made.dtype) / 127.5 - 1.0).to(made.dtype)
-    shown[rows] = torch.where(held, before, made[rows])
-    cells[rows] = torch.where(old, known[places], cell[rows])
+    pool, pool_cells = state["pool"], state["pool_cell"]
+    n = min(len(translations), len(pool))
+    rows = torch.rand(len(translations), device=translations.device).argsort()[:n]
+    positions = torch.rand(len(pool), device=translations.device).argsort()[:n]
+    empty = pool_cells[positions] < 0
+    old = (torch.rand(n, device=translations.device) < 0.5) & ~empty
+    shown, cells = translations.clone(), cell.clone()
+    is_old = old.view(-1, 1, 1, 1)
+    before = (pool[positions].to(translations.dtype) / 127.5 - 1.0).to(translations.dtype)
+    shown[rows] = torch.where(is_old, before, translations[rows])
+    cells[rows] = torch.where(old, pool_cells[positions], cell[rows])
     takes = old | empty
-    changed, cells_after = pool.clone(), known.clone()
-    changed[places] = torch.where(takes.view(-1, 1, 1, 1), levels(made[rows]), pool[places])
-    cells_after[places] = torch.where(takes, cell[rows], known[places])
+    changed, cells_after = pool.clone(), pool_cells.clone()
+    changed[positions] = torch.where(
+        takes.view(-1, 1, 1, 1), levels(translations[rows]), pool[positions]
+    )
+    cells_after[positions] = torch.where(takes, cell[rows], pool_cells[positions])
     return shown, cells, {"pool": changed, "pool_cell": cells_after}
 
 
@@ -131,8 +145,8 @@ def _padded(before: int, after: int, size: int) -> nn.Conv2d:
 
 
 def _begin(network: nn.Module) -> None:
-    for part in network.modules():
-        if isinstance(part, nn.Conv2d | nn.ConvTranspose2d):
-            nn.init.normal_(part.weight, 0.0, SPREAD)
-            assert part.bias is not None
-            nn.init.zeros_(part.bias)
+    for submodule in network.modules():
+        if isinstance(submodule, nn.Conv2d | nn.ConvTranspose2d):
+            nn.init.normal_(submodule.weight, 0.0, SPREAD)
+            assert submodule.bias is not None
+            nn.init.zeros_(submodule.bias)

@@ -147,8 +147,10 @@ class UBNet(Method):
         """The training of what combines the maps; the first is the base run's."""
         if index:
             return None
-        parts = context.modules["model"].state_dict().values()
-        context.state["finite"] = torch.stack([torch.isfinite(part).all() for part in parts]).all()
+        tensors = context.modules["model"].state_dict().values()
+        context.state["finite"] = torch.stack(
+            [torch.isfinite(tensor).all() for tensor in tensors]
+        ).all()
         return Stage()
 
     def doubts(self, state: State) -> list[str]:
@@ -167,8 +169,8 @@ class UBNet(Method):
         """See the class."""
         combined = cast(Combined, modules["combined"])
         logits = _answer(modules, batch.x)
-        given = logits.softmax(1) if self.probabilities else logits
-        classed = row_losses(given, batch.y).mean()
+        head_input = logits.softmax(1) if self.probabilities else logits
+        classed = row_losses(head_input, batch.y).mean()
         alike = combined.alike()
         total = classed + self.weight * alike if self.weight else classed
         return Loss(total, {"classification": classed.detach(), "likeness": alike.detach()})
@@ -183,11 +185,13 @@ class Combined(nn.Module):
 
     def __init__(self, widths: Sequence[int], n_classes: int, channels: int, side: int) -> None:
         super().__init__()
-        many = len(widths)
+        n_depths = len(widths)
         self.side = side
         self.reduce = nn.ModuleList(nn.Conv2d(width, channels, 1) for width in widths)
-        self.mix = nn.Conv2d(channels * many, channels * many, 3, padding=1, groups=many)
-        self.place = nn.Parameter(torch.randn(many * channels, side, side))
+        self.mix = nn.Conv2d(
+            channels * n_depths, channels * n_depths, 3, padding=1, groups=n_depths
+        )
+        self.place = nn.Parameter(torch.randn(n_depths * channels, side, side))
         self.heads = nn.ModuleList(nn.Linear(channels, n_classes) for _ in widths)
 
     def forward(self, maps: Sequence[Tensor]) -> Tensor:
@@ -196,19 +200,22 @@ class Combined(nn.Module):
 
     def each(self, maps: Sequence[Tensor]) -> list[Tensor]:
         """The logits of every depth, [n, k] each."""
-        pooled = [adaptive_avg_pool2d(one, self.side) for one in maps]
+        pooled = [adaptive_avg_pool2d(depth_maps, self.side) for depth_maps in maps]
         reduced = [
-            leaky_relu(part(one), SLOPE) for part, one in zip(self.reduce, pooled, strict=True)
+            leaky_relu(depth_part(depth_maps), SLOPE)
+            for depth_part, depth_maps in zip(self.reduce, pooled, strict=True)
         ]
-        told = (self.mix(torch.cat(reduced, 1)) * self.place).mean((2, 3))
-        parts = told.chunk(len(reduced), 1)
-        return [head(part) for head, part in zip(self.heads, parts, strict=True)]
+        mixed = (self.mix(torch.cat(reduced, 1)) * self.place).mean((2, 3))
+        depth_parts = mixed.chunk(len(reduced), 1)
+        return [head(depth_part) for head, depth_part in zip(self.heads, depth_parts, strict=True)]
 
     def alike(self) -> Tensor:
         """How alike the depths' weights are: the sum of `likeness` for the convolutions and for the
         weights of places."""
-        many = len(self.heads)
-        return likeness(self.mix.weight.reshape(many, -1)) + likeness(self.place.reshape(many, -1))
+        n_depths = len(self.heads)
+        return likeness(self.mix.weight.reshape(n_depths, -1)) + likeness(
+            self.place.reshape(n_depths, -1)
+        )
 
 
 def likeness(weights: Tensor) -> Tensor:
@@ -227,18 +234,18 @@ def _answer(modules: Modules, x: Tensor) -> Tensor:
 
 def _maps(model: Model, x: Tensor) -> list[Tensor]:
     with torch.no_grad():
-        found = model.taps(x, model.stages)
-    return [found[name] for name in model.stages]
+        taps = model.taps(x, model.stages)
+    return [taps[name] for name in model.stages]
 
 
 def _widths(model: Model, shape: tuple[int, ...]) -> list[int]:
     """The channels of every stage's maps. Raises `NeedsError` where an output is no map."""
     like = next(model.parameters())
-    found = _maps(model, torch.zeros(1, *shape, dtype=like.dtype, device=like.device))
-    for name, one in zip(model.stages, found, strict=True):
-        if one.ndim != 4:
+    stage_maps = _maps(model, torch.zeros(1, *shape, dtype=like.dtype, device=like.device))
+    for name, stage_map in zip(model.stages, stage_maps, strict=True):
+        if stage_map.ndim != 4:
             raise NeedsError(
                 "method 'ubnet' needs maps [channels, height, width] after every stage, and this"
                 f" model's {name!r} gives none"
             )
-    return [one.shape[1] for one in found]
+    return [stage_map.shape[1] for stage_map in stage_maps]

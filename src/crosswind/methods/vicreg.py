@@ -83,9 +83,9 @@ class VICReg(Alignment):
         model = make_model()
         sizes = [model.width, self.width, self.width]
         layers = [
-            part
+            layer
             for n, m in zip(sizes, sizes[1:], strict=False)
-            for part in (nn.Linear(n, m), nn.BatchNorm1d(m), nn.ReLU())
+            for layer in (nn.Linear(n, m), nn.BatchNorm1d(m), nn.ReLU())
         ]
         return {
             "model": model,
@@ -93,30 +93,30 @@ class VICReg(Alignment):
         }
 
     def _apart(self, modules: Modules, pairs: Pairs) -> tuple[Tensor, dict[str, Tensor]]:
-        one, other = modules["expander"](torch.cat([pairs.clean, pairs.other])).chunk(2)
-        found = vicreg_terms(one, other, pairs.counts)
+        clean, partner = modules["expander"](torch.cat([pairs.clean, pairs.other])).chunk(2)
+        terms = vicreg_terms(clean, partner, pairs.counts)
         weights = self.invariance, self.variance, self.covariance
         total = torch.stack(
-            [weight * term for weight, term in zip(weights, found, strict=True)]
+            [weight * term for weight, term in zip(weights, terms, strict=True)]
         ).sum()
-        return total, dict(zip(("invariance", "variance", "covariance"), found, strict=True))
+        return total, dict(zip(("invariance", "variance", "covariance"), terms, strict=True))
 
 
-def vicreg_terms(one: Tensor, other: Tensor, counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def vicreg_terms(first: Tensor, second: Tensor, counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Invariance, variance and covariance of the rows of two matrices [n, d] that count (bool [n]),
     each at least float32.
 
     The first is 0 where no row counts, the others where fewer than two do.
     """
-    with without_autocast(one):
-        one, other = wide(one), wide(other)
-        kept = counts.to(one.dtype)
-        n, d = kept.sum(), one.shape[1]
+    with without_autocast(first):
+        first, second = wide(first), wide(second)
+        counted = counts.to(first.dtype)
+        n, d = counted.sum(), first.shape[1]
         several, freedom = n > 1, (n - 1.0).clamp(min=1.0)
-        apart = torch.where(counts, (one - other).square().mean(1), 0.0).sum() / n.clamp(min=1.0)
+        apart = torch.where(counts, (first - second).square().mean(1), 0.0).sum() / n.clamp(min=1.0)
         lacking, correlated = [], []
-        for rows in (one, other):
-            centred = (rows - kept @ rows / n.clamp(min=1.0)) * kept[:, None]
+        for rows in (first, second):
+            centred = (rows - counted @ rows / n.clamp(min=1.0)) * counted[:, None]
             variances = centred.square().sum(0) / freedom
             lacking.append((FLOOR - (variances + EPSILON).sqrt()).relu().mean())
             # All squares of a covariance are those of the rows' products, of which there are fewer

@@ -64,7 +64,7 @@ class WiseFT(Method):
         import torch
 
         model = make_model()
-        mixed, tuned = (_tensors(one) for one in (model, make_model(base=True)))
+        mixed, tuned = (_tensors(model_part) for model_part in (model, make_model(base=True)))
         with torch.no_grad():
             torch._foreach_lerp_(mixed, tuned, self.alpha)
         return {"model": model}

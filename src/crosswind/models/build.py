@@ -59,10 +59,10 @@ class Model(nn.Module):
         width: int,
     ) -> None:
         super().__init__()
-        for name, part in children.items():
-            self.add_module(name, part)
+        for name, submodule in children.items():
+            self.add_module(name, submodule)
         self.width = width
-        self._stages = {name: tuple(parts) for name, parts in stages.items()}
+        self._stages = {name: tuple(child_names) for name, child_names in stages.items()}
         self._pool = tuple(pool)
         self._head = head
         self._frozen = False
@@ -73,7 +73,7 @@ class Model(nn.Module):
 
         Their scales and shifts still learn. Raises `InputError` where there is no batch norm.
         """
-        if not any(isinstance(part, _NORMS) for part in self.modules()):
+        if not any(isinstance(submodule, _NORMS) for submodule in self.modules()):
             raise InputError(
                 "model.freeze_batch_norm",
                 "the model has no batch norm whose statistics it could keep",
@@ -85,9 +85,9 @@ class Model(nn.Module):
         """As in torch, but that kept statistics stay as they are."""
         super().train(mode)
         if self._frozen:
-            for part in self.modules():
-                if isinstance(part, _NORMS):
-                    part.training = False
+            for submodule in self.modules():
+                if isinstance(submodule, _NORMS):
+                    submodule.training = False
         return self
 
     @property
@@ -114,8 +114,8 @@ class Model(nn.Module):
 
     def features(self, x: Tensor) -> Tensor:
         """What the head reads, [n, d]."""
-        for parts in self._stages.values():
-            x = self._run(parts, x)
+        for child_names in self._stages.values():
+            x = self._run(child_names, x)
         return self._run(self._pool, x)
 
     def taps(self, x: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
@@ -124,8 +124,8 @@ class Model(nn.Module):
         for name in names:
             self._place(name)
         out = {}
-        for name, parts in self._stages.items():
-            x = self._run(parts, x)
+        for name, child_names in self._stages.items():
+            x = self._run(child_names, x)
             if name in names:
                 out[name] = x
         out["features"] = self._run(self._pool, x)
@@ -136,9 +136,9 @@ class Model(nn.Module):
         """Logits [n, k]."""
         return self.head(self.features(x))
 
-    def _run(self, parts: tuple[str, ...], x: Tensor) -> Tensor:
-        for part in parts:
-            x = self._modules[part](x)  # type: ignore[misc]
+    def _run(self, child_names: tuple[str, ...], x: Tensor) -> Tensor:
+        for child_name in child_names:
+            x = self._modules[child_name](x)  # type: ignore[misc]
         return x
 
     def _place(self, stage: str) -> int:
@@ -184,9 +184,9 @@ class Encoder(NamedTuple):
     apply: Callable[[NDArray[Any]], NDArray[Any]]
 
 
-def unnamed(outputs: int) -> tuple[str, ...]:
+def unnamed(n_outputs: int) -> tuple[str, ...]:
     """Names for outputs that stand for no classes: their numbers."""
-    return tuple(str(number) for number in range(outputs))
+    return tuple(str(number) for number in range(n_outputs))
 
 
 def normalised(x: Tensor, dtype: torch.dtype, channels_last: bool) -> Tensor:
@@ -213,13 +213,13 @@ def make_backbone(
 ) -> Backbone:
     """The registered kind of model at its settings. Raises `InputError` on `field`, see
     `check_form`."""
-    known = facts("models", name, field)
-    check_extra(known.extra, field, name)
-    values = resolve(known.knobs, knobs, field, f"model {name!r}")
+    model_facts = facts("models", name, field)
+    check_extra(model_facts.extra, field, name)
+    values = resolve(model_facts.knobs, knobs, field, f"model {name!r}")
     cls = load("models", name, field)
-    check_form(known.built, values, input, field, name, encoded=encoded)
-    made: Backbone = cls(**{knob.name: values[knob.name] for knob in knobs_of(cls)})
-    return made
+    check_form(model_facts.built, values, input, field, name, encoded=encoded)
+    backbone: Backbone = cls(**{knob.name: values[knob.name] for knob in knobs_of(cls)})
+    return backbone
 
 
 def build_model(

@@ -55,12 +55,12 @@ def contents_hash(path: Path, kind: str) -> str:
         sorted(path.rglob("*")) if kind == "vision-language" else sorted(path.iterdir())
     )  # a second tokenizer has its own folder
     read = (*_READ, ".jinja") if kind == "vision-language" else _READ
-    told = [
+    file_lines = [
         f"{file.relative_to(path).as_posix()} {hash_once(file)}"
         for file in inside
         if file.suffix in read and file.is_file()
     ]
-    return hashlib.sha256("\n".join(told).encode()).hexdigest()
+    return hashlib.sha256("\n".join(file_lines).encode()).hexdigest()
 
 
 def check_tokenizer(path: str, field: str) -> None:
@@ -78,40 +78,42 @@ def check_tokenizer(path: str, field: str) -> None:
 def check_encoder(knobs: Mapping[str, Any], field: str) -> None:
     """Refuse an encoder of texts that cannot be built with these knobs, by an `InputError` on one
     of them."""
-    path, place = str(knobs["path"]), f"{field}.path"
+    path, path_field = str(knobs["path"]), f"{field}.path"
     folder = _own_folder(knobs, field)
     if folder is None:
         return
-    config = _config(folder, place)
+    config = _config(folder, path_field)
     if config.get("model_type") not in ENCODERS:
-        raise unknown(place, f"kind of encoder in {path!r}", config.get("model_type"), ENCODERS)
+        raise unknown(
+            path_field, f"kind of encoder in {path!r}", config.get("model_type"), ENCODERS
+        )
     if knobs["weights"] == "published" and not any(folder.glob("*.safetensors")):
         problem = (
             f"{path!r} has no weights in safetensors; add them, or set {field}.weights to null to"
             " train from scratch"
         )
-        raise InputError(place, problem)
+        raise InputError(path_field, problem)
     if not (folder / TOKENIZER).is_file():
-        raise InputError(place, f"{path!r} has no {TOKENIZER}, by which texts become tokens")
-    if knobs["tokens"] > (most := positions(config)):
+        raise InputError(path_field, f"{path!r} has no {TOKENIZER}, by which texts become tokens")
+    if knobs["tokens"] > (most_tokens := positions(config)):
         raise InputError(
             f"{field}.tokens",
-            f"the model in {path!r} has {most} positions, and texts are to have {knobs['tokens']}"
-            " tokens",
+            f"the model in {path!r} has {most_tokens} positions, and texts are to have"
+            f" {knobs['tokens']} tokens",
         )
-    largest = _largest(str(folder / TOKENIZER), (folder / TOKENIZER).stat().st_mtime_ns, place)
+    largest = _largest(str(folder / TOKENIZER), (folder / TOKENIZER).stat().st_mtime_ns, path_field)
     if largest >= config["vocab_size"]:
         problem = (
             f"the tokenizer has tokens up to {largest}, and the model in {path!r} has vectors for"
             f" {config['vocab_size']}"
         )
-        raise InputError(place, f"{problem}, so they are not of one model")
+        raise InputError(path_field, f"{problem}, so they are not of one model")
 
 
 def check_vision_language(knobs: Mapping[str, Any], field: str) -> None:
     """Refuse what is no vision-language model with weights, or asks for code or bits that it may
     not have, by an `InputError`."""
-    path, place, revision = str(knobs["path"]), f"{field}.path", str(knobs["revision"] or "")
+    path, path_field, revision = str(knobs["path"]), f"{field}.path", str(knobs["revision"] or "")
     if knobs["trust_code"] and not (is_hub_name(path) and _COMMIT.fullmatch(revision)):
         problem = (
             "runs code of a model of the hub, so it needs path: owner/name and revision: the 40"
@@ -171,10 +173,12 @@ def check_vision_language(knobs: Mapping[str, Any], field: str) -> None:
             for name in ("vision_config", "vq_config", "image_token_id", "image_token_index")
         )
     except (OSError, ValueError, TypeError):
-        raise InputError(place, f"{path!r} has no config.json of a vision-language model") from None
+        raise InputError(
+            path_field, f"{path!r} has no config.json of a vision-language model"
+        ) from None
     if not sees or config.get("model_type") in _NO_WORDS:
         raise InputError(
-            place,
+            path_field,
             f"{path!r} holds a model of kind {config.get('model_type')!r}, which does not answer in"
             " words about images",
         )
@@ -190,7 +194,7 @@ def check_vision_language(knobs: Mapping[str, Any], field: str) -> None:
             raise InputError(f"{field}.{name}", problem)
     if not any(folder.glob("*.safetensors")):
         raise InputError(
-            place, f"{path!r} has no weights in safetensors, the only form that is read"
+            path_field, f"{path!r} has no weights in safetensors, the only form that is read"
         )
 
 
@@ -201,14 +205,14 @@ def check_clip(knobs: Mapping[str, Any], field: str) -> None:
     if (
         not isinstance(prompts, list)
         or not prompts
-        or not all(isinstance(one, str) and LABEL in one for one in prompts)
+        or not all(isinstance(prompt_part, str) and LABEL in prompt_part for prompt_part in prompts)
     ):
         raise InputError(
             f"{field}.prompts",
             f"must be a list of texts with {LABEL} in each, not {shown(prompts)}",
         )
     if not isinstance(names, dict) or not all(
-        isinstance(one, str) for pair in names.items() for one in pair
+        isinstance(prompt_part, str) for pair in names.items() for prompt_part in pair
     ):
         raise InputError(
             f"{field}.names", f"must be texts by the names of classes, not {shown(names)}"
@@ -222,7 +226,7 @@ def check_clip(knobs: Mapping[str, Any], field: str) -> None:
         raise InputError(f"{field}.path", f"{str(folder)!r} has no config.json of CLIP") from None
     if kind != "clip":
         raise unknown(f"{field}.path", f"kind of model in {str(folder)!r}", kind, ["clip"])
-    for files, what in (
+    for files, missing in (
         (("*.safetensors",), "weights in safetensors"),
         ((TOKENIZER, "vocab.json"), f"{TOKENIZER} or vocab.json, by which prompts become tokens"),
         (
@@ -230,8 +234,8 @@ def check_clip(knobs: Mapping[str, Any], field: str) -> None:
             "preprocessor_config.json, by which images are resized",
         ),
     ):
-        if not any(found for name in files for found in folder.glob(name)):
-            raise InputError(f"{field}.path", f"{str(folder)!r} has no {what}")
+        if not any(file for name in files for file in folder.glob(name)):
+            raise InputError(f"{field}.path", f"{str(folder)!r} has no {missing}")
 
 
 def _own_folder(knobs: Mapping[str, Any], field: str) -> Path | None:
@@ -256,8 +260,12 @@ def _own_folder(knobs: Mapping[str, Any], field: str) -> Path | None:
 def positions(config: Mapping[str, Any]) -> int:
     """The tokens that an encoder has positions for: those of RoBERTa's kin begin after the number
     of padding."""
-    most = int(config["max_position_embeddings"])
-    return most if config["model_type"] == "bert" else most - int(config["pad_token_id"]) - 1
+    most_tokens = int(config["max_position_embeddings"])
+    return (
+        most_tokens
+        if config["model_type"] == "bert"
+        else most_tokens - int(config["pad_token_id"]) - 1
+    )
 
 
 _NO_WORDS = ("align", "altclip", "chinese_clip", "clip", "clipseg", "siglip", "siglip2")
@@ -266,8 +274,8 @@ _NO_WORDS = ("align", "altclip", "chinese_clip", "clip", "clipseg", "siglip", "s
 def hash_once(file: Path) -> str:
     """The hash of a file, which is read again when its size or time has changed: weights of 15 GB
     take ten seconds."""
-    told = file.stat()
-    return _known_hash(str(file.resolve()), told.st_size, told.st_mtime_ns)
+    file_status = file.stat()
+    return _known_hash(str(file.resolve()), file_status.st_size, file_status.st_mtime_ns)
 
 
 @lru_cache(4096)
@@ -290,10 +298,10 @@ def _config(folder: Path, field: str) -> dict[str, Any]:
 def _largest(file: str, changed: int, field: str) -> int:
     """The largest number of a token in a tokenizer's file."""
     try:
-        told = json.loads(Path(file).read_text(encoding="utf-8"))
-        vocabulary = told["model"]["vocab"]
+        tokenizer_file = json.loads(Path(file).read_text(encoding="utf-8"))
+        vocabulary = tokenizer_file["model"]["vocab"]
         numbers = vocabulary.values() if isinstance(vocabulary, dict) else [len(vocabulary) - 1]
-        return max([*numbers, *(item["id"] for item in told.get("added_tokens", []))])
+        return max([*numbers, *(token["id"] for token in tokenizer_file.get("added_tokens", []))])
     except (OSError, ValueError, KeyError, TypeError):
         raise InputError(
             field, f"{file!r} cannot be read as a tokenizer of the library tokenizers"

@@ -42,11 +42,11 @@ def check_extra(extra: str | None, field: str, name: str) -> None:
     """Refuse, by an `InputError` on `field`, the model or estimator `name` where the package of its
     extra is not installed."""
     if extra_missing(extra):
-        what = next(
+        room_word = next(
             (room[:-1] for room in ("estimators", "methods") if field.startswith(room)), "model"
         )
         raise InputError(
-            field, f"{what} {name!r} needs the extra: pip install 'crosswind[{extra}]'"
+            field, f"{room_word} {name!r} needs the extra: pip install 'crosswind[{extra}]'"
         )
 
 
@@ -91,9 +91,9 @@ def check_form(
         return
     if input.kind not in form.takes:
         declared = [
-            (item.name, item.built)
-            for item in listing("models")
-            if item.built is not None and item.built.trained
+            (model_facts.name, model_facts.built)
+            for model_facts in listing("models")
+            if model_facts.built is not None and model_facts.built.trained
         ]
         fitting = [each for each, built in declared if input.kind in built.takes]
         kinds = " or ".join(_PLURAL.get(kind, kind) for kind in form.takes)
@@ -129,9 +129,9 @@ def check_form(
 
 
 def _check_folders(form: Form | None, knobs: Mapping[str, Any], field: str, name: str) -> None:
-    for knob, what in ({} if form is None else form.folders).items():
-        if what in FOLDERS:
-            FOLDERS[what](knobs, field)
+    for knob, folder_kind in ({} if form is None else form.folders).items():
+        if folder_kind in FOLDERS:
+            FOLDERS[folder_kind](knobs, field)
         elif knobs[knob] is not None:
             check_extra("transformers", f"{field}.{knob}", name)
             check_tokenizer(knobs[knob], f"{field}.{knob}")
@@ -167,12 +167,12 @@ def inner_model(knobs: Mapping[str, Any], field: str) -> tuple[Facts, dict[str, 
     Raises `InputError`."""
     inner = facts("models", knobs["of"], f"{field}.of")
     in_words = any(
-        item.name == "prompt" for item in inner.knobs
+        inner_knob.name == "prompt" for inner_knob in inner.knobs
     )  # what it tells of an image depends on the labels
     if inner.built is not None and (inner.built.of or not inner.built.trained or in_words):
         raise InputError(f"{field}.of", f"{inner.name} is no network with features")
     settings, weights = dict(knobs["settings"] or {}), knobs["weights"]
-    if any(item.name == "weights" for item in inner.knobs):
+    if any(inner_knob.name == "weights" for inner_knob in inner.knobs):
         settings |= {"weights": weights, "weights_sha256": knobs["weights_sha256"]}
     elif weights is not None and not _is_file(weights):
         raise unknown(

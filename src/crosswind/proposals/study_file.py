@@ -92,8 +92,8 @@ def propose(
     for name in text or ():
         has_column(rows, name, table, "--text")
     path_column = None if text else _paths(rows)
-    found = path_column or (None if text else _longest(rows))
-    columns = list(text or ([] if found is None else [found]))
+    image_column = path_column or (None if text else _longest(rows))
+    columns = list(text or ([] if image_column is None else [image_column]))
     if not columns:
         endings = ", ".join(IMAGE_ENDINGS[:4])
         raise DataError(
@@ -103,7 +103,7 @@ def propose(
     folder = (
         None if path_column is None else _folder(Path(table), images, str(rows[path_column][0]))
     )
-    rows, spelled, said = _one_value_each(
+    rows, spelled, spelling_notes = _one_value_each(
         rows, [name for name in rows.columns if name not in columns]
     )
     fits = {
@@ -161,12 +161,12 @@ def propose(
     counts = rows[attribute].cast(str).str.strip_chars().value_counts(sort=True)
     rare = str(counts[attribute][-1])
     rare = rare if rule is None else fits[LENGTH][int(rare)]
-    others = [name for name in attributes if name != attribute]
+    other_attributes = [name for name in attributes if name != attribute]
     several = "columns" if len(columns) > 1 else "column"
     where = (
         f"texts in {several} {', '.join(map(repr, columns))}"
         if folder is None
-        else f"images by column {found!r} in {folder}"
+        else f"images by column {image_column!r} in {folder}"
     )
     notes = [
         f"{rows.height:,} rows; {where}",
@@ -185,27 +185,27 @@ def propose(
         ),
     ]
     used = (chosen, *attributes)
-    notes += [text for name, text in said if name in used]
+    notes += [text for name, text in spelling_notes if name in used]
     left = [name for name in rows.columns if name not in (*columns, chosen, *attributes, unit)]
     notes += (
         [f"not proposed (missing values, one value or more than {MOST_VALUES}): {', '.join(left)}"]
         if left
         else []
     )
-    given: dict[str, object] = {"path": table} | (
+    options: dict[str, object] = {"path": table} | (
         {} if header is None else {"header": list(header)}
     )
     if folder is not None:
-        given |= {"images": folder, "path_column": found, "size": size}
+        options |= {"images": folder, "path_column": image_column, "size": size}
     else:
-        given |= {"text": columns[0] if len(columns) == 1 else columns}
-        more = next((name for name in left if not text and _words(rows, name) >= 3), None)
+        options |= {"text": columns[0] if len(columns) == 1 else columns}
+        words_column = next((name for name in left if not text and _words(rows, name) >= 3), None)
         notes += (
             [
-                f"{more!r} holds texts too: --text {columns[0]},{more} reads both as one text of"
-                " two parts"
+                f"{words_column!r} holds texts too: --text {columns[0]},{words_column} reads both"
+                " as one text of two parts"
             ]
-            if more
+            if words_column
             else []
         )
         blank = sum(
@@ -213,7 +213,7 @@ def propose(
             for row in rows.select(columns).iter_rows()
         )
         if blank:
-            given["blank"] = "leave-out"
+            options["blank"] = "leave-out"
             notes.append(f"{blank:,} rows without a text are left out")
     for field, name in (("TABLE", table), ("--images", folder or "")):
         _check_utf8(field, name)
@@ -222,8 +222,10 @@ def propose(
         for key, entries in spelled.items()
     }
     trained = _PICTURES if folder is not None else _TEXTS
-    made = _text(given, chosen, attribute, others, unit, test, rare, rule, spelled, trained)
-    return Proposal(made, tuple(notes))
+    study_text = _text(
+        options, chosen, attribute, other_attributes, unit, test, rare, rule, spelled, trained
+    )
+    return Proposal(study_text, tuple(notes))
 
 
 def _check_utf8(field: str, name: str) -> None:
@@ -262,35 +264,35 @@ def _one_value_each(
     import polars
 
     entries: dict[str, dict[str, object]] = {"same": {}, "distinct": {}}
-    said = []
+    notes = []
     for name in columns:
         if rows[name].dtype.is_nested() or rows[name].dtype in (polars.Binary, polars.Object):
             continue
         raw = rows[name].cast(polars.String, strict=False)
         if raw.n_unique() > MOST_SPELLINGS:
             continue
-        found = spellings_of(raw.drop_nulls().unique().sort().to_list())
-        names = dict(found.names)
-        if found.names:
-            said.append((name, found.said(name)))
+        spellings = spellings_of(raw.drop_nulls().unique().sort().to_list())
+        names = dict(spellings.names)
+        if spellings.names:
+            notes.append((name, spellings.said(name)))
         shown = raw.replace(names).str.strip_chars()
-        groups = [[value.strip() for value in group] for group in found.doubts]
+        groups = [[value.strip() for value in group] for group in spellings.doubts]
         if groups and shown.n_unique() - sum(len(group) - 1 for group in groups) < 2:
             entries["distinct"][name] = True
-            said.append(
+            notes.append(
                 (name, f"values of {name!r} that look alike are taken as different ones (distinct)")
             )
         elif groups:
             counts = dict(shown.value_counts().iter_rows())
             chosen = {max(group, key=lambda value: counts[value]): group for group in groups}
             entries["same"][name] = {
-                value: [other for other in group if other != value]
+                value: [spelling for spelling in group if spelling != value]
                 for value, group in chosen.items()
             }
             shown = shown.replace(
-                {other: value for value, group in chosen.items() for other in group}
+                {spelling: value for value, group in chosen.items() for spelling in group}
             )
-            said.append(
+            notes.append(
                 (
                     name,
                     (
@@ -299,14 +301,14 @@ def _one_value_each(
                     ),
                 )
             )
-        if found.names or groups:
+        if spellings.names or groups:
             rows = rows.with_columns(shown.alias(name))
-    return rows, entries, said
+    return rows, entries, notes
 
 
 def _alike(groups: Sequence[Sequence[str]]) -> str:
-    more = f" and {len(groups) - 1} more such pairs" if len(groups) > 1 else ""
-    return " and ".join(shown_apart(groups[0])) + more
+    more_pairs = f" and {len(groups) - 1} more such pairs" if len(groups) > 1 else ""
+    return " and ".join(shown_apart(groups[0])) + more_pairs
 
 
 def _paths(rows: DataFrame) -> str | None:
@@ -322,10 +324,10 @@ def _counts(rows: DataFrame, columns: Sequence[str]) -> Series:
     """The words of every text, of all its parts."""
     import polars
 
-    told = polars.concat_str(
+    joined_texts = polars.concat_str(
         [polars.col(name).cast(polars.String).fill_null("") for name in columns], separator=" "
     )
-    return rows.select(told.str.count_matches(WORD.pattern)).to_series()
+    return rows.select(joined_texts.str.count_matches(WORD.pattern)).to_series()
 
 
 def _longest(rows: DataFrame) -> str | None:
@@ -386,10 +388,10 @@ def _smallest(rows: DataFrame, label: str, attribute: str) -> int:
 
 
 def _text(
-    given: dict[str, object],
+    source_options: dict[str, object],
     label: str,
     attribute: str,
-    others: Sequence[str],
+    other_attributes: Sequence[str],
     unit: str | None,
     test: int,
     rare: str,
@@ -406,7 +408,12 @@ def _text(
             .strip()
         )
 
-    options = word({**given, "columns": [label, *([attribute, *others] if rule is None else [])]})
+    options = word(
+        {
+            **source_options,
+            "columns": [label, *([attribute, *other_attributes] if rule is None else [])],
+        }
+    )
     grouped = (
         f"    unit: {word(unit)}    # rows of one {unit} are never in both training and test\n"
         if unit
@@ -416,8 +423,12 @@ def _text(
         grouped
         or "    # unit: COLUMN   # rows of one value, such as a patient, are never in both training and test\n"
     )
-    more = f"    # more attributes that fit: {', '.join(others)}\n" if others else ""
-    more += (
+    more_lines = (
+        f"    # more attributes that fit: {', '.join(other_attributes)}\n"
+        if other_attributes
+        else ""
+    )
+    more_lines += (
         ""
         if rule is None
         else (
@@ -426,11 +437,11 @@ def _text(
         )
     )
     if spelled["same"]:
-        more += (
+        more_lines += (
             f"    same: {word(dict(spelled['same']))}    # other ways in which a value is written\n"
         )
     if spelled["distinct"]:
-        more += (
+        more_lines += (
             f"    distinct: {word(list(spelled['distinct']))}    # values that differ though they"
             " look alike\n"
         )
@@ -446,7 +457,7 @@ data:
     options: {options}
     label: {word(label)}
     attributes: [{word(attribute)}]
-{more}{grouped}    roles: {{test: {test}, validation: 0.15}}    # test rows of each cell; a share of the others validates
+{more_lines}{grouped}    roles: {{test: {test}, validation: 0.15}}    # test rows of each cell; a share of the others validates
 shifts:
   none: []
   # the attribute goes with the label in training, but for 10% counterexamples

@@ -54,41 +54,46 @@ def audit_figure(audit: Audit) -> Figure:
     """
     columns = sorted(
         audit.columns,
-        key=lambda item: all(verdict.status == "no shift" for verdict in item.verdicts),
+        key=lambda column_audit: all(
+            verdict.status == "no shift" for verdict in column_audit.verdicts
+        ),
     )[:MOST_SHOWN]
-    columns = [item for item in audit.columns if item in columns]
+    columns = [column_audit for column_audit in audit.columns if column_audit in columns]
     names = distinct(
-        one_line(item.name, 40) + (" (label)" if item is audit.label else "") for item in columns
+        one_line(column_audit.name, 40) + (" (label)" if column_audit is audit.label else "")
+        for column_audit in columns
     )
     datasets = {
         f"d{position}": [
             row
-            for item, name in zip(columns, names, strict=True)
-            if (row := _row(item, name, kind, raw)) is not None
+            for column_audit, name in zip(columns, names, strict=True)
+            if (row := _row(column_audit, name, kind, raw)) is not None
         ]
         for position, (kind, _, raw) in enumerate(_PANELS)
     }
     panels = [_panel(position, title, names) for position, (_, title, _) in enumerate(_PANELS)]
-    found = "; ".join(f"{name}: {kind}" for name, kind in audit.shifts) or "no shift was found"
+    named_shifts = (
+        "; ".join(f"{name}: {kind}" for name, kind in audit.shifts) or "no shift was found"
+    )
     sizes = {f"size{position}": SIZES[kind] for position, (kind, _, _) in enumerate(_PANELS)}
     return Figure(
         "audit",
         f"{audit.train_rows:,} training and {audit.target_rows:,} target rows",
         "Points: what is left when what follows from other shifts is taken out, with 95% intervals."
         " Ticks: the difference as measured. Dashed: the stated effect size.",
-        f"Three panels of effects by column. {one_line(found, 600)}.",
+        f"Three panels of effects by column. {one_line(named_shifts, 600)}.",
         chart({"hconcat": panels, "spacing": 16}, datasets, **sizes),
         "step",
         3,
     )
 
 
-def _row(item: AttributeAudit, name: str, kind: str, raw: str) -> dict[str, Any] | None:
-    kinds = {verdict.kind: verdict for verdict in item.verdicts}
+def _row(column_audit: AttributeAudit, name: str, kind: str, raw: str) -> dict[str, Any] | None:
+    kinds = {verdict.kind: verdict for verdict in column_audit.verdicts}
     verdict = kinds.get(kind) or (kinds.get(KINDS[3]) if kind == KINDS[1] else None)
     if verdict is None or verdict.effect is None:
         return None
-    left, measured = verdict.effect, getattr(item, raw)
+    left, measured = verdict.effect, getattr(column_audit, raw)
     row = {
         "c": name,
         "s": verdict.status,
@@ -110,14 +115,14 @@ def _panel(position: int, title: str, names: list[str]) -> dict[str, Any]:
     colour = text("s", title=None, scale={"domain": _STATUSES, "range": "category"}, legend=legend)
     shape = text("s", title=None, scale={"domain": _STATUSES}, legend=legend)
     size = {"datum": {"expr": f"size{position}"}, "type": "quantitative"}
-    told = tips(
+    tooltip = tips(
         ("c", "column"),
         ("s", "verdict"),
         ("e", "left", ".3f"),
         ("i", "interval"),
         ("r", "as measured", ".3f"),
     )
-    point = {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": told}
+    point = {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": tooltip}
     layers = [
         layer("rule", {"x": size, "color": named_colour("quiet")}, strokeDash=[3, 3]),
         layer(
@@ -160,8 +165,8 @@ def audit_page(audit: Audit, picture: str) -> str:
     from markupsafe import Markup
 
     columns = [
-        (one_line(item.name, 80), [_cells(value) for value in item.values])
-        for item in audit.columns
+        (one_line(column_audit.name, 80), [_cells(value) for value in column_audit.values])
+        for column_audit in audit.columns
     ]
     template = templates().get_template("audit.html.j2")
     return template.render(
@@ -171,11 +176,11 @@ def audit_page(audit: Audit, picture: str) -> str:
 
 def _cells(value: Any) -> list[str]:
     ratio = value.ratio
-    told = (
+    ratio_words = (
         "" if math.isnan(ratio.value) else f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"
     )
     rows, shares = (
         (f"{value.train_rows:,}", f"{value.target_rows:,}"),
         (f"{value.train_share:.1%}", f"{value.target_share:.1%}"),
     )
-    return [one_line(value.name, 80), *rows, *shares, told]
+    return [one_line(value.name, 80), *rows, *shares, ratio_words]

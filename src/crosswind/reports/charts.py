@@ -182,9 +182,13 @@ def cache_file() -> Path | None:
     """
     from importlib.metadata import version
 
-    given = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
+    cache_folder = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
     try:
-        folder = Path(given) if given and os.path.isabs(given) else Path.home() / ".cache"
+        folder = (
+            Path(cache_folder)
+            if cache_folder and os.path.isabs(cache_folder)
+            else Path.home() / ".cache"
+        )
     except RuntimeError:
         return None
     return (
@@ -196,14 +200,14 @@ def cache_file() -> Path | None:
 # -------------------------------------------------------------------------------------------------
 
 
-def text(field: str, **more: Any) -> dict[str, Any]:
+def text(field: str, **options: Any) -> dict[str, Any]:
     """An encoding of the field as names."""
-    return {"field": field, "type": "nominal", **more}
+    return {"field": field, "type": "nominal", **options}
 
 
-def number(field: str, **more: Any) -> dict[str, Any]:
+def number(field: str, **options: Any) -> dict[str, Any]:
     """An encoding of the field as a quantity."""
-    return {"field": field, "type": "quantitative", **more}
+    return {"field": field, "type": "quantitative", **options}
 
 
 def tips(*fields: tuple[str, str] | tuple[str, str, str]) -> list[dict[str, Any]]:

@@ -29,45 +29,50 @@ def comparison(first: StudyRecord, second: StudyRecord, metric: str = "accuracy"
     if metric not in METRICS:
         raise unknown("--metric", "metric", metric, METRICS)
     sides = [_values(record, metric) for record in (first, second)]
-    both = [about for about in sides[0] if about in sides[1]]
-    if not both:
+    in_both = [about for about in sides[0] if about in sides[1]]
+    if not in_both:
         raise InputError(
             "B",
             f"has no data set, shift, size, model, method, set and rule that A has with {metric}",
         )
     one_deal = _split_seeds(first) == _split_seeds(second)
     alone = {
-        about: _difference(sides[0][about], sides[1][about], one_deal, LEVEL) for about in both
+        about: _difference(sides[0][about], sides[1][about], one_deal, LEVEL) for about in in_both
     }
     family = judged_together(
-        {about: item.p for about, item in alone.items() if item.p is not None}, "holm"
+        {about: difference.p for about, difference in alone.items() if difference.p is not None},
+        "holm",
     )
-    found = {
+    differences = {
         about: _difference(sides[0][about], sides[1][about], one_deal, family.level)
-        for about in both
+        for about in in_both
     }
     varying = [
-        name for name in Place._fields[1:] if len({getattr(place, name) for place, *_ in both}) > 1
+        name
+        for name in Place._fields[1:]
+        if len({getattr(setting, name) for setting, *_ in in_both}) > 1
     ]
     unit = METRICS[metric].unit
     rows: list[list[Cell]] = []
-    for about, item in found.items():
-        place, shift, method = about
+    for about, difference in differences.items():
+        setting, shift, method = about
         means = [over_runs(side[about], LEVEL) for side in sides]
         p = family.adjusted.get(about)
         star = " *" if family.tells(about) else ""
         counts = (
-            f"{item.n} pairs"
+            f"{difference.n} pairs"
             if _is_paired(sides[0][about], sides[1][about], one_deal)
             else f"{means[0].n} and {means[1].n}"
         )
         rows.append(
             [
-                *(getattr(place, name) for name in varying),
+                *(getattr(setting, name) for name in varying),
                 shift,
                 method,
                 *(Score(mean.mean, mean.half_width, mean.n, unit) for mean in means),
-                Score(item.mean, item.half_width, item.n, unit, star, signed=True),
+                Score(
+                    difference.mean, difference.half_width, difference.n, unit, star, signed=True
+                ),
                 None if p is None else "<0.001" if p < 0.001 else f"{p:.3f}",
                 counts,
             ]
@@ -90,7 +95,7 @@ def comparison(first: StudyRecord, second: StudyRecord, metric: str = "accuracy"
         notes.append(
             "The split seeds differ, so the test rows are not the same and no runs are paired."
         )
-    left_out = sum(len(side) - len(both) for side in sides)
+    left_out = sum(len(side) - len(in_both) for side in sides)
     if left_out:
         notes.append(f"{left_out} rows that only one study has are left out.")
     columns = [*varying, "shift", "method", *names, "B - A", "p, Holm", "runs"]
@@ -106,9 +111,9 @@ def comparison(first: StudyRecord, second: StudyRecord, metric: str = "accuracy"
 
 def _values(record: StudyRecord, metric: str) -> dict[_About, Mapping[Any, float]]:
     return {
-        (at.place._replace(study=""), shift, method): values
-        for at in record.places
-        for (shift, method), entry in at.entries.items()
+        (setting_results.place._replace(study=""), shift, method): values
+        for setting_results in record.places
+        for (shift, method), entry in setting_results.entries.items()
         if (values := entry.values(metric))
     }
 
@@ -117,12 +122,23 @@ def _split_seeds(record: StudyRecord) -> Any:
     return record.resolved.get("split_seeds") or record.resolved.get("split_seed", 0)
 
 
-def _is_paired(one: Mapping[Any, float], other: Mapping[Any, float], one_deal: bool) -> bool:
-    return one_deal and len(one.keys() & other.keys()) > 1
+def _is_paired(
+    first_values: Mapping[Any, float], second_values: Mapping[Any, float], one_deal: bool
+) -> bool:
+    return one_deal and len(first_values.keys() & second_values.keys()) > 1
 
 
 def _difference(
-    one: Mapping[Any, float], other: Mapping[Any, float], one_deal: bool, level: float
+    first_values: Mapping[Any, float],
+    second_values: Mapping[Any, float],
+    one_deal: bool,
+    level: float,
 ) -> Difference:
-    found = paired(one, other, level) if _is_paired(one, other, one_deal) else None
-    return found or unpaired(list(one.values()), list(other.values()), level)
+    paired_difference = (
+        paired(first_values, second_values, level)
+        if _is_paired(first_values, second_values, one_deal)
+        else None
+    )
+    return paired_difference or unpaired(
+        list(first_values.values()), list(second_values.values()), level
+    )

@@ -77,16 +77,16 @@ def exported_runs(store: Store, study: str) -> Iterator[ExportedRun]:
         named = [
             f"{name} {value}" if "seed" in name else str(value) for name, value in labels.items()
         ]
-        kept = [
-            part
-            for name, part in zip(labels, named, strict=True)
+        kept_labels = [
+            label_part
+            for name, label_part in zip(labels, named, strict=True)
             if name in several or name in ("shift", "method", "seed")
         ]
         settings, curve = _from_files(files, run["key"])
         yield ExportedRun(
             study,
             run["key"],
-            ", ".join(kept),
+            ", ".join(kept_labels),
             run["status"],
             labels,
             settings,
@@ -107,22 +107,22 @@ def _from_files(files: JobFiles, key: str) -> tuple[dict[str, Any], Curve]:
         if job is None:  # a model that nobody trained here
             return settings, curve
         spec = job["spec"]
-        parts = {
+        knobs_of_parts = {
             "method": spec["method"]["knobs"],
             "model": spec["model"]["knobs"],
             "training": spec["training"],
         }
         settings = {
-            f"{part}.{name}": _readable(value)
-            for part, knobs in parts.items()
+            f"{part_name}.{name}": _readable(value)
+            for part_name, knobs in knobs_of_parts.items()
             for name, value in knobs.items()
         }
         for entry in files.json(need, "history.json") or ():
             values = {f"train/{name}": value for name, value in entry["train"].items()}
             values |= {
                 f"{where}/{name}": value
-                for where, told in entry["validation"].items()
-                for name, value in told.items()
+                for where, set_scores in entry["validation"].items()
+                for name, value in set_scores.items()
             }
             curve.append((int(entry["step"]), values))
     return settings, curve
@@ -137,12 +137,12 @@ def _readable(value: Any) -> Any:
 # --------------------------------------------------------------------------------------------------
 
 
-def to_table(store: Store, study: str, place: Path) -> int:
+def to_table(store: Store, study: str, destination: Path) -> int:
     """One row a run, rule and set into a `.csv` or `.parquet` file; the number of rows."""
     frame = results_frame(scored_results(store, study, store.study(study)["resolved"]))
-    place.parent.mkdir(parents=True, exist_ok=True)
-    with place.open("wb") as file:  # polars itself takes no path that is not UTF-8
-        frame.write_csv(file) if place.suffix == ".csv" else frame.write_parquet(file)
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    with destination.open("wb") as file:  # polars itself takes no path that is not UTF-8
+        frame.write_csv(file) if destination.suffix == ".csv" else frame.write_parquet(file)
     return frame.height
 
 
@@ -162,13 +162,13 @@ def results_frame(rows: list[dict[str, Any]]) -> Any:
     return polars.DataFrame(flat, infer_schema_length=None)
 
 
-def to_tensorboard(store: Store, study: str, place: Path) -> int:
+def to_tensorboard(store: Store, study: str, destination: Path) -> int:
     """A folder `PLACE/STUDY/RUN` a run with its curve, its scores and, for the page HPARAMS, its
     labels and settings."""
     SummaryWriter = _client("torch.utils.tensorboard", "tensorboard").SummaryWriter
     written = 0
     for run in exported_runs(store, study):
-        folder = place / _plain(study) / f"{_plain(run.name)}-{run.key[:8]}"
+        folder = destination / _plain(study) / f"{_plain(run.name)}-{run.key[:8]}"
         if folder.exists():
             continue
         partial = folder.with_name(f".{folder.name}.partial")
@@ -187,15 +187,19 @@ def to_tensorboard(store: Store, study: str, place: Path) -> int:
     return written
 
 
-def to_mlflow(store: Store, study: str, place: str) -> int:
+def to_mlflow(store: Store, study: str, destination: str) -> int:
     """Runs of an experiment of the study's name, at a tracking URI such as `sqlite:///runs.db` or
     `http://HOST:5000`."""
     mlflow = _client("mlflow", "mlflow")
     from mlflow.entities import Metric, Param, RunTag
 
-    client = mlflow.MlflowClient(tracking_uri=place)
-    found = client.get_experiment_by_name(study)
-    experiment = client.create_experiment(study) if found is None else found.experiment_id
+    client = mlflow.MlflowClient(tracking_uri=destination)
+    experiment_found = client.get_experiment_by_name(study)
+    experiment = (
+        client.create_experiment(study)
+        if experiment_found is None
+        else experiment_found.experiment_id
+    )
     written = 0
     for run in exported_runs(store, study):
         if client.search_runs(
@@ -204,12 +208,12 @@ def to_mlflow(store: Store, study: str, place: str) -> int:
             max_results=1,
         ):
             continue
-        made = client.create_run(
+        created_run = client.create_run(
             experiment,
             run_name=run.name,
             tags={"crosswind.key": run.key, "crosswind.status": run.status},
         ).info
-        now = made.start_time
+        now = created_run.start_time
         metrics = [
             Metric(name, value, now, step)
             for step, values in run.curve
@@ -218,14 +222,14 @@ def to_mlflow(store: Store, study: str, place: str) -> int:
         metrics += [Metric(name, value, now, 0) for name, value in run.scores.items()]
         params = [Param(name, str(value)) for name, value in {**run.labels, **run.settings}.items()]
         for start in range(0, len(metrics), 900):  # a batch has at most 1,000 of them
-            client.log_batch(made.run_id, metrics=metrics[start : start + 900])
-        client.log_batch(made.run_id, params=params, tags=[RunTag("crosswind.whole", "yes")])
-        client.set_terminated(made.run_id)
+            client.log_batch(created_run.run_id, metrics=metrics[start : start + 900])
+        client.log_batch(created_run.run_id, params=params, tags=[RunTag("crosswind.whole", "yes")])
+        client.set_terminated(created_run.run_id)
         written += 1
     return written
 
 
-def to_wandb(store: Store, study: str, place: str) -> int:
+def to_wandb(store: Store, study: str, destination: str) -> int:
     """Runs of a project of that name. With `WANDB_MODE=offline` they are written to `./wandb`, and
     `wandb sync` sends them."""
     wandb = _client("wandb", "wandb")
@@ -233,8 +237,8 @@ def to_wandb(store: Store, study: str, place: str) -> int:
     for run in exported_runs(store, study):
         about = {"study": study, **run.labels, **run.settings}
         # The key names the run there: sent again it is the same run, not a second one.
-        made = wandb.init(
-            project=place,
+        wandb_run = wandb.init(
+            project=destination,
             id=run.key,
             name=run.name,
             group=str(run.labels["method"]),
@@ -242,9 +246,9 @@ def to_wandb(store: Store, study: str, place: str) -> int:
             resume="allow",
         )
         for step, values in run.curve:
-            made.log(values, step=step)
-        made.summary.update({**run.scores, "status": run.status})
-        made.finish()
+            wandb_run.log(values, step=step)
+        wandb_run.summary.update({**run.scores, "status": run.status})
+        wandb_run.finish()
         written += 1
     return written
 
@@ -260,7 +264,7 @@ TARGETS: Mapping[str, tuple[str, Callable[[Store, str, Any], int]]] = {
 or runs were written."""
 
 
-def export(store: Store, study: str, target: str, place: str) -> int:
+def export(store: Store, study: str, target: str, destination: str) -> int:
     """Write a study to a target; how many rows (tables) or runs were written.
 
     Raises `InputError` for an unknown target and for a place that does not fit it or cannot be
@@ -268,23 +272,27 @@ def export(store: Store, study: str, target: str, place: str) -> int:
     """
     if target not in TARGETS:
         raise unknown("--to", "target", target, TARGETS)
-    wanted, write = TARGETS[target]
-    if target in ("csv", "parquet") and Path(place).suffix != f".{target}":
-        raise InputError("PLACE", f"{place!r} is no {wanted}")
+    extra_wanted, write = TARGETS[target]
+    if target in ("csv", "parquet") and Path(destination).suffix != f".{target}":
+        raise InputError("PLACE", f"{destination!r} is no {extra_wanted}")
     try:
-        return write(store, study, place if target in ("mlflow", "wandb") else Path(place))
+        return write(
+            store, study, destination if target in ("mlflow", "wandb") else Path(destination)
+        )
     except UnicodeEncodeError:
         raise InputError(
-            "PLACE", f"{target} takes no path that is not UTF-8, as {place} is"
+            "PLACE", f"{target} takes no path that is not UTF-8, as {destination} is"
         ) from None
     except OSError as error:
-        raise InputError("PLACE", f"cannot write {place}: {error.strerror or error}") from None
+        raise InputError(
+            "PLACE", f"cannot write {destination}: {error.strerror or error}"
+        ) from None
     except Exception as error:
         # What a client raises is its own: a wrong address, a project that may not be written to.
         if type(error).__module__.partition(".")[0] != target:
             raise
         raise InputError(
-            "PLACE", f"{target} does not take {place!r}: {one_line(str(error), 300)}"
+            "PLACE", f"{target} does not take {destination!r}: {one_line(str(error), 300)}"
         ) from None
 
 

@@ -135,7 +135,12 @@ class StudyRecord:
     def tables(self) -> dict[Place, dict[str, Table]]:
         """The tables of every place that is shown, by what they are about; made once, for the text
         and for the page."""
-        return {at.place: place_tables(at, self.verdicts[at.place]) for at in self.places}
+        return {
+            setting_results.place: place_tables(
+                setting_results, self.verdicts[setting_results.place]
+            )
+            for setting_results in self.places
+        }
 
     @cached_property
     def verdicts(self) -> Mapping[Place, Verdicts]:
@@ -179,10 +184,11 @@ class StudyRecord:
         lines = [f"\nAll {len(tables)} tables: --tables all, or the page."]
         for status in ("failed", "diverged"):
             reasons = [reason for state, reason in self.found.runs.values() if state == status]
-            told = "; ".join(filter(None, list(dict.fromkeys(map(plain, reasons)))[:3]))
+            reasons_told = "; ".join(filter(None, list(dict.fromkeys(map(plain, reasons)))[:3]))
             if reasons:
                 lines.append(
-                    f"{len(reasons)} of {len(self.found.runs)} runs {status}{told and f': {told}'}."
+                    f"{len(reasons)} of {len(self.found.runs)} runs"
+                    f" {status}{reasons_told and f': {reasons_told}'}."
                 )
         return "\n".join([text, *lines])
 
@@ -193,21 +199,27 @@ class StudyRecord:
         """What a notebook shows: the findings and two tables, of the first place; without findings
         every table."""
         tables = self.text_tables() if self.findings is None else overview(self.places[0])
-        parts = (
-            [html.line(self.findings.intro), *(html.points(*part) for part in self.findings.parts)]
+        html_parts = (
+            [
+                html.line(self.findings.intro),
+                *(html.points(*findings_part) for findings_part in self.findings.parts),
+            ]
             if self.findings
             else []
         )
         return "".join(
-            [*parts, *(html.table(table.title, table.columns, table.cells) for table in tables)]
+            [
+                *html_parts,
+                *(html.table(table.title, table.columns, table.cells) for table in tables),
+            ]
         )
 
     def to_json(self) -> dict[str, Any]:
         """Findings and tables as plain values for JSON; scores are numbers."""
-        found = None if self.findings is None else self.findings.to_json()
+        findings_json = None if self.findings is None else self.findings.to_json()
         return {
             "study": self.name,
-            "findings": found,
+            "findings": findings_json,
             "tables": [table.to_json() for table in self.text_tables()],
         }
 
@@ -215,24 +227,29 @@ class StudyRecord:
         """Every table: those of the places, the claims, what methods did, where the time went, and
         the state of the runs."""
         with damage_named(self.store, self.name):
-            places = [table for tables in self.tables.values() for table in tables.values()]
-            places += [table for item in self.prompts for table in prompt_tables(item)]
-            places += [
-                table for item in self.pools for some in item.tables.values() for table in some
+            all_tables = [table for tables in self.tables.values() for table in tables.values()]
+            all_tables += [
+                table for prompt_or_pool in self.prompts for table in prompt_tables(prompt_or_pool)
             ]
-            rest = (
+            all_tables += [
+                table
+                for prompt_or_pool in self.pools
+                for pool_tables in prompt_or_pool.tables.values()
+                for table in pool_tables
+            ]
+            study_tables = (
                 claim_table(self.name, self.claims),
                 action_table(self.found),
                 time_table(costs(self.runs)),
                 run_table(self.found),
             )
-            return [*places, *(table for table in rest if table is not None)]
+            return [*all_tables, *(table for table in study_tables if table is not None)]
 
     def number_tables(self, every: bool) -> list[Table]:
         """The tidy table of every number; with `every` also those of the claims' numbers and of
         estimates, if there are any."""
         with damage_named(self.store, self.name):
-            more = (
+            extra_tables = (
                 (claim_number_table(self.name, self.claims), estimate_table(self.found, self.rules))
                 if every
                 else ()
@@ -240,15 +257,15 @@ class StudyRecord:
             pools = (
                 [
                     table
-                    for item in self.pools
-                    for table in (*item.tables.get("claims", []), item.numbers)
+                    for pool in self.pools
+                    for table in (*pool.tables.get("claims", []), pool.numbers)
                 ]
                 if every
                 else []
             )
             return [
                 number_table(self.found, self.rules),
-                *(table for table in more if table is not None),
+                *(table for table in extra_tables if table is not None),
                 *pools,
             ]
 
@@ -262,21 +279,21 @@ def gather(store: Store, study: str, draws: bool = True) -> StudyRecord:
         # say so.
         shown_runs = [run for run in runs if run["labels"].get("role") != "base"]
         scored = scored_results(store, study, entry["resolved"], shown_runs)
-        results = arrange(scored, str(entry["resolved"]["reference"]))
+        arranged = arrange(scored, str(entry["resolved"]["reference"]))
         about = (
             entry["given"],
             entry["resolved"],
             entry["created"],
-            results,
+            arranged,
             runs,
             store.versions(study),
         )
         if not draws:
             return StudyRecord(store.name, study, *about, [], 0, store.damaged(study))
         read = _read_files(store, study, entry["resolved"], shown_runs)
-        places = results.shown([str(rule) for rule in entry["resolved"]["selection"]])
+        shown_results = arranged.shown([str(rule) for rule in entry["resolved"]["selection"]])
         return StudyRecord(
-            store.name, study, *about, *read, rows_behind(store, study, places, shown_runs)
+            store.name, study, *about, *read, rows_behind(store, study, shown_results, shown_runs)
         )
 
 
@@ -337,8 +354,10 @@ def _read_files(
         return [], len(candidates), {}, []
     files, damaged = store.files(study), store.damaged(study)
     draws: list[ShiftDraw] = []
-    for named, some in list(candidates.items())[:MAX_DRAWS]:
-        done = next((run for run in some if run["status"] in ("finished", "diverged")), None)
+    for named, draw_candidates in list(candidates.items())[:MAX_DRAWS]:
+        done = next(
+            (run for run in draw_candidates if run["status"] in ("finished", "diverged")), None
+        )
         if done is None:
             continue
         key = str(done["key"])
@@ -363,9 +382,9 @@ def _read_files(
             # A damaged file leaves its exhibits out; `crosswind check` names it.
             data, size, model, shift, method = named
             with suppress(OSError, ValueError):
-                made = read_exhibits(artifact_folder(out, key))
+                exhibits_read = read_exhibits(artifact_folder(out, key))
                 exhibits[named] = Shown(
-                    data, size, model, shift, method, int(run["labels"]["seed"]), made
+                    data, size, model, shift, method, int(run["labels"]["seed"]), exhibits_read
                 )
     return draws, len(candidates) - len(draws), damaged, list(exhibits.values())
 
@@ -431,7 +450,7 @@ def _set_draw(entry: Mapping[str, Any], label: str, attributes: Sequence[str]) -
         name: {pair: (round(planned, 3), n) for pair, (planned, n) in cells.items()}
         for name, cells in sums.items()
     }
-    supplements = sum(int(item["drawn"]) for item in entry.get("supplements", ()))
+    supplements = sum(int(supplement["drawn"]) for supplement in entry.get("supplements", ()))
     return (
         SetDraw(int(entry["rows"]), supplements, len(entry.get("short", ())), tables)
         if tables

@@ -2,7 +2,8 @@
 for its page in docs/methods.
 
 Facts come from the files of methods and models. What a step costs and where a method was seen to
-help come from the records that `benchmarks/speed/method_cost.py` and `benchmarks/papers/effects.py` wrote; they
+help come from the records that `benchmarks/speed/method_cost.py` and `benchmarks/papers/effects.py`
+wrote; they
 travel with the package. A method of another package has none.
 """
 
@@ -27,44 +28,54 @@ def listed_methods() -> list[Facts]:
     """Every row of the papers' tables that is there: methods and augmentations, and the models that
     the papers compare, by name."""
     return sorted(
-        [*listing("methods"), *(item for item in listing("models") if item.family)],
-        key=lambda item: item.name,
+        [
+            *listing("methods"),
+            *(known_facts for known_facts in listing("models") if known_facts.family),
+        ],
+        key=lambda known_facts: known_facts.name,
     )
 
 
 def find_method(name: str, field: str = "NAME") -> Facts:
     """The facts of a method, an augmentation or an architecture; an unknown name is an `InputError`
     on `field`."""
-    known = {item.name: item for item in listed_methods()}
-    if name in known:
-        return known[name]
+    facts_by_name = {known_facts.name: known_facts for known_facts in listed_methods()}
+    if name in facts_by_name:
+        return facts_by_name[name]
     try:
         return facts(
             "methods", name, field
         )  # it also looks into the modules that the environment names
     except InputError:
-        raise unknown(field, "method", name, known) from None
+        raise unknown(field, "method", name, facts_by_name) from None
 
 
-def method_row(known: Facts) -> dict[str, Any]:
+def method_row(known_facts: Facts) -> dict[str, Any]:
     """The facts of a row as plain values: those of `Facts.describe`, `study`, how a study names it,
     `cost` and `effects`."""
-    more = {"kind": kind_of(known), "study": {known.room: [known.name]}}
-    return {**known.describe(), **more, "cost": cost_of(known.name), "effects": effects_of(known)}
+    row_facts = {"kind": kind_of(known_facts), "study": {known_facts.room: [known_facts.name]}}
+    return {
+        **known_facts.describe(),
+        **row_facts,
+        "cost": cost_of(known_facts.name),
+        "effects": effects_of(known_facts),
+    }
 
 
-def kind_of(known: Facts) -> str:
+def kind_of(known_facts: Facts) -> str:
     """`method`, `augmentation` or `architecture`."""
-    return "architecture" if known.room == "models" else known.kind
+    return "architecture" if known_facts.room == "models" else known_facts.kind
 
 
-def family_of(known: Facts) -> str:
+def family_of(known_facts: Facts) -> str:
     """The family that each paper puts it in: `domain generalisation (wiles2022); ...`; empty where
     no paper does."""
     papers: dict[str, list[str]] = {}
-    for paper, family in (known.family or {}).items():
+    for paper, family in (known_facts.family or {}).items():
         papers.setdefault(str(family), []).append(str(paper))
-    return "; ".join(f"{family} ({', '.join(some)})" for family, some in papers.items())
+    return "; ".join(
+        f"{family} ({', '.join(family_papers)})" for family, family_papers in papers.items()
+    )
 
 
 def cost_of(name: str) -> dict[str, dict[str, Any]]:
@@ -74,69 +85,78 @@ def cost_of(name: str) -> dict[str, dict[str, Any]]:
     `of` is "step", or "run" where a run has more than one training, or "prediction" where only that
     differs.
     """
-    found = _record("method-cost.json").get("results", {}).get(name, {})
-    return {str(model): dict(figures) for model, figures in found.items()}
+    cost_by_model = _record("method-cost.json").get("results", {}).get(name, {})
+    return {str(model): dict(figures) for model, figures in cost_by_model.items()}
 
 
 def short_cost(name: str) -> str:
     """The cost on `COST_MODEL` in a word: `1.04`, `1.51 run`; empty where unmeasured."""
-    found = cost_of(name).get(COST_MODEL)
+    cost = cost_of(name).get(COST_MODEL)
     return (
         ""
-        if found is None
-        else f"{found['time']:.2f}" + ("" if found["of"] == "step" else f" {found['of']}")
+        if cost is None
+        else f"{cost['time']:.2f}" + ("" if cost["of"] == "step" else f" {cost['of']}")
     )
 
 
-def effects_of(known: Facts) -> list[dict[str, Any]]:
+def effects_of(known_facts: Facts) -> list[dict[str, Any]]:
     """What was claimed of it and seen, of `benchmarks/effects`: a mapping a claim, `study` its
     file's name; empty where unmeasured.
 
     Of a method the claims of every study that has it beside the reference, of an architecture those
     that name it on one side only.
     """
-    file = f"src/{known.module.replace('.', '/')}.py"
-    found = []
+    file = f"src/{known_facts.module.replace('.', '/')}.py"
+    effects = []
     for name, record in _effects().items():
         for claim in record.get("claims", []) if file in record.get("files", {}) else ():
             models = {side["model"] for side in claim["sides"].values()}
-            if known.room == "methods" or (known.name in models and len(models) > 1):
-                found.append({**claim, "study": name})
-    return found
+            if known_facts.room == "methods" or (known_facts.name in models and len(models) > 1):
+                effects.append({**claim, "study": name})
+    return effects
 
 
-def card_lines(known: Facts) -> list[tuple[str, str]]:
+def card_lines(known_facts: Facts) -> list[tuple[str, str]]:
     """What stands above the docstring on a card: (title, text), those that there is something
     for."""
     lines = [
-        ("Family", family_of(known)),
-        ("In a study", f"{known.room}: [{known.name}]"),
-        ("Needs", "; ".join(known.needs.words()) if known.needs is not None else ""),
-        ("Wants", _wants(known.name) if known.room == "methods" else ""),
-        ("Hooks", (", ".join(known.defines) or "none") if known.room == "methods" else ""),
-        ("Limit", _limit(known)),
+        ("Family", family_of(known_facts)),
+        ("In a study", f"{known_facts.room}: [{known_facts.name}]"),
+        ("Needs", "; ".join(known_facts.needs.words()) if known_facts.needs is not None else ""),
+        ("Wants", _wants(known_facts.name) if known_facts.room == "methods" else ""),
+        (
+            "Hooks",
+            (", ".join(known_facts.defines) or "none") if known_facts.room == "methods" else "",
+        ),
+        ("Limit", _limit(known_facts)),
         (
             "Measured",
             (
-                action_of(known.name, known.action, known.limit, known.defines).words()
-                if known.room == "methods"
+                action_of(
+                    known_facts.name, known_facts.action, known_facts.limit, known_facts.defines
+                ).words()
+                if known_facts.room == "methods"
                 else ""
             ),
         ),
     ]
-    if cost := cost_of(known.name):
-        parts = [
-            f"{model} {item['time']:.2f} x ({item['flops']:.2f} x its arithmetic)"
-            for model, item in cost.items()
+    if cost := cost_of(known_facts.name):
+        cost_words = [
+            f"{model} {model_cost['time']:.2f} x ({model_cost['flops']:.2f} x its arithmetic)"
+            for model, model_cost in cost.items()
         ]
         lines.append(
             (
                 "Cost",
-                f"time of a {next(iter(cost.values()))['of']} beside ERM's: {', '.join(parts)}",
+                (
+                    f"time of a {next(iter(cost.values()))['of']} beside ERM's:"
+                    f" {', '.join(cost_words)}"
+                ),
             )
         )
     lines += [
-        ("" if i else "Seen", effect_words(claim)) for i, claim in enumerate(effects_of(known))
+        ("" if i else "Seen", effect_words(claim))
+        for i, claim in enumerate(effects_of(known_facts))
     ]
     return [(title, text) for title, text in lines if text]
 
@@ -167,8 +187,8 @@ def _wants(name: str) -> str:
     return f"given weights: it {want.weights}" if want.weights else steps
 
 
-def _limit(known: Facts) -> str:
-    limit = known.limit
+def _limit(known_facts: Facts) -> str:
+    limit = known_facts.limit
     if limit is None or not limit.equals:
         return f"none: {limit.reason}" if limit is not None else ""
     knobs = (
@@ -189,10 +209,10 @@ def _effects() -> Mapping[str, Mapping[str, Any]]:
 @cache
 def _record(name: str) -> Mapping[str, Any]:
     try:
-        found = json.loads((_records() / name).read_text(encoding="utf-8"))
+        record = json.loads((_records() / name).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return record if isinstance(record, dict) else {}
 
 
 def _records() -> Path:

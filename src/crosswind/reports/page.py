@@ -90,8 +90,8 @@ def study_page(studies: Sequence[StudyRecord], store: str) -> str:
             views.append(_view(study, f"study-{position}"))
     figures = _named_figures([section for view in views for section in view["sections"]])
     specs = {
-        item.name: {name: getattr(item, name) for name in ("spec", "fit", "panels", "names")}
-        for item in figures
+        figure.name: {name: getattr(figure, name) for name in ("spec", "fit", "panels", "names")}
+        for figure in figures
     }
     # Inside a script element only "<" can end it or begin a comment; JSON may write it as an
     # escape.
@@ -134,8 +134,8 @@ def _table_body(table: Table) -> Markup:
         f'<th scope="col"{mark}>{escape(name)}</th>'
         for mark, name in zip(marks, table.columns, strict=True)
     )
-    key, rest = ('<th scope="row"{}>', "</th>"), ("<td{}>", "</td>")
-    tags = [key if i < table.keys else rest for i in range(len(marks))]
+    key, other_cells = ('<th scope="row"{}>', "</th>"), ("<td{}>", "</td>")
+    tags = [key if i < table.keys else other_cells for i in range(len(marks))]
     # Cells are padded in text so that means stand under means; digits are of one width here, so
     # that serves here too.
     columns = [
@@ -146,11 +146,11 @@ def _table_body(table: Table) -> Markup:
     for row in table.cells:
         # Most rows have nothing to escape, and to look costs less than to escape each cell.
         safe: Any = escape if _SPECIAL.search("".join(row)) else str
-        parts = [
+        cells = [
             f"{start}{safe(cell.strip() if words else cell)}{end}"
             for (start, end, words), cell in zip(columns, row, strict=True)
         ]
-        lines.append(f"<tr>{''.join(parts)}</tr>")
+        lines.append(f"<tr>{''.join(cells)}</tr>")
     return Markup("<thead><tr>{}</tr></thead>\n<tbody>\n{}\n</tbody>").format(
         Markup(heads), Markup("\n".join(lines))
     )
@@ -166,7 +166,7 @@ def _view(study: StudyRecord, key: str) -> dict[str, Any]:
         run["key"]: str(run["status"]) for run in study.runs
     }  # a model that is asked stands beside every one that is trained
     counts = Counter(states.values())
-    others = [
+    other_states = [
         (f"{counts[state]:,}", state)
         for state in ("diverged", "failed", "running", "pending")
         if counts[state]
@@ -175,7 +175,7 @@ def _view(study: StudyRecord, key: str) -> dict[str, Any]:
         "id": key,
         "name": study.name,
         "about": str(study.resolved.get("about") or ""),
-        "tiles": [(f"{counts['finished']:,}", f"of {len(states):,} runs finished"), *others],
+        "tiles": [(f"{counts['finished']:,}", f"of {len(states):,} runs finished"), *other_states],
         "facts": _facts(study),
         "remarks": _remarks(study),
         "sections": _sections(study),
@@ -190,12 +190,12 @@ def _facts(study: StudyRecord) -> list[tuple[str, str]]:
 
     def listed(name: str, many: bool = True) -> str:
         values = [value for value in axes.get(name, {}) if value]
-        more = (
+        more_values = (
             f" and {len(values) - _VALUES_SHOWN} more"
             if many and len(values) > _VALUES_SHOWN
             else ""
         )
-        return ", ".join(values[:_VALUES_SHOWN]) + more
+        return ", ".join(values[:_VALUES_SHOWN]) + more_values
 
     named = (
         ("Data", "data"),
@@ -244,10 +244,10 @@ def _remarks(study: StudyRecord) -> list[str]:
 
 
 def _findings(study: StudyRecord) -> Section:
-    found = study.findings
+    findings = study.findings
     return (
-        Section("Findings", [found.intro], [Group(lists=list(found.parts))])
-        if found is not None
+        Section("Findings", [findings.intro], [Group(lists=list(findings.parts))])
+        if findings is not None
         else Section("", [], [])
     )
 
@@ -259,35 +259,40 @@ def _claims(study: StudyRecord) -> Section:
 
 def _shifts(study: StudyRecord) -> Section:
     together: dict[tuple[str, str], list[ShiftDraw]] = {}
-    for item in study.draws:
-        together.setdefault((item.data, item.size), []).append(item)
+    for shift_draw in study.draws:
+        together.setdefault((shift_draw.data, shift_draw.size), []).append(shift_draw)
     groups: list[Group] = []
-    for (data, size), some in together.items():
-        most = max(
+    for (data, size), size_draws in together.items():
+        greatest = max(
             1.0,
             *(
                 max(counts)
-                for item in some
-                for cells in item.train.tables.values()
+                for shift_draw in size_draws
+                for cells in shift_draw.train.tables.values()
                 for counts in cells.values()
             ),
         )
         group = Group(heading_of(data, size), layout="cards", open=not groups)
         group.figures = [
-            (draw.draw_map(item, item.train, most), cell_tables(item.train, item.label))
-            for item in some
+            (
+                draw.draw_map(shift_draw, shift_draw.train, greatest),
+                cell_tables(shift_draw.train, shift_draw.label),
+            )
+            for shift_draw in size_draws
         ]
-        held = some[0].test
-        if held is not None and all(item.test == held for item in some):
-            peak = max(max(counts) for cells in held.tables.values() for counts in cells.values())
+        held_out = size_draws[0].test
+        if held_out is not None and all(shift_draw.test == held_out for shift_draw in size_draws):
+            peak = max(
+                max(counts) for cells in held_out.tables.values() for counts in cells.values()
+            )
             # A set that is even all over looks even, not full: its colour is the middle of the
             # scale.
-            figure = draw.draw_map(some[0], held, max(1.0, 2 * peak), "test rows")
-            group.figures.append((figure, cell_tables(held, some[0].label)))
+            figure = draw.draw_map(size_draws[0], held_out, max(1.0, 2 * peak), "test rows")
+            group.figures.append((figure, cell_tables(held_out, size_draws[0].label)))
         remarks: dict[str, list[str]] = {}
-        for item in some:
-            for line in (*item.notes, *item.warnings):
-                remarks.setdefault(line, []).append(item.shift)
+        for shift_draw in size_draws:
+            for line in (*shift_draw.notes, *shift_draw.warnings):
+                remarks.setdefault(line, []).append(shift_draw.shift)
         group.intro = [f"{', '.join(names)}: {line}." for line, names in remarks.items()]
         groups.append(group)
     intro = [
@@ -307,33 +312,40 @@ def _shifts(study: StudyRecord) -> Section:
 
 def _scores(study: StudyRecord) -> Section:
     groups: list[Group] = []
-    for at in study.places:
-        rest = dict(study.tables[at.place])
-        group = Group(_place_heading(at.place), open=len(groups) < OPEN_PLACES)
-        for figure, name, more in (
-            (draw.change_map(at, study.verdicts[at.place]), "difference", []),
-            (draw.seed_strips(at), HEADLINE.slug, [seed_table(at)]),
-            (draw.worst_map(at), "worst-group", []),
+    for setting_results in study.places:
+        other_tables = dict(study.tables[setting_results.place])
+        group = Group(_place_heading(setting_results.place), open=len(groups) < OPEN_PLACES)
+        for figure, name, more_tables in (
+            (
+                draw.change_map(setting_results, study.verdicts[setting_results.place]),
+                "difference",
+                [],
+            ),
+            (draw.seed_strips(setting_results), HEADLINE.slug, [seed_table(setting_results)]),
+            (draw.worst_map(setting_results), "worst-group", []),
         ):
-            behind = [rest.pop(name)] if name in rest else []
+            behind = [other_tables.pop(name)] if name in other_tables else []
             if figure is not None:
-                group.figures.append((figure, [*behind, *more]))
-        group.tables = list(rest.values())  # of metrics that have no figure
+                group.figures.append((figure, [*behind, *more_tables]))
+        group.tables = list(other_tables.values())  # of metrics that have no figure
         groups.append(group)
     return Section("Accuracy", [], groups)
 
 
 def _prompts(study: StudyRecord) -> Section:
     groups: list[Group] = []
-    for item in study.prompts:
-        answers, *rest = reversed(prompt_tables(item))
+    for comparison in study.prompts:
+        answers, *other_tables = reversed(prompt_tables(comparison))
         group = Group(
             heading_of(
-                "", item.place.size, f"set {item.place.set}", f"selection {item.place.rule}"
+                "",
+                comparison.place.size,
+                f"set {comparison.place.set}",
+                f"selection {comparison.place.rule}",
             ),
             open=not groups,
         )
-        group.figures, group.tables = [(prompt_map(item), [answers])], rest[::-1]
+        group.figures, group.tables = [(prompt_map(comparison), [answers])], other_tables[::-1]
         groups.append(group)
     intro = [
         "Models that are only asked, by the prompt that they were asked with. All shifts with the"
@@ -344,16 +356,19 @@ def _prompts(study: StudyRecord) -> Section:
 
 def _exhibits(study: StudyRecord) -> Section:
     groups: dict[str, Group] = {}
-    for item in study.exhibits:
+    for method_exhibit in study.exhibits:
         heading = (
-            f"{item.method} under {item.shift}, seed {item.seed};"
-            f" {heading_of(item.data, item.size, item.model)}"
+            f"{method_exhibit.method} under {method_exhibit.shift}, seed {method_exhibit.seed};"
+            f" {heading_of(method_exhibit.data, method_exhibit.size, method_exhibit.model)}"
         )
         group = groups.setdefault(
             heading, Group(heading, layout="cards", open=len(groups) < _OPEN_EXHIBITS)
         )
-        for name, exhibit in item.exhibits.items():
-            title = f"{item.method} under {item.shift}, seed {item.seed}: {name}"
+        for name, exhibit in method_exhibit.exhibits.items():
+            title = (
+                f"{method_exhibit.method} under {method_exhibit.shift}, seed {method_exhibit.seed}:"
+                f" {name}"
+            )
             if isinstance(exhibit, Bars):
                 numbers = Table(
                     slug(title), title, ("name", exhibit.unit), list(exhibit.values.items())
@@ -371,26 +386,27 @@ def _exhibits(study: StudyRecord) -> Section:
 
 
 def _ranks(study: StudyRecord) -> Section:
-    figures = [(draw.rank_dots(item), [rank_table(item)]) for item in ranking(study.places)]
+    figures = [(draw.rank_dots(ranked), [rank_table(ranked)]) for ranked in ranking(study.places)]
     return Section("Ranks", [], [Group(figures=figures)] if figures else [])
 
 
 def _families(study: StudyRecord) -> Section:
     groups: list[Group] = []
-    for item in families(study.places, study.resolved):
-        rest = [rank_by_seed_table(item), agreement_table(item)]
+    for family_view in families(study.places, study.resolved):
+        other_tables = [rank_by_seed_table(family_view), agreement_table(family_view)]
         group = Group(
-            _place_heading(item.place),
-            tables=[table for table in rest if table is not None],
+            _place_heading(family_view.place),
+            tables=[table for table in other_tables if table is not None],
             open=not groups,
         )
-        if (figure := family_map(item)) is not None:
-            group.figures = [(figure, [change_table(item)])]
-        if len(item.places[0].methods) > len(
+        if (figure := family_map(family_view)) is not None:
+            group.figures = [(figure, [change_table(family_view)])]
+        if len(family_view.places[0].methods) > len(
             study.places[0].methods
         ):  # rows of several models: elsewhere they are not ranked together
             group.figures += [
-                (draw.rank_dots(ranks), [rank_table(ranks)]) for ranks in ranking(item.places)
+                (draw.rank_dots(ranks), [rank_table(ranks)])
+                for ranks in ranking(family_view.places)
             ]
         groups.append(group)
     intro = [
@@ -402,17 +418,21 @@ def _families(study: StudyRecord) -> Section:
 
 def _rules(study: StudyRecord) -> Section:
     groups: list[Group] = []
-    for anywhere in dict.fromkeys(at.place._replace(rule="") for at in study.places):
+    for anywhere in dict.fromkeys(
+        setting_results.place._replace(rule="") for setting_results in study.places
+    ):
         # Under every rule that the store has scores of, oracles last.
-        places = [
-            at for place, at in study.found.places.items() if place._replace(rule="") == anywhere
+        rule_results = [
+            setting_results
+            for setting, setting_results in study.found.places.items()
+            if setting._replace(rule="") == anywhere
         ]
-        figure = draw.rule_dots(places) if len(places) > 1 else None
+        figure = draw.rule_dots(rule_results) if len(rule_results) > 1 else None
         if figure is not None:
             groups.append(
                 Group(
                     _place_heading(anywhere),
-                    figures=[(figure, [rule_table(places)])],
+                    figures=[(figure, [rule_table(rule_results)])],
                     open=not groups,
                 )
             )
@@ -425,11 +445,11 @@ def _rules(study: StudyRecord) -> Section:
 
 
 def _time(study: StudyRecord) -> Section:
-    items = costs(study.runs)
+    run_costs = costs(study.runs)
     figure, table, sentence = (
-        draw.time_bars(items),
-        time_table(items, sentence=False),
-        largest_part(items),
+        draw.time_bars(run_costs),
+        time_table(run_costs, sentence=False),
+        largest_part(run_costs),
     )
     figures = [(figure, list[Table]())] if figure else []
     return Section(
@@ -496,11 +516,11 @@ def _yaml(value: Any) -> str:
     return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=110)).rstrip()
 
 
-def _place_heading(place: Place) -> str:
+def _place_heading(setting: Place) -> str:
     return heading_of(
-        place.data,
-        place.size,
-        place.model,
-        f"set {place.set}",
-        place.rule and f"selection {place.rule}",
+        setting.data,
+        setting.size,
+        setting.model,
+        f"set {setting.set}",
+        setting.rule and f"selection {setting.rule}",
     )

@@ -53,9 +53,9 @@ class Section:
         return re.sub("[^a-z]+", "-", self.title.lower())
 
 
-def heading_of(data: str, size: str, *more: str) -> str:
+def heading_of(data: str, size: str, *more_words: str) -> str:
     """The parts that are there, as a heading."""
-    return ", ".join(filter(None, (data, size and f"size {size}", *more)))
+    return ", ".join(filter(None, (data, size and f"size {size}", *more_words)))
 
 
 def address(png: bytes) -> str:

@@ -46,14 +46,14 @@ class Score:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for JSON: `excludes_zero` and `doubted` stand for the marks `*` and `†`."""
-        told = {
+        json_values = {
             "mean": self.mean,
             "half_width": self.half_width,
             "n": self.n,
             "unit": self.unit,
             "doubted": "†" in self.marks,
         }
-        return told | ({"excludes_zero": "*" in self.marks} if self.signed else {})
+        return json_values | ({"excludes_zero": "*" in self.marks} if self.signed else {})
 
 
 Cell = str | int | float | Score | None
@@ -127,15 +127,19 @@ class Table:
         ]
         for i in range(len(self.columns)):
             column = [cell for row in self.rows if isinstance(cell := row[i], Score)]
-            scores = [at for at, row in enumerate(self.rows) if isinstance(row[i], Score)]
+            scores = [
+                row_number for row_number, row in enumerate(self.rows) if isinstance(row[i], Score)
+            ]
             for tail in (
                 " ± 0.0" if any(cell.unit == "percent" for cell in column) else " ± 0.000",
                 " *",
                 " †",
             ):
-                if any(tail[:2] in shown[at][i] for at in scores):
-                    for at in scores:
-                        shown[at][i] += "" if tail[:2] in shown[at][i] else " " * len(tail)
+                if any(tail[:2] in shown[row_number][i] for row_number in scores):
+                    for row_number in scores:
+                        shown[row_number][i] += (
+                            "" if tail[:2] in shown[row_number][i] else " " * len(tail)
+                        )
         return shown
 
     @cached_property
@@ -258,15 +262,19 @@ def escape_latex(text: str) -> str:
     return re.sub(r"(?<![\w.)-])-(?=\d)", r"$-$", escaped)
 
 
-def picked(item: object, **names: str) -> dict[str, Any]:
-    """Cells by column: the attribute of `item` that is named for each; None everywhere without an
+def picked(entry_shown: object, **names: str) -> dict[str, Any]:
+    """Cells by column: the attribute of `entry_shown` that is named for each; None everywhere
+    without an
     item."""
-    return {column: None if item is None else getattr(item, name) for column, name in names.items()}
+    return {
+        column: None if entry_shown is None else getattr(entry_shown, name)
+        for column, name in names.items()
+    }
 
 
-def slug(*parts: str) -> str:
+def slug(*words: str) -> str:
     """The parts that are not empty as a name fit for files and LaTeX labels."""
-    return re.sub(r"[^a-z0-9+.]+", "-", "-".join(filter(None, parts)).lower()).strip("-")
+    return re.sub(r"[^a-z0-9+.]+", "-", "-".join(filter(None, words)).lower()).strip("-")
 
 
 def distinct(names: Iterable[str]) -> list[str]:

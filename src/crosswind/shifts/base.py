@@ -52,10 +52,10 @@ class Cells:
 
     def __post_init__(self) -> None:
         names = self.names
-        for place, name in enumerate(names):
-            if name in names[:place]:
-                what = "the label is also" if name == self.label.name else "is named twice as"
-                raise InputError("attributes", f"{name!r}: {what} an attribute of the cells")
+        for number, name in enumerate(names):
+            if name in names[:number]:
+                fault = "the label is also" if name == self.label.name else "is named twice as"
+                raise InputError("attributes", f"{name!r}: {fault} an attribute of the cells")
 
     @cached_property
     def axes(self) -> tuple[Attribute, ...]:
@@ -88,8 +88,8 @@ class Cells:
         """`values`, one axis for each of `axes` in rising order, in the shape that broadcasts over
         the cells."""
         shape = [1] * len(self.shape)
-        for place, axis in enumerate(axes):
-            shape[axis] = values.shape[place]
+        for position, axis in enumerate(axes):
+            shape[axis] = values.shape[position]
         return values.reshape(shape)
 
     def name_of(self, cell: int) -> str:
@@ -104,8 +104,8 @@ class Cells:
     def cell_names(self) -> tuple[str, ...]:
         """The names of all cells in C order."""
         names = [""]
-        for place, axis in enumerate(self.axes):
-            words = [f"{', ' if place else ''}{axis.name}={value}" for value in axis.values]
+        for position, axis in enumerate(self.axes):
+            words = [f"{', ' if position else ''}{axis.name}={value}" for value in axis.values]
             names = [name + word for name in names for word in words]
         return tuple(names)
 
@@ -244,8 +244,8 @@ class Shift(ABC):
     def describe(self) -> Any:
         """The shift as plain values for JSON, which `parse_shift` reads back."""
         described: dict[str, Any] = {"type": self.registered_name}
-        for item in dataclasses.fields(self):  # type: ignore[arg-type]
-            described[item.name] = _plain(getattr(self, item.name))
+        for field_of in dataclasses.fields(self):  # type: ignore[arg-type]
+            described[field_of.name] = _plain(getattr(self, field_of.name))
         return described
 
     def __and__(self, other: Shift) -> All:
@@ -262,14 +262,14 @@ class All(Shift):
 
     def __post_init__(self) -> None:
         flat: list[Shift] = []
-        for part in self.parts:
-            flat += part.parts if isinstance(part, All) else [part]
+        for shift in self.parts:
+            flat += shift.parts if isinstance(shift, All) else [shift]
         object.__setattr__(self, "parts", tuple(flat))
 
     def normal_form(self, cells: Cells, field: str = "shift") -> NormalForm:
         """The normal forms of all parts, joined."""
         forms = [
-            part.normal_form(cells, f"{field}.{place}") for place, part in enumerate(self.parts)
+            shift.normal_form(cells, f"{field}.{number}") for number, shift in enumerate(self.parts)
         ]
         if not any(form.supplements for form in forms):
             return NormalForm(
@@ -282,19 +282,19 @@ class All(Shift):
 
     def attributes(self) -> tuple[str, ...]:
         """The attributes of all parts, each once, in order."""
-        return tuple(dict.fromkeys(name for part in self.parts for name in part.attributes()))
+        return tuple(dict.fromkeys(name for shift in self.parts for name in shift.attributes()))
 
     def notes(self, cells: Cells) -> tuple[str, ...]:
         """The notes of all parts."""
-        return tuple(note for part in self.parts for note in part.notes(cells))
+        return tuple(note for shift in self.parts for note in shift.notes(cells))
 
     def warnings(self, cells: Cells) -> tuple[str, ...]:
         """The warnings of all parts."""
-        return tuple(warning for part in self.parts for warning in part.warnings(cells))
+        return tuple(warning for shift in self.parts for warning in shift.warnings(cells))
 
     def describe(self) -> Any:
         """A list of the parts as plain values."""
-        return [part.describe() for part in self.parts]
+        return [shift.describe() for shift in self.parts]
 
 
 def parse_shift(spec: Any, field: str = "shift") -> Shift:
@@ -311,24 +311,29 @@ def parse_shift(spec: Any, field: str = "shift") -> Shift:
         spec = {"type": spec}
     if isinstance(spec, Mapping):
         if "type" not in spec:
-            names = [item.name for item in _shifts()]
+            names = [registered.name for registered in _shifts()]
             raise InputError(f"{field}.type", "a shift needs its type", names)
         name = spec["type"]
         if not isinstance(name, str):
             raise InputError(
                 f"{field}.type",
                 f"must be the name of a shift, not {shown(name)}",
-                [item.name for item in _shifts()],
+                [registered.name for registered in _shifts()],
             )
-        known = facts("shifts", name, f"{field}.type")
+        shift_facts = facts("shifts", name, f"{field}.type")
         values = {key: value for key, value in spec.items() if key != "type"}
-        return load("shifts", name)(**resolve(known.knobs, values, field, f"shift {name!r}"))
+        return load("shifts", name)(**resolve(shift_facts.knobs, values, field, f"shift {name!r}"))
     if isinstance(spec, Sequence):
-        return All(tuple(parse_shift(part, f"{field}.{place}") for place, part in enumerate(spec)))
+        return All(
+            tuple(
+                parse_shift(shift_spec, f"{field}.{number}")
+                for number, shift_spec in enumerate(spec)
+            )
+        )
     raise InputError(
         field,
         f"must be a shift or a list of shifts, not {shown(spec)}",
-        [item.name for item in _shifts()],
+        [registered.name for registered in _shifts()],
     )
 
 
@@ -392,12 +397,12 @@ def plain_number(value: Any) -> Any:
     it is, for `exact` to refuse.
     """
     if isinstance(value, Mapping):
-        return {key: plain_number(item) for key, item in value.items()}
+        return {key: plain_number(member) for key, member in value.items()}
     number = _fraction(value.strip()) if isinstance(value, str) else value
     if not isinstance(number, Fraction) or not _holds(number):
         return value
-    near = float(number)
-    return near if Fraction(repr(near)) == number else str(number)
+    nearest = float(number)
+    return nearest if Fraction(repr(nearest)) == number else str(number)
 
 
 def _holds(number: Fraction) -> bool:
@@ -423,14 +428,14 @@ def _fraction(text: str) -> Fraction | None:
 
 def frozen(value: Any) -> Any:
     """Lists made tuples, so that a shift never changes after it was made."""
-    return tuple(frozen(item) for item in value) if isinstance(value, list | tuple) else value
+    return tuple(frozen(member) for member in value) if isinstance(value, list | tuple) else value
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _plain(member) for key, member in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_plain(member) for member in value]
     return str(value) if isinstance(value, Fraction) else value
 
 

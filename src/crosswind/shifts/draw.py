@@ -72,8 +72,8 @@ def parse_draw(spec: Any, field: str = "draw") -> Draw:
         return ALL_ROWS
     number = exact(value, where)
     if number <= 0 or (mode == "total" and number.denominator != 1):
-        what = "a number above 0" if mode == "base" else "a whole number of rows of at least 1"
-        raise InputError(where, f"must be {what}, not {shown(value)}")
+        allowed = "a number above 0" if mode == "base" else "a whole number of rows of at least 1"
+        raise InputError(where, f"must be {allowed}, not {shown(value)}")
     return Draw(mode, number)
 
 

@@ -101,14 +101,18 @@ class LowDataDrift(Shift):
     ) -> NDArray[np.float64]:
         ratios = dict(by_class)
         default = ratios.pop("default", None) if "default" not in cells.label.values else None
-        given = {
+        ratio_of_class = {
             code_of(cells.label, name, field): exact(ratio, f"{field}.{name}", 0, 1)
             for name, ratio in ratios.items()
         }
         out = np.empty(len(cells.label.values))
         for code, name in enumerate(cells.label.values):
-            if code not in given and default is None:
+            if code not in ratio_of_class and default is None:
                 raise InputError(field, f"names neither {cells.label.name} {name!r} nor a default")
-            ratio = given[code] if code in given else exact(default, f"{field}.default", 0, 1)
+            ratio = (
+                ratio_of_class[code]
+                if code in ratio_of_class
+                else exact(default, f"{field}.default", 0, 1)
+            )
             out[code] = float(high * ratio)
         return out

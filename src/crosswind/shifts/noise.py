@@ -57,9 +57,9 @@ class LabelNoise:
                 "label_noise.matrix",
                 "must be a square table of numbers of at least 0, one row a class",
             )
-        near = np.isclose(table.sum(axis=1), 1, rtol=0, atol=1e-9)
-        if not near.all():
-            wrong = int(np.argmin(near))
+        sums_to_one = np.isclose(table.sum(axis=1), 1, rtol=0, atol=1e-9)
+        if not sums_to_one.all():
+            wrong = int(np.argmin(sums_to_one))
             raise InputError(
                 "label_noise.matrix", f"row {wrong} sums to {table[wrong].sum():.12g}, not to 1"
             )

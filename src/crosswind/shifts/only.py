@@ -63,6 +63,6 @@ class Official(Shift):
 
 def _kept(cells: Cells, name: str, values: Any, axis_field: str, values_field: str) -> NormalForm:
     axis = cells.axis(name, axis_field)
-    kept = np.zeros(cells.shape[axis])
-    kept[codes_of(cells.axes[axis], values, values_field)] = 1.0
-    return NormalForm(cells.shape, (cells.along([axis], kept),))
+    weights = np.zeros(cells.shape[axis])
+    weights[codes_of(cells.axes[axis], values, values_field)] = 1.0
+    return NormalForm(cells.shape, (cells.along([axis], weights),))

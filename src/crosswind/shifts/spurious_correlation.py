@@ -52,9 +52,11 @@ class SpuriousCorrelation(Shift):
         classes, values = cells.shape[0], cells.shape[axis]
         out = np.zeros((classes, values), dtype=bool)
         if isinstance(self.matching, Mapping):
-            for name, wanted in self.matching.items():
+            for name, values_of_class in self.matching.items():
                 row = code_of(cells.label, name, f"{field}.matching")
-                out[row, codes_of(cells.axes[axis], wanted, f"{field}.matching.{name}")] = True
+                out[
+                    row, codes_of(cells.axes[axis], values_of_class, f"{field}.matching.{name}")
+                ] = True
             missing = [
                 name for name, row in zip(cells.label.values, out, strict=True) if not row.any()
             ]
@@ -90,22 +92,28 @@ class SpuriousCorrelation(Shift):
             )
         weights = matched.astype(np.float64)
         if strength < 1:
-            rest = (1 - strength) / matched.shape[1]
-            for row, here in zip(weights, matched, strict=True):
+            unmatched_share = (1 - strength) / matched.shape[1]
+            for row, matched_values in zip(weights, matched, strict=True):
                 # An unmatched class ("index" with more classes than values) has nothing to follow:
                 # it stays uniform.
-                row[~here] = (
-                    float(rest / (strength / int(here.sum()) + rest)) if here.any() else 1.0
+                row[~matched_values] = (
+                    float(
+                        unmatched_share / (strength / int(matched_values.sum()) + unmatched_share)
+                    )
+                    if matched_values.any()
+                    else 1.0
                 )
         form = NormalForm(cells.shape, (cells.along([0, axis], weights),), ())
         extra = exact(self.counterexamples, f"{field}.counterexamples")
         if strength < 1 or extra == 0:
             return form
         region = np.ones_like(matched) if self.counterexamples_from == "uniform" else ~matched
-        whole = np.broadcast_to(cells.along([0, axis], region), cells.shape).copy()
+        full_region = np.broadcast_to(cells.along([0, axis], region), cells.shape).copy()
         is_count = isinstance(self.counterexamples, int)
         supplement = (
-            Supplement(whole, count=int(extra)) if is_count else Supplement(whole, share=extra)
+            Supplement(full_region, count=int(extra))
+            if is_count
+            else Supplement(full_region, share=extra)
         )
         return NormalForm(cells.shape, form.factors, (supplement,))
 

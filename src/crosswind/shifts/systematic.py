@@ -74,7 +74,7 @@ class Systematic(Shift):
             raise InputError(
                 f"{field}.environment", f"{self.environment!r} is the label", cells.names[1:]
             )
-        for name, what in (
+        for name, entry_name in (
             ("classes", "list of classes"),
             ("shares", "share of the classes"),
             ("superclasses", "list of classes"),
@@ -82,7 +82,7 @@ class Systematic(Shift):
             if not isinstance(getattr(self, name), Mapping):
                 raise InputError(
                     f"{field}.{name}",
-                    f"must be a map to a {what}, not {shown(getattr(self, name))}",
+                    f"must be a map to a {entry_name}, not {shown(getattr(self, name))}",
                 )
         if not self.classes and not self.shares:
             raise InputError(
@@ -118,15 +118,17 @@ class Systematic(Shift):
     def notes(self, cells: Cells) -> tuple[str, ...]:
         """Which classes were dealt to each environment of `shares`."""
         axis, table = self.table(cells)
-        told = []
+        sentences = []
         for code, value, _ in _entries(self.shares, cells.axes[axis], "shift.shares"):
-            names = [cells.label.values[place] for place in np.flatnonzero(table[:, code])]
-            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-            told.append(
+            names = [
+                cells.label.values[class_code] for class_code in np.flatnonzero(table[:, code])
+            ]
+            more_classes = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            sentences.append(
                 f"systematic deals to {value} {len(names)} of {len(table)}:"
-                f" {', '.join(names[:_NAMED])}{more}"
+                f" {', '.join(names[:_NAMED])}{more_classes}"
             )
-        return tuple(told)
+        return tuple(sentences)
 
     def warnings(self, cells: Cells) -> tuple[str, ...]:
         """A warning that names the classes that no environment shows."""
@@ -144,11 +146,11 @@ class Systematic(Shift):
         families: dict[str, list[int]] = {}
         for name, classes in self.superclasses.items():
             families[str(name)] = _listed(classes, label, {}, f"{field}.{name}")
-            for other, codes in list(families.items())[:-1]:
-                if both := set(codes) & set(families[str(name)]):
+            for other_family, codes in list(families.items())[:-1]:
+                if shared := set(codes) & set(families[str(name)]):
                     raise InputError(
                         f"{field}.{name}",
-                        f"has {label.values[min(both)]!r}, which {other!r} has too",
+                        f"has {label.values[min(shared)]!r}, which {other_family!r} has too",
                     )
         return families
 
@@ -185,25 +187,27 @@ class Systematic(Shift):
             seed_of(self.seed, "classes of environments"),
         )
         queue = [
-            units[place] for place in np.argsort(ranks, kind="stable") if free[units[place]].all()
+            units[environment_code]
+            for environment_code in np.argsort(ranks, kind="stable")
+            if free[units[environment_code]].all()
         ]
         for code, value, share in _entries(self.shares, environment, f"{field}.shares"):
             path = f"{field}.shares.{value}"
-            part = exact(share, path, 0, 1)
-            if part == 1:
+            share_of_classes = exact(share, path, 0, 1)
+            if share_of_classes == 1:
                 table[:, code] = True
                 continue
             # Bounds are rounded, not parts: four quarters of ten classes are 3, 2, 3 and 2.
-            wanted = math.floor((total + part) * n + Fraction(1, 2)) - math.floor(
+            n_classes = math.floor((total + share_of_classes) * n + Fraction(1, 2)) - math.floor(
                 total * n + Fraction(1, 2)
             )
-            total += part
-            if wanted == 0:
+            total += share_of_classes
+            if n_classes == 0:
                 raise InputError(
                     path,
                     f"leaves {value!r} empty: {share} of {n} classes is less than half a class",
                 )
-            need = wanted - int(table[:, code].sum())
+            need = n_classes - int(table[:, code].sum())
             chosen = _filling(queue, need)
             if chosen is None:
                 left = sum(map(len, queue))
@@ -212,7 +216,7 @@ class Systematic(Shift):
                     if need < 0
                     else f"{need} more cannot be dealt of the {left} that are left"
                 )
-                raise InputError(path, f"asks for {wanted} of {n} classes, and {lack}")
+                raise InputError(path, f"asks for {n_classes} of {n} classes, and {lack}")
             table[[member for unit in chosen for member in unit], code] = True
             queue = [unit for unit in queue if unit not in chosen]
 
@@ -226,55 +230,55 @@ def _filling(units: Sequence[list[int]], need: int) -> list[list[int]] | None:
     if need < 0 or not reach[-1] >> need & 1:
         return None
     chosen = []
-    for unit, rest in zip(units, reversed(reach[:-1]), strict=True):
-        if len(unit) <= need and rest >> (need - len(unit)) & 1:
+    for unit, reachable in zip(units, reversed(reach[:-1]), strict=True):
+        if len(unit) <= need and reachable >> (need - len(unit)) & 1:
             chosen.append(unit)
             need -= len(unit)
     return chosen
 
 
 def _entries(
-    given: Mapping[Any, Any], environment: Attribute, field: str
+    entries: Mapping[Any, Any], environment: Attribute, field: str
 ) -> list[tuple[int, str, Any]]:
     """Code, name and entry of every environment of a map, in its order; `InputError` where one is
     named twice."""
-    found: list[tuple[int, str, Any]] = []
-    for value, entry in given.items():
+    entries_in_order: list[tuple[int, str, Any]] = []
+    for value, entry in entries.items():
         code = code_of(environment, value, field)
-        if any(code == other for other, _, _ in found):
+        if any(code == other_code for other_code, _, _ in entries_in_order):
             raise InputError(
                 f"{field}.{value}", f"names the environment {environment.values[code]!r} twice"
             )
-        found.append((code, environment.values[code], entry))
-    return found
+        entries_in_order.append((code, environment.values[code], entry))
+    return entries_in_order
 
 
 def _listed(
     classes: Any, label: Attribute, families: Mapping[str, Sequence[int]], field: str
 ) -> list[int]:
     """The codes of the classes that a list names, at least one, none twice."""
-    items = (
+    names = (
         list(classes)
         if isinstance(classes, Sequence) and not isinstance(classes, str)
         else [classes]
     )
     codes: list[int] = []
-    for item in items:
-        ends = item.split("..") if isinstance(item, str) and item not in label.values else []
-        if isinstance(item, str) and item in families and item not in label.values:
-            codes += families[item]
+    for name in names:
+        ends = name.split("..") if isinstance(name, str) and name not in label.values else []
+        if isinstance(name, str) and name in families and name not in label.values:
+            codes += families[name]
         elif len(ends) == 2 and all(ends):
             first, last = (code_of(label, end, field) for end in ends)
             if last < first:
                 raise InputError(
-                    field, f"{item!r} goes backwards: {ends[1]!r} comes before {ends[0]!r}"
+                    field, f"{name!r} goes backwards: {ends[1]!r} comes before {ends[0]!r}"
                 )
             codes += range(first, last + 1)
         else:
-            codes.append(code_of(label, item, field))
+            codes.append(code_of(label, name, field))
     if not codes:
         raise InputError(field, f"names no value of {label.name!r}", label.values)
     if len(set(codes)) < len(codes):
-        twice = next(code for place, code in enumerate(codes) if code in codes[:place])
+        twice = next(code for position, code in enumerate(codes) if code in codes[:position])
         raise InputError(field, f"names {label.values[twice]!r} of {label.name!r} twice")
     return codes

@@ -35,13 +35,13 @@ class UnseenData(Shift):
     def normal_form(self, cells: Cells, field: str = "shift") -> NormalForm:
         """0 on the unseen values."""
         axis = cells.axis(self.attribute, f"{field}.attribute")
-        seen = np.ones(cells.shape[axis])
-        seen[codes_of(cells.axes[axis], self.unseen, f"{field}.unseen")] = 0.0
-        if not seen.any():
+        weights = np.ones(cells.shape[axis])
+        weights[codes_of(cells.axes[axis], self.unseen, f"{field}.unseen")] = 0.0
+        if not weights.any():
             raise InputError(
                 f"{field}.unseen", f"leaves no value of {self.attribute!r} to train on"
             )
-        return NormalForm(cells.shape, (cells.along([axis], seen),))
+        return NormalForm(cells.shape, (cells.along([axis], weights),))
 
     def attributes(self) -> tuple[str, ...]:
         """The attribute."""

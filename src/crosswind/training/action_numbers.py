@@ -27,24 +27,24 @@ def numbers_of(method: Method, state: State) -> dict[str, float]:
 def number_doubts(numbers: Numbers, said: bool) -> list[str]:
     """What must be told of numbers of methods that did next to nothing; `said`: the method tells it
     in its own words."""
-    found = []
+    doubts = []
     if numbers.get("moved_grey_levels", STILL) < STILL and not said:
-        found.append(
+        doubts.append(
             f"it moved training pictures by less than {STILL} grey levels at the mean, so they are"
             " the pictures again"
         )
     if 0 < numbers.get("repeated_share", 0.0) < IDLE_SHARE:
-        found.append(
+        doubts.append(
             f"rows that stand in an epoch again are less than {IDLE_SHARE:.0%} of it: this run is"
             " nearly plain training"
         )
     if numbers.get("taken_for_class", 1.0) < numbers.get("pictures_taken_for_class", 0.0) / 2:
-        found.append(
+        doubts.append(
             "the nearest training picture of a translation is of its class less than half as often"
             " as that of a real picture, so translations are noise to the classifier; train the"
             " translator longer (`first`, training.steps)"
         )
-    return found
+    return doubts
 
 
 def _copies_moved(method: Any, state: State) -> Numbers:
@@ -57,10 +57,10 @@ def _copies_moved(method: Any, state: State) -> Numbers:
 
 def _restyled(method: Any, state: State) -> Numbers:
     """Of pictures of the last step and their copies."""
-    held = state["shown"].ne(0).flatten(1).any(1)  # a batch may have fewer than are shown
+    is_shown = state["shown"].ne(0).flatten(1).any(1)  # a batch may have fewer than are shown
     return (
-        {"moved_grey_levels": float(state["shown"][held].float().diff(dim=1).abs().mean())}
-        if bool(held.any())
+        {"moved_grey_levels": float(state["shown"][is_shown].float().diff(dim=1).abs().mean())}
+        if bool(is_shown.any())
         else {}
     )
 
@@ -69,8 +69,8 @@ def _repeated(method: Any, state: State) -> Numbers:
     """The share of an epoch that is rows which stand there again, where those that are wrong stand
     `up` times."""
     wrong: Tensor = state["wrong"]
-    more = (method.up - 1) * int(wrong.sum())
-    return {"repeated_share": more / (len(wrong) + more)}
+    extra_rows = (method.up - 1) * int(wrong.sum())
+    return {"repeated_share": extra_rows / (len(wrong) + extra_rows)}
 
 
 def _translated(method: Any, state: State) -> Numbers:

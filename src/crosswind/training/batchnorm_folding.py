@@ -74,8 +74,8 @@ class _Folded(Model):
     def head(self) -> nn.Module:
         return self._model.head
 
-    def _run(self, parts: tuple[str, ...], x: Tensor) -> Tensor:
-        return self._model._run(parts, x)
+    def _run(self, stages: tuple[str, ...], x: Tensor) -> Tensor:
+        return self._model._run(stages, x)
 
     def named_modules(self, *args: Any, **kwargs: Any) -> Any:
         raise _ReadsParts
@@ -95,36 +95,36 @@ def _folded(module: nn.Module, low: bool) -> nn.Module:
     pairs, called = _plan(module)
     if not isinstance(module, Model) or not called:
         return module
-    parts = dict(module.named_modules(remove_duplicate=False))
+    modules = dict(module.named_modules(remove_duplicate=False))
     # A deep copy that shares every tensor, with other parts in the place of some.
     memo: dict[int, Any] = {
         id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())
     }
     memo[id(module.head)] = module.head
-    kept = len(memo)
+    n_kept = len(memo)
     for layer, norm in pairs:
-        conv, after = parts[layer], parts[norm]
+        conv, after = modules[layer], modules[norm]
         statistics = (after.running_mean, after.running_var, after.eps, after.weight, after.bias)
         weights = fuse_conv_bn_weights(conv.weight, conv.bias, *statistics)
         memo[id(conv)] = _with_weights(conv, weights, low)
         memo[id(after)] = nn.Identity().eval()
-    for part in [parts[path] for path in called] if low else []:
-        if id(part) not in memo and "weight" in part._parameters:
-            memo[id(part)] = _with_weights(part, (part.weight, part.bias), low)
-    return module if len(memo) == kept else _Folded(copy.deepcopy(module, memo))
+    for submodule in [modules[path] for path in called] if low else []:
+        if id(submodule) not in memo and "weight" in submodule._parameters:
+            memo[id(submodule)] = _with_weights(submodule, (submodule.weight, submodule.bias), low)
+    return module if len(memo) == n_kept else _Folded(copy.deepcopy(module, memo))
 
 
 def _with_weights(layer: nn.Module, weights: tuple[Any, Any], low: bool) -> nn.Module:
-    made = copy.copy(layer)
-    made._parameters = {"weight": None, "bias": None}
-    for name, value in zip(made._parameters, weights, strict=True):
+    layer_copy = copy.copy(layer)
+    layer_copy._parameters = {"weight": None, "bias": None}
+    for name, value in zip(layer_copy._parameters, weights, strict=True):
         if value is not None:
-            kept = value.detach().to(torch.bfloat16 if low else value.dtype)
-            made._parameters[name] = nn.Parameter(kept, requires_grad=False)
+            weights_kept = value.detach().to(torch.bfloat16 if low else value.dtype)
+            layer_copy._parameters[name] = nn.Parameter(weights_kept, requires_grad=False)
     if low:
-        made._forward_pre_hooks = type(layer._forward_pre_hooks)()
-        made.register_forward_pre_hook(_under_autocast)
-    return made
+        layer_copy._forward_pre_hooks = type(layer._forward_pre_hooks)()
+        layer_copy.register_forward_pre_hook(_under_autocast)
+    return layer_copy
 
 
 def _under_autocast(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
@@ -141,21 +141,25 @@ _PLANS: WeakKeyDictionary[nn.Module, tuple[Any, _Plan]] = WeakKeyDictionary()
 def _plan(module: nn.Module) -> _Plan:
     """Paths of the convolutions and of the norms to be folded into them, and of all layers with
     weights that are only called."""
-    parts = dict(module.named_modules(remove_duplicate=False))
+    modules = dict(module.named_modules(remove_duplicate=False))
     if not isinstance(module, Model) or any(
         getattr(type(module), name) is not getattr(Model, name) for name in _WAYS_IN
     ):
         return [], []
-    if any(part._forward_hooks or part._forward_pre_hooks for part in parts.values()):
+    if any(
+        submodule._forward_hooks or submodule._forward_pre_hooks for submodule in modules.values()
+    ):
         return [], []
     if module not in _PLANS or _PLANS[module][0] != _shape(module):
         _PLANS[module] = _shape(module), _traced(module)
     pairs, called = _PLANS[module][1]
-    return [(layer, norm) for layer, norm in pairs if _fits(parts[layer], parts[norm])], called
+    return [(layer, norm) for layer, norm in pairs if _fits(modules[layer], modules[norm])], called
 
 
 def _shape(module: nn.Module) -> list[tuple[str, type]]:
-    return [(name, type(part)) for name, part in module.named_modules(remove_duplicate=False)]
+    return [
+        (name, type(submodule)) for name, submodule in module.named_modules(remove_duplicate=False)
+    ]
 
 
 def _fits(layer: nn.Module, norm: nn.Module) -> bool:
@@ -177,23 +181,29 @@ def _traced(module: Model) -> _Plan:
         nodes = list(_Tracer().trace(taps).nodes)
     except Exception:  # whatever a forward pass makes of a placeholder: it is not understood then
         return [], []
-    parts = dict(taps.named_modules(remove_duplicate=False))
-    places = list(parts.values())
-    calls = [parts[str(node.target)] for node in nodes if node.op == "call_module"]
+    modules = dict(taps.named_modules(remove_duplicate=False))
+    module_list = list(modules.values())
+    calls = [modules[str(node.target)] for node in nodes if node.op == "call_module"]
     read = {str(node.target).rpartition(".")[0] for node in nodes if node.op == "get_attr"}
 
     def once(node: torch.fx.Node, *kinds: type) -> bool:
         if node.op != "call_module" or node.target in read:
             return False
-        part = parts[str(node.target)]
-        return type(part) in kinds and calls.count(part) == places.count(part) == 1
+        submodule = modules[str(node.target)]
+        return (
+            type(submodule) in kinds and calls.count(submodule) == module_list.count(submodule) == 1
+        )
 
     layers = [node for node in nodes if once(node, nn.Conv2d, SmallMapConv2d, nn.Linear)]
     pairs = []
     for layer in layers:
         norm = next(iter(layer.users))
         alone = len(layer.users) == 1 and norm.args == (layer,) and not norm.kwargs
-        if alone and isinstance(parts[str(layer.target)], nn.Conv2d) and once(norm, nn.BatchNorm2d):
+        if (
+            alone
+            and isinstance(modules[str(layer.target)], nn.Conv2d)
+            and once(norm, nn.BatchNorm2d)
+        ):
             pairs.append((_path(layer), _path(norm)))
     return pairs, [_path(node) for node in layers]
 
@@ -218,5 +228,5 @@ class _Tracer(torch.fx.Tracer):
         if type(m) is nn.Sequential or isinstance(m, Model):
             return False
         return isinstance(m, nn.BatchNorm2d) or not any(
-            isinstance(part, nn.BatchNorm2d) for part in m.modules()
+            isinstance(submodule, nn.BatchNorm2d) for submodule in m.modules()
         )

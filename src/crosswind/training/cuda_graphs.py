@@ -134,14 +134,14 @@ class Steps:
     def _watched(self, batch: Batch, number: int) -> Loss:
         """An ordinary step, and whether it waits for the device: such a one cannot be recorded, and
         trying leaves traces."""
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             torch.cuda.set_sync_debug_mode("warn")
             try:
                 loss = self._ordinary(batch, number)
             finally:
                 torch.cuda.set_sync_debug_mode("default")
-        for word in said:
+        for word in caught:
             if "synchronizing CUDA operation" in str(word.message):
                 self.why = "the method waits for the device"
             elif "debug mode is a prototype" not in str(word.message):
@@ -154,7 +154,7 @@ class Steps:
     def _record(self, batch: Batch, number: int) -> None:
         """Record the step; nothing of it is done yet. Whatever goes wrong, ordinary steps go on."""
         fixed = _FixedBatch(
-            **{item.name: _copied(getattr(batch, item.name)) for item in fields(Batch)}
+            **{field.name: _copied(getattr(batch, field.name)) for field in fields(Batch)}
         )
         context, state = self._tools, dict(self._tools.state)
         gathered = context.gathered()
@@ -206,9 +206,9 @@ class Steps:
 
     def _replay(self, batch: Batch, number: int) -> Loss:
         assert self._fixed is not None and self._loss is not None
-        for item in fields(Batch):
-            if item.name not in _DECIDED:
-                _fill(getattr(self._fixed, item.name), getattr(batch, item.name))
+        for field in fields(Batch):
+            if field.name not in _DECIDED:
+                _fill(getattr(self._fixed, field.name), getattr(batch, field.name))
         self._seed(number)
         self._tools.batch = self._fixed
         self._graph.replay()
@@ -227,9 +227,9 @@ class Steps:
         with torch.no_grad():
             for name, value in self._all().items():
                 value.copy_(before[name])
-        found = self._replay(batch, number)
-        same = torch.equal(found.total, expected.total.detach()) or bool(
-            found.total.isnan() & expected.total.isnan()
+        replayed = self._replay(batch, number)
+        same = torch.equal(replayed.total, expected.total.detach()) or bool(
+            replayed.total.isnan() & expected.total.isnan()
         )
         same &= all(_same(value, after[name]) for name, value in self._all().items())
         self._compared += 1
@@ -249,30 +249,32 @@ def _stream(device: str) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
-def _same(one: Tensor, other: Tensor) -> bool:
-    if torch.equal(one, other):
+def _same(first: Tensor, second: Tensor) -> bool:
+    if torch.equal(first, second):
         return True
-    return one.is_floating_point() and bool(((one == other) | (one.isnan() & other.isnan())).all())
+    return first.is_floating_point() and bool(
+        ((first == second) | (first.isnan() & second.isnan())).all()
+    )
 
 
 def _copied(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.clone()
     if isinstance(value, tuple):
-        return tuple(_copied(item) for item in value)
+        return tuple(_copied(member) for member in value)
     return Pair(*map(_copied, vars(value).values())) if isinstance(value, Pair) else value
 
 
 def _fill(fixed: Any, value: Any) -> None:
-    for one, other in _tensors(fixed, value):
-        one.copy_(other)
+    for fixed_tensor, new_tensor in _tensors(fixed, value):
+        fixed_tensor.copy_(new_tensor)
 
 
 def _tensors(fixed: Any, value: Any) -> Iterator[tuple[Tensor, Tensor]]:
     if isinstance(fixed, Tensor):
         yield fixed, value
     elif isinstance(fixed, tuple):
-        for one, other in zip(fixed, value, strict=True):
-            yield from _tensors(one, other)
+        for fixed_member, new_member in zip(fixed, value, strict=True):
+            yield from _tensors(fixed_member, new_member)
     elif isinstance(fixed, Pair):
         yield from _tensors(tuple(vars(fixed).values()), tuple(vars(value).values()))

@@ -44,10 +44,10 @@ def own_device(device: str) -> str:
 
     By its index and not as torch's current device, which every thread of a process has for itself.
     """
-    place = os.environ.get(WORKER_VARIABLE, "")
-    if device != "cuda" or not place.isdecimal():
+    worker = os.environ.get(WORKER_VARIABLE, "")
+    if device != "cuda" or not worker.isdecimal():
         return device
-    return f"cuda:{int(place) % max(1, torch.cuda.device_count())}"
+    return f"cuda:{int(worker) % max(1, torch.cuda.device_count())}"
 
 
 @contextmanager
@@ -72,13 +72,13 @@ def reproducible(settings: TrainingSettings) -> Iterator[None]:
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     generator = torch.default_generator.get_state()
     switches = _cuda_switches(settings.precision == "tf32") if cuda else []
-    kept = [(switch, read()) for read, switch, _ in switches]
+    saved_switches = [(switch, read()) for read, switch, _ in switches]
     for _, switch, value in switches:
         switch(value)
     try:
         yield
     finally:
-        for switch, value in kept:
+        for switch, value in saved_switches:
             switch(value)
         torch.default_generator.set_state(generator)
         _deterministic(before[0], warn_only=before[1])

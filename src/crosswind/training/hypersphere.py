@@ -171,9 +171,9 @@ def noisy(y: Ints, rates: Floats, rng: np.random.Generator, flips: bool = False)
     """The labels of every network, int64 [M, n]: exactly round(rate * n) of y [n] drawn anew, or
     made the other one by `flips`."""
     out = np.tile(y, (len(rates), 1))
-    for place, rate in enumerate(rates):
+    for network, rate in enumerate(rates):
         chosen = rng.permutation(len(y))[: round(rate * len(y))]
-        out[place, chosen] = 1 - y[chosen] if flips else rng.integers(0, 2, len(chosen))
+        out[network, chosen] = 1 - y[chosen] if flips else rng.integers(0, 2, len(chosen))
     return out
 
 
@@ -189,9 +189,9 @@ def trained(design: Design, fit: Fit, seed: int, threads: int = 1) -> Trained:
     number.
     """
     networks = []
-    for place in range(design.networks):
+    for network in range(design.networks):
         with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(torch_seed(seed, "hypersphere", "weights", place))
+            torch.default_generator.manual_seed(torch_seed(seed, "hypersphere", "weights", network))
             layers = (
                 nn.Linear(design.dimensions, design.hidden),
                 nn.ReLU(),
@@ -206,22 +206,27 @@ def trained(design: Design, fit: Fit, seed: int, threads: int = 1) -> Trained:
     )
     rates = design.noise * stream(seed, "hypersphere", "rates").random(design.networks)
     labels = noisy(inside(x), rates, stream(seed, "hypersphere", "noise"), design.flips)
-    orders = [seed_of(seed, "hypersphere", "order", place) for place in range(design.networks)]
+    orders = [seed_of(seed, "hypersphere", "order", network) for network in range(design.networks)]
     members = [Member(lr=fit.lr, weight_decay=fit.weight_decay, seed=order) for order in orders]
-    given = torch.from_numpy(x).float()
-    many = max(1, min(_TRAINED, _SEEN // (fit.batch or design.rows)))
+    inputs = torch.from_numpy(x).float()
+    group_size = max(1, min(_TRAINED, _SEEN // (fit.batch or design.rows)))
 
     def group(start: int) -> dict[str, Tensor]:
-        own = slice(start, start + many)
-        stack, said = Stack(networks[own]), torch.from_numpy(labels[own])
+        in_group = slice(start, start + group_size)
+        stack, group_labels = Stack(networks[in_group]), torch.from_numpy(labels[in_group])
         how: dict[str, Any] = {"optimiser": fit.optimiser, "momentum": fit.momentum}
-        train_stack(stack, given, said, members[own], steps=fit.steps, batch=fit.batch, **how)
+        train_stack(
+            stack, inputs, group_labels, members[in_group], steps=fit.steps, batch=fit.batch, **how
+        )
         return stack.parameters
 
     with ThreadPoolExecutor(threads) as pool:
-        found = list(pool.map(group, range(0, design.networks, many)))
+        groups = list(pool.map(group, range(0, design.networks, group_size)))
     stack = Stack(networks)
-    stack.parameters = {name: torch.cat([one[name] for one in found]) for name in stack.parameters}
+    stack.parameters = {
+        name: torch.cat([group_weights[name] for group_weights in groups])
+        for name in stack.parameters
+    }
     signed = np.where(labels == 1, 1, -1) * margins(stack, x).astype(np.float64)
     return Trained(stack, rates, np.logaddexp(0, -signed).mean(axis=1))
 
@@ -234,18 +239,18 @@ def margins(stack: Stack, x: Floats) -> NDArray[np.float32]:
     Its sign is the answer, and confidence grows with its size. One product serves all networks, the
     bias as one more column.
     """
-    own = stack.parameters
-    m, hidden, dimensions = own["0.weight"].shape
-    first = torch.cat([own["0.weight"], own["0.bias"][:, :, None]], dim=2).view(
+    parameters = stack.parameters
+    m, hidden, dimensions = parameters["0.weight"].shape
+    first = torch.cat([parameters["0.weight"], parameters["0.bias"][:, :, None]], dim=2).view(
         m * hidden, dimensions + 1
     )
-    last = own["2.weight"][:, 1:] - own["2.weight"][:, :1]
-    offset = own["2.bias"][:, 1:] - own["2.bias"][:, :1]
-    given = torch.ones(dimensions + 1, len(x))
-    given[:-1] = torch.from_numpy(x.T)
+    last = parameters["2.weight"][:, 1:] - parameters["2.weight"][:, :1]
+    offset = parameters["2.bias"][:, 1:] - parameters["2.bias"][:, :1]
+    with_bias = torch.ones(dimensions + 1, len(x))
+    with_bias[:-1] = torch.from_numpy(x.T)
     out = torch.empty(m, len(x))
     for left in range(0, len(x), _COLUMNS):
-        points = given[:, left : left + _COLUMNS].contiguous()
+        points = with_bias[:, left : left + _COLUMNS].contiguous()
         for top in range(0, m, _NETWORKS):
             own_last = last[top : top + _NETWORKS]
             units = torch.mm(first[top * hidden : (top + _NETWORKS) * hidden], points).relu_()
@@ -308,9 +313,9 @@ def taus(measure: Floats, accuracy: Floats) -> Floats:
     """Kendall's tau-b of a measure with accuracy over networks, float64 [...]; both [..., M]. NaN
     where one of them is constant."""
     out = np.full(measure.shape[:-1], np.nan)
-    for place in np.ndindex(out.shape):
-        if np.ptp(measure[place]) > 0 and np.ptp(accuracy[place]) > 0:
-            out[place] = kendalltau(measure[place], accuracy[place]).statistic
+    for index in np.ndindex(out.shape):
+        if np.ptp(measure[index]) > 0 and np.ptp(accuracy[index]) > 0:
+            out[index] = kendalltau(measure[index], accuracy[index]).statistic
     return out
 
 
@@ -321,15 +326,15 @@ def taus(measure: Floats, accuracy: Floats) -> Floats:
 def measured(networks: Trained, design: Design, seed: int, threads: int = 1) -> Found:
     """Ask trained networks about every cloud and the neighbours of its points; the result is the
     same for any `threads`."""
-    held = cloud(
+    held_out = cloud(
         pole(design.dimensions),
         design.rows,
         design.variance,
         stream(seed, "hypersphere", "held out"),
     )
-    said = margins(networks.stack, held)
-    right = (said > 0) == inside(held)
-    fitted = atc_fit(np.abs(said), right)
+    held_out_margins = margins(networks.stack, held_out)
+    right = (held_out_margins > 0) == inside(held_out)
+    fitted = atc_fit(np.abs(held_out_margins), right)
 
     def at(step: int) -> list[list[Floats]]:
         angle = float(design.angles[step])
@@ -338,15 +343,15 @@ def measured(networks: Trained, design: Design, seed: int, threads: int = 1) -> 
         return [_on_cloud(networks.stack, centre, design, fitted, rng) for centre in around]
 
     with ThreadPoolExecutor(threads) as pool:
-        found = list(pool.map(at, range(design.distances)))
-    accuracy, invariant, estimate, told, truth = (
-        np.array([[one[k] for one in row] for row in found]) for k in range(5)
+        clouds = list(pool.map(at, range(design.distances)))
+    accuracy, invariant, estimate, estimated, truth = (
+        np.array([[cloud_numbers[k] for cloud_numbers in row] for row in clouds]) for k in range(5)
     )
     return Found(
         accuracy,
         invariant,
         estimate,
-        told,
+        estimated,
         truth,
         right.mean(axis=1),
         networks.rates,
@@ -362,18 +367,20 @@ def _on_cloud(
     rng: np.random.Generator,
 ) -> list[Floats]:
     x = cloud(centre, design.rows, design.variance, rng)
-    near = perturbed(x, design.neighbours, design.reach, rng, design.near)
+    neighbours = perturbed(x, design.neighbours, design.reach, rng, design.near)
     # Copies first, so that what is said of the points themselves lies together.
-    copies = np.concatenate([x[None], near.transpose(1, 0, 2)])
-    said = margins(stack, copies.reshape(-1, design.dimensions)).reshape(-1, *copies.shape[:2])
-    y, answers, own = inside(x), said > 0, said[:, 0]
-    told = answers[:, 0]
-    estimate = atc_estimate(fitted, np.abs(own))
+    copies = np.concatenate([x[None], neighbours.transpose(1, 0, 2)])
+    margins_of_copies = margins(stack, copies.reshape(-1, design.dimensions)).reshape(
+        -1, *copies.shape[:2]
+    )
+    y, answers, own_margins = inside(x), margins_of_copies > 0, margins_of_copies[:, 0]
+    own_answers = answers[:, 0]
+    estimate = atc_estimate(fitted, np.abs(own_margins))
     return [
-        (told == y).mean(axis=1),
+        (own_answers == y).mean(axis=1),
         invariance(answers.transpose(0, 2, 1)),
         estimate,
-        told.mean(axis=1),
+        own_answers.mean(axis=1),
         y.mean(),
     ]
 

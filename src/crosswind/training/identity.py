@@ -65,7 +65,7 @@ def pairing_of(method: Method, split: Split, info: Info, model: ModelSpec | None
     return Pairing(
         needs=method.needs,
         limit=method.limit,
-        knobs={item.name: getattr(method, item.name) for item in knobs_of(type(method))},
+        knobs={knob.name: getattr(method, knob.name) for knob in knobs_of(type(method))},
         batch=info.batch,
         steps=info.steps,
         environment_rows=info.environment_counts,
@@ -92,17 +92,20 @@ def _tables(
 ) -> list[NDArray[np.float64]]:
     """Rows of every class and environment, and of every class and value of each attribute that
     makes environments."""
-    whole = _table(rows, environment, rows.visit_step[1], n_classes)
+    class_by_environment = _table(rows, environment, rows.visit_step[1], n_classes)
     sizes = rows.environment_sizes
     if len(sizes) < 2:
-        return [whole]
+        return [class_by_environment]
     cells = np.zeros((n_classes, math.prod(sizes)))
-    cells[:, : whole.shape[1]] = whole
+    cells[:, : class_by_environment.shape[1]] = class_by_environment
     cells = cells.reshape(n_classes, *sizes)
     axes = range(1, len(sizes) + 1)
     return [
-        whole,
-        *(cells.sum(axis=tuple(other for other in axes if other != axis)) for axis in axes),
+        class_by_environment,
+        *(
+            cells.sum(axis=tuple(other_axis for other_axis in axes if other_axis != axis))
+            for axis in axes
+        ),
     ]
 
 
@@ -112,9 +115,11 @@ def _table(
     """Rows of every class and code, float64 [classes, codes]; of values drawn at every visit those
     expected."""
     law = np.ones((len(codes), 1)) if rows.visit_law is None or step == 0 else rows.visit_law
-    found = codes[:, None] + step * np.arange(law.shape[1])
-    table = np.zeros((n_classes, int(found.max(initial=0)) + 1))
-    np.add.at(table, (np.broadcast_to(rows.label[:, None], found.shape), found), law)
+    codes_of_visits = codes[:, None] + step * np.arange(law.shape[1])
+    table = np.zeros((n_classes, int(codes_of_visits.max(initial=0)) + 1))
+    np.add.at(
+        table, (np.broadcast_to(rows.label[:, None], codes_of_visits.shape), codes_of_visits), law
+    )
     return table
 
 
@@ -173,19 +178,19 @@ def identity(
     }
     if rows.visit_law is not None:
         arrays["visit_law"] = rows.visit_law
-    arrays |= {f"validation/{name}": item.rows for name, item in split.validation.items()}
-    sources = sorted({rows.source, *(item.source for item in split.validation.values())})
-    told = keyed(vars(settings))
-    told["device"] = settings.device.partition(":")[
+    arrays |= {f"validation/{name}": named.rows for name, named in split.validation.items()}
+    sources = sorted({rows.source, *(named.source for named in split.validation.values())})
+    settings_keyed = keyed(vars(settings))
+    settings_keyed["device"] = settings.device.partition(":")[
         0
     ]  # another worker, on another device of the kind, may go on with the run
     return digest(
         {
             "method": method.registered_name,  # type: ignore[attr-defined]
             "version": method.version,
-            "knobs": {item.name: getattr(method, item.name) for item in knobs_of(type(method))},
+            "knobs": {named.name: getattr(method, named.name) for named in knobs_of(type(method))},
             "model": model.identity(),
-            "settings": {**told, "rules": sorted(rules)} if rules else told,
+            "settings": {**settings_keyed, "rules": sorted(rules)} if rules else settings_keyed,
             "seed": seed,
             "rows": digest_arrays({name: np.asarray(array) for name, array in arrays.items()}),
             "data": {name: images[name].fingerprint for name in sources},
@@ -204,6 +209,6 @@ def _counts(
     if law is None or step == 0:
         return tuple(int(count) for count in np.bincount(codes, minlength=size))
     # The value is drawn at every visit: what is expected, at least 1 where it can happen at all.
-    found = codes[:, None] + step * np.arange(law.shape[1])
-    expected = np.bincount(found.ravel(), weights=law.ravel(), minlength=size)
+    codes_of_visits = codes[:, None] + step * np.arange(law.shape[1])
+    expected = np.bincount(codes_of_visits.ravel(), weights=law.ravel(), minlength=size)
     return tuple(max(int(round(count)), 1) if count > 0 else 0 for count in expected)

@@ -55,8 +55,10 @@ class RowInputs:
         self._copied = torch.empty(
             (n, *memory.shape[1:]), dtype=torch.from_numpy(memory).dtype, device=self._device
         )
-        for part in np.array_split(np.arange(n), max(1, size >> 26)):
-            self._copied[part[0] : part[-1] + 1] = on_device(self._rows.take(part), self._device)
+        for rows_of_part in np.array_split(np.arange(n), max(1, size >> 26)):
+            self._copied[rows_of_part[0] : rows_of_part[-1] + 1] = on_device(
+                self._rows.take(rows_of_part), self._device
+            )
 
     def lengths(self) -> NDArray[np.int64] | None:
         """How many tokens each row has, int64 [n]; None where rows are no texts, or are read at
@@ -77,11 +79,11 @@ class RowInputs:
 
     def take(self, places: NDArray[np.int64], *, whole: bool = False) -> Tensor:
         """The inputs at `places` on the device, as `InputSpec` says: images uint8 [m, h, w, c]."""
-        found, lengths = self._gathered(places), None if whole else self.lengths()
+        inputs, lengths = self._gathered(places), None if whole else self.lengths()
         return (
-            found
+            inputs
             if whole
-            else trimmed(found, None if lengths is None else int(lengths[places].max(initial=0)))
+            else trimmed(inputs, None if lengths is None else int(lengths[places].max(initial=0)))
         )
 
     def _gathered(self, places: NDArray[np.int64]) -> Tensor:
@@ -91,8 +93,10 @@ class RowInputs:
         if memory is None or not self._rows.held(places):
             return on_device(self._rows.take(places), self._device)
         # One gather from the memory that all processes share.
-        found = torch.from_numpy(memory).index_select(0, torch.from_numpy(self._rows.rows[places]))
-        return on_device(found, self._device)
+        gathered = torch.from_numpy(memory).index_select(
+            0, torch.from_numpy(self._rows.rows[places])
+        )
+        return on_device(gathered, self._device)
 
     def ahead(self, places: NDArray[np.int64]) -> Future[NDArray[Any]]:
         """Start reading the inputs at `places` in a thread; `arrived` takes the answer."""
@@ -105,17 +109,19 @@ class RowInputs:
     def arrived(self, coming: Future[NDArray[Any]], *, whole: bool = False) -> Tensor:
         """The inputs whose reading `ahead` started, as `take` gives them."""
         begun = time.perf_counter()
-        found = coming.result()
+        arrived_inputs = coming.result()
         self._waited += time.perf_counter() - begun
         return on_device(
-            found if whole or found.dtype != np.int64 else trimmed(torch.from_numpy(found)).numpy(),
+            arrived_inputs
+            if whole or arrived_inputs.dtype != np.int64
+            else trimmed(torch.from_numpy(arrived_inputs)).numpy(),
             self._device,
         )
 
     def each(self, parts: Sequence[NDArray[np.int64]], *, whole: bool = False) -> Iterator[Tensor]:
         """`take` of each part, one part ahead where they are not held."""
-        if all(self.held(part) for part in parts):
-            yield from (self.take(part, whole=whole) for part in parts)
+        if all(self.held(positions) for positions in parts):
+            yield from (self.take(positions, whole=whole) for positions in parts)
             return
         coming = self.ahead(parts[0])
         for later in [*parts[1:], None]:

@@ -83,30 +83,30 @@ def logistic_probes(
     from sklearn.linear_model import LogisticRegression
 
     n, d = features.shape
-    given = features.detach().cpu().double().numpy()
+    features_float64 = features.detach().cpu().double().numpy()
     labels = y.cpu().expand(len(members), n).numpy()
     weight, bias = (
         np.zeros((len(members), n_classes, d)),
         np.full((len(members), n_classes), -np.inf),
     )
-    for place, member in enumerate(members):
+    for number, member in enumerate(members):
         if not member.weight_decay > 0:
             raise InputError(
                 "weight_decay",
-                f"a logistic regression needs one above 0, member {place} has"
+                f"a logistic regression needs one above 0, member {number} has"
                 f" {member.weight_decay}",
             )
         rows = np.arange(n) if member.rows is None else member.rows
-        seen = (
+        row_weights = (
             np.ones(len(rows))
             if member.weight is None
             else np.asarray(member.weight, dtype=np.float64)[rows]
         )
-        classes = np.unique(labels[place][rows][seen > 0])
+        classes = np.unique(labels[number][rows][row_weights > 0])
         if len(classes) < 2:
             raise InputError(
                 "rows",
-                f"a logistic regression needs rows of two classes, member {place} has those of"
+                f"a logistic regression needs rows of two classes, member {number} has those of"
                 f" {len(classes)}",
             )
         # Its objective is |W|^2 / 2 + C * sum of weight * loss. For two classes it has one vector
@@ -115,12 +115,12 @@ def logistic_probes(
         solver = LogisticRegression(
             C=(2 if two else 1) / (member.weight_decay * len(rows)), tol=tolerance, max_iter=10_000
         )
-        solver.fit(given[rows], labels[place][rows], sample_weight=seen)
+        solver.fit(features_float64[rows], labels[number][rows], sample_weight=row_weights)
         vectors, offsets = solver.coef_, solver.intercept_
         if two:
             vectors, offsets = (
                 np.concatenate([-vectors, vectors]) / 2,
                 np.concatenate([-offsets, offsets]) / 2,
             )
-        weight[place, classes], bias[place, classes] = vectors, offsets
+        weight[number, classes], bias[number, classes] = vectors, offsets
     return Probes(torch.from_numpy(weight), torch.from_numpy(bias))

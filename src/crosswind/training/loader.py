@@ -109,16 +109,16 @@ class TrainingRows:
         self._ids = dataset.ids[base]
         distinct, self._place = np.unique(base, return_inverse=True)
         # [n, h, w, c] in memory: one gather gives a channels-last batch without a second copy.
-        held = ResidentRows(dataset, distinct, evaluation=False)
-        held.bring()
-        self._inputs = RowInputs(held, self._device)
+        resident = ResidentRows(dataset, distinct, evaluation=False)
+        resident.bring()
+        self._inputs = RowInputs(resident, self._device)
         self._inputs.copy_to_device()
         self._coming: dict[int, Future[NDArray[Any]]] = {}
         self._lengths: NDArray[np.int64] | None = None
         if settings.length_pool and dataset.check_inputs().kind == "tokens":
             self._lengths = self._inputs.lengths()
             if self._lengths is None:
-                self._lengths = text_lengths(held.take(np.arange(len(distinct))))
+                self._lengths = text_lengths(resident.take(np.arange(len(distinct))))
             self._lengths = self._lengths[self._place]
         self.y = self._on_device(rows.label)
         self.group = self._on_device(rows.group)
@@ -135,8 +135,10 @@ class TrainingRows:
         self._coming.clear()
         self._stage = stage
         self._stage_seed = seed_of(self._seed, "visits", stage.name)
-        more = [] if stage.extra is None else [stage.extra.parents.cpu().numpy().astype(np.int64)]
-        self._parents = np.concatenate([np.arange(self.n), *more])
+        extra_parents = (
+            [] if stage.extra is None else [stage.extra.parents.cpu().numpy().astype(np.int64)]
+        )
+        self._parents = np.concatenate([np.arange(self.n), *extra_parents])
         weight = np.asarray(self._rows.weight, dtype=np.float64)
         if stage.weights is not None:
             weight = weight * stage.weights.cpu().double().numpy()
@@ -173,31 +175,37 @@ class TrainingRows:
             self._orders = [self._order(members, weight, self._sampler)]
         if self._partners is not None:
             self._partner_rows = PartnerRows(self._rows, self._law, self._ids, self._partners)
-        share, rest = divmod(self._settings.batch, len(self._orders))
-        self._shares = [share + (place < rest) for place in range(len(self._orders))]
+        share, remainder = divmod(self._settings.batch, len(self._orders))
+        self._shares = [
+            share + (order_number < remainder) for order_number in range(len(self._orders))
+        ]
 
     def _order(
         self, members: NDArray[np.int64], weight: NDArray[np.float64], sampler: str, *code: int
     ) -> Order:
-        kept = self._parents[members]
-        if not weight[kept].sum() > 0:
-            of = f" of environment {self._rows.environment_names[code[0]]!r}" if code else ""
+        parents = self._parents[members]
+        if not weight[parents].sum() > 0:
+            of_environment = (
+                f" of environment {self._rows.environment_names[code[0]]!r}" if code else ""
+            )
             stage = self._stage.name
             # Of the study's sampler alone `check_run` speaks before, by name.
             raise DataError(
-                f"every training row{of} has weight 0 by the study's sampler and by the method's"
-                f" stage {stage!r}"
+                f"every training row{of_environment} has weight 0 by the study's sampler and by the"
+                f" method's stage {stage!r}"
             )
-        weight, group = weight[kept], self._rows.group[kept]
+        weight, group = weight[parents], self._rows.group[parents]
         if sampler == "balanced" and self._law is not None and self._rows.visit_step[0]:
             # Groups are those of a row under a value: their shares are kept by the rows' weights
             # and the laws of their values.
-            weight, law = even_groups(weight, group, self._law[kept], self._rows.visit_step[0])
+            weight, law = even_groups(weight, group, self._law[parents], self._rows.visit_step[0])
             self._law, sampler = self._law.copy(), "epoch"
-            self._law[kept] = law
+            self._law[parents] = law
         lengths = None
         if self._lengths is not None and not code:
-            lengths = Lengths(self._lengths[kept], self._settings.batch, self._settings.length_pool)
+            lengths = Lengths(
+                self._lengths[parents], self._settings.batch, self._settings.length_pool
+            )
         return Order(
             members,
             row_weights(weight, group, sampler),
@@ -215,11 +223,13 @@ class TrainingRows:
         for order, share in zip(self._orders, self._shares, strict=True):
             start = step * share
             taken.append(order.take(start, share))
-            places = np.arange(start, start + share)
+            positions = np.arange(start, start + share)
             # A row may be drawn twice in one block of draws: its place in the order is then what
             # tells its visits apart.
             visits.append(
-                places // order.size if order.permuted and self._stage.copies is None else places
+                positions // order.size
+                if order.permuted and self._stage.copies is None
+                else positions
             )
         return (
             np.concatenate(taken),
@@ -229,26 +239,29 @@ class TrainingRows:
 
     def batch(self, step: int, length: int) -> Batch:
         """The batch of a step of the stage, which has `length` steps."""
-        seen, n = self._seen(step), self._settings.batch
-        where = on_device(seen.rows, self._device)
+        visits, n = self._seen(step), self._settings.batch
+        where = on_device(visits.rows, self._device)
         extra = self._stage.extra
-        made = (None, None) if extra is None else (extra.x, extra.y)
+        extra_tensors = (None, None) if extra is None else (extra.x, extra.y)
         # Both members of a pair are of one tensor: the first half is the batch.
-        both, *others = self._views_of(self._read(step, seen, length), seen)
-        x, *others = (self._with_extra(view[:n], seen.members, made[0]) for view in (both, *others))
-        y = self._with_extra(self.y[where], seen.members, made[1])
-        group, environment = self.group[where], self._environment_of(where, seen.values)
+        all_views, *other_views = self._views_of(self._read(step, visits, length), visits)
+        x, *other_views = (
+            self._with_extra(view[:n], visits.members, extra_tensors[0])
+            for view in (all_views, *other_views)
+        )
+        y = self._with_extra(self.y[where], visits.members, extra_tensors[1])
+        group, environment = self.group[where], self._environment_of(where, visits.values)
         if self._rows.visit_law is not None:
-            group = group + on_device(seen.values, self._device) * self._rows.visit_step[0]
+            group = group + on_device(visits.values, self._device) * self._rows.visit_step[0]
         pair = None
-        if seen.partners is not None:
-            partner = on_device(seen.partners[0], self._device)
-            shown = self._environment_of(partner, seen.partners[1])
+        if visits.partners is not None:
+            partner = on_device(visits.partners[0], self._device)
+            shown = self._environment_of(partner, visits.partners[1])
             assert shown is not None
-            pair = Pair(both[n:], partner, shown)
+            pair = Pair(all_views[n:], partner, shown)
         when: dict[str, Any] = {
             "step": step,
-            "epoch": seen.epoch,
+            "epoch": visits.epoch,
             "progress": step / max(length, 1),
             "steps": length,
         }
@@ -259,7 +272,7 @@ class TrainingRows:
             group,
             environment,
             pair,
-            views=tuple(others),
+            views=tuple(other_views),
             stage=self._stage.name,
             **when,
         )
@@ -300,42 +313,44 @@ class TrainingRows:
         values = (np.repeat(self._codes, self._shares) - self._rows.environment[rows]) // step
         return values, visits * law.shape[1] + values
 
-    def _read(self, step: int, seen: _Seen, length: int) -> Tensor:
+    def _read(self, step: int, visits: _Seen, length: int) -> Tensor:
         """The inputs of a batch and of partners that are other rows in one gather, images uint8 [n,
         c, h, w].
 
         Where they have to be read, those of the next steps are begun too.
         """
-        by, whole = (
+        by, is_whole = (
             "" if self._partners is None else self._partners.by,
             self._stage.extra is not None,
         )
         if self._inputs.held():
-            return _channels_first(self._inputs.take(self._place[seen.gathered(by)], whole=whole))
-        wanted = range(step, max(step + 1, min(step + 1 + AHEAD, length)))
+            return _channels_first(
+                self._inputs.take(self._place[visits.gathered(by)], whole=is_whole)
+            )
+        steps_ahead = range(step, max(step + 1, min(step + 1 + AHEAD, length)))
         self._coming = {
-            number: coming for number, coming in self._coming.items() if number in wanted
+            number: coming for number, coming in self._coming.items() if number in steps_ahead
         }
-        for number in wanted:
+        for number in steps_ahead:
             if number not in self._coming:
-                rows = (seen if number == step else self._seen(number)).gathered(by)
+                rows = (visits if number == step else self._seen(number)).gathered(by)
                 self._coming[number] = self._inputs.ahead(self._place[rows])
-        return _channels_first(self._inputs.arrived(self._coming.pop(step), whole=whole))
+        return _channels_first(self._inputs.arrived(self._coming.pop(step), whole=is_whole))
 
-    def _views_of(self, x: Tensor, seen: _Seen) -> Iterator[Tensor]:
+    def _views_of(self, x: Tensor, visits: _Seen) -> Iterator[Tensor]:
         """The views of the rows with inputs `x`, each as a model takes it; where there are
         partners, theirs after the rows'."""
-        ids, values = self._ids[seen.rows], seen.values
+        ids, values = self._ids[visits.rows], visits.values
 
         def keys(*names: object, alike: bool = False) -> NDArray[np.uint64]:
             """The rows' keys of what is named, and those of their partners, which may be
             `alike`."""
-            seeds = [self._stage_seed] * (1 if seen.partners is None else 2)
+            seeds = [self._stage_seed] * (1 if visits.partners is None else 2)
             seeds[1:] = [seed_of(seed, "partner") for seed in seeds[1:] if not alike]
             seeds = [seed_of(seed, *names) if names else seed for seed in seeds]
-            return np.concatenate([training_keys(ids, seen.visits, seed) for seed in seeds])
+            return np.concatenate([training_keys(ids, visits.visits, seed) for seed in seeds])
 
-        if seen.partners is not None:
+        if visits.partners is not None:
             assert self._partners is not None
             by, crop = self._partners.by, self._partners.crop
             if crop is not None and by == "view":
@@ -343,7 +358,7 @@ class TrainingRows:
             x = x if by == "class" else torch.cat([x, x])
             if crop is not None and by != "view":
                 x = crop(x, keys("crop"))
-            values = np.concatenate([values, seen.partners[1]])
+            values = np.concatenate([values, visits.partners[1]])
         if self._dataset.derived is not None:
             x = render(self._dataset, x, values, keys())
         for number, view in enumerate(self._views):
@@ -357,14 +372,14 @@ class TrainingRows:
     ) -> Tensor:
         """`values` of a batch with those of the stage's `extra` examples at their places: inputs or
         labels."""
-        if extra is not None and len(places := np.flatnonzero(members >= self.n)):
-            made = extra[torch.from_numpy(members[places] - self.n)].to(self._device)
-            made = (
-                normalised(made, values.dtype, self._settings.channels_last)
+        if extra is not None and len(positions := np.flatnonzero(members >= self.n)):
+            extra_values = extra[torch.from_numpy(members[positions] - self.n)].to(self._device)
+            extra_values = (
+                normalised(extra_values, values.dtype, self._settings.channels_last)
                 if values.is_floating_point()
-                else made
+                else extra_values
             )
-            values[on_device(places, self._device)] = made
+            values[on_device(positions, self._device)] = extra_values
         return values
 
     def _on_device(self, values: NDArray[np.int64]) -> Tensor:
@@ -405,55 +420,67 @@ class EvaluationRows:
         """Seconds."""
         return self._inputs.waited
 
-    def by_length(self, places: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-        """The order of `places` (None: all) in which texts grow longer, so that a batch has little
+    def by_length(self, positions: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+        """The order of `positions` (None: all) in which texts grow longer, so that a batch has
+        little
         padding; else their own."""
-        places = np.arange(len(self.rows.rows)) if places is None else places
+        positions = np.arange(len(self.rows.rows)) if positions is None else positions
         lengths = self._inputs.lengths()
         return (
-            np.arange(len(places))
+            np.arange(len(positions))
             if lengths is None
-            else np.argsort(lengths[places], kind="stable")
+            else np.argsort(lengths[positions], kind="stable")
         )
 
     def batches(
-        self, places: NDArray[np.int64] | None = None, *, padded: bool
+        self, positions: NDArray[np.int64] | None = None, *, padded: bool
     ) -> Iterator[tuple[Tensor, int]]:
-        """(x, n) for the rows at `places` (None: all), in order; `padded` repeats the last row
+        """(x, n) for the rows at `positions` (None: all), in order; `padded` repeats the last row
         until the batch is full.
 
         Batches of one size keep a row's numbers independent of how many rows there are. Texts are
         cut to the longest of a padded batch.
         """
-        places = np.arange(len(self.rows.rows)) if places is None else places
+        positions = np.arange(len(self.rows.rows)) if positions is None else positions
         size = self._settings.evaluation_batch
-        self._held.bring(places)
-        parts = [places[start : start + size] for start in range(0, len(places), size)]
-        full = [
-            np.concatenate([part, np.repeat(part[-1:], size - len(part))]) if padded else part
-            for part in parts
+        self._held.bring(positions)
+        position_batches = [
+            positions[start : start + size] for start in range(0, len(positions), size)
         ]
-        for part, x in zip(parts, self._inputs.each(full, whole=not padded), strict=True):
+        full = [
+            (
+                np.concatenate(
+                    [batch_positions, np.repeat(batch_positions[-1:], size - len(batch_positions))]
+                )
+                if padded
+                else batch_positions
+            )
+            for batch_positions in position_batches
+        ]
+        for batch_positions, x in zip(
+            position_batches, self._inputs.each(full, whole=not padded), strict=True
+        ):
             yield (
                 normalised(
                     _channels_first(x),
                     DTYPES[self._settings.precision],
                     self._settings.channels_last,
                 ),
-                len(part),
+                len(batch_positions),
             )
 
-    def images(self, places: NDArray[np.int64]) -> Tensor:
-        """The pictures at `places` as they are kept: uint8 [n, c, h, w] in channels-last memory, on
+    def images(self, positions: NDArray[np.int64]) -> Tensor:
+        """The pictures at `positions` as they are kept: uint8 [n, c, h, w] in channels-last memory,
+        on
         the run's device."""
-        self._held.bring(places)
-        (x,) = self._inputs.each([places], whole=True)
+        self._held.bring(positions)
+        (x,) = self._inputs.each([positions], whole=True)
         return x.permute(0, 3, 1, 2)
 
     def values_of(self, attribute: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
         """The code of an attribute for every row, and the names of its values."""
         base, derived = split_rows(self.dataset, self._virtual)
-        found = self.dataset.attribute(attribute)
+        attribute_of = self.dataset.attribute(attribute)
         if self.dataset.derived is not None and self.dataset.derived.name == attribute:
-            return derived, found.values
-        return self.dataset.table.column(attribute)[base].astype(np.int64), found.values
+            return derived, attribute_of.values
+        return self.dataset.table.column(attribute)[base].astype(np.int64), attribute_of.values

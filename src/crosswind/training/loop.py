@@ -57,8 +57,8 @@ def fit(
     meter = Meter() if meter is None else meter
     with ExitStack() as stack:
         with meter.part("prepare"):
-            given = given_sets(images, model, settings, seed)
-            info = info_of(split, given, settings)
+            sets = given_sets(images, model, settings, seed)
+            info = info_of(split, sets, settings)
             check_run(method, split, images, settings, pairing_of(method, split, info, model))
             check_rules(rules, split.validation)
             keep_freed_memory()
@@ -67,20 +67,24 @@ def fit(
                 reproducible(settings)
             )  # in a new process torch loads more of itself here
         if method.needs.base is not None and base is None:
-            wanted, own = method.needs.base, Meter(inside=True)
+            base_wanted, base_meter = method.needs.base, Meter(inside=True)
             trainer, shorter = (
-                load_class("methods", wanted.method)(),
+                load_class("methods", base_wanted.method)(),
                 base_settings(settings, method.needs, vars(method)),
             )
             path = None if checkpoint is None else checkpoint.with_name(f"{checkpoint.name}.base")
-            found = fit(trainer, split, images, model, shorter, seed, path, progress, meter=own)
-            meter.include(own)
-            base = found.weights(wanted.rule if wanted.rule in found.selections else "last")
+            base_run = fit(
+                trainer, split, images, model, shorter, seed, path, progress, meter=base_meter
+            )
+            meter.include(base_meter)
+            base = base_run.weights(
+                base_wanted.rule if base_wanted.rule in base_run.selections else "last"
+            )
         with meter.part("prepare"):
             run = Run(
                 method,
                 split,
-                given,
+                sets,
                 model,
                 settings,
                 seed,
@@ -112,13 +116,13 @@ def trained(
 ) -> Answer:
     """`Trajectory.answer` of a run that ended before, from its weights by selection rule
     (`Trajectory.weights`); else as `fit`."""
-    given = given_sets(images, model, settings, seed)
-    info = info_of(split, given, settings)
+    sets = given_sets(images, model, settings, seed)
+    info = info_of(split, sets, settings)
     with reproducible(settings):
         run = Run(
             method,
             split,
-            given,
+            sets,
             model,
             settings,
             seed,
@@ -130,7 +134,7 @@ def trained(
             Meter(inside=True),
             None,
         )
-    for place, (rule, tensors) in enumerate(weights.items()):
-        run.snapshots[place] = {inner_name(name): value for name, value in tensors.items()}
-        run.taken[rule] = place
+    for number, (rule, tensors) in enumerate(weights.items()):
+        run.snapshots[number] = {inner_name(name): value for name, value in tensors.items()}
+        run.taken[rule] = number
     return run.answer

@@ -57,26 +57,27 @@ class Stack:
     """
 
     def __init__(self, networks: Sequence[nn.Module]) -> None:
-        found = [
+        structures = [
             (_layers(network), [value.shape for value in network.parameters()])
             for network in networks
         ]
-        if not found or any(one != found[0] for one in found):
+        if not structures or any(structure != structures[0] for structure in structures):
             raise InputError(
                 "networks", "must be at least one, and all of the same layers, of the same shapes"
             )
-        self._layers = found[0][0]
+        self._layers = structures[0][0]
         every = [dict(network.named_parameters()) for network in networks]
         self.parameters = {
-            name: torch.stack([own[name].detach() for own in every]) for name in every[0]
+            name: torch.stack([values_of_layer[name].detach() for values_of_layer in every])
+            for name in every[0]
         }
 
     def __len__(self) -> int:
         return len(next(iter(self.parameters.values())))
 
-    def keep(self, places: Sequence[int]) -> None:
+    def keep(self, positions: Sequence[int]) -> None:
         """Go on with the networks at these places, in this order."""
-        self.parameters = {name: value[list(places)] for name, value in self.parameters.items()}
+        self.parameters = {name: value[list(positions)] for name, value in self.parameters.items()}
 
     @torch.no_grad()
     def logits(self, x: Tensor) -> Tensor:
@@ -105,18 +106,22 @@ class Stack:
         `size`: bytes of one set's x. Made in parts, inputs are still in the processor's cache when
         they are read.
         """
-        many = max(1, _CACHED // max(size, 1))
-        if many >= n_sets:
+        n_parts = max(1, _CACHED // max(size, 1))
+        if n_parts >= n_sets:
             return self.gradients(*given(0, n_sets))
-        share, found = len(self) // n_sets, []
-        for first in range(0, n_sets, many):
-            last = min(first + many, n_sets)
-            own = {
+        share, gradients_of_parts = len(self) // n_sets, []
+        for first in range(0, n_sets, n_parts):
+            last = min(first + n_parts, n_sets)
+            part_parameters = {
                 name: value[first * share : last * share] for name, value in self.parameters.items()
             }
-            found.append(_gradients(self._layers, own, *given(first, last)))
-        losses, gradients = zip(*found, strict=True)
-        return torch.cat(losses), [torch.cat(parts) for parts in zip(*gradients, strict=True)]
+            gradients_of_parts.append(
+                _gradients(self._layers, part_parameters, *given(first, last))
+            )
+        losses, gradients = zip(*gradients_of_parts, strict=True)
+        return torch.cat(losses), [
+            torch.cat(gradient_parts) for gradient_parts in zip(*gradients, strict=True)
+        ]
 
 
 class Descent:
@@ -138,41 +143,50 @@ class Descent:
             raise InputError(
                 "optimiser", f"{kind!r} is none that is known", ["adam", "adamw", "sgd"]
             )
-        own = list(stack.parameters.values())
+        parameters = list(stack.parameters.values())
         self._stack, self._kind, self._momentum = stack, kind, momentum
         self._rate = lr[0] if len(set(lr)) == 1 else 1.0
         # Rates that differ: torch's optimiser makes steps of rate 1 on zeros, which are then scaled
         # for each network.
-        self._moves = None if len(set(lr)) == 1 else [torch.zeros_like(value) for value in own]
-        self._rates = [_beside(lr, value) for value in own]
-        self._decays = [_beside(weight_decay, value) for value in own] if any(weight_decay) else []
+        self._moves = (
+            None if len(set(lr)) == 1 else [torch.zeros_like(value) for value in parameters]
+        )
+        self._rates = [_beside(lr, value) for value in parameters]
+        self._decays = (
+            [_beside(weight_decay, value) for value in parameters] if any(weight_decay) else []
+        )
         if kind == "adamw":
             self._decays = [
                 1 - rate * decay for rate, decay in zip(self._rates, self._decays, strict=False)
             ]
-        self._first = [torch.zeros_like(value) for value in own]
-        self._second = [torch.zeros_like(value) for value in own]
-        self._steps = [torch.zeros((), dtype=torch.float32, device=value.device) for value in own]
+        self._first = [torch.zeros_like(value) for value in parameters]
+        self._second = [torch.zeros_like(value) for value in parameters]
+        self._steps = [
+            torch.zeros((), dtype=torch.float32, device=value.device) for value in parameters
+        ]
 
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor]) -> None:
         """One step of every network down its gradients, in the order of the stack's parameters."""
-        own, moves = list(self._stack.parameters.values()), self._moves
+        parameters, moves = list(self._stack.parameters.values()), self._moves
         # The fused kernels walk the memory of a value and its gradient side by side.
         gradients = [gradient.contiguous() for gradient in gradients]
         if self._decays and self._kind == "adamw":
-            torch._foreach_mul_(own, self._decays)
+            torch._foreach_mul_(parameters, self._decays)
         elif self._decays:
             gradients = [
                 g + decay * value
-                for g, decay, value in zip(gradients, self._decays, own, strict=True)
+                for g, decay, value in zip(gradients, self._decays, parameters, strict=True)
             ]
-        self._descend(own if moves is None else moves, gradients)
+        self._descend(parameters if moves is None else moves, gradients)
         if moves is not None:
             torch._foreach_addcmul_(
-                own,
+                parameters,
                 moves,
-                [rate.expand_as(value) for rate, value in zip(self._rates, own, strict=True)],
+                [
+                    rate.expand_as(value)
+                    for rate, value in zip(self._rates, parameters, strict=True)
+                ],
             )
             torch._foreach_zero_(moves)
 
@@ -231,7 +245,7 @@ def train_stack(
     feed = None if batch is None else _Feed(members, n, batch, steps, x.device)
     order = list(range(len(stack))) if feed is None else feed.order
     stack.keep(order)
-    chosen = [members[place] for place in order]
+    chosen = [members[number] for number in order]
     descent = Descent(
         stack,
         optimiser,
@@ -262,13 +276,13 @@ def _layers(network: nn.Module) -> list[tuple[str, bool, bool]]:
     follows."""
     if type(network) is nn.Linear:
         return [("", network.bias is not None, False)]
-    parts = list(network.named_children())
-    kinds = [type(part) for _, part in parts]
+    children = list(network.named_children())
+    kinds = [type(child) for _, child in children]
     ends = bool(kinds) and kinds[0] is kinds[-1] is nn.Linear
     if (
         type(network) is not nn.Sequential
         or not ends
-        or len(parts) != len(network)
+        or len(children) != len(network)
         or set(kinds) - {nn.Linear, nn.ReLU}
     ):
         raise InputError(
@@ -277,9 +291,9 @@ def _layers(network: nn.Module) -> list[tuple[str, bool, bool]]:
             " layer",
         )
     return [
-        (f"{name}.", part.bias is not None, kinds[place + 1 : place + 2] == [nn.ReLU])
-        for place, (name, part) in enumerate(parts)
-        if isinstance(part, nn.Linear)
+        (f"{name}.", child.bias is not None, kinds[number + 1 : number + 2] == [nn.ReLU])
+        for number, (name, child) in enumerate(children)
+        if isinstance(child, nn.Linear)
     ]
 
 
@@ -313,32 +327,32 @@ def _gradients(
     weight: Tensor | None,
 ) -> tuple[Tensor, list[Tensor]]:
     logits, read = _forward(layers, parameters, x)
-    told = y[:, None]
+    label_column = y[:, None]
     slope = torch.log_softmax(logits, 1)
-    picked = slope.gather(1, told)
+    picked = slope.gather(1, label_column)
     losses = -picked[:, 0]
     # The derivative of a row's loss by its logits: probabilities, less 1 at the label.
-    slope.exp_().scatter_(1, told, torch.expm1(picked))
+    slope.exp_().scatter_(1, label_column, torch.expm1(picked))
     if weight is None:
         slope.mul_(1 / y.shape[1])
     else:
         losses = losses * weight
         slope.mul_((weight / y.shape[1])[:, None])
-    found: dict[str, Tensor] = {}
-    for place in reversed(range(len(layers))):
-        name, biased, _ = layers[place]
-        below, own = read[place], parameters[f"{name}weight"]
-        sets, (n, width, _) = len(below), own.shape
-        found[f"{name}weight"] = torch.bmm(
+    gradients: dict[str, Tensor] = {}
+    for number in reversed(range(len(layers))):
+        name, biased, _ = layers[number]
+        below, layer_weight = read[number], parameters[f"{name}weight"]
+        sets, (n, width, _) = len(below), layer_weight.shape
+        gradients[f"{name}weight"] = torch.bmm(
             slope.view(sets, n // sets * width, -1), below.transpose(1, 2)
-        ).view(own.shape)
+        ).view(layer_weight.shape)
         if biased:
-            found[f"{name}bias"] = slope.sum(2)
-        if place:
-            slope = torch.bmm(own.transpose(1, 2), slope)
-            if layers[place - 1][2]:
+            gradients[f"{name}bias"] = slope.sum(2)
+        if number:
+            slope = torch.bmm(layer_weight.transpose(1, 2), slope)
+            if layers[number - 1][2]:
                 torch.ops.aten.threshold_backward.grad_input(slope, below, 0, grad_input=slope)
-    return losses.mean(1), [found[name] for name in parameters]
+    return losses.mean(1), [gradients[name] for name in parameters]
 
 
 def _beside(numbers: Sequence[float], value: Tensor) -> Tensor:
@@ -361,14 +375,14 @@ class _Feed:
     ) -> None:
         alike: dict[tuple[int, bytes], list[int]] = {}
         shown = [np.arange(n) if member.rows is None else member.rows for member in members]
-        for place, member in enumerate(members):
-            alike.setdefault((member.seed, shown[place].tobytes()), []).append(place)
-        self.order = [place for places in alike.values() for place in places]
+        for number, member in enumerate(members):
+            alike.setdefault((member.seed, shown[number].tobytes()), []).append(number)
+        self.order = [number for positions in alike.values() for number in positions]
         self._orders = [
-            Order(shown[places[0]], None, seed, "order", "main")
-            for (seed, _), places in alike.items()
+            Order(shown[positions[0]], None, seed, "order", "main")
+            for (seed, _), positions in alike.items()
         ]
-        counts = [len(places) for places in alike.values()]
+        counts = [len(positions) for positions in alike.values()]
         self._shared = len(set(counts)) == 1
         self.sets = len(counts) if self._shared else len(members)
         self._spread = torch.from_numpy(np.repeat(np.arange(len(counts)), counts)).to(device)
@@ -380,24 +394,30 @@ class _Feed:
     ) -> Callable[[int, int], Inputs]:
         """What gathers the batches of a step; steps must be asked for in order from 0."""
         if step % _AHEAD == 0:
-            many = min(_AHEAD, self._steps - step)
+            n_steps = min(_AHEAD, self._steps - step)
             taken = [
-                order.take(step * self._batch, many * self._batch).reshape(-1, self._batch)
+                order.take(step * self._batch, n_steps * self._batch).reshape(-1, self._batch)
                 for order in self._orders
             ]
             self._block = torch.from_numpy(np.stack(taken, axis=1)).to(x.device)
-        found = self._block[step % _AHEAD]
-        seen = found if len(found) == len(self._spread) else found[self._spread]
-        shown = found if self._shared else seen
-        share = len(seen) // len(shown)
+        block_rows = self._block[step % _AHEAD]
+        batch_rows = (
+            block_rows if len(block_rows) == len(self._spread) else block_rows[self._spread]
+        )
+        shown = block_rows if self._shared else batch_rows
+        share = len(batch_rows) // len(shown)
 
         def gathered(first: int, last: int) -> Inputs:
             rows = x.index_select(0, shown[first:last].reshape(-1)).view(
                 last - first, self._batch, *x.shape[1:]
             )
-            own = slice(first * share, last * share)
-            told = y[own].gather(1, seen[own])
-            return rows, told, None if weights is None else weights[own].gather(1, seen[own])
+            members = slice(first * share, last * share)
+            batch_labels = y[members].gather(1, batch_rows[members])
+            return (
+                rows,
+                batch_labels,
+                None if weights is None else weights[members].gather(1, batch_rows[members]),
+            )
 
         return gathered
 
@@ -410,13 +430,13 @@ def _weights(members: Sequence[Member], n: int, *, whole: bool) -> Tensor | None
     """
     if all(member.weight is None and (member.rows is None or not whole) for member in members):
         return None
-    found = np.ones((len(members), n))
-    for place, member in enumerate(members):
+    row_weights = np.ones((len(members), n))
+    for number, member in enumerate(members):
         if member.weight is not None:
-            found[place] = member.weight
+            row_weights[number] = member.weight
         if whole and member.rows is not None:
-            found[place] *= np.bincount(member.rows, minlength=n) * (n / len(member.rows))
-    return torch.from_numpy(found)
+            row_weights[number] *= np.bincount(member.rows, minlength=n) * (n / len(member.rows))
+    return torch.from_numpy(row_weights)
 
 
 def _check(networks: int, n: int, y: Tensor, members: Sequence[Member], batch: int | None) -> None:
@@ -426,14 +446,14 @@ def _check(networks: int, n: int, y: Tensor, members: Sequence[Member], batch: i
         raise InputError("y", f"has shape {tuple(y.shape)}, not ({n},) or ({networks}, {n})")
     if batch is not None and batch < 1:
         raise InputError("batch", f"must be at least 1, not {batch}")
-    for place, member in enumerate(members):
+    for number, member in enumerate(members):
         if member.rows is not None and (
             len(member.rows) == 0 or member.rows.min() < 0 or member.rows.max() >= n
         ):
             raise InputError(
-                "rows", f"those of member {place} must be at least one, each in [0, {n})"
+                "rows", f"those of member {number} must be at least one, each in [0, {n})"
             )
         if member.weight is not None and (
             len(member.weight) != n or not np.min(member.weight) >= 0
         ):
-            raise InputError("weight", f"that of member {place} must be {n} numbers of at least 0")
+            raise InputError("weight", f"that of member {number} must be {n} numbers of at least 0")

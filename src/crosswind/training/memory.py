@@ -40,9 +40,9 @@ def forget_peak() -> bool:
 def peak_memory() -> int:
     """The most memory that this process has held since `forget_peak`, else in its life, in
     bytes."""
-    found = _high_water()
-    if found is not None:
-        return found
+    high_water = _high_water()
+    if high_water is not None:
+        return high_water
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 

@@ -59,8 +59,8 @@ class Meter:
             yield
         finally:
             taken = time.perf_counter() - begun
-            for part in (name, *within):
-                self.seconds[part] += taken
+            for part_name in (name, *within):
+                self.seconds[part_name] += taken
             self.settle(name, *within)
 
     def settle(self, *parts: str) -> None:
@@ -68,22 +68,22 @@ class Meter:
         instead."""
         waited = math.fsum(reader.waited for reader in self._readers)
         since, self._waited = waited - self._waited, waited
-        moved = min([since, *(self.seconds[part] for part in parts)])
-        for part in parts:
-            self.seconds[part] -= moved
+        moved = min([since, *(self.seconds[part_name] for part_name in parts)])
+        for part_name in parts:
+            self.seconds[part_name] -= moved
         self.seconds["waiting"] += moved
 
     def leave_out(self, seconds: float) -> None:
         """These seconds, which no part claimed, are none of the run's."""
         self._started += seconds
 
-    def include(self, other: Meter) -> None:
+    def include(self, inner: Meter) -> None:
         """Add what a training inside this run took: the base that a method trains first."""
-        for name, seconds in other.seconds.items():
+        for name, seconds in inner.seconds.items():
             self.seconds[name] += seconds
         # Replaced by `restore`: what this run saved holds it already.
-        self._earlier = dict(other._earlier)
-        self.images += other.images
+        self._earlier = dict(inner._earlier)
+        self.images += inner.images
 
     def total(self) -> float:
         """Seconds since the run began, in all its tries."""
@@ -107,7 +107,7 @@ class Meter:
         system tells only the peak of the process's whole life.
         """
         seconds = self._whole()
-        claimed = math.fsum(seconds[part] for part in PARTS)
+        claimed = math.fsum(seconds[part_name] for part_name in PARTS)
         total = max(self.total(), claimed)
         busy = seconds["data"] + seconds["step"] + seconds["waiting"]
         return {

@@ -74,47 +74,50 @@ def neighbour_labels(
         for voter in voters
     ]
     together = {
-        f"{place}/{name}": module
-        for place, (_, modules, _) in enumerate(named)
+        f"{model_number}/{name}": module
+        for model_number, (_, modules, _) in enumerate(named)
         for name, module in modules.items()
     }
 
     def run(
-        made: Modules,
+        built_modules: Modules,
     ) -> tuple[list[list[Tensor]], list[list[Tensor]], list[NDArray[np.int64]]]:
-        own = [
-            {name: made[f"{place}/{name}"] for name in modules}
-            for place, (_, modules, _) in enumerate(named)
+        modules_of_model = [
+            {name: built_modules[f"{number}/{name}"] for name in modules}
+            for number, (_, modules, _) in enumerate(named)
         ]
-        labels, kept = ([list[Tensor]() for _ in named] for _ in range(2))
+        labels, logit_lists = ([list[Tensor]() for _ in named] for _ in range(2))
         order = []
-        for pictures, places in _pictures(
+        for pictures, positions in _pictures(
             rows, transform, neighbours, seed, settings.evaluation_batch
         ):
             x = normalised(pictures, DTYPES[settings.precision], settings.channels_last)
-            order.append(places)
-            for place, (method, _, state) in enumerate(named):
+            order.append(positions)
+            for number, (method, _, state) in enumerate(named):
                 with autocast(settings):
-                    found = method.predict(own[place], x, state)
-                labels[place].append(_label(found)[: len(places)])
+                    output_of_model = method.predict(modules_of_model[number], x, state)
+                labels[number].append(_label(output_of_model)[: len(positions)])
                 if logits:
-                    kept[place].append(_logits(found)[: len(places)])
-        return labels, kept, order
+                    logit_lists[number].append(_logits(output_of_model)[: len(positions)])
+        return labels, logit_lists, order
 
-    n, many = len(rows.rows.rows), neighbours + 1
+    n, n_pictures = len(rows.rows.rows), neighbours + 1
     if n == 0:
         if logits:
             raise InputError("rows", "there are none, so that logits have no width")
-        return Said(np.zeros((len(named), 0, many), dtype=np.int64))
+        return Said(np.zeros((len(named), 0, n_pictures), dtype=np.int64))
     with evaluation_mode(together.values()):
-        labels, kept, order = evaluated(together, settings.precision, run)
+        labels, logits_of_models, order = evaluated(together, settings.precision, run)
         back = np.argsort(np.concatenate(order))
         joined = [
-            np.stack([torch.cat(parts).cpu().numpy()[back] for parts in said])
-            for said in (labels, kept)
-            if said[0]
+            np.stack([torch.cat(tensors).cpu().numpy()[back] for tensors in tensor_lists])
+            for tensor_lists in (labels, logits_of_models)
+            if tensor_lists[0]
         ]
-    shaped = [said.reshape(len(named), n, many, *said.shape[2:]) for said in joined]
+    shaped = [
+        tensor_lists.reshape(len(named), n, n_pictures, *tensor_lists.shape[2:])
+        for tensor_lists in joined
+    ]
     return Said(shaped[0].astype(np.int64), *shaped[1:])
 
 
@@ -132,19 +135,21 @@ def label_counts(
     if flat.size and int(flat.max()) >= n_classes:
         raise ValueError(f"label {int(flat.max())} is none of {n_classes} classes")
     # One place more, which takes what could not be read.
-    places = np.arange(len(flat))[:, None] * (n_classes + 1) + np.where(flat < 0, n_classes, flat)
-    found = np.bincount(places.ravel(), minlength=len(flat) * (n_classes + 1)).reshape(
+    flat_codes = np.arange(len(flat))[:, None] * (n_classes + 1) + np.where(
+        flat < 0, n_classes, flat
+    )
+    counts = np.bincount(flat_codes.ravel(), minlength=len(flat) * (n_classes + 1)).reshape(
         len(flat), n_classes + 1
     )
-    return found[:, :n_classes].reshape(*labels.shape[:-1], n_classes).astype(np.int64)
+    return counts[:, :n_classes].reshape(*labels.shape[:-1], n_classes).astype(np.int64)
 
 
 def neighbour_transform(name: str, *, large: bool = False) -> Transform:
     """The transform of a neighbourhood of Ng et al. 2022, for small pictures or those of ImageNet's
     size. Raises `InputError`."""
     chosen = neighbourhood(name)
-    made: Transform = load("transforms", chosen.transform)(**chosen.knobs(large))
-    return made
+    transform: Transform = load("transforms", chosen.transform)(**chosen.knobs(large))
+    return transform
 
 
 def _pictures(
@@ -152,17 +157,17 @@ def _pictures(
 ) -> Iterator[tuple[Tensor, NDArray[np.int64]]]:
     """Batches of `size` pictures uint8, the last one filled up, and of which place among all [n x
     (N + 1)] each one before is."""
-    many, key, n = neighbours + 1, seed_of(seed, "neighbours"), len(rows.rows.rows)
+    n_pictures, key, n = neighbours + 1, seed_of(seed, "neighbours"), len(rows.rows.rows)
     pictures, whose = torch.empty(0), np.zeros(0, dtype=np.int64)
     for start in range(0, n, size):
-        part = np.arange(start, min(start + size, n))
-        itself, ids = rows.images(part), rows.dataset.row_ids(rows.rows.rows[part])
-        for number in range(many):
+        row_numbers = np.arange(start, min(start + size, n))
+        itself, ids = rows.images(row_numbers), rows.dataset.row_ids(rows.rows.rows[row_numbers])
+        for number in range(n_pictures):
             # Copy by copy, so that as many rows as a batch takes need not wait beside their
             # neighbours.
-            made = itself if number == 0 else transform(itself, training_keys(ids, number, key))
-            pictures = torch.cat([pictures, made]) if len(whose) else made
-            whose = np.concatenate([whose, part * many + number])
+            changed = itself if number == 0 else transform(itself, training_keys(ids, number, key))
+            pictures = torch.cat([pictures, changed]) if len(whose) else changed
+            whose = np.concatenate([whose, row_numbers * n_pictures + number])
             if len(whose) >= size:
                 yield pictures[:size], whose[:size]
                 pictures, whose = pictures[size:], whose[size:]
@@ -170,14 +175,16 @@ def _pictures(
         yield torch.cat([pictures, pictures[-1:].expand(size - len(whose), -1, -1, -1)]), whose
 
 
-def _label(found: Output) -> Tensor:
-    if found.label is None and found.logits is None:
+def _label(model_output: Output) -> Tensor:
+    if model_output.label is None and model_output.logits is None:
         raise ValueError("a method's Output needs logits or labels")
-    label = found.label if found.label is not None else _logits(found).argmax(1)
-    return label if found.parsed is None else torch.where(found.parsed, label, -1)
+    label = (
+        model_output.label if model_output.label is not None else _logits(model_output).argmax(1)
+    )
+    return label if model_output.parsed is None else torch.where(model_output.parsed, label, -1)
 
 
-def _logits(found: Output) -> Tensor:
-    if found.logits is None:
+def _logits(model_output: Output) -> Tensor:
+    if model_output.logits is None:
         raise InputError("logits", "a method gives labels only")
-    return found.logits.float()
+    return model_output.logits.float()

@@ -85,8 +85,8 @@ def look_steps(length: int, first: int, switches: Sequence[int] = ()) -> list[in
     """
     if length < 1:
         return []
-    many = min(max(length // STEPS_A_LOOK, LEAST_LOOKS), MOST_LOOKS)
-    spread = [round((place + 1) * (length - 1) / many) for place in range(many)]
+    n_looks = min(max(length // STEPS_A_LOOK, LEAST_LOOKS), MOST_LOOKS)
+    spread = [round((number + 1) * (length - 1) / n_looks) for number in range(n_looks)]
     return sorted({min(first, length) - 1, *spread, *(step for step in switches if step < length)})
 
 
@@ -132,8 +132,8 @@ class OwnAction:
                 total, slopes = self._taken(self._method, dict(self._context.state), batch, number)
             state = self._begun(self._without) if self.action.anew else dict(self._context.state)
             with _untouched(self._context.modules, self._settings.device):
-                other, others = self._taken(self._without, state, batch, number)
-            self._waiting.append((batch.step, _shares(total, slopes, other, others)))
+                loss_without, slopes_without = self._taken(self._without, state, batch, number)
+            self._waiting.append((batch.step, _shares(total, slopes, loss_without, slopes_without)))
 
     def settle(self) -> None:
         """Read what was looked at from the device, which the loop does where it waits for it
@@ -189,10 +189,10 @@ class OwnAction:
             return []
         # Without numbers of the run, so that a report can say of how many runs it is so; the
         # numbers stand in its table.
-        most = f"{IDLE_SHARE:.0%} of the loss and of the gradient"
+        at_most = f"{IDLE_SHARE:.0%} of the loss and of the gradient"
         return [
-            f"its own term stayed below {most} wherever it was looked at: this run is as it would"
-            f" be at {self.action.setting()}"
+            f"its own term stayed below {at_most} wherever it was looked at: this run is as it"
+            f" would be at {self.action.setting()}"
         ]
 
 
@@ -203,9 +203,9 @@ def moved_levels(method: Method, images: EvaluationRows, seed: int) -> float | N
     rows = images.rows.rows
     if not views or images.dataset.check_inputs().kind != "image" or not len(rows):
         return None
-    places = np.unique(np.linspace(0, len(rows) - 1, PICTURES).round().astype(np.int64))
-    x = images.images(places)
-    keys = training_keys(places, np.zeros_like(places), seed)
+    positions = np.unique(np.linspace(0, len(rows) - 1, PICTURES).round().astype(np.int64))
+    x = images.images(positions)
+    keys = training_keys(positions, np.zeros_like(positions), seed)
     moved = [(view(x, keys).float() - x.float()).abs().mean() for view in views]
     return float(torch.stack(moved).mean())
 
@@ -229,7 +229,7 @@ class _Taken:
         self.seed, self.last = context.seed, context.last
         self._context, self._settings = context, settings
         self._places = {
-            id(parameter): place for place, parameter in enumerate(context.parameters(MAIN))
+            id(parameter): number for number, parameter in enumerate(context.parameters(MAIN))
         }
         self._slopes = [torch.zeros_like(parameter) for parameter in context.parameters(MAIN)]
 
@@ -237,27 +237,27 @@ class _Taken:
         """See `RunContext.descend`."""
         parameters = self._context.parameters(name)
         with autocast(self._settings):
-            found = loss()
-        slopes = torch.autograd.grad(found.total, parameters, allow_unused=True)
-        self.state.update({key: value.detach() for key, value in found.state.items()})
+            loss_terms = loss()
+        slopes = torch.autograd.grad(loss_terms.total, parameters, allow_unused=True)
+        self.state.update({key: value.detach() for key, value in loss_terms.state.items()})
         moved = [
-            (id(one), slope)
-            for one, slope in zip(parameters, slopes, strict=True)
+            (id(parameter), slope)
+            for parameter, slope in zip(parameters, slopes, strict=True)
             if slope is not None
         ]
-        own = [(self._places[key], slope) for key, slope in moved if key in self._places]
-        if not own:
-            return found
+        own_slopes = [(self._places[key], slope) for key, slope in moved if key in self._places]
+        if not own_slopes:
+            return loss_terms
         # An optimiser of its own takes steps of its own size, whatever the weight of its loss: they
         # count as much as the others.
         scale = (
             1.0
             if name == MAIN
-            else _norm(self._slopes) / _norm([slope for _, slope in own]).clamp(min=1e-30)
+            else _norm(self._slopes) / _norm([slope for _, slope in own_slopes]).clamp(min=1e-30)
         )
-        for place, slope in own:
-            self._slopes[place] = self._slopes[place] + scale * slope
-        return found
+        for number, slope in own_slopes:
+            self._slopes[number] = self._slopes[number] + scale * slope
+        return loss_terms
 
     def slopes(self) -> list[Tensor]:
         """The gradient in the parameters of what answers."""
@@ -283,8 +283,8 @@ class _Taken:
 def _untouched(modules: Modules, device: str) -> Iterator[None]:
     """Put back what a pass changes without a step: running statistics, and the generators of random
     numbers."""
-    buffers = [part for module in modules.values() for part in module.buffers()]
-    kept = [part.clone() for part in buffers]
+    buffers = [buffer for module in modules.values() for buffer in module.buffers()]
+    saved = [buffer.clone() for buffer in buffers]
     cuda = torch.device(device).type == "cuda"
     drawn = torch.default_generator.get_state()
     drawn_there: Any = torch.cuda.get_rng_state(device) if cuda else None
@@ -292,8 +292,8 @@ def _untouched(modules: Modules, device: str) -> Iterator[None]:
         yield
     finally:
         with torch.no_grad():
-            for part, value in zip(buffers, kept, strict=True):
-                part.copy_(value)
+            for buffer, value in zip(buffers, saved, strict=True):
+                buffer.copy_(value)
         torch.default_generator.set_state(drawn)
         if cuda:
             torch.cuda.set_rng_state(drawn_there, device)
@@ -304,19 +304,22 @@ def _shares(
 ) -> Tensor:
     """The shares of the difference in the larger loss, and in the longer gradient, float32 [2]; 0
     where nothing differs."""
-    apart = [wide(one) - wide(two) for one, two in zip(slopes, others, strict=True)]
+    apart = [wide(slope) - wide(two) for slope, two in zip(slopes, others, strict=True)]
     loss, without = wide(total), wide(other)
     pairs = (
         ((loss - without).abs(), torch.maximum(loss.abs(), without.abs())),
         (_norm(apart), torch.maximum(_norm(slopes), _norm(others))),
     )
     return torch.stack(
-        [torch.where(part == 0, part, part / whole).float() for part, whole in pairs]
+        [
+            torch.where(difference == 0, difference, difference / larger).float()
+            for difference, larger in pairs
+        ]
     )
 
 
 def _norm(parts: Sequence[Tensor]) -> Tensor:
     """The length of a gradient, at least float32."""
     return torch.linalg.vector_norm(
-        torch.stack([torch.linalg.vector_norm(wide(part)) for part in parts])
+        torch.stack([torch.linalg.vector_norm(wide(slope)) for slope in parts])
     )

@@ -48,11 +48,13 @@ class PartnerRows:
                 for code in range(classes)
             ]
             self._candidates = np.concatenate(lists)
-            self._count = np.array([len(found) for found in lists]).reshape(2, classes)
+            self._count = np.array([len(partner_list) for partner_list in lists]).reshape(
+                2, classes
+            )
             self._start = (np.cumsum(self._count) - self._count.ravel()).reshape(2, classes)
             self._place = np.full((2, len(ids)), -1)  # of each row in the list of its class
-            for number, found in enumerate(lists):
-                self._place[number // classes, found] = np.arange(len(found))
+            for number, partner_list in enumerate(lists):
+                self._place[number // classes, partner_list] = np.arange(len(partner_list))
 
     def of(self, rows: Ints, values: Ints, visits: Ints, seed: int) -> tuple[Ints, Ints]:
         """The partners of rows that are seen under `values` at `visits`, and the partners' values:
@@ -71,11 +73,11 @@ class PartnerRows:
         """A row of the class that may be seen on the side, and is another one if there is another
         one."""
         label = self._label[rows]
-        count, own = self._count[side, label], self._place[side, rows]
-        others = count - (own >= 0)
+        count, own_place = self._count[side, label], self._place[side, rows]
+        n_others = count - (own_place >= 0)
         keys = training_keys(self._ids[rows], visits, seed_of(seed, "partner row"))
-        drawn = ((keys >> np.uint64(11)).astype(np.float64) * 2.0**-53 * others).astype(np.int64)
-        drawn += (own >= 0) & (drawn >= own)
-        chosen, found = others > 0, rows.copy()
-        found[chosen] = self._candidates[(self._start[side, label] + drawn)[chosen]]
-        return found
+        drawn = ((keys >> np.uint64(11)).astype(np.float64) * 2.0**-53 * n_others).astype(np.int64)
+        drawn += (own_place >= 0) & (drawn >= own_place)
+        chosen, partners = n_others > 0, rows.copy()
+        partners[chosen] = self._candidates[(self._start[side, label] + drawn)[chosen]]
+        return partners

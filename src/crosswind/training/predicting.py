@@ -30,16 +30,16 @@ def autocast(settings: TrainingSettings) -> AbstractContextManager[object]:
 def evaluation_mode(modules: Iterable[nn.Module]) -> Iterator[None]:
     """Every part in evaluation mode and nothing recorded; the mode of each part is then what it
     was."""
-    parts = [part for module in modules for part in module.modules()]
-    modes = [part.training for part in parts]
-    for part in parts:
-        part.training = False
+    submodules = [submodule for module in modules for submodule in module.modules()]
+    modes = [submodule.training for submodule in submodules]
+    for submodule in submodules:
+        submodule.training = False
     try:
         with torch.inference_mode():
             yield
     finally:
-        for part, mode in zip(parts, modes, strict=True):
-            part.training = mode
+        for submodule, mode in zip(submodules, modes, strict=True):
+            submodule.training = mode
 
 
 def outputs(
@@ -56,9 +56,10 @@ def outputs(
     Call in evaluation mode and under `autocast`.
     """
 
-    def run(made: Modules) -> list[Output]:
+    def run(built_modules: Modules) -> list[Output]:
         return [
-            _cut(method.predict(made, x, state), n) for x, n in rows.batches(places, padded=True)
+            _cut(method.predict(built_modules, x, state), n)
+            for x, n in rows.batches(places, padded=True)
         ]
 
     return evaluated(modules, settings.precision, run)
@@ -70,8 +71,8 @@ def predict(
     """What the method says of every row, in the order of the rows; logits float32."""
     with evaluation_mode(modules.values()), autocast(settings):
         order = rows.by_length()
-        found = outputs(method, modules, state, rows, settings, order)
-    return _predictions(rows, found, order)
+        model_outputs = outputs(method, modules, state, rows, settings, order)
+    return _predictions(rows, model_outputs, order)
 
 
 def predict_adapted(
@@ -80,24 +81,24 @@ def predict_adapted(
     """What the method says after `adapt` has seen the inputs, without labels, of each value of its
     attribute in turn."""
     name = getattr(method, method.needs.adapts)
-    found: list[Output] = []
+    model_outputs: list[Output] = []
     order = []
-    for value, places in _parts(rows, name):
+    for value, positions in _parts(rows, name):
 
-        def batches(places: np.ndarray = places) -> Iterator[Tensor]:
-            for x, _ in rows.batches(places, padded=False):
+        def batches(batch_positions: np.ndarray = positions) -> Iterator[Tensor]:
+            for x, _ in rows.batches(batch_positions, padded=False):
                 yield x
 
-        data = Unlabelled(len(places), batches, name, value)
+        data = Unlabelled(len(positions), batches, name, value)
         copies = {key: copy.deepcopy(module) for key, module in modules.items()}
         with evaluation_mode(copies.values()), autocast(settings):
             adapted, adapted_state = method.adapt(
                 copies, {key: tensor.clone() for key, tensor in state.items()}, data
             )
             with evaluation_mode(adapted.values()):
-                found += outputs(method, adapted, adapted_state, rows, settings, places)
-        order.append(places)
-    return _predictions(rows, found, np.concatenate(order))
+                model_outputs += outputs(method, adapted, adapted_state, rows, settings, positions)
+        order.append(positions)
+    return _predictions(rows, model_outputs, np.concatenate(order))
 
 
 def score(predictions: Predictions) -> Score:
@@ -142,15 +143,17 @@ def _cut(output: Output, n: int) -> Output:
     # Left on the device, which need not be waited for at every batch.
     return Output(
         *(
-            None if part is None else part[:n]
-            for part in (output.logits, output.label, output.parsed)
+            None if tensor is None else tensor[:n]
+            for tensor in (output.logits, output.label, output.parsed)
         )
     )
 
 
-def _predictions(rows: EvaluationRows, found: list[Output], order: np.ndarray) -> Predictions:
+def _predictions(
+    rows: EvaluationRows, model_outputs: list[Output], order: np.ndarray
+) -> Predictions:
     logits, label, parsed = (
-        _joined([getattr(output, name) for output in found])
+        _joined([getattr(model_output, name) for model_output in model_outputs])
         for name in ("logits", "label", "parsed")
     )
     if label is not None:
@@ -161,8 +164,12 @@ def _predictions(rows: EvaluationRows, found: list[Output], order: np.ndarray) -
         raise ValueError("a method's Output needs logits or labels")
     if parsed is not None:
         answer = np.where(parsed.numpy(), answer, -1)
-    given = rows.rows.rows[order]
-    ids, truth, group = rows.dataset.row_ids(given), rows.rows.label[order], rows.rows.group[order]
+    row_numbers = rows.rows.rows[order]
+    ids, truth, group = (
+        rows.dataset.row_ids(row_numbers),
+        rows.rows.label[order],
+        rows.rows.group[order],
+    )
     back = np.argsort(order, kind="stable")
     ordered_logits = None if logits is None else logits.float().numpy()[back]
     answer, ordered_logits = allowed(rows.rows.answers_as, answer[back], ordered_logits)
@@ -171,5 +178,5 @@ def _predictions(rows: EvaluationRows, found: list[Output], order: np.ndarray) -
 
 
 def _joined(parts: list[Tensor | None]) -> Tensor | None:
-    found = [part for part in parts if part is not None]
-    return torch.cat(found).cpu() if found else None
+    tensors = [tensor for tensor in parts if tensor is not None]
+    return torch.cat(tensors).cpu() if tensors else None

@@ -99,12 +99,12 @@ class Profile:
     def _start(self) -> None:
         activities = torch.profiler.ProfilerActivity
         with self._apart("did not start"):  # where the machine forbids it, or another profiler runs
-            made = torch.profiler.profile(
+            profiler = torch.profiler.profile(
                 activities=[activities.CPU, *([activities.CUDA] if self._cuda else [])],
                 acc_events=True,
             )
-            made.start()
-            self._active = made
+            profiler.start()
+            self._active = profiler
 
     def _stop(self, title: str) -> None:
         self._span.close()
@@ -135,26 +135,29 @@ class Profile:
     def _finish(self) -> None:
         events, lines = [], []
         by = "self_device_time_total" if self._cuda else "self_cpu_time_total"
-        for title, found in self._found.items():
+        for title, profiler in self._found.items():
             with tempfile.NamedTemporaryFile(suffix=".json") as file:
-                found.export_chrome_trace(file.name)
-                told = json.loads(Path(file.name).read_text(encoding="utf-8", errors="replace"))[
-                    "traceEvents"
-                ]
+                profiler.export_chrome_trace(file.name)
+                trace_events = json.loads(
+                    Path(file.name).read_text(encoding="utf-8", errors="replace")
+                )["traceEvents"]
             # All count time from the same moment, so they lie one behind the other; what is no
             # event ("M") comes first.
-            told.sort(
+            trace_events.sort(
                 key=lambda event: -math.inf if event.get("ph") == "M" else float(event.get("ts", 0))
             )
-            kept = MAX_EVENTS + sum(event.get("ph") == "M" for event in told)
-            events += told[:kept]
+            last_event = MAX_EVENTS + sum(event.get("ph") == "M" for event in trace_events)
+            events += trace_events[:last_event]
             lines += [
                 title,
-                found.key_averages().table(sort_by=by, row_limit=_ROWS, max_name_column_width=60),
+                profiler.key_averages().table(
+                    sort_by=by, row_limit=_ROWS, max_name_column_width=60
+                ),
             ]
-            if told[kept:]:
+            if trace_events[last_event:]:
                 lines.append(
-                    f"{len(told) - kept} later events are not in the trace; the table counts them."
+                    f"{len(trace_events) - last_event} later events are not in the trace; the table"
+                    " counts them."
                 )
         self.trace = gzip.compress(
             json.dumps({"traceEvents": events}, separators=(",", ":")).encode(), mtime=0
@@ -166,10 +169,10 @@ class Profile:
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
     try:
-        kept = os.dup(2)
+        saved_stderr = os.dup(2)
     except OSError:  # closed
-        kept = None
-    if kept is None:
+        saved_stderr = None
+    if saved_stderr is None:
         yield
         return
     with open(os.devnull, "wb") as nowhere:
@@ -177,5 +180,5 @@ def _silent() -> Iterator[None]:
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(saved_stderr, 2)
+        os.close(saved_stderr)

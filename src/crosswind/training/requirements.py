@@ -134,11 +134,12 @@ def refuse(pairing: Pairing, where: str, path: str) -> None:
         raise NeedsError(f"{where} {problem}")
     if pairing.needs.pairs:
         _check_pairs(pairing, where, path)
-    for name, at in pairing.needs.switch_steps(pairing.knobs, pairing.steps).items():
-        if at >= pairing.steps > 0:
+    for name, switch_step in pairing.needs.switch_steps(pairing.knobs, pairing.steps).items():
+        if switch_step >= pairing.steps > 0:
             raise InputError(
                 f"{path}.{name}",
-                f"the switch at step {at} lies beyond the run's last step, {pairing.steps - 1}",
+                f"the switch at step {switch_step} lies beyond the run's last step,"
+                f" {pairing.steps - 1}",
             )
 
 
@@ -167,15 +168,15 @@ def _check_pairs(pairing: Pairing, where: str, path: str) -> None:
         )
     table = pairing.environment_tables[0] > 0
     if not (table[:, clean] & table[:, aligned].any(axis=1)).any():
-        which = _shown([names[code] for code in aligned])
+        aligned_names = _shown([names[code] for code in aligned])
         raise NeedsError(
             f"{where} finds no class with training rows both in environment {names[clean]!r} and in"
-            f" {which}"
+            f" {aligned_names}"
         )
 
 
 def _problems(pairing: Pairing) -> Iterator[str]:
-    needs, batch, given, present, setting = (
+    needs, batch, input_spec, present, setting = (
         pairing.needs,
         pairing.batch,
         pairing.input,
@@ -184,16 +185,16 @@ def _problems(pairing: Pairing) -> Iterator[str]:
     )
     knobs = pairing.knobs
     even = needs.sampler == "per-environment"
-    for wanted, what, rows in (
+    for is_needed, group_kind, rows in (
         (needs.groups, "groups", pairing.group_rows),
         (needs.environments, "environments", pairing.environment_rows),
     ):
         have = sum(count > 0 for count in rows)
-        if wanted and have < 2:
+        if is_needed and have < 2:
             valid = f" (valid: {', '.join(pairing.attributes)})" if pairing.attributes else ""
             yield (
-                f"needs at least two {what} with training rows, and there is {have}; change"
-                f" '{what}'{valid}"
+                f"needs at least two {group_kind} with training rows, and there is {have}; change"
+                f" '{group_kind}'{valid}"
             )
     if even and batch < present:
         yield (
@@ -202,15 +203,15 @@ def _problems(pairing: Pairing) -> Iterator[str]:
         )
     if (
         needs.channels
-        and given is not None
-        and (given.kind != "image" or given.shape[2] not in needs.channels)
+        and input_spec is not None
+        and (input_spec.kind != "image" or input_spec.shape[2] not in needs.channels)
     ):
         yield (
             f"needs images of {' or '.join(map(str, needs.channels))} channels, and is given"
-            f" {given}"
+            f" {input_spec}"
         )
-    elif needs.channels and given is not None and min(given.shape[:2]) < LEAST_SIDE:
-        yield f"needs images of at least {LEAST_SIDE} pixels a side, and is given {given}"
+    elif needs.channels and input_spec is not None and min(input_spec.shape[:2]) < LEAST_SIDE:
+        yield f"needs images of at least {LEAST_SIDE} pixels a side, and is given {input_spec}"
     for label, model in pairing.models.items():
         form = facts("models", model.name).built
         if form is None:
@@ -218,8 +219,8 @@ def _problems(pairing: Pairing) -> Iterator[str]:
         if needs.channels and form.of and model.knobs[form.of]:
             yield f"needs images, and {label!r} is trained on the features of another model"
         reads_texts = (
-            given is not None
-            and given.kind in ("text", "tokens")
+            input_spec is not None
+            and input_spec.kind in ("text", "tokens")
             and not (form.of and model.knobs[form.of])
         )
         if needs.numbers and knobs[needs.numbers] and reads_texts:
@@ -229,9 +230,11 @@ def _problems(pairing: Pairing) -> Iterator[str]:
             )
         if needs.linear and form.linear is False:
             fitting = [
-                item.name
-                for item in listing("models")
-                if item.built and item.built.trained and item.built.linear is None
+                model_facts.name
+                for model_facts in listing("models")
+                if model_facts.built
+                and model_facts.built.trained
+                and model_facts.built.linear is None
             ]
             yield (
                 f"changes linear layers beside the head, and {label!r} has none; name the models"
@@ -240,25 +243,27 @@ def _problems(pairing: Pairing) -> Iterator[str]:
             )
         norm = form.norm_of(model.knobs)
         if needs.norm and norm and norm != needs.norm:
-            other = _another(given, lambda built: built.norm == needs.norm)
+            other_model = _another(input_spec, lambda built: built.norm == needs.norm)
             yield (
                 f"needs a model with {needs.norm} norm, and {label!r} has"
                 f" {'none' if norm == 'none' else f'{norm} norm'}; name the models that it is run"
-                f" with in its 'models', or {other}"
+                f" with in its 'models', or {other_model}"
             )
         if needs.maps and form.has_maps() is False:
-            other = _another(given, lambda built: built.has_maps() is True)
+            other_model = _another(input_spec, lambda built: built.has_maps() is True)
             yield (
                 f"reads the feature maps of a convolutional model, and {label!r} has none; name the"
-                f" models that it is run with in its 'models', or {other}"
+                f" models that it is run with in its 'models', or {other_model}"
             )
     if needs.pairs and knobs[needs.pairs] != "class" and not pairing.visited:
-        told = f"in two environments at {needs.pairs} = {knobs[needs.pairs]}"
-        if given is not None and given.kind != "image":
-            yield f"shows an image {told}, and is given {given}; set {needs.pairs} to class"
+        condition = f"in two environments at {needs.pairs} = {knobs[needs.pairs]}"
+        if input_spec is not None and input_spec.kind != "image":
+            yield (
+                f"shows an image {condition}, and is given {input_spec}; set {needs.pairs} to class"
+            )
         else:
             yield (
-                f"shows an image {told}, so one of 'environments' must be an attribute that is"
+                f"shows an image {condition}, so one of 'environments' must be an attribute that is"
                 f" derived at each visit (mode: per-visit); make one, or set {needs.pairs} to class"
             )
     if batch < needs.rows:
@@ -283,17 +288,22 @@ def _problems(pairing: Pairing) -> Iterator[str]:
         yield f"needs two environments with at least two training rows at {setting}, and {has}"
 
 
-def _another(given: InputSpec | None, fits: Callable[[Form], bool]) -> str:
+def _another(input_spec: InputSpec | None, fits: Callable[[Form], bool]) -> str:
     """What to do where a model lacks what a method needs: take one that has it and reads what is
     given, if there is one."""
-    has = [item for item in listing("models") if item.built is not None and fits(item.built)]
+    has = [
+        model_facts
+        for model_facts in listing("models")
+        if model_facts.built is not None and fits(model_facts.built)
+    ]
     fitting = [
-        item.name
-        for item in has
-        if given is None or (item.built is not None and given.kind in item.built.takes)
+        model_facts.name
+        for model_facts in has
+        if input_spec is None
+        or (model_facts.built is not None and input_spec.kind in model_facts.built.takes)
     ]
     if not fitting:
-        return f"leave the method out: no model that takes {given} has that"
+        return f"leave the method out: no model that takes {input_spec} has that"
     return f"take another one (valid: {', '.join(fitting)})"
 
 
@@ -309,13 +319,13 @@ def check_run(
     from crosswind.training.device import check_device
 
     refuse(pairing, f"method {_name(method)!r}", "method")
-    own = images[split.train.source].input
+    training_input = images[split.train.source].input
     for name, rows in {**split.validation, **split.evaluation}.items():
-        other = images[rows.source].input
-        if other != own:
+        set_input = images[rows.source].input
+        if set_input != training_input:
             raise DataError(
-                f"set {name!r} has {other} from {rows.source!r}, training has {own}: make them"
-                " alike"
+                f"set {name!r} has {set_input} from {rows.source!r}, training has {training_input}:"
+                " make them alike"
             )
     check_device(settings.device)
     knob = method.needs.adapts
@@ -355,10 +365,10 @@ def _warnings(pairing: Pairing) -> Iterator[str]:
             "compares environments, but here all training rows are of one, so it compares parts"
             " of it"
         )
-    if pairing.limit is not None and (place := pairing.limit.reached(pairing.knobs)):
+    if pairing.limit is not None and (limit_reached := pairing.limit.reached(pairing.knobs)):
         values = ", ".join(
             f"{name} = {value if isinstance(value, str) else canonical(value)}"
-            for name, value in place.items()
+            for name, value in limit_reached.items()
         )
         yield f"is {pairing.limit.equals} at {values}"
     if pairing.even and pairing.environments_are_classes:
@@ -418,10 +428,10 @@ def _warnings(pairing: Pairing) -> Iterator[str]:
     if sampler != "uniform" and (
         pairing.even or (needs.sampler == "balanced" and sampler != "balanced")
     ):
-        what = "environments" if pairing.even else "groups"
+        group_kind = "environments" if pairing.even else "groups"
         yield (
-            f"draws {what} in equal shares, so the sampler {sampler} decides only among the rows of"
-            " each"
+            f"draws {group_kind} in equal shares, so the sampler {sampler} decides only among the"
+            " rows of each"
         )
 
 
@@ -453,27 +463,32 @@ def run_warnings(
     the method is at its limit by name.
     """
     name = _name(method)
-    own = method.doubts(dict(state))
-    found = warnings_of(pairing)
-    if not any(text.startswith("is ") for text in found) and changes_nothing(
+    method_doubts = method.doubts(dict(state))
+    row_warnings = warnings_of(pairing)
+    if not any(text.startswith("is ") for text in row_warnings) and changes_nothing(
         method, info.input_shape
     ):
-        found.append(
+        row_warnings.append(
             "changes no picture of this size at these settings: tried on noise, all stayed as they"
             " were"
         )
-    if own:
+    if method_doubts:
         # It knows better why it is another method.
-        found = [text for text in found if not text.startswith(("is ", "compares environments"))]
-    if not any(text.startswith(("is ", "changes no picture")) for text in found):
-        own = [*own, *idle]
+        row_warnings = [
+            text for text in row_warnings if not text.startswith(("is ", "compares environments"))
+        ]
+    if not any(text.startswith(("is ", "changes no picture")) for text in row_warnings):
+        method_doubts = [*method_doubts, *idle]
     end = selections["last"].step
     if end == 0 and method.needs.base is None:  # with one, its training may be all there is
-        found.append("took no step, so its networks are as they began")
-    common = [*(f"{name}: {text}" for text in own), *(f"{name} {text}" for text in found)]
+        row_warnings.append("took no step, so its networks are as they began")
+    common = [
+        *(f"{name}: {text}" for text in method_doubts),
+        *(f"{name} {text}" for text in row_warnings),
+    ]
     return {
-        rule: [*common, *_rule_warnings(method, split, info, item, end, start)]
-        for rule, item in selections.items()
+        rule: [*common, *_rule_warnings(method, split, info, selection, end, start)]
+        for rule, selection in selections.items()
     }
 
 
@@ -489,41 +504,42 @@ def changes_nothing(method: Method, shape: tuple[int, ...]) -> bool:
         return False
     import torch
 
-    many = 16
+    n_pictures = 16
     noise = torch.randint(
-        0, 256, (many, *shape), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
+        0, 256, (n_pictures, *shape), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
     )
-    keys = training_keys(np.arange(many), 0, 0)
+    keys = training_keys(np.arange(n_pictures), 0, 0)
     return all(torch.equal(view(x, keys), x) for view in views for x in (noise, noise // 2 + 64))
 
 
 def _rule_warnings(
-    method: Method, split: Split, info: Info, item: Selection, end: int, start: int
+    method: Method, split: Split, info: Info, selection: Selection, end: int, start: int
 ) -> list[str]:
-    found = []
-    if item.step < start:
-        at = method.needs.switch_steps(vars(method), info.steps)
-        knob = max(at, key=lambda name: at[name])
+    warnings = []
+    if selection.step < start:
+        switch_steps = method.needs.switch_steps(vars(method), info.steps)
+        knob = max(switch_steps, key=lambda name: switch_steps[name])
         why = (
             "as training.select_before_switch allows"
             if end >= start
             else "since the run ended there"
         )
-        found.append(
-            f"{_name(method)}: {item.rule} took a step before the switch at step {at[knob]}"
-            f" ({knob}), {why}"
+        warnings.append(
+            f"{_name(method)}: {selection.rule} took a step before the switch at step"
+            f" {switch_steps[knob]} ({knob}), {why}"
         )
-    rule = RULES.get(item.rule)
+    rule = RULES.get(selection.rule)
     if rule is not None and rule.score != "accuracy":
         rows = split.validation[rule.set]
-        what, codes = (
+        group_kind, codes = (
             ("group", rows.group) if rule.score == "worst_group" else ("class", rows.label)
         )
         if len(np.unique(codes[codes >= 0])) < 2:
-            found.append(
-                f"{item.rule} found no second {what} in the set {rule.set}, so it chose by accuracy"
+            warnings.append(
+                f"{selection.rule} found no second {group_kind} in the set {rule.set}, so it chose"
+                " by accuracy"
             )
-    return found
+    return warnings
 
 
 def lot_warnings(method: Method, lot: tuple[int, str] | None) -> list[str]:

@@ -53,8 +53,8 @@ def given_sets(
     images: Sets, model: ModelSpec, settings: TrainingSettings, seed: int
 ) -> dict[str, AttributedDataset]:
     """The data sets as the model takes them."""
-    told = model.name, model.knobs, seed, settings.device, settings.precision
-    return {name: encoded(dataset, *told) for name, dataset in images.items()}
+    cache_key = model.name, model.knobs, seed, settings.device, settings.precision
+    return {name: encoded(dataset, *cache_key) for name, dataset in images.items()}
 
 
 class Run:
@@ -94,9 +94,9 @@ class Run:
         self.context = LoopContext(
             method, info, model, settings, seed, self.rows, self.training, base
         )
-        made = self.context.modules.get("model")
-        if isinstance(made, Model):
-            check_stages(method.registered_name, method.needs, made.stages)  # type: ignore[attr-defined]
+        network = self.context.modules.get("model")
+        if isinstance(network, Model):
+            check_stages(method.registered_name, method.needs, network.stages)  # type: ignore[attr-defined]
         self.validation = {
             name: EvaluationRows(rows, images[rows.source], settings, resident=True)
             for name, rows in split.validation.items()
@@ -219,18 +219,22 @@ class Run:
     def _fitted(self) -> bool:
         """Whether a pass over the training rows has ended and so many of them are right that the
         run stops."""
-        wanted = self.settings.fit_at
+        share_wanted = self.settings.fit_at
         if (
-            wanted is None
+            share_wanted is None
             or not self.stage.stop
             or self.step % math.ceil(self.info.steps_per_epoch)
         ):
             return False
         with self.meter.part("evaluation", "validation"):
-            said = self.context.predict()
-            answers = said.label if said.logits is None else said.logits.argmax(1)
+            training_predictions = self.context.predict()
+            answers = (
+                training_predictions.label
+                if training_predictions.logits is None
+                else training_predictions.logits.argmax(1)
+            )
             assert answers is not None
-            return float(torch.eq(answers, self.context.y.cpu()).double().mean()) >= wanted
+            return float(torch.eq(answers, self.context.y.cpu()).double().mean()) >= share_wanted
 
     def _log(self, loss: Loss) -> None:
         self.logged.setdefault("loss", []).append(loss.total.detach())
@@ -255,10 +259,12 @@ class Run:
             nullcontext() if self.profile is None else self.profile.validation(),
             self.meter.part("evaluation", "validation"),
         ):
-            said = self._say(predict, self.validation) if self.stage.validate else {}
-            scores = {name: score(found) for name, found in said.items()}
+            predictions_by_set = self._say(predict, self.validation) if self.stage.validate else {}
+            scores = {
+                name: score(set_predictions) for name, set_predictions in predictions_by_set.items()
+            }
             self.selector.offer(total, scores)
-            self._keep_snapshots(total, said)
+            self._keep_snapshots(total, predictions_by_set)
         stopped = (
             self.stage.stop
             and "validation" in scores
@@ -267,35 +273,45 @@ class Run:
         if not all(math.isfinite(value) for value in means.values()):
             self.status, self.over = "diverged", True
         self.stage_over = stopped or fitted or self.over or self.step >= self.length
-        told = {
-            name: {"accuracy": _finite(item.accuracy), "loss": _finite(item.loss)}
-            for name, item in scores.items()
+        validation_entry = {
+            name: {"accuracy": _finite(set_scores.accuracy), "loss": _finite(set_scores.loss)}
+            for name, set_scores in scores.items()
         }
         train = {name: _finite(value) for name, value in means.items()}
-        at = {"stage": self.stage.name, "step": total}
+        position = {"stage": self.stage.name, "step": total}
         criterion = {} if self.settings.fit_at is None else {"fitted": fitted}
         self.history.append(
-            {**at, **criterion, "train": train, "validation": told, "seconds": self.meter.total()}
+            {
+                **position,
+                **criterion,
+                "train": train,
+                "validation": validation_entry,
+                "seconds": self.meter.total(),
+            }
         )
         self._save()
         if self.progress is not None:
             accuracy = scores["validation"].accuracy if "validation" in scores else None
-            self.progress({**at, "steps": self.before + self.length, "accuracy": accuracy})
+            self.progress({**position, "steps": self.before + self.length, "accuracy": accuracy})
 
     def _say(
         self, how: Callable[..., Predictions], sets: Mapping[str, EvaluationRows]
     ) -> dict[str, Predictions]:
-        given = self.method, self.context.modules, self.context.state
-        return {name: how(*given, rows, self.settings) for name, rows in sets.items()}
+        method_modules_state = self.method, self.context.modules, self.context.state
+        return {
+            name: how(*method_modules_state, rows, self.settings) for name, rows in sets.items()
+        }
 
-    def _keep_snapshots(self, total: int, said: dict[str, Predictions]) -> None:
-        wanted = self.selector.steps
+    def _keep_snapshots(self, total: int, predictions_by_set: dict[str, Predictions]) -> None:
+        steps_selected = self.selector.steps
         # Only the last validation's weights are at hand; every other step that a rule takes was
         # kept when it was that.
-        self.snapshots = {step: kept for step, kept in self.snapshots.items() if step in wanted}
-        self.said = {step: kept for step, kept in self.said.items() if step in wanted} | {
-            total: said
+        self.snapshots = {
+            step: snapshot for step, snapshot in self.snapshots.items() if step in steps_selected
         }
+        self.said = {
+            step: snapshot for step, snapshot in self.said.items() if step in steps_selected
+        } | {total: predictions_by_set}
         self.snapshots[total] = {
             key: value.detach().to("cpu", copy=True)
             for key, value in self.context.weights().items()
@@ -319,8 +335,8 @@ class Run:
             **self.context.gathered(),
             **files.stage_tensors(self.stage),
         }
-        for step, kept in self.snapshots.items():
-            tensors |= {f"snapshot/{step}/{key}": value for key, value in kept.items()}
+        for step, snapshot in self.snapshots.items():
+            tensors |= {f"snapshot/{step}/{key}": value for key, value in snapshot.items()}
         values = {
             "identity": self.identity,
             "stage": files.stage_values(self.stage),
@@ -333,10 +349,10 @@ class Run:
         files.save(path, tensors, values)
 
     def _resume(self) -> None:
-        found = None if self.path is None else files.load(self.path)
-        if found is None:
+        checkpoint_files = None if self.path is None else files.load(self.path)
+        if checkpoint_files is None:
             return
-        tensors, values = found
+        tensors, values = checkpoint_files
         if values.get("identity") != self.identity:
             raise RunError(
                 f"checkpoint {self.path.name!r} belongs to another run; remove it to begin anew"  # type: ignore[union-attr]
@@ -370,7 +386,7 @@ class Run:
         state = dict(
             self.context.state
         )  # as it is at the end, before earlier weights are looked at
-        self.taken = {rule: item.step for rule, item in selections.items()}
+        self.taken = {rule: selection.step for rule, selection in selections.items()}
         with self.meter.part("evaluation"):
             # What a validation said is still here unless the run was stopped since: the same
             # weights say the same bits again.
@@ -386,17 +402,19 @@ class Run:
         frozen = {key: value.detach().cpu() for key, value in self.context.frozen().items()}
         pairing = pairing_of(self.method, self.split, self.info, self.model)
         action, idle = self._action(state)
-        told = run_warnings(
+        doubts_by_rule = run_warnings(
             self.method, self.split, self.info, pairing, state, selections, self.start, idle
         )
-        told = {rule: [*own, *doubts] for rule, own in told.items()}
+        doubts_by_rule = {
+            rule: [*rule_doubts, *doubts] for rule, rule_doubts in doubts_by_rule.items()
+        }
         ended = (
             self.status,
             self.history,
             selections,
             predictions,
             cost,
-            told,
+            doubts_by_rule,
             self.snapshots,
             frozen,
             self.answer,
@@ -435,14 +453,16 @@ class Run:
         if not sets:
             return {rule: {} for rule in self.taken}, []
         rows = {
-            name: EvaluationRows(item, images[item.source], self.settings, resident=False)
-            for name, item in sets.items()
+            name: EvaluationRows(
+                rows_of_set, images[rows_of_set.source], self.settings, resident=False
+            )
+            for name, rows_of_set in sets.items()
         }
         self.meter.watch(*rows.values())
         how = predict_adapted if self.method.needs.adapts else predict
         by_step = {step: self._at(step, how, rows) for step in sorted(set(self.taken.values()))}
-        told = lot_warnings(self.method, smallest_lot(self.method, sets, images))
-        return {rule: by_step[step] for rule, step in self.taken.items()}, told
+        lot_doubts = lot_warnings(self.method, smallest_lot(self.method, sets, images))
+        return {rule: by_step[step] for rule, step in self.taken.items()}, lot_doubts
 
     def _at(
         self, step: int, how: Callable[..., Predictions], sets: Mapping[str, EvaluationRows]

@@ -73,8 +73,8 @@ class Optimiser:
             else self._lr * self._spec.schedule(batch.step, batch.epoch)
         )
         moved = [
-            (p, p.grad, kept)
-            for p, kept in zip(self.parameters, self._gathered, strict=True)
+            (p, p.grad, moments)
+            for p, moments in zip(self.parameters, self._gathered, strict=True)
             if p.grad is not None
         ]
         if moved:
@@ -86,10 +86,10 @@ class Optimiser:
             [parameter for parameter, _, _ in moved],
             [gradient for _, gradient, _ in moved],
         )
-        gathered = [kept for _, _, kept in moved]
+        gathered = [moments for _, _, moments in moved]
         shared: dict[str, Any] = {"lr": lr, "weight_decay": self._decay, "maximize": False}
         if self._kind == "sgd":
-            buffers = [kept.get("momentum_buffer") for kept in gathered]
+            buffers = [moments.get("momentum_buffer") for moments in gathered]
             sgd(
                 parameters,
                 gradients,
@@ -99,18 +99,18 @@ class Optimiser:
                 nesterov=False,
                 **shared,
             )
-            for kept, buffer in zip(gathered, buffers, strict=True):
-                kept.update({} if buffer is None else {"momentum_buffer": buffer})
+            for moments, buffer in zip(gathered, buffers, strict=True):
+                moments.update({} if buffer is None else {"momentum_buffer": buffer})
             return
-        for parameter, kept in zip(parameters, gathered, strict=True):
-            if not kept:
-                kept["step"] = torch.zeros((), device=parameter.device)
-                kept["exp_avg"], kept["exp_avg_sq"] = (
+        for parameter, moments in zip(parameters, gathered, strict=True):
+            if not moments:
+                moments["step"] = torch.zeros((), device=parameter.device)
+                moments["exp_avg"], moments["exp_avg_sq"] = (
                     torch.zeros_like(parameter),
                     torch.zeros_like(parameter),
                 )
         first, second, steps = (
-            [kept[name] for kept in gathered] for name in ("exp_avg", "exp_avg_sq", "step")
+            [moments[name] for moments in gathered] for name in ("exp_avg", "exp_avg_sq", "step")
         )
         shared |= {
             "beta1": self._spec.betas[0],
@@ -134,26 +134,26 @@ class Optimiser:
     def save(self) -> dict[str, Tensor]:
         """What it has gathered, as `INDEX/KEY` of each parameter in order."""
         return {
-            f"{place}/{key}": value
-            for place, kept in enumerate(self._gathered)
-            for key, value in kept.items()
+            f"{index}/{key}": value
+            for index, moments in enumerate(self._gathered)
+            for key, value in moments.items()
         }
 
     def restore(self, saved: Mapping[str, Tensor]) -> None:
         """Go on from what `save` gave."""
         self.reset()
         for name, value in saved.items():
-            place, key = name.split("/")
-            parameter = self.parameters[int(place)]
+            index, key = name.split("/")
+            parameter = self.parameters[int(index)]
             # The fused kernels walk the memory of parameter and moments side by side: layouts must
             # be the same.
             alike = value.shape == parameter.shape and value.ndim
-            own = (
+            restored = (
                 torch.empty_like(parameter)
                 if alike
                 else torch.empty_like(value, device=parameter.device)
             )
-            self._gathered[int(place)][key] = own.copy_(value)
+            self._gathered[int(index)][key] = restored.copy_(value)
 
 
 class LoopContext:
@@ -200,10 +200,10 @@ class LoopContext:
             )
         assert self.batch is not None
         with autocast(self._settings):
-            found = loss()
-        self._optimisers[name].step(found.total, self.batch)
-        self.state.update({key: value.detach() for key, value in found.state.items()})
-        return found
+            loss_terms = loss()
+        self._optimisers[name].step(loss_terms.total, self.batch)
+        self.state.update({key: value.detach() for key, value in loss_terms.state.items()})
+        return loss_terms
 
     def reset(self, name: str) -> None:
         """See `RunContext.reset`."""
@@ -225,15 +225,18 @@ class LoopContext:
         if base:
             return Output(logits=self._passed(rows, self._base_model(), lambda model, x: model(x)))
         with evaluation_mode(self.modules.values()), autocast(self._settings):
-            places, back = self._in_order(rows)
-            found = outputs(
-                self._method, self.modules, self.state, self._images, self._settings, places
+            positions, back = self._in_order(rows)
+            model_outputs = outputs(
+                self._method, self.modules, self.state, self._images, self._settings, positions
             )
-        parts = [(item.logits, item.label, item.parsed) for item in found]
+        fields_of_outputs = [
+            (model_output.logits, model_output.label, model_output.parsed)
+            for model_output in model_outputs
+        ]
         return Output(
             *(
-                None if part[0] is None else _plain(torch.cat(part).cpu()[back])
-                for part in zip(*parts, strict=True)
+                None if field_tensors[0] is None else _plain(torch.cat(field_tensors).cpu()[back])
+                for field_tensors in zip(*fields_of_outputs, strict=True)
             )
         )
 
@@ -248,13 +251,13 @@ class LoopContext:
     def _passed(
         self, rows: Tensor | None, model: nn.Module, run: Callable[[Any, Tensor], Tensor]
     ) -> Tensor:
-        def passed(made: Modules) -> list[Tensor]:
+        def passed(built_modules: Modules) -> list[Tensor]:
             return [
-                run(made["model"], x)[:n].cpu()
-                for x, n in self._images.batches(places, padded=True)
+                run(built_modules["model"], x)[:n].cpu()
+                for x, n in self._images.batches(positions, padded=True)
             ]
 
-        places, back = self._in_order(rows)
+        positions, back = self._in_order(rows)
         with evaluation_mode([model]), autocast(self._settings):
             return _plain(
                 torch.cat(evaluated({"model": model}, self._settings.precision, passed))[back]
@@ -263,9 +266,9 @@ class LoopContext:
     def _in_order(self, rows: Tensor | None) -> tuple[NDArray[np.int64], Tensor]:
         """The places of rows in the order in which they are asked, and for each row where its
         answer then stands."""
-        places = np.arange(len(self._images.rows.rows)) if rows is None else _places(rows)
-        order = self._images.by_length(places)
-        return places[order], torch.from_numpy(np.argsort(order))
+        positions = np.arange(len(self._images.rows.rows)) if rows is None else _places(rows)
+        order = self._images.by_length(positions)
+        return positions[order], torch.from_numpy(np.argsort(order))
 
     def _base_model(self) -> Model:
         model: Model = self._placed(self._make_model(base=True))
@@ -279,8 +282,8 @@ class LoopContext:
         self._copies = 0
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(torch_seed(self.seed, "modules"))
-            made = self._method.modules(self.info, self._make_model)
-        self.modules = {name: self._placed(module) for name, module in made.items()}
+            built_modules = self._method.modules(self.info, self._make_model)
+        self.modules = {name: self._placed(module) for name, module in built_modules.items()}
         self.state = {
             key: value.to(self._settings.device)
             for key, value in self._method.state(self.info).items()
@@ -334,9 +337,9 @@ class LoopContext:
 
     def load_weights(self, tensors: Mapping[str, Tensor]) -> None:
         """Take networks and state from what `weights` gave."""
-        whole = {**self.frozen(), **tensors}
+        all_tensors = {**self.frozen(), **tensors}
         for name, module in self.modules.items():
-            module.load_state_dict(_below(whole, f"module/{name}/"))
+            module.load_state_dict(_below(all_tensors, f"module/{name}/"))
         self.state = {
             key: value.clone().to(self._settings.device)
             for key, value in _below(tensors, "state/").items()
@@ -352,10 +355,10 @@ class LoopContext:
 
     def gathered(self) -> dict[str, Tensor]:
         """What the optimisers have gathered: `optimiser/NAME/...`."""
-        found = self._optimisers.items()
+        optimisers = self._optimisers.items()
         return {
             f"optimiser/{name}/{key}": value
-            for name, optimiser in found
+            for name, optimiser in optimisers
             for key, value in optimiser.save().items()
         }
 
@@ -367,12 +370,12 @@ class LoopContext:
     def _make_model(
         self, *, n_classes: int | None = None, base: bool = False, **knobs: Any
     ) -> Model:
-        own = self.info.class_names or unnamed(self.info.n_classes)
+        class_names = self.info.class_names or unnamed(self.info.n_classes)
         model = build_model(
             self._model.name,
             {**self._model.knobs, **knobs},
             self.info.input,
-            own if n_classes is None else unnamed(n_classes),
+            class_names if n_classes is None else unnamed(n_classes),
             self.seed,
             copy=0 if base else self._copies,  # of a base all weights are replaced
             channels_last=self._settings.channels_last,

@@ -55,47 +55,47 @@ class Order:
 
     def take(self, start: int, count: int) -> NDArray[np.int64]:
         """The members at places start, ..., start + count - 1 of the endless order."""
-        parts = []
+        blocks = []
         end = start + count
         while start < end:
             number, offset = divmod(start, self.size)
-            part = self._block(number)[offset : offset + end - start]
-            parts.append(part)
-            start += len(part)
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+            block = self._block(number)[offset : offset + end - start]
+            blocks.append(block)
+            start += len(block)
+        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
     def _block(self, number: int) -> NDArray[np.int64]:
         if number not in self._blocks:
             generator = stream(self._seed, *self._names, number)
             if self._cumulated is None:
-                places = generator.permutation(self.size)
+                positions = generator.permutation(self.size)
                 if self._lengths is not None:
-                    places = self._by_length(
-                        places, -number * self.size % self._lengths.batch, generator
+                    positions = self._by_length(
+                        positions, -number * self.size % self._lengths.batch, generator
                     )
-                block = self.members[places]
+                block = self.members[positions]
             else:
                 block = self.members[
                     np.searchsorted(self._cumulated, generator.random(self.size), side="right")
                 ]
             self._blocks = {
-                key: kept for key, kept in self._blocks.items() if key == number - 1
+                key: cached_block for key, cached_block in self._blocks.items() if key == number - 1
             } | {number: block}
         return self._blocks[number]
 
     def _by_length(
-        self, places: NDArray[np.int64], begun: int, generator: np.random.Generator
+        self, positions: NDArray[np.int64], begun: int, generator: np.random.Generator
     ) -> NDArray[np.int64]:
         assert self._lengths is not None
         length, batch, pool = self._lengths
-        parts = [places[:begun]]
+        sorted_parts = [positions[:begun]]
         for start in range(begun, self.size, batch * pool):
-            some = places[start : start + batch * pool]
-            some = some[np.argsort(length[some], kind="stable")]
-            whole = len(some) - len(some) % batch
-            cut = some[:whole].reshape(-1, batch)
-            parts += [*cut[generator.permutation(len(cut))], some[whole:]]
-        return np.concatenate(parts)
+            pool_positions = positions[start : start + batch * pool]
+            pool_positions = pool_positions[np.argsort(length[pool_positions], kind="stable")]
+            n_whole = len(pool_positions) - len(pool_positions) % batch
+            cut = pool_positions[:n_whole].reshape(-1, batch)
+            sorted_parts += [*cut[generator.permutation(len(cut))], pool_positions[n_whole:]]
+        return np.concatenate(sorted_parts)
 
 
 def row_weights(
@@ -126,8 +126,8 @@ def even_groups(
     group that the study's sampler never draws, gets weight 0 and keeps its law.
     """
     joint = weight[:, None] * law
-    place = group[:, None] + step * np.arange(law.shape[1])
-    mass = np.bincount(place.ravel(), weights=joint.ravel())[place]
+    group_of_visit = group[:, None] + step * np.arange(law.shape[1])
+    mass = np.bincount(group_of_visit.ravel(), weights=joint.ravel())[group_of_visit]
     joint = np.divide(joint, mass, out=np.zeros(joint.shape), where=mass > 0)
     even: NDArray[np.float64] = joint.sum(axis=1)
     return even, np.divide(joint, even[:, None], out=law.copy(), where=even[:, None] > 0)
@@ -146,9 +146,9 @@ def undrawn(
     + `step` x v under value v.
     """
     law = np.ones((len(codes), 1)) if law is None else law
-    place = (codes[:, None] + step * np.arange(law.shape[1])).ravel()
-    there, drawn = (
-        np.bincount(place, mass.ravel(), minlength=size) > 0
+    code_of_visit = (codes[:, None] + step * np.arange(law.shape[1])).ravel()
+    has_rows, drawn = (
+        np.bincount(code_of_visit, mass.ravel(), minlength=size) > 0
         for mass in (law, weight[:, None] * law)
     )
-    return there & ~drawn
+    return has_rows & ~drawn

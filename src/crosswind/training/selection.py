@@ -116,23 +116,25 @@ class Selector:
     @property
     def steps(self) -> set[int]:
         """The distinct steps that some rule takes."""
-        return {item.step for item in self._best.values()}
+        return {selection.step for selection in self._best.values()}
 
     def save(self) -> list[dict[str, Any]]:
         """The selector as plain values."""
         return [
             {
-                **vars(item),
-                "scores": {name: list(vars(score).values()) for name, score in item.scores.items()},
+                **vars(selection),
+                "scores": {
+                    name: list(vars(score).values()) for name, score in selection.scores.items()
+                },
             }
-            for item in self.selections.values()
+            for selection in self.selections.values()
         ]
 
     def restore(self, saved: Sequence[Mapping[str, Any]]) -> None:
         """Go on from what `save` gave."""
-        for item in saved:
-            scores = {name: Score(*values) for name, values in item["scores"].items()}
-            self._best[item["rule"]] = Selection(**{**item, "scores": scores})
+        for saved_selection in saved:
+            scores = {name: Score(*values) for name, values in saved_selection["scores"].items()}
+            self._best[saved_selection["rule"]] = Selection(**{**saved_selection, "scores": scores})
 
 
 class Stopper:

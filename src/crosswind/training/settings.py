@@ -33,7 +33,7 @@ class ModelSpec:
 
 
 def _without_places(knobs: Mapping[str, Any]) -> dict[str, Any]:
-    told = {
+    knobs_without = {
         name: _without_places(value) if name == "settings" and value else value
         for name, value in knobs.items()
     }
@@ -41,8 +41,8 @@ def _without_places(knobs: Mapping[str, Any]) -> dict[str, Any]:
         if knobs.get(f"{name}_sha256") is not None and (
             name != "weights" or str(value).endswith(".safetensors")
         ):
-            told[name] = "file"
-    return told
+            knobs_without[name] = "file"
+    return knobs_without
 
 
 @dataclass(frozen=True)
@@ -173,13 +173,13 @@ def keyed(settings: Mapping[str, Any]) -> dict[str, Any]:
 
     Without one that is younger than stores and at its default, so that keys stay.
     """
-    told = {
+    keyed_settings = {
         name: value
         for name, value in settings.items()
         if value or name not in ("select_before_switch", "length_pool")
     }
-    told.pop("checkpoint_seconds", None)
-    return told
+    keyed_settings.pop("checkpoint_seconds", None)
+    return keyed_settings
 
 
 def steps_of(epochs: float, n_rows: int, batch: int) -> int:
@@ -199,11 +199,11 @@ def base_settings(
         **{name: knobs[knob] for name, knob in needs.base.from_knobs.items()},
     }
     for name, source in needs.base.scaled.items():
-        whole = getattr(settings, name)
-        if whole is not None:
+        run_value = getattr(settings, name)
+        if run_value is not None:
             values[name] = (
-                math.ceil(whole * knobs[source])
-                if isinstance(whole, int)
-                else whole * knobs[source]
+                math.ceil(run_value * knobs[source])
+                if isinstance(run_value, int)
+                else run_value * knobs[source]
             )
     return TrainingSettings.of(values, field)

@@ -64,20 +64,22 @@ class Trajectory:
     @property
     def warnings(self) -> list[str]:
         """Every doubt once."""
-        return list(dict.fromkeys(text for own in self.doubts.values() for text in own))
+        return list(
+            dict.fromkeys(text for rule_doubts in self.doubts.values() for text in rule_doubts)
+        )
 
     @property
     def fitted(self) -> bool | None:
         """Whether the run stopped since `fit_at` of its training rows were right; None where that
         was not asked for."""
-        told = [entry["fitted"] for entry in self.history if "fitted" in entry]
-        return any(told) if told else None
+        fitted_entries = [entry["fitted"] for entry in self.history if "fitted" in entry]
+        return any(fitted_entries) if fitted_entries else None
 
     def weights(self, rule: str = "best-id") -> dict[str, Tensor]:
         """The selected weights, on the CPU: `MODULE.PARAMETER`, and `state/NAME` for the method's
         state tensors."""
-        kept = {**self.frozen, **self.snapshots[self.selections[rule].step]}
-        return {public_name(name): value for name, value in kept.items()}
+        tensors = {**self.frozen, **self.snapshots[self.selections[rule].step]}
+        return {public_name(name): value for name, value in tensors.items()}
 
 
 def public_name(name: str) -> str:

@@ -44,14 +44,14 @@ class Transform(ABC):
     def identity(self) -> dict[str, Any]:
         """What decides the result beside input and key, as plain values: the knobs, files that they
         name by what is in them."""
-        return {item.name: getattr(self, item.name) for item in knobs_of(type(self))}
+        return {declared.name: getattr(self, declared.name) for declared in knobs_of(type(self))}
 
     def check(self) -> None:  # noqa: B027 - most need nothing
         """Look whether what the transform needs is there, before any work. Raises `InputError`."""
 
     def __post_init__(self) -> None:
         knobs = knobs_of(type(self))
-        values: dict[str, Any] = {item.name: getattr(self, item.name) for item in knobs}
+        values: dict[str, Any] = {declared.name: getattr(self, declared.name) for declared in knobs}
         for key, value in resolve(knobs, values, self.title, self._whose).items():
             object.__setattr__(self, key, value)
 

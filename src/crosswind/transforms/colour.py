@@ -91,8 +91,8 @@ def hue(x: Tensor, turn: Tensor) -> Tensor:
         torch.tensor([[765.0, 510.0, 1020.0], [-1.0, 1.0, 1.0], [510.0, -255.0, -255.0]]), x.device
     )
     sextants, sides, starts = shape.view(3, 1, 3, 1, 1)
-    for part in parts(x, 2):
-        red, green, blue = (x[part, channel : channel + 1] for channel in range(3))
+    for chunk in parts(x, 2):
+        red, green, blue = (x[chunk, channel : channel + 1] for channel in range(3))
         value = torch.maximum(torch.maximum(red, green), blue)
         spread = (value - torch.minimum(torch.minimum(red, green), blue)).to(torch.int32)
         # Which channel is the largest, the first of equals, as bytes 1 and 0: comparisons are many
@@ -119,7 +119,7 @@ def hue(x: Tensor, turn: Tensor) -> Tensor:
         )
         angle = hues.index_select(0, index.view(-1)).view(index.shape)
         angle = (
-            angle.to(torch.int32).add_(shift[part]).bitwise_and_(255).to(torch.float32).mul_(6.0)
+            angle.to(torch.int32).add_(shift[chunk]).bitwise_and_(255).to(torch.float32).mul_(6.0)
         )
         vivid = saturations.index_select(0, spread.mul_(256).add_(value).view(-1)).view(
             spread.shape
@@ -130,7 +130,7 @@ def hue(x: Tensor, turn: Tensor) -> Tensor:
         lost.mul_(vivid.to(torch.float32).neg_()).add_(TURN).mul_(value.to(torch.float32)).mul_(
             1.0 / TURN
         ).add_(0.5)
-        out[part] = lost.to(torch.int32)
+        out[chunk] = lost.to(torch.int32)
     return laid_out_as(out, like)
 
 
@@ -158,7 +158,7 @@ def _composed(
     """A jitter as one map: matrices [n, 3, 3] of every pixel, and what the mean pixel [n, 3, 3]
     adds to all of them."""
     n = len(amounts)
-    kept, ground = np.tile(np.eye(3), (n, 1, 1)), np.zeros((n, 3, 3))
+    linear, ground = np.tile(np.eye(3), (n, 1, 1)), np.zeros((n, 3, 3))
     grey = np.tile(_LUMINANCE, (3, 1))
     turned = hue_rotation(amounts[:, 3])
     for step in range(order.shape[1]):
@@ -166,20 +166,22 @@ def _composed(
             rows = np.flatnonzero(order[:, step] == kind)
             share = amounts[rows, kind][:, None, None]
             if kind == 0:
-                kept[rows] *= share
+                linear[rows] *= share
                 ground[rows] *= share
             elif kind == 1:
                 # The mean of the picture so far is that of the first one by the same map.
-                mean = _product(np.broadcast_to(grey, (len(rows), 3, 3)), kept[rows] + ground[rows])
-                kept[rows] *= share
+                mean = _product(
+                    np.broadcast_to(grey, (len(rows), 3, 3)), linear[rows] + ground[rows]
+                )
+                linear[rows] *= share
                 ground[rows] = share * ground[rows] + (1 - share) * mean
             else:
                 matrix = share * np.eye(3) + (1 - share) * grey if kind == 2 else turned[rows]
-                kept[rows], ground[rows] = (
-                    _product(matrix, kept[rows]),
+                linear[rows], ground[rows] = (
+                    _product(matrix, linear[rows]),
                     _product(matrix, ground[rows]),
                 )
-    return kept, ground
+    return linear, ground
 
 
 def _product(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -211,22 +213,25 @@ def _linear(x: Tensor, matrices: NDArray[np.float64], grounds: NDArray[np.float6
     weights = np.rint(matrices / step[:, None, None]) * step[:, None, None]
     x, like = planes(x), x
     out = torch.empty_like(x)
-    for part in parts(x):
-        levels = x[part].to(torch.float32)
+    for chunk in parts(x):
+        levels = x[chunk].to(torch.float32)
         # The sum of a line is exact in single precision, that of an image is not.
         means = (levels.sum(3).double().sum(2) / (x.shape[2] * x.shape[3])).cpu().numpy()
         offset = (
-            sum(grounds[part, :, other] * means[:, other : other + 1] for other in range(channels))
+            sum(
+                grounds[chunk, :, other_channel] * means[:, other_channel : other_channel + 1]
+                for other_channel in range(channels)
+            )
             + 0.5
         )
-        offset = np.rint(offset / step[part, None]) * step[part, None]
-        given = on_device(weights[part].astype(np.float32), x.device)[:, :, :, None, None]
+        offset = np.rint(offset / step[chunk, None]) * step[chunk, None]
+        matrix = on_device(weights[chunk].astype(np.float32), x.device)[:, :, :, None, None]
         first = on_device(offset.astype(np.float32), x.device)[:, :, None, None]
         for channel in range(channels):
-            mixed = torch.addcmul(first[:, channel], levels[:, 0], given[:, channel, 0])
-            for other in range(1, channels):
-                mixed.addcmul_(levels[:, other], given[:, channel, other])
-            out[part, channel] = mixed.clamp_(0, 255).to(torch.int32)
+            mixed = torch.addcmul(first[:, channel], levels[:, 0], matrix[:, channel, 0])
+            for other_channel in range(1, channels):
+                mixed.addcmul_(levels[:, other_channel], matrix[:, channel, other_channel])
+            out[chunk, channel] = mixed.clamp_(0, 255).to(torch.int32)
     return laid_out_as(out, like)
 
 
@@ -244,7 +249,7 @@ def _hsv_tables() -> tuple[Tensor, Tensor]:
             third - following,
             *(2.0 * i + third.astype(np.float64) - following for i in (1, 2)),
         ]
-        angle = np.stack([np.float64(part.astype(np.float32)) for part in sextants])
+        angle = np.stack([np.float64(chunk.astype(np.float32)) for chunk in sextants])
         hues = np.fmod(angle / 6.0 + 1.0, 1.0).astype(np.float32) * 255.0
         saturation = (spread / np.arange(256, dtype=np.float32)).astype(np.float64) * 255.0
     possible = (np.abs(lead) <= spread) & (spread > 0)

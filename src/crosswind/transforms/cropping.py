@@ -171,16 +171,16 @@ def crop_boxes(
         torch.round(torch.sqrt(area * shape)).long(),
         torch.round(torch.sqrt(area / shape)).long(),
     )
-    h, w, found = first_that_fits(h, w, (w > 0) & (w <= width) & (h > 0) & (h <= height))
+    h, w, fits = first_that_fits(h, w, (w > 0) & (w <= width) & (h > 0) & (h <= height))
     middle_h, middle_w = height, width
     if width / height < ratio[0]:
         middle_h = round(width / ratio[0])
     elif width / height > ratio[1]:
         middle_w = round(height * ratio[1])
-    h, w = torch.where(found, h, middle_h), torch.where(found, w, middle_w)
+    h, w = torch.where(fits, h, middle_h), torch.where(fits, w, middle_w)
     where = draws[:, 2 * TRIES :].double()
-    top = torch.where(found, (where[:, 0] * (height - h + 1)).long(), (height - middle_h) // 2)
-    left = torch.where(found, (where[:, 1] * (width - w + 1)).long(), (width - middle_w) // 2)
+    top = torch.where(fits, (where[:, 0] * (height - h + 1)).long(), (height - middle_h) // 2)
+    left = torch.where(fits, (where[:, 1] * (width - w + 1)).long(), (width - middle_w) // 2)
     return torch.stack([top, left, h, w], dim=1)
 
 
@@ -204,12 +204,12 @@ def resized_crop(x: Tensor, boxes: Tensor, flip: Tensor) -> Tensor:
 def _by_image(x: Tensor, boxes: Tensor, flip: Tensor) -> Tensor:
     # For a colour image with channels last, torch's own kernel for bytes takes less time than the
     # passes of a batch; for a grey one it takes more.
-    given = laid_out_as(x, _LAST)
-    out = torch.empty_like(given)
+    channels_last = laid_out_as(x, _LAST)
+    out = torch.empty_like(channels_last)
     for i, ((top, left, h, w), mirrored) in enumerate(
         zip(boxes.tolist(), flip.tolist(), strict=True)
     ):
-        box = given[i : i + 1, :, top : top + h, left : left + w]
+        box = channels_last[i : i + 1, :, top : top + h, left : left + w]
         # Where nothing is made smaller, antialiasing changes nothing; this kernel has Pillow's
         # whole numbers.
         resized = torch.ops.aten._upsample_bilinear2d_aa(box, list(x.shape[2:]), False)[0]
@@ -228,23 +228,23 @@ def _by_batch(x: Tensor, boxes: Tensor, flip: Tensor) -> Tensor:
     nearer, farther, across = (tap.where(~flip, tap.flip(1)) for tap in _taps(left, w, width))
     down, across = down.float()[:, None, :, None], across.float()[:, None, :, None]
     out = torch.empty_like(x)
-    for part in parts(x, 6):
-        count = len(x[part])
+    for chunk in parts(x, 6):
+        count = len(x[chunk])
         plane = torch.arange(count * channels, device=x.device).view(count, channels, 1)
         # The two lines that each line of the result lies between; then the same of the columns,
         # laid in one piece.
-        lines = x[part].view(-1, width)
-        taps = ((plane * height + tap[part, None]).view(-1) for tap in (upper, lower))
-        near, far = (
+        lines = x[chunk].view(-1, width)
+        taps = ((plane * height + tap[chunk, None]).view(-1) for tap in (upper, lower))
+        near_lines, far = (
             lines.index_select(0, tap).float().view(count, channels, height, width) for tap in taps
         )
-        columns = near.lerp_(far, down[part]).transpose(2, 3).contiguous().view(-1, height)
-        taps = ((plane * width + tap[part, None]).view(-1) for tap in (nearer, farther))
-        near, far = (
+        columns = near_lines.lerp_(far, down[chunk]).transpose(2, 3).contiguous().view(-1, height)
+        taps = ((plane * width + tap[chunk, None]).view(-1) for tap in (nearer, farther))
+        near_lines, far = (
             columns.index_select(0, tap).view(count, channels, width, height) for tap in taps
         )
         # By way of int16: torch casts floats to uint8 several times as slowly.
-        out[part] = near.lerp_(far, across[part]).add_(0.5).to(torch.int16).transpose(2, 3)
+        out[chunk] = near_lines.lerp_(far, across[chunk]).add_(0.5).to(torch.int16).transpose(2, 3)
     return out
 
 
@@ -254,10 +254,10 @@ def _taps(start: Tensor, extent: Tensor, size: int) -> tuple[Tensor, Tensor, Ten
 
     The distance is float64, in whole 256ths of a pixel.
     """
-    place = (torch.arange(size, device=start.device) + 0.5) * (
+    position = (torch.arange(size, device=start.device) + 0.5) * (
         extent[:, None].double() / size
     ) - 0.5
-    place = place.clamp(min=0.0).mul(256).add(0.5).floor().div(256)
-    first = place.long().minimum(extent[:, None] - 1)
+    position = position.clamp(min=0.0).mul(256).add(0.5).floor().div(256)
+    first = position.long().minimum(extent[:, None] - 1)
     second = (first + 1).minimum(extent[:, None] - 1)
-    return start[:, None] + first, start[:, None] + second, place - first
+    return start[:, None] + first, start[:, None] + second, position - first

@@ -228,18 +228,19 @@ def affine(x: Tensor, matrices: Tensor, fill: int = 0, interpolation: str = "nea
         or matrices.shape != (n, 2, 3)
         or interpolation not in ("nearest", "bilinear")
     ):
-        given = (
+        arguments = (
             f"{x.dtype}, matrices {list(matrices.shape)} for {n} images, interpolation"
             f" {interpolation!r}"
         )
         raise ValueError(
-            f"affine needs uint8 images, a matrix [2, 3] for each, nearest or bilinear, not {given}"
+            "affine needs uint8 images, a matrix [2, 3] for each, nearest or bilinear, not"
+            f" {arguments}"
         )
     steps = _fixed(matrices.detach().cpu().numpy().astype(np.float64), height, width)
     # Moves and shears of whole lines copy them in one piece: a tenth of the time.
-    whole = (steps[:, 0, 0] == ONE) & (steps[:, 1, 0] == 0)
+    is_whole = (steps[:, 0, 0] == ONE) & (steps[:, 1, 0] == 0)
     if interpolation == "bilinear":
-        whole &= (
+        is_whole &= (
             (steps[:, 0, 1] == 0)
             & (steps[:, 1, 1] == ONE)
             & (steps[:, :, 2] % ONE == ONE // 2).all(1)
@@ -247,14 +248,14 @@ def affine(x: Tensor, matrices: Tensor, fill: int = 0, interpolation: str = "nea
 
     sampled = _nearest if interpolation == "nearest" else _bilinear
     x = dense(x)
-    if whole.all() or not whole.any():
+    if is_whole.all() or not is_whole.any():
         out = torch.empty_like(x)
-        (_lines if whole.any() else sampled)(x, steps, fill, out)
+        (_lines if is_whole.any() else sampled)(x, steps, fill, out)
         return out
     # Samples are brought together and put back by gathers of images in one piece; a scatter would
     # take thirty times as long.
-    order = np.argsort(~whole, kind="stable")
-    cut = int(whole.sum())
+    order = np.argsort(~is_whole, kind="stable")
+    cut = int(is_whole.sum())
     x = images_of(lines_of(x).index_select(0, on_device(order, x.device)), x)
     out = torch.empty_like(x)
     _lines(x[:cut], steps[order[:cut]], fill, out[:cut])
@@ -303,27 +304,27 @@ def _nearest(x: Tensor, steps: Fixed, fill: int, out: Tensor) -> None:
     framed = x.new_full((size, high, wide, channels if last else 1), fill)
     taken = x.new_empty(size, height, width)
     for start in range(0, n, size):
-        count, part = min(size, n - start), slice(start, start + size)
+        count, chunk = min(size, n - start), slice(start, start + size)
         if count < size:
             index, space, bases, framed, taken = (
                 buffer[:count] for buffer in (index, space, bases, framed, taken)
             )
-        below = _cells(down[0][part], down[1][part], height, index).mul_(wide).add_(bases)
+        below = _cells(down[0][chunk], down[1][chunk], height, index).mul_(wide).add_(bases)
         torch.add(
             below.expand_as(index),
-            _cells(across[0][part], across[1][part], width, space),
+            _cells(across[0][chunk], across[1][chunk], width, space),
             out=index,
         )
         # Channels that lie side by side are looked up together, else plane by plane.
         if last:
-            framed[:, 1:-1, 1:-1].copy_(lines_of(x[part]))
-            found = lines_of(out[part]).view(-1, channels)
-            torch.index_select(framed.view(-1, channels), 0, index.view(-1), out=found)
+            framed[:, 1:-1, 1:-1].copy_(lines_of(x[chunk]))
+            lines_out = lines_of(out[chunk]).view(-1, channels)
+            torch.index_select(framed.view(-1, channels), 0, index.view(-1), out=lines_out)
             continue
         for channel in range(channels):
-            framed[:, 1:-1, 1:-1, 0].copy_(x[part, channel])
+            framed[:, 1:-1, 1:-1, 0].copy_(x[chunk, channel])
             torch.index_select(framed.view(-1), 0, index.view(-1), out=taken.view(-1))
-            out[part, channel] = taken
+            out[chunk, channel] = taken
 
 
 def _cells(lines: Tensor, columns: Tensor, size: int, space: Tensor) -> Tensor:
@@ -357,10 +358,10 @@ def _lines(x: Tensor, steps: Fixed, fill: int, out: Tensor) -> None:
     pieces = framed.as_strided((size * 2 * height * width + 1, width * channels), (channels, 1))
     images = framed[:-width].view(size, height, 2, width, channels)[:, :, 1]
     for start in range(0, n, size):
-        part, count = slice(start, start + size), min(size, n - start)
-        images[:count].copy_(x[part].permute(0, 2, 3, 1))
-        found = out[part].permute(0, 2, 3, 1).view(-1, width * channels)
-        torch.index_select(pieces, 0, index[part].view(-1), out=found)
+        chunk, count = slice(start, start + size), min(size, n - start)
+        images[:count].copy_(x[chunk].permute(0, 2, 3, 1))
+        lines_out = out[chunk].permute(0, 2, 3, 1).view(-1, width * channels)
+        torch.index_select(pieces, 0, index[chunk].view(-1), out=lines_out)
 
 
 def _bilinear(x: Tensor, steps: Fixed, fill: int, out: Tensor) -> None:
@@ -368,8 +369,8 @@ def _bilinear(x: Tensor, steps: Fixed, fill: int, out: Tensor) -> None:
     sides = _sides(steps, 1, 0, x), _sides(steps, 0, 0, x)
     size = max(1, CHUNK // max(1, height * width))
     for start in range(0, n, size):
-        part = slice(start, start + size)
-        down, across = (lines[part] + columns[part] for lines, columns in sides)
+        chunk = slice(start, start + size)
+        down, across = (lines[chunk] + columns[chunk] for lines, columns in sides)
         # Negative where a centre comes from outside: as a mask of bits, since comparisons are many
         # times as slow.
         outside = (down | (height * ONE - 1 - down)) | (across | (width * ONE - 1 - across))
@@ -389,7 +390,7 @@ def _bilinear(x: Tensor, steps: Fixed, fill: int, out: Tensor) -> None:
         framed = torch.empty(count, height + 2, wide, dtype=torch.int32, device=x.device)
         flat = framed.view(-1)
         for channel in range(channels):
-            plane = x[part, channel]
+            plane = x[chunk, channel]
             framed[:, 1:-1, 1:-1] = plane
             framed[:, 0, 1:-1], framed[:, -1, 1:-1] = plane[:, 0], plane[:, -1]
             framed[:, :, 0], framed[:, :, -1] = framed[:, :, 1], framed[:, :, -2]
@@ -398,18 +399,18 @@ def _bilinear(x: Tensor, steps: Fixed, fill: int, out: Tensor) -> None:
             words += flat[:-1]
             words = (words[wide:] << 16).add_(words[:-wide])
             taken = words.index_select(0, index).view(count, height, width)
-            found = (taken & 255).mul_(weights[0])
+            blended = (taken & 255).mul_(weights[0])
             for weight in weights[1:]:
-                found += (taken.bitwise_right_shift_(8) & 255).mul_(weight)
-            found.add_(SHARES * SHARES // 2).bitwise_right_shift_(
+                blended += (taken.bitwise_right_shift_(8) & 255).mul_(weight)
+            blended.add_(SHARES * SHARES // 2).bitwise_right_shift_(
                 2 * SHARES.bit_length() - 2
             ).bitwise_and_(inside)
-            out[part, channel] = found.add_(~inside & fill) if fill else found
+            out[chunk, channel] = blended.add_(~inside & fill) if fill else blended
 
 
-def _neighbours(place: Tensor, size: int) -> tuple[Tensor, Tensor]:
+def _neighbours(position: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """The first of the two framed pixels between whose centres each place lies, and how far from it
     in 1/2048, int32."""
-    place = (place + ONE // 2).clamp_(0, size * ONE + ONE - 1)
-    share = (place & (ONE - 1)).bitwise_right_shift_(5).to(torch.int32)
-    return place.bitwise_right_shift_(16).to(torch.int32), share
+    position = (position + ONE // 2).clamp_(0, size * ONE + ONE - 1)
+    share = (position & (ONE - 1)).bitwise_right_shift_(5).to(torch.int32)
+    return position.bitwise_right_shift_(16).to(torch.int32), share

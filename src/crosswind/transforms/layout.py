@@ -106,15 +106,15 @@ def in_groups(
     gives the changed images of a group, in their memory layout; `rows` are their places in `x`.
     """
     x = dense(x)
-    given = lines = lines_of(x)
+    lines_in = lines = lines_of(x)
     order = np.arange(len(x))
     # At each step the samples of one group stand side by side, so that a group is a piece of
     # memory.
     for step in range(groups.shape[1]):
         order, lines = _sorted(lines, order, groups[:, step])
-        lines = lines.clone() if lines is given else lines
-        found, starts = np.unique(groups[order, step], return_index=True)
-        for group, start, end in zip(found.tolist(), starts, [*starts[1:], len(x)], strict=True):
+        lines = lines.clone() if lines is lines_in else lines
+        codes, starts = np.unique(groups[order, step], return_index=True)
+        for group, start, end in zip(codes.tolist(), starts, [*starts[1:], len(x)], strict=True):
             if group != none:
                 changed = change(step, group, images_of(lines[start:end], x), order[start:end])
                 lines[start:end] = changed.permute(0, 2, 3, 1) if is_channels_last(x) else changed

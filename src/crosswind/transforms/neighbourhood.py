@@ -93,12 +93,12 @@ class Change:
     @property
     def name(self) -> str:
         """Such as `fog (severity 3)`."""
-        told = (
+        knobs_in_words = (
             f"{key} {value:g}"
             for key, value in self.knobs.items()
             if value and not isinstance(value, str)
         )
-        return f"{self.family} ({', '.join(told)})"
+        return f"{self.family} ({', '.join(knobs_in_words)})"
 
 
 _CORRUPTIONS = (
@@ -175,8 +175,8 @@ TEXT_POOL: tuple[Change, ...] = (
         for rate in (0.15, 0.4, 0.8)
     ),
     *(
-        Change(family, {"part": part, "share": share}, "excerpt")
-        for family, part in _PARTS.items()
+        Change(family, {"part": part_of_pool, "share": share}, "excerpt")
+        for family, part_of_pool in _PARTS.items()
         for share in (0.5, 0.25, 0.1)
     ),
     *(

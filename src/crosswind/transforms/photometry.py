@@ -61,8 +61,8 @@ def sharpness(x: Tensor, factor: Tensor) -> Tensor:
 def posterize(x: Tensor, bits: Tensor) -> Tensor:
     """uint8 images with only the upper `bits` of every value kept: integers [n] from 0 (black) to 8
     (as it is)."""
-    kept = (256 - (256 >> on_device(bits, x.device).to(torch.int32))).to(torch.uint8)
-    return x & _each(kept, x)
+    kept_bits = (256 - (256 >> on_device(bits, x.device).to(torch.int32))).to(torch.uint8)
+    return x & _each(kept_bits, x)
 
 
 def solarize(x: Tensor, threshold: Tensor) -> Tensor:
@@ -106,12 +106,12 @@ def equalize(x: Tensor) -> Tensor:
     `ImageOps.equalize`."""
     out = torch.empty_like(x)
     pixels = x.shape[2] * x.shape[3]
-    for part in parts(x):
-        places = _places(x[part])
-        shape = (len(places), x.shape[1], 256)
+    for chunk in parts(x):
+        value_places = _places(x[chunk])
+        shape = (len(value_places), x.shape[1], 256)
         # Whole numbers in double precision: divided many times as fast as integers, and exact.
-        counts = _counts(_flat(places), shape[0] * shape[1] * 256).view(shape).double()
-        lightest = counts.gather(2, _lightest(x[part]).long())
+        counts = _counts(_flat(value_places), shape[0] * shape[1] * 256).view(shape).double()
+        lightest = counts.gather(2, _lightest(x[chunk]).long())
         step = ((pixels - lightest) / 255).floor_()
         flat = step == 0  # too few pixels apart from the lightest: stays as it is
         below = counts.cumsum(2).sub_(counts).add_((step / 2).floor_())
@@ -119,7 +119,7 @@ def equalize(x: Tensor) -> Tensor:
             below.div_(step.masked_fill_(flat, 1.0)).clamp_(max=255).to(torch.int32).to(torch.uint8)
         )
         tables = torch.where(flat, torch.arange(256, dtype=torch.uint8, device=x.device), tables)
-        _take(tables, places, out[part])
+        _take(tables, value_places, out[chunk])
     return out
 
 
@@ -127,21 +127,21 @@ def _each(values: Tensor, x: Tensor) -> Tensor:
     return on_device(values, x.device).view(-1, 1, 1, 1)
 
 
-def _blended(x: Tensor, factor: Tensor, other: Callable[[Tensor], Tensor | None]) -> Tensor:
+def _blended(x: Tensor, factor: Tensor, other_image: Callable[[Tensor], Tensor | None]) -> Tensor:
     """Pillow's blend, in its order of single-precision steps: other + factor * (image - other),
     cut, the fraction dropped."""
     out = torch.empty_like(x)
     share = _each(factor.to(torch.float32), x)
-    for part in parts(x):
-        mixed = x[part].to(torch.float32)
-        ground = other(x[part])
+    for chunk in parts(x):
+        mixed = x[chunk].to(torch.float32)
+        ground = other_image(x[chunk])
         if ground is not None:
             mixed -= ground
-        mixed *= share[part]
+        mixed *= share[chunk]
         if ground is not None:
             mixed += ground
         # Through int32: floats to bytes at once are converted one by one.
-        out[part] = mixed.clamp_(0, 255).to(torch.int32)
+        out[chunk] = mixed.clamp_(0, 255).to(torch.int32)
     return out
 
 
@@ -200,8 +200,8 @@ def _looked_up(x: Tensor, tables: Tensor) -> Tensor:
     """Every value replaced by its entry in the table of its sample and channel: `tables` uint8 [n,
     c, 256]."""
     out = torch.empty_like(x)
-    for part in parts(x):
-        _take(tables[part], _places(x[part]), out[part])
+    for chunk in parts(x):
+        _take(tables[chunk], _places(x[chunk]), out[chunk])
     return out
 
 
@@ -209,7 +209,7 @@ def _places(x: Tensor) -> Tensor:
     """For every value its place among 256 for each sample and channel: int32 in the layout of
     `x`."""
     n, channels, _, width = x.shape
-    places = x.to(torch.int32)
+    table_places = x.to(torch.int32)
     row = (
         torch.arange(n * channels, dtype=torch.int32, device=x.device)
         .mul_(256)
@@ -217,7 +217,7 @@ def _places(x: Tensor) -> Tensor:
     )
     # Channels last, a line of offsets is written out, so that lines are added to lines and not
     # pixels to pixels.
-    return places.add_(
+    return table_places.add_(
         row.expand(-1, -1, -1, width).contiguous(memory_format=torch.channels_last)
         if is_channels_last(x)
         else row
@@ -228,16 +228,17 @@ def _flat(x: Tensor) -> Tensor:
     return lines_of(x).reshape(-1)
 
 
-def _counts(places: Tensor, size: int) -> Tensor:
+def _counts(table_places: Tensor, size: int) -> Tensor:
     """How often each number below `size` occurs: whole numbers [size]."""
-    if places.device.type == "cpu":
-        return torch.bincount(places, minlength=size)
+    if table_places.device.type == "cpu":
+        return torch.bincount(table_places, minlength=size)
     # Another device would be asked for the largest one, and adds in whatever order its blocks end.
     ends = torch.searchsorted(
-        places.sort().values, torch.arange(size + 1, dtype=places.dtype, device=places.device)
+        table_places.sort().values,
+        torch.arange(size + 1, dtype=table_places.dtype, device=table_places.device),
     )
     return ends.diff()
 
 
-def _take(tables: Tensor, places: Tensor, out: Tensor) -> None:
-    torch.index_select(tables.reshape(-1), 0, _flat(places), out=_flat(out))
+def _take(tables: Tensor, table_places: Tensor, out: Tensor) -> None:
+    torch.index_select(tables.reshape(-1), 0, _flat(table_places), out=_flat(out))

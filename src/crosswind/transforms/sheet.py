@@ -95,27 +95,31 @@ def draws_of(
     """
     import torch
 
-    known = facts("transforms", name, "NAME")
+    transform_facts = facts("transforms", name, "NAME")
     # Whatever is wrong is told by the name of the option that it came from.
-    given = {
-        item: value
-        for item, value in resolve(known.knobs, settings, "--set", f"transform {name!r}").items()
-        if item in settings
+    knob_values = {
+        knob_name: value
+        for knob_name, value in resolve(
+            transform_facts.knobs, settings, "--set", f"transform {name!r}"
+        ).items()
+        if knob_name in settings
     }
     transform = load("transforms", name)
     strengths: tuple[str, tuple[Any, ...]] | None = transform.strengths  # type: ignore[attr-defined]
     if strengths is None:
         rows: dict[str, dict[str, Any]] = {name: {}}
-    elif strengths[0] in given:
-        rows = {f"{strengths[0]} {given[strengths[0]]}": {}}
+    elif strengths[0] in knob_values:
+        rows = {f"{strengths[0]} {knob_values[strengths[0]]}": {}}
     else:
         rows = {f"{strengths[0]} {value}": {strengths[0]: value} for value in strengths[1]}
     x = torch.from_numpy(np.stack([picture] * DRAWS)).permute(0, 3, 1, 2)
     keys = hash64(np.arange(DRAWS), seed_of(seed, "contact sheet"))
     out = {}
-    for label, own in rows.items():
-        done = transform(**{**given, **own})(x, keys).permute(0, 2, 3, 1).numpy()
-        same = all(np.array_equal(one, done[0]) for one in done)
+    for label, pictures_of_label in rows.items():
+        done = (
+            transform(**{**knob_values, **pictures_of_label})(x, keys).permute(0, 2, 3, 1).numpy()
+        )
+        same = all(np.array_equal(drawn_picture, done[0]) for drawn_picture in done)
         out[label] = list(done[:1] if same else done)
     return out
 

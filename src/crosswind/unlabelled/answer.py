@@ -84,49 +84,49 @@ class Estimates:
     @property
     def sentence(self) -> str:
         """The answer in one sentence."""
-        many, best = f"{self.n:,} answer{'s' * (self.n != 1)}", self.believed
+        counted_answers, best = f"{self.n:,} answer{'s' * (self.n != 1)}", self.believed
         if best is not None:
-            found = best.estimate
-            assert found.low is not None and found.high is not None
-            ends = f"90% interval {found.low:.1%} to {found.high:.1%}"
+            believed_estimate = best.estimate
+            assert believed_estimate.low is not None and believed_estimate.high is not None
+            ends = f"90% interval {believed_estimate.low:.1%} to {believed_estimate.high:.1%}"
             doubt = (
                 "; this is doubtful"
-                if any(text.startswith(DOUBT) for text in found.warnings)
+                if any(text.startswith(DOUBT) for text in believed_estimate.warnings)
                 else ""
             )
             return (
-                f"About {found.accuracy:.1%} of these {many} are right ({ends}), by"
-                f" {best.estimator}{doubt}."
+                f"About {believed_estimate.accuracy:.1%} of these {counted_answers} are right"
+                f" ({ends}), by {best.estimator}{doubt}."
             )
         if not self.rows:
-            return f"Nothing can be told of these {many}."
+            return f"Nothing can be told of these {counted_answers}."
         if self.source and self.rows[0].pool_error is not None:
-            told, name = self.rows[0].estimate.accuracy, self.rows[0].estimator
+            first_accuracy, name = self.rows[0].estimate.accuracy, self.rows[0].estimator
             return (
-                f"About {told:.1%} of these {many} are right, by {name}; no interval could be made"
-                " that holds."
+                f"About {first_accuracy:.1%} of these {counted_answers} are right, by {name}; no"
+                " interval could be made that holds."
             )
         if self.source:
             values = [row.estimate.accuracy for row in self.rows]
             ends = f"{min(values):.1%} to {max(values):.1%}"
             return (
-                f"Estimates for these {many} lie at {ends}; none could be checked on shifted rows,"
-                " so none is to be believed more."
+                f"Estimates for these {counted_answers} lie at {ends}; none could be checked on"
+                " shifted rows, so none is to be believed more."
             )
         first = self.rows[0].estimate.accuracy
         return (
-            f"The mean confidence of these {many} is {first:.1%}; without labelled rows nothing"
-            " says how far it is too high."
+            f"The mean confidence of these {counted_answers} is {first:.1%}; without labelled rows"
+            " nothing says how far it is too high."
         )
 
     @property
     def reasons(self) -> list[str]:
         """Why, in sentences: which estimate is believed, what speaks against it, what was left
         out."""
-        best, told = self.believed, []
+        best, sentences = self.believed, []
         if self.source:
             assert self.source_accuracy is not None
-            told.append(
+            sentences.append(
                 f"On {self.source_n:,} labelled rows of {self.source} {self.source_accuracy:.1%} of"
                 " the answers are right."
             )
@@ -135,34 +135,36 @@ class Estimates:
                 len({change.family for change in pool_of_kind(self.kind)}),
                 100 * (best.pool_error or 0),
             )
-            other = (
+            shifted_words = (
                 ", drawn so that their labels shift as those of the answers seem to"
                 if best.shifted
                 else ""
             )
-            told.append(
+            sentences.append(
                 f"{best.estimator} erred least of those with an interval: by {points:.1f} points on"
-                f" average over {kinds} kinds of change of the labelled rows{other}, none of which"
-                " it had learned from."
+                f" average over {kinds} kinds of change of the labelled rows{shifted_words}, none"
+                " of which it had learned from."
             )
-            told.append(
+            sentences.append(
                 "Its interval holds for shifts that mislead it no more than those changes do;"
                 " others may."
             )
-        told += [
+        sentences += [
             f"Warning: {text[0].upper()}{text[1:]}." for text in dict.fromkeys(self._warnings())
         ]
         bare: dict[str, list[str]] = {}
         for row in self.rows:
             if row.estimate.no_interval:
                 bare.setdefault(row.estimate.no_interval, []).append(row.estimator)
-        told += [f"No interval: {', '.join(names)}, since {why}." for why, names in bare.items()]
-        told += self.notes
-        return told + [f"Left out: {name}, since {why}." for name, why in self.left_out]
+        sentences += [
+            f"No interval: {', '.join(names)}, since {why}." for why, names in bare.items()
+        ]
+        sentences += self.notes
+        return sentences + [f"Left out: {name}, since {why}." for name, why in self.left_out]
 
     def _warnings(self) -> list[str]:
-        own = [text for row in self.rows[:1] for text in row.estimate.warnings]
-        return own + [item.warning for item in self.findings if item.warning]
+        first_warnings = [text for row in self.rows[:1] for text in row.estimate.warnings]
+        return first_warnings + [finding.warning for finding in self.findings if finding.warning]
 
     def table(self) -> list[tuple[str, str, str, str]]:
         """Estimator, estimate, interval and error on the pool, as text."""
@@ -220,10 +222,10 @@ class Estimates:
             "estimates": rows,
             "left_out": dict(self.left_out),
             "notes": list(self.notes),
-            "findings": [vars(item) for item in self.findings],
+            "findings": [vars(entry) for entry in self.findings],
             "doubtful": [
-                {"row": item.name, "answer": item.answer, "shares": dict(item.shares)}
-                for item in self.doubtful
+                {"row": entry.name, "answer": entry.answer, "shares": dict(entry.shares)}
+                for entry in self.doubtful
             ],
         }
 

@@ -15,21 +15,25 @@ Asked: TypeAlias = Sequence[str] | Mapping[str, Mapping[str, Any]] | None
 """Names of estimators, with their settings where there are any; None for all that apply."""
 
 
-def estimator_settings(wanted: Sequence[Facts], given: Any, kind: str) -> dict[str, dict[str, Any]]:
+def estimator_settings(
+    chosen_estimators: Sequence[Facts], settings_given: Any, kind: str
+) -> dict[str, dict[str, Any]]:
     """The settings of the estimators, checked; what a neighbourhood's transform needs must be
     there. Raises `InputError`."""
     out = {}
-    for item in wanted:
-        path, access = f"estimators.{item.name}", item.access or Access()
-        out[item.name] = resolve(
-            item.knobs,
-            given.get(item.name) or {} if isinstance(given, Mapping) else {},
+    for estimator_facts in chosen_estimators:
+        path, access = f"estimators.{estimator_facts.name}", estimator_facts.access or Access()
+        out[estimator_facts.name] = resolve(
+            estimator_facts.knobs,
+            settings_given.get(estimator_facts.name) or {}
+            if isinstance(settings_given, Mapping)
+            else {},
             path,
-            item.name,
+            estimator_facts.name,
         )
         if access.handed and neighbourhood(access.neighbourhood).takes == kind:
-            check_extra(item.extra, path, item.name)
-            check_handed(path, access, out[item.name])
+            check_extra(estimator_facts.extra, path, estimator_facts.name)
+            check_handed(path, access, out[estimator_facts.name])
     return out
 
 
@@ -39,7 +43,14 @@ def wanted_estimators(names: Asked) -> list[Facts]:
         return [facts("estimators", name, "estimators") for name in names]
     # Of the neighbourhoods one of images and one of texts: each takes ten passes more.
     every = [
-        (item, "" if item.access is None else item.access.neighbourhood)
-        for item in listing("estimators")
+        (
+            estimator_facts,
+            "" if estimator_facts.access is None else estimator_facts.access.neighbourhood,
+        )
+        for estimator_facts in listing("estimators")
     ]
-    return [item for item, near in every if near in ("", "ni-randaugment", "ni-eda")]
+    return [
+        estimator_facts
+        for estimator_facts, neighbourhood_name in every
+        if neighbourhood_name in ("", "ni-randaugment", "ni-eda")
+    ]

@@ -84,16 +84,19 @@ def features_of(
     if data is None:
         raise InputError("data", "is needed: a folder of pictures, a table or a source")
     if model.endswith(".safetensors"):
-        asked = asked_model(model, settings or {})
-        if asked.features is None:
+        model_asked = asked_model(model, settings or {})
+        if model_asked.features is None:
             raise InputError("model", f"{model} has no features")
-        given, run = read_rows(data, "data", asked.input, None, None, None), asked.features
+        read, run = (
+            read_rows(data, "data", model_asked.input, None, None, None),
+            model_asked.features,
+        )
     else:
-        given, run = (
+        read, run = (
             read_rows(data, "data", None, None, None, None),
             _beginning(model, settings or {}),
         )
-    return _table(Path(model).name, run, _every(given.dataset, "data"), given.dataset, ())
+    return _table(Path(model).name, run, _every(read.dataset, "data"), read.dataset, ())
 
 
 def _beginning(name: str, settings: Mapping[str, Any]) -> Features:
@@ -110,24 +113,26 @@ def _beginning(name: str, settings: Mapping[str, Any]) -> Features:
             "linear-probe", {"of": name, "settings": dict(settings)}, spec
         ).encoder(spec, 0)
         assert encoder is not None
-        parts = [encoder.apply(x) for x in inputs(rows, dataset, _AT_ONCE)]
-        return np.concatenate(parts)
+        feature_parts = [encoder.apply(x) for x in inputs(rows, dataset, _AT_ONCE)]
+        return np.concatenate(feature_parts)
 
     return run
 
 
-def _of_run(word: str, which: str) -> FeatureTable:
+def _of_run(word: str, set_name: str) -> FeatureTable:
     from crosswind.core.registry import load
     from crosswind.models.build import Backbone
     from crosswind.studies.build import build_dataset
     from crosswind.studies.jobs import row_set, split_of, split_with
     from crosswind.studies.store import Store, split_name
 
-    place, prefix = split_name(word)
-    with Store.open(place) as store:
+    store_path, prefix = split_name(word)
+    with Store.open(store_path) as store:
         record = store.run(prefix)
         records = [record, *(store.run(key) for key in record["needs"])]
-        folders = [item["artifacts"] for item in records if item["artifacts"] is not None]
+        folders = [
+            run_record["artifacts"] for run_record in records if run_record["artifacts"] is not None
+        ]
     abouts = [json.loads((folder / "job.json").read_text(encoding="utf-8")) for folder in folders]
     fitted = next((about["spec"] for about in abouts if about["kind"] == "fit"), None)
     predicted = {
@@ -137,7 +142,11 @@ def _of_run(word: str, which: str) -> FeatureTable:
         raise InputError("model", f"{word!r} is not done")
     spec = fitted or next(iter(predicted.values()))
     validation = (
-        [name for name, item in spec["split"]["sets"].items() if item["role"] == "validation"]
+        [
+            name
+            for name, run_record in spec["split"]["sets"].items()
+            if run_record["role"] == "validation"
+        ]
         if fitted
         else []
     )
@@ -157,19 +166,19 @@ def _of_run(word: str, which: str) -> FeatureTable:
         run = _beginning(kind, spec["model"]["knobs"])
     about = spec["split"]
     by = (str(about["label"]), *map(str, about["attributes"]))
-    if which == ALL:
+    if set_name == ALL:
         dataset = build_dataset(spec["data"][spec["main"]])
         return _table(word, run, _every(dataset, spec["main"]), dataset, by)
-    if which not in (*predicted, *validation):
-        raise unknown("rows", "set of its study", which, [*predicted, *validation, ALL])
+    if set_name not in (*predicted, *validation):
+        raise unknown("rows", "set of its study", set_name, [*predicted, *validation, ALL])
     if fitted is None:
-        split, datasets = split_of(predicted[which])
+        split, datasets = split_of(predicted[set_name])
     else:
         split, datasets = (
-            split_with(fitted, predicted[which]) if which in predicted else split_of(fitted)
+            split_with(fitted, predicted[set_name]) if set_name in predicted else split_of(fitted)
         )
-    found = row_set(split, which)
-    return _table(word, run, found, datasets[found.source], by)
+    chosen_rows = row_set(split, set_name)
+    return _table(word, run, chosen_rows, datasets[chosen_rows.source], by)
 
 
 def _every(dataset: AttributedDataset, name: str) -> RowSet:
@@ -181,10 +190,14 @@ def _table(
 ) -> FeatureTable:
     base, derived = np.divmod(rows.rows, dataset.n_derived)
     columns = {}
-    for item in dataset.schema:
-        own = dataset.derived is not None and item.name == dataset.derived.attribute.name
-        codes = derived if own else dataset.table.column(item.name)[base]
-        columns[item.name] = [str(item.values[code]) for code in codes.tolist()]
-    few = [item.name for item in dataset.schema if len(item.values) <= _MOST_VALUES][:_MOST_SHOWN]
+    for attribute in dataset.schema:
+        is_derived = (
+            dataset.derived is not None and attribute.name == dataset.derived.attribute.name
+        )
+        codes = derived if is_derived else dataset.table.column(attribute.name)[base]
+        columns[attribute.name] = [str(attribute.values[code]) for code in codes.tolist()]
+    few = [attribute.name for attribute in dataset.schema if len(attribute.values) <= _MOST_VALUES][
+        :_MOST_SHOWN
+    ]
     chosen = tuple(name for name in by if name in columns) or tuple(few)
     return FeatureTable(name, run(rows, dataset), dataset.row_ids(rows.rows), columns, chosen)

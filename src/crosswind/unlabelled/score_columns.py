@@ -49,16 +49,18 @@ def is_score_name(column: str) -> bool:
     """Whether a column may hold scores of a class by its name: not that of an index, a fold, a
     confidence and their like."""
     words = re.sub(r"([a-z])([A-Z])", r"\1_\2", column).lower()
-    parts = [part for part in re.split(r"[\W_]+", words) if part]
-    if not parts or parts[0] == "unnamed" or column.endswith(UNNAMED.partition("}")[2]):
+    name_parts = [name_part for name_part in re.split(r"[\W_]+", words) if name_part]
+    if not name_parts or name_parts[0] == "unnamed" or column.endswith(UNNAMED.partition("}")[2]):
         return False
     if (
-        parts[0] == "y"
-        and parts[-1] in ("true", "pred", "hat")
-        or parts[-1] in ("id", "ids", "idx", "index", "fold", "split")
+        name_parts[0] == "y"
+        and name_parts[-1] in ("true", "pred", "hat")
+        or name_parts[-1] in ("id", "ids", "idx", "index", "fold", "split")
     ):
         return False
-    return not _OTHER.match("_".join(parts)) or all(part.isdigit() for part in parts)
+    return not _OTHER.match("_".join(name_parts)) or all(
+        name_part.isdigit() for name_part in name_parts
+    )
 
 
 def columns_of(values: Sequence[str], columns: Sequence[str]) -> list[ScoreColumns]:
@@ -72,11 +74,13 @@ def columns_of(values: Sequence[str], columns: Sequence[str]) -> list[ScoreColum
         by_key: dict[str, list[str]] = {}
         for column in columns:
             by_key.setdefault(key(column), []).append(column)
-        wanted = [key(value) for value in values]
-        if len(set(wanted)) == len(wanted) and all(
-            len(by_key.get(word, ())) == 1 for word in wanted
+        class_keys = [key(value) for value in values]
+        if len(set(class_keys)) == len(class_keys) and all(
+            len(by_key.get(word, ())) == 1 for word in class_keys
         ):
-            class_of = {by_key[word][0]: value for word, value in zip(wanted, values, strict=True)}
+            class_of = {
+                by_key[word][0]: value for word, value in zip(class_keys, values, strict=True)
+            }
             return [_in_table_order(class_of, columns, how)]
     return _by_affix(values, columns)
 
@@ -84,8 +88,10 @@ def columns_of(values: Sequence[str], columns: Sequence[str]) -> list[ScoreColum
 def _in_table_order(
     class_of: Mapping[str, str], columns: Sequence[str], how: str, affix: tuple[str, str] = ("", "")
 ) -> ScoreColumns:
-    found = tuple(column for column in columns if column in class_of)
-    return ScoreColumns(found, tuple(class_of[column] for column in found), how, affix)
+    score_columns = tuple(column for column in columns if column in class_of)
+    return ScoreColumns(
+        score_columns, tuple(class_of[column] for column in score_columns), how, affix
+    )
 
 
 def _by_affix(values: Sequence[str], columns: Sequence[str]) -> list[ScoreColumns]:
@@ -125,14 +131,14 @@ def extra_classes(
     often the largest may be one. It is one where `labelled_rows` are so few that a class which is
     the answer so often may be missing among them by chance.
     """
-    others = [name for name in numbers if name not in chosen.columns]
+    other_columns = [name for name in numbers if name not in chosen.columns]
     scores = np.stack([numbers[name] for name in chosen.columns], axis=1)
     for as_probabilities in (_itself, _exponential):
         if _sums_to_one(as_probabilities(scores)):
             return {}, []
         for subset in (
-            [name for name in others if is_score_name(name)],
-            *([name] for name in others),
+            [name for name in other_columns if is_score_name(name)],
+            *([name] for name in other_columns),
         ):
             if subset and _sums_to_one(
                 as_probabilities(np.column_stack([scores, *(numbers[name] for name in subset)]))
@@ -143,7 +149,7 @@ def extra_classes(
         return {}, []  # no probabilities: said of their rows
     doubtful = []
     unseen = {}
-    for name in (each for each in others if is_score_name(each)):
+    for name in (each for each in other_columns if is_score_name(each)):
         values = numbers[name]
         inside = bool((values >= finite.min()).all() and (values <= finite.max()).all())
         largest = float((values > scores.max(axis=1)).mean())

@@ -108,18 +108,20 @@ def read_scored_tables(
         return ScoredTables(
             new.name, chosen.classes, _answers(new, chosen.columns), None, _notes(new, chosen, "")
         )
-    known = _read(source, "source")
-    column = _label_column(known, label)
-    labels = tuple(texts(known.frame, column, known.name).to_list())
+    source_table = _read(source, "source")
+    column = _label_column(source_table, label)
+    labels = tuple(texts(source_table.frame, column, source_table.name).to_list())
     values = tuple(dict.fromkeys(labels))
-    shared = [name for name in new.numbers if name in known.numbers and name != column]
-    chosen = _with_unseen(_chosen(shared, classes, new, values), new, known, classes)
+    shared = [name for name in new.numbers if name in source_table.numbers and name != column]
+    chosen = _with_unseen(_chosen(shared, classes, new, values), new, source_table, classes)
     _check_several(new, chosen)
-    _check_labels(known, labels, chosen, new, shared)
-    target, said = _answers(new, chosen.columns), _answers(known, chosen.columns)
+    _check_labels(source_table, labels, chosen, new, shared)
+    target, source_answers = _answers(new, chosen.columns), _answers(source_table, chosen.columns)
     code_of = {name: code for code, name in enumerate(chosen.classes)}
     labelled = Labelled(
-        said, np.array([code_of[name] for name in labels], dtype=np.int64), known.name
+        source_answers,
+        np.array([code_of[name] for name in labels], dtype=np.int64),
+        source_table.name,
     )
     absent = _absent_note(chosen, values) if classes is None else ()
     note = (*_order_note(chosen, labelled, new, classes), *absent)
@@ -132,14 +134,14 @@ def read_scored_tables(
 # --------------------------------------------------------------------------------------------------
 
 
-def _read(given: Any, field: str) -> _Table:
-    if isinstance(given, str | Path):
+def _read(table_given: Any, field: str) -> _Table:
+    if isinstance(table_given, str | Path):
         name, frame = (
-            Path(given).name,
-            read_table(str(given), field, remedy=NAMES_ABOVE, unnamed=UNNAMED),
+            Path(table_given).name,
+            read_table(str(table_given), field, remedy=NAMES_ABOVE, unnamed=UNNAMED),
         )
     else:
-        name, frame = f"the {field} table", frame_of(given, field)
+        name, frame = f"the {field} table", frame_of(table_given, field)
     if not frame.height:
         raise DataError(f"{field} has no rows")
     numbers = {
@@ -177,20 +179,20 @@ def _is_whole(values: Floats, numbers: Mapping[str, Floats]) -> bool:
     return fractions and outside and not (finite % 1 != 0).any()
 
 
-def _label_column(known: _Table, label: str | None) -> str:
-    columns = known.frame.columns
+def _label_column(source_table: _Table, label: str | None) -> str:
+    columns = source_table.frame.columns
     if label:
         if label not in columns:
-            raise unknown("label", f"column of {known.name}", label, columns)
+            raise unknown("label", f"column of {source_table.name}", label, columns)
         return label
     usual = [name for word in LABELS for name in columns if name.lower() == word]
-    words = [name for name in columns if name not in known.numbers]
-    found = usual or words if len(words) == 1 else usual
-    if not found:
+    words = [name for name in columns if name not in source_table.numbers]
+    candidates = usual or words if len(words) == 1 else usual
+    if not candidates:
         raise InputError(
-            "label", f"is needed: which column of {known.name} holds the labels", columns
+            "label", f"is needed: which column of {source_table.name} holds the labels", columns
         )
-    return found[0]
+    return candidates[0]
 
 
 def _chosen(
@@ -200,22 +202,22 @@ def _chosen(
     `classes` names them in order."""
     if classes is None:
         assert values is not None
-        found = columns_of(values, shared)
-        if len(found) > 1 and not _agree(found, new):
-            ways = " or ".join(f"{', '.join(each.columns[:3])}, ..." for each in found[:3])
+        column_ways = columns_of(values, shared)
+        if len(column_ways) > 1 and not _agree(column_ways, new):
+            ways = " or ".join(f"{', '.join(each.columns[:3])}, ..." for each in column_ways[:3])
             raise DataError(
                 f"{new.name} has several columns of scores a class ({ways}) that answer otherwise;"
                 " leave one of them out"
             )
-        return found[0] if found else ScoreColumns((), ())
+        return column_ways[0] if column_ways else ScoreColumns((), ())
     names = tuple(classes)
     if len(set(names)) < len(names):
         raise InputError("classes", "names one class twice")
     by_name = next(iter(columns_of(names, shared)), None)
     if by_name is not None:
         return ScoreColumns(tuple(column for column in shared if column in by_name.columns), names)
-    there = [name for name in names if name in shared]
-    if there:
+    shared_names = [name for name in names if name in shared]
+    if shared_names:
         missing = next(name for name in names if name not in shared)
         raise InputError(
             "classes",
@@ -241,22 +243,22 @@ def _agree(families: Sequence[ScoreColumns], new: _Table) -> bool:
     do."""
     answers = []
     for family in families:
-        place = np.argsort(np.array(family.classes))
-        order = np.argsort(place)
+        class_order = np.argsort(np.array(family.classes))
+        order = np.argsort(class_order)
         answers.append(order[new.scores(family.columns).argmax(axis=1)])
-    return all(np.array_equal(answers[0], other) for other in answers[1:])
+    return all(np.array_equal(answers[0], other_answers) for other_answers in answers[1:])
 
 
 def _with_unseen(
-    chosen: ScoreColumns, new: _Table, known: _Table, classes: Sequence[str] | None
+    chosen: ScoreColumns, new: _Table, source_table: _Table, classes: Sequence[str] | None
 ) -> ScoreColumns:
     """The columns with those of classes that never occur in the source. Raises `DataError` where it
     cannot be told."""
     if classes is not None or not chosen.columns:
         return chosen
-    shared = [name for name in new.numbers if name in known.numbers]
+    shared = [name for name in new.numbers if name in source_table.numbers]
     unseen, doubtful = extra_classes(
-        chosen, {name: new.numbers[name] for name in shared}, known.frame.height
+        chosen, {name: new.numbers[name] for name in shared}, source_table.frame.height
     )
     if doubtful:
         names = {
@@ -293,7 +295,11 @@ def _check_several(table: _Table, chosen: ScoreColumns) -> None:
 
 
 def _check_labels(
-    known: _Table, labels: Sequence[str], chosen: ScoreColumns, new: _Table, shared: Sequence[str]
+    source_table: _Table,
+    labels: Sequence[str],
+    chosen: ScoreColumns,
+    new: _Table,
+    shared: Sequence[str],
 ) -> None:
     """Refuse labels that no column of scores is named by, with the classes that the columns seem to
     be of."""
@@ -302,7 +308,7 @@ def _check_labels(
     if not strange:
         return
     if not chosen.columns and 2 < len(values) <= _MANY:
-        _check_one_missing(known, values, shared)
+        _check_one_missing(source_table, values, shared)
     scores = [
         name
         for name in shared
@@ -310,9 +316,10 @@ def _check_labels(
     ]
     listed = ", ".join((chosen.classes or tuple(scores))[:_SHOWN])
     problem = (
-        f"{known.name} has the label {strange[0]!r}, which is no class of the scores ({listed})"
+        f"{source_table.name} has the label {strange[0]!r}, which is no class of the scores"
+        f" ({listed})"
     )
-    others = f" and {len(strange) - 1} more such labels" if len(strange) > 1 else ""
+    other_labels = f" and {len(strange) - 1} more such labels" if len(strange) > 1 else ""
     remedy = ""
     if len(strange) == len(values) == len(scores) and not chosen.columns:
         order = sorted(
@@ -320,25 +327,26 @@ def _check_labels(
         )
         code_of = {name: code for code, name in enumerate(order)}
         codes = np.array([code_of[name] for name in labels], dtype=np.int64)
-        answer = np.nan_to_num(known.scores(scores), nan=-np.inf).argmax(axis=1)
+        answer = np.nan_to_num(source_table.scores(scores), nan=-np.inf).argmax(axis=1)
         likely, right = best_order(answer, codes, order)
         fit = (
             f"; {option_value(likely)} fits the labelled rows best, {right:.1%} of which are then"
             " right"
         )
         remedy = f"; name the classes of these columns in their order by classes{fit}"
-    raise DataError(f"{problem}{others}{remedy}", limit=100_000)
+    raise DataError(f"{problem}{other_labels}{remedy}", limit=100_000)
 
 
-def _check_one_missing(known: _Table, values: Sequence[str], shared: Sequence[str]) -> None:
+def _check_one_missing(source_table: _Table, values: Sequence[str], shared: Sequence[str]) -> None:
     """Refuse the one label that has no column of scores where all others have one."""
     for name in values:
-        others = [other for other in values if other != name]
-        found = columns_of(others, shared)
-        if found:
-            listed = ", ".join(found[0].columns[:_SHOWN])
+        other_values = [other_value for other_value in values if other_value != name]
+        ways = columns_of(other_values, shared)
+        if ways:
+            listed = ", ".join(ways[0].columns[:_SHOWN])
             raise DataError(
-                f"{known.name} has the label {name!r}, which is no class of the scores ({listed})"
+                f"{source_table.name} has the label {name!r}, which is no class of the scores"
+                f" ({listed})"
             )
 
 
@@ -358,7 +366,9 @@ def _order_note(
     remedy = (
         "give the second by classes, or the first to leave it as it is" if classes is None else ""
     )
-    told = check_order("classes", new.name, labelled, chosen.classes, chosen.classes, usual, remedy)
+    evidence = check_order(
+        "classes", new.name, labelled, chosen.classes, chosen.classes, usual, remedy
+    )
     if usual is not None and chosen.classes != usual:
         as_named = _renamed(labelled, chosen.classes, usual)
         if as_named >= labelled.accuracy:
@@ -371,14 +381,14 @@ def _order_note(
                 f" {option_value(usual)}: {shares}"
             )
             raise InputError("classes", f"{problem}; leave them out", limit=100_000)
-    return (f"Warning: {told}; the first was asked for.",) if told else ()
+    return (f"Warning: {evidence}; the first was asked for.",) if evidence else ()
 
 
 def _renamed(labelled: Labelled, classes: Sequence[str], usual: Sequence[str]) -> float:
     """The share of labelled rows that is right where the outputs are `usual` and not `classes`."""
     code_of = {name: code for code, name in enumerate(classes)}
-    outputs = np.array([code_of[name] for name in usual], dtype=np.int64)
-    return float((outputs[labelled.answers.answer] == labelled.label).mean())
+    output_numbers = np.array([code_of[name] for name in usual], dtype=np.int64)
+    return float((output_numbers[labelled.answers.answer] == labelled.label).mean())
 
 
 def _absent_note(chosen: ScoreColumns, values: Sequence[str]) -> tuple[str, ...]:
@@ -411,14 +421,18 @@ def _notes(new: _Table, chosen: ScoreColumns, label: str) -> tuple[str, ...]:
         if column != name
     ]
     if renamed:
-        more = ", ..." if len(renamed) > _SHOWN else ""
-        notes.append(f"Columns of scores, with their classes: {', '.join(renamed[:_SHOWN])}{more}.")
+        more_words = ", ..." if len(renamed) > _SHOWN else ""
+        notes.append(
+            f"Columns of scores, with their classes: {', '.join(renamed[:_SHOWN])}{more_words}."
+        )
     if left:
-        what = "no class of the source" if label else "no score by its name or its whole numbers"
+        reason_words = (
+            "no class of the source" if label else "no score by its name or its whole numbers"
+        )
         words = (
             f"Column {left[0]} is" if len(left) == 1 else f"Columns {', '.join(left[:_SHOWN])} are"
         )
-        notes.append(f"{words} {what}: left out.")
+        notes.append(f"{words} {reason_words}: left out.")
     return tuple(notes)
 
 

@@ -47,7 +47,7 @@ class Rows:
 
 
 def read_rows(
-    given: Any,
+    rows_given: Any,
     field: str,
     takes: InputSpec | None,
     size: int | None,
@@ -55,7 +55,8 @@ def read_rows(
     images: str | None,
     text: Sequence[str] | None = None,
 ) -> Rows:
-    """The rows that `given` names: a data set, a folder of pictures, a table with a column of paths
+    """The rows that `rows_given` names: a data set, a folder of pictures, a table with a column of
+    paths
     or of texts, or a source.
 
     `takes`: what the model takes; pictures are brought to that shape. `label`: the column of
@@ -65,17 +66,17 @@ def read_rows(
     """
     shape = None if takes is None or takes.kind != "image" else takes.shape
     side = size or (shape[0] if shape is not None else None)
-    if isinstance(given, AttributedDataset):
-        found: Named = (given.name, given, _numbers)
+    if isinstance(rows_given, AttributedDataset):
+        named_dataset: Named = (rows_given.name, rows_given, _numbers)
     else:
-        found = _read(str(given), field, side, images, label, text, takes)
-    name, dataset, names = found
+        named_dataset = _read(str(rows_given), field, side, images, label, text, takes)
+    name, dataset, names = named_dataset
     dataset = _as_taken(dataset, takes, field)
     if dataset.n_rows == 0:
         raise DataError(f"{field} has no rows")
     if label is None:
         return Rows(name, dataset, names)
-    label = _column([item.name for item in dataset.table.attributes], field, label)
+    label = _column([attribute.name for attribute in dataset.table.attributes], field, label)
     if doubts := doubts_of(dataset, label):
         way_out = (
             "write them alike, or give cw.estimate a data set of which cw.with_distinct says that"
@@ -90,19 +91,19 @@ def read_rows(
     return Rows(name, dataset, names, tuple(values[code] for code in codes.tolist()), values)
 
 
-def _column(known: Sequence[str], field: str, label: str) -> str:
+def _column(column_names: Sequence[str], field: str, label: str) -> str:
     """The column of labels: `label`, or for "" one of a usual name, or the only one."""
     if label:
-        if label not in known:
-            raise unknown("label", f"column of {field}", label, known)
+        if label not in column_names:
+            raise unknown("label", f"column of {field}", label, column_names)
         return label
-    usual = [name for name in known if name.lower() in LABELS]
-    found = usual or known if len(known) == 1 else usual
-    if not found:
+    usual = [name for name in column_names if name.lower() in LABELS]
+    candidates = usual or column_names if len(column_names) == 1 else usual
+    if not candidates:
         raise InputError(
-            "label", f"is needed: which column of {field} is what the model answers", known
+            "label", f"is needed: which column of {field} is what the model answers", column_names
         )
-    return found[0]
+    return candidates[0]
 
 
 def _numbers(row: int) -> str:
@@ -132,16 +133,16 @@ def _read(
             takes is not None and takes.kind == "text",
         )
     try:
-        known = facts("sources", word, field)
+        source_facts = facts("sources", word, field)
     except InputError as error:
         raise InputError(
             field,
             f"{word!r} is no folder, no {' or '.join(KINDS)} file, and no source",
             error.choices,
         ) from None
-    sized = size is not None and "size" in {item.name for item in known.knobs}
-    made: AttributedDataset = load("sources", word)(**({"size": size} if sized else {})).load()
-    return word, made, _numbers
+    sized = size is not None and "size" in {knob.name for knob in source_facts.knobs}
+    dataset: AttributedDataset = load("sources", word)(**({"size": size} if sized else {})).load()
+    return word, dataset, _numbers
 
 
 def _folder(path: Path, field: str, size: int, labelled: bool) -> Named:
@@ -149,16 +150,16 @@ def _folder(path: Path, field: str, size: int, labelled: bool) -> Named:
     from crosswind.data.in_memory import from_frame
 
     if labelled:
-        made: AttributedDataset = load("sources", "image-folder")(
+        dataset: AttributedDataset = load("sources", "image-folder")(
             path=str(path), size=size, others="skip"
         ).load()
-        return path.name, made, _numbers
+        return path.name, dataset, _numbers
     files = sorted(
         str(file.relative_to(path))
         for file in path.rglob("*")
         if file.suffix.lower() in IMAGE_ENDINGS
         and file.is_file()
-        and not any(part.startswith(".") for part in file.parts[-2:])
+        and not any(path_part.startswith(".") for path_part in file.parts[-2:])
     )
     if not files:
         raise DataError(f"{field}: the folder {str(path)!r} holds no images")
@@ -219,17 +220,17 @@ def _table(
         if text is None
         else [has_column(frame, name, path.name, "text") for name in text]
     )
-    others = [name for name in frame.columns if name not in inputs]
-    wanted = None if label is None else _column(others, field, label)
+    other_columns = [name for name in frame.columns if name not in inputs]
+    label_column = None if label is None else _column(other_columns, field, label)
     # A table of attributes has one at least: a constant stands for all that is not looked at.
     alone = frame.select(inputs).with_columns(
         polars.lit("-").alias("rows" if "rows" not in inputs else "all")
     )
-    rows = alone if wanted is None else frame.select(*inputs, wanted)
+    rows = alone if label_column is None else frame.select(*inputs, label_column)
     if column is not None:
         paths = frame[column].to_list()
-        made = from_frame(rows, str(folder), name=path.stem, path_column=column, size=size)
-        return path.name, made, lambda row: str(paths[row])
+        dataset = from_frame(rows, str(folder), name=path.stem, path_column=column, size=size)
+        return path.name, dataset, lambda row: str(paths[row])
     return (
         path.name,
         of_text_columns(rows, field, path.name, inputs, None, None, "refuse"),
@@ -277,12 +278,12 @@ def plain_rows(source: str, label: NDArray[np.int64]) -> RowSet:
 
 def codes_of(rows: Rows, classes: Sequence[str]) -> NDArray[np.int64]:
     """The class of every row's label. Raises `DataError` for one that is none of the model's."""
-    known = {name: code for code, name in enumerate(classes)}
+    code_of = {name: code for code, name in enumerate(classes)}
     assert rows.labels is not None
-    strange = [name for name in dict.fromkeys(rows.labels) if name not in known]
+    strange = [name for name in dict.fromkeys(rows.labels) if name not in code_of]
     if strange:
         raise DataError(
             f"{rows.name} has the label {strange[0]!r}, which is no class of the model"
             f" ({', '.join(classes[:20])})"
         )
-    return np.array([known[name] for name in rows.labels], dtype=np.int64)
+    return np.array([code_of[name] for name in rows.labels], dtype=np.int64)

@@ -62,15 +62,17 @@ class Expected:
         `limit` bytes."""
         named = self.dtype not in ("", *KINDS) and dtype.newbyteorder("=") != np.dtype(self.dtype)
         if named or dtype.kind not in KINDS.get(self.dtype, "".join(KINDS.values())):
-            held = "objects, which only unpickling could read" if dtype.hasobject else str(dtype)
-            raise DataError(f"{label} holds {held}, not {self.dtype or 'numbers or text'}")
-        wanted = shape if self.shape is None else self.shape
-        if len(shape) != len(wanted) or any(
-            n not in (None, found) for n, found in zip(wanted, shape, strict=True)
+            dtype_words = (
+                "objects, which only unpickling could read" if dtype.hasobject else str(dtype)
+            )
+            raise DataError(f"{label} holds {dtype_words}, not {self.dtype or 'numbers or text'}")
+        wanted_shape = shape if self.shape is None else self.shape
+        if len(shape) != len(wanted_shape) or any(
+            n not in (None, side) for n, side in zip(wanted_shape, shape, strict=True)
         ):
             raise DataError(
                 f"{label} has shape {shape}, not"
-                f" ({', '.join('any' if n is None else str(n) for n in wanted)})"
+                f" ({', '.join('any' if n is None else str(n) for n in wanted_shape)})"
             )
         if math.prod(shape) * dtype.itemsize > limit:
             raise DataError(
@@ -98,7 +100,9 @@ def read_arrays(
     Raises `DataError` for a missing key, another dtype or shape, objects, damage, and more than
     `limit` bytes.
     """
-    return {key: _whole(path, key, what, limit) for key, what in expected.items()}
+    return {
+        key: _whole(path, key, expected_array, limit) for key, expected_array in expected.items()
+    }
 
 
 def read_array(path: Path, expected: Expected | None = None, limit: int = LIMIT) -> NDArray[Any]:
@@ -142,10 +146,10 @@ def _array(
             stream: IO[bytes] = stack.enter_context(path.open("rb"))
             size = path.stat().st_size
         else:
-            held = sums_of(path)
-            if key not in held:
+            member_sums = sums_of(path)
+            if key not in member_sums:
                 raise DataError(
-                    f"{path} has no {key!r} but {', '.join(sorted(held)[:20]) or 'nothing'}"
+                    f"{path} has no {key!r} but {', '.join(sorted(member_sums)[:20]) or 'nothing'}"
                 )
             with damage(label):
                 archive = stack.enter_context(zipfile.ZipFile(path))
@@ -220,7 +224,7 @@ class Matrix:
             yield from _blocks(stream, str(self.path), self.dtype, self.shape, count)
 
 
-def open_matrix(path: Path, expected: Expected, most: int = LIMIT) -> Matrix:
+def open_matrix(path: Path, expected: Expected, most_bytes: int = LIMIT) -> Matrix:
     """A matrix in MNIST's idx format or in NORB's, raw or gzip, its header checked.
 
     idx: two zeros, a byte for the type, one for the number of dimensions, each dimension in 32
@@ -247,7 +251,7 @@ def open_matrix(path: Path, expected: Expected, most: int = LIMIT) -> Matrix:
             raise DataError(f"{path} is damaged: its header names {count:,} dimensions")
         written = max(3, count) if order == "<" else count
         shape = struct.unpack(f"{order}{written}I", stream.read(4 * written))[:count]
-    expected.check(str(path), np.dtype(kind), shape, most)
+    expected.check(str(path), np.dtype(kind), shape, most_bytes)
     return Matrix(path, np.dtype(kind), shape, 4 * (written + (2 if order == "<" else 1)))
 
 
@@ -263,20 +267,20 @@ def hdf5_rows(path: Path, key: str, expected: Expected) -> StreamedRows:
     Raises `DataError` for what is missing, damaged or not expected, for links, and for values that
     lie in other files.
     """
-    with _hdf5(path, key, expected) as found:
+    with _hdf5(path, key, expected) as opened_data:
         shape, dtype, chunk = (
-            tuple(found.shape),
-            found.dtype,
-            found.chunks[0] if found.chunks else 1,
+            tuple(opened_data.shape),
+            opened_data.dtype,
+            opened_data.chunks[0] if opened_data.chunks else 1,
         )
 
     def blocks(count: int) -> Iterator[NDArray[Any]]:
-        with _hdf5(path, key, expected) as found:
+        with _hdf5(path, key, expected) as hdf5_data:
             for start in range(0, shape[0], count):
                 with damage(
                     f"{path}: {key!r}, in rows {start:,} to {min(start + count, shape[0]) - 1:,},"
                 ):
-                    values = found[start : start + count]
+                    values = hdf5_data[start : start + count]
                 yield values.astype(values.dtype.newbyteorder("="), copy=False)
 
     return StreamedRows(blocks, shape, dtype.newbyteorder("="), chunk)
@@ -297,18 +301,18 @@ def _hdf5(path: Path, key: str, expected: Expected) -> Iterator[Any]:
             raise DataError(
                 f"{path} has no {key!r} but {', '.join(sorted(file)[:20]) or 'nothing'}"
             )
-        found = file[key] if isinstance(file.get(key, getlink=True), h5py.HardLink) else None
+        hdf5_data = file[key] if isinstance(file.get(key, getlink=True), h5py.HardLink) else None
         if (
-            not isinstance(found, h5py.Dataset)
-            or found.is_virtual
-            or found.external
-            or not found.shape
+            not isinstance(hdf5_data, h5py.Dataset)
+            or hdf5_data.is_virtual
+            or hdf5_data.external
+            or not hdf5_data.shape
         ):
             raise DataError(
                 f"{label} is no data set with rows in this file; links to others are not followed"
             )
-        expected.check(label, found.dtype, tuple(found.shape), 1 << 50)
-        yield found
+        expected.check(label, hdf5_data.dtype, tuple(hdf5_data.shape), 1 << 50)
+        yield hdf5_data
 
 
 def whole_hdf5(path: Path) -> None:
@@ -340,10 +344,10 @@ def read_mat(path: Path, name: str) -> NDArray[Any]:
     from scipy.io import loadmat
 
     with _matlab(path):
-        found = loadmat(path, appendmat=False, variable_names=[name])[name]
-        if not isinstance(found, np.ndarray) or found.dtype.kind not in KINDS["numbers"]:
+        variable = loadmat(path, appendmat=False, variable_names=[name])[name]
+        if not isinstance(variable, np.ndarray) or variable.dtype.kind not in KINDS["numbers"]:
             raise DataError(f"{path} holds no real numbers in {name}")
-        return np.asarray(found)
+        return np.asarray(variable)
 
 
 def whole_mat(path: Path) -> None:

@@ -129,8 +129,9 @@ def kind_of_file(path: Path) -> str:
     )
 
 
-def expect_kind(path: Path, kinds: Collection[str], what: str) -> str:
-    """The kind of a file. Raises `DataError` for one that is not of these kinds, which `what` puts
+def expect_kind(path: Path, kinds: Collection[str], kinds_in_words: str) -> str:
+    """The kind of a file. Raises `DataError` for one that is not of these kinds, which
+    `kinds_in_words` puts
     into words."""
     kind = kind_of_file(path)
     if kind not in kinds:
@@ -138,7 +139,9 @@ def expect_kind(path: Path, kinds: Collection[str], what: str) -> str:
             "page": "a web page, perhaps of a failed download",
             "": "cut short at its beginning, damaged or something else",
         }
-        raise DataError(f"{path} is not {what}: it is {meant.get(kind, f'a file of {kind}')}")
+        raise DataError(
+            f"{path} is not {kinds_in_words}: it is {meant.get(kind, f'a file of {kind}')}"
+        )
     return kind
 
 
@@ -153,12 +156,12 @@ def damage(label: object) -> Iterator[None]:
     try:
         yield
     except DAMAGE as error:
-        what = (
+        fault = (
             "cannot be read or unpacked"
             if getattr(error, "errno", None)
             else "is damaged or cut short"
         )
-        raise DataError(f"{label} {what}: {reason(error)}") from None
+        raise DataError(f"{label} {fault}: {reason(error)}") from None
 
 
 class _Watch:
@@ -252,10 +255,10 @@ def tried(
     if watch.late:
         raise DataError(f"{path} is damaged: reading it does not end")
     if child.returncode:
-        said = "it stood still" if watch.still else (printed.strip().splitlines() or [""])[-1]
-        _, found, sentence = said.partition("DataError: ")
+        last_line = "it stood still" if watch.still else (printed.strip().splitlines() or [""])[-1]
+        _, separator, sentence = last_line.partition("DataError: ")
         died = (
             f"reading it ended a process of {limit >> 20:,} MB of memory"
-            f" ({said or f'signal {-child.returncode}'})"
+            f" ({last_line or f'signal {-child.returncode}'})"
         )
-        raise DataError(sentence if found else f"{path} is damaged: {died}")
+        raise DataError(sentence if separator else f"{path} is damaged: {died}")

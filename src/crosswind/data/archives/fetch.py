@@ -51,29 +51,33 @@ def verified(original: Original, path: Path) -> bool:
     is hashed once. Raises `DataError` for a file of the published size with another hash: it is
     damaged.
     """
-    wanted, kind = (original.sha256, "sha256") if original.sha256 else (original.md5, "md5")
+    published_hash, kind = (original.sha256, "sha256") if original.sha256 else (original.md5, "md5")
     try:
         state = path.stat()
-        if not wanted or original.size not in (0, state.st_size):
+        if not published_hash or original.size not in (0, state.st_size):
             return False
-        told = {"size": state.st_size, "changed": state.st_mtime_ns, kind: wanted.lower()}
+        verified_file = {
+            "size": state.st_size,
+            "changed": state.st_mtime_ns,
+            kind: published_hash.lower(),
+        }
         with contextlib.suppress(OSError, ValueError):
-            if json.loads(_memo(path).read_text(encoding="utf-8")) == told:
+            if json.loads(_memo(path).read_text(encoding="utf-8")) == verified_file:
                 return True
         with watched(path, "checking") as file:
-            found = hashlib.file_digest(
+            actual_hash = hashlib.file_digest(
                 file, lambda: hashlib.new(kind, usedforsecurity=False)
             ).hexdigest()
     except OSError as error:
         raise DataError(f"{path} cannot be read: {reason(error)}") from None
-    if found == wanted.lower():
+    if actual_hash == published_hash.lower():
         with contextlib.suppress(
             OSError
         ):  # a folder that cannot be written is read without a memory
-            _memo(path).write_text(json.dumps(told), encoding="utf-8")
+            _memo(path).write_text(json.dumps(verified_file), encoding="utf-8")
         return True
     if original.size:
-        raise _wrong(path, f"has the {kind} {found}, not {wanted}")
+        raise _wrong(path, f"has the {kind} {actual_hash}, not {published_hash}")
     return False
 
 
@@ -106,26 +110,30 @@ def fetch(
     if path.exists():
         _refuse_other(original, path)
         return path
-    part = path.with_name(f"{path.name}.part")
+    partial_file = path.with_name(f"{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        resumed = part.exists()
-        while not (resumed and _is_right(original, part)):  # a part that is whole already is taken
-            _finish(original, part, on_progress or (lambda done, whole: None), timeout, sleep)
+        resumed = partial_file.exists()
+        while not (
+            resumed and _is_right(original, partial_file)
+        ):  # a part that is whole already is taken
+            _finish(
+                original, partial_file, on_progress or (lambda done, total: None), timeout, sleep
+            )
             try:
-                _refuse_other(original, part)
+                _refuse_other(original, partial_file)
                 break
             except DataError:
-                part.unlink(missing_ok=True)
+                partial_file.unlink(missing_ok=True)
                 if not resumed:
                     raise
                 # the beginning was of an earlier download: the file may have changed since
                 resumed = False
-        os.replace(part, path)
+        os.replace(partial_file, path)
     except OSError as error:
         raise DataError(f"{original.name} cannot be written to {folder}: {reason(error)}") from None
     with contextlib.suppress(OSError):
-        _memo(part).replace(_memo(path))
+        _memo(partial_file).replace(_memo(path))
     return path
 
 
@@ -133,9 +141,9 @@ def _memo(path: Path) -> Path:
     return path.with_name(f".{path.name}.hash")
 
 
-def _wrong(path: Path, what: str) -> DataError:
+def _wrong(path: Path, fault: str) -> DataError:
     return DataError(
-        f"{path.name.removesuffix('.part')} {what} in {path.parent}: it is damaged, or not the"
+        f"{path.name.removesuffix('.part')} {fault} in {path.parent}: it is damaged, or not the"
         " published file"
     )
 
@@ -165,7 +173,7 @@ class _Again(Exception):
 
 def _finish(
     original: Original,
-    part: Path,
+    partial_file: Path,
     on_progress: Progress,
     timeout: float,
     sleep: Callable[[float], None],
@@ -173,27 +181,31 @@ def _finish(
     """Fill the part to its end, over as many answers as it takes."""
     failures = 0
     while True:
-        have = part.stat().st_size if part.exists() else 0
+        have = partial_file.stat().st_size if partial_file.exists() else 0
         if original.size and have >= original.size:
             return
         try:
-            if _ask(original, part, have, on_progress, timeout):
+            if _ask(original, partial_file, have, on_progress, timeout):
                 return
             why, wait = "it broke off", 0.0
         except _Again as error:
             why, wait = error.why, error.wait
-        now = part.stat().st_size if part.exists() else 0
+        now = partial_file.stat().st_size if partial_file.exists() else 0
         failures = 0 if now > have else failures + 1
         if failures >= ATTEMPTS:
-            kept = f"; {now:,} bytes are kept, and the next call goes on from there" if now else ""
+            kept_words = (
+                f"; {now:,} bytes are kept, and the next call goes on from there" if now else ""
+            )
             raise DataError(
                 f"{original.name} cannot be fetched from {original.url}: {why}, {failures} times in"
-                f" a row{kept}"
+                f" a row{kept_words}"
             )
         sleep(max(wait, float(2 ** max(0, failures - 1))))
 
 
-def _ask(original: Original, part: Path, have: int, on_progress: Progress, timeout: float) -> bool:
+def _ask(
+    original: Original, partial_file: Path, have: int, on_progress: Progress, timeout: float
+) -> bool:
     """Ask once for what follows the first `have` bytes and append what comes; whether that was all
     of it."""
     url, failed = original.url, f"{original.name} cannot be fetched"
@@ -207,11 +219,11 @@ def _ask(original: Original, part: Path, have: int, on_progress: Progress, timeo
         opener.add_handler(handler())
     try:
         with opener.open(request, timeout=timeout) as answer:
-            return _take(original, part, have, answer, on_progress)
+            return _take(original, partial_file, have, answer, on_progress)
     except urllib.error.HTTPError as error:
         with error:
             if error.code == 416 and have:  # the part is longer than the file
-                part.unlink()
+                partial_file.unlink()
                 raise _Again("it has no such part") from None
             if error.code in _AGAIN:
                 wait = str(error.headers.get("Retry-After")).strip()
@@ -234,41 +246,43 @@ def _ask(original: Original, part: Path, have: int, on_progress: Progress, timeo
         raise _Again(reason(error)) from None
 
 
-def _take(original: Original, part: Path, have: int, answer: Any, on_progress: Progress) -> bool:
+def _take(
+    original: Original, partial_file: Path, have: int, answer: Any, on_progress: Progress
+) -> bool:
     goes_on = answer.status == 206
     if goes_on and not re.match(rf"\s*bytes\s+{have}-", answer.headers.get("Content-Range", "")):
-        part.unlink(missing_ok=True)
+        partial_file.unlink(missing_ok=True)
         raise _Again("it gave another part than asked for")
     start = done = have if goes_on else 0
     length = answer.length
-    whole = original.size or (done + length if length is not None else 0)
+    total = original.size or (done + length if length is not None else 0)
     page = DataError(
         f"{original.url} gives a web page and not {original.name}: it has moved, or asks for"
         " something first"
     )
     if "text/html" in answer.headers.get("Content-Type", "").lower():
         raise page
-    if length is not None and done + length != whole:
+    if length is not None and done + length != total:
         raise DataError(
-            f"{original.url} gives {done + length:,} bytes and not the {whole:,} of {original.name}"
+            f"{original.url} gives {done + length:,} bytes and not the {total:,} of {original.name}"
         )
-    if whole and shutil.disk_usage(part.parent).free < whole - done:
+    if total and shutil.disk_usage(partial_file.parent).free < total - done:
         raise DataError(
-            f"{original.name} needs {whole - done:,} bytes in {part.parent}, which has not so much"
-            " left"
+            f"{original.name} needs {total - done:,} bytes in {partial_file.parent}, which has not"
+            " so much left"
         )
-    with part.open("ab" if goes_on else "wb") as file:
+    with partial_file.open("ab" if goes_on else "wb") as file:
         while block := _next(answer):
             file.write(block)
             done += len(block)
             if original.size and done > original.size:
-                part.unlink()
+                partial_file.unlink()
                 raise DataError(
                     f"{original.url} gives more than the {original.size:,} bytes of {original.name}"
                 )
-            on_progress(done, whole)
-    if not start and kind_of_file(part) == "page":
-        part.unlink()
+            on_progress(done, total)
+    if not start and kind_of_file(partial_file) == "page":
+        partial_file.unlink()
         raise page
     return done - start == length if length is not None else original.size in (0, done)
 

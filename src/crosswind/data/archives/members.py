@@ -60,20 +60,20 @@ class TarMembers:
     (plain, gzip, bzip2 or xz), a name given twice, and a full disk.
     """
 
-    def __init__(self, path: Path, wanted: Callable[[str], bool]) -> None:
-        starts, sizes, self.names, known = [], [], [], set()
+    def __init__(self, path: Path, is_wanted: Callable[[str], bool]) -> None:
+        starts, sizes, self.names, known_names = [], [], [], set()
         plain = expect_kind(path, ("tar", *PACKED), "a tar archive") == "tar"
         with path.open("rb") if plain else _temporary(path.parent) as file:
             for name, size, start, stream in _walk(path):
-                if not wanted(name):
+                if not is_wanted(name):
                     continue
-                if name in known:
+                if name in known_names:
                     raise DataError(f"{path} has two members called {name!r}")
                 starts.append(start if plain else file.tell())
                 if not plain:
                     with damage(f"{path}, member {name!r},"):
                         shutil.copyfileobj(stream, file, 1 << 20)
-                known.add(name)
+                known_names.add(name)
                 self.names.append(name)
                 sizes.append(size)
             with damage(f"{path}, unpacked,"):

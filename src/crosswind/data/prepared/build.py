@@ -113,28 +113,28 @@ def prepare(
         raise InputError("workers", f"must be a number of threads, not {workers!r}")
     target, tell = copy_folder(source, root), on_progress or (lambda stage, done, total: None)
     work = target.with_name(f".{target.name}.part")
-    if (there := None if again else _there(source, root, store)) and not work.exists():
-        return Prepared(there, made=False)
+    if (existing_copy := None if again else _there(source, root, store)) and not work.exists():
+        return Prepared(existing_copy, made=False)
     _refuse_foreign(target)
     with claimed(work, partial(tell, "waiting for another process that prepares it", 0, 0)):
-        if there := (
+        if existing_copy := (
             None if again else _there(source, root, store)
         ):  # an earlier call may have ended after publishing
             shutil.rmtree(work, ignore_errors=True)
-            return Prepared(there, made=False)
+            return Prepared(existing_copy, made=False)
         with telling(tell):
             reading, identity, store = _read(
                 source, _gathered(source, root, originals, tell), store
             )
-        found, published = dict(reading.parts), dict(source.totals())
-        if published and found != published and not accept_totals:
-            told = [
-                ", ".join(f"{part} {count:,}" for part, count in rows.items())
-                for rows in (found, published)
+        counted, published = dict(reading.parts), dict(source.totals())
+        if published and counted != published and not accept_totals:
+            counts_in_words = [
+                ", ".join(f"{part_name} {count:,}" for part_name, count in rows.items())
+                for rows in (counted, published)
             ]
             raise DataError(
-                f"{owner(source)}: the originals hold {told[0]} rows, where {told[1]} are"
-                " published; --accept-totals takes them as they are"
+                f"{owner(source)}: the originals hold {counts_in_words[0]} rows, where"
+                f" {counts_in_words[1]} are published; --accept-totals takes them as they are"
             )
         with writing(work):
             before = _write(source, reading, identity, store, work, workers or cores(), tell)
@@ -152,37 +152,50 @@ def _there(source: PreparedSource, root: str | None, store: str | None) -> Copy 
 
 def _refuse_foreign(target: Path) -> None:
     try:
-        others = [place.name for place in target.iterdir() if place.name not in KNOWN]
+        foreign_names = [
+            entry_path.name for entry_path in target.iterdir() if entry_path.name not in KNOWN
+        ]
     except FileNotFoundError:
         return
     except OSError as error:
         raise DataError(f"{target}: {error.strerror}") from None
-    if others:
+    if foreign_names:
         raise DataError(
-            f"{target} holds {others[0]!r}, which is not of a prepared copy: move it away, or name"
-            " another root"
+            f"{target} holds {foreign_names[0]!r}, which is not of a prepared copy: move it away,"
+            " or name another root"
         )
 
 
-def _gathered(source: PreparedSource, root: str | None, given: str | None, tell: Progress) -> Path:
+def _gathered(
+    source: PreparedSource, root: str | None, originals_folder: str | None, tell: Progress
+) -> Path:
     """The folder with the originals. What is missing is fetched where the card has its address and
-    hash, into no `given` folder."""
-    if source.own and given is not None:
+    hash, into no `originals_folder` folder."""
+    if source.own and originals_folder is not None:
         named = " and ".join(repr(name) for name in source.own)
         raise InputError(
             "--from",
             f"{owner(source)} reads what its setting {named} names, not a folder of originals",
         )
     home = root_folder(source.root if root is None else root) / "originals" / owner(source)
-    folder = home if given is None else Path(os.path.abspath(Path(given).expanduser()))
-    if given is not None and not folder.is_dir():
+    folder = (
+        home
+        if originals_folder is None
+        else Path(os.path.abspath(Path(originals_folder).expanduser()))
+    )
+    if originals_folder is not None and not folder.is_dir():
         raise DataError(
-            f"{given} {'is not a folder' if folder.exists() else 'is a folder that does not exist'}"
+            f"{originals_folder}"
+            f" {'is not a folder' if folder.exists() else 'is a folder that does not exist'}"
         )
     missing = source.missing(folder)
-    barred = [item for item in missing if not item.url or not (item.sha256 or item.md5)]
-    if barred or (missing and given is not None):
-        names = ", ".join(item.name for item in barred or missing)
+    barred = [
+        original
+        for original in missing
+        if not original.url or not (original.sha256 or original.md5)
+    ]
+    if barred or (missing and originals_folder is not None):
+        names = ", ".join(original.name for original in barred or missing)
         get = (
             f": {source.card.get}"
             if source.card.get
@@ -193,36 +206,40 @@ def _gathered(source: PreparedSource, root: str | None, given: str | None, tell:
         raise DataError(f"{owner(source)} needs {names} in the folder {folder}{get}")
     from crosswind.data.archives.fetch import fetch, verified
 
-    for item in missing:
-        fetch(item, folder, partial(tell, f"fetching {item.name}"))
-    for item in source.originals():
-        if (folder / item.name).is_file():
-            verified(item, folder / item.name)  # hashed once, before anything is read
-    for place in source.places(folder):
-        if place.exists() and not (place.is_file() or place.is_dir()):  # a pipe would be waited for
-            raise DataError(f"{place} is neither a file nor a folder")
+    for original in missing:
+        fetch(original, folder, partial(tell, f"fetching {original.name}"))
+    for original in source.originals():
+        if (folder / original.name).is_file():
+            verified(original, folder / original.name)  # hashed once, before anything is read
+    for file_path in source.places(folder):
+        if file_path.exists() and not (
+            file_path.is_file() or file_path.is_dir()
+        ):  # a pipe would be waited for
+            raise DataError(f"{file_path} is neither a file nor a folder")
     return folder
 
 
 def stamp(source: PreparedSource, folder: Path) -> str:
     """A digest of name, size and time of change of every file that the source reads. Raises
     `OSError`."""
-    found: list[tuple[str, int, int]] = []
-    for place in source.places(folder):
+    file_states: list[tuple[str, int, int]] = []
+    for file_path in source.places(folder):
         files = [
             Path(parent, name)
-            for parent, _, names in os.walk(place, followlinks=True)
+            for parent, _, names in os.walk(file_path, followlinks=True)
             for name in names
         ]
-        for path in files or [place]:
+        for path in files or [file_path]:
             if path.exists():  # a link to nothing is no file
                 state = path.stat()
-                found.append((os.path.relpath(path, folder), state.st_size, state.st_mtime_ns))
-    return digest(sorted(found))
+                file_states.append(
+                    (os.path.relpath(path, folder), state.st_size, state.st_mtime_ns)
+                )
+    return digest(sorted(file_states))
 
 
 @contextlib.contextmanager
-def _reading(name: str, what: str) -> Iterator[None]:
+def _reading(name: str, reading_words: str) -> Iterator[None]:
     """Whatever a reader raises for damaged files ends as a `DataError` in one sentence."""
     try:
         yield
@@ -234,11 +251,13 @@ def _reading(name: str, what: str) -> Iterator[None]:
         ) from None
     except Exception as error:  # readers of foreign formats raise what they like
         raise DataError(
-            f"{name}: {what} cannot be read: {type(error).__name__}: {error}"
+            f"{name}: {reading_words} cannot be read: {type(error).__name__}: {error}"
         ) from error
 
 
-def _read(source: PreparedSource, folder: Path, given: str | None) -> tuple[Reading, bytes, str]:
+def _read(
+    source: PreparedSource, folder: Path, originals_folder: str | None
+) -> tuple[Reading, bytes, str]:
     """What the originals hold, a digest of all that decides what is written, and the store."""
     name = owner(source)
     with _reading(name, f"the originals in {folder}"):
@@ -246,20 +265,20 @@ def _read(source: PreparedSource, folder: Path, given: str | None) -> tuple[Read
         reading = source.read(folder)
     dataset = reading.dataset
     if dataset.unit_doubts is not None and dataset.unit_doubts.groups:
-        one, other, *_ = dataset.unit_doubts.groups[0]
+        first_value, second_value, *_ = dataset.unit_doubts.groups[0]
         column = dataset.unit_doubts.column
         way_out = (
             f"write them alike, or leave {column!r} an attribute and name it as the unit of the"
             " study"
         )
         raise DataError(
-            f"{name}: the units {one!r} and {other!r} may be one, and a copy only numbers them:"
-            f" {way_out}"
+            f"{name}: the units {first_value!r} and {second_value!r} may be one, and a copy only"
+            f" numbers them: {way_out}"
         )
     kind = "" if dataset.read is None or dataset.input is None else dataset.input.kind
     if kind not in ("image", "text") or dataset.derived is not None or not dataset.n_base:
         raise DataError(f"{name}: the originals in {folder} hold no pictures and no texts")
-    store = given or ("text" if kind == "text" else "array")
+    store = originals_folder or ("text" if kind == "text" else "array")
     if (store == "text") != (kind == "text"):
         raise InputError(
             "store",
@@ -308,27 +327,32 @@ def _write(
     dataset, shape, n = reading.dataset, reading.dataset.image_shape, reading.dataset.n_base
     size, folder = chunk_rows(shape or ()), work / "copy"
     chunks = [np.arange(start, min(start + size, n)) for start in range(0, n, size)]
-    kept = _resumed(
+    written_chunks = _resumed(
         work,
         PIXELS[store],
         identity,
         array_header(n, shape) if shape and store == "array" else b"",
         chunks,
     )
-    before = sum(map(len, kept))
+    before = sum(map(len, written_chunks))
     needed, free = (n - before) * int(np.prod(shape or ())), shutil.disk_usage(work).free
     if store == "array" and needed > free:
         sizes = f"{needed / 1e6:,.1f} MB more in {work.parent}, where {free / 1e6:,.1f} MB are free"
         raise DataError(f"preparing {owner(source)} takes {sizes}")
     with open(folder / PIXELS[store], "ab") as pixels, open(work / "progress", "ab") as progress:
-        for data, rows in _chunks(dataset, chunks[len(kept) :], store, workers, owner(source)):
-            tell("preparing", sum(map(len, kept)), n)
+        for data, rows in _chunks(
+            dataset, chunks[len(written_chunks) :], store, workers, owner(source)
+        ):
+            tell("preparing", sum(map(len, written_chunks)), n)
             for file, new in ((pixels, data), (progress, rows.tobytes())):
                 file.write(new)
                 file.flush()
-            kept.append(rows)
+            written_chunks.append(rows)
     tell("preparing", n, n)
-    rows, checksums = np.concatenate(kept), [rows["chunk"][0].tobytes().hex() for rows in kept]
+    rows, checksums = (
+        np.concatenate(written_chunks),
+        [rows["chunk"][0].tobytes().hex() for rows in written_chunks],
+    )
     if store != "array":
         np.save(folder / OFFSETS, np.cumsum(np.append(0, rows["bytes"]), dtype=np.int64))
     arrays: dict[str, Any] = {
@@ -351,7 +375,8 @@ def _write(
         n_rows=n,
         image_shape=shape,
         attributes=[
-            {"name": item.name, "values": list(item.values)} for item in dataset.table.attributes
+            {"name": attribute.name, "values": list(attribute.values)}
+            for attribute in dataset.table.attributes
         ],
         parts=dict(reading.parts),
         totals=dict(source.totals()),
@@ -376,30 +401,38 @@ def _resumed(
     Raises `OSError`.
     """
     copy, progress = work / "copy" / pixels, work / "progress"
-    kept: list[NDArray[np.void]] = []
+    written_chunks: list[NDArray[np.void]] = []
     with contextlib.suppress(OSError), copy.open("rb") as file:
-        told = progress.read_bytes()
-        if told.startswith(identity) and file.read(len(head)) == head:
+        progress_bytes = progress.read_bytes()
+        if progress_bytes.startswith(identity) and file.read(len(head)) == head:
             rows = np.frombuffer(
-                told, ROW, (len(told) - len(identity)) // ROW.itemsize, len(identity)
+                progress_bytes,
+                ROW,
+                (len(progress_bytes) - len(identity)) // ROW.itemsize,
+                len(identity),
             )
             end = len(head)
             for chunk in chunks:
-                found = rows[chunk[0] : chunk[-1] + 1]
-                data = file.read(int(found["bytes"].sum()))
-                if len(found) < len(chunk) or checksum(data) != found["chunk"][0].tobytes().hex():
+                chunk_rows = rows[chunk[0] : chunk[-1] + 1]
+                data = file.read(int(chunk_rows["bytes"].sum()))
+                if (
+                    len(chunk_rows) < len(chunk)
+                    or checksum(data) != chunk_rows["chunk"][0].tobytes().hex()
+                ):
                     break
-                kept.append(found)
+                written_chunks.append(chunk_rows)
                 end += len(data)
-    if kept:
+    if written_chunks:
         os.truncate(copy, end)
-        os.truncate(progress, len(identity) + sum(found.nbytes for found in kept))
+        os.truncate(
+            progress, len(identity) + sum(chunk_rows.nbytes for chunk_rows in written_chunks)
+        )
     else:
         shutil.rmtree(work / "copy", ignore_errors=True)
         copy.parent.mkdir()
         copy.write_bytes(head)
         progress.write_bytes(identity)
-    return kept
+    return written_chunks
 
 
 def _chunks(
@@ -424,18 +457,20 @@ def _chunk(
     dataset: AttributedDataset, chunk: NDArray[np.int64], store: str, name: str
 ) -> tuple[Any, NDArray[np.void]]:
     with _reading(name, f"rows {chunk[0]} to {chunk[-1]}"):
-        given = np.ascontiguousarray(dataset.inputs(chunk))
-        inputs: Any = [text.encode() for text in given] if store == "text" else given
+        chunk_inputs = np.ascontiguousarray(dataset.inputs(chunk))
+        inputs: Any = [text.encode() for text in chunk_inputs] if store == "text" else chunk_inputs
     rows = np.zeros(len(chunk), ROW)
     # Of the exact pixels: a JPEG loses some of them.
-    contents = b"".join(hashlib.blake2b(item, digest_size=8).digest() for item in inputs)
+    contents = b"".join(
+        hashlib.blake2b(chunk_picture, digest_size=8).digest() for chunk_picture in inputs
+    )
     rows["content"] = np.frombuffer(contents, dtype="<u8")
     if store == "array":
         data: Any = inputs.reshape(-1).data
         rows["bytes"] = inputs[0].size
     else:
         written = inputs if store == "text" else [_jpeg(picture) for picture in inputs]
-        rows["bytes"] = [len(item) for item in written]
+        rows["bytes"] = [len(chunk_picture) for chunk_picture in written]
         data = b"".join(written)
     rows["chunk"] = np.void(bytes.fromhex(checksum(data)))
     return data, rows
@@ -455,8 +490,8 @@ def _jpeg(image: NDArray[np.uint8]) -> bytes:
 def _publish(work: Path, target: Path) -> None:
     """Rename the finished copy into its place, instead of the one that may be there, and clean up.
     Raises `OSError`."""
-    for place in [*(work / "copy").iterdir(), work / "copy"]:
-        _sync(place)
+    for written_path in [*(work / "copy").iterdir(), work / "copy"]:
+        _sync(written_path)
     old = work / "old"
     shutil.rmtree(old, ignore_errors=True)
     if target.exists():
@@ -466,8 +501,8 @@ def _publish(work: Path, target: Path) -> None:
     shutil.rmtree(work)
 
 
-def _sync(place: Path) -> None:
-    handle = os.open(place, os.O_RDONLY)
+def _sync(synced_path: Path) -> None:
+    handle = os.open(synced_path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

@@ -13,19 +13,19 @@ from crosswind.core.errors import DataError
 
 
 @contextlib.contextmanager
-def writing(what: Path) -> Iterator[None]:
+def writing(written_path: Path) -> Iterator[None]:
     """An `OSError` inside, such as a full disk, ends as a `DataError` in one sentence."""
     try:
         yield
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        kept = (
+        kept_words = (
             "; what is prepared so far is kept, and the same command goes on from there"
             if full
             else ""
         )
         raise DataError(
-            f"cannot write {error.filename or what}: {error.strerror or error}{kept}"
+            f"cannot write {error.filename or written_path}: {error.strerror or error}{kept_words}"
         ) from None
 
 

@@ -87,10 +87,13 @@ class Copy(BaseModel):
 
     @model_validator(mode="after")
     def _fits(self) -> Copy:
-        others = {ATTRIBUTES} if self.store == "array" else {ATTRIBUTES, OFFSETS}
+        other_files = {ATTRIBUTES} if self.store == "array" else {ATTRIBUTES, OFFSETS}
         if (self.image_shape is None) != (self.store == "text"):
             raise ValueError("has not the store of its rows")
-        if set(self.files) != others | {PIXELS[self.store]} or set(self.file_checksums) != others:
+        if (
+            set(self.files) != other_files | {PIXELS[self.store]}
+            or set(self.file_checksums) != other_files
+        ):
             raise ValueError("does not name the files of a copy")
         if len(self.checksums) != -(-self.n_rows // self.chunk_rows):
             raise ValueError("has not a checksum for each chunk")
@@ -122,8 +125,8 @@ def find_copy(source: PreparedSource, root: str | None = None) -> Copy:
             )
         copy = Copy(**values | {"folder": folder})
     except (FileNotFoundError, NotADirectoryError):
-        place = root_folder(source.root if root is None else root)
-        raise DataError(f"there is no prepared copy of {name} in {place}: {again}") from None
+        root_path = root_folder(source.root if root is None else root)
+        raise DataError(f"there is no prepared copy of {name} in {root_path}: {again}") from None
     except (OSError, ValueError) as error:
         raise DataError(
             f"{folder / CARD} cannot be read as the card of a prepared copy ({_reason(error)}):"
@@ -135,15 +138,15 @@ def find_copy(source: PreparedSource, root: str | None = None) -> Copy:
         )
     for file, size in copy.files.items():
         try:
-            there = (folder / file).stat().st_size
+            actual_size = (folder / file).stat().st_size
         except OSError as error:
             raise DataError(
                 f"the prepared copy {folder} cannot be read: {file}: {_reason(error)}: {again}"
             ) from None
-        if there != size:
+        if actual_size != size:
             raise DataError(
-                f"the prepared copy {folder} is not whole: {file} has {there:,} of {size:,} bytes:"
-                f" {again}"
+                f"the prepared copy {folder} is not whole: {file} has {actual_size:,} of {size:,}"
+                f" bytes: {again}"
             )
     return copy
 
@@ -232,17 +235,19 @@ def fingerprint_of(dataset: AttributedDataset, store: str, checksums: list[str])
     )
 
 
-def _dataset(copy: Copy, **more: str) -> AttributedDataset:
+def _dataset(copy: Copy, **more_words: str) -> AttributedDataset:
     with np.load(io.BytesIO(_file(copy, ATTRIBUTES)), allow_pickle=False) as arrays:
         rows = {
             name: arrays[name] for name in ("codes", "contents", "ids", "units") if name in arrays
         }
-    attributes = tuple(Attribute(item["name"], tuple(item["values"])) for item in copy.attributes)
+    attributes = tuple(
+        Attribute(attribute["name"], tuple(attribute["values"])) for attribute in copy.attributes
+    )
     table = AttributeTable(attributes, rows.pop("codes"))
     if table.n_rows != copy.n_rows or "contents" not in rows:
         raise ValueError(f"{ATTRIBUTES} does not hold the {copy.n_rows:,} rows of the card")
     spec = InputSpec.text() if copy.image_shape is None else InputSpec.image(*copy.image_shape)
-    return AttributedDataset(copy.name, table, _reader(copy), spec, **rows, **more)  # type: ignore[arg-type]
+    return AttributedDataset(copy.name, table, _reader(copy), spec, **rows, **more_words)  # type: ignore[arg-type]
 
 
 def _file(copy: Copy, name: str) -> bytes:
@@ -295,13 +300,13 @@ def _reader(copy: Copy) -> Read:
     return images
 
 
-def _announce(mapped: mmap.mmap, places: NDArray[np.int64], size: int) -> None:
+def _announce(mapped: mmap.mmap, row_numbers: NDArray[np.int64], size: int) -> None:
     """Ask for rows that may not be in memory all at once: read as they are touched, the disk would
     have one to do at a time."""
     if not hasattr(mmap, "MADV_WILLNEED"):
         return
-    first = places // mmap.PAGESIZE * mmap.PAGESIZE
-    for start, length in zip(first.tolist(), (places + size - first).tolist(), strict=True):
+    first = row_numbers // mmap.PAGESIZE * mmap.PAGESIZE
+    for start, length in zip(first.tolist(), (row_numbers + size - first).tolist(), strict=True):
         mapped.madvise(mmap.MADV_WILLNEED, start, length)
 
 
@@ -326,14 +331,14 @@ def _jpegs(
     from PIL import Image
 
     out = np.empty((len(rows), *shape), dtype=np.uint8)
-    for place, row in enumerate(rows.tolist()):
+    for position, row in enumerate(rows.tolist()):
         try:
             with Image.open(
                 io.BytesIO(mapped[offsets[row] : offsets[row + 1]]), formats=["JPEG"]
             ) as opened:
                 if (opened.height, opened.width, len(opened.getbands())) != shape:
                     raise ValueError("its shape is not that of the card")
-                out[place] = np.asarray(opened, dtype=np.uint8).reshape(shape)
+                out[position] = np.asarray(opened, dtype=np.uint8).reshape(shape)
         except (OSError, SyntaxError, ValueError) as error:
             raise DataError(
                 f"{path}, row {row}: cannot be read as a JPEG picture: {error}"

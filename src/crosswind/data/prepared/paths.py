@@ -31,14 +31,16 @@ MOST_WORDS = 30
 def prepared_source(name: str, settings: Mapping[str, Any], field: str) -> PreparedSource:
     """A registered source with its settings. Raises `InputError` on `field` for one that has no
     prepared copy."""
-    known = facts("sources", name, field)
-    if not is_prepared(known):
-        valid = [item.name for item in listing("sources") if is_prepared(item)]
+    source_facts = facts("sources", name, field)
+    if not is_prepared(source_facts):
+        valid = [
+            source_known.name for source_known in listing("sources") if is_prepared(source_known)
+        ]
         raise InputError(field, f"{name!r} is always ready and has no prepared copy", valid)
-    made: PreparedSource = load("sources", name)(
-        **resolve(known.knobs, settings, "", f"source {name!r}")
+    source: PreparedSource = load("sources", name)(
+        **resolve(source_facts.knobs, settings, "", f"source {name!r}")
     )
-    return made
+    return source
 
 
 def owner(source: PreparedSource) -> str:
@@ -51,9 +53,9 @@ def copy_settings(source: PreparedSource) -> dict[str, Any]:
     """The knobs that decide what is in the copy, with their values; paths of the user's own files
     are absolute."""
     settings = {
-        item.name: getattr(source, item.name)
-        for item in knobs_of(type(source))
-        if item.name not in ("root", *source.after)
+        knob.name: getattr(source, knob.name)
+        for knob in knobs_of(type(source))
+        if knob.name not in ("root", *source.after)
     }
     for name in source.own:
         if isinstance(settings[name], str):
@@ -64,10 +66,10 @@ def copy_settings(source: PreparedSource) -> dict[str, Any]:
 def copy_folder(source: PreparedSource, root: str | os.PathLike[str] | None = None) -> Path:
     """The folder of the source's copy: its name, with every setting that is not the default as
     `-knob=value`."""
-    whole = "-".join([owner(source), *_changed(source)])
+    full_name = "-".join([owner(source), *_changed(source)])
     # The name of a folder may not hold every character, and its length is limited.
-    plain = re.sub(r"[^A-Za-z0-9._=-]", "-", whole)
-    if plain != whole or len(plain) > LONGEST_NAME:
+    plain = re.sub(r"[^A-Za-z0-9._=-]", "-", full_name)
+    if plain != full_name or len(plain) > LONGEST_NAME:
         from crosswind.core.types import digest
 
         plain = f"{plain[:LONGEST_NAME]}-{digest(copy_settings(source), 8)}"
@@ -92,7 +94,7 @@ def version_of(source: PreparedSource) -> int:
 
 def command(source: PreparedSource, root: str | os.PathLike[str] | None = None, *words: str) -> str:
     """The command that makes the source's copy, as errors name it."""
-    parts = [
+    command_words = [
         "crosswind",
         "prepare",
         _name(source),
@@ -100,8 +102,8 @@ def command(source: PreparedSource, root: str | os.PathLike[str] | None = None, 
         str(root_folder(source.root if root is None else root)),
     ]
     for setting in _changed(source):
-        parts += ["--set", setting]
-    return shlex.join([*parts, *words])
+        command_words += ["--set", setting]
+    return shlex.join([*command_words, *words])
 
 
 def read_card(folder: Path) -> dict[str, Any]:
@@ -119,22 +121,22 @@ def read_card(folder: Path) -> dict[str, Any]:
 def copies_under(root: Path) -> list[dict[str, Any]]:
     """The cards, with `folder`, of all whole copies of this format in a folder; nothing for a
     folder that cannot be read."""
-    found = []
+    cards = []
     for path in sorted(root.glob(f"[!.]*/{CARD}")):
         folder = path.parent
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             card = read_card(folder)
-            whole = all(
+            is_whole = all(
                 (folder / name).stat().st_size == size for name, size in card["files"].items()
             )
             if (
-                whole
+                is_whole
                 and card["format"] == FORMAT
                 and isinstance(card["source"], str)
                 and isinstance(card["settings"], dict)
             ):
-                found.append({**card, "folder": str(folder)})
-    return found
+                cards.append({**card, "folder": str(folder)})
+    return cards
 
 
 @dataclass(frozen=True)
@@ -153,30 +155,30 @@ class Readiness:
     def text(self) -> str:
         """The word, with the settings of the copies that are not the default ones; their number
         where that would be long."""
-        others = [
-            ", ".join(f"{name}={value}" for name, value in item["other"].items())
-            for item in self.copies
-            if item["other"]
+        other_settings = [
+            ", ".join(f"{name}={value}" for name, value in copy_card["other"].items())
+            for copy_card in self.copies
+            if copy_card["other"]
         ]
-        words = "; ".join(others)
+        words = "; ".join(other_settings)
         if len(words) > MOST_WORDS:
-            words = f"{len(others)} with settings"
-        return f"{self.word} ({words})" if others else self.word
+            words = f"{len(other_settings)} with settings"
+        return f"{self.word} ({words})" if other_settings else self.word
 
 
-def is_prepared(known: Facts) -> bool:
+def is_prepared(source_facts: Facts) -> bool:
     """Whether a source is loaded from a prepared copy."""
-    return any(item.name == "root" for item in known.knobs)
+    return any(knob.name == "root" for knob in source_facts.knobs)
 
 
 def readiness(sources: Sequence[Facts], root: Path) -> dict[str, Readiness]:
     """How ready each source is, by name. Reads the cards under `root` and the sizes of the copies'
     files."""
-    there = copies_under(root)
-    found = {}
-    for known in sources:
-        of = facts("sources", known.copy) if known.copy else known
-        defaults = {item.name: item.default for item in of.knobs}
+    copies_there = copies_under(root)
+    readiness_of = {}
+    for source_facts in sources:
+        copy_facts = facts("sources", source_facts.copy) if source_facts.copy else source_facts
+        defaults = {known_item.name: known_item.default for known_item in copy_facts.knobs}
         copies = [
             {
                 "folder": card["folder"],
@@ -187,17 +189,24 @@ def readiness(sources: Sequence[Facts], root: Path) -> dict[str, Readiness]:
                     if value != defaults.get(name)
                 },
             }
-            for card in there
-            if is_prepared(known) and (card["source"], card.get("version")) == (of.name, of.version)
+            for card in copies_there
+            if is_prepared(source_facts)
+            and (card["source"], card.get("version")) == (copy_facts.name, copy_facts.version)
         ]
         word = (
-            "ready" if any(not item["other"] for item in copies) else "in part" if copies else "no"
+            "ready"
+            if any(not known_item["other"] for known_item in copies)
+            else "in part"
+            if copies
+            else "no"
         )
         always = (
-            not is_prepared(known) or known.own or (known.card is not None and known.card.drawn)
+            not is_prepared(source_facts)
+            or source_facts.own
+            or (source_facts.card is not None and source_facts.card.drawn)
         )
-        found[known.name] = Readiness("always" if always else word, tuple(copies))
-    return found
+        readiness_of[source_facts.name] = Readiness("always" if always else word, tuple(copies))
+    return readiness_of
 
 
 def _name(source: PreparedSource) -> str:
@@ -208,7 +217,7 @@ def _changed(source: PreparedSource) -> list[str]:
     """`knob=value` for every setting of the copy that is not the default."""
     from crosswind.core.types import canonical
 
-    defaults = {item.name: item.default for item in knobs_of(type(source))}
+    defaults = {knob.name: knob.default for knob in knobs_of(type(source))}
     changed = [
         (name, value) for name, value in copy_settings(source).items() if value != defaults[name]
     ]

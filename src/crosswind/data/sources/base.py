@@ -39,7 +39,7 @@ class Source(ABC):
     def __post_init__(self) -> None:
         name = getattr(type(self), "registered_name", type(self).__name__)
         knobs = knobs_of(type(self))
-        values = {item.name: getattr(self, item.name) for item in knobs}
+        values = {declared.name: getattr(self, declared.name) for declared in knobs}
         for key, value in resolve(knobs, values, name, f"source {name!r}").items():
             object.__setattr__(self, key, value)
 
@@ -100,25 +100,32 @@ class PreparedSource(Source):
 
     def originals(self) -> tuple[Original, ...]:
         """The original files that these settings need."""
-        return tuple(item for item in self.card.files if item.variant in ("", *self.variants()))
+        return tuple(file for file in self.card.files if file.variant in ("", *self.variants()))
 
     def totals(self) -> Mapping[str, int]:
         """The rows of each part as published, with these settings; empty where they are not known.
 
         Left out are parts whose name begins with a variant that is not asked for.
         """
-        left_out = {item.variant for item in self.card.files}.difference(self.variants())
+        left_out = {file.variant for file in self.card.files}.difference(self.variants())
         return {
-            part: rows for part, rows in self.card.totals.items() if part.split()[0] not in left_out
+            part_name: rows
+            for part_name, rows in self.card.totals.items()
+            if part_name.split()[0] not in left_out
         }
 
     def attributes(self) -> tuple[Attribute, ...]:
         """The attributes of the card, all of which have their values or the number of them
         there."""
-        given = self.card.attributes.items()
+        card_attributes = self.card.attributes.items()
         return tuple(
-            Attribute(name, tuple(map(str, range(told))) if isinstance(told, int) else told)
-            for name, told in given
+            Attribute(
+                name,
+                tuple(map(str, range(card_values)))
+                if isinstance(card_values, int)
+                else card_values,
+            )
+            for name, card_values in card_attributes
         )
 
     def places(self, folder: Path) -> tuple[Path, ...]:
@@ -126,10 +133,10 @@ class PreparedSource(Source):
         where none of them changed."""
         if self.own:
             return tuple(Path(str(getattr(self, name))).expanduser() for name in self.own)
-        found = [_form(folder, item.name) for item in self.originals()]
+        paths = [_form(folder, original.name) for original in self.originals()]
         return (
-            tuple(path for path in found if path is not None)
-            if found and None not in found
+            tuple(path for path in paths if path is not None)
+            if paths and None not in paths
             else (folder,)
         )
 
@@ -138,7 +145,9 @@ class PreparedSource(Source):
         files serve `instead`."""
         if any((folder / name).exists() for name in self.instead):
             return ()
-        return tuple(item for item in self.originals() if _form(folder, item.name) is None)
+        return tuple(
+            original for original in self.originals() if _form(folder, original.name) is None
+        )
 
     @abstractmethod
     def read(self, folder: Path) -> Reading:
@@ -174,7 +183,9 @@ class PreparedSource(Source):
         from crosswind.data.archives.fetch import verified
 
         expect_kind(path, ("", "gzip", "bzip2", "xz", "tar", "hdf5"), "what its name says")
-        if not any(verified(item, path) for item in self.originals() if item.name == path.name):
+        if not any(
+            verified(original, path) for original in self.originals() if original.name == path.name
+        ):
             tried(reader, path)
         return path
 
@@ -193,10 +204,10 @@ class PicturesInChannels(PreparedSource):
 def original_file(folder: Path, name: str) -> Path:
     """The file of an original in `folder`, as it is, packed (.gz, .bz2) or unpacked. Raises
     `DataError` where there is none."""
-    found = _form(folder, name)
-    if found is None:
+    file_path = _form(folder, name)
+    if file_path is None:
         raise DataError(f"there is no file {name} in {folder}, packed or unpacked")
-    return found
+    return file_path
 
 
 def _form(folder: Path, name: str) -> Path | None:
@@ -206,26 +217,29 @@ def _form(folder: Path, name: str) -> Path | None:
 
 
 def checked_labels(
-    labels: NDArray[Any], place: Path | str, rows: int, first: int = 0, last: int = 9
+    labels: NDArray[Any], location: Path | str, rows: int, first: int = 0, last: int = 9
 ) -> NDArray[np.int64]:
     """The labels int64 [n]. Raises `DataError`, naming the place, for other than one a picture and
     for one that is no label."""
     if len(labels) != rows:
-        raise DataError(f"{place} holds {len(labels):,} labels for {rows:,} pictures")
-    check_known(labels, range(first, last + 1), f"{place}: label")
+        raise DataError(f"{location} holds {len(labels):,} labels for {rows:,} pictures")
+    check_known(labels, range(first, last + 1), f"{location}: label")
     return labels.astype(np.int64)
 
 
 def check_known(
-    values: NDArray[Any], known: Sequence[float], what: str, meant: Sequence[float] | None = None
+    values: NDArray[Any],
+    known_values: Sequence[float],
+    value_words: str,
+    meant: Sequence[float] | None = None,
 ) -> None:
     """Raises `DataError` for the first of the values [n] that is none of those known, which the
     sentence gives as those `meant`."""
-    off = np.flatnonzero(~np.isin(values, known))
+    off = np.flatnonzero(~np.isin(values, known_values))
     if off.size:
-        words = ", ".join(f"{value:g}" for value in meant or known)
+        words = ", ".join(f"{value:g}" for value in meant or known_values)
         raise DataError(
-            f"{what} is {values[off[0]]:g} in row {off[0] + 1:,}, which is none of {words}"
+            f"{value_words} is {values[off[0]]:g} in row {off[0] + 1:,}, which is none of {words}"
         )
 
 
@@ -237,8 +251,10 @@ def in_parts(
 
     `parts`: name -> pieces; pictures of all pieces have one shape.
     """
-    counts = {part: sum(len(labels) for labels, _ in pieces) for part, pieces in parts.items()}
-    pieces = [piece for part in parts.values() for piece in part]
+    counts = {
+        part_name: sum(len(labels) for labels, _ in pieces) for part_name, pieces in parts.items()
+    }
+    pieces = [piece for part_name in parts.values() for piece in part_name]
     attributes, codes = [label], [np.concatenate([labels for labels, _ in pieces])]
     if len(parts) > 1:  # a study tests on all rows of a target without a column of parts
         attributes.append(Attribute("split", tuple(parts)))
@@ -259,25 +275,25 @@ def from_files(
     named: Callable[[int], str],
     size: int,
     sizes: NDArray[np.int64],
-    **more: Any,
+    **options: Any,
 ) -> AttributedDataset:
     """The data set whose row i is the image in the file or bytes `opened(i)`, which errors call
     `named(i)`, at `size` x `size`.
 
-    `sizes`: bytes of each file, int64 [n], by which equal ones are found. `more`: fields of
+    `sizes`: bytes of each file, int64 [n], by which equal ones are found. `options`: fields of
     `AttributedDataset`; `told`: what the fingerprint is made of beside the table and the size;
     `border`: pixels that are cut off at each side.
     """
     from crosswind.data.decoding import decoder
 
-    made, border = (
-        digest({"table": table.digest(), "size": size, **more.pop("told")}),
-        more.pop("border", 0),
+    fingerprint, border = (
+        digest({"table": table.digest(), "size": size, **options.pop("told")}),
+        options.pop("border", 0),
     )
     images, spec = decoder(opened, size, named, border), InputSpec.image(size, size, 3)
     files = FileContents(sizes, opened, named)
     return AttributedDataset(
-        name, table, images, spec, fingerprint=made, from_files=True, files=files, **more
+        name, table, images, spec, fingerprint=fingerprint, from_files=True, files=files, **options
     )
 
 
@@ -288,23 +304,23 @@ def positions(values: Iterable[Any], names: Sequence[str]) -> NDArray[np.int64]:
 
 
 def names_chosen(
-    given: object, field: str, what: str, known: Iterable[str] | None = None
+    setting: object, field: str, kind_word: str, known_names: Iterable[str] | None = None
 ) -> list[str]:
     """A setting that is a list of names, each once. Raises `InputError` for another value, and for
     a name that is not known."""
-    choices = None if known is None else list(known)
+    choices = None if known_names is None else list(known_names)
     if (
-        not isinstance(given, list)
-        or not given
-        or not all(isinstance(name, str) and name.strip() for name in given)
+        not isinstance(setting, list)
+        or not setting
+        or not all(isinstance(name, str) and name.strip() for name in setting)
     ):
-        raise InputError(field, f"must be a list of {what}s, not {shown(given)}", choices)
-    for place, name in enumerate(given):
+        raise InputError(field, f"must be a list of {kind_word}s, not {shown(setting)}", choices)
+    for position, name in enumerate(setting):
         if choices is not None and name not in choices:
-            raise unknown(field, what, name, choices)
-        if name in given[:place]:
+            raise unknown(field, kind_word, name, choices)
+        if name in setting[:position]:
             raise InputError(field, f"names {name!r} twice")
-    return list(given)
+    return list(setting)
 
 
 def open_source(
@@ -312,8 +328,8 @@ def open_source(
 ) -> AttributedDataset:
     """The data set of a registered source with its settings; errors of name and settings name
     `field`."""
-    known = facts("sources", name, f"{field}.source")
-    values = resolve(known.knobs, settings or {}, field, f"source {name!r}")
+    source_facts = facts("sources", name, f"{field}.source")
+    values = resolve(source_facts.knobs, settings or {}, field, f"source {name!r}")
     kind = load("sources", name)
     try:
         source = kind(**values)

@@ -54,19 +54,20 @@ class CelebA(PackedTrees):
         place_of = {match["name"]: match[0] for match in self.pictures(tree, _PICTURE)}
         attributes = self.attributes()
         names, lines = counted_lines(*lists[ATTRIBUTES])
-        wanted = [item.name for item in attributes[:-1]]
-        if names != wanted:
+        attribute_names = [attribute.name for attribute in attributes[:-1]]
+        if names != attribute_names:
             raise DataError(
                 f"{ATTRIBUTES} should name CelebA's forty attributes in their order, not"
                 f" {shown(' '.join(names), 200)}"
             )
         files: list[str] = []
-        codes = np.empty((len(wanted), len(lines)), dtype=np.uint8)
+        codes = np.empty((len(attribute_names), len(lines)), dtype=np.uint8)
         for row, line in enumerate(lines):
             name, *marks = line.split()
-            if len(marks) != len(wanted) or not {"-1", "1"}.issuperset(marks):
+            if len(marks) != len(attribute_names) or not {"-1", "1"}.issuperset(marks):
                 raise DataError(
-                    f"{ATTRIBUTES} has not 1 or -1 for each of {len(wanted)} attributes of {name!r}"
+                    f"{ATTRIBUTES} has not 1 or -1 for each of {len(attribute_names)} attributes of"
+                    f" {name!r}"
                 )
             files.append(name)
             codes[:, row] = [mark == "1" for mark in marks]
@@ -76,12 +77,12 @@ class CelebA(PackedTrees):
         if lacking is not None:
             raise DataError(f"{ATTRIBUTES} lists {lacking!r}, which {tree.name} does not hold")
         counts = np.bincount(split, minlength=len(attributes[-1])).tolist()
-        whole = AttributeTable(attributes, np.concatenate([codes, split[None]]))
-        dataset = self.of_files(whole, tree, [place_of[name] for name in files], people)
+        table = AttributeTable(attributes, np.concatenate([codes, split[None]]))
+        dataset = self.of_files(table, tree, [place_of[name] for name in files], people)
         return Reading(dataset, dict(zip(attributes[-1].values, counts, strict=True)))
 
 
-def numbered(file: File, names: list[str], known: range | None = None) -> NDArray[np.int64]:
+def numbered(file: File, names: list[str], known_numbers: range | None = None) -> NDArray[np.int64]:
     """The number that a list of `name number` lines has for each of the names: int64 [n]. Raises
     `DataError`."""
     pairs = [line.split() for line in lines_of(*file)]
@@ -103,13 +104,14 @@ def numbered(file: File, names: list[str], known: range | None = None) -> NDArra
         (
             name
             for name in names
-            if number_of.get(name) is None or (known and number_of[name] not in known)
+            if number_of.get(name) is None
+            or (known_numbers and number_of[name] not in known_numbers)
         ),
         None,
     )
     if lacking is not None:
         raise DataError(
             f"{file[0].name}: {file[1]} has no number of {lacking!r}"
-            + (f" of 0 to {known[-1]}" if known else "")
+            + (f" of 0 to {known_numbers[-1]}" if known_numbers else "")
         )
     return np.array([number_of[name] for name in names], dtype=np.int64)

@@ -62,18 +62,18 @@ class Cifar10(PreparedSource):
             if any((path / name).is_file() for name in FILES)
         )
         archive = folder / self.card.files[0].name
-        place = next(unpacked, archive)
-        if place != archive:
+        file_place = next(unpacked, archive)
+        if file_place != archive:
             files = {
-                name: np.fromfile(place / name, np.uint8)
+                name: np.fromfile(file_place / name, np.uint8)
                 for name in (*FILES, NAMES)
-                if (place / name).is_file()
+                if (file_place / name).is_file()
             }
         else:
             from crosswind.data.archives.members import TarMembers, walked
 
             members = TarMembers(
-                self.trusted(place, walked),
+                self.trusted(file_place, walked),
                 lambda name: PurePosixPath(name).name in (*FILES, NAMES),
             )
             files = {
@@ -81,21 +81,21 @@ class Cifar10(PreparedSource):
             }
         if lacking := [name for name in FILES if name not in files]:
             raise DataError(
-                f"{place} is not the binary version of CIFAR-10, {archive.name} (the Python"
+                f"{file_place} is not the binary version of CIFAR-10, {archive.name} (the Python"
                 f" version's pickles are never opened): it has no {', '.join(lacking)}"
             )
         label = self.attributes()[0]
         named = files.get(NAMES, np.empty(0, np.uint8)).tobytes().decode("ascii", "replace").split()
         if NAMES in files and tuple(named) != label.values:
             raise DataError(
-                f"{place}, {NAMES} does not name CIFAR-10's classes but"
+                f"{file_place}, {NAMES} does not name CIFAR-10's classes but"
                 f" {shown(', '.join(named), 120)}"
             )
-        parts = {
-            part: [_records(files[name], f"{place}, {name}") for name in names]
-            for part, names in PARTS.items()
+        pieces_of = {
+            part_name: [_records(files[name], f"{file_place}, {name}") for name in names]
+            for part_name, names in PARTS.items()
         }
-        return in_parts("cifar10", label, parts, self.size)
+        return in_parts("cifar10", label, pieces_of, self.size)
 
 
 @register("cifar10.1", kind="source")
@@ -131,7 +131,8 @@ class Cifar101(PreparedSource):
         from crosswind.data.archives.arrays import Expected, read_array
 
         data, named = (
-            folder / f"cifar10.1_{self.edition}_{what}.npy" for what in ("data", "labels")
+            folder / f"cifar10.1_{self.edition}_{array_name}.npy"
+            for array_name in ("data", "labels")
         )
         pictures = read_array(data, Expected("uint8", (None, SIDE, SIDE, 3)))
         labels = checked_labels(
@@ -168,26 +169,31 @@ class Cifar102(PreparedSource):
 
     def read(self, folder: Path) -> Reading:
         """The npz files of `folder`."""
-        parts = {part: [self._piece(folder / f"cifar102_{part}.npz")] for part in self.totals()}
-        return in_parts("cifar10.2", self.attributes()[0], parts, self.size)
+        pieces_of = {
+            part_name: [self._piece(folder / f"cifar102_{part_name}.npz")]
+            for part_name in self.totals()
+        }
+        return in_parts("cifar10.2", self.attributes()[0], pieces_of, self.size)
 
     def _piece(self, path: Path) -> Piece:
         from crosswind.data.archives.arrays import Expected, read_arrays, sums_of
 
-        wanted = {
+        expected = {
             "labels": Expected("integers", (None,)),
             "images": Expected("uint8", (None, SIDE, SIDE, 3)),
         }
-        known = self.attributes()[0].values
+        class_names = self.attributes()[0].values
         if "label_names" in sums_of(path):
-            wanted["label_names"] = Expected("text", (len(known),))
-        found = read_arrays(path, wanted)
-        names = tuple(found.get("label_names", np.array(known)).astype(str).tolist())
-        if names != known:
+            expected["label_names"] = Expected("text", (len(class_names),))
+        arrays = read_arrays(path, expected)
+        names = tuple(arrays.get("label_names", np.array(class_names)).astype(str).tolist())
+        if names != class_names:
             raise DataError(
                 f"{path} is not of CIFAR-10's classes: it names {shown(', '.join(names), 120)}"
             )
-        return checked_labels(found["labels"], path, len(found["images"])), lambda: found["images"]
+        return checked_labels(arrays["labels"], path, len(arrays["images"])), lambda: arrays[
+            "images"
+        ]
 
 
 @register("cinic10", kind="source")
@@ -218,13 +224,18 @@ class Cinic10(PreparedSource):
         which is unpacked aside once."""
         from crosswind.data.archives.members import TarMembers, walked
 
-        place = next(
-            (place for place in (folder, folder / "CINIC-10") if (place / "train").is_dir()), None
+        tree_folder = next(
+            (
+                tree_folder
+                for tree_folder in (folder, folder / "CINIC-10")
+                if (tree_folder / "train").is_dir()
+            ),
+            None,
         )
-        if place is not None:
-            tree = folder_tree(place)
+        if tree_folder is not None:
+            tree = folder_tree(tree_folder)
             names = [name for name in tree.sizes if _is_picture(name) and name.count("/") == 2]
-            return self._reading(names, tree.read, str(place))
+            return self._reading(names, tree.read, str(tree_folder))
         archive = self.trusted(folder / self.card.files[0].name, walked)
         packed = TarMembers(archive, _is_picture)
         index = {name: i for i, name in enumerate(packed.names)}
@@ -234,7 +245,7 @@ class Cinic10(PreparedSource):
 
     def _reading(self, names: Sequence[str], read: Callable[[str], bytes], where: str) -> Reading:
         classes, splits, origins = (attribute.values for attribute in self.attributes())
-        found = []
+        pieces = []
         for name in names:
             match = _CINIC_PLACE.fullmatch(name)
             if match is None or match[1] not in splits or match[2] not in classes:
@@ -243,7 +254,7 @@ class Cinic10(PreparedSource):
                     " as its pictures are"
                 )
             origin = "imagenet" if match[4] is None else f"cifar10-{match[4]}"
-            found.append(
+            pieces.append(
                 (
                     splits.index(match[1]),
                     classes.index(match[2]),
@@ -252,27 +263,27 @@ class Cinic10(PreparedSource):
                     name,
                 )
             )
-        present = {row[:2] for row in found}
+        present = {row[:2] for row in pieces}
         for code, split in enumerate(splits):
             for label, name in enumerate(classes):
                 if (code, label) not in present:
                     raise DataError(
                         f"{where} is not CINIC-10: it holds no picture of {split}/{name}"
                     )
-        found.sort()
+        pieces.sort()
         codes = np.array(
-            [(label, split, origin) for split, label, _, origin, _ in found], dtype=np.uint8
+            [(label, split, origin) for split, label, _, origin, _ in pieces], dtype=np.uint8
         ).T
 
         def opened(row: int) -> bytes:
-            data = read(found[row][-1])
+            data = read(pieces[row][-1])
             # The header of a PNG: its mark, the length and name of the first chunk, width and
             # height.
             if data[:8] != b"\x89PNG\r\n\x1a\n" or data[16:24] != SIDE.to_bytes(4, "big") * 2:
                 raise Refused("is not a PNG of 32 x 32 pixels")
             return data
 
-        images = decoder(opened, self.size, lambda row: f"{where}: {found[row][-1]!r}")
+        images = decoder(opened, self.size, lambda row: f"{where}: {pieces[row][-1]!r}")
         shape = InputSpec.image(self.size, self.size, 3)
         dataset = AttributedDataset(
             "cinic10", AttributeTable(self.attributes(), codes), images, shape, from_files=True
@@ -287,14 +298,14 @@ def _is_picture(name: str) -> bool:
     return name.lower().endswith(".png") and not name.rpartition("/")[2].startswith("._")
 
 
-def _records(data: NDArray[np.uint8], place: str) -> Piece:
+def _records(data: NDArray[np.uint8], location: str) -> Piece:
     """Labels and pictures of the bytes of one file of CIFAR-10."""
     if not data.size or data.size % RECORD:
         raise DataError(
-            f"{place} has {data.size:,} bytes, which is no number of CIFAR-10's records of"
+            f"{location} has {data.size:,} bytes, which is no number of CIFAR-10's records of"
             f" {RECORD:,}"
         )
     records = data.reshape(-1, RECORD)
     # Planes of red, green and blue, seen as pixels: nothing is copied before rows are asked for.
     pictures = records[:, 1:].reshape(-1, 3, SIDE, SIDE).transpose(0, 2, 3, 1)
-    return checked_labels(records[:, 0], place, len(records)), lambda: pictures
+    return checked_labels(records[:, 0], location, len(records)), lambda: pictures

@@ -41,10 +41,13 @@ class CivilComments(Packed):
 
     def read(self, folder: Path) -> Reading:
         """The comments in the order of the table."""
-        tree, told = self.tree(folder), [*IDENTITIES, "identity_any"]
-        held, inside = self.lists(folder, tree, [FILE])[FILE]
+        tree, column_names = self.tree(folder), [*IDENTITIES, "identity_any"]
+        table_columns, inside = self.lists(folder, tree, [FILE])[FILE]
         rows = Table(
-            held, inside, ["comment_text", "split", "toxicity", "article_id", *told], self.card.get
+            table_columns,
+            inside,
+            ["comment_text", "split", "toxicity", "article_id", *column_names],
+            self.card.get,
         )
         splits: Mapping[str, tuple[str, ...]] = self.card.attributes
         rows.words("split", splits["split"])
@@ -53,14 +56,18 @@ class CivilComments(Packed):
             blank := next((row for row, text in enumerate(texts, 1) if not text.strip()), None)
         ) is not None:
             raise DataError(f"{rows.where}, row {blank:,} has no comment")
-        columns = {name: (("no", "yes"), _halves(rows, name)) for name in ["toxicity", *told]}
+        columns = {
+            name: (("no", "yes"), _halves(rows, name)) for name in ["toxicity", *column_names]
+        }
         dataset = of_texts(
             "civilcomments",
             columns | {"split": (splits["split"], rows["split"])},
             texts,
             rows["article_id"],
         )
-        return Reading(dataset, {part: rows["split"].count(part) for part in splits["split"]})
+        return Reading(
+            dataset, {part_name: rows["split"].count(part_name) for part_name in splits["split"]}
+        )
 
 
 def _halves(rows: Table, name: str) -> list[str]:

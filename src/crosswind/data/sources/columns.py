@@ -57,9 +57,11 @@ def of_columns(
     """
     units: NDArray[np.int64] | None = None
     doubts: UnitDoubts | None = None
-    said: Notes = ()
+    unit_notes: Notes = ()
     if unit is not None:
-        units, doubts, said = unit_codes(rows, has_column(rows, unit, path, f"{source}.unit"), path)
+        units, doubts, unit_notes = unit_codes(
+            rows, has_column(rows, unit, path, f"{source}.unit"), path
+        )
     if columns is None:
         chosen = [name for name in rows.columns if name not in (*taken, unit)]
         if not chosen:
@@ -70,12 +72,12 @@ def of_columns(
             has_column(rows, name, path, field) for name in names_chosen(columns, field, "column")
         ]
     table, notes = attribute_table(rows, chosen, path)
-    more: dict[str, Any] = {
+    options: dict[str, Any] = {
         "distinct": frozenset(),
         "unit_doubts": doubts,
-        "notes": (*said, *notes),
+        "notes": (*unit_notes, *notes),
     }
-    return AttributedDataset(name or Path(path).stem, table, units=units, **more)
+    return AttributedDataset(name or Path(path).stem, table, units=units, **options)
 
 
 def of_text_columns(
@@ -90,32 +92,33 @@ def of_text_columns(
     """The data set of a user's table of texts; see `Texts`. Raises `InputError` on settings of the
     `source`, `DataError`."""
     field = f"{source}.text"
-    given = [text] if isinstance(text, str) else names_chosen(text, field, "column")
-    kept = np.ones(rows.height, dtype=bool)
-    for column in given:
+    text_columns = [text] if isinstance(text, str) else names_chosen(text, field, "column")
+    has_text = np.ones(rows.height, dtype=bool)
+    for column in text_columns:
         has = _has_text(rows, has_column(rows, column, path, field), path)
         if blank == "refuse" and not has.all():
             _refuse_blank(rows, column, path, np.flatnonzero(~has), source in ("table", "texts"))
-        kept &= has
-    ids = np.flatnonzero(kept)
+        has_text &= has
+    ids = np.flatnonzero(has_text)
     if not ids.size:
         raise DataError(f"{path} has no row with a text")
-    rows = rows.filter(kept)
-    parts = [_plain(rows, column).to_list() for column in given]
-    held = np.empty(len(ids), dtype=object)
-    held[:] = [joined(row) for row in zip(*parts, strict=True)]
-    dataset = replace(of_columns(rows, source, path, columns, unit, given), ids=ids)
-    return with_inputs(dataset, "texts", held, InputSpec.text(), contents_of(held))
+    rows = rows.filter(has_text)
+    column_texts = [_plain(rows, column).to_list() for column in text_columns]
+    joined_texts = np.empty(len(ids), dtype=object)
+    joined_texts[:] = [joined(row) for row in zip(*column_texts, strict=True)]
+    dataset = replace(of_columns(rows, source, path, columns, unit, text_columns), ids=ids)
+    return with_inputs(dataset, "texts", joined_texts, InputSpec.text(), contents_of(joined_texts))
 
 
 def _refuse_blank(
-    rows: DataFrame, name: str, path: str, places: NDArray[np.int64], may_be_left_out: bool
+    rows: DataFrame, name: str, path: str, row_numbers: NDArray[np.int64], may_be_left_out: bool
 ) -> None:
-    what = "a text of white space alone" if rows[name][int(places[0])] else "no text"
-    others = f" ({places.size - 1:,} more such rows)" if places.size > 1 else ""
+    blank_words = "a text of white space alone" if rows[name][int(row_numbers[0])] else "no text"
+    other_rows = f" ({row_numbers.size - 1:,} more such rows)" if row_numbers.size > 1 else ""
     advice = ", or say blank: leave-out" if may_be_left_out else ""
     raise DataError(
-        f"{path}, column {name!r}, row {places[0] + 1} has {what}{others}; take it out{advice}"
+        f"{path}, column {name!r}, row {row_numbers[0] + 1} has {blank_words}{other_rows}; take it"
+        f" out{advice}"
     )
 
 
@@ -155,28 +158,30 @@ def _has_text(rows: DataFrame, name: str, path: str) -> NDArray[np.bool_]:
 def with_inputs(
     dataset: AttributedDataset,
     source: str,
-    held: NDArray[Any],
+    inputs: NDArray[Any],
     spec: InputSpec,
     contents: NDArray[np.uint64] | None = None,
 ) -> AttributedDataset:
     """The data set of a user's table with its inputs, an array of rows; `contents` as in
     `AttributedDataset`, made here of numbers and pictures, while the whole is hashed."""
-    told = {"inputs": held if contents is None else contents}
-    told |= {} if dataset.units is None else {"units": dataset.units}
-    told |= {} if np.array_equal(dataset.ids, np.arange(dataset.n_base)) else {"ids": dataset.ids}
+    arrays = {"inputs": inputs if contents is None else contents}
+    arrays |= {} if dataset.units is None else {"units": dataset.units}
+    arrays |= {} if np.array_equal(dataset.ids, np.arange(dataset.n_base)) else {"ids": dataset.ids}
     notes = dataset.notes
     with ThreadPoolExecutor(1) as beside:
-        whole = beside.submit(digest_arrays, told)
+        arrays_digest = beside.submit(digest_arrays, arrays)
         if contents is None:
-            contents = picture_hashes(held) if spec.kind == "image" else number_hashes(held)
+            contents = picture_hashes(inputs) if spec.kind == "image" else number_hashes(inputs)
             notes = notes if contents is not None else (*notes, ("", EQUAL_NUMBERS))
-        made = digest({"source": source, "table": dataset.table.digest(), "arrays": whole.result()})
+        fingerprint = digest(
+            {"source": source, "table": dataset.table.digest(), "arrays": arrays_digest.result()}
+        )
     return replace(
         dataset,
-        read=held.__getitem__,
+        read=inputs.__getitem__,
         input=spec,
         contents=contents,
-        fingerprint=made,
-        origin=f"{source} {made}",
+        fingerprint=fingerprint,
+        origin=f"{source} {fingerprint}",
         notes=notes,
     )

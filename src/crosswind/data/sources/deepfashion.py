@@ -56,8 +56,8 @@ class DeepFashion(PackedTrees):
         attributes = self.attributes()
         kinds = attributes[1:-1]
         words = _names(lists, f"{top}list_attr_cloth.txt")
-        wanted = [value for kind in kinds for value in kind.values if value != "other"]
-        if words != wanted:
+        value_names = [value for kind in kinds for value in kind.values if value != "other"]
+        if words != value_names:
             raise DataError(
                 f"{lists.name}: {top}list_attr_cloth.txt does not name the 26 attributes of"
                 " DeepFashion in their order"
@@ -82,8 +82,8 @@ class DeepFashion(PackedTrees):
         table = AttributeTable(
             (Attribute("category", tuple(categories)), *kinds, attributes[-1]), codes
         )
-        _, items = np.unique([name.rsplit("/", 2)[-2] for name in files], return_inverse=True)
-        dataset = self.of_files(table, tree, files, items.astype(np.int64))
+        _, item_codes = np.unique([name.rsplit("/", 2)[-2] for name in files], return_inverse=True)
+        dataset = self.of_files(table, tree, files, item_codes.astype(np.int64))
         return Reading(
             dataset, dict(zip(SPLITS, np.bincount(codes[-1], minlength=3).tolist(), strict=True))
         )
@@ -105,7 +105,7 @@ def _names(tree: Tree, name: str) -> list[str]:
 
 
 def _numbers(
-    file: File, rows: int, columns: int, known: range | tuple[int, ...]
+    file: File, rows: int, columns: int, known_numbers: range | tuple[int, ...]
 ) -> NDArray[np.int64]:
     """The whole numbers of a list of so many rows: int64 [rows, columns]. Raises `DataError`."""
     words = [line.split() for line in lines_of(*file)]
@@ -114,7 +114,7 @@ def _numbers(
             f"{file[0].name}: {file[1]} has {len(words):,} rows, and its list of pictures has"
             f" {rows:,}"
         )
-    texts = {str(number) for number in known}
+    texts = {str(number) for number in known_numbers}
     wrong = next(
         (
             row
@@ -125,8 +125,8 @@ def _numbers(
     )
     if wrong:
         raise DataError(
-            f"{file[0].name}: {file[1]}, row {wrong:,} should have {columns} numbers of {known[0]}"
-            f" to {known[-1]}"
+            f"{file[0].name}: {file[1]}, row {wrong:,} should have {columns} numbers of"
+            f" {known_numbers[0]} to {known_numbers[-1]}"
         )
     return np.array([[int(word) for word in line] for line in words], dtype=np.int64)
 

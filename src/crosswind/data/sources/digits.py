@@ -69,20 +69,20 @@ class Digits(Source):
         }
         attributes = tuple(Attribute(name, tuple(names)) for name, names in values.items())
         file = digest_arrays({"grey": grey, "digit": digit})
-        told = {
+        identity = {
             "source": "digits",
             "drawing": 1,
             "size": self.size,
             "seed": self.seed,
             "file": file,
         }
-        told |= {"one_size": True} if self.one_size else {}
+        identity |= {"one_size": True} if self.one_size else {}
         return AttributedDataset(
             name="digits",
             table=AttributeTable(attributes, codes),
             read=_painter(codes, self.size, sizes),
             input=InputSpec.image(self.size, self.size, 3),
-            fingerprint=digest(told),
+            fingerprint=digest(identity),
         )
 
 
@@ -115,12 +115,12 @@ def dealt(label: NDArray[np.integer], n_labels: int, seed: int) -> NDArray[np.in
 def _read() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Grey levels uint8 [1797, 8, 8] in [0, 16] and digits int64 [1797]. Importing scikit-learn for
     this would cost a second."""
-    found = importlib.util.find_spec("sklearn")
-    if found is None or not found.submodule_search_locations:
+    sklearn_spec = importlib.util.find_spec("sklearn")
+    if sklearn_spec is None or not sklearn_spec.submodule_search_locations:
         raise DataError(
             "source 'digits' reads scikit-learn's files and scikit-learn is not installed"
         )
-    path = Path(found.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
+    path = Path(sklearn_spec.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
     try:
         with gzip.open(path) as file:
             rows = np.loadtxt(

@@ -123,7 +123,7 @@ class DSprites(PreparedSource):
             )
         if self.original:
             return super().load()
-        told: dict[str, object] = {
+        identity: dict[str, object] = {
             "source": "dsprites",
             "drawing": 1,
             "seed": self.seed,
@@ -131,12 +131,12 @@ class DSprites(PreparedSource):
             **self._palette,
         }
         if self.path is None:
-            told["antialias"] = self.antialias
+            identity["antialias"] = self.antialias
             covers: Images = self._drawn
         else:
-            covers, told["archive"] = _archive(self.path)
+            covers, identity["archive"] = _archive(self.path)
         codes = np.indices(COUNTS, dtype=np.uint8).reshape(len(COUNTS), ROWS)
-        return self._colored(codes, self._dealt(), covers, digest(told))
+        return self._colored(codes, self._dealt(), covers, digest(identity))
 
     def read(self, folder: Path) -> Reading:
         """The archive of `folder`: `imgs` uint8 [n, 64, 64], 0 or 1, and `latents_classes` [n, 6].
@@ -153,8 +153,8 @@ class DSprites(PreparedSource):
             )
         rows = npz_rows(path, "imgs", Expected("uint8", (len(latents), 64, 64)))
 
-        def images(asked: NDArray[np.int64]) -> NDArray[np.uint8]:
-            return (_black_or_white(rows(asked), path) * np.uint8(255))[..., None]
+        def images(row_numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
+            return (_black_or_white(rows(row_numbers), path) * np.uint8(255))[..., None]
 
         return _reading(
             "dsprites", self.attributes()[: len(COUNTS)], latents[:, 1:].T, images, 1, path
@@ -164,17 +164,17 @@ class DSprites(PreparedSource):
         """The copy's white shapes in the colours that the seed deals to their latents."""
         latents = dataset.table.codes
         objects, grounds = self._dealt()
-        places = np.ravel_multi_index(tuple(latents.astype(np.int64)), COUNTS)
+        grid_numbers = np.ravel_multi_index(tuple(latents.astype(np.int64)), COUNTS)
         fingerprint = digest({"of": dataset.fingerprint, "seed": self.seed, **self._palette})
-        made = self._colored(
+        coloured = self._colored(
             latents,
-            (objects[places], grounds[places]),
+            (objects[grid_numbers], grounds[grid_numbers]),
             lambda rows: dataset.inputs(rows)[..., 0],
             fingerprint,
         )
         # A picture is named by its latents, as where it is drawn: turned by a quarter a square has
         # the same pixels.
-        return replace(made, originals=places.astype(np.uint64))
+        return replace(coloured, originals=grid_numbers.astype(np.uint64))
 
     @property
     def _palette(self) -> dict[str, object]:
@@ -266,18 +266,25 @@ class Shapes3D(PreparedSource):
         labels = hdf5_rows(path, "labels", Expected("floats", (None, len(ROOM_COUNTS)))).all()
         pictures = hdf5_rows(path, "images", Expected("uint8", (len(labels), 64, 64, 3)))
         codes = np.empty((len(ROOM_COUNTS), len(labels)), dtype=np.uint8)
-        for code, found, (name, values) in zip(codes, labels.T, ROOM_FACTORS.items(), strict=True):
-            near = np.abs(found[:, None] - np.array(values)) < 1e-3
+        for code, factor_column, (name, values) in zip(
+            codes, labels.T, ROOM_FACTORS.items(), strict=True
+        ):
+            is_near = np.abs(factor_column[:, None] - np.array(values)) < 1e-3
             check_known(
-                np.where(near.any(axis=1), 0, found), (0,), f"{path}: {name} in 'labels'", values
+                np.where(is_near.any(axis=1), 0, factor_column),
+                (0,),
+                f"{path}: {name} in 'labels'",
+                values,
             )
-            code[:] = near.argmax(axis=1)
+            code[:] = is_near.argmax(axis=1)
         return _reading("shapes3d", self.attributes(), codes, pictures, 3, path)
 
     def finish(self, dataset: AttributedDataset) -> AttributedDataset:
         """The copy, its pictures named by their factors as where they are drawn."""
-        places = np.ravel_multi_index(tuple(dataset.table.codes.astype(np.int64)), ROOM_COUNTS)
-        return replace(dataset, originals=places.astype(np.uint64))
+        grid_numbers = np.ravel_multi_index(
+            tuple(dataset.table.codes.astype(np.int64)), ROOM_COUNTS
+        )
+        return replace(dataset, originals=grid_numbers.astype(np.uint64))
 
 
 @register("mpi3d", kind="source")
@@ -313,9 +320,10 @@ class MPI3D(PreparedSource):
 
     def attributes(self) -> tuple[Attribute, ...]:
         """Those of the card, with other objects where they are real things."""
-        other = COMPLEX if self.rendering == "complex" else {}
+        complex_values = COMPLEX if self.rendering == "complex" else {}
         return tuple(
-            Attribute(item.name, other.get(item.name, item.values)) for item in super().attributes()
+            Attribute(attribute.name, complex_values.get(attribute.name, attribute.values))
+            for attribute in super().attributes()
         )
 
     def read(self, folder: Path) -> Reading:
@@ -325,14 +333,16 @@ class MPI3D(PreparedSource):
 
         path = folder / self.originals()[0].name
         rows = npz_rows(path, "images", Expected("uint8", (None, 64, 64, 3)))
-        n, most = rows.shape[0], self.totals()["all"]
-        if n > most:
-            raise DataError(f"{path} holds {n:,} pictures, more than the {most:,} of the grid")
+        n, n_published = rows.shape[0], self.totals()["all"]
+        if n > n_published:
+            raise DataError(
+                f"{path} holds {n:,} pictures, more than the {n_published:,} of the grid"
+            )
         codes = np.unravel_index(np.arange(n), [len(attribute) for attribute in self.attributes()])
         return _reading(
             "mpi3d",
             self.attributes(),
-            np.stack([part.astype(np.uint8) for part in codes]),
+            np.stack([code_column.astype(np.uint8) for code_column in codes]),
             rows,
             3,
             path,
@@ -359,7 +369,7 @@ def _reading(
     )
 
 
-def _archive(given: str) -> tuple[Images, str]:
+def _archive(archive_path: str) -> tuple[Images, str]:
     """What the shapes of dSprites' archive cover, uint8 [n, 64, 64], 0 or 255, and a fingerprint of
     its checksums.
 
@@ -367,16 +377,16 @@ def _archive(given: str) -> tuple[Images, str]:
     """
     from crosswind.data.archives.arrays import Expected, npz_rows, sums_of
 
-    path = Path(given).expanduser()
+    path = Path(archive_path).expanduser()
     if not path.is_file():
-        raise InputError("dsprites.path", f"there is no file {given!r}")
+        raise InputError("dsprites.path", f"there is no file {archive_path!r}")
     latents = npz_rows(path, "latents_classes", Expected("integers", (ROWS, len(COUNTS) + 1)))
     pictures = npz_rows(path, "imgs", Expected("uint8", (ROWS, 64, 64)))
     sums = sums_of(path)
-    held: list[NDArray[np.uint8]] = []
+    cover_blocks: list[NDArray[np.uint8]] = []
 
     def covers(rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-        if not held:
+        if not cover_blocks:
             grid = np.stack(np.unravel_index(np.arange(ROWS), (1, *COUNTS)), axis=1)
             if not np.array_equal(latents.all(), grid):
                 raise DataError(
@@ -389,8 +399,8 @@ def _archive(given: str) -> tuple[Images, str]:
                     _black_or_white(block, path).reshape(-1, 64 * 64), axis=1
                 )
                 start += len(block)
-            held.append(bits)
-        return np.unpackbits(held[0][rows], axis=1).reshape(-1, 64, 64) * np.uint8(255)
+            cover_blocks.append(bits)
+        return np.unpackbits(cover_blocks[0][rows], axis=1).reshape(-1, 64, 64) * np.uint8(255)
 
     return covers, digest({key: sums[key] for key in ("imgs", "latents_classes")})
 
@@ -441,9 +451,9 @@ def _mixed(
     def images(rows: NDArray[np.int64]) -> NDArray[np.uint8]:
         out = np.empty((len(rows), size, size, 3), dtype=np.uint8)
         for start in range(0, len(rows), 64):
-            part = rows[start : start + 64]
-            cover = covers(part)
-            first = (objects[part].astype(np.int64) * len(papers) + grounds[part]) * 256
+            row_chunk = rows[start : start + 64]
+            cover = covers(row_chunk)
+            first = (objects[row_chunk].astype(np.int64) * len(papers) + grounds[row_chunk]) * 256
             pixels = (
                 words.take(cover + first[:, None, None]).view(np.uint8).reshape(*cover.shape, 4)
             )

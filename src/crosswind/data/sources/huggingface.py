@@ -95,29 +95,35 @@ class HuggingFace(PreparedSource):
         with _quiet(name):
             import datasets
 
-            parts = self._parts(name)
-            lengths = {label: len(part) for label, part in parts.items()}
-            whole = datasets.concatenate_datasets(list(parts.values()))
-            given = [self.text] if isinstance(self.text, str) else self.text
-            if given is not None:
-                given = names_chosen(given, "huggingface.text", "column", whole.features)
-            whole, image = self._images(whole) if given is None else (whole, "")
-            table, notes = self._table(whole, lengths, given or [image], name)
-            units, more = None, dict[str, Any](distinct=frozenset(), notes=notes)
-            if self.unit is not None:
-                column = _column_named(self.unit, "unit", whole)
-                units, doubts, said = unit_codes(_frame(whole, column), column, name)
-                more |= {"unit_doubts": doubts, "notes": (*said, *notes)}
-            if given is not None:
-                return Reading(
-                    replace(_of_texts(whole, given, table, units, name), **more), lengths
+            splits = self._parts(name)
+            lengths = {label: len(split) for label, split in splits.items()}
+            all_rows = datasets.concatenate_datasets(list(splits.values()))
+            text_columns = [self.text] if isinstance(self.text, str) else self.text
+            if text_columns is not None:
+                text_columns = names_chosen(
+                    text_columns, "huggingface.text", "column", all_rows.features
                 )
-            rows = whole.select_columns([image]).with_format("arrow")
+            all_rows, image = self._images(all_rows) if text_columns is None else (all_rows, "")
+            table, notes = self._table(all_rows, lengths, text_columns or [image], name)
+            units, options = None, dict[str, Any](distinct=frozenset(), notes=notes)
+            if self.unit is not None:
+                column = _column_named(self.unit, "unit", all_rows)
+                units, doubts, unit_notes = unit_codes(_frame(all_rows, column), column, name)
+                options |= {"unit_doubts": doubts, "notes": (*unit_notes, *notes)}
+            if text_columns is not None:
+                return Reading(
+                    replace(_of_texts(all_rows, text_columns, table, units, name), **options),
+                    lengths,
+                )
+            rows = all_rows.select_columns([image]).with_format("arrow")
             labels, starts = list(lengths), np.cumsum([0, *lengths.values()])
 
             def named(row: int) -> str:
-                part = int(np.searchsorted(starts, row, side="right")) - 1
-                return f"{name}, {labels[part]}, row {row - int(starts[part]) + 1}: the image"
+                split_number = int(np.searchsorted(starts, row, side="right")) - 1
+                return (
+                    f"{name}, {labels[split_number]}, row {row - int(starts[split_number]) + 1}:"
+                    " the image"
+                )
 
             def opened(row: int) -> Path | bytes:
                 cell = rows[row].column(image)[0].as_py() or {}
@@ -126,7 +132,7 @@ class HuggingFace(PreparedSource):
                 return bytes(cell["bytes"]) if cell["bytes"] else Path(cell["path"])
 
             sizes = _sizes(rows[:].column(image), opened, named)
-        place = (
+        location = (
             Path(name).expanduser().resolve()
             if self.path is not None
             else (name, self.config, self.revision)
@@ -144,76 +150,78 @@ class HuggingFace(PreparedSource):
                 "units": None if units is None else digest_arrays({"units": units}),
             },
             units=units,
-            origin=f"huggingface {place} {labels}",
-            **more,
+            origin=f"huggingface {location} {labels}",
+            **options,
         )
         return Reading(dataset, lengths)
 
     def _parts(self, name: str) -> dict[str, Dataset]:
         """The chosen splits by name; `all` where there are none."""
-        found = (
+        splits_found = (
             _from_hub(name, self.config, self.revision) if self.path is None else _from_files(name)
         )
         chosen = (
-            list(found)
+            list(splits_found)
             if self.splits is None
-            else names_chosen(self.splits, "huggingface.splits", "split", found)
+            else names_chosen(self.splits, "huggingface.splits", "split", splits_found)
         )
         for split in chosen:
-            if found[split].features != found[chosen[0]].features or not len(found[split]):
+            if splits_found[split].features != splits_found[chosen[0]].features or not len(
+                splits_found[split]
+            ):
                 raise DataError(
                     f"{name}: the split {split!r} has no rows, or other columns than {chosen[0]!r};"
                     " choose among them with splits"
                 )
-        return {split: found[split] for split in chosen}
+        return {split: splits_found[split] for split in chosen}
 
-    def _images(self, whole: Dataset) -> tuple[Dataset, str]:
+    def _images(self, all_rows: Dataset) -> tuple[Dataset, str]:
         """The rows with their column of images undecoded, as bytes and path, and its name."""
         import datasets
 
         images = [
             column
-            for column, feature in whole.features.items()
+            for column, feature in all_rows.features.items()
             if isinstance(feature, datasets.Image)
         ]
         if self.image is None and len(images) != 1:
             raise InputError(
                 "huggingface.image",
                 f"name one: there are {len(images)} columns of images",
-                images or whole.column_names,
+                images or all_rows.column_names,
             )
-        column = images[0] if self.image is None else _column_named(self.image, "image", whole)
-        if column not in images and getattr(whole.features[column], "dtype", "") not in (
+        column = images[0] if self.image is None else _column_named(self.image, "image", all_rows)
+        if column not in images and getattr(all_rows.features[column], "dtype", "") not in (
             "binary",
             "large_binary",
         ):
             raise InputError("huggingface.image", f"the column {column!r} holds no images", images)
-        return whole.cast_column(column, datasets.Image(decode=False)), column
+        return all_rows.cast_column(column, datasets.Image(decode=False)), column
 
     def _table(
-        self, whole: Dataset, lengths: dict[str, int], inputs: list[str], name: str
+        self, all_rows: Dataset, lengths: dict[str, int], inputs: list[str], name: str
     ) -> tuple[AttributeTable, Notes]:
         import datasets
 
         chosen = [
             column
-            for column, feature in whole.features.items()
+            for column, feature in all_rows.features.items()
             if column != self.unit
             and (
                 isinstance(feature, datasets.ClassLabel) or getattr(feature, "dtype", "") == "bool"
             )
         ]
         if self.columns is not None:
-            chosen = names_chosen(self.columns, "huggingface.columns", "column", whole.features)
+            chosen = names_chosen(self.columns, "huggingface.columns", "column", all_rows.features)
         if not chosen or set(inputs) & set(chosen) or (len(lengths) > 1 and "split" in chosen):
             problem = (
                 "name columns of attributes: at least one, none of images or texts, and none called"
                 " 'split' beside several splits"
             )
-            raise InputError("huggingface.columns", problem, list(whole.features))
-        made = [_attribute(whole, column, name) for column in chosen]
+            raise InputError("huggingface.columns", problem, list(all_rows.features))
+        coded_columns = [_attribute(all_rows, column, name) for column in chosen]
         if len(lengths) > 1:
-            made.append(
+            coded_columns.append(
                 (
                     Attribute("split", tuple(lengths)),
                     np.repeat(np.arange(len(lengths)), list(lengths.values())),
@@ -221,9 +229,10 @@ class HuggingFace(PreparedSource):
                 )
             )
         table = AttributeTable(
-            tuple(attribute for attribute, _, _ in made), np.stack([codes for _, codes, _ in made])
+            tuple(attribute for attribute, _, _ in coded_columns),
+            np.stack([codes for _, codes, _ in coded_columns]),
         )
-        return table, tuple(note for _, _, notes in made for note in notes)
+        return table, tuple(note for _, _, notes in coded_columns for note in notes)
 
 
 @contextlib.contextmanager
@@ -288,63 +297,67 @@ def _from_hub(name: str, config: str | None, revision: str | None) -> dict[str, 
 def _from_files(name: str) -> dict[str, Dataset]:
     import datasets
 
-    place = Path(name).expanduser()
-    if not place.is_dir() and (not place.is_file() or place.suffix not in (".parquet", ".arrow")):
+    location = Path(name).expanduser()
+    if not location.is_dir() and (
+        not location.is_file() or location.suffix not in (".parquet", ".arrow")
+    ):
         raise InputError(
             "huggingface.path",
             f"{name!r} is no folder and no file of this kind",
             [".parquet", ".arrow"],
         )
-    if place.is_dir() and any(
-        (place / file).is_file() for file in ("state.json", "dataset_dict.json")
+    if location.is_dir() and any(
+        (location / file).is_file() for file in ("state.json", "dataset_dict.json")
     ):
-        found = datasets.load_from_disk(str(place))
-    elif place.suffix == ".arrow" and place.is_file():
-        found = datasets.Dataset.from_file(str(place))
-    elif place.is_file():
-        found = datasets.load_dataset("parquet", data_files=str(place), split="train")
+        split = datasets.load_from_disk(str(location))
+    elif location.suffix == ".arrow" and location.is_file():
+        split = datasets.Dataset.from_file(str(location))
+    elif location.is_file():
+        split = datasets.load_dataset("parquet", data_files=str(location), split="train")
     else:
         # The reader is named, never left to the library's guess: what a folder holds shall not
         # choose a format with code in it.
         endings = {
-            file.suffix.lower() for file in place.rglob("*") if not file.name.startswith(".")
+            file.suffix.lower() for file in location.rglob("*") if not file.name.startswith(".")
         }
         kinds = {"parquet": (".parquet",), "arrow": (".arrow",), "imagefolder": IMAGE_ENDINGS}
-        kind = next((kind for kind, wanted in kinds.items() if endings & set(wanted)), None)
+        kind = next(
+            (kind for kind, file_endings in kinds.items() if endings & set(file_endings)), None
+        )
         if kind is None:
             raise DataError(
                 f"{name} holds no Parquet file, no Arrow file and no image, and was not written by"
                 " save_to_disk"
             )
-        found = datasets.load_dataset(kind, data_dir=str(place))
-    return dict(found) if isinstance(found, datasets.DatasetDict) else {"all": found}
+        split = datasets.load_dataset(kind, data_dir=str(location))
+    return dict(split) if isinstance(split, datasets.DatasetDict) else {"all": split}
 
 
-def _column_named(column: str, setting: str, whole: Dataset) -> str:
-    if column not in whole.column_names:
-        raise unknown(f"huggingface.{setting}", "column", column, whole.column_names)
+def _column_named(column: str, setting: str, all_rows: Dataset) -> str:
+    if column not in all_rows.column_names:
+        raise unknown(f"huggingface.{setting}", "column", column, all_rows.column_names)
     return column
 
 
-def _frame(whole: Dataset, column: str) -> Any:
+def _frame(all_rows: Dataset, column: str) -> Any:
     """A column as a polars data frame."""
     import polars
 
     return polars.DataFrame(
         {
             column: polars.from_arrow(
-                whole.select_columns([column]).with_format("arrow")[:].column(column)
+                all_rows.select_columns([column]).with_format("arrow")[:].column(column)
             )
         }
     )
 
 
 def _attribute(
-    whole: Dataset, column: str, name: str
+    all_rows: Dataset, column: str, name: str
 ) -> tuple[Attribute, NDArray[np.int64], Notes]:
     import datasets
 
-    feature, frame = whole.features[column], _frame(whole, column)
+    feature, frame = all_rows.features[column], _frame(all_rows, column)
     if not isinstance(feature, datasets.ClassLabel):
         table, notes = attribute_table(frame, [column], name)
         return table.attributes[0], table.codes[0].astype(np.int64), notes
@@ -356,12 +369,12 @@ def _attribute(
             f" {codes[wrong[0]]}); test rows are often published without: use splits"
         )
     present, again = np.unique(codes, return_inverse=True)
-    values, one, said = as_values(column, [feature.names[code] for code in present])
-    return Attribute(column, values), one[again], said
+    values, one_of, value_notes = as_values(column, [feature.names[code] for code in present])
+    return Attribute(column, values), one_of[again], value_notes
 
 
 def _of_texts(
-    whole: Dataset,
+    all_rows: Dataset,
     columns: list[str],
     table: AttributeTable,
     units: NDArray[np.int64] | None,
@@ -369,9 +382,9 @@ def _of_texts(
 ) -> AttributedDataset:
     """The data set of the texts of some columns. Raises `InputError` for columns of something else,
     `DataError` for a blank."""
-    frames = [_frame(whole, column).get_column(column) for column in columns]
+    frames = [_frame(all_rows, column).get_column(column) for column in columns]
     for column, cells in zip(columns, frames, strict=True):
-        if getattr(whole.features[column], "dtype", "") not in ("string", "large_string"):
+        if getattr(all_rows.features[column], "dtype", "") not in ("string", "large_string"):
             raise InputError("huggingface.text", f"the column {column!r} holds no texts")
         blank = (cells.is_null() | (cells.str.strip_chars() == "")).arg_true()
         if len(blank):
@@ -379,22 +392,22 @@ def _of_texts(
                 f"{name}, column {column!r}, row {blank[0] + 1} has no text; choose other rows with"
                 " splits"
             )
-    held = np.empty(len(whole), dtype=object)
-    held[:] = [joined(row) for row in zip(*frames, strict=True)]
-    contents = contents_of(held)
-    told = {
+    joined_texts = np.empty(len(all_rows), dtype=object)
+    joined_texts[:] = [joined(row) for row in zip(*frames, strict=True)]
+    contents = contents_of(joined_texts)
+    identity = {
         "table": table.digest(),
         "units": None if units is None else digest_arrays({"units": units}),
     }
     return AttributedDataset(
         name.rstrip("/").rpartition("/")[2] or "huggingface",
         table,
-        held.__getitem__,
+        joined_texts.__getitem__,
         InputSpec.text(),
         units=units,
         contents=contents,
         fingerprint=digest(
-            {"source": "huggingface", **told, "texts": digest_arrays({"contents": contents})}
+            {"source": "huggingface", **identity, "texts": digest_arrays({"contents": contents})}
         ),
     )
 
@@ -405,11 +418,11 @@ def _sizes(
     """Bytes of each image, int64 [n], without reading one; `DataError` for a row that has none."""
     from pyarrow import compute
 
-    held = compute.fill_null(compute.binary_length(compute.struct_field(column, "bytes")), 0)
-    found = np.asarray(held.to_numpy(), dtype=np.int64).copy()
-    for row in np.flatnonzero(found == 0).tolist():
+    held_bytes = compute.fill_null(compute.binary_length(compute.struct_field(column, "bytes")), 0)
+    sizes = np.asarray(held_bytes.to_numpy(), dtype=np.int64).copy()
+    for row in np.flatnonzero(sizes == 0).tolist():
         try:
-            found[row] = Path(str(opened(row))).stat().st_size
+            sizes[row] = Path(str(opened(row))).stat().st_size
         except Refused as error:
             raise DataError(f"{named(row)} {error}") from None
         except (OSError, ValueError):
@@ -417,4 +430,4 @@ def _sizes(
                 f"{named(row)} is not held but lies elsewhere, and there is no file"
                 f" {str(opened(row))!r}"
             ) from None
-    return found
+    return sizes

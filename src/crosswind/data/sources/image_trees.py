@@ -74,44 +74,44 @@ class Pacs(PreparedSource):
                 if name.rpartition("/")[2] in ("PACS.zip", "pacs.zip", "kfold.zip")
             ]
             tree = joined([tree, *(zip_tree(folder / name) for name in archives)], str(folder))
-        found = [match for match in map(_PACS_PLACE.fullmatch, tree.sizes) if match]
-        before = sorted({match[1] for match in found})
+        matches = [match for match in map(_PACS_PLACE.fullmatch, tree.sizes) if match]
+        before = sorted({match[1] for match in matches})
         if len(before) != 1:
-            places = (
+            places_words = (
                 f"in two places: in {before[0] or '.'!r} and in {before[1] or '.'!r}"
                 if before
                 else ""
             )
             raise DataError(
-                f"{folder} holds images of PACS {places}"
+                f"{folder} holds images of PACS {places_words}"
                 if before
                 else f"{folder} holds no images of PACS (PACS.zip)"
             )
         attributes = self.attributes()[: 3 if self.lists else 2]
         classes, renditions = (attribute.values for attribute in attributes[:2])
-        for match in found:
+        for match in matches:
             if match[4] not in classes or not tree.sizes[match[0]]:
                 raise DataError(
                     f"{tree.name}: {match[0]!r} is empty, or lies in a folder that is no class"
                     f" ({', '.join(classes)})"
                 )
-        found.sort(key=lambda match: (renditions.index(match[3]), match[2]))
-        files = {match[2]: tree.sizes[match[0]] for match in found}
+        matches.sort(key=lambda match: (renditions.index(match[3]), match[2]))
+        files = {match[2]: tree.sizes[match[0]] for match in matches}
         codes = [
-            positions([match[4] for match in found], classes),
-            positions([match[3] for match in found], renditions),
+            positions([match[4] for match in matches], classes),
+            positions([match[3] for match in matches], renditions),
         ]
         if self.lists:
             split: dict[str, int] = {}
-            for rendition in dict.fromkeys(match[3] for match in found):
+            for rendition in dict.fromkeys(match[3] for match in matches):
                 lists = [
-                    self._list(tree, folder, f"{rendition}_{part}_kfold.txt")
-                    for part in attributes[2].values
+                    self._list(tree, folder, f"{rendition}_{part_name}_kfold.txt")
+                    for part_name in attributes[2].values
                 ]
                 rows = _listed(
                     tree, lists, rendition, files, tree.name, dict(enumerate(classes, 1))
                 )
-                split |= {file: part for file, _, part in rows}
+                split |= {file: part_name for file, _, part_name in rows}
             if left := [file for file in files if file not in split]:
                 raise DataError(
                     f"{tree.name}: the official lists leave out {left[0]!r} and {len(left) - 1:,}"
@@ -120,22 +120,24 @@ class Pacs(PreparedSource):
             codes.append(np.array([split[file] for file in files]))
         table = AttributeTable(attributes, np.stack(codes))
         rows_of = np.bincount(codes[1], minlength=len(renditions)).tolist()
-        told = {"source": "pacs", "bytes": sizes_digest(files.values())}
+        identity = {"source": "pacs", "bytes": sizes_digest(files.values())}
         dataset = of_tree(
-            "pacs", table, [(tree, before[0] + file) for file in files], self.size, told
+            "pacs", table, [(tree, before[0] + file) for file in files], self.size, identity
         )
         return Reading(dataset, dict(zip(renditions, rows_of, strict=True)))
 
-    def _list(self, tree: Tree, folder: Path, wanted: str) -> str:
+    def _list(self, tree: Tree, folder: Path, list_name: str) -> str:
         """The name in the tree of an official list."""
-        found = [name for name in tree.sizes if name.rpartition("/")[2] == wanted]
-        if len(found) != 1:
-            many = f"twice: {found[0]!r} and {found[1]!r}" if found else "nowhere"
+        list_files = [name for name in tree.sizes if name.rpartition("/")[2] == list_name]
+        if len(list_files) != 1:
+            how_often = (
+                f"twice: {list_files[0]!r} and {list_files[1]!r}" if list_files else "nowhere"
+            )
             raise DataError(
-                f"{folder} has the official list {wanted} {many}; put it there once, or set"
+                f"{folder} has the official list {list_name} {how_often}; put it there once, or set"
                 " lists=false"
             )
-        return found[0]
+        return list_files[0]
 
 
 @register("domainnet", kind="source")
@@ -164,12 +166,16 @@ class DomainNet(PreparedSource):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        known = self.card.attributes["rendition"]
+        known_renditions = self.card.attributes["rendition"]
         if self.renditions is not None:
-            given = names_chosen(self.renditions, "domainnet.renditions", "rendition", known)
+            renditions = names_chosen(
+                self.renditions, "domainnet.renditions", "rendition", known_renditions
+            )
             # One order, so that the same choice is the same copy; None, so that all six are.
-            chosen = [name for name in known if name in given]
-            object.__setattr__(self, "renditions", None if len(chosen) == len(known) else chosen)
+            chosen = [name for name in known_renditions if name in renditions]
+            object.__setattr__(
+                self, "renditions", None if len(chosen) == len(known_renditions) else chosen
+            )
 
     def variants(self) -> tuple[str, ...]:
         """The renditions that are read: each has a zip and two lists."""
@@ -181,24 +187,25 @@ class DomainNet(PreparedSource):
         """The zips, or the unpacked folders, and the lists."""
         unpacked = (folder / name for name in self.variants())
         return (
-            *(place for place in unpacked if place.is_dir()),
-            *(folder / item.name for item in self.originals()),
+            *(unpacked_place for unpacked_place in unpacked if unpacked_place.is_dir()),
+            *(folder / original.name for original in self.originals()),
         )
 
     def missing(self, folder: Path) -> tuple[Original, ...]:
         """Originals that are not there; an unpacked folder serves for a zip."""
         gone = super().missing(folder)
         return tuple(
-            item
-            for item in gone
-            if not (item.name.endswith(".zip") and (folder / item.variant).is_dir())
+            original
+            for original in gone
+            if not (original.name.endswith(".zip") and (folder / original.variant).is_dir())
         )
 
     def read(self, folder: Path) -> Reading:
         """The rows of the official lists, and their images in zips or folders."""
         splits = self.card.attributes["split"]
         lists = folder_tree(
-            folder, only=[f"{name}_{part}.txt" for name in self.variants() for part in splits]
+            folder,
+            only=[f"{name}_{part_name}.txt" for name in self.variants() for part_name in splits],
         )
         names: dict[int, str] = {}
         files: list[File] = []
@@ -208,8 +215,8 @@ class DomainNet(PreparedSource):
             # is no zip.
             archive = folder / f"{rendition}.zip"
             images = zip_tree(archive) if archive.exists() else _unpacked(folder, rendition)
-            wanted = [f"{rendition}_{part}.txt" for part in splits]
-            rows = _listed(lists, wanted, rendition, images.sizes, images.name, names)
+            list_names = [f"{rendition}_{part_name}.txt" for part_name in splits]
+            rows = _listed(lists, list_names, rendition, images.sizes, images.name, names)
             files += [(images, path) for path, _, _ in rows]
             codes += [(number, code, split) for _, number, split in rows]
         numbers = sorted(names)
@@ -222,14 +229,16 @@ class DomainNet(PreparedSource):
         counts = np.bincount(
             columns[1] * 2 + columns[2], minlength=2 * len(self.variants())
         ).tolist()
-        parts = [f"{rendition} {part}" for rendition in self.variants() for part in splits]
-        told = {
+        part_names = [
+            f"{rendition} {part_name}" for rendition in self.variants() for part_name in splits
+        ]
+        identity = {
             "source": "domainnet",
             "bytes": sizes_digest(tree.sizes[file] for tree, file in files),
         }
         return Reading(
-            of_tree("domainnet", table, files, self.size, told),
-            dict(zip(parts, counts, strict=True)),
+            of_tree("domainnet", table, files, self.size, identity),
+            dict(zip(part_names, counts, strict=True)),
         )
 
 
@@ -284,15 +293,15 @@ class ImageFolder(PreparedSource):
         files = self._images(tree)
         attributes, codes = [], []
         notes: tuple[tuple[str, str], ...] = ()
-        for place, name in enumerate(self.levels):
+        for level, name in enumerate(self.levels):
             if name == "-":
                 continue
-            words = [file.split("/")[place] for file in files]
+            words = [file.split("/")[level] for file in files]
             values = in_order(words)
             empty = {
                 inside
                 for inside in tree.folders
-                if inside.count("/") == place and inside.split("/")[place] not in values
+                if inside.count("/") == level and inside.split("/")[level] not in values
             }
             if empty:
                 raise DataError(
@@ -304,19 +313,21 @@ class ImageFolder(PreparedSource):
                     f"{self.path}: {name!r} has {len(values):,} values, more than {MOST_VALUES:,};"
                     " call its level '-'"
                 )
-            made, one, said = as_values(name, values)
-            attributes.append(Attribute(name, made))
-            codes.append(one[positions(words, values)])
-            notes += said
+            attribute, codes_of, level_notes = as_values(name, values)
+            attributes.append(Attribute(name, attribute))
+            codes.append(codes_of[positions(words, values)])
+            notes += level_notes
         table = AttributeTable(tuple(attributes), np.stack(codes))
         names = np.frombuffer("\x1f".join(files).encode(), np.uint8)
-        told = {
+        identity = {
             "source": "image-folder",
             "files": sizes_digest(map(tree.sizes.__getitem__, files), names=names),
         }
         name = top.resolve().name or "image-folder"
-        more = {"distinct": frozenset[str](), "notes": notes, **named_files(top, files)}
-        dataset = of_tree(name, table, [(tree, file) for file in files], self.size, told, **more)
+        options = {"distinct": frozenset[str](), "notes": notes, **named_files(top, files)}
+        dataset = of_tree(
+            name, table, [(tree, file) for file in files], self.size, identity, **options
+        )
         return Reading(dataset, {"all": len(files)})
 
     def _images(self, tree: Tree) -> list[str]:
@@ -325,11 +336,11 @@ class ImageFolder(PreparedSource):
         layout = "/".join([*(name.upper() for name in self.levels), "FILE"])
         files = [name for name in tree.sizes if name.lower().endswith(IMAGE_ENDINGS)]
         if self.others == "refuse" and (
-            others := [name for name in tree.sizes if not name.lower().endswith(IMAGE_ENDINGS)]
+            other_files := [name for name in tree.sizes if not name.lower().endswith(IMAGE_ENDINGS)]
         ):
             raise DataError(
-                f"{tree.name}: {others[0]!r} and {len(others) - 1:,} more are no images by name;"
-                " take them away, or set others=skip"
+                f"{tree.name}: {other_files[0]!r} and {len(other_files) - 1:,} more are no images"
+                " by name; take them away, or set others=skip"
             )
         for name in files:
             if (problem := foreign_name(name)) is not None:
@@ -392,7 +403,7 @@ class ImageNet(PreparedSource):
         base = inside if inside.is_dir() else top
         files: list[File] = []
         codes: list[tuple[int, int]] = []
-        for part, name in enumerate(self.card.attributes["split"]):
+        for part_number, name in enumerate(self.card.attributes["split"]):
             if not (base / name).is_dir():
                 continue
             tree = folder_tree(base / name)
@@ -401,7 +412,7 @@ class ImageNet(PreparedSource):
                 if name == "val" and any("/" not in file for file in tree.sizes)
                 else {}
             )
-            found = []
+            file_rows = []
             for file in tree.sizes:
                 synset, _, image = file.rpartition("/")
                 synset = synset or flat.get(file.rpartition(".")[0], "")
@@ -410,32 +421,36 @@ class ImageNet(PreparedSource):
                     or not image.lower().endswith(IMAGE_ENDINGS)
                     or not tree.sizes[file]
                 ):
-                    told = (
+                    identity = (
                         f"SYNSET/FILE with a synset of {_SYNSETS}"
                         + f", or listed in {_SOLUTION}" * (name == "val")
                     )
-                    raise DataError(f"{tree.name}: {file!r} is empty, no image, or not {told}")
-                found.append((synsets[synset], file))
-            files += [(tree, file) for _, file in sorted(found)]
-            codes += [(code, part) for code, _ in sorted(found)]
+                    raise DataError(f"{tree.name}: {file!r} is empty, no image, or not {identity}")
+                file_rows.append((synsets[synset], file))
+            files += [(tree, file) for _, file in sorted(file_rows)]
+            codes += [(code, part_number) for code, _ in sorted(file_rows)]
         if not files:
             raise DataError(
                 f"{self.path} holds no image in train or val, here or in ILSVRC/Data/CLS-LOC"
             )
         columns = np.array(codes).T
-        there, columns[0] = np.unique(columns[0], return_inverse=True)
-        names, parts = list(synsets), self.card.attributes["split"]
+        synsets_there, columns[0] = np.unique(columns[0], return_inverse=True)
+        names, part_names = list(synsets), self.card.attributes["split"]
         table = AttributeTable(
-            (Attribute("class", tuple(names[code] for code in there)), Attribute("split", parts)),
+            (
+                Attribute("class", tuple(names[code] for code in synsets_there)),
+                Attribute("split", part_names),
+            ),
             columns,
         )
         rows = np.bincount(columns[1], minlength=2).tolist()
-        told = {
+        identity = {
             "source": "imagenet",
             "bytes": sizes_digest(tree.sizes[file] for tree, file in files),
         }
         return Reading(
-            of_tree("imagenet", table, files, self.size, told), dict(zip(parts, rows, strict=True))
+            of_tree("imagenet", table, files, self.size, identity),
+            dict(zip(part_names, rows, strict=True)),
         )
 
     def totals(self) -> Mapping[str, int]:
@@ -461,42 +476,44 @@ def _lines(lists: Tree, name: str) -> list[str]:
 
 def _synsets(lists: Tree) -> dict[str, int]:
     """The synsets of the class list, each with its place."""
-    found: dict[str, int] = {}
+    places_of: dict[str, int] = {}
     for number, line in enumerate(_lines(lists, _SYNSETS), 1):
         synset = line.partition(" ")[0].strip()
         if not synset and not line.strip():
             continue
-        if not re.fullmatch(r"n\d{8}", synset) or synset in found:
+        if not re.fullmatch(r"n\d{8}", synset) or synset in places_of:
             problem = (
                 "lists it for a second time"
-                if synset in found
+                if synset in places_of
                 else "should begin with a synset such as n02085620"
             )
             raise DataError(
                 f"{lists.name}: {_SYNSETS}, line {number}, {shown(line[:60])}, {problem}"
             )
-        found[synset] = len(found)
-    if not found:
+        places_of[synset] = len(places_of)
+    if not places_of:
         raise DataError(f"{lists.name}: {_SYNSETS} is empty")
-    return found
+    return places_of
 
 
 def _solution(lists: Tree, synsets: Mapping[str, int]) -> dict[str, str]:
     """The synset of each validation image by its name without ending, which `LOC_val_solution.csv`
     has beside boxes."""
-    found: dict[str, str] = {}
+    synset_of: dict[str, str] = {}
     for number, line in enumerate(_lines(lists, _SOLUTION)[1:], 2):
-        name, _, told = line.partition(",")
-        synset = told.partition(" ")[0].strip()
-        if line.strip() and (not name or synset not in synsets or name in found):
+        name, _, prediction = line.partition(",")
+        synset = prediction.partition(" ")[0].strip()
+        if line.strip() and (not name or synset not in synsets or name in synset_of):
             problem = (
-                "which another line has too" if name in found else "which is not NAME,SYNSET BOX"
+                "which another line has too"
+                if name in synset_of
+                else "which is not NAME,SYNSET BOX"
             )
             raise DataError(
                 f"{lists.name}: {_SOLUTION}, line {number} is {shown(line[:60])}, {problem}"
             )
-        found[name] = synset
-    return found
+        synset_of[name] = synset
+    return synset_of
 
 
 def _unpacked(folder: Path, rendition: str) -> Tree:
@@ -508,7 +525,7 @@ def _unpacked(folder: Path, rendition: str) -> Tree:
 
 def _listed(
     lists: Tree,
-    wanted: Sequence[str],
+    list_names: Sequence[str],
     rendition: str,
     sizes: Mapping[str, int],
     where: str,
@@ -521,24 +538,24 @@ def _listed(
     the class of each number. Raises `DataError` where lists, images and the names known so far do
     not agree.
     """
-    found: dict[str, tuple[int, int]] = {}
-    for part, name in enumerate(wanted):
+    listed_rows: dict[str, tuple[int, int]] = {}
+    for list_number, name in enumerate(list_names):
         if name not in lists.sizes:
             raise DataError(f"{lists.name} has no official list {name}")
         for path, number in listed(lists, name):
-            parts = path.split("/")
+            path_parts = path.split("/")
             problem = ""
-            if len(parts) != 3 or parts[0] != rendition:
+            if len(path_parts) != 3 or path_parts[0] != rendition:
                 problem = f"which should be {rendition}/CLASS/FILE"
             elif not sizes.get(path):
                 problem = f"which {where} does not hold, or which is empty"
-            elif names.setdefault(number, parts[1]) != parts[1]:
+            elif names.setdefault(number, path_parts[1]) != path_parts[1]:
                 problem = f"with the number {number}, which is that of {names[number]!r}"
-            elif path in found:
+            elif path in listed_rows:
                 problem = "which is in the other list too"
             if problem:
                 raise DataError(f"{lists.name}: {name} lists {path!r}, {problem}")
-            found[path] = number, part
+            listed_rows[path] = number, list_number
     twice = [
         number
         for number, name in names.items()
@@ -549,4 +566,4 @@ def _listed(
             f"{lists.name}: the lists of {rendition!r} give the class {names[twice[0]]!r} two"
             " numbers"
         )
-    return [(path, number, part) for path, (number, part) in found.items()]
+    return [(path, number, list_number) for path, (number, list_number) in listed_rows.items()]

@@ -67,7 +67,7 @@ class ImageNetFamily(PackedTrees):
         """The synset of a picture, None for a picture that is left out."""
         return match["label"]
 
-    def extras(self, kept: Sequence[re.Match[str]]) -> list[tuple[Attribute, NDArray[np.int64]]]:
+    def extras(self, matches: Sequence[re.Match[str]]) -> list[tuple[Attribute, NDArray[np.int64]]]:
         """The attributes beside the class, with the code of each picture."""
         return []
 
@@ -80,7 +80,7 @@ class ImageNetFamily(PackedTrees):
         class, and where there is none."""
         tree = self.tree(folder)
         code_of = {name: code for code, name in enumerate(self.known())}
-        kept: list[re.Match[str]] = []
+        matches: list[re.Match[str]] = []
         labels = array("i")
         for match in self.pictures(tree, self.pattern):
             name = self.label_of(match)
@@ -90,22 +90,22 @@ class ImageNetFamily(PackedTrees):
                     " classes"
                 )
             if name is not None:
-                kept.append(match)
+                matches.append(match)
                 labels.append(code_of[name])
-        if not kept:
+        if not matches:
             raise DataError(
                 f"{tree.name} holds none of the pictures that are asked for ({self.card.get})"
             )
         codes = np.array(labels, dtype=np.int64)
-        extras = self.extras(kept)
+        extras = self.extras(matches)
         order = np.lexsort(
             [codes, *(column for _, column in reversed(extras))]
         )  # pictures of a tree are sorted by name
-        files = [kept[place][0] for place in order]
-        there, codes = np.unique(codes[order], return_inverse=True)
-        label = Attribute("class", tuple(self.known()[code] for code in there))
+        files = [matches[position][0] for position in order]
+        present_codes, codes = np.unique(codes[order], return_inverse=True)
+        label = Attribute("class", tuple(self.known()[code] for code in present_codes))
         table = AttributeTable(
-            (label, *(item for item, _ in extras)),
+            (label, *(attribute for attribute, _ in extras)),
             np.stack([codes, *(column[order] for _, column in extras)]),
         )
         return Reading(
@@ -157,11 +157,11 @@ class ImageNetC(ImageNetFamily):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.corruptions is not None:
-            given = names_chosen(
+            corruptions = names_chosen(
                 self.corruptions, "imagenet-c.corruptions", "corruption", CORRUPTIONS
             )
             chosen = [
-                name for name in CORRUPTIONS if name in given
+                name for name in CORRUPTIONS if name in corruptions
             ]  # one order, so that the same choice is the same copy
             object.__setattr__(self, "corruptions", None if chosen == self._fifteen() else chosen)
         if (levels := self.severities) is not None:
@@ -205,22 +205,23 @@ class ImageNetC(ImageNetFamily):
         """The synset; pictures of other corruptions and severities are left out."""
         return match["label"] if (match["corruption"], match["severity"]) in self._folders else None
 
-    def extras(self, kept: Sequence[re.Match[str]]) -> list[tuple[Attribute, NDArray[np.int64]]]:
+    def extras(self, matches: Sequence[re.Match[str]]) -> list[tuple[Attribute, NDArray[np.int64]]]:
         """Corruption and severity. Raises `DataError` where there is no picture of one that is
         asked for."""
         corruptions, severities = self._chosen
         columns = (
             positions(
-                (match["corruption"] for match in kept), [CORRUPTIONS[name] for name in corruptions]
+                (match["corruption"] for match in matches),
+                [CORRUPTIONS[name] for name in corruptions],
             ),
-            positions((match["severity"] for match in kept), severities),
+            positions((match["severity"] for match in matches), severities),
         )
         counts = np.zeros((len(corruptions), len(severities)), dtype=np.int64)
         np.add.at(counts, columns, 1)
         if not counts.all():
             corruption, severity = np.argwhere(counts == 0)[0]
-            what = f"{corruptions[corruption]} of severity {severities[severity]}"
-            raise DataError(f"imagenet-c: there is no picture of {what} ({self.card.get})")
+            missing_words = f"{corruptions[corruption]} of severity {severities[severity]}"
+            raise DataError(f"imagenet-c: there is no picture of {missing_words} ({self.card.get})")
         return [
             (Attribute("corruption", tuple(corruptions)), columns[0]),
             (Attribute("severity", tuple(severities)), columns[1]),
@@ -302,9 +303,9 @@ class ImageNetR(ImageNetFamily):
     card = card_of("imagenet-r")
     pattern = re.compile(rf"{_BEFORE}(?P<label>n\d{{8}})/(?P<rendition>[A-Za-z]+)_{_FILE}")
 
-    def extras(self, kept: Sequence[re.Match[str]]) -> list[tuple[Attribute, NDArray[np.int64]]]:
+    def extras(self, matches: Sequence[re.Match[str]]) -> list[tuple[Attribute, NDArray[np.int64]]]:
         """The rendition."""
-        words = [match["rendition"] for match in kept]
+        words = [match["rendition"] for match in matches]
         values = in_order(words)
         return [(Attribute("rendition", tuple(values)), positions(words, values))]
 
@@ -348,8 +349,10 @@ class ObjectNet(ImageNetFamily):
 
     def missing(self, folder: Path) -> tuple[Original, ...]:
         """The unpacked folder, named by its archive."""
-        there = folder.is_dir() and any(place.is_dir() for place in folder.iterdir())
-        return () if there else (Original("objectnet-1.0 (unpacked from objectnet-1.0.zip)"),)
+        is_unpacked = folder.is_dir() and any(
+            entry_path.is_dir() for entry_path in folder.iterdir()
+        )
+        return () if is_unpacked else (Original("objectnet-1.0 (unpacked from objectnet-1.0.zip)"),)
 
     def known(self) -> Sequence[str]:
         """The kinds that ImageNet has too."""

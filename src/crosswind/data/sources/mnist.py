@@ -178,7 +178,7 @@ class ColoredMnist(PreparedSource):
             raise DataError(
                 "the prepared copy of mnist holds other data than MNIST; prepare it again"
             )
-        told: dict[str, object] = {
+        identity: dict[str, object] = {
             "of": dataset.fingerprint,
             "colored-mnist": 1,
             "version": self.version,
@@ -186,7 +186,7 @@ class ColoredMnist(PreparedSource):
         }
         if self.version == "irm":
             channels = self.channels or 2
-            return _irm(dataset, self.seed, channels, digest({**told, "channels": channels}))
+            return _irm(dataset, self.seed, channels, digest({**identity, "channels": channels}))
         digit, split = dataset.table.codes
         group = split.astype(np.int64) * 10 + digit
         order = np.lexsort(
@@ -209,7 +209,7 @@ class ColoredMnist(PreparedSource):
             table=AttributeTable(attributes, np.concatenate([dataset.table.codes, color[None]])),
             read=_painted(dataset.read, color, self.paint == "ground"),
             input=InputSpec.image(self.size, self.size, 3),
-            fingerprint=digest({**told, "paint": self.paint}),
+            fingerprint=digest({**identity, "paint": self.paint}),
         )
 
 
@@ -234,11 +234,11 @@ class Usps(PicturesInChannels):
 
     def read(self, folder: Path) -> Reading:
         """The two files of `folder`, each bzip2 or plain text."""
-        parts = {
-            part: [_usps_piece(original_file(folder, name))]
-            for part, name in (("train", "usps.bz2"), ("test", "usps.t.bz2"))
+        pieces_of = {
+            part_name: [_usps_piece(original_file(folder, name))]
+            for part_name, name in (("train", "usps.bz2"), ("test", "usps.t.bz2"))
         }
-        return in_parts("usps", self.attributes()[0], parts, self.size, 1)
+        return in_parts("usps", self.attributes()[0], pieces_of, self.size, 1)
 
 
 @register("svhn", kind="source")
@@ -268,22 +268,22 @@ class Svhn(PicturesInChannels):
 
     def read(self, folder: Path) -> Reading:
         """The MATLAB files of `folder`."""
-        parts = {
-            part: [self._piece(original_file(folder, f"{part}_32x32.mat"))]
-            for part in self.totals()
+        pieces_of = {
+            part_name: [self._piece(original_file(folder, f"{part_name}_32x32.mat"))]
+            for part_name in self.totals()
         }
-        return in_parts("svhn", self.attributes()[0], parts, self.size)
+        return in_parts("svhn", self.attributes()[0], pieces_of, self.size)
 
     def _piece(self, path: Path) -> Piece:
         from crosswind.data.archives.arrays import mat_shapes, read_mat, whole_mat
 
-        held = mat_shapes(self.trusted(path, whole_mat))
-        if not {"X", "y"} <= set(held):
+        variable_shapes = mat_shapes(self.trusted(path, whole_mat))
+        if not {"X", "y"} <= set(variable_shapes):
             raise DataError(
                 f"{path} has not both of the variables 'X' and 'y' but"
-                f" {', '.join(map(repr, sorted(held))) or 'none'}"
+                f" {', '.join(map(repr, sorted(variable_shapes))) or 'none'}"
             )
-        (shape, kind), (labels, _) = held["X"], held["y"]
+        (shape, kind), (labels, _) = variable_shapes["X"], variable_shapes["y"]
         if kind != "uint8" or shape[:3] != (SVHN_SIDE, SVHN_SIDE, 3) or not 3 <= len(shape) <= 4:
             raise DataError(
                 f"{path} holds {kind} values of {' x '.join(map(str, shape))} in X, not uint8 of 32"
@@ -317,21 +317,21 @@ def _mnist_files(folder: Path, name: str, label: Attribute, size: int) -> Readin
     def pictures(matrix: Matrix) -> Callable[[], NDArray[np.uint8]]:
         return lambda: matrix.read()[..., None]
 
-    parts = {}
-    for part, stem in {"train": "train", "test": "t10k"}.items():
+    pieces_of = {}
+    for part_name, stem in {"train": "train", "test": "t10k"}.items():
         images = open_matrix(
             original_file(folder, f"{stem}-images-idx3-ubyte"), Expected("uint8", (None, 28, 28))
         )
         labels = open_matrix(
             original_file(folder, f"{stem}-labels-idx1-ubyte"), Expected("uint8", (None,))
         )
-        parts[part] = [
+        pieces_of[part_name] = [
             (
                 checked_labels(labels.read(), labels.path, images.shape[0], 0, len(label) - 1),
                 pictures(images),
             )
         ]
-    return in_parts(name, label, parts, size, 1)
+    return in_parts(name, label, pieces_of, size, 1)
 
 
 def _painted(grey: Images, color: NDArray[np.uint8], ground: bool) -> Images:
@@ -349,16 +349,19 @@ def _painted(grey: Images, color: NDArray[np.uint8], ground: bool) -> Images:
 def _irm(
     dataset: AttributedDataset, seed: int, channels: int, fingerprint: str
 ) -> AttributedDataset:
-    kept = dataset.keep({"split": ["train"]})
-    grey, n = kept.read, kept.n_base
+    training_rows = dataset.keep({"split": ["train"]})
+    grey, n = training_rows.read, training_rows.n_base
     assert grey is not None
-    digit = kept.table.column("digit")
+    digit = training_rows.table.column("digit")
     first = n * 5 // 6  # 50,000 of 60,000
     environment = np.full(n, 2, dtype=np.uint8)
     order = stream(seed, "colored-mnist", "environments").permutation(first)
     environment[order[::2]], environment[order[1::2]] = 1, 0
     # By row id, so that a row is flipped or not whoever stands beside it.
-    keys = (hash64(kept.ids, seed_of(seed, "colored-mnist", name)) for name in ("label", "color"))
+    keys = (
+        hash64(training_rows.ids, seed_of(seed, "colored-mnist", name))
+        for name in ("label", "color")
+    )
     for_label, for_color = ((key >> np.uint64(11)).astype(np.float64) * 2.0**-53 for key in keys)
     label = (digit >= 5) ^ (for_label < LABEL_NOISE)
     color = label ^ (for_color < np.array(list(ENVIRONMENTS.values()))[environment])
@@ -383,7 +386,7 @@ def _irm(
     ]
     codes = np.stack([label, color, environment, digit, environment == 2]).astype(np.uint8)
     return dataclasses.replace(
-        kept,
+        training_rows,
         name="colored-mnist",
         table=AttributeTable(tuple(attributes), codes),
         read=images,

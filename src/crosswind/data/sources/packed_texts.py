@@ -35,8 +35,8 @@ def of_texts(
     `units`: a name for each row's."""
     attributes = tuple(Attribute(name, tuple(values)) for name, (values, _) in columns.items())
     codes = np.stack([positions(cells, values) for values, cells in columns.values()])
-    held = np.empty(len(texts), dtype=object)
-    held[:] = texts
+    text_array = np.empty(len(texts), dtype=object)
+    text_array[:] = texts
     belong = (
         None
         if units is None
@@ -44,7 +44,12 @@ def of_texts(
     )
     table = AttributeTable(attributes, codes)
     return AttributedDataset(
-        name, table, held.__getitem__, InputSpec.text(), units=belong, contents=contents_of(held)
+        name,
+        table,
+        text_array.__getitem__,
+        InputSpec.text(),
+        units=belong,
+        contents=contents_of(text_array),
     )
 
 
@@ -80,40 +85,40 @@ def records(lines: Iterator[bytes], where: str) -> Iterator[tuple[int, dict[str,
 def record_of(line: bytes, where: str) -> dict[str, Any]:
     """A line as a JSON object in UTF-8; `DataError` where it is none."""
     try:
-        found = json.loads(line)
+        record = json.loads(line)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        record = None
+    if not isinstance(record, dict):
         raise DataError(
             f"{where} is no JSON object in UTF-8: {shown(line[:60].decode(errors='replace'))}"
         )
-    return found
+    return record
 
 
 def word(
-    record: Mapping[str, Any], key: str, where: str, known: Sequence[str] | None = None
+    record: Mapping[str, Any], key: str, where: str, known_words: Sequence[str] | None = None
 ) -> str:
     """The text under a key, not blank, and one of those known. Raises `DataError`."""
-    found = record.get(key)
-    if not isinstance(found, str) or not found.strip():
-        raise DataError(f"{where} has no text under {key!r}, but {shown(found)}")
-    if known is not None and found not in known:
+    text = record.get(key)
+    if not isinstance(text, str) or not text.strip():
+        raise DataError(f"{where} has no text under {key!r}, but {shown(text)}")
+    if known_words is not None and text not in known_words:
         raise DataError(
-            f"{where}: {key} is {shown(found)}, which is not known (valid: {', '.join(known)})"
+            f"{where}: {key} is {shown(text)}, which is not known (valid: {', '.join(known_words)})"
         )
     try:
-        found.encode()
+        text.encode()
     except UnicodeEncodeError:
         raise DataError(
             f"{where}: the text under {key!r} holds half of a pair of surrogates, which no"
             " UTF-8 has"
         ) from None
-    return found
+    return text
 
 
-def joined(parts: Iterable[str]) -> str:
+def joined(text_parts: Iterable[str]) -> str:
     """The parts of a text as one."""
-    return PART_MARK.join(part.replace(PART_MARK, " ") for part in parts)
+    return PART_MARK.join(text_part.replace(PART_MARK, " ") for text_part in text_parts)
 
 
 def contents_of(texts: Iterable[str]) -> NDArray[np.uint64]:

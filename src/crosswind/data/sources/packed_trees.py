@@ -45,30 +45,37 @@ class Packed(PreparedSource):
         folders = [
             folder,
             *sorted(
-                place
-                for place in folder.iterdir()
-                if place.is_dir() and not place.name.startswith(".")
+                entry_path
+                for entry_path in folder.iterdir()
+                if entry_path.is_dir() and not entry_path.name.startswith(".")
             ),
         ]
-        return next((place / name for place in folders if (place / name).is_file()), None)
+        return next(
+            (entry_path / name for entry_path in folders if (entry_path / name).is_file()), None
+        )
 
     def missing(self, folder: Path) -> tuple[Original, ...]:
         """Originals that are not there; for an archive a folder serves."""
         if any((folder / name).exists() for name in self.instead):
             return ()
         unpacked = folder.is_dir() and any(
-            place.is_dir() and not place.name.startswith(".") for place in folder.iterdir()
+            entry_path.is_dir() and not entry_path.name.startswith(".")
+            for entry_path in folder.iterdir()
         )
-        gone = (item for item in self.originals() if self.place(folder, item.name) is None)
-        return tuple(item for item in gone if not (unpacked and item.name.endswith(_PACKED)))
+        gone = (
+            original for original in self.originals() if self.place(folder, original.name) is None
+        )
+        return tuple(
+            original for original in gone if not (unpacked and original.name.endswith(_PACKED))
+        )
 
     def places(self, folder: Path) -> tuple[Path, ...]:
         """The originals, or all of the folder where one of them is not there as it was
         published."""
-        found = [self.place(folder, item.name) for item in self.originals()]
+        paths = [self.place(folder, original.name) for original in self.originals()]
         return (
-            tuple(path for path in found if path is not None)
-            if found and None not in found
+            tuple(path for path in paths if path is not None)
+            if paths and None not in paths
             else (folder,)
         )
 
@@ -78,38 +85,38 @@ class Packed(PreparedSource):
         from crosswind.data.archives.fetch import verified
         from crosswind.data.archives.members import walked
 
-        trees, whole = [], bool(self.originals())
-        for item in self.originals():
-            if not item.name.endswith(_PACKED):
+        trees, all_packed = [], bool(self.originals())
+        for original in self.originals():
+            if not original.name.endswith(_PACKED):
                 continue
-            path = self.place(folder, item.name)
-            whole = whole and path is not None
-            if path is not None and item.name.endswith(".zip"):
-                verified(item, path)
+            path = self.place(folder, original.name)
+            all_packed = all_packed and path is not None
+            if path is not None and original.name.endswith(".zip"):
+                verified(original, path)
                 trees.append(zip_tree(path))
             elif path is not None:
                 trees.append(tar_tree(self.trusted(path, walked)))
-        if not whole:
+        if not all_packed:
             trees.append(folder_tree(folder))
         return trees[0] if len(trees) == 1 else joined(trees, str(folder))
 
     def lists(self, folder: Path, tree: Tree, names: Iterable[str]) -> dict[str, File]:
         """Each of the lists by its name, in the folder, else in the tree. Raises `DataError` for
         one that is nowhere."""
-        found: dict[str, File] = {}
+        list_files: dict[str, File] = {}
         for name in names:
             path = self.place(folder, name)
             inside = [inner for inner in tree.sizes if inner == name or inner.endswith("/" + name)]
             if path is not None:
-                found[name] = folder_tree(path.parent, only=[name]), name
+                list_files[name] = folder_tree(path.parent, only=[name]), name
             elif len(inside) == 1:
-                found[name] = tree, inside[0]
+                list_files[name] = tree, inside[0]
             else:
                 raise DataError(
                     f"{tree.name} has {'more than one' if inside else 'no'} file {name}"
                     f" ({self.card.get})"
                 )
-        return found
+        return list_files
 
     def finish(self, dataset: AttributedDataset) -> AttributedDataset:
         """The copy, without its units where the knob `unit` is none."""
@@ -138,22 +145,22 @@ class PackedTrees(Packed):
 
         Raises `DataError` where there are none, where they lie in two places, and for an empty one.
         """
-        found = [match for match in map(pattern.fullmatch, tree.sizes) if match]
+        matches = [match for match in map(pattern.fullmatch, tree.sizes) if match]
         name = type(self).registered_name  # type: ignore[attr-defined]
-        if not found:
+        if not matches:
             raise DataError(f"{tree.name} holds no picture of {name} ({self.card.get})")
         above = re.compile(f"(?:{'|'.join(self.over)})/$") if self.over else None
         before = sorted(
-            {above.sub("", match["before"]) if above else match["before"] for match in found}
+            {above.sub("", match["before"]) if above else match["before"] for match in matches}
         )
         if len(before) > 1:
             raise DataError(
                 f"{tree.name} holds pictures of {name} in two places: in {before[0] or '.'!r} and"
                 f" in {before[1]!r}"
             )
-        if empty := next((match[0] for match in found if not tree.sizes[match[0]]), None):
+        if empty := next((match[0] for match in matches if not tree.sizes[match[0]]), None):
             raise DataError(f"{tree.name}: {empty!r} is empty")
-        return found
+        return matches
 
     def of_files(
         self,
@@ -161,31 +168,37 @@ class PackedTrees(Packed):
         tree: Tree,
         files: Sequence[str],
         units: NDArray[Any] | None = None,
-        **more: Any,
+        **options: Any,
     ) -> AttributedDataset:
         """The data set whose row i is the i-th of the files."""
         name = type(self).registered_name  # type: ignore[attr-defined]
-        told = {
+        identity = {
             "source": name,
             "bytes": sizes_digest(map(tree.sizes.__getitem__, files)),
             "units": None if units is None else digest_arrays({"units": units}),
         }
         return of_tree(
-            name, table, [(tree, file) for file in files], self.size, told, units=units, **more
+            name,
+            table,
+            [(tree, file) for file in files],
+            self.size,
+            identity,
+            units=units,
+            **options,
         )
 
 
 def listed_files(tree: Tree, files: Iterable[str], where: str) -> list[str]:
     """Files that a list names, all of which the tree has. Raises `DataError` for the first that it
     has not, or that is empty."""
-    found = list(files)
-    for row, name in enumerate(found, 1):
+    file_names = list(files)
+    for row, name in enumerate(file_names, 1):
         if not tree.sizes.get(name):
             raise DataError(
                 f"{where}, row {row:,} names {name!r}, which {tree.name} does not hold, or which is"
                 " empty"
             )
-    return found
+    return file_names
 
 
 def of_tree(
@@ -194,9 +207,10 @@ def of_tree(
     files: Sequence[File],
     size: int,
     told: Mapping[str, object],
-    **more: Any,
+    **options: Any,
 ) -> AttributedDataset:
-    """The data set whose row i is the i-th of the files; `told` and `more` as for `from_files`."""
+    """The data set whose row i is the i-th of the files; `told` and `options` as for
+    `from_files`."""
 
     def opened(row: int) -> Path | bytes:
         tree, file = files[row]
@@ -211,10 +225,10 @@ def of_tree(
         size,
         sizes,
         told=told,
-        **more,
+        **options,
     )
 
 
-def sizes_digest(sizes: Iterable[int], **more: NDArray[Any]) -> str:
+def sizes_digest(sizes: Iterable[int], **other_arrays: NDArray[Any]) -> str:
     """A digest of the bytes of files, and of other arrays."""
-    return digest_arrays({**more, "bytes": np.array(list(sizes))})
+    return digest_arrays({**other_arrays, "bytes": np.array(list(sizes))})

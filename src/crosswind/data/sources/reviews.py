@@ -57,9 +57,11 @@ class AmazonReviews(PreparedSource):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.categories is not None:
-            given = names_chosen(self.categories, "amazon-reviews.categories", "category", FILES)
+            categories = names_chosen(
+                self.categories, "amazon-reviews.categories", "category", FILES
+            )
             chosen = [
-                name for name in FILES if name in given
+                name for name in FILES if name in categories
             ]  # one order, so that the same choice is the same copy
             object.__setattr__(self, "categories", None if len(chosen) == len(FILES) else chosen)
 
@@ -72,7 +74,7 @@ class AmazonReviews(PreparedSource):
         columns: dict[str, list[str]] = {"stars": [], "category": []}
         texts: list[str] = []
         units: list[str] = []
-        parts = {}
+        reviews_of = {}
         for category in self.variants():
             path, before = original_file(folder, FILES[category]), len(texts)
             for _, stars, text, product in _chosen(path, self.rows):
@@ -80,36 +82,36 @@ class AmazonReviews(PreparedSource):
                 columns["category"].append(category)
                 texts.append(joined([text]))
                 units.append(product)
-            parts[category] = len(texts) - before
-            if not parts[category]:
+            reviews_of[category] = len(texts) - before
+            if not reviews_of[category]:
                 raise DataError(f"{path} holds no review with a text")
         values = {"stars": STARS, "category": self.variants()}
-        told = {name: (values[name], cells) for name, cells in columns.items()}
-        return Reading(of_texts("amazon-reviews", told, texts, units), parts)
+        values_and_cells = {name: (values[name], cells) for name, cells in columns.items()}
+        return Reading(of_texts("amazon-reviews", values_and_cells, texts, units), reviews_of)
 
 
 _Review = tuple[int, str, str, str]
 
 
-def _chosen(path: Path, most: int | None) -> list[_Review]:
+def _chosen(path: Path, most_rows: int | None) -> list[_Review]:
     """Line, stars, text and product of the reviews with a text whose lines hash least, in the order
     of the file."""
-    kept: list[tuple[int, int, _Review]] = []  # a heap, the largest hash first
+    least_hashes: list[tuple[int, int, _Review]] = []  # a heap, the largest hash first
     for number, line in enumerate(lines_of(path), 1):
         rank = -int.from_bytes(hashlib.blake2b(line, digest_size=8).digest())
-        if most is not None and len(kept) == most and rank <= kept[0][0]:
+        if most_rows is not None and len(least_hashes) == most_rows and rank <= least_hashes[0][0]:
             continue
         review = _review(line, number, f"{path}, line {number:,}") if line.strip() else None
         if review is None:
             continue
         entry = (rank, -number, review)
-        if most is not None and len(kept) == most:
-            heapq.heapreplace(kept, entry)
-        elif most is not None:
-            heapq.heappush(kept, entry)
+        if most_rows is not None and len(least_hashes) == most_rows:
+            heapq.heapreplace(least_hashes, entry)
+        elif most_rows is not None:
+            heapq.heappush(least_hashes, entry)
         else:
-            kept.append(entry)
-    return sorted(review for _, _, review in kept)
+            least_hashes.append(entry)
+    return sorted(review for _, _, review in least_hashes)
 
 
 def _review(line: bytes, number: int, where: str) -> _Review | None:
@@ -144,15 +146,20 @@ class Drugs(Packed):
     def read(self, folder: Path) -> Reading:
         """The training rows, then those for testing."""
         tree = self.tree(folder)
-        names = {part: f"drugsCom{part.title()}_raw.tsv" for part in self.card.attributes["split"]}
+        names = {
+            part_name: f"drugsCom{part_name.title()}_raw.tsv"
+            for part_name in self.card.attributes["split"]
+        }
         lists = self.lists(folder, tree, names.values())
         cells: dict[str, list[str]] = {"stars": [], "rating": [], "split": []}
         texts: list[str] = []
-        parts = dict.fromkeys(names, 0)
-        for part, name in names.items():
-            held, inside = lists[name]
-            where = f"{held.name}: {inside}"
-            for row, (rating, text) in enumerate(_drug_rows(held.read(inside, 1 << 30), where), 1):
+        rows_of_part = dict.fromkeys(names, 0)
+        for part_name, name in names.items():
+            table_columns, inside = lists[name]
+            where = f"{table_columns.name}: {inside}"
+            for row, (rating, text) in enumerate(
+                _drug_rows(table_columns.read(inside, 1 << 30), where), 1
+            ):
                 stars = rating.removesuffix(".0")
                 if stars not in map(str, range(1, 11)):
                     raise DataError(
@@ -160,13 +167,13 @@ class Drugs(Packed):
                     )
                 cells["stars"].append(str(-(-int(stars) // 2)))
                 cells["rating"].append(stars)
-                cells["split"].append(part)
+                cells["split"].append(part_name)
                 texts.append(joined([text]))
-                parts[part] += 1
+                rows_of_part[part_name] += 1
         values = {"stars": STARS, "rating": tuple(map(str, range(1, 11))), "split": tuple(names)}
         return Reading(
             of_texts("drugs.com", {name: (values[name], cells[name]) for name in cells}, texts),
-            parts,
+            rows_of_part,
         )
 
 

@@ -47,28 +47,30 @@ class _Pairs(Packed):
         cells: dict[str, list[str]] = {"relation": [], "genre": [], "split": []}
         texts: list[str] = []
         units: list[str] = []
-        parts = dict.fromkeys(names, 0)
-        for part, name in names.items():
-            held, inside = lists[name]
-            where = f"{held.name}: {inside}"
-            for number, record in records(_lines(held.read(inside, _MOST)), where):
-                here = f"{where}, line {number:,}"
-                relation = word(record, "gold_label", here, (*RELATIONS, "-"))
+        rows_of_part = dict.fromkeys(names, 0)
+        for part_name, name in names.items():
+            table_columns, inside = lists[name]
+            where = f"{table_columns.name}: {inside}"
+            for number, record in records(_lines(table_columns.read(inside, _MOST)), where):
+                location = f"{where}, line {number:,}"
+                relation = word(record, "gold_label", location, (*RELATIONS, "-"))
                 if relation == "-":
                     continue
                 cells["relation"].append(relation)
-                cells["genre"].append(self.genre(record, here) or "")
-                cells["split"].append(part)
-                texts.append(joined(word(record, f"sentence{part}", here) for part in (1, 2)))
-                units.append(self.unit_of(record, here))
-                parts[part] += 1
+                cells["genre"].append(self.genre(record, location) or "")
+                cells["split"].append(part_name)
+                texts.append(
+                    joined(word(record, f"sentence{part_name}", location) for part_name in (1, 2))
+                )
+                units.append(self.unit_of(record, location))
+                rows_of_part[part_name] += 1
         values = {
             "relation": RELATIONS,
             "genre": self.card.attributes.get("genre", ()),
             "split": tuple(names),
         }
-        told = {name: (values[name], cells[name]) for name in cells if values[name]}
-        return Reading(of_texts(self.name, told, texts, units), parts)
+        values_and_cells = {name: (values[name], cells[name]) for name in cells if values[name]}
+        return Reading(of_texts(self.name, values_and_cells, texts, units), rows_of_part)
 
 
 @register("mnli", kind="source")
@@ -93,7 +95,7 @@ class MultiNLI(_Pairs):
     def lists_of_parts(self) -> Mapping[str, str]:
         """See the class."""
         ends = {"train": "train", "matched": "dev_matched", "mismatched": "dev_mismatched"}
-        return {part: f"multinli_1.0_{end}.jsonl" for part, end in ends.items()}
+        return {part_name: f"multinli_1.0_{end}.jsonl" for part_name, end in ends.items()}
 
     def genre(self, record: Mapping[str, Any], where: str) -> str:
         """See the class."""
@@ -123,7 +125,7 @@ class MedNLI(_Pairs):
 
     def lists_of_parts(self) -> Mapping[str, str]:
         """See the class."""
-        return {part: f"mli_{part}_v1.jsonl" for part in ("train", "dev", "test")}
+        return {part_name: f"mli_{part_name}_v1.jsonl" for part_name in ("train", "dev", "test")}
 
 
 def _lines(data: bytes) -> Iterator[bytes]:

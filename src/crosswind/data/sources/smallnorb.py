@@ -78,21 +78,21 @@ class SmallNORB(PreparedSource):
     def read(self, folder: Path) -> Reading:
         """The six matrices of `folder`, each raw or gzip: two rows a pair, the left camera's first;
         the training part first."""
-        parts = [self._part(folder, stem, instances) for stem, instances in PARTS.values()]
-        counts = [codes.shape[1] for codes, _ in parts]
+        parts_read = [self._part(folder, stem, instances) for stem, instances in PARTS.values()]
+        counts = [codes.shape[1] for codes, _ in parts_read]
         starts = np.cumsum([0, *counts])
-        pairs = np.concatenate([codes for codes, _ in parts], axis=1)
+        pairs = np.concatenate([codes for codes, _ in parts_read], axis=1)
         cameras, splits = np.tile([0, 1], pairs.shape[1]), np.repeat([0, 1], np.multiply(counts, 2))
         codes = np.vstack([np.repeat(pairs, 2, axis=1), cameras, splits])
 
-        def images(asked: NDArray[np.int64]) -> NDArray[np.uint8]:
-            pair, camera = np.divmod(asked, 2)
-            out = np.empty((len(asked), SIDE, SIDE, 1), dtype=np.uint8)
-            for part, (_, rows) in enumerate(parts):
-                mine = (starts[part] <= pair) & (pair < starts[part + 1])
+        def images(row_numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
+            pair, camera = np.divmod(row_numbers, 2)
+            out = np.empty((len(row_numbers), SIDE, SIDE, 1), dtype=np.uint8)
+            for part_number, (_, rows) in enumerate(parts_read):
+                mine = (starts[part_number] <= pair) & (pair < starts[part_number + 1])
                 if mine.any():
-                    both = rows(pair[mine] - starts[part])
-                    out[mine, ..., 0] = both[np.arange(len(both)), camera[mine]]
+                    image_pairs = rows(pair[mine] - starts[part_number])
+                    out[mine, ..., 0] = image_pairs[np.arange(len(image_pairs)), camera[mine]]
             return resized(out, self.size)
 
         table, shape = (
@@ -118,18 +118,18 @@ class SmallNORB(PreparedSource):
         category = open_matrix(file, Expected("int32", (None,))).read()
         info = open_matrix(info_file, Expected("int32", (len(category), 4))).read()
         pictures = open_matrix(
-            pictures_file, Expected("uint8", (len(category), 2, SIDE, SIDE)), most=1 << 40
+            pictures_file, Expected("uint8", (len(category), 2, SIDE, SIDE)), most_bytes=1 << 40
         )
         codes = np.vstack([category, info.T]).astype(np.int64)
-        known = [range(len(attribute)) for attribute in self.attributes()[:5]]
-        known[3] = range(0, 2 * len(known[3]), 2)
-        for place, attribute, code, values in zip(
-            (file, *[info_file] * 4), self.attributes(), codes, known, strict=False
+        known_values = [range(len(attribute)) for attribute in self.attributes()[:5]]
+        known_values[3] = range(0, 2 * len(known_values[3]), 2)
+        for location, attribute, code, values in zip(
+            (file, *[info_file] * 4), self.attributes(), codes, known_values, strict=False
         ):
             check_known(
                 code,
                 instances if attribute.name == "instance" else values,
-                f"{place}: {attribute.name}",
+                f"{location}: {attribute.name}",
             )
         codes[3] //= 2
         if np.unique(codes, axis=1).shape[1] < len(category):
@@ -165,20 +165,26 @@ class SmallNORB(PreparedSource):
             )
         categories, instances, *_ = self.attributes()
         out = np.zeros((len(categories), len(instances)), dtype=np.int64)
-        for category, given in (self.azimuth_offsets or {}).items():
+        for category, category_offsets in (self.azimuth_offsets or {}).items():
             field = f"smallnorb.azimuth_offsets.{category}"
-            each = given if isinstance(given, Mapping) else dict.fromkeys(instances.values, given)
+            each = (
+                category_offsets
+                if isinstance(category_offsets, Mapping)
+                else dict.fromkeys(instances.values, category_offsets)
+            )
             for instance, degrees in each.items():
-                place = f"{field}.{instance}" if isinstance(given, Mapping) else field
+                offset_field = (
+                    f"{field}.{instance}" if isinstance(category_offsets, Mapping) else field
+                )
                 if (
                     isinstance(degrees, bool)
                     or not isinstance(degrees, int | float)
                     or degrees % STEP
                 ):
                     raise InputError(
-                        place, f"must be a multiple of {STEP} degrees, not {shown(degrees)}"
+                        offset_field, f"must be a multiple of {STEP} degrees, not {shown(degrees)}"
                     )
-                out[categories.code_of(category, field), instances.code_of(instance, place)] = (
-                    degrees // STEP % (360 // STEP)
-                )
+                out[
+                    categories.code_of(category, field), instances.code_of(instance, offset_field)
+                ] = degrees // STEP % (360 // STEP)
         return out

@@ -209,17 +209,18 @@ class Features(Source):
         )
         dataset = of_columns(rows, "features", self.path, self.columns, self.unit, taken)
         if self.features is not None:
-            held = read_features(self.features, dataset, "features.features")
+            features = read_features(self.features, dataset, "features.features")
         else:
-            held = np.concatenate([_numbers(rows, name, self.path) for name in taken], axis=1)
+            features = np.concatenate([_numbers(rows, name, self.path) for name in taken], axis=1)
         with np.errstate(over="ignore"):
-            held = np.ascontiguousarray(held, dtype=np.float32)
-        if not np.isfinite(held).all():
-            row, place = np.argwhere(~np.isfinite(held))[0]
+            features = np.ascontiguousarray(features, dtype=np.float32)
+        if not np.isfinite(features).all():
+            row, column_number = np.argwhere(~np.isfinite(features))[0]
             raise DataError(
-                f"{self.path}, row {row + 1}, feature {place + 1} is no finite number in float32"
+                f"{self.path}, row {row + 1}, feature {column_number + 1} is no finite number in"
+                " float32"
             )
-        return with_inputs(dataset, "features", held, InputSpec.features(held.shape[1]))
+        return with_inputs(dataset, "features", features, InputSpec.features(features.shape[1]))
 
 
 @register("factors", kind="source")
@@ -256,7 +257,7 @@ class Factors(Source):
         cannot be used."""
         if (self.path is None) == (self.grid is None):
             raise InputError("factors", "needs either a path or a grid")
-        told: dict[str, Any] = {"source": "factors"}
+        identity: dict[str, Any] = {"source": "factors"}
         if self.path is not None:
             if self.split is not None or self.copies != 1:
                 raise InputError(
@@ -264,18 +265,20 @@ class Factors(Source):
                 )
             rows = rows_of(self.path, "factors", self.header)
             table = of_columns(rows, "factors", self.path, self.columns, None, ()).table
-            told["table"] = table.digest()
+            identity["table"] = table.digest()
         else:
             for name in ("columns", "header"):
                 if getattr(self, name) is not None:
                     raise InputError(f"factors.{name}", "belongs to a path, and a grid is given")
             table = self._table_of_grid()
-            told["attributes"] = [[item.name, list(item.values)] for item in table.attributes]
-            told["copies"] = self.copies
-            told["split"] = None if self.split is None else list(self.split.items())
-        made = digest(told)
+            identity["attributes"] = [
+                [attribute.name, list(attribute.values)] for attribute in table.attributes
+            ]
+            identity["copies"] = self.copies
+            identity["split"] = None if self.split is None else list(self.split.items())
+        fingerprint = digest(identity)
         return AttributedDataset(
-            self.title or "factors", table, fingerprint=made, origin=f"factors {made}"
+            self.title or "factors", table, fingerprint=fingerprint, origin=f"factors {fingerprint}"
         )
 
     def _table_of_grid(self) -> AttributeTable:
@@ -363,16 +366,16 @@ def _inside(name: str, column: str, row: int, path: str) -> str:
     return clean
 
 
-def _size(folder: Path, name: str, images: str, place: str) -> int:
+def _size(folder: Path, name: str, images: str, location: str) -> int:
     """Bytes of a file; `DataError` for one that is missing, no file or empty."""
     try:
         entry = os.stat(f"{folder}/{name}")
     except (OSError, ValueError):
-        raise DataError(f"{place}: there is no file {name!r} in {images!r}") from None
+        raise DataError(f"{location}: there is no file {name!r} in {images!r}") from None
     if not stat.S_ISREG(entry.st_mode):
-        raise DataError(f"{place}: {name!r} in {images!r} is not a file")
+        raise DataError(f"{location}: {name!r} in {images!r} is not a file")
     if not entry.st_size:
-        raise DataError(f"{place}: the file {name!r} in {images!r} is empty")
+        raise DataError(f"{location}: the file {name!r} in {images!r} is empty")
     return entry.st_size
 
 

@@ -50,17 +50,17 @@ class VideoFrames(PackedTrees):
     def read(self, folder: Path) -> Reading:
         """The frames by place. A video is a unit."""
         tree = self.tree(folder)
-        found = {
-            name: told
-            for name, told in sorted(self.frames_of(folder, tree).items())
-            if self.frames == "all" or not told[1]
+        frames = {
+            name: frame_facts
+            for name, frame_facts in sorted(self.frames_of(folder, tree).items())
+            if self.frames == "all" or not frame_facts[1]
         }
-        files = listed_files(tree, found, f"{tree.name}, the labels")
-        known = tuple(groups(self.group))
-        label, neighbour, several = zip(*found.values(), strict=True)
-        codes = np.stack([positions(label, known), neighbour, several])
+        files = listed_files(tree, frames, f"{tree.name}, the labels")
+        class_names = tuple(groups(self.group))
+        label, neighbour, several = zip(*frames.values(), strict=True)
+        codes = np.stack([positions(label, class_names), neighbour, several])
         attributes = (
-            Attribute("class", known),
+            Attribute("class", class_names),
             Attribute("frame", FRAMES),
             Attribute("labels", LABELS),
         )
@@ -96,26 +96,30 @@ class ImageNetVid(VideoFrames):
         before = where.removesuffix("metadata/pmsets.json")
         sets = _json((tree, where), dict)
         labels = _json((tree, f"{before}metadata/labels.json"), dict)
-        known, found = tuple(groups(self.group)), {}
+        class_names, frames = tuple(groups(self.group)), {}
         for anchor, neighbours in sets.items():
-            for place, name in enumerate(
+            for position, name in enumerate(
                 [*neighbours, anchor] if isinstance(neighbours, list) else [None]
             ):
-                given = labels.get(name) if isinstance(name, str) else None
+                frame_labels = labels.get(name) if isinstance(name, str) else None
                 if (
-                    not isinstance(given, list)
-                    or not given
-                    or not set(given) <= set(range(len(known)))
+                    not isinstance(frame_labels, list)
+                    or not frame_labels
+                    or not set(frame_labels) <= set(range(len(class_names)))
                 ):
                     raise DataError(
                         f"{tree.name}: metadata/labels.json has no labels of {name!r}, which is in"
                         f" the set of {anchor!r}"
                     )
                 # A frame may be an anchor and the neighbour of another one: it is an anchor then.
-                told = (known[given[0]], int(place < len(neighbours)), int(len(given) > 1))
-                if told[1] == 0 or before + name not in found:
-                    found[before + name] = told
-        return found
+                frame_facts = (
+                    class_names[frame_labels[0]],
+                    int(position < len(neighbours)),
+                    int(len(frame_labels) > 1),
+                )
+                if frame_facts[1] == 0 or before + name not in frames:
+                    frames[before + name] = frame_facts
+        return frames
 
 
 @register("ytbb", kind="source")
@@ -137,15 +141,15 @@ class Ytbb(VideoFrames):
     def frames_of(self, folder: Path, tree: Tree) -> Frames:
         """The frames under `ytbb_videos` that the three lists of annotations leave."""
         lists = self.lists(folder, tree, (ANCHORS, PAIRS, CLASSES))
-        known = tuple(groups(self.group))
+        class_names = tuple(groups(self.group))
         videos = next((name for name in tree.sizes if "ytbb_videos/" in name), None)
         if videos is None:
             raise DataError(f"{tree.name} has no folder ytbb_videos ({self.card.get})")
         before = videos[: videos.index("ytbb_videos/")] + "ytbb_videos/"
-        classes = _classes(lists[CLASSES], known)
+        classes = _classes(lists[CLASSES], class_names)
         pairs = {key: words for key, words in _annotations(lists[PAIRS]).items() if "," in key}
         bad = {_key(key.split(",")[0]) for key, words in pairs.items() if "bad-anchor" in words}
-        found: Frames = {}
+        frames: Frames = {}
         several: dict[str, int] = {}
         for key, words in _annotations(lists[ANCHORS]).items():
             anchor = _key(key)
@@ -154,20 +158,20 @@ class Ytbb(VideoFrames):
             label = classes.get(anchor.split("/")[0])
             if label is None:
                 raise DataError(f"{lists[CLASSES][0].name}: {CLASSES} has no class of {anchor!r}")
-            several[anchor] = int(len({label, *words.intersection(known)}) > 1)
-            found[before + anchor] = (label, 0, several[anchor])
+            several[anchor] = int(len({label, *words.intersection(class_names)}) > 1)
+            frames[before + anchor] = (label, 0, several[anchor])
         for key, words in pairs.items():
-            anchor, frame = (_key(part) for part in key.split(",", 1))
+            anchor, frame = (_key(key_part) for key_part in key.split(",", 1))
             if (
                 anchor in several
                 and "similar" in words
                 and not words & _PROBLEMS
-                and before + frame not in found
+                and before + frame not in frames
             ):
-                found[before + frame] = (classes[anchor.split("/")[0]], 1, several[anchor])
-        if not found:
+                frames[before + frame] = (classes[anchor.split("/")[0]], 1, several[anchor])
+        if not frames:
             raise DataError(f"{tree.name}: the annotations of ytbb leave no frame")
-        return found
+        return frames
 
 
 ANCHORS, PAIRS, CLASSES = (
@@ -198,22 +202,22 @@ def _json(file: File, kind: type) -> Any:
     if name not in tree.sizes:
         raise DataError(f"{tree.name} has no file {name}")
     try:
-        found = json.loads(tree.read(name, _MOST))
+        value = json.loads(tree.read(name, _MOST))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{tree.name}: {name} is no JSON: {error}") from None
-    if not isinstance(found, kind) or not found:
+    if not isinstance(value, kind) or not value:
         raise DataError(f"{tree.name}: {name} holds no annotations")
-    return found
+    return value
 
 
 def _annotations(file: File) -> Mapping[str, set[str]]:
     """Key -> the words of its labels; of a key that was labelled twice the later ones."""
-    told = _json(file, dict)
+    annotation_lists = _json(file, dict)
     try:
-        words = list(map(str, told["labels"]))
+        words = list(map(str, annotation_lists["labels"]))
         return {
             str(row["key"]): {words[label] for label in row["labels"]}
-            for row in told["annotations"]
+            for row in annotation_lists["annotations"]
         }
     except (KeyError, TypeError, IndexError):
         raise DataError(
@@ -222,12 +226,12 @@ def _annotations(file: File) -> Mapping[str, set[str]]:
         ) from None
 
 
-def _classes(file: File, known: Sequence[str]) -> dict[str, str]:
+def _classes(file: File, class_names: Sequence[str]) -> dict[str, str]:
     """VIDEO_MILLISECONDS -> class. The list numbers car and none the other way round than the
     classes' own order."""
     tree, name = file
     lines = tree.read(name).decode("utf-8", "replace").splitlines()
-    class_of = dict(enumerate([*known[:22], known[23], known[22]]))
+    class_of = dict(enumerate([*class_names[:22], class_names[23], class_names[22]]))
     try:
         cells = [line.rsplit(",", 2) for line in lines[1:] if line.strip()]
         return {f"{video}_{time}": class_of[int(code)] for video, time, code in cells}

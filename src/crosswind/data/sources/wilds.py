@@ -53,7 +53,7 @@ class Wilds(PackedTrees):
             raise DataError(f"{rows.where} has no row of an official split")
         files = listed_files(tree, (rows.before + name for name in names), rows.where)
         table = AttributeTable(
-            tuple(item for item, _ in columns), np.stack([codes for _, codes in columns])
+            tuple(attribute for attribute, _ in columns), np.stack([codes for _, codes in columns])
         )
         split, codes = columns[-1]
         counts = np.bincount(codes, minlength=len(split)).tolist()
@@ -61,13 +61,13 @@ class Wilds(PackedTrees):
         return Reading(dataset, dict(zip(split.values, counts, strict=True)))
 
     def _place(self, tree: Tree) -> str:
-        found = [name for name in tree.sizes if name.rpartition("/")[2] == self.table]
-        if len(found) != 1:
+        table_files = [name for name in tree.sizes if name.rpartition("/")[2] == self.table]
+        if len(table_files) != 1:
             raise DataError(
-                f"{tree.name} has {'more than one' if found else 'no'} file {self.table}"
+                f"{tree.name} has {'more than one' if table_files else 'no'} file {self.table}"
                 f" ({self.card.get})"
             )
-        return found[0]
+        return table_files[0]
 
 
 @register("camelyon17", kind="source")
@@ -143,10 +143,10 @@ class IWildCam(Wilds):
 
     def columns(self, rows: Table) -> tuple[list[str], list[Column], NDArray[np.int64]]:
         """See `Wilds.columns`."""
-        labels, places = rows.numbers("y"), rows.numbers("location_remapped")
-        numbers, locations = sorted(set(labels)), sorted(set(places))
+        labels, location_codes = rows.numbers("y"), rows.numbers("location_remapped")
+        numbers, locations = sorted(set(labels)), sorted(set(location_codes))
         species = _species(rows, numbers)
-        location = positions(places, locations)  # type: ignore[arg-type]
+        location = positions(location_codes, locations)  # type: ignore[arg-type]
         split = self.card.attributes["split"]
         columns = [
             (Attribute("species", tuple(species)), positions(labels, numbers)),  # type: ignore[arg-type]
@@ -182,14 +182,14 @@ class Fmow(Wilds):
 
     def columns(self, rows: Table) -> tuple[list[str], list[Column], NDArray[np.int64]]:
         """See `Wilds.columns`."""
-        parts = rows["split"]
+        split_cells = rows["split"]
         rows.words("split", ("train", "val", "test", "seq"))
         ages = [
             "old" if time < "2013" else "middle" if time < "2016" else "new"
             for time in rows["timestamp"]
         ]
-        of = [_OFFICIAL.get(pair) for pair in zip(parts, ages, strict=True)]
-        kept = [row for row, name in enumerate(of) if name is not None]
+        official_of = [_OFFICIAL.get(pair) for pair in zip(split_cells, ages, strict=True)]
+        rows_kept = [row for row, name in enumerate(official_of) if name is not None]
         countries = Table(
             rows.tree, f"{rows.before}country_code_mapping.csv", ("alpha-3", "region")
         )
@@ -198,19 +198,23 @@ class Fmow(Wilds):
             "category": rows["category"],
             "region": [region_of.get(code) or "Other" for code in rows["country_code"]],
             "year": [time[:4] for time in rows["timestamp"]],
-            "split": [str(name) for name in of],
+            "split": [str(name) for name in official_of],
         }
         columns = []
         for name, words in cells.items():
-            known = self.card.attributes[name]
+            known_values = self.card.attributes[name]
             columns.append(
-                (Attribute(name, known), rows.words(name, known, [words[row] for row in kept]))
+                (
+                    Attribute(name, known_values),
+                    rows.words(name, known_values, [words[row] for row in rows_kept]),
+                )
             )
         areas = [
-            f"{parts[row]}/{_LAST.sub('', name)}" for row, name in enumerate(rows["img_filename"])
+            f"{split_cells[row]}/{_LAST.sub('', name)}"
+            for row, name in enumerate(rows["img_filename"])
         ]
-        _, area = np.unique([areas[row] for row in kept], return_inverse=True)
-        return [f"images/rgb_img_{row}.png" for row in kept], columns, area.astype(np.int64)
+        _, area = np.unique([areas[row] for row in rows_kept], return_inverse=True)
+        return [f"images/rgb_img_{row}.png" for row in rows_kept], columns, area.astype(np.int64)
 
 
 _OFFICIAL = {
@@ -225,11 +229,13 @@ _LAST = re.compile(r"_\d+_(?:ms)?rgb\.\w+$")
 
 def _species(rows: Table, numbers: Sequence[int]) -> list[str]:
     """The name of each label; one that two labels have is followed by its number."""
-    place = f"{rows.before}categories.csv"
-    told = Table(rows.tree, place, ("y", "name")) if place in rows.tree.sizes else None
-    if told is None or not {"y", "name"} <= set(told.names):
+    list_name = f"{rows.before}categories.csv"
+    species_table = (
+        Table(rows.tree, list_name, ("y", "name")) if list_name in rows.tree.sizes else None
+    )
+    if species_table is None or not {"y", "name"} <= set(species_table.names):
         return list(map(str, numbers))
-    name_of = dict(zip(told["y"], told["name"], strict=True))
+    name_of = dict(zip(species_table["y"], species_table["name"], strict=True))
     names = [name_of.get(str(number)) or str(number) for number in numbers]
     often = Counter(names)
     return [

@@ -43,8 +43,8 @@ class Table:
                     raise DataError(
                         f"{self.where}, row {count:,} has {len(row)} cells, not {len(self.names)}"
                     )
-                for column, place in place_of.items():
-                    word = row[place]
+                for column, column_number in place_of.items():
+                    word = row[column_number]
                     self._cells[column].append(
                         once.setdefault(word, word) if len(once) < 10_000 else once.get(word, word)
                     )
@@ -61,32 +61,36 @@ class Table:
             )
         return self._cells[name]
 
-    def numbers(self, name: str, known: Sequence[int] | None = None) -> list[int]:
+    def numbers(self, name: str, known_numbers: Sequence[int] | None = None) -> list[int]:
         """The cells of a column of whole numbers >= 0, each one of those known."""
         out = []
         for row, word in enumerate(self[name], 1):
-            whole = word.removesuffix(".0")
+            whole_word = word.removesuffix(".0")
             if (
-                not (whole.isascii() and whole.isdigit())
-                or len(whole) > 15
-                or (known is not None and int(whole) not in known)
+                not (whole_word.isascii() and whole_word.isdigit())
+                or len(whole_word) > 15
+                or (known_numbers is not None and int(whole_word) not in known_numbers)
             ):
-                meant = "a whole number" if known is None else f"one of {known[0]} to {known[-1]}"
+                meant = (
+                    "a whole number"
+                    if known_numbers is None
+                    else f"one of {known_numbers[0]} to {known_numbers[-1]}"
+                )
                 raise DataError(
                     f"{self.where}, row {row:,}: {name} is {shown(word)}, and not {meant}"
                 )
-            out.append(int(whole))
+            out.append(int(whole_word))
         return out
 
     def words(
-        self, name: str, known: Sequence[str], values: Sequence[str] | None = None
+        self, name: str, known_words: Sequence[str], values: Sequence[str] | None = None
     ) -> NDArray[np.int64]:
         """The place of each cell among the known words."""
         cells = self[name] if values is None else list(values)
-        strange = next((row for row, word in enumerate(cells) if word not in known), None)
+        strange = next((row for row, word in enumerate(cells) if word not in known_words), None)
         if strange is not None:
             raise DataError(
                 f"{self.where}, row {strange + 1:,}: {name} is {shown(cells[strange])}, which is"
                 " not known"
             )
-        return positions(cells, known)
+        return positions(cells, known_words)

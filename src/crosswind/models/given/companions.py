@@ -48,15 +48,15 @@ def local_modules(file: Path) -> set[Path]:
     """The modules in the folder of a Python file that it imports, and those that they import in
     turn."""
     folder = file.parent
-    found: set[Path] = set()
+    module_files: set[Path] = set()
     waiting = [file]
     while waiting:
         module = waiting.pop()
         for name in _imported(module, folder):
-            fresh = set(_files_of(folder, name)) - found - {file}
-            found |= fresh
+            fresh = set(_files_of(folder, name)) - module_files - {file}
+            module_files |= fresh
             waiting += [path for path in fresh if path.suffix == ".py"]
-    return found
+    return module_files
 
 
 def _imported(module: Path, folder: Path) -> Iterator[str]:
@@ -95,16 +95,16 @@ def _imports(call: ast.Call) -> bool:
 def _files_of(folder: Path, name: str) -> Iterator[Path]:
     """The files that importing a dotted name reads below `folder`: each package's own, and the
     module's."""
-    place = folder
-    for part in name.split("."):
-        if not part.isidentifier():
+    module_path = folder
+    for name_part in name.split("."):
+        if not name_part.isidentifier():
             return
-        if (place / part).is_dir():
-            place = place / part
-            if (place / "__init__.py").is_file():
-                yield place / "__init__.py"
+        if (module_path / name_part).is_dir():
+            module_path = module_path / name_part
+            if (module_path / "__init__.py").is_file():
+                yield module_path / "__init__.py"
             continue
-        if (place / f"{part}.py").is_file():
-            yield place / f"{part}.py"
-        yield from (path for path in place.glob(f"{part}.*") if path.suffix in _BINARY)
+        if (module_path / f"{name_part}.py").is_file():
+            yield module_path / f"{name_part}.py"
+        yield from (path for path in module_path.glob(f"{name_part}.*") if path.suffix in _BINARY)
         return

@@ -67,8 +67,8 @@ class Function(Outside):
     ) -> Answers:
         """See `Outside.answer`."""
         function, spec = load_function(self.function), dataset.check_inputs()
-        given = (lambda x: function(x.tolist())) if spec.dtype == object else function
-        return asked(given, rows, dataset, class_names, self.batch, self.function)
+        asked_function = (lambda x: function(x.tolist())) if spec.dtype == object else function
+        return asked(asked_function, rows, dataset, class_names, self.batch, self.function)
 
 
 def load_function(name: str) -> Callable[[Any], Any]:
@@ -76,14 +76,14 @@ def load_function(name: str) -> Callable[[Any], Any]:
     module, _, function = name.rpartition(":")
     try:
         if module.endswith(".py"):
-            made = _executed(module, stamp(Path(module), False))
+            loaded_module = _executed(module, stamp(Path(module), False))
         else:
-            made = importlib.import_module(module)
+            loaded_module = importlib.import_module(module)
     except Exception as error:  # whatever the code of somebody else does when it is imported
         raise InputError(
             name, f"cannot be imported: {type(error).__name__}: {one_line(str(error), 200)}"
         ) from error
-    answering = getattr(made, function, None)
+    answering = getattr(loaded_module, function, None)
     if not callable(answering):
         raise InputError(name, f"there is no function {function!r} in {module}")
     return cast(Callable[[Any], Any], answering)
@@ -103,10 +103,10 @@ def _executed(file: str, files: tuple[tuple[str, int, int], ...]) -> ModuleType:
         )  # what stands beside it can be imported by it, also when it is called
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
+    new_module = importlib.util.module_from_spec(spec)
     with _fresh_modules(path.parent, [Path(name) for name, _, _ in files[1:]]):
-        spec.loader.exec_module(made)
-    return made
+        spec.loader.exec_module(new_module)
+    return new_module
 
 
 @contextmanager
@@ -114,8 +114,8 @@ def _fresh_modules(folder: Path, files: Sequence[Path]) -> Iterator[None]:
     """Inside, `files` of `folder` are what is imported under their names: not as they were before,
     nor those of another folder."""
     for module_file in files:
-        parts = module_file.relative_to(folder).with_suffix("").parts
-        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        module_parts = module_file.relative_to(folder).with_suffix("").parts
+        name = ".".join(module_parts[:-1] if module_parts[-1] == "__init__" else module_parts)
         if module_file.suffix == ".py":  # one in machine code cannot be loaded twice
             sys.modules.pop(name, None)
     importlib.invalidate_caches()

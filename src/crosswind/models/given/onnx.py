@@ -86,15 +86,16 @@ class Onnx(Outside):
             raise DataError(f"{name} cannot be read ({error.strerror or error})") from None
         session = _session(self.path, files)
         first = session.session.get_inputs()[0]
-        names = [output.name for output in session.session.get_outputs()]
+        names = [graph_output.name for graph_output in session.session.get_outputs()]
         fixed = fixed_rows(first.shape)
         images = dataset.check_inputs().kind == "image"
 
         def run(x: NDArray[Any]) -> Any:
-            given = as_input(self._scaled(x) if images else x, first.type, self.scale, name)
+            network_input = as_input(self._scaled(x) if images else x, first.type, self.scale, name)
             try:
-                outputs = session.run(
-                    {first.name: given if fixed is None else filled(given, fixed)}, self.timeout
+                arrays = session.run(
+                    {first.name: network_input if fixed is None else filled(network_input, fixed)},
+                    self.timeout,
                 )
             except DataError:
                 raise
@@ -103,7 +104,7 @@ class Onnx(Outside):
                     f"{name} does not take these inputs ({one_line(str(error), 200)})"
                 ) from None
             return read_outputs(
-                dict(zip(names, outputs, strict=True)), len(x), class_names, self.output, name
+                dict(zip(names, arrays, strict=True)), len(x), class_names, self.output, name
             )
 
         return asked(run, rows, dataset, class_names, fixed or self.batch, name)

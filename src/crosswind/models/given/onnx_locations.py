@@ -39,15 +39,17 @@ def external_locations(path: Path) -> set[str]:
     if not check_file(path):
         return set()
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        found: set[str] = set()
+        locations: set[str] = set()
         try:
-            _walk(data, 0, len(data), "model", found, 0)
+            _walk(data, 0, len(data), "model", locations, 0)
         except (IndexError, ValueError):  # no protocol buffer
             return set()
-    return found
+    return locations
 
 
-def _walk(data: mmap.mmap, start: int, end: int, message: str, found: set[str], depth: int) -> None:
+def _walk(
+    data: mmap.mmap, start: int, end: int, message: str, locations: set[str], depth: int
+) -> None:
     if depth > _DEEPEST:
         raise ValueError("nested deeper than a network is")
     inner = _INNER[message]
@@ -56,42 +58,42 @@ def _walk(data: mmap.mmap, start: int, end: int, message: str, found: set[str], 
         if kind == "pair":
             pair = {key: data[first:last] for key, first, last in _fields(data, begin, stop)}
             if pair.get(1) == b"location":
-                found.add(pair.get(2, b"").decode("utf-8"))
+                locations.add(pair.get(2, b"").decode("utf-8"))
         elif kind is not None:
-            _walk(data, begin, stop, kind, found, depth + 1)
+            _walk(data, begin, stop, kind, locations, depth + 1)
 
 
-def _fields(data: mmap.mmap, place: int, end: int) -> Iterator[tuple[int, int, int]]:
+def _fields(data: mmap.mmap, offset: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Number, begin and end of every field of bytes in a message; numbers are stepped over. Raises
     `ValueError`, `IndexError`."""
-    while place < end:
-        tag, place = _number(data, place)
+    while offset < end:
+        tag, offset = _number(data, offset)
         kind = tag & 7
         if kind == 0:
-            _, place = _number(data, place)
+            _, offset = _number(data, offset)
         elif kind == 1:
-            place += 8
+            offset += 8
         elif kind == 5:
-            place += 4
+            offset += 4
         elif kind == 2:
-            length, place = _number(data, place)
-            if place + length > end:
+            length, offset = _number(data, offset)
+            if offset + length > end:
                 raise ValueError("a field ends behind its message")
-            yield tag >> 3, place, place + length
-            place += length
+            yield tag >> 3, offset, offset + length
+            offset += length
         else:
             raise ValueError("no kind of field")
 
 
-def _number(data: mmap.mmap, place: int) -> tuple[int, int]:
+def _number(data: mmap.mmap, offset: int) -> tuple[int, int]:
     """A number of seven bits a byte, the lowest first, and the place behind it."""
     value, shift = 0, 0
     while True:
-        byte = data[place]
+        byte = data[offset]
         value |= (byte & 127) << shift
-        place += 1
+        offset += 1
         if byte < 128:
-            return value, place
+            return value, offset
         shift += 7
         if shift > 63:
             raise ValueError("no number of 64 bits")

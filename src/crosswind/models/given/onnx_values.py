@@ -33,17 +33,17 @@ features of as many numbers."""
 def as_input(x: NDArray[Any], kind: str, scale: str, name: str) -> NDArray[Any]:
     """Inputs in the kind of numbers that the network takes. Raises `DataError` for fractions where
     it takes whole numbers."""
-    wanted = _KINDS.get(kind)
-    if wanted is None or x.dtype == object:
+    wanted_kind = _KINDS.get(kind)
+    if wanted_kind is None or x.dtype == object:
         return x
-    if np.issubdtype(wanted, np.integer) and not np.issubdtype(x.dtype, np.integer):
+    if np.issubdtype(wanted_kind, np.integer) and not np.issubdtype(x.dtype, np.integer):
         raise DataError(
             f"{name} takes whole numbers ({kind}), and scale {scale!r} gives fractions; set its"
             " scale to bytes"
         )
-    if wanted is np.int8:
+    if wanted_kind is np.int8:
         raise DataError(f"{name} takes numbers of -128 to 127 ({kind}), which no scale gives")
-    return x.astype(wanted, copy=False)
+    return x.astype(wanted_kind, copy=False)
 
 
 def fixed_rows(shape: Sequence[Any]) -> int | None:
@@ -57,21 +57,26 @@ def filled(x: NDArray[Any], rows: int) -> NDArray[Any]:
 
 
 def read_outputs(
-    outputs: Mapping[str, Any], n: int, class_names: Sequence[str], wanted: str | None, name: str
+    arrays: Mapping[str, Any],
+    n: int,
+    class_names: Sequence[str],
+    output_name: str | None,
+    name: str,
 ) -> NDArray[Any]:
-    """The scores [n, k] among a network's outputs, else its labels [n]. `wanted`: the output to
+    """The scores [n, k] among a network's outputs, else its labels [n]. `output_name`: the output
+    to
     read, None for the one that fits.
 
     Outputs may be the labels and probabilities of a classifier of scikit-learn, also as a mapping
     from class to probability for each row. Raises `DataError` for an output that there is not and
     where several may be the scores.
     """
-    if wanted is not None and wanted not in outputs:
-        raise DataError(f"{name} has no output {wanted!r} (valid: {', '.join(outputs)})")
+    if output_name is not None and output_name not in arrays:
+        raise DataError(f"{name} has no output {output_name!r} (valid: {', '.join(arrays)})")
     values = {
         key: _as_array(value, class_names)
-        for key, value in outputs.items()
-        if wanted in (None, key)
+        for key, value in arrays.items()
+        if output_name in (None, key)
     }
     if len(values) == 1:
         return next(iter(values.values()))[:n]
@@ -110,4 +115,6 @@ def _holds_scores(value: NDArray[Any], n_classes: int) -> bool:
 def _answer_alike(scores: Mapping[str, NDArray[Any]], n: int) -> bool:
     """Whether all of them answer alike, as logits and their softmax do."""
     answers = [value[:n].argmax(axis=1) for value in scores.values()]
-    return bool(answers) and all(np.array_equal(answers[0], other) for other in answers)
+    return bool(answers) and all(
+        np.array_equal(answers[0], other_answer) for other_answer in answers
+    )

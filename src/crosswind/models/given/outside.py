@@ -83,11 +83,11 @@ def output_classes(model: Outside, class_names: Sequence[str]) -> tuple[str, ...
         return tuple(class_names)
     order = tuple(str(name) for name in named) if isinstance(named, list | tuple) else ()
     if sorted(order) != sorted(class_names):
-        known = ", ".join(class_names[:20]) + (", ..." if len(class_names) > 20 else "")
+        names_in_words = ", ".join(class_names[:20]) + (", ..." if len(class_names) > 20 else "")
         raise InputError(
             "model.classes",
             f"must be a list of the {len(class_names)} classes in the order of its outputs:"
-            f" {known}",
+            f" {names_in_words}",
         )
     return order
 
@@ -111,19 +111,19 @@ _TOLD: ContextVar[Told | None] = ContextVar("told", default=None)
 
 
 @contextmanager
-def telling(told: Told) -> Iterator[None]:
-    """Inside, `told` hears how far the answers for a set are."""
-    token = _TOLD.set(told)
+def telling(listener: Told) -> Iterator[None]:
+    """Inside, `listener` hears how far the answers for a set are."""
+    token = _TOLD.set(listener)
     try:
         yield
     finally:
         _TOLD.reset(token)
 
 
-def tell(done: int, of: int) -> None:
+def tell(done: int, total: int) -> None:
     """So many rows of a set are answered."""
-    if (told := _TOLD.get()) is not None:
-        told(done, of)
+    if (listener := _TOLD.get()) is not None:
+        listener(done, total)
 
 
 _DOUBTS: ContextVar[list[str] | None] = ContextVar("doubts", default=None)
@@ -176,46 +176,51 @@ def asked(
     what errors call the model. Raises `DataError` for an answer of another shape and for a label
     that is no class.
     """
-    found, logits = [], []
+    labels_so_far, logits = [], []
     for x in inputs(rows, dataset, size):
-        said = _array(model(x))
-        if said.shape == (len(x), 1000) != (len(x), len(class_names)) and said.dtype.kind in "fiu":
-            merged = onto_classes(said, class_names)
-            said = said if merged is None else merged
-        if said.shape == (len(x), len(class_names)) and said.dtype.kind in "fiu":
-            logits.append(said.astype(np.float32))
-            found.append(said.argmax(1).astype(np.int64))
-        elif said.shape == (len(x),):
-            found.append(codes(said, class_names, name))
+        array = _array(model(x))
+        if (
+            array.shape == (len(x), 1000) != (len(x), len(class_names))
+            and array.dtype.kind in "fiu"
+        ):
+            merged = onto_classes(array, class_names)
+            array = array if merged is None else merged
+        if array.shape == (len(x), len(class_names)) and array.dtype.kind in "fiu":
+            logits.append(array.astype(np.float32))
+            labels_so_far.append(array.argmax(1).astype(np.int64))
+        elif array.shape == (len(x),):
+            labels_so_far.append(codes(array, class_names, name))
         else:
             raise DataError(
-                f"{name} answered {len(x)} inputs by {said.dtype} {said.shape}; it must give logits"
-                f" [{len(x)}, {len(class_names)}] or labels [{len(x)}]"
+                f"{name} answered {len(x)} inputs by {array.dtype} {array.shape}; it must give"
+                f" logits [{len(x)}, {len(class_names)}] or labels [{len(x)}]"
             )
-    if logits and len(logits) < len(found):
+    if logits and len(logits) < len(labels_so_far):
         raise DataError(f"{name} gave logits for some batches and labels for others")
-    return np.concatenate(found), np.concatenate(logits) if logits else None
+    return np.concatenate(labels_so_far), np.concatenate(logits) if logits else None
 
 
 def codes(labels: NDArray[Any], class_names: Sequence[str], name: str) -> NDArray[np.int64]:
     """Classes by number (integers, -1 for none) or by name (text, empty for none) as int64. Raises
     `DataError` for another."""
     if labels.dtype.kind in "iu":
-        found = labels.astype(np.int64)
-        wrong = (found < -1) | (found >= len(class_names))
+        numbers = labels.astype(np.int64)
+        wrong = (numbers < -1) | (numbers >= len(class_names))
     else:
-        known = {"": -1, **{word: code for code, word in enumerate(class_names)}}
-        found = np.array([known.get(str(label), -2) for label in labels.tolist()], dtype=np.int64)
-        wrong = found == -2
+        code_of = {"": -1, **{word: code for code, word in enumerate(class_names)}}
+        numbers = np.array(
+            [code_of.get(str(label), -2) for label in labels.tolist()], dtype=np.int64
+        )
+        wrong = numbers == -2
     if wrong.any():
         valid = ", ".join(class_names[:20]) + (", ..." if len(class_names) > 20 else "")
         raise DataError(
             f"{name} gave the label {shown(labels.tolist()[int(wrong.argmax())])}, which is no"
             f" class (valid: {valid})"
         )
-    return found
+    return numbers
 
 
-def _array(said: Any) -> NDArray[Any]:
+def _array(answer: Any) -> NDArray[Any]:
     # A tensor of torch: numpy takes it from the CPU, without its graph.
-    return np.asarray(said.detach().cpu() if hasattr(said, "detach") else said)
+    return np.asarray(answer.detach().cpu() if hasattr(answer, "detach") else answer)

@@ -91,7 +91,7 @@ class PatientSession:
         return self._timed(feeds, rows, seconds)
 
     def _takes_any_number(self) -> bool:
-        shapes = [item.shape for item in self.session.get_inputs()]
+        shapes = [graph_input.shape for graph_input in self.session.get_inputs()]
         return all(shape and not isinstance(shape[0], int) for shape in shapes)
 
     def _timed(self, feeds: dict[str, Any], rows: int, seconds: float) -> list[Any]:
@@ -106,7 +106,7 @@ class PatientSession:
 
         began = time.monotonic()
         try:
-            outputs = patiently(lambda: self.session.run(None, feeds, options), end, limit)
+            arrays = patiently(lambda: self.session.run(None, feeds, options), end, limit)
         except Late:
             count = f"{rows:,} rows" if rows > 1 else "one row"
             raise DataError(
@@ -115,4 +115,4 @@ class PatientSession:
             ) from None
         took = (time.monotonic() - began) / rows
         self._slowest = max(took, self._slowest or 0.0)
-        return outputs
+        return arrays

@@ -65,22 +65,22 @@ class PredictionsFile(Outside):
                 f"{name} has two rows for the id"
                 f" {int(ids[order][:-1][np.diff(ids[order]) == 0][0])}"
             )
-        wanted = dataset.row_ids(rows.rows)
-        place = np.searchsorted(ids, wanted, sorter=order)
-        there = np.zeros(len(wanted), dtype=bool)
-        inside = place < len(ids)
-        there[inside] = ids[order[place[inside]]] == wanted[inside]
-        if not there.all():
+        row_ids = dataset.row_ids(rows.rows)
+        position = np.searchsorted(ids, row_ids, sorter=order)
+        is_there = np.zeros(len(row_ids), dtype=bool)
+        inside = position < len(ids)
+        is_there[inside] = ids[order[position[inside]]] == row_ids[inside]
+        if not is_there.all():
             raise DataError(
-                f"{name} has no prediction for {(~there).sum():,} of {len(wanted):,} rows, such as"
-                f" id {wanted[~there][0]}"
+                f"{name} has no prediction for {(~is_there).sum():,} of {len(row_ids):,} rows, such"
+                f" as id {row_ids[~is_there][0]}"
             )
-        place = order[place]
+        position = order[position]
         if logits is not None:
-            found = logits[place].astype(np.float32)
-            return found.argmax(1).astype(np.int64), found
+            scores = logits[position].astype(np.float32)
+            return scores.argmax(1).astype(np.int64), scores
         assert labels is not None
-        return codes(labels[place], class_names, name), None
+        return codes(labels[position], class_names, name), None
 
 
 Columns = tuple[NDArray[np.int64], NDArray[Any] | None, NDArray[Any] | None]
@@ -118,19 +118,19 @@ def _read_arrays(path: Path, class_names: Sequence[str]) -> Columns:
     """Of an npz file the arrays that are needed, each compared with what it may be before memory is
     taken for it."""
     try:
-        held = sums_of(path)
-        if "logits" not in held and "label" not in held:
-            _check_classes(path, held, class_names)
-        if "id" not in held:
+        declared = sums_of(path)
+        if "logits" not in declared and "label" not in declared:
+            _check_classes(path, declared, class_names)
+        if "id" not in declared:
             raise DataError(f"{path.name} needs a column 'id' of whole numbers")
         ids = read_arrays(path, {"id": Expected("integers", (None,))}, MOST_ROWS * 8)["id"].astype(
             np.int64
         )
         n = len(ids)
-        if "logits" in held:
-            wanted = Expected("numbers", (n, len(class_names)))
-            return ids, None, read_arrays(path, {"logits": wanted}, LIMIT)["logits"]
-        if "label" in held:
+        if "logits" in declared:
+            expected_numbers = Expected("numbers", (n, len(class_names)))
+            return ids, None, read_arrays(path, {"logits": expected_numbers}, LIMIT)["logits"]
+        if "label" in declared:
             limit = min(LIMIT, n * MOST_LABEL_BYTES)
             return ids, read_arrays(path, {"label": Expected("", (n,))}, limit)["label"], None
         columns = read_arrays(path, dict.fromkeys(class_names, Expected("numbers", (n,))), LIMIT)

@@ -1,1 +1,2 @@
-"""Models that are asked in words: prompts and answers, endpoints for chats, vision-language models, CLIP."""
+"""Models that are asked in words: prompts and answers, endpoints for chats, vision-language models,
+CLIP."""

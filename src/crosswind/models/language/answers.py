@@ -104,23 +104,23 @@ class Parser:
     are read alike."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        self._exact = {word: place for place, word in enumerate(words)}
+        self._exact = {word: word_number for word_number, word in enumerate(words)}
         self._plain: dict[str, int] = {}
-        for place, word in enumerate(words):
-            if not _plain(word) or self._plain.setdefault(_plain(word), place) != place:
+        for word_number, word in enumerate(words):
+            if not _plain(word) or self._plain.setdefault(_plain(word), word_number) != word_number:
                 raise ValueError(f"{word!r} is read as another one, or as nothing")
         self._forms: dict[tuple[str, ...], int] = {}
-        own = {
-            form: place
-            for place, word in enumerate(words)
+        own_forms = {
+            form: word_number
+            for word_number, word in enumerate(words)
             if (form := _tokens(word)) and form not in [(w,) for w in _POLAR]
         }
-        for form, place in own.items():
+        for form, word_number in own_forms.items():
             for variant in (form, _spaced(form)):
-                self._forms.setdefault(variant, place)
-        for form, place in list(self._forms.items()):
+                self._forms.setdefault(variant, word_number)
+        for form, word_number in list(self._forms.items()):
             for variant in _other_numbers(form):
-                self._forms.setdefault(variant, place)
+                self._forms.setdefault(variant, word_number)
         self._longest = max(map(len, self._forms), default=0)
         self._polar = [word for word in _POLAR if word in self._plain]
 
@@ -130,9 +130,9 @@ class Parser:
         if text.strip() in self._exact:
             return self._exact[text.strip()]
         low = _lowered(text)
-        found = self._plain.get(_stripped(low))
-        if found is not None:
-            return found
+        exact = self._plain.get(_stripped(low))
+        if exact is not None:
+            return exact
         if self._polar and (polar := self._yes_or_no(_bare(low))) is not None:
             return polar
         return self._mentioned(low)
@@ -141,11 +141,11 @@ class Parser:
         first = _TOKEN.match(bare)
         if first is None or first[0] not in self._polar or "?" in bare:
             return None
-        rest = bare[first.end() :].lstrip(" \"'”’*`")
-        tokens = set(_tokens(rest))
+        remainder = bare[first.end() :].lstrip(" \"'”’*`")
+        tokens = set(_tokens(remainder))
         if first[0] == "yes":
             return None if tokens & DOUBT or _denied(tokens) else self._plain["yes"]
-        if rest.lstrip(" .")[:1].isdigit() or tokens & _TURNS:  # `No. 1`, `No, thanks`
+        if remainder.lstrip(" .")[:1].isdigit() or tokens & _TURNS:  # `No. 1`, `No, thanks`
             return None
         if tokens & _THERE and not (
             tokens & _DENIALS or _denied(tokens)
@@ -155,7 +155,7 @@ class Parser:
         doubts = tokens & (DOUBT - _DENIALS)
         return (
             self._plain["no"]
-            if rest[:1] in tuple(".,;:!-–—\n") and not doubts and "yes" not in tokens
+            if remainder[:1] in tuple(".,;:!-–—\n") and not doubts and "yes" not in tokens
             else None
         )
 
@@ -164,22 +164,24 @@ class Parser:
             (match[0].replace("’", "'"), match.start(), match.end())
             for match in _TOKEN.finditer(low)
         ]
-        found: list[tuple[int, int, int]] = []  # place, first token, token behind the last
-        at = 0
-        while at < len(spans):
-            for size in range(min(self._longest, len(spans) - at), 0, -1):
-                place = self._forms.get(tuple(word for word, _, _ in spans[at : at + size]))
-                if place is not None and all(
+        mentions: list[tuple[int, int, int]] = []  # place, first token, token behind the last
+        token_number = 0
+        while token_number < len(spans):
+            for size in range(min(self._longest, len(spans) - token_number), 0, -1):
+                word_number = self._forms.get(
+                    tuple(word for word, _, _ in spans[token_number : token_number + size])
+                )
+                if word_number is not None and all(
                     low[spans[i][2] : spans[i + 1][1]].strip(" ") == ""
-                    for i in range(at, at + size - 1)
+                    for i in range(token_number, token_number + size - 1)
                 ):
-                    found.append((place, at, at + size))
-                    at += size
+                    mentions.append((word_number, token_number, token_number + size))
+                    token_number += size
                     break
             else:
-                at += 1
+                token_number += 1
         if (
-            len({place for place, _, _ in found}) != 1
+            len({word_number for word_number, _, _ in mentions}) != 1
             or "?" in low
             or _CROSSED.search(low)
             or len(_ITEMS.findall(low)) > 1
@@ -187,17 +189,17 @@ class Parser:
             return None
         led = [
             word
-            for word, start, end in spans[: found[0][1]]
+            for word, start, end in spans[: mentions[0][1]]
             if not (end == 1 and low[end : end + 1] in tuple(".)"))
         ]
         if not FRAME.issuperset(led):
             return None
-        inside = {i for _, start, end in found for i in range(start, end)}
-        others = {word for i, (word, _, _) in enumerate(spans) if i not in inside}
-        if others & DOUBT or _denied(others) or others & set(_POLAR):
+        inside = {i for _, start, end in mentions for i in range(start, end)}
+        other_words = {word for i, (word, _, _) in enumerate(spans) if i not in inside}
+        if other_words & DOUBT or _denied(other_words) or other_words & set(_POLAR):
             return None
-        fits = all(self._stands(low, spans, start, end, inside) for _, start, end in found)
-        return found[0][0] if fits else None
+        fits = all(self._stands(low, spans, start, end, inside) for _, start, end in mentions)
+        return mentions[0][0] if fits else None
 
     @staticmethod
     def _stands(
@@ -271,11 +273,11 @@ def _with_few_marks(text: str) -> str:
     if text.isascii():
         return text
     pieces, run, start = list[str](), 0, 0
-    for place, letter in enumerate(text):
+    for position, letter in enumerate(text):
         run = run + 1 if unicodedata.combining(letter) else 0
         if run > _MOST_MARKS:
-            pieces += [text[start:place], "\u034f"]
-            start, run = place, 1
+            pieces += [text[start:position], "\u034f"]
+            start, run = position, 1
     return "".join([*pieces, text[start:]])
 
 
@@ -332,10 +334,10 @@ def _edges(low: str, start: int, end: int) -> tuple[int, int]:
     return first, last
 
 
-def _is_last_edge(low: str, start: int, place: int) -> bool:
-    if _SIDE_MARK.match(low[place]):
+def _is_last_edge(low: str, start: int, position: int) -> bool:
+    if _SIDE_MARK.match(low[position]):
         return True
-    return low[place] in _DASH and (place == start or _WORD.match(low[place - 1]) is None)
+    return low[position] in _DASH and (position == start or _WORD.match(low[position - 1]) is None)
 
 
 def _lead_end(low: str, start: int, end: int) -> int:
@@ -357,12 +359,12 @@ def _tokens(text: str) -> tuple[str, ...]:
 
 
 def _spaced(form: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(part for token in form for part in token.split("-"))
+    return tuple(token_part for token in form for token_part in token.split("-"))
 
 
 def _other_numbers(form: tuple[str, ...]) -> list[tuple[str, ...]]:
     """The plural of a word, and the singular of one that is a plural."""
-    *rest, last = form
+    *words_before, last = form
     if (
         len(last) < 3
         or not last.isalpha()
@@ -372,11 +374,13 @@ def _other_numbers(form: tuple[str, ...]) -> list[tuple[str, ...]]:
     ):
         return []
     if last.endswith(("s", "x", "z", "ch", "sh")) and not last.endswith("s") or last.endswith("ss"):
-        made = [last + "es"]
+        other_forms = [last + "es"]
     elif last.endswith("s"):
-        made = [last[:-1]] if len(last) > 4 and not last.endswith(("us", "is", "as", "os")) else []
+        other_forms = (
+            [last[:-1]] if len(last) > 4 and not last.endswith(("us", "is", "as", "os")) else []
+        )
     elif last.endswith("y") and last[-2] not in "aeiou":
-        made = [last[:-1] + "ies"]
+        other_forms = [last[:-1] + "ies"]
     else:
-        made = [last + "s"]
-    return [(*rest, word) for word in made]
+        other_forms = [last + "s"]
+    return [(*words_before, word) for word in other_forms]

@@ -162,10 +162,11 @@ class ChatApi(Prompted):
         self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]
     ) -> Answers:
         """See `Outside.answer`."""
-        given = dataset.check_inputs()
-        if given.kind not in self.built.takes:
+        input_spec = dataset.check_inputs()
+        if input_spec.kind not in self.built.takes:
             raise DataError(
-                f"chat-api takes images or texts, and the inputs of {dataset.name!r} are {given}"
+                f"chat-api takes images or texts, and the inputs of {dataset.name!r} are"
+                f" {input_spec}"
             )
         question = self.question(class_names)
         texts = self.said(rows, dataset, question.text)
@@ -177,14 +178,18 @@ class ChatApi(Prompted):
 
         Where a reply was no answer, a text says so in its place, and a doubt tells the rows.
         """
-        family, names, found = self._family(prompt), list[str](), dict[str, str | Refusal]()
+        family, names, answers_by_name = (
+            self._family(prompt),
+            list[str](),
+            dict[str, str | Refusal](),
+        )
         pending: dict[Future[str | Refusal | None], str] = {}
         trouble: DataError | None = None
         asker: Asker | None = None
 
-        def collect(most: int) -> None:
+        def collect(n_left: int) -> None:
             nonlocal trouble
-            while len(pending) > most:
+            while len(pending) > n_left:
                 for future in wait(pending, return_when=FIRST_COMPLETED).done:
                     name = pending.pop(future)
                     try:
@@ -193,16 +198,17 @@ class ChatApi(Prompted):
                         trouble = trouble or error
                     else:
                         if text is not None:
-                            found[name] = text
+                            answers_by_name[name] = text
 
         with AnswerCache(cache_file()) as cache, ExitStack() as stack:
             for questions in self.questions(rows, dataset, prompt):
                 names += [question.name for question in questions]
-                found |= self._known(
-                    cache, [name for name in names[-len(questions) :] if name not in found]
+                answers_by_name |= self._known(
+                    cache,
+                    [name for name in names[-len(questions) :] if name not in answers_by_name],
                 )
                 for question in questions:
-                    if question.name in found or question.name in pending.values():
+                    if question.name in answers_by_name or question.name in pending.values():
                         continue
                     if asker is None:  # what is all known needs no key
                         asker = self._asker(cache, stack)
@@ -218,11 +224,11 @@ class ChatApi(Prompted):
             if trouble is None and asker is not None:
                 asker.settle()
         if trouble is not None:
-            done = sum(name in found for name in names)
+            done = sum(name in answers_by_name for name in names)
             raise DataError(
                 f"{done:,} of {len(rows.rows):,} rows are answered: {trouble}"
             ) from None
-        answers = [found[name] for name in names]
+        answers = [answers_by_name[name] for name in names]
         self._tell_refusals(answers, dataset.row_ids(rows.rows))
         return [answer.text if isinstance(answer, Refusal) else answer for answer in answers]
 
@@ -282,11 +288,16 @@ class ChatApi(Prompted):
         for x in inputs(rows, dataset, ROWS):
             yield [
                 Question(
-                    digest([family, _content_hash(one)]),
-                    one,
-                    tokens + (rough(one) if isinstance(one, str) else self._image_tokens(one)),
+                    digest([family, _content_hash(row_input)]),
+                    row_input,
+                    tokens
+                    + (
+                        rough(row_input)
+                        if isinstance(row_input, str)
+                        else self._image_tokens(row_input)
+                    ),
                 )
-                for one in x
+                for row_input in x
             ]
 
     def _endpoint(self) -> Endpoint:

@@ -117,10 +117,10 @@ class AnswerCache:
         A process lets go when it ends, however it does. Goes on without the question where
         `stopped` is set.
         """
-        place = int(name[:12], 16)  # a byte of a file that has none
+        lock_number = int(name[:12], 16)  # a byte of a file that has none
         while not stopped.is_set():
             try:
-                fcntl.lockf(self._locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+                fcntl.lockf(self._locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, lock_number)
                 break
             except (
                 OSError
@@ -129,21 +129,21 @@ class AnswerCache:
         try:
             yield
         finally:
-            fcntl.lockf(self._locks, fcntl.LOCK_UN, 1, place)
+            fcntl.lockf(self._locks, fcntl.LOCK_UN, 1, lock_number)
 
     def known(self, names: Sequence[str]) -> dict[str, str]:
         """The texts of those of the names that are answered."""
         with self._told():
-            found: dict[str, str] = {}
+            texts: dict[str, str] = {}
             for start in range(0, len(names), 500):
-                part = names[start : start + 500]
-                marks = ",".join("?" * len(part))
-                found |= dict(
+                chunk = names[start : start + 500]
+                marks = ",".join("?" * len(chunk))
+                texts |= dict(
                     self._connection.execute(
-                        f"SELECT name, text FROM answers WHERE name IN ({marks})", part
+                        f"SELECT name, text FROM answers WHERE name IN ({marks})", chunk
                     ).fetchall()
                 )
-            return found
+            return texts
 
     def answers_of(self, family: str) -> bool:
         """Whether any question of a family was ever answered."""
@@ -193,10 +193,10 @@ class AnswerCache:
         with self._transaction():
             self._connection.execute("INSERT OR IGNORE INTO budgets VALUES (?, 0)", (budget,))
             room = "" if most is None else " AND spent + ? <= ?"
-            given = (tokens, budget) if most is None else (tokens, budget, tokens, most)
+            parameters = (tokens, budget) if most is None else (tokens, budget, tokens, most)
             return (
                 self._connection.execute(
-                    f"UPDATE budgets SET spent = spent + ? WHERE name = ?{room}", given
+                    f"UPDATE budgets SET spent = spent + ? WHERE name = ?{room}", parameters
                 ).rowcount
                 == 1
             )
@@ -211,20 +211,20 @@ class AnswerCache:
     def spent(self, budget: str) -> int:
         """Tokens counted in a budget so far, those of requests in flight as they were estimated."""
         with self._told():
-            found = self._connection.execute(
+            budget_row = self._connection.execute(
                 "SELECT spent FROM budgets WHERE name = ?", (budget,)
             ).fetchone()
-            return 0 if found is None else int(found[0])
+            return 0 if budget_row is None else int(budget_row[0])
 
     def usual(self, family: str) -> tuple[float, float] | None:
         """The mean input and output tokens of a family's answers; None where there are fewer than
         `MEASURED`."""
         with self._told():
-            told = (
+            query = (
                 "SELECT count(*), avg(input_tokens), avg(output_tokens) FROM answers WHERE"
                 " family = ?"
             )
-            number, read, written = self._connection.execute(told, (family,)).fetchone()
+            number, read, written = self._connection.execute(query, (family,)).fetchone()
             return (float(read), float(written)) if number >= MEASURED else None
 
     @contextmanager
@@ -233,9 +233,9 @@ class AnswerCache:
             try:
                 yield
             except (sqlite3.Error, OSError) as error:
-                told = one_line(getattr(error, "strerror", None) or str(error), 200)
+                reason = one_line(getattr(error, "strerror", None) or str(error), 200)
                 raise DataError(
-                    f"the file of answers {self.path} cannot be used ({told}); {FOLDER_VARIABLE}"
+                    f"the file of answers {self.path} cannot be used ({reason}); {FOLDER_VARIABLE}"
                     " names its folder"
                 ) from error
 

@@ -80,12 +80,12 @@ class Endpoint:
         if not key.isascii() or not key.isprintable() or " " in key:
             raise InputError(key_variable, "holds characters that no key has; set it again")
         try:
-            parts = urlsplit(url)
+            url_parts = urlsplit(url)
             good = (
-                parts.scheme in ("http", "https")
-                and bool(parts.hostname)
-                and parts.port != 0
-                and "@" not in parts.netloc
+                url_parts.scheme in ("http", "https")
+                and bool(url_parts.hostname)
+                and url_parts.port != 0
+                and "@" not in url_parts.netloc
             )
         except ValueError:
             good = False
@@ -144,11 +144,11 @@ class Endpoint:
     def sent_on(self, redirect: SentOn) -> str:
         """The sentence about an endpoint that names another address; neither key nor question goes
         there."""
-        other = self.hidden(redirect.host)
+        other_host = self.hidden(redirect.host)
         return (
-            f"{self.host} sends on to {other} (status {redirect.status}), which gets neither the"
-            f" question nor the key; if that is the endpoint that is meant, set {self.url_variable}"
-            " to its address"
+            f"{self.host} sends on to {other_host} (status {redirect.status}), which gets neither"
+            " the question nor the key; if that is the endpoint that is meant, set"
+            f" {self.url_variable} to its address"
         )
 
 
@@ -216,9 +216,9 @@ class Asker:
         for attempt in range(self.tries):
             if self.stopped.is_set():
                 return None
-            known = self.cache.known([name])  # another process asked meanwhile
-            if known:
-                return known[name]
+            cached = self.cache.known([name])  # another process asked meanwhile
+            if cached:
+                return cached[name]
             refused = self.cache.refused([name], address, self.most_bytes)
             if refused:
                 return refused[name]
@@ -316,22 +316,22 @@ class Asker:
         )
 
     def _refused(self, error: Any) -> Exception:
-        status, told = int(error.status_code), self._quoted(error.message)
+        status, message = int(error.status_code), self._quoted(error.message)
         where, set_ = self.endpoint.host, f"set {self.endpoint.key_variable}"
         if status in (401, 403):
             return DataError(
-                f"{where} refuses the key or its rights ({status}: {told}); {set_} to a key of this"
-                " endpoint"
+                f"{where} refuses the key or its rights ({status}: {message}); {set_} to a key of"
+                " this endpoint"
             )
         if status == 404:
             return DataError(
-                f"{where} has no model {self.model!r} at this address (404: {told}); set the knob"
-                f" `name`, or {self.endpoint.url_variable}"
+                f"{where} has no model {self.model!r} at this address (404: {message}); set the"
+                f" knob `name`, or {self.endpoint.url_variable}"
             )
         if status == 429 and getattr(error, "code", None) == "insufficient_quota":
             return DataError(
-                f"{where} says that the account has no tokens left ({told}); pay there, or {set_}"
-                f" to another ({_AGAIN})"
+                f"{where} says that the account has no tokens left ({message}); pay there, or"
+                f" {set_} to another ({_AGAIN})"
             )
         if status in (408, 409, 429) or status >= 500:
             after = _wanted(error.response.headers)
@@ -340,20 +340,20 @@ class Asker:
                     f"{where} asks to wait {after:,.0f} seconds before the next request; do so"
                     f" ({_AGAIN})"
                 )
-            return _Passing(f"status {status} ({told})", after)
-        return DataError(f"{where} refuses the request ({status}: {told})")
+            return _Passing(f"status {status} ({message})", after)
+        return DataError(f"{where} refuses the request ({status}: {message})")
 
-    def _check_name(self, given: str) -> None:
+    def _check_name(self, model_name: str) -> None:
         # A dated version is what such a name stands for.
         dated = (
-            given.startswith(f"{self.model}-")
-            and given[len(self.model) :].replace("-", "").isdigit()
+            model_name.startswith(f"{self.model}-")
+            and model_name[len(self.model) :].replace("-", "").isdigit()
         )
-        if given and given not in (self.model, self.served) and not dated:
+        if model_name and model_name not in (self.model, self.served) and not dated:
             raise DataError(
-                f"asked for the model {self.model!r}, {self.endpoint.host} answered as {given!r};"
-                " set `name` to the model that is meant, or `served_name` to what the server"
-                " calls it"
+                f"asked for the model {self.model!r}, {self.endpoint.host} answered as"
+                f" {model_name!r}; set `name` to the model that is meant, or `served_name` to what"
+                " the server calls it"
             )
 
     def _quoted(self, text: str) -> str:
@@ -382,13 +382,13 @@ class _Passing(Exception):
 
 def _wanted(headers: Mapping[str, str]) -> float | None:
     """Seconds that a server asks to wait: a number, or a date."""
-    given = headers.get("retry-after", "")
+    header = headers.get("retry-after", "")
     try:
-        return max(0.0, float(given))
+        return max(0.0, float(header))
     except ValueError:
         pass
     try:
-        return max(0.0, (parsedate_to_datetime(given) - datetime.now(UTC)).total_seconds())
+        return max(0.0, (parsedate_to_datetime(header) - datetime.now(UTC)).total_seconds())
     except (ValueError, TypeError, OverflowError):
         return None
 

@@ -175,54 +175,58 @@ async def _refuse_sending_on(reply: httpx.Response) -> None:
         raise SentOn(reply.status_code, _address(str(reply.request.url), where))
 
 
-def _address(asked: str, location: str) -> str:
+def _address(url_asked: str, location: str) -> str:
     """The scheme and host of a redirect, without a user's name, a path or a query, which may hold
     anything."""
     try:
-        address = urlsplit(urljoin(asked, location))
+        address = urlsplit(urljoin(url_asked, location))
         host = address.netloc.rpartition("@")[2]
         return one_line(f"{address.scheme}://{host}", 200)
     except ValueError:
         return "an address that is none"
 
 
-async def _read(reply: httpx.Response, most: int) -> bytes:
-    """The unpacked body. Raises `BadReply` for one of more than `most` bytes, packed or unpacked,
+async def _read(reply: httpx.Response, byte_limit: int) -> bytes:
+    """The unpacked body. Raises `BadReply` for one of more than `byte_limit` bytes, packed or
+    unpacked,
     and for a packing not known."""
     length = reply.headers.get("content-length", "")
-    if length.isascii() and length.isdigit() and int(length[:20]) > most:
-        raise _too_large(most)
+    if length.isascii() and length.isdigit() and int(length[:20]) > byte_limit:
+        raise _too_large(byte_limit)
     packing = reply.headers.get("content-encoding", "identity").strip().lower()
     if packing not in ("identity", *PACKED):
         raise BadReply(
             f"a reply packed as {one_line(packing, 40)!r}, which was not asked for", again=True
         )
     body = bytearray()
-    chunks = _bounded(reply.aiter_raw(), most)
-    async for piece in chunks if packing == "identity" else _unpacked(chunks, packing, most):
+    chunks = _bounded(reply.aiter_raw(), byte_limit)
+    async for piece in chunks if packing == "identity" else _unpacked(chunks, packing, byte_limit):
         body += piece
-        if len(body) > most:
-            raise _too_large(most)
+        if len(body) > byte_limit:
+            raise _too_large(byte_limit)
     return bytes(body)
 
 
-async def _bounded(chunks: AsyncIterator[bytes], most: int) -> AsyncIterator[bytes]:
+async def _bounded(chunks: AsyncIterator[bytes], byte_limit: int) -> AsyncIterator[bytes]:
     size = 0
     async for chunk in chunks:
         size += len(chunk)
-        if size > most:
-            raise _too_large(most)
+        if size > byte_limit:
+            raise _too_large(byte_limit)
         yield chunk
 
 
-async def _unpacked(chunks: AsyncIterator[bytes], packing: str, most: int) -> AsyncIterator[bytes]:
-    """Each chunk unpacked to no more than `most` bytes and one, so that a few bytes never become
+async def _unpacked(
+    chunks: AsyncIterator[bytes], packing: str, byte_limit: int
+) -> AsyncIterator[bytes]:
+    """Each chunk unpacked to no more than `byte_limit` bytes and one, so that a few bytes never
+    become
     many."""
     unpacker, size = zlib.decompressobj(PACKED[packing]), 0
     async for chunk in chunks:
         while chunk:
             try:
-                piece = unpacker.decompress(chunk, most + 1)
+                piece = unpacker.decompress(chunk, byte_limit + 1)
             except zlib.error:
                 if packing != "deflate" or size:
                     raise BadReply("a reply whose packing is damaged", again=True) from None
@@ -240,5 +244,5 @@ async def _unpacked(chunks: AsyncIterator[bytes], packing: str, most: int) -> As
         raise BadReply("a reply whose packing is cut short", again=True)
 
 
-def _too_large(most: int) -> BadReply:
-    return BadReply(f"a reply of more than {most:,} bytes", limit=most)
+def _too_large(byte_limit: int) -> BadReply:
+    return BadReply(f"a reply of more than {byte_limit:,} bytes", limit=byte_limit)

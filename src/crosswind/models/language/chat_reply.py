@@ -97,15 +97,15 @@ def _same(first: object, second: object) -> bool:
 def _text(message: Mapping[str, Any]) -> str:
     content, refusal = message.get("content"), message.get("refusal")
     if isinstance(content, list):
-        pieces = [_piece(item) for item in content]
+        pieces = [_piece(content_piece) for content_piece in content]
         content = "".join(pieces)
     if not isinstance(content, str | None) or not isinstance(refusal, str | None):
         raise TypeError
     return content or refusal or ""
 
 
-def _piece(item: Mapping[str, Any]) -> str:
-    text = item.get("text") or item.get("refusal") or ""
+def _piece(content_piece: Mapping[str, Any]) -> str:
+    text = content_piece.get("text") or content_piece.get("refusal") or ""
     if not isinstance(text, str):
         raise TypeError
     return text

@@ -164,17 +164,17 @@ class _Network:
         from transformers import AutoTokenizer, CLIPImageProcessor, CLIPModel
 
         self.sha256, self.batch, self.dtype = sha256, batch, _DTYPES[precision]
-        told: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+        loading_options: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
         try:
             with quiet():
-                given = {
-                    **told,
+                network_options = {
+                    **loading_options,
                     "use_safetensors": True,
                     "dtype": torch.float32,
                     "output_loading_info": True,
                 }
-                loaded: Any = CLIPModel.from_pretrained(folder, **given)
-                self.tokenizer = AutoTokenizer.from_pretrained(folder, **told)
+                loaded: Any = CLIPModel.from_pretrained(folder, **network_options)
+                self.tokenizer = AutoTokenizer.from_pretrained(folder, **loading_options)
                 self.preprocess = Preprocess.of(
                     CLIPImageProcessor.from_pretrained(folder, local_files_only=True).to_dict()
                 )
@@ -187,7 +187,10 @@ class _Network:
             ) from None
         model, report = loaded
         missing = sorted(
-            [*report["missing_keys"], *(str(item[0]) for item in report["mismatched_keys"])]
+            [
+                *report["missing_keys"],
+                *(str(mismatched[0]) for mismatched in report["mismatched_keys"]),
+            ]
         )
         if missing:
             raise InputError(
@@ -223,20 +226,20 @@ class _Network:
         out = np.empty((len(images), self.width), dtype=np.float32)
         with torch.inference_mode(), torch.autocast(self.device.type, enabled=False):
             for start in range(0, len(images), self.batch):
-                part = images[start : start + self.batch]
+                chunk = images[start : start + self.batch]
                 x = (
-                    torch.from_numpy(part[np.resize(np.arange(len(part)), self.batch)])
+                    torch.from_numpy(chunk[np.resize(np.arange(len(chunk)), self.batch)])
                     .permute(0, 3, 1, 2)
                     .to(self.device)
                 )
                 pixels = self.preprocess(normalised(x, torch.float32, channels_last=False)).to(
                     self.dtype
                 )
-                found = self.model.visual_projection(
+                projected = self.model.visual_projection(
                     self.model.vision_model(pixel_values=pixels).pooler_output
                 )
-                out[start : start + len(part)] = (
-                    nn.functional.normalize(found.float(), dim=1)[: len(part)].cpu().numpy()
+                out[start : start + len(chunk)] = (
+                    nn.functional.normalize(projected.float(), dim=1)[: len(chunk)].cpu().numpy()
                 )
         return out
 
@@ -248,29 +251,33 @@ class _Network:
         key = (prompts, words)
         if key not in self._texts:
             texts = [prompt.replace(LABEL, word) for word in words for prompt in prompts]
-            parts = [
+            chunks = [
                 self._said(texts[start : start + TEXTS_AT_ONCE])
                 for start in range(0, len(texts), TEXTS_AT_ONCE)
             ]
-            means = torch.cat(parts).view(len(words), len(prompts), -1).mean(1)
+            means = torch.cat(chunks).view(len(words), len(prompts), -1).mean(1)
             self._texts[key] = nn.functional.normalize(means, dim=1).numpy()
         return self._texts[key]
 
     def _said(self, texts: list[str]) -> Tensor:
-        most = int(self.model.config.text_config.max_position_embeddings)
+        most_tokens = int(self.model.config.text_config.max_position_embeddings)
         tokens = self.tokenizer(texts, padding=True, return_tensors="pt")
         lengths = tokens["attention_mask"].sum(1)
-        if int(lengths.max()) > most:
+        if int(lengths.max()) > most_tokens:
             longest = int(lengths.argmax())
             problem = (
                 f"{shown(texts[longest])} is {int(lengths[longest])} tokens, and the model reads"
-                f" {most}"
+                f" {most_tokens}"
             )
             raise InputError("model.prompts", problem)
-        given = {name: tokens[name].to(self.device) for name in ("input_ids", "attention_mask")}
+        text_inputs = {
+            name: tokens[name].to(self.device) for name in ("input_ids", "attention_mask")
+        }
         with torch.inference_mode(), torch.autocast(self.device.type, enabled=False):
-            found = self.model.text_projection(self.model.text_model(**given).pooler_output)
-        return nn.functional.normalize(found.float(), dim=1).cpu()
+            projected = self.model.text_projection(
+                self.model.text_model(**text_inputs).pooler_output
+            )
+        return nn.functional.normalize(projected.float(), dim=1).cpu()
 
 
 def _network(
@@ -316,7 +323,7 @@ class _ClipImages(Model):
         ]
         stages = {
             "patches": ("preprocess", "patches"),
-            **{f"block{place}": (name,) for place, name in enumerate(layers, 1)},
+            **{f"block{number}": (name,) for number, name in enumerate(layers, 1)},
         }
         children = {
             "preprocess": deepcopy(preprocess),
@@ -326,16 +333,16 @@ class _ClipImages(Model):
         }
         super().__init__(children, stages=stages, pool=("pooled",), head="classes", width=width)
 
-    def _run(self, parts: tuple[str, ...], x: Tensor) -> Tensor:
+    def _run(self, child_names: tuple[str, ...], x: Tensor) -> Tensor:
         vision: Any = self.vision_model
-        for part in parts:
-            if part == "patches":
+        for child_name in child_names:
+            if child_name == "patches":
                 x = vision.pre_layrnorm(vision.embeddings(x))
-            elif part == "pooled":
+            elif child_name == "pooled":
                 projected = self.visual_projection(vision.post_layernorm(x[:, 0]))  # type: ignore[operator]
                 x = nn.functional.normalize(projected, dim=1)
-            elif part == "preprocess":
+            elif child_name == "preprocess":
                 x = self.preprocess(x)  # type: ignore[operator]
             else:
-                x = self.get_submodule(part)(x, attention_mask=None)
+                x = self.get_submodule(child_name)(x, attention_mask=None)
         return x

@@ -54,23 +54,25 @@ class FeatureCache:
         nowhere.
         """
         hashed: dict[int, bytes] = dataset.cache.setdefault("image keys", {})
-        found = []
+        feature_parts = []
         for start in range(0, len(rows), PORTION):
-            part = rows[start : start + PORTION]
+            row_chunk = rows[start : start + PORTION]
             images = None
-            if not all(row in hashed for row in part.tolist()):
-                images = evaluation_inputs(dataset, part)
-                hashed.update(zip(part.tolist(), image_keys(images), strict=True))
-            keys = [hashed[row] for row in part.tolist()]
-            found.append(self._found(keys, self._reader(dataset, part, images), compute))
-            tell(start + len(part), len(rows))
-        return np.concatenate(found)
+            if not all(row in hashed for row in row_chunk.tolist()):
+                images = evaluation_inputs(dataset, row_chunk)
+                hashed.update(zip(row_chunk.tolist(), image_keys(images), strict=True))
+            keys = [hashed[row] for row in row_chunk.tolist()]
+            feature_parts.append(
+                self._found(keys, self._reader(dataset, row_chunk, images), compute)
+            )
+            tell(start + len(row_chunk), len(rows))
+        return np.concatenate(feature_parts)
 
     def of_images(self, images: NDArray[np.uint8], compute: Compute) -> NDArray[np.float32]:
         """The features [n, d] of images uint8 [n, h, w, c]."""
-        parts = [images[start : start + PORTION] for start in range(0, len(images), PORTION)]
+        chunks = [images[start : start + PORTION] for start in range(0, len(images), PORTION)]
         return np.concatenate(
-            [self._found(image_keys(part), part.__getitem__, compute) for part in parts]
+            [self._found(image_keys(chunk), chunk.__getitem__, compute) for chunk in chunks]
         )
 
     @staticmethod
@@ -80,7 +82,7 @@ class FeatureCache:
         return (
             images.__getitem__
             if images is not None
-            else lambda places: evaluation_inputs(dataset, rows[places])
+            else lambda positions: evaluation_inputs(dataset, rows[positions])
         )
 
     def _found(
@@ -96,8 +98,8 @@ class FeatureCache:
                     fcntl.flock(handle, fcntl.LOCK_EX)
                     self._look()
                     missing = {
-                        key: place
-                        for place, key in reversed(list(enumerate(keys)))
+                        key: position
+                        for position, key in reversed(list(enumerate(keys)))
                         if key not in self._at
                     }
                     if missing:
@@ -106,7 +108,7 @@ class FeatureCache:
             problem = f"features cannot be kept in {self.folder} ({error.strerror or error})"
             raise DataError(f"{problem}; name a folder that can be written in {FOLDER}") from None
         return np.stack(
-            [array["feature"][place] for array, place in (self._at[key] for key in keys)]
+            [array["feature"][position] for array, position in (self._at[key] for key in keys)]
         )
 
     def _look(self) -> None:
@@ -123,10 +125,10 @@ class FeatureCache:
     def _take(self, path: Path) -> None:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
         self._files.add(path.name)
-        for place, key in enumerate(
+        for position, key in enumerate(
             np.ascontiguousarray(array["key"]).view("V16").ravel().tolist()
         ):
-            self._at[key] = array, place
+            self._at[key] = array, position
 
     def _write(self, keys: list[bytes], features: NDArray[np.float32]) -> None:
         array = np.empty(
@@ -159,12 +161,12 @@ class FeatureCache:
 
 def feature_cache(key: str) -> FeatureCache:
     """The cache of a network, one in a process."""
-    given = os.environ.get(FOLDER) or "~/.cache/crosswind/features"
+    folder = os.environ.get(FOLDER) or "~/.cache/crosswind/features"
     try:
-        root = Path(os.path.abspath(Path(given).expanduser()))
+        root = Path(os.path.abspath(Path(folder).expanduser()))
     except (RuntimeError, ValueError) as error:  # no home, or a zero byte
         raise DataError(
-            f"{given!r} cannot be the folder of features ({one_line(str(error), 200)}); set"
+            f"{folder!r} cannot be the folder of features ({one_line(str(error), 200)}); set"
             f" {FOLDER}"
         ) from None
     return _cache(root, key)
@@ -176,14 +178,14 @@ def _cache(root: Path, key: str) -> FeatureCache:
 
 
 def _most() -> float:
-    given = os.environ.get(MOST, "20")
+    limit_text = os.environ.get(MOST, "20")
     try:
-        most = float(given) * 2**30
+        byte_limit = float(limit_text) * 2**30
     except ValueError:
-        most = -1.0
-    if not most > 0:
-        raise DataError(f"{MOST} must be a number of GiB above 0, not {given!r}")
-    return most
+        byte_limit = -1.0
+    if not byte_limit > 0:
+        raise DataError(f"{MOST} must be a number of GiB above 0, not {limit_text!r}")
+    return byte_limit
 
 
 def image_keys(images: NDArray[np.uint8]) -> list[bytes]:

@@ -38,13 +38,13 @@ class Loaded(NamedTuple):
     @property
     def marks(self) -> list[int]:
         """The tokens that stand for an image, which no answer has."""
-        parts = (self.model.config, getattr(self.model.config, "vision_config", None))
-        found = (
-            getattr(part, name, None)
-            for part in parts
+        configs = (self.model.config, getattr(self.model.config, "vision_config", None))
+        image_tokens = (
+            getattr(config, name, None)
+            for config in configs
             for name in ("image_token_id", "image_token_index")
         )
-        return sorted({token for token in found if token is not None})
+        return sorted({token for token in image_tokens if token is not None})
 
     def said(self, prompt: str, format: str | None) -> str:
         """The prompt with its image's place, as the model was taught to be spoken to."""
@@ -67,13 +67,17 @@ class Loaded(NamedTuple):
     def encoded(self, texts: list[str], pictures: list[Any]) -> dict[str, Any]:
         """The inputs of the model for texts with a picture each."""
         try:
-            given = self.processor(images=pictures, text=texts, return_tensors="pt", padding=True)
+            model_inputs = self.processor(
+                images=pictures, text=texts, return_tensors="pt", padding=True
+            )
         except Exception as error:  # whatever a processor makes of a template that is not its own
             raise DataError(
                 f"the model's processor does not take the prompt ({one_line(str(error), 200)})"
             ) from None
         placed = {
-            name: value.to(self.device) for name, value in given.items() if hasattr(value, "to")
+            name: value.to(self.device)
+            for name, value in model_inputs.items()
+            if hasattr(value, "to")
         }
         floats = {
             name: value.to(self.model.dtype)
@@ -84,8 +88,8 @@ class Loaded(NamedTuple):
 
     def tokens(self, text: str, pictures: list[Any]) -> Tensor:
         """The tokens of a text with one picture, int64 [length]."""
-        found: Tensor = self.encoded([text], pictures[:1])["input_ids"][0]
-        return found
+        token_row: Tensor = self.encoded([text], pictures[:1])["input_ids"][0]
+        return token_row
 
     def with_word(self, text: str, word: str) -> str:
         """A prompt answered by a word."""
@@ -94,13 +98,13 @@ class Loaded(NamedTuple):
     def behind(self, text: str, word: str, pictures: list[Any]) -> tuple[int, Tensor]:
         """How many tokens a prompt shares with itself answered by a word, and the tokens behind
         these."""
-        prompt, whole = (
+        prompt, answered_prompt = (
             self.tokens(text, pictures),
             self.tokens(self.with_word(text, word), pictures),
         )
-        shared = min(len(prompt), len(whole) - 1)
-        same = int((prompt[:shared] == whole[:shared]).long().cumprod(0).sum())
-        return same, whole[same:]
+        shared = min(len(prompt), len(answered_prompt) - 1)
+        same = int((prompt[:shared] == answered_prompt[:shared]).long().cumprod(0).sum())
+        return same, answered_prompt[same:]
 
     def shared(self, text: str, words: Sequence[str], pictures: list[Any]) -> int:
         """How many tokens a prompt shares with itself answered by any of the words."""
@@ -109,9 +113,9 @@ class Loaded(NamedTuple):
     def too_long(self, text: str, pictures: list[Any], behind: int) -> str:
         """What speaks against the length of a prompt with so many tokens behind it; empty for
         nothing."""
-        given, config = self.encoded([text], pictures[:1]), self.model.config
+        model_inputs, config = self.encoded([text], pictures[:1]), self.model.config
         inner = getattr(config, "text_config", config)
-        for name, most, more in (
+        for name, most_tokens, n_behind in (
             ("input_ids", getattr(inner, "max_position_embeddings", None), behind),
             (
                 "qformer_input_ids",
@@ -119,12 +123,12 @@ class Loaded(NamedTuple):
                 0,
             ),
         ):
-            many = given[name].shape[1] + more if name in given else 0
-            if most is not None and many > most:
-                what = "prompt" if name == "input_ids" else "prompt that its Q-Former reads"
+            n_tokens = model_inputs[name].shape[1] + n_behind if name in model_inputs else 0
+            if most_tokens is not None and n_tokens > most_tokens:
+                prompt_kind = "prompt" if name == "input_ids" else "prompt that its Q-Former reads"
                 return (
-                    f"the {what} has {many:,} tokens with image and answer, and the model takes"
-                    f" {most:,}"
+                    f"the {prompt_kind} has {n_tokens:,} tokens with image and answer, and the"
+                    f" model takes {most_tokens:,}"
                 )
         return ""
 
@@ -147,23 +151,27 @@ def load(
     where, config, processor = prepared(path, sha256, revision, trust_code)
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    made = {
+    loading_options = {
         "dtype": dtype if dtype == "auto" else getattr(torch, dtype),
         "use_safetensors": True,
         "local_files_only": True,
     }
     if four_bit:
-        made |= {
+        loading_options |= {
             "quantization_config": library.BitsAndBytesConfig(load_in_4bit=True),
             "device_map": device,
         }
     with _readable(path), quiet():
         kind = _kind(library, config, trust_code)
         model, report = kind.from_pretrained(
-            where, config=config, output_loading_info=True, trust_remote_code=trust_code, **made
+            where,
+            config=config,
+            output_loading_info=True,
+            trust_remote_code=trust_code,
+            **loading_options,
         )
     missing = sorted(
-        [*report["missing_keys"], *(str(item[0]) for item in report["mismatched_keys"])]
+        [*report["missing_keys"], *(str(mismatched[0]) for mismatched in report["mismatched_keys"])]
     )
     if missing:
         raise InputError(
@@ -192,16 +200,16 @@ def prepared(
             "model.path",
             f"the files in {path!r} have changed: they no longer hash to {sha256[:12]}...",
         )
-    told: dict[str, Any] = {"trust_remote_code": trust_code, "local_files_only": True}
+    loading_options: dict[str, Any] = {"trust_remote_code": trust_code, "local_files_only": True}
     with _readable(path), quiet():
-        config = library.AutoConfig.from_pretrained(where, **told)
+        config = library.AutoConfig.from_pretrained(where, **loading_options)
         if _kind(library, config, trust_code) is None:
             raise InputError(
                 "model.path",
                 f"{path!r} holds a {config.model_type!r}, which does not answer in words about"
                 " images",
             )
-        processor = library.AutoProcessor.from_pretrained(where, **told)
+        processor = library.AutoProcessor.from_pretrained(where, **loading_options)
     if not hasattr(processor, "image_processor"):
         raise InputError(
             "model.path", f"{path!r} has no preprocessor_config.json, by which images are read"
@@ -217,7 +225,12 @@ def _kind(library: Any, config: Any, trust_code: bool) -> Any:
         getattr(library, "AutoModelForMultimodalLM", None),
     ]
     kind = next(
-        (item for item in kinds if item is not None and type(config) in item._model_mapping), None
+        (
+            kind_name
+            for kind_name in kinds
+            if kind_name is not None and type(config) in kind_name._model_mapping
+        ),
+        None,
     )
     return library.AutoModelForCausalLM if kind is None and trust_code else kind
 
@@ -239,7 +252,7 @@ def _fetched(name: str, revision: str | None, trust_code: bool) -> str:
     """Where a model of the hub lies in its cache, fetched when it is not there."""
     from huggingface_hub import snapshot_download
 
-    wanted = [
+    file_patterns = [
         "*.json",
         "*.txt",
         "*.model",
@@ -248,7 +261,7 @@ def _fetched(name: str, revision: str | None, trust_code: bool) -> str:
         *(["*.py"] if trust_code else []),
     ]
     try:
-        return str(snapshot_download(name, revision=revision, allow_patterns=wanted))
+        return str(snapshot_download(name, revision=revision, allow_patterns=file_patterns))
     except Exception as error:  # what the hub's client and all below it raise without a network
         problem = (
             f"{name!r} at revision {revision!r} is not in the hub's cache and cannot be downloaded"

@@ -58,18 +58,18 @@ class Sheet(NamedTuple):
         )
         spread = {"tokens": tokens, "places": places, "told": told, "before": before, "word": word}
         return cls(
-            **{name: torch.cat(parts) for name, parts in spread.items()},
+            **{name: torch.cat(tensors) for name, tensors in spread.items()},
             seen=seen,
             first=len(shared) - 1,
         )
 
     def to(self, device: str) -> Sheet:
         """The same on a device."""
-        made: dict[str, Any] = {
-            name: part.to(device) if isinstance(part, Tensor) else part
-            for name, part in self._asdict().items()
+        moved_fields: dict[str, Any] = {
+            name: field.to(device) if isinstance(field, Tensor) else field
+            for name, field in self._asdict().items()
         }
-        return Sheet(**made)
+        return Sheet(**moved_fields)
 
 
 def by_word(network: Any, sheet: Sheet, shown: Mapping[str, Tensor], n: int, mean: bool) -> Tensor:
@@ -83,7 +83,7 @@ def by_word(network: Any, sheet: Sheet, shown: Mapping[str, Tensor], n: int, mea
     dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else network.dtype
     hidden = torch.zeros(sheet.seen.shape, dtype=dtype, device=sheet.seen.device)
     hidden.masked_fill_(~sheet.seen, torch.finfo(dtype).min)
-    found = network(
+    logits = network(
         input_ids=sheet.tokens.expand(n, -1),
         position_ids=sheet.places.expand(n, -1),
         attention_mask=hidden.expand(n, 1, -1, -1),
@@ -91,17 +91,17 @@ def by_word(network: Any, sheet: Sheet, shown: Mapping[str, Tensor], n: int, mea
         logits_to_keep=len(sheet.tokens) - sheet.first,
         **shown,
     ).logits
-    found = found.to(torch.promote_types(found.dtype, torch.float32))
-    said = found[:, sheet.before, sheet.told] - found.logsumexp(-1)[:, sheet.before]
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    log_likelihood = logits[:, sheet.before, sheet.told] - logits.logsumexp(-1)[:, sheet.before]
     lengths = sheet.word.bincount()
-    out = said.new_zeros(n, len(lengths)).index_add(1, sheet.word, said)
+    out = log_likelihood.new_zeros(n, len(lengths)).index_add(1, sheet.word, log_likelihood)
     return out / lengths if mean else out
 
 
-def of_classes(by_word: Tensor, classes: Tensor, many: int) -> Tensor:
+def of_classes(by_word: Tensor, classes: Tensor, n_classes: int) -> Tensor:
     """The log-likelihood of every class, [n, many], that one of its words is said; `classes` int64
     [w]."""
-    return torch.stack([by_word[:, classes == code].logsumexp(1) for code in range(many)], 1)
+    return torch.stack([by_word[:, classes == code].logsumexp(1) for code in range(n_classes)], 1)
 
 
 class LabelNetwork(Model):
@@ -119,18 +119,26 @@ class LabelNetwork(Model):
         network: nn.Module,
         preprocess: nn.Module,
         sheet: Sheet,
-        given: Mapping[str, Tensor],
+        fixed_inputs: Mapping[str, Tensor],
         classes: NDArray[np.int64],
-        many: int,
+        n_classes: int,
         mean: bool,
     ) -> None:
         children = {"preprocess": preprocess, WHOLE: network, "labels": nn.Identity()}
         super().__init__(
-            children, stages={"words": ("preprocess", WHOLE)}, pool=(), head="labels", width=many
+            children,
+            stages={"words": ("preprocess", WHOLE)},
+            pool=(),
+            head="labels",
+            width=n_classes,
         )
-        self.first, self.mean, self.given = sheet.first, mean, tuple(given)
+        self.first, self.mean, self.given = sheet.first, mean, tuple(fixed_inputs)
         tensors = {name: value for name, value in sheet._asdict().items() if name != "first"}
-        for name, value in {**tensors, "classes": torch.from_numpy(classes), **given}.items():
+        for name, value in {
+            **tensors,
+            "classes": torch.from_numpy(classes),
+            **fixed_inputs,
+        }.items():
             self.register_buffer(f"fixed_{name}", value, persistent=False)
 
     def by_word(self, pixels: Tensor) -> Tensor:
@@ -152,12 +160,12 @@ class LabelNetwork(Model):
             self.mean,
         )
 
-    def _run(self, parts: tuple[str, ...], x: Tensor) -> Tensor:
-        for part in parts:
-            if part == WHOLE:
+    def _run(self, stage_parts: tuple[str, ...], x: Tensor) -> Tensor:
+        for stage_part in stage_parts:
+            if stage_part == WHOLE:
                 x = of_classes(self.by_word(x), self._fixed("classes"), self.width)
             else:
-                x = self.get_submodule(part)(x)
+                x = self.get_submodule(stage_part)(x)
         return x
 
     def _fixed(self, name: str) -> Tensor:

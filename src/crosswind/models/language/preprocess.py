@@ -43,28 +43,33 @@ class Preprocess(nn.Module):
         """By the settings of a processor. Raises `InputError` for one that does something else."""
         modes = {2: "bilinear", 3: "bicubic"}
         size, crop = config.get("size") or {}, config.get("crop_size") or {}
-        whole = (size["height"], size["width"]) if size.get("height") else size.get("shortest_edge")
-        if isinstance(whole, tuple) and not config.get("do_center_crop"):
+        whole_size = (
+            (size["height"], size["width"]) if size.get("height") else size.get("shortest_edge")
+        )
+        if isinstance(whole_size, tuple) and not config.get("do_center_crop"):
             crop = size
-        wanted = (
+        switches = (
             "do_resize",
             "do_rescale",
             "do_normalize",
             *(() if crop is size else ("do_center_crop",)),
         )
-        off = [name for name in wanted if not config.get(name, True)]
-        if off or whole is None or not crop or int(config["resample"]) not in modes:
-            what = f"{off[0]} off" if off else "a size, crop or resampling of another kind"
+        off = [name for name in switches if not config.get(name, True)]
+        if off or whole_size is None or not crop or int(config["resample"]) not in modes:
+            unsupported = f"{off[0]} off" if off else "a size, crop or resampling of another kind"
             raise InputError(
                 "model.path",
-                f"its processor has {what}; resize, centre crop, mean and sd are what is done here",
+                f"its processor has {unsupported}; resize, centre crop, mean and sd are what is"
+                " done here",
             )
-        if min(whole if isinstance(whole, tuple) else (whole,)) < max(
+        if min(whole_size if isinstance(whole_size, tuple) else (whole_size,)) < max(
             crop["height"], crop["width"]
         ):
             raise InputError("model.path", "its processor crops more than it resizes to")
         mean, sd = config["image_mean"], config["image_std"]
-        return cls(whole, (crop["height"], crop["width"]), mean, sd, modes[int(config["resample"])])
+        return cls(
+            whole_size, (crop["height"], crop["width"]), mean, sd, modes[int(config["resample"])]
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """See the class."""

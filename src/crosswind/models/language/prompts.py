@@ -36,9 +36,13 @@ class Question:
     def read(self, texts: Sequence[str]) -> NDArray[np.int64]:
         """The class of every answer int64 [n], -1 where it is none; see
         `crosswind.models.language.answers`."""
-        found = (self.parser(text) for text in texts)
+        word_numbers = (self.parser(text) for text in texts)
         return np.array(
-            [-1 if place is None else self.classes[place] for place in found], dtype=np.int64
+            [
+                -1 if word_number is None else self.classes[word_number]
+                for word_number in word_numbers
+            ],
+            dtype=np.int64,
         )
 
 
@@ -70,15 +74,15 @@ def question_of(knobs: Mapping[str, Any], class_names: Sequence[str], field: str
     answer, two words that are read alike.
     """
     inside = f"{field}." if field else ""
-    template, told = named_prompt(knobs["prompt"], f"{inside}prompt")
+    template, answers_of_prompt = named_prompt(knobs["prompt"], f"{inside}prompt")
     answers, names = knobs["answers"], knobs["names"]
-    if not answers and set(told.values()) == set(class_names):
-        answers = told
-    elif not answers and told:
-        wanted = ", ".join(f"{word}: CLASS" for word in told)
+    if not answers and set(answers_of_prompt.values()) == set(class_names):
+        answers = answers_of_prompt
+    elif not answers and answers_of_prompt:
+        answer_form = ", ".join(f"{word}: CLASS" for word in answers_of_prompt)
         raise InputError(
             f"{inside}answers",
-            f"must say what an answer to this prompt stands for, as in {{{wanted}}}",
+            f"must say what an answer to this prompt stands for, as in {{{answer_form}}}",
             class_names,
         )
     for name in names:
@@ -100,21 +104,21 @@ def question_of(knobs: Mapping[str, Any], class_names: Sequence[str], field: str
     return Question(filled(template, words), words, codes, parser)
 
 
-def named_prompt(given: str, field: str = "prompt") -> tuple[str, Mapping[str, str]]:
+def named_prompt(prompt: str, field: str = "prompt") -> tuple[str, Mapping[str, str]]:
     """The template that a name stands for, or the text itself, and the answers to it that the name
     tells. Raises `InputError`."""
-    known = prompts()
-    if given in known:
-        return known[given]["text"], known[given].get("answers", {})
-    if not isinstance(given, str) or not given.strip():
+    named_prompts = prompts()
+    if prompt in named_prompts:
+        return named_prompts[prompt]["text"], named_prompts[prompt].get("answers", {})
+    if not isinstance(prompt, str) or not prompt.strip():
         raise InputError(
-            field, f"must be the name of a prompt or its text, not {shown(given)}", known
+            field, f"must be the name of a prompt or its text, not {shown(prompt)}", named_prompts
         )
-    if " " not in given.strip() and not any(place in given for place in PLACES):
+    if " " not in prompt.strip() and not any(placeholder in prompt for placeholder in PLACES):
         raise unknown(
-            field, "prompt", given, known
+            field, "prompt", prompt, named_prompts
         )  # one word is a name with a slip, and no question
-    return given, {}
+    return prompt, {}
 
 
 @cache

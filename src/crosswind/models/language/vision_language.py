@@ -45,7 +45,8 @@ class VisionLanguage(Prompted, Backbone):
     Any that follows the library's image-text-to-text interface works by its folder or name. Weights
     are read from safetensors. It is asked `prompt` about each image in its chat template, or as
     `format` says. `by: generate` lets it write an answer, which is read by the rule of
-    `crosswind.models.language.answers`. `by: score` gives each class the log-likelihood of its words behind
+    `crosswind.models.language.answers`. `by: score` gives each class the log-likelihood of its
+    words behind
     the prompt: it never fails, and gives logits. All words are read in one pass where the network
     then says what it says in a pass for each word, which is tried on noise first. InstructBLIP's
     Q-Former reads the prompt alone, as its authors' does. With `tuned` methods train the network,
@@ -137,9 +138,9 @@ class VisionLanguage(Prompted, Backbone):
                 f" {dataset.check_inputs()}"
             )
         loaded, ids = self._loaded(), dataset.row_ids(rows.rows)
-        text, asked, by = self._asked(loaded, dataset.check_inputs(), class_names)
+        text, question, by = self._asked(loaded, dataset.check_inputs(), class_names)
         if by == "score":
-            scorer = self._scorer(loaded, text, asked, dataset.check_inputs())
+            scorer = self._scorer(loaded, text, question, dataset.check_inputs())
             logits = np.concatenate(
                 [scorer(_pictures(x)).numpy() for x in inputs(rows, dataset, self.batch)]
             )
@@ -149,7 +150,7 @@ class VisionLanguage(Prompted, Backbone):
             texts += self._generated(
                 loaded, text, _pictures(x), ids[len(texts) : len(texts) + len(x)]
             )
-        return asked.read(texts), None, texts
+        return question.read(texts), None, texts
 
     def fits(self, input: InputSpec, class_names: Sequence[str]) -> None:
         """See `Outside.fits`: all but the weights is looked at."""
@@ -166,19 +167,24 @@ class VisionLanguage(Prompted, Backbone):
     ) -> tuple[str, Question, str]:
         """The text that is asked, the question in it, and by what it is answered. Raises
         `DataError` where it is too long."""
-        asked, by, first = self.question(class_names), self.by, _pictures(_noise(spec)[:1])
-        text = loaded.said(asked.text, self.format)
+        question, by, first = self.question(class_names), self.by, _pictures(_noise(spec)[:1])
+        text = loaded.said(question.text, self.format)
         behind = (
-            max(len(loaded.behind(text, word, first)[1]) for word in asked.words)
+            max(len(loaded.behind(text, word, first)[1]) for word in question.words)
             if by == "score"
             else self.max_new_tokens
         )
         problem = loaded.too_long(text, first, behind)
         if problem and self.fallback is not None:
-            asked, by = question_of({**vars(self), "prompt": self.fallback}, class_names), "score"
-            text = loaded.said(asked.text, self.format)
+            question, by = (
+                question_of({**vars(self), "prompt": self.fallback}, class_names),
+                "score",
+            )
+            text = loaded.said(question.text, self.format)
             problem = loaded.too_long(
-                text, first, max(len(loaded.behind(text, word, first)[1]) for word in asked.words)
+                text,
+                first,
+                max(len(loaded.behind(text, word, first)[1]) for word in question.words),
             )
         if problem:
             advice = (
@@ -187,7 +193,7 @@ class VisionLanguage(Prompted, Backbone):
                 else ", or set fallback to one without {labels}, whose labels are scored"
             )
             raise DataError(f"{self._name}: {problem}; ask a shorter prompt{advice}")
-        return text, asked, by
+        return text, question, by
 
     def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:
         """See `Backbone.build`; nothing is drawn. Raises `InputError` where the network cannot be
@@ -198,13 +204,16 @@ class VisionLanguage(Prompted, Backbone):
         loaded = load.__wrapped__(
             self.path, self.path_sha256, self.revision, self.trust_code, dtype, False, "cpu"
         )
-        text, asked, _ = self._asked(loaded, input, class_names)
+        text, question, _ = self._asked(loaded, input, class_names)
         noise = _noise(input)
         pictures, blank = _pictures(noise), _pictures(np.zeros_like(noise))
-        given, other = (loaded.encoded([text] * 2, shown) for shown in (pictures, blank))
-        pixels = given.pop("pixel_values", torch.empty(0))
+        inputs_shown, inputs_blank = (
+            loaded.encoded([text] * 2, shown) for shown in (pictures, blank)
+        )
+        pixels = inputs_shown.pop("pixel_values", torch.empty(0))
         if pixels.ndim != 4 or any(
-            len(value) != 2 or not value.equal(other[name]) for name, value in given.items()
+            len(value) != 2 or not value.equal(inputs_blank[name])
+            for name, value in inputs_shown.items()
         ):
             problem = (
                 f"a {loaded.model.config.model_type!r}, whose processor does not make one picture"
@@ -222,7 +231,7 @@ class VisionLanguage(Prompted, Backbone):
         if x.shape != pixels.shape or float((x - pixels).abs().max()) > 0.05:
             problem = "does more to images than resizing, cropping, mean and sd"
             raise InputError("model.tuned", f"the processor in {self.path!r} {problem}")
-        sheet = self._sheet(loaded, text, asked.words, noise)
+        sheet = self._sheet(loaded, text, question.words, noise)
         if sheet is None:
             problem = (
                 f"a {loaded.model.config.model_type!r}, which does not read labels side by side as"
@@ -236,19 +245,19 @@ class VisionLanguage(Prompted, Backbone):
             raise InputError("model.tuned", f"{self.path!r} holds {problem}")
         fixed = {
             name: value[:1]
-            for name, value in given.items()
+            for name, value in inputs_shown.items()
             if name not in ("input_ids", "attention_mask")
         }
-        made = LabelNetwork(
+        label_network = LabelNetwork(
             loaded.model,
             preprocess,
             sheet,
             fixed,
-            asked.classes,
+            question.classes,
             len(class_names),
             self.score == "mean",
         )
-        return made
+        return label_network
 
     @property
     def _name(self) -> str:
@@ -268,44 +277,48 @@ class VisionLanguage(Prompted, Backbone):
     def _generated(
         self, loaded: Loaded, text: str, pictures: list[Any], ids: NDArray[np.int64]
     ) -> list[str]:
-        given = loaded.encoded([text] * len(pictures), pictures)
-        told: dict[str, Any] = {
+        model_inputs = loaded.encoded([text] * len(pictures), pictures)
+        generation_options: dict[str, Any] = {
             "max_new_tokens": self.max_new_tokens,
             "num_beams": self.beams,
             "do_sample": False,
         }
-        told |= {
+        generation_options |= {
             "repetition_penalty": self.repetition_penalty,
             "suppress_tokens": loaded.marks or None,
         }
-        told |= {"length_penalty": self.length_penalty} if self.beams > 1 else {}
+        generation_options |= {"length_penalty": self.length_penalty} if self.beams > 1 else {}
         if self.temperature > 0:
-            told["logits_processor"] = [_Drawn(ids, self.seed, self.temperature, self.top_p)]
+            generation_options["logits_processor"] = [
+                _Drawn(ids, self.seed, self.temperature, self.top_p)
+            ]
         tokenizer = loaded.tokenizer
         if tokenizer.pad_token_id is None:
-            told["pad_token_id"] = tokenizer.eos_token_id
+            generation_options["pad_token_id"] = tokenizer.eos_token_id
         with torch.inference_mode(), quiet():
-            out = loaded.model.generate(**given, **told, temperature=None, top_p=None, top_k=None)
-        before = given["input_ids"]
+            out = loaded.model.generate(
+                **model_inputs, **generation_options, temperature=None, top_p=None, top_k=None
+            )
+        before = model_inputs["input_ids"]
         if out.shape[1] >= before.shape[1] and torch.equal(out[:, : before.shape[1]], before):
             out = out[:, before.shape[1] :]
-        return [str(said) for said in tokenizer.batch_decode(out, skip_special_tokens=True)]
+        return [str(decoded) for decoded in tokenizer.batch_decode(out, skip_special_tokens=True)]
 
     def _scorer(
-        self, loaded: Loaded, text: str, asked: Question, spec: InputSpec
+        self, loaded: Loaded, text: str, question: Question, spec: InputSpec
     ) -> Callable[[list[Any]], Tensor]:
         """From n pictures to the log-likelihood of every class, float32 [n, k]: of one of its
         words, where several stand for it."""
-        sheet = self._sheet(loaded, text, asked.words, _noise(spec))
-        cut = loaded.shared(text, asked.words, _pictures(_noise(spec)))
-        classes, many = torch.from_numpy(asked.classes), int(asked.classes.max()) + 1
+        sheet = self._sheet(loaded, text, question.words, _noise(spec))
+        cut = loaded.shared(text, question.words, _pictures(_noise(spec)))
+        classes, n_classes = torch.from_numpy(question.classes), int(question.classes.max()) + 1
 
         def score(pictures: list[Any]) -> Tensor:
             if sheet is None:
                 return of_classes(
-                    self._alone(loaded, text, asked.words, cut, pictures), classes, many
+                    self._alone(loaded, text, question.words, cut, pictures), classes, n_classes
                 )
-            return of_classes(self._together(loaded, text, sheet, pictures), classes, many)
+            return of_classes(self._together(loaded, text, sheet, pictures), classes, n_classes)
 
         return score
 
@@ -327,33 +340,40 @@ class VisionLanguage(Prompted, Backbone):
         ]
         sheet, last = (
             Sheet.of(shared, added),
-            max((place for place, one in enumerate(added) if len(one) > 1), default=0),
+            max(
+                (number for number, word_tokens in enumerate(added) if len(word_tokens) > 1),
+                default=0,
+            ),
         )
-        others = [
-            one if place == last else added[last][:1].expand(len(one))
-            for place, one in enumerate(added)
+        replaced = [
+            word_tokens if number == last else added[last][:1].expand(len(word_tokens))
+            for number, word_tokens in enumerate(added)
         ]
-        begin, inner = cut + sum(len(one) - 1 for one in added[:last]), len(added[last]) - 1
+        begin, inner = (
+            cut + sum(len(word_tokens) - 1 for word_tokens in added[:last]),
+            len(added[last]) - 1,
+        )
         moved = sheet.places.clone()
         moved[begin : begin + inner] = 0  # a place that every network has
-        tried = (sheet, Sheet.of(shared, others), sheet._replace(places=moved))
+        tried = (sheet, Sheet.of(shared, replaced), sheet._replace(places=moved))
         try:
-            own, beside, elsewhere = (
-                self._together(loaded, text, one, pictures)[:, last] for one in tried
+            own_scores, beside, elsewhere = (
+                self._together(loaded, text, word_tokens, pictures)[:, last]
+                for word_tokens in tried
             )
         except Exception:  # whatever a network makes of a mask or of places that it does not know
             return None
         alone = self._alone(loaded, text, [words[last]], cut, pictures)[:, 0]
-        fits = not float((own - alone).abs()) > _CLOSE.get(loaded.model.dtype, torch.inf)
-        fits = fits and torch.allclose(own, beside, rtol=1e-6, atol=1e-6)
-        return sheet if fits and (not inner or not torch.equal(own, elsewhere)) else None
+        fits = not float((own_scores - alone).abs()) > _CLOSE.get(loaded.model.dtype, torch.inf)
+        fits = fits and torch.allclose(own_scores, beside, rtol=1e-6, atol=1e-6)
+        return sheet if fits and (not inner or not torch.equal(own_scores, elsewhere)) else None
 
     def _together(self, loaded: Loaded, text: str, sheet: Sheet, pictures: list[Any]) -> Tensor:
         """The log-likelihood of each word of the sheet by one pass, float32 [n, w]."""
-        given = loaded.encoded([text] * len(pictures), pictures)
+        model_inputs = loaded.encoded([text] * len(pictures), pictures)
         shown = {
             name: value
-            for name, value in given.items()
+            for name, value in model_inputs.items()
             if name not in ("input_ids", "attention_mask")
         }
         with torch.inference_mode(), quiet():
@@ -377,15 +397,17 @@ class VisionLanguage(Prompted, Backbone):
         instruction = {name: value for name, value in prompt.items() if name.startswith("qformer")}
         columns = []
         for word in words:
-            given = (
+            model_inputs = (
                 loaded.encoded([loaded.with_word(text, word)] * len(pictures), pictures)
                 | instruction
             )
-            many = given["input_ids"].shape[1] - cut
+            n_tokens = model_inputs["input_ids"].shape[1] - cut
             with torch.inference_mode(), quiet():
-                logits = loaded.model(**given).logits[:, -many - 1 : -1].float()
-            found = logits.log_softmax(-1).gather(2, given["input_ids"][:, -many:, None])[..., 0]
-            columns.append(found.sum(1) if self.score == "sum" else found.mean(1))
+                logits = loaded.model(**model_inputs).logits[:, -n_tokens - 1 : -1].float()
+            token_scores = logits.log_softmax(-1).gather(
+                2, model_inputs["input_ids"][:, -n_tokens:, None]
+            )[..., 0]
+            columns.append(token_scores.sum(1) if self.score == "sum" else token_scores.mean(1))
         return torch.stack(columns, 1).cpu()
 
 
@@ -424,4 +446,7 @@ def _noise(spec: InputSpec) -> NDArray[np.uint8]:
 def _pictures(x: NDArray[np.uint8]) -> list[Any]:
     from PIL import Image
 
-    return [Image.fromarray(one[..., 0] if one.shape[2] == 1 else one).convert("RGB") for one in x]
+    return [
+        Image.fromarray(picture[..., 0] if picture.shape[2] == 1 else picture).convert("RGB")
+        for picture in x
+    ]

@@ -35,25 +35,25 @@ class ResNetW16(Backbone):
         """See `Backbone.build`."""
         channels, *_ = input.tensor_shape
         widths = (16, 32, 64, 128)
-        parts: dict[str, nn.Module] = {
+        children: dict[str, nn.Module] = {
             "conv1": _conv3x3(channels, 16, self.stride),
             "bn1": nn.BatchNorm2d(16),
             "relu": nn.ReLU(inplace=True),
             "maxpool": nn.Identity(),
         }
         for i, (before, width) in enumerate(itertools.pairwise((16, *widths)), start=1):
-            parts[f"layer{i}"] = _basic_layer(before, width, stride=1 if i == 1 else 2)
-        for part in parts.values():
-            for module in part.modules():
+            children[f"layer{i}"] = _basic_layer(before, width, stride=1 if i == 1 else 2)
+        for child in children.values():
+            for module in child.modules():
                 if isinstance(module, nn.Conv2d):
                     nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-        parts |= {
+        children |= {
             "avgpool": nn.AdaptiveAvgPool2d((1, 1)),
             "flatten": nn.Flatten(),
             "fc": nn.Linear(widths[-1], len(class_names)),
         }
         return Model(
-            parts, stages=RESNET_STAGES, pool=("avgpool", "flatten"), head="fc", width=widths[-1]
+            children, stages=RESNET_STAGES, pool=("avgpool", "flatten"), head="fc", width=widths[-1]
         )
 
 
@@ -72,21 +72,21 @@ class SmallCNN(Backbone):
     def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:
         """See `Backbone.build`."""
         channels, *_ = input.tensor_shape
-        parts: dict[str, nn.Module] = {}
+        children: dict[str, nn.Module] = {}
         for i, (before, after) in enumerate(itertools.pairwise((channels, 32, 64, 128)), start=1):
-            parts[f"block{i}"] = nn.Sequential(
+            children[f"block{i}"] = nn.Sequential(
                 _conv3x3(before, after),
                 nn.BatchNorm2d(after),
                 nn.ReLU(inplace=True),
                 nn.MaxPool2d(2),
             )
-        parts |= {
+        children |= {
             "avgpool": nn.AdaptiveAvgPool2d((1, 1)),
             "flatten": nn.Flatten(),
             "fc": nn.Linear(128, len(class_names)),
         }
         stages = {f"block{i}": (f"block{i}",) for i in range(1, 4)}
-        return Model(parts, stages=stages, pool=("avgpool", "flatten"), head="fc", width=128)
+        return Model(children, stages=stages, pool=("avgpool", "flatten"), head="fc", width=128)
 
 
 @register("mlp", kind="model")
@@ -110,17 +110,17 @@ class MLP(Backbone):
     def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:
         """See `Backbone.build`."""
         size = math.prod(input.tensor_shape)
-        parts: dict[str, nn.Module] = {"flatten": FlattenChannelsLast()}
+        children: dict[str, nn.Module] = {"flatten": FlattenChannelsLast()}
         for i in range(1, self.layers + 1):
-            parts[f"layer{i}"] = nn.Sequential(
+            children[f"layer{i}"] = nn.Sequential(
                 nn.Linear(size if i == 1 else self.hidden, self.hidden), nn.ReLU(inplace=True)
             )
-        parts["fc"] = nn.Linear(self.hidden, len(class_names))
+        children["fc"] = nn.Linear(self.hidden, len(class_names))
         stages: dict[str, Sequence[str]] = {
             f"layer{i}": (f"layer{i}",) for i in range(1, self.layers + 1)
         }
         stages["layer1"] = ("flatten", "layer1")
-        return Model(parts, stages=stages, pool=(), head="fc", width=self.hidden)
+        return Model(children, stages=stages, pool=(), head="fc", width=self.hidden)
 
 
 class FlattenChannelsLast(nn.Module):

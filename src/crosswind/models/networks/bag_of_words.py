@@ -51,9 +51,9 @@ class BagOfWords(Backbone):
         bag = nn.EmbeddingBag(input.vocabulary, self.width, mode="mean", padding_idx=0)
         nn.init.uniform_(bag.weight, -1 / self.width, 1 / self.width)
         bag.weight.data[0] = 0.0
-        parts = {"embedding": bag, "fc": nn.Linear(self.width, len(class_names))}
+        children = {"embedding": bag, "fc": nn.Linear(self.width, len(class_names))}
         return Model(
-            parts, stages={"embedding": ("embedding",)}, pool=(), head="fc", width=self.width
+            children, stages={"embedding": ("embedding",)}, pool=(), head="fc", width=self.width
         )
 
     def encoder(self, input: InputSpec, seed: int, device: str = "cpu") -> Encoder | None:
@@ -67,7 +67,10 @@ class BagOfWords(Backbone):
         out = np.zeros((len(texts), 2 * self.words - 1), dtype=np.int64)
         for row, text in enumerate(texts):
             words = _WORD.findall(text.lower())[: self.words]
-            tokens = [*words, *(f"{one} {two}" for one, two in zip(words, words[1:], strict=False))]
+            tokens = [
+                *words,
+                *(f"{first} {two}" for first, two in zip(words, words[1:], strict=False)),
+            ]
             out[row, : len(tokens)] = [
                 zlib.crc32(token.encode()) % (self.buckets - 1) + 1 for token in tokens
             ]

@@ -63,28 +63,28 @@ class CifarResNet(Backbone):
         """See `Backbone.build`."""
         channels, *_ = input.tensor_shape
         before = self.width
-        parts: dict[str, nn.Module] = {
+        children: dict[str, nn.Module] = {
             "stem": ReLUConvolution(channels, before, stride=self.stride, norm=self.norm)
         }
         for number in range(LAYERS):
             after, blocks = self.width * 2**number, list[nn.Module]()
-            for place in range(self.depth):
-                stride = 2 if number and not place else 1
+            for block_number in range(self.depth):
+                stride = 2 if number and not block_number else 1
                 blocks.append(_Block(before, after, stride, self.dropout, self.norm))
                 before = after
-            parts[f"layer{number + 1}"] = nn.Sequential(*blocks)
-        drawn_for_relu(parts)
-        for part in parts.values():
-            for block in part.modules():
+            children[f"layer{number + 1}"] = nn.Sequential(*blocks)
+        drawn_for_relu(children)
+        for child in children.values():
+            for block in child.modules():
                 if isinstance(block, _Block) and self.norm == "none":
                     nn.init.zeros_(block.begins_at_zero.weight)
-        stages = {name: (name,) for name in parts}
-        parts |= {
+        stages = {name: (name,) for name in children}
+        children |= {
             "avgpool": nn.AdaptiveAvgPool2d((1, 1)),
             "flatten": nn.Flatten(),
             "fc": nn.Linear(before, len(class_names)),
         }
-        return Model(parts, stages=stages, pool=("avgpool", "flatten"), head="fc", width=before)
+        return Model(children, stages=stages, pool=("avgpool", "flatten"), head="fc", width=before)
 
 
 class _Block(nn.Module):
@@ -105,9 +105,9 @@ class _Block(nn.Module):
     @property
     def begins_at_zero(self) -> nn.Conv2d:
         """The second convolution."""
-        found = self.change[2]
-        assert isinstance(found, nn.Conv2d)
-        return found
+        second_convolution = self.change[2]
+        assert isinstance(second_convolution, nn.Conv2d)
+        return second_convolution
 
     def forward(self, x: Tensor) -> Tensor:
         """[n, before, h, w] -> [n, after, h / stride, w / stride]."""

@@ -51,7 +51,7 @@ class CNN(Backbone):
     def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:
         """See `Backbone.build`."""
         before, *_ = input.tensor_shape
-        parts: dict[str, nn.Module] = {}
+        children: dict[str, nn.Module] = {}
         for number in range(self.depth):
             after = self.width * 2**number
             layers = [
@@ -59,15 +59,15 @@ class CNN(Backbone):
                 nn.MaxPool2d(2, ceil_mode=True),
                 nn.Dropout(self.dropout),
             ]
-            parts[f"block{number + 1}"] = nn.Sequential(*layers)
+            children[f"block{number + 1}"] = nn.Sequential(*layers)
             before = after
-        stages = {name: (name,) for name in parts}
-        parts |= {
+        stages = {name: (name,) for name in children}
+        children |= {
             "avgpool": nn.AdaptiveAvgPool2d((1, 1)),
             "flatten": nn.Flatten(),
             "fc": nn.Linear(before, len(class_names)),
         }
-        model = Model(parts, stages=stages, pool=("avgpool", "flatten"), head="fc", width=before)
+        model = Model(children, stages=stages, pool=("avgpool", "flatten"), head="fc", width=before)
         if self.weights is not None:
             load_weights(model, self.weights, {}, self.weights_sha256)
         return model

@@ -11,7 +11,8 @@ first and is computed without a stride: the same sums, safe in every layout and 
 **Slow.** The last layers of a residual network see maps of 2 x 2 or 4 x 4 pixels. The same kernels
 spend most of their time on the padding there: a 3 x 3 convolution of 512 channels on a 2 x 2 map
 takes seven times as long as the products that it consists of, its bfloat16 weight gradient twenty
-times. `benchmarks/speed/convolution.py` has the figures that the limits below come from. Same sums, other
+times. `benchmarks/speed/convolution.py` has the figures that the limits below come from. Same sums,
+other
 order: results differ by rounding.
 """
 
@@ -126,7 +127,8 @@ class SmallMapConv2d(nn.Conv2d):
         if padding[0] >= kernel[0] or padding[1] >= kernel[1]:
             return None  # pixels of the output may see no input
         high, wide = (
-            (x.shape[2 + at] + 2 * padding[at] - kernel[at]) // stride[at] + 1 for at in (0, 1)
+            (x.shape[2 + axis] + 2 * padding[axis] - kernel[axis]) // stride[axis] + 1
+            for axis in (0, 1)
         )
         if min(high, wide) < 1 or high * wide > SOME:
             return None
@@ -136,20 +138,26 @@ class SmallMapConv2d(nn.Conv2d):
 def with_small_map_convolutions(model: Module) -> Module:
     """`model` itself, its plain convolutions made `SmallMapConv2d`: parameters, names and initial
     weights stay as they are."""
-    for part in model.modules():
-        if type(part) is nn.Conv2d:
+    for submodule in model.modules():
+        if type(submodule) is nn.Conv2d:
             # In place of a new module in every parent: a convolution may stand in two, and in lists
             # that hold it by identity.
-            part.__class__ = SmallMapConv2d
+            submodule.__class__ = SmallMapConv2d
     return without_overruns(model)
 
 
-def overruns(part: nn.Module) -> bool:
+def overruns(layer: nn.Module) -> bool:
     """Whether kernels of the CPU write out of bounds for the gradient of this layer's weights: see
     the head of this file."""
-    if not isinstance(part, nn.Conv2d) or set(part.kernel_size) != {1} or set(part.stride) == {1}:
+    if (
+        not isinstance(layer, nn.Conv2d)
+        or set(layer.kernel_size) != {1}
+        or set(layer.stride) == {1}
+    ):
         return False
-    return part.padding in ("valid", (0, 0)) and 0 < part.in_channels // part.groups < WIDEST_VECTOR
+    return (
+        layer.padding in ("valid", (0, 0)) and 0 < layer.in_channels // layer.groups < WIDEST_VECTOR
+    )
 
 
 def without_overruns(module: Module) -> Module:
@@ -158,16 +166,16 @@ def without_overruns(module: Module) -> Module:
 
     A convolution that is called as a function, without a layer, is not seen.
     """
-    for part in module.modules():
-        if not overruns(part) or type(part) is SmallMapConv2d:
+    for submodule in module.modules():
+        if not overruns(submodule) or type(submodule) is SmallMapConv2d:
             continue
-        assert isinstance(part, nn.Conv2d)
-        if type(part) is nn.Conv2d:
-            part.__class__ = SmallMapConv2d
+        assert isinstance(submodule, nn.Conv2d)
+        if type(submodule) is nn.Conv2d:
+            submodule.__class__ = SmallMapConv2d
         else:
-            part.__class__ = _picking(type(part))  # type: ignore[arg-type]  # which takes the hash of an instance for its class's
-            part.picked_stride = part.stride  # type: ignore[assignment]
-            part.stride = (1, 1)
+            submodule.__class__ = _picking(type(submodule))  # type: ignore[arg-type]  # which takes the hash of an instance for its class's
+            submodule.picked_stride = submodule.stride  # type: ignore[assignment]
+            submodule.stride = (1, 1)
     return module
 
 
@@ -202,11 +210,15 @@ class _Convolution(torch.autograd.Function):
         sides = (len(x), len(weight), shape.out_height, shape.out_width)
         out = torch.empty(sides, dtype=x.dtype, device=x.device, memory_format=torch.channels_last)
         written = out.permute(0, 2, 3, 1)
-        for item in products(shape):
-            window = pixels[:, item.of, item.start : item.end].flatten(1)
-            kernel = taps[:, item.tap, item.left : item.left + item.end - item.start].flatten(1).t()
-            into = written[:, item.row, item.column]
-            if not item.first:
+        for product in products(shape):
+            window = pixels[:, product.of, product.start : product.end].flatten(1)
+            kernel = (
+                taps[:, product.tap, product.left : product.left + product.end - product.start]
+                .flatten(1)
+                .t()
+            )
+            into = written[:, product.row, product.column]
+            if not product.first:
                 into.addmm_(window, kernel)
             elif bias is None:
                 torch.mm(window, kernel, out=into)
@@ -220,19 +232,31 @@ class _Convolution(torch.autograd.Function):
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
         (gradient,) = gradients
         x, weight = ctx.saved_tensors
-        shape, wanted = ctx.shape, [_asked(node) for node, _ in ctx.next_functions]
-        wanted += [False] * (3 - len(wanted))  # without a bias: there are nodes of tensors only
+        shape, gradients_asked = ctx.shape, [_asked(node) for node, _ in ctx.next_functions]
+        gradients_asked += [False] * (
+            3 - len(gradients_asked)
+        )  # without a bias: there are nodes of tensors only
         # A second derivative goes through torch's own formulas.
-        own = not torch.is_grad_enabled()
+        own_backward = not torch.is_grad_enabled()
         gradient = gradient.contiguous(memory_format=torch.channels_last)
-        by_rows = own and _by_rows(shape, x, weight)
-        into_input = _input_gradient(gradient, x, weight, shape) if by_rows and wanted[0] else None
-        into_weight = _weight_gradient(gradient, x, weight, shape) if own and wanted[1] else None
-        missing = [wanted[0] and into_input is None, wanted[1] and into_weight is None, wanted[2]]
-        rest: list[Tensor | None] = [None, None, None]
+        by_rows = own_backward and _by_rows(shape, x, weight)
+        into_input = (
+            _input_gradient(gradient, x, weight, shape) if by_rows and gradients_asked[0] else None
+        )
+        into_weight = (
+            _weight_gradient(gradient, x, weight, shape)
+            if own_backward and gradients_asked[1]
+            else None
+        )
+        missing = [
+            gradients_asked[0] and into_input is None,
+            gradients_asked[1] and into_weight is None,
+            gradients_asked[2],
+        ]
+        other_gradients: list[Tensor | None] = [None, None, None]
         if any(missing):
-            sizes = [len(weight)] if wanted[2] else None
-            rest = list(
+            sizes = [len(weight)] if gradients_asked[2] else None
+            other_gradients = list(
                 torch.ops.aten.convolution_backward(
                     gradient,
                     x,
@@ -248,9 +272,9 @@ class _Convolution(torch.autograd.Function):
                 )
             )
         return (
-            rest[0] if into_input is None else into_input,
-            rest[1] if into_weight is None else into_weight,
-            rest[2],
+            other_gradients[0] if into_input is None else into_input,
+            other_gradients[1] if into_weight is None else into_weight,
+            other_gradients[2],
             None,
         )
 
@@ -274,10 +298,12 @@ def _asked(node: Any) -> bool:
 def _input_gradient(gradient: Tensor, x: Tensor, weight: Tensor, shape: Shape) -> Tensor:
     taps, errors = weight.permute(0, 2, 3, 1), gradient.permute(0, 2, 3, 1)
     out = torch.zeros_like(x).permute(0, 2, 3, 1)
-    for item in products(shape):
-        kernel = taps[:, item.tap, item.left : item.left + item.end - item.start].flatten(1)
-        out[:, item.of, item.start : item.end].view(len(x), -1).addmm_(
-            errors[:, item.row, item.column], kernel
+    for product in products(shape):
+        kernel = taps[
+            :, product.tap, product.left : product.left + product.end - product.start
+        ].flatten(1)
+        out[:, product.of, product.start : product.end].view(len(x), -1).addmm_(
+            errors[:, product.row, product.column], kernel
         )
     return out.permute(0, 3, 1, 2)
 
@@ -287,14 +313,16 @@ def _weight_gradient(gradient: Tensor, x: Tensor, weight: Tensor, shape: Shape) 
     if x.dtype != torch.float32:
         # In one product, because each sum into a bfloat16 tensor would round once more.
         windows = _windows(pixels, shape)
-        made = errors.flatten(0, 2).t() @ windows
-        return made.view(len(weight), *shape.kernel, x.shape[1]).permute(0, 3, 1, 2)
+        weight_product = errors.flatten(0, 2).t() @ windows
+        return weight_product.view(len(weight), *shape.kernel, x.shape[1]).permute(0, 3, 1, 2)
     out = x.new_zeros(len(weight), *shape.kernel, x.shape[1])
-    for item in products(shape):
-        into = out[:, item.tap, item.left : item.left + item.end - item.start].view(len(weight), -1)
+    for product in products(shape):
+        into = out[:, product.tap, product.left : product.left + product.end - product.start].view(
+            len(weight), -1
+        )
         into.addmm_(
-            errors[:, item.row, item.column].t(),
-            pixels[:, item.of, item.start : item.end].flatten(1),
+            errors[:, product.row, product.column].t(),
+            pixels[:, product.of, product.start : product.end].flatten(1),
         )
     return out.permute(0, 3, 1, 2)
 
@@ -325,8 +353,10 @@ def products(shape: Shape) -> tuple[Product, ...]:
     )
     for (row, top, bottom, tap), (column, start, end, left) in itertools.product(down, across):
         out += [
-            Product(row, column, of, start, end, tap + of - top, left, of == top)
-            for of in range(top, bottom)
+            Product(
+                row, column, input_row, start, end, tap + input_row - top, left, input_row == top
+            )
+            for input_row in range(top, bottom)
         ]
     return tuple(out)
 
@@ -336,9 +366,9 @@ def _windows_along(
 ) -> Iterator[tuple[int, int, int, int]]:
     """For each place of the output: it, the first and the last + 1 input place that it sees, and
     the first kernel place used."""
-    for place in range(out):
-        begin = place * stride - padding
-        yield place, max(0, begin), min(side, begin + kernel), max(0, -begin)
+    for output_place in range(out):
+        begin = output_place * stride - padding
+        yield output_place, max(0, begin), min(side, begin + kernel), max(0, -begin)
 
 
 def _by_rows(shape: Shape, x: Tensor, weight: Tensor) -> bool:

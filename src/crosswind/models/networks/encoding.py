@@ -37,11 +37,15 @@ def encoded(
     backbone = make_backbone(name, knobs, spec)
     if type(backbone).encoder is Backbone.encoder:
         return dataset
-    place = [seed if backbone.encoder_draws() else None, device.partition(":")[0], precision]
-    told = canonical([name, type(backbone).version, dict(knobs), *place])
-    if ("encoded", told) in dataset.cache:
-        known: AttributedDataset = dataset.cache["encoded", told]
-        return known
+    seed_and_device = [
+        seed if backbone.encoder_draws() else None,
+        device.partition(":")[0],
+        precision,
+    ]
+    cache_key = canonical([name, type(backbone).version, dict(knobs), *seed_and_device])
+    if ("encoded", cache_key) in dataset.cache:
+        cached: AttributedDataset = dataset.cache["encoded", cache_key]
+        return cached
     encoder = backbone.encoder(spec, seed, device)
     if encoder is None:
         return dataset
@@ -61,13 +65,13 @@ def encoded(
             ]
         )
         table = AttributeTable(dataset.schema, codes)
-    made = AttributedDataset(
+    encoded_dataset = AttributedDataset(
         dataset.name,
         table,
         lambda rows: encoder.apply(evaluation_inputs(dataset, rows)),
         encoder.input,
         ids=dataset.row_ids(np.arange(dataset.n_rows)),
-        fingerprint=digest({"of": dataset.fingerprint, "encoded": told}),
+        fingerprint=digest({"of": dataset.fingerprint, "encoded": cache_key}),
     )
-    dataset.cache["encoded", told] = made
-    return made
+    dataset.cache["encoded", cache_key] = encoded_dataset
+    return encoded_dataset

@@ -35,9 +35,9 @@ def convert_weights(
         raise InputError("source", f"there is no file {str(source)!r}")
     if into.suffix != ".safetensors":
         raise InputError("into", f"must end in .safetensors, which {into.name!r} does not")
-    found = file_hash(source)
-    if found != sha256:
-        raise InputError("sha256", f"that of {str(source)!r} is {found}, not {sha256}")
+    actual_hash = file_hash(source)
+    if actual_hash != sha256:
+        raise InputError("sha256", f"that of {str(source)!r} is {actual_hash}, not {sha256}")
     weights = _tensors(source)
     if like is not None:
         weights = _renamed(weights, like.state_dict(), source.name)
@@ -62,36 +62,42 @@ def convert_weights(
 
 def _tensors(source: Path) -> Mapping[str, Tensor]:
     try:
-        found: Any = torch.load(source, map_location="cpu", weights_only=True)
+        loaded: Any = torch.load(source, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, OSError) as error:
         raise InputError(
             "source", f"{str(source)!r} is no file of tensors alone ({one_line(str(error), 200)})"
         ) from None
     for key in _WRAPPINGS:
-        if isinstance(found, dict) and isinstance(found.get(key), dict):
-            found = found[key]
-    if not isinstance(found, dict) or not found:
+        if isinstance(loaded, dict) and isinstance(loaded.get(key), dict):
+            loaded = loaded[key]
+    if not isinstance(loaded, dict) or not loaded:
         raise InputError("source", f"{str(source)!r} holds no weights by name")
-    other = next((key for key, value in found.items() if not isinstance(value, Tensor)), None)
-    if other is not None:
-        raise InputError("source", f"{str(source)!r} holds {other!r}, which is no tensor")
-    return found
+    not_a_tensor = next(
+        (key for key, value in loaded.items() if not isinstance(value, Tensor)), None
+    )
+    if not_a_tensor is not None:
+        raise InputError("source", f"{str(source)!r} holds {not_a_tensor!r}, which is no tensor")
+    return loaded
 
 
 def _renamed(
-    weights: Mapping[str, Tensor], own: Mapping[str, Tensor], source: str
+    weights: Mapping[str, Tensor], own_weights: Mapping[str, Tensor], source: str
 ) -> dict[str, Tensor]:
     out = {}
-    for (theirs, value), (ours, kept) in zip(weights.items(), own.items(), strict=False):
-        if value.shape != kept.shape:
+    for (theirs, value), (ours, own_value) in zip(
+        weights.items(), own_weights.items(), strict=False
+    ):
+        if value.shape != own_value.shape:
             shapes = (
                 f"{theirs!r} of shape {tuple(value.shape)} where {ours!r} of shape"
-                f" {tuple(kept.shape)} stands"
+                f" {tuple(own_value.shape)} stands"
             )
             raise InputError(
                 "like", f"is another network than that of {source!r}, which has {shapes}"
             )
         out[ours] = value
-    if len(weights) != len(own):
-        raise InputError("like", f"has {len(own)} tensors, and {source!r} has {len(weights)}")
+    if len(weights) != len(own_weights):
+        raise InputError(
+            "like", f"has {len(own_weights)} tensors, and {source!r} has {len(weights)}"
+        )
     return out

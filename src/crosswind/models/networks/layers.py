@@ -32,15 +32,15 @@ def convolution(
     return (layer,) if norm == "none" else (layer, nn.BatchNorm2d(after))
 
 
-def drawn_for_relu(parts: dict[str, nn.Module]) -> None:
+def drawn_for_relu(children: dict[str, nn.Module]) -> None:
     """Draw the weights of all convolutions and hidden layers anew, so that ReLU keeps the scale of
     what passes; biases become 0.
 
     He et al. 2015, equation 10. Networks without a norm do not learn from torch's own weights once
     they are deep.
     """
-    for part in parts.values():
-        for module in part.modules():
+    for child in children.values():
+        for module in child.modules():
             if isinstance(module, nn.Conv2d | nn.Linear):
                 nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
                 if module.bias is not None:

@@ -59,11 +59,11 @@ class LinearProbe(Backbone):
     def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:
         """See `Backbone.build`."""
         width = math.prod(input.tensor_shape)
-        parts: dict[str, nn.Module] = {
+        children: dict[str, nn.Module] = {
             "flatten": FlattenChannelsLast(),
             "fc": nn.Linear(width, len(class_names)),
         }
-        return Model(parts, stages={"input": ("flatten",)}, pool=(), head="fc", width=width)
+        return Model(children, stages={"input": ("flatten",)}, pool=(), head="fc", width=width)
 
     def encoder_draws(self) -> bool:
         """See `Backbone.encoder_draws`."""
@@ -75,9 +75,9 @@ class LinearProbe(Backbone):
             return None
         inner, settings = inner_model(vars(self), "model")
         backbone = make_backbone(inner.name, settings, input)
-        kept = backbone.frozen_features(input, device) if self.weights is None else None
-        if kept is not None:
-            return kept
+        frozen_features = backbone.frozen_features(input, device) if self.weights is None else None
+        if frozen_features is not None:
+            return frozen_features
         first = backbone.encoder(input, seed, device)
         taken = input if first is None else first.input
         model = build_model(inner.name, settings, taken, ("0",), seed)
@@ -86,39 +86,43 @@ class LinearProbe(Backbone):
         model.to(device).eval()
 
         def apply(rows: NDArray[Any]) -> NDArray[Any]:
-            given = rows if first is None else first.apply(rows)
-            out = np.empty((len(given), model.width), dtype=np.float32)
+            inputs_read = rows if first is None else first.apply(rows)
+            out = np.empty((len(inputs_read), model.width), dtype=np.float32)
             with torch.inference_mode(), torch.autocast(torch.device(device).type, enabled=False):
-                for places, size, length in _batches(given):
-                    x = torch.from_numpy(given[np.resize(places, size)][:, :length]).to(device)
+                for positions, size, length in _batches(inputs_read):
+                    x = torch.from_numpy(inputs_read[np.resize(positions, size)][:, :length]).to(
+                        device
+                    )
                     x = normalised(
                         x.permute(0, 3, 1, 2) if x.ndim == 4 else x,
                         torch.float32,
                         channels_last=False,
                     )
-                    out[places] = model.features(x)[: len(places)].cpu().numpy()
+                    out[positions] = model.features(x)[: len(positions)].cpu().numpy()
             return out
 
         return Encoder(InputSpec.features(model.width), apply)
 
 
-def _batches(given: NDArray[Any]) -> Iterator[tuple[NDArray[np.int64], int, int | None]]:
+def _batches(inputs_read: NDArray[Any]) -> Iterator[tuple[NDArray[np.int64], int, int | None]]:
     """The places of the rows of each batch, how many it is filled up to, and the length that texts
     in it are cut to.
 
     Rows of tokens stand with those of about their length, and each batch has a shape that a row's
     own length decides.
     """
-    if given.dtype != np.int64:
-        yield from ((part, AT_ONCE, None) for part in _parts(np.arange(len(given)), AT_ONCE))
+    if inputs_read.dtype != np.int64:
+        yield from (
+            (positions, AT_ONCE, None) for positions in _parts(np.arange(len(inputs_read)), AT_ONCE)
+        )
         return
-    lengths = rounded_lengths(text_lengths(given), given.shape[1])
+    lengths = rounded_lengths(text_lengths(inputs_read), inputs_read.shape[1])
     for length in np.unique(lengths).tolist():
         yield from (
-            (part, TEXTS_AT_ONCE, length)
-            for part in _parts(np.flatnonzero(lengths == length), TEXTS_AT_ONCE)
+            (positions, TEXTS_AT_ONCE, length)
+            for positions in _parts(np.flatnonzero(lengths == length), TEXTS_AT_ONCE)
         )
 
 
-def _parts(places: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]:
-    return [places[start : start + size] for start in range(0, len(places), size)]
+def _parts(positions: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]:
+    return [positions[start : start + size] for start in range(0, len(positions), size)]

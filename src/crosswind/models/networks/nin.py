@@ -68,7 +68,7 @@ class NiN(Backbone):
     def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:
         """See `Backbone.build`."""
         before, *_ = input.tensor_shape
-        pooled, parts = self.halving == "pool", dict[str, nn.Module]()
+        pooled, children = self.halving == "pool", dict[str, nn.Module]()
         for number in range(1, self.depth + 1):
             last, width = number == self.depth, self.width
             layers = [
@@ -87,13 +87,13 @@ class NiN(Backbone):
                 if last
                 else [nn.MaxPool2d(3, 2, padding=1)] * pooled + [nn.Dropout(self.dropout)]
             )
-            parts[f"block{number}"] = nn.Sequential(*layers, *between)
+            children[f"block{number}"] = nn.Sequential(*layers, *between)
             before = width
-        drawn_for_relu(parts)
-        stages = {name: (name,) for name in parts}
-        parts |= {
+        drawn_for_relu(children)
+        stages = {name: (name,) for name in children}
+        children |= {
             "avgpool": nn.AdaptiveAvgPool2d((1, 1)),
             "flatten": nn.Flatten(),
             "fc": nn.Linear(before, len(class_names)),
         }
-        return Model(parts, stages=stages, pool=("avgpool", "flatten"), head="fc", width=before)
+        return Model(children, stages=stages, pool=("avgpool", "flatten"), head="fc", width=before)

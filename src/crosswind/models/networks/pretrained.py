@@ -100,12 +100,12 @@ def load_weights(
     shape that differs.
     """
     if weights in urls:
-        found = torchvision_weights(weights, urls[weights])
+        tensors = torchvision_weights(weights, urls[weights])
     elif weights.endswith(".safetensors"):
-        found = read_weights(Path(weights), digest)
+        tensors = read_weights(Path(weights), digest)
     else:
         raise unknown(FIELD, "weights", weights, [*urls, "FILE.safetensors"])
-    take_weights(model, found, weights)
+    take_weights(model, tensors, weights)
 
 
 def torchvision_weights(name: str, url: str) -> dict[str, Tensor]:
@@ -131,8 +131,8 @@ def torchvision_weights(name: str, url: str) -> dict[str, Tensor]:
         raise InputError(
             FIELD, f"{path} is damaged: its sha256 does not begin with {_prefix(file)}; remove it"
         )
-    found: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
-    return found
+    tensors: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
+    return tensors
 
 
 def _prefix(file: str) -> str:
@@ -154,18 +154,18 @@ def read_weights(path: Path, digest: str | None = None) -> dict[str, Tensor]:
             FIELD, f"{str(path)!r} has changed: its sha256 is no longer {digest[:12]}..."
         )
     try:
-        found = tensors_in(path)
+        tensors = tensors_in(path)
     except (SafetensorError, OSError) as error:
         raise InputError(
             FIELD, f"{str(path)!r} cannot be read as safetensors ({one_line(str(error), 200)})"
         ) from None
     # What a run keeps holds every network of its method, and its state.
-    own = {
+    model_tensors = {
         key.removeprefix("model."): value
-        for key, value in found.items()
+        for key, value in tensors.items()
         if key.startswith("model.")
     }
-    return own or found
+    return model_tensors or tensors
 
 
 def tensors_in(path: Path) -> dict[str, Tensor]:
@@ -178,26 +178,29 @@ def tensors_in(path: Path) -> dict[str, Tensor]:
 
 
 def take_weights(
-    model: Model, found: Mapping[str, Tensor], source: str, *, within: str = ""
+    model: Model, tensors: Mapping[str, Tensor], source: str, *, within: str = ""
 ) -> None:
-    """Put `found`, which errors call `source`, into `model`, all but a head that has another number
+    """Put `tensors`, which errors call `source`, into `model`, all but a head that has another
+    number
     of classes.
 
     `within`: what the model's names begin with and those of the file may lack. Raises `InputError`
     naming the first difference.
     """
-    if within and all(key.startswith(within) for key in found):
-        found = {key.removeprefix(within): value for key, value in found.items()}
-    own = {key.removeprefix(within): value for key, value in model.state_dict().items()}
+    if within and all(key.startswith(within) for key in tensors):
+        tensors = {key.removeprefix(within): value for key, value in tensors.items()}
+    model_tensors = {key.removeprefix(within): value for key, value in model.state_dict().items()}
     head = {key.removeprefix(within) for key in _head_names(model)}
-    other_classes = any(key not in found or _rows(found[key]) != _rows(own[key]) for key in head)
+    other_classes = any(
+        key not in tensors or _rows(tensors[key]) != _rows(model_tensors[key]) for key in head
+    )
     taken: dict[str, Any] = {}
-    for key, value in own.items():
+    for key, value in model_tensors.items():
         if key in head and other_classes:
-            if key in found and found[key].shape[1:] != value.shape[1:]:
-                raise _differs(source, key, found[key], value)
+            if key in tensors and tensors[key].shape[1:] != value.shape[1:]:
+                raise _differs(source, key, tensors[key], value)
             taken[key] = value
-        elif key not in found:
+        elif key not in tensors:
             if not key.endswith("num_batches_tracked"):  # files older than that counter lack it
                 raise InputError(
                     FIELD,
@@ -205,18 +208,18 @@ def take_weights(
                     " missing",
                 )
             taken[key] = value
-        elif found[key].shape != value.shape:
-            raise _differs(source, key, found[key], value)
+        elif tensors[key].shape != value.shape:
+            raise _differs(source, key, tensors[key], value)
         else:
-            taken[key] = found[key]
-    extra = next((key for key in found if key not in own), None)
+            taken[key] = tensors[key]
+    extra = next((key for key in tensors if key not in model_tensors), None)
     if extra is not None:
         raise InputError(FIELD, f"{source!r} does not fit the model, which has no {extra!r}")
     model.load_state_dict({within + key: value for key, value in taken.items()})
 
 
 def _head_names(model: Model) -> set[str]:
-    (prefix,) = (name for name, part in model.named_modules() if part is model.head)
+    (prefix,) = (name for name, submodule in model.named_modules() if submodule is model.head)
     return {f"{prefix}.{key}" for key in model.head.state_dict()}
 
 
@@ -224,9 +227,9 @@ def _rows(value: Tensor) -> int:
     return value.shape[0] if value.ndim else 0
 
 
-def _differs(source: str, key: str, found: Tensor, own: Tensor) -> InputError:
+def _differs(source: str, key: str, tensor: Tensor, model_tensor: Tensor) -> InputError:
     return InputError(
         FIELD,
-        f"{source!r} does not fit the model: {key!r} is {tuple(found.shape)} there and"
-        f" {tuple(own.shape)} here",
+        f"{source!r} does not fit the model: {key!r} is {tuple(tensor.shape)} there and"
+        f" {tuple(model_tensor.shape)} here",
     )

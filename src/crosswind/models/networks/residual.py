@@ -65,15 +65,17 @@ class Residual(Pretrained):
             net.conv1 = nn.Conv2d(channels, 64, 7, stride=2, padding=3, bias=False)
             nn.init.kaiming_normal_(net.conv1.weight, mode="fan_out", nonlinearity="relu")
         before = self.normalise()
-        parts = {key: part for key, part in net.named_children() if key != "fc"}
+        children = {key: child for key, child in net.named_children() if key != "fc"}
         model = Model(
-            {**parts, **before, "flatten": nn.Flatten(), "fc": net.fc},
+            {**children, **before, "flatten": nn.Flatten(), "fc": net.fc},
             stages={**RESNET_STAGES, "stem": (*before, *RESNET_STAGES["stem"])},
             pool=("avgpool", "flatten"),
             head="fc",
             width=net.fc.in_features,
         )
-        return self.start(model, {item.name: item.url for item in get_model_weights(name)})
+        return self.start(
+            model, {published.name: published.url for published in get_model_weights(name)}
+        )
 
 
 @register("resnet18", kind="model")

@@ -84,7 +84,7 @@ class TextCNN(Backbone):
 
     def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:
         """See `Backbone.build`."""
-        parts: dict[str, nn.Module] = {
+        children: dict[str, nn.Module] = {
             "embedding": _Embedding(input.vocabulary, self.embedding, self.dropout),
             "convolutions": _Convolutions(self.embedding, self.width, self.depth),
             "hidden": nn.Sequential(
@@ -95,8 +95,8 @@ class TextCNN(Backbone):
             ),
             "fc": nn.Linear(self.hidden, len(class_names)),
         }
-        stages = {name: (name,) for name in parts if name != "fc"}
-        return Model(parts, stages=stages, pool=(), head="fc", width=self.hidden)
+        stages = {name: (name,) for name in children if name != "fc"}
+        return Model(children, stages=stages, pool=(), head="fc", width=self.hidden)
 
     def encoder(self, input: InputSpec, seed: int, device: str = "cpu") -> Encoder | None:
         """Texts as numbers of their words: int64 [n, words], 0 where a text has ended."""
@@ -133,9 +133,9 @@ class _Embedding(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        there = x != 0
+        is_token = x != 0
         vectors = self.dropout(self.vectors(x))
-        return torch.cat([vectors, there[..., None].to(vectors.dtype)], 2).transpose(1, 2)
+        return torch.cat([vectors, is_token[..., None].to(vectors.dtype)], 2).transpose(1, 2)
 
 
 class _Convolutions(nn.Module):
@@ -150,7 +150,7 @@ class _Convolutions(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        words, there = x[:, :-1], x[:, -1:]
+        words, is_token = x[:, :-1], x[:, -1:]
         out = []
         for kernel, layers in zip(KERNELS, self.branches, strict=True):
             hidden = words
@@ -158,6 +158,6 @@ class _Convolutions(nn.Module):
                 # The place of a window is that of its middle word; answers beyond the end are 0,
                 # the least that ReLU gives.
                 padded = functional.pad(hidden, ((kernel - 1) // 2, kernel // 2))
-                hidden = functional.relu(layer(padded)) * there
+                hidden = functional.relu(layer(padded)) * is_token
             out.append(hidden.amax(2))
         return torch.cat(out, 1)

@@ -93,10 +93,10 @@ class Timm(Pretrained):
         except (
             Exception
         ) as error:  # whatever a network of others makes of a size that it was not written for
-            what = " x ".join(str(size) for size in shape)
+            shape_words = " x ".join(str(size) for size in shape)
             raise InputError(
                 "model.name",
-                f"timm's {self.name!r} cannot be run on inputs of {what}"
+                f"timm's {self.name!r} cannot be run on inputs of {shape_words}"
                 f" ({one_line(str(error), 200)})",
             ) from None
         if self.weights is not None:
@@ -112,10 +112,10 @@ class Timm(Pretrained):
             if config.fixed_input_size and self.side not in (None, config.input_size[-1])
             else {}
         )
-        made: nn.Module = timm.create_model(
+        network: nn.Module = timm.create_model(
             self.name, num_classes=n_classes, in_chans=channels, **sized
         )
-        return made
+        return network
 
     def _before(self, config: Any, channels: int) -> dict[str, nn.Module]:
         """The parts that inputs pass first."""
@@ -124,17 +124,17 @@ class Timm(Pretrained):
             if self.side is not None or not config.fixed_input_size
             else config.input_size[-1]
         )
-        parts: dict[str, nn.Module] = {} if side is None else {"resize": Resize(side)}
+        layers_before: dict[str, nn.Module] = {} if side is None else {"resize": Resize(side)}
         if self.inputs == "published" or (self.inputs == "auto" and self.weights == "published"):
             if channels != 3:
                 raise InputError(
                     "model.inputs",
                     f"the network's means are of 3 channels, and these images have {channels}",
                 )
-            parts["normalise"] = Normalise(config.mean, config.std)
+            layers_before["normalise"] = Normalise(config.mean, config.std)
         elif self.inputs == "imagenet":
-            parts["normalise"] = Normalise()
-        return parts
+            layers_before["normalise"] = Normalise()
+        return layers_before
 
 
 class TimmNetwork(Model):
@@ -148,8 +148,8 @@ class TimmNetwork(Model):
     def __init__(self, net: nn.Module, before: Mapping[str, nn.Module], like: Tensor) -> None:
         net.eval()
         with torch.no_grad():
-            for part in before.values():
-                like = part(like)
+            for layer_before in before.values():
+                like = layer_before(like)
             like = like + torch.linspace(-1, 1, like.numel()).view_as(
                 like
             )  # a constant could hide a wrong order
@@ -169,10 +169,12 @@ class TimmNetwork(Model):
             width=int(features.shape[1]),
         )
         with torch.no_grad():
-            found = features
+            features_found = features
             if names != ["body"]:
-                found = self._run(("pool",), self._through(like, len(before)))
-            if not torch.equal(found, features) or not torch.equal(self.head(found), net(like)):
+                features_found = self._run(("pool",), self._through(like, len(before)))
+            if not torch.equal(features_found, features) or not torch.equal(
+                self.head(features_found), net(like)
+            ):
                 raise InputError(
                     "model.name",
                     "the network is not what its stages and its last layer make one after the"
@@ -181,18 +183,18 @@ class TimmNetwork(Model):
         self.train()
 
     def _through(self, x: Tensor, skipped: int) -> Tensor:
-        for place, parts in enumerate(self._stages.values()):
-            x = self._run(parts[skipped:] if place == 0 else parts, x)
+        for stage_number, stage_parts in enumerate(self._stages.values()):
+            x = self._run(stage_parts[skipped:] if stage_number == 0 else stage_parts, x)
         return x
 
-    def _run(self, parts: tuple[str, ...], x: Tensor) -> Tensor:
-        for part in parts:
-            if part == "body":
+    def _run(self, stage_parts: tuple[str, ...], x: Tensor) -> Tensor:
+        for stage_part in stage_parts:
+            if stage_part == "body":
                 x = self.net.forward_features(x)  # type: ignore[operator,union-attr]
-            elif part == "pool":
+            elif stage_part == "pool":
                 x = self.net.forward_head(x, pre_logits=True)  # type: ignore[operator,union-attr]
             else:
-                x = self.get_submodule(part)(x)
+                x = self.get_submodule(stage_part)(x)
         return x
 
 
@@ -203,9 +205,12 @@ def _config(name: str) -> Any:
     # Names that begin with where to look, as "hf-hub:", would read files of any kind from there.
     kind = name.partition(".")[0]
     if not timm.is_model(kind):
-        known = timm.list_models()
+        model_names = timm.list_models()
         raise unknown(
-            "model.name", "network of timm", name, get_close_matches(kind, known, 10, 0.4) or known
+            "model.name",
+            "network of timm",
+            name,
+            get_close_matches(kind, model_names, 10, 0.4) or model_names,
         )
     tags = timm.list_models(f"{kind}.*", pretrained=True)
     if name != kind and name not in tags:
@@ -235,8 +240,8 @@ def _shared(name: str, config: Any) -> Path:
 def _head(net: nn.Module) -> str:
     """The name of the last layer."""
     last = net.get_classifier()  # type: ignore[operator]
-    for name, part in net.named_modules():
-        if part is last and list(last.parameters()):
+    for name, submodule in net.named_modules():
+        if submodule is last and list(last.parameters()):
             return name
     raise InputError(
         "model.name", "the network has no single last layer that reads features and gives logits"
@@ -262,11 +267,14 @@ def _stages(net: nn.Module, x: Tensor) -> dict[str, tuple[str, ...]]:
         )
         for name in chain
     ]
-    ends = [place for place, scale in enumerate(scales) if scale >= 4]
+    ends = [scale_number for scale_number, scale in enumerate(scales) if scale >= 4]
     if not ends:
         return {}
     # Up to the last map of half the size, or all before the first that timm names.
-    begin = max((place + 1 for place, scale in enumerate(scales) if 0 < scale < 4), default=ends[0])
+    begin = max(
+        (scale_number + 1 for scale_number, scale in enumerate(scales) if 0 < scale < 4),
+        default=ends[0],
+    )
     out = {"stem": chain[:begin]} if begin else {}
     for number, end in enumerate(ends, start=1):
         last = len(chain) if number == len(ends) else end + 1
@@ -275,8 +283,8 @@ def _stages(net: nn.Module, x: Tensor) -> dict[str, tuple[str, ...]]:
 
 
 def _infos(net: nn.Module) -> list[dict[str, Any]]:
-    found = getattr(net, "feature_info", [])
-    return list(found if isinstance(found, list) else found.get_dicts())
+    infos = getattr(net, "feature_info", [])
+    return list(infos if isinstance(infos, list) else infos.get_dicts())
 
 
 def _chain(net: nn.Module, x: Tensor, marks: Sequence[str]) -> list[str]:
@@ -285,9 +293,14 @@ def _chain(net: nn.Module, x: Tensor, marks: Sequence[str]) -> list[str]:
     calls: list[tuple[str, tuple[Any, ...], dict[str, Any], Any]] = []
 
     def note(
-        part: nn.Module, given: tuple[Any, ...], named: dict[str, Any], made: Any, *, name: str
+        submodule: nn.Module,
+        inputs: tuple[Any, ...],
+        named: dict[str, Any],
+        output_made: Any,
+        *,
+        name: str,
     ) -> None:
-        calls.append((name, given, named, made))
+        calls.append((name, inputs, named, output_made))
 
     hooks = [
         net.get_submodule(name).register_forward_hook(partial(note, name=name), with_kwargs=True)
@@ -298,10 +311,15 @@ def _chain(net: nn.Module, x: Tensor, marks: Sequence[str]) -> list[str]:
     finally:
         for hook in hooks:
             hook.remove()
-    for _, given, named, made in calls:
-        if named or len(given) != 1 or given[0] is not x or not isinstance(made, Tensor):
+    for _, part_inputs, named, part_output in calls:
+        if (
+            named
+            or len(part_inputs) != 1
+            or part_inputs[0] is not x
+            or not isinstance(part_output, Tensor)
+        ):
             return []
-        x = made
+        x = part_output
     names = [name for name, *_ in calls]
     return names if last is x and len(set(names)) == len(names) else []
 
@@ -310,10 +328,10 @@ def _parts(net: nn.Module, marks: Sequence[str], within: str = "") -> list[str]:
     """The names of the parts of a network; sequences that hold several maps that timm names are
     taken apart."""
     out = []
-    for name, part in net.named_children():
+    for name, child in net.named_children():
         path = within + name
-        if type(part) is nn.Sequential and any(mark.startswith(f"{path}.") for mark in marks):
-            out += _parts(part, marks, f"{path}.")
+        if type(child) is nn.Sequential and any(mark.startswith(f"{path}.") for mark in marks):
+            out += _parts(child, marks, f"{path}.")
         else:
             out.append(path)
     return out

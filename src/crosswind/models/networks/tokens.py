@@ -41,29 +41,33 @@ def given_tokenizer(path: str, digest: str | None, field: str) -> Any:
             field, f"{str(file)!r} has changed: its sha256 is no longer {digest[:12]}..."
         )
     try:
-        made = Tokenizer.from_buffer(file.read_bytes())
+        tokenizer = Tokenizer.from_buffer(file.read_bytes())
     except Exception as error:  # the library raises plain exceptions
         raise InputError(
             field, f"{str(file)!r} cannot be read as a tokenizer ({one_line(str(error), 200)})"
         ) from None
-    made.no_padding()
-    made.no_truncation()
-    return made
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
 
 
 def plain_tokens(texts: NDArray[Any], tokenizer: Any, length: int) -> NDArray[np.int64]:
     """int64 [n, length]: 1 + each number, without special tokens; for the mark between parts 1 +
     the tokens that there are."""
     mark = tokenizer.get_vocab_size() + 1
-    parts = [text.split(PART_MARK) for text in texts]
-    found = iter(
-        tokenizer.encode_batch([part for row in parts for part in row], add_special_tokens=False)
+    parts_of_texts = [text.split(PART_MARK) for text in texts]
+    encodings = iter(
+        tokenizer.encode_batch(
+            [text_part for row in parts_of_texts for text_part in row], add_special_tokens=False
+        )
     )
     out = np.zeros((len(texts), length), dtype=np.int64)
-    for row, of_row in enumerate(parts):
+    for row, of_row in enumerate(parts_of_texts):
         numbers: list[int] = []
-        for place in range(len(of_row)):
-            numbers += [mark] * (place > 0) + [number + 1 for number in next(found).ids[:length]]
+        for part_number in range(len(of_row)):
+            numbers += [mark] * (part_number > 0) + [
+                number + 1 for number in next(encodings).ids[:length]
+            ]
         out[row, : len(numbers)] = numbers[:length]
     return out
 
@@ -78,34 +82,40 @@ def special_tokens(
     the second text.
     """
     tokenizer.enable_truncation(length)
-    parts = [text.split(PART_MARK, 1) for text in texts]
-    given = [
-        part[0] if len(part) == 1 else (part[0], part[1].replace(PART_MARK, " ")) for part in parts
+    parts_of_texts = [text.split(PART_MARK, 1) for text in texts]
+    singles_and_pairs = [
+        text_parts[0]
+        if len(text_parts) == 1
+        else (text_parts[0], text_parts[1].replace(PART_MARK, " "))
+        for text_parts in parts_of_texts
     ]
     out = np.zeros((len(texts), length), dtype=np.int64)
-    for row, found in enumerate(tokenizer.encode_batch(given)):
-        kind = np.minimum(np.asarray(found.type_ids, dtype=np.int64), kinds - 1)
-        out[row, : len(found.ids)] = 1 + np.asarray(found.ids, dtype=np.int64) + vocabulary * kind
+    for row, encoding in enumerate(tokenizer.encode_batch(singles_and_pairs)):
+        kind = np.minimum(np.asarray(encoding.type_ids, dtype=np.int64), kinds - 1)
+        out[row, : len(encoding.ids)] = (
+            1 + np.asarray(encoding.ids, dtype=np.int64) + vocabulary * kind
+        )
     return out
 
 
-def rounded_lengths(lengths: NDArray[Any], most: int) -> NDArray[np.int64]:
-    """Each length rounded up to 8, 12, 16, 24, 32, 48, ..., at most `most`: few shapes, of which a
+def rounded_lengths(lengths: NDArray[Any], greatest: int) -> NDArray[np.int64]:
+    """Each length rounded up to 8, 12, 16, 24, 32, 48, ..., at most `greatest`: few shapes, of
+    which a
     third at most is padding."""
-    sizes = _sizes(most)
+    sizes = _sizes(greatest)
     return sizes[np.searchsorted(sizes, lengths)]
 
 
 @cache
-def _sizes(most: int) -> NDArray[np.int64]:
-    steps = SHORTEST * 2 ** np.arange(max(1, most.bit_length()))
-    return np.unique(np.minimum(np.concatenate([steps, steps * 3 // 2]), most)).astype(np.int64)
+def _sizes(greatest: int) -> NDArray[np.int64]:
+    steps = SHORTEST * 2 ** np.arange(max(1, greatest.bit_length()))
+    return np.unique(np.minimum(np.concatenate([steps, steps * 3 // 2]), greatest)).astype(np.int64)
 
 
 def text_lengths(tokens: NDArray[Any]) -> NDArray[np.int64]:
     """Of rows of tokens [n, length] how many each has up to its last one, int64 [n]."""
-    there = tokens != 0
-    return np.where(there.any(1), tokens.shape[1] - there[:, ::-1].argmax(1), 0)
+    is_token = tokens != 0
+    return np.where(is_token.any(1), tokens.shape[1] - is_token[:, ::-1].argmax(1), 0)
 
 
 def trimmed(x: Tensor, longest: int | None = None) -> Tensor:

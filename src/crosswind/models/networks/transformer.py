@@ -93,17 +93,17 @@ class Transformer(Backbone):
             check_encoder({**vars(self), "path": str(folder), "tokens": input.shape[0]}, "model")
         net = self._net(config, folder)
         kinds = int(getattr(config, "type_vocab_size", 1) or 1)
-        parts: dict[str, nn.Module] = {
+        children: dict[str, nn.Module] = {
             "embedding": _Embedding(net.embeddings, config.vocab_size, kinds, config.pad_token_id)
         }
-        parts |= {
+        children |= {
             f"layer{number}": _Layer(layer) for number, layer in enumerate(net.encoder.layer, 1)
         }
         pooled = _Pooled(self.pooling, self.normalise)
         width = int(config.hidden_size)
-        stages: dict[str, Sequence[str]] = {name: (name,) for name in parts}
+        stages: dict[str, Sequence[str]] = {name: (name,) for name in children}
         pool: tuple[str, ...] = ("pooled",)
-        parts["pooled"] = pooled
+        children["pooled"] = pooled
         if self.hidden is not None:
             share = config.hidden_dropout_prob
             layers = [
@@ -112,14 +112,14 @@ class Transformer(Backbone):
                 nn.Tanh(),
                 nn.Dropout(share),
             ]
-            parts["hidden"], stages["hidden"], pool, width = (
+            children["hidden"], stages["hidden"], pool, width = (
                 nn.Sequential(*layers),
                 ("pooled", "hidden"),
                 (),
                 self.hidden,
             )
-        parts["fc"] = nn.Linear(width, len(class_names))
-        model = _Texts(parts, stages=stages, pool=pool, head="fc", width=width)
+        children["fc"] = nn.Linear(width, len(class_names))
+        model = _Texts(children, stages=stages, pool=pool, head="fc", width=width)
         if self.weights not in (None, "published"):
             take_weights(
                 model, read_weights(Path(str(self.weights)), self.weights_sha256), str(self.weights)
@@ -134,14 +134,14 @@ class Transformer(Backbone):
         config, folder = self._config()
         vocabulary, kinds = int(config.vocab_size), int(getattr(config, "type_vocab_size", 1) or 1)
         tokenizer = given_tokenizer(str(folder), None, "model.path")
-        made = partial(
+        tokenise = partial(
             special_tokens,
             tokenizer=tokenizer,
             length=self.tokens,
             vocabulary=vocabulary,
             kinds=kinds,
         )
-        return Encoder(InputSpec.tokens(self.tokens, 1 + vocabulary * kinds), made)
+        return Encoder(InputSpec.tokens(self.tokens, 1 + vocabulary * kinds), tokenise)
 
     def _config(self) -> tuple[Any, Path]:
         """What config.json says, at this dropout, and the folder."""
@@ -167,7 +167,7 @@ class Transformer(Backbone):
         library: Any = transformers.AutoModel
         if self.weights != "published":
             return library.from_config(config, trust_remote_code=False, add_pooling_layer=False)
-        told = {
+        loading_options = {
             "trust_remote_code": False,
             "local_files_only": True,
             "use_safetensors": True,
@@ -176,13 +176,20 @@ class Transformer(Backbone):
         try:
             with quiet():
                 net, report = library.from_pretrained(
-                    folder, config=config, dtype=torch.float32, output_loading_info=True, **told
+                    folder,
+                    config=config,
+                    dtype=torch.float32,
+                    output_loading_info=True,
+                    **loading_options,
                 )
         except Exception as error:  # whatever a damaged file makes the library raise
             problem = f"the weights in {str(folder)!r} cannot be read ({one_line(str(error), 200)})"
             raise InputError("model.path", problem) from None
         missing = sorted(
-            [*report["missing_keys"], *(str(item[0]) for item in report["mismatched_keys"])]
+            [
+                *report["missing_keys"],
+                *(str(mismatched[0]) for mismatched in report["mismatched_keys"]),
+            ]
         )
         if missing:
             raise InputError(
@@ -237,12 +244,12 @@ class _Texts(Model):
     def features(self, x: Tensor) -> Tensor:
         """See `Model.features`."""
         embedding, *layers = (getattr(self, name) for name in self.stages if name != "hidden")
-        there = x != 0
-        hidden, mask = embedding.vectors(x, there), _mask(there)
-        for part in layers:
-            hidden = part.run(hidden, mask)
-        found: Tensor = self.pooled.of(hidden, there[..., None].to(hidden.dtype))  # type: ignore[operator,union-attr]
-        return self.hidden(found) if "hidden" in self.stages else found  # type: ignore[operator]
+        is_token = x != 0
+        hidden, mask = embedding.vectors(x, is_token), _mask(is_token)
+        for layer in layers:
+            hidden = layer.run(hidden, mask)
+        pooled_features: Tensor = self.pooled.of(hidden, is_token[..., None].to(hidden.dtype))  # type: ignore[operator,union-attr]
+        return self.hidden(pooled_features) if "hidden" in self.stages else pooled_features  # type: ignore[operator]
 
 
 class _Embedding(nn.Module):
@@ -260,17 +267,17 @@ class _Embedding(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """See the class."""
-        there = x != 0
-        return _marked(self.vectors(x, there), there[..., None])
+        is_token = x != 0
+        return _marked(self.vectors(x, is_token), is_token[..., None])
 
-    def vectors(self, x: Tensor, there: Tensor) -> Tensor:
-        """[n, length, d]; `there` bool [n, length]."""
-        numbers = torch.where(there, (x - 1) % self.vocabulary, self.padding)
+    def vectors(self, x: Tensor, is_token: Tensor) -> Tensor:
+        """[n, length, d]; `is_token` bool [n, length]."""
+        numbers = torch.where(is_token, (x - 1) % self.vocabulary, self.padding)
         kinds = (
             {"token_type_ids": ((x - 1) // self.vocabulary).clamp(min=0)} if self.kinds > 1 else {}
         )
-        found: Tensor = self.embeddings(input_ids=numbers, **kinds)
-        return found
+        embedded: Tensor = self.embeddings(input_ids=numbers, **kinds)
+        return embedded
 
 
 class _Layer(nn.Module):
@@ -286,8 +293,8 @@ class _Layer(nn.Module):
 
     def run(self, hidden: Tensor, mask: Tensor) -> Tensor:
         """[n, length, d]."""
-        found: Any = self.layer(hidden, attention_mask=mask)
-        return found[0] if isinstance(found, tuple) else found
+        layer_output: Any = self.layer(hidden, attention_mask=mask)
+        return layer_output[0] if isinstance(layer_output, tuple) else layer_output
 
 
 class _Pooled(nn.Module):
@@ -301,20 +308,20 @@ class _Pooled(nn.Module):
         """See the class."""
         return self.of(x[..., :-1], x[..., -1:])
 
-    def of(self, hidden: Tensor, there: Tensor) -> Tensor:
+    def of(self, hidden: Tensor, is_token: Tensor) -> Tensor:
         """[n, d] of [n, length, d] and [n, length, 1]."""
         if self.pooling == "cls":
-            found = hidden[:, 0] * there[:, 0]
+            pooled = hidden[:, 0] * is_token[:, 0]
         else:
-            found = (hidden * there).sum(1) / there.sum(1).clamp(min=1)
-        return nn.functional.normalize(found, dim=1) if self.normalise else found
+            pooled = (hidden * is_token).sum(1) / is_token.sum(1).clamp(min=1)
+        return nn.functional.normalize(pooled, dim=1) if self.normalise else pooled
 
 
-def _mask(there: Tensor) -> Tensor:
+def _mask(is_token: Tensor) -> Tensor:
     """What is added to attention, [n, 1, 1, length]: finite, so that a text without tokens is no
     division by zero."""
-    return (there[:, None, None].float() - 1) * 1e30
+    return (is_token[:, None, None].float() - 1) * 1e30
 
 
-def _marked(hidden: Tensor, there: Tensor) -> Tensor:
-    return torch.cat([hidden, there.to(hidden.dtype)], 2)
+def _marked(hidden: Tensor, is_token: Tensor) -> Tensor:
+    return torch.cat([hidden, is_token.to(hidden.dtype)], 2)

@@ -63,14 +63,14 @@ class VGG(Backbone):
     def build(self, input: InputSpec, class_names: Sequence[str]) -> Model:
         """See `Backbone.build`."""
         before, height, width = input.tensor_shape
-        parts: dict[str, nn.Module] = {}
+        children: dict[str, nn.Module] = {}
         for number in range(STAGES):
             layers: list[nn.Module] = []
             for _ in range(self.depth):
                 layers.append(ReLUConvolution(before, self.width * 2**number, norm=self.norm))
                 before = self.width * 2**number
-            parts[f"stage{number + 1}"] = nn.Sequential(*layers, nn.MaxPool2d(2))
-        stages = {name: (name,) for name in parts}
+            children[f"stage{number + 1}"] = nn.Sequential(*layers, nn.MaxPool2d(2))
+        stages = {name: (name,) for name in children}
         size, hidden = before * (height // 2**STAGES) * (width // 2**STAGES), list[nn.Module]()
         for _ in range(self.layers):
             hidden += [
@@ -79,7 +79,7 @@ class VGG(Backbone):
                 nn.Dropout(self.dropout),
             ]
             size = self.hidden
-        parts |= {"flatten": nn.Flatten(), "hidden": nn.Sequential(*hidden)}
-        drawn_for_relu(parts)
-        parts["fc"] = nn.Linear(size, len(class_names))
-        return Model(parts, stages=stages, pool=("flatten", "hidden"), head="fc", width=size)
+        children |= {"flatten": nn.Flatten(), "hidden": nn.Sequential(*hidden)}
+        drawn_for_relu(children)
+        children["fc"] = nn.Linear(size, len(class_names))
+        return Model(children, stages=stages, pool=("flatten", "hidden"), head="fc", width=size)

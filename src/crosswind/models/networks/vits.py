@@ -129,14 +129,14 @@ class VisionTransformer(Model):
         )
         self.class_token = net.class_token
 
-    def _run(self, parts: tuple[str, ...], x: Tensor) -> Tensor:
-        for part in parts:
-            if part == "tokens":
+    def _run(self, stage_parts: tuple[str, ...], x: Tensor) -> Tensor:
+        for stage_part in stage_parts:
+            if stage_part == "tokens":
                 x = self._tokens(x)
-            elif part == "first":
+            elif stage_part == "first":
                 x = x[:, 0]
             else:
-                x = self.get_submodule(part)(x)
+                x = self.get_submodule(stage_part)(x)
         return x
 
     def _tokens(self, x: Tensor) -> Tensor:

@@ -38,17 +38,19 @@ class Findings:
 
     def __post_init__(self) -> None:
         # Names come from a store, which may hold anything; sentences go to terminals.
-        parts = [(plain(heading), list(map(plain, sentences))) for heading, sentences in self.parts]
-        vars(self).update(intro=plain(self.intro), parts=parts)
+        plain_parts = [
+            (plain(heading), list(map(plain, sentences))) for heading, sentences in self.parts
+        ]
+        vars(self).update(intro=plain(self.intro), parts=plain_parts)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for JSON: the sentences by heading, and every comparison with its
         numbers."""
-        sentences = {heading: list(found) for heading, found in self.parts}
+        sentences = {heading: list(heading_sentences) for heading, heading_sentences in self.parts}
         return {
             "intro": self.intro,
             "sentences": sentences,
-            "comparisons": [item.to_json() for item in self.items],
+            "comparisons": [finding.to_json() for finding in self.items],
         }
 
     def to_text(self, width: int = 80) -> str:
@@ -82,12 +84,16 @@ def find(
     with its `status`.
     """
     rule = str(resolved["selection"][0])
-    places = [at for at in shown if at.place.rule == rule]
-    items = judged(places, resolved)
-    if not items:
+    rule_results = [
+        setting_results for setting_results in shown if setting_results.place.rule == rule
+    ]
+    findings = judged(rule_results, resolved)
+    if not findings:
         return None
     return Findings(
-        _intro(places[0].place, items, claims, runs), items, list(_parts(places, items, claims))
+        _intro(rule_results[0].place, findings, claims, runs),
+        findings,
+        list(_parts(rule_results, findings, claims)),
     )
 
 
@@ -96,47 +102,48 @@ def find(
 
 
 def _intro(
-    place: Place,
-    items: Sequence[Finding],
+    setting: Place,
+    findings: Sequence[Finding],
     claims: Sequence[Judgement],
     runs: Sequence[Mapping[str, Any]],
 ) -> str:
-    numbers = sorted({item.difference.n for item in items})
-    crossed = any(item.difference.splits > 1 for item in items)
+    numbers = sorted({finding.difference.n for finding in findings})
+    crossed = any(finding.difference.splits > 1 for finding in findings)
     seeds = f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
     seeds += " runs" if crossed else " seeds" if numbers[-1] > 1 else " seed"
-    judged_by = f"p < 0.05{_by(items[0].multiplicity, items[0].family, ' comparisons')}"
-    interval = f"[{percent(items[0].level)} interval, which excludes 0 where p says so]"
+    judged_by = f"p < 0.05{_by(findings[0].multiplicity, findings[0].family, ' comparisons')}"
+    interval = f"[{percent(findings[0].level)} interval, which excludes 0 where p says so]"
     waiting = sum(run["status"] not in ("finished", "diverged", "failed") for run in runs)
     missing = f" {waiting:,} of {len(runs):,} runs are not done." if waiting else ""
-    oracle = " The rule that chooses the step is an ORACLE." if place.rule in ORACLES else ""
+    oracle = " The rule that chooses the step is an ORACLE." if setting.rule in ORACLES else ""
     apart = ""
     if claims:
         by = _by(claims[0].multiplicity, claims[0].family)
         apart = f" Claims are a family of their own: p{by}; [{percent(claims[0].level)} interval]."
     return (
-        f"Findings of {place.study} ({seeds}; points are percentage points; {judged_by};"
+        f"Findings of {setting.study} ({seeds}; points are percentage points; {judged_by};"
         f" {interval}).{apart}{missing}{oracle}"
     )
 
 
-def _by(multiplicity: str, family: int, what: str = "") -> str:
+def _by(multiplicity: str, family: int, unit_words: str = "") -> str:
     """What p is adjusted by, and for how many."""
     return (
-        f" by {ADJUST[multiplicity][0]} over {family}{what}"
+        f" by {ADJUST[multiplicity][0]} over {family}{unit_words}"
         if multiplicity in ADJUST
         else ", each alone"
     )
 
 
 def _parts(
-    places: Sequence[PlaceResults], items: Sequence[Finding], claims: Sequence[Judgement]
+    rule_results: Sequence[PlaceResults], findings: Sequence[Finding], claims: Sequence[Judgement]
 ) -> Iterator[tuple[str, list[str]]]:
-    where = _where([at.place for at in places])
-    reference = places[0].reference
-    entries = {at.place: at.entries for at in places}
+    where = _where([setting_results.place for setting_results in rule_results])
+    reference = rule_results[0].reference
+    entries = {setting_results.place: setting_results.entries for setting_results in rule_results}
     costs, effects = (
-        _together(item for item in items if item.kind == kind) for kind in (COST, EFFECT_OF)
+        _together(finding for finding in findings if finding.kind == kind)
+        for kind in (COST, EFFECT_OF)
     )
     if costs:
         without = sorted(
@@ -147,179 +154,194 @@ def _parts(
             if without
             else ""
         )
-        said = [
+        sentences = [
             where(group[0]) + _cost(group, entries[group[0].place])
             for group in costs
-            if any(item.told for item in group)
+            if any(finding.told for finding in group)
         ]
-        yield f"What each shift costs {reference}{right}", said or ["No cost could be told."]
+        yield f"What each shift costs {reference}{right}", sentences or ["No cost could be told."]
     if effects:
-        said = [
+        sentences = [
             where(group[0]) + _effect(group, reference)
             for group in effects
-            if any(item.told for item in group)
+            if any(finding.told for finding in group)
         ]
         yield (
             f"What each method does beside {reference} under the same shift",
-            said or ["No difference could be told."],
+            sentences or ["No difference could be told."],
         )
     if claims:
-        often = Counter(item.number for item in claims)
-        yield "Claims", [_claim(item, often[item.number] > 1) for item in claims]
-    asked = sum(item.adjusted_equal is not None for item in items)
-    near = [item for item in items if item.about_equal and not item.told]
-    if near:
-        by = f"p < 0.05{_by(near[0].multiplicity, asked)}"
+        often = Counter(finding.number for finding in claims)
+        yield "Claims", [_claim(finding, often[finding.number] > 1) for finding in claims]
+    n_asked = sum(finding.adjusted_equal is not None for finding in findings)
+    about_equal = [finding for finding in findings if finding.about_equal and not finding.told]
+    if about_equal:
+        by = f"p < 0.05{_by(about_equal[0].multiplicity, n_asked)}"
         yield (
             f"About as accurate as {reference}: less than {_points(MARGIN, 0)} points apart, {by}",
             [
-                f"{where(item)}{item.method} under {item.shift}{_interval(item)}{_mark(item)}"
-                for item in near
+                f"{where(finding)}{finding.method} under"
+                f" {finding.shift}{_interval(finding)}{_mark(finding)}"
+                for finding in about_equal
             ],
         )
     open_ = sorted(
-        (item for item in items if not item.told and item not in near),
-        key=lambda item: -abs(item.difference.mean),
+        (finding for finding in findings if not finding.told and finding not in about_equal),
+        key=lambda finding: -abs(finding.difference.mean),
     )
     if open_:
         yield (
-            f"What could not be told ({len(open_)} of {len(items)})",
-            [where(item) + _open(item) for item in open_],
+            f"What could not be told ({len(open_)} of {len(findings)})",
+            [where(finding) + _open(finding) for finding in open_],
         )
-    doubts = dict.fromkeys(line for at in places for line in doubt_notes(at))
+    doubts = dict.fromkeys(
+        line for setting_results in rule_results for line in doubt_notes(setting_results)
+    )
     if doubts:
         yield "Rows that doubt themselves", list(doubts)
 
 
-def _claim(item: Judgement, several: bool) -> str:
-    found = None if item.waits else item.difference
-    about = (item.place.data, item.shift, item.place.size, item.place.model, item.place.rule)
-    text = f"{item.text} ({', '.join(filter(None, about))})" if several else item.text
-    if found is None:
-        return f"{text}: {item.verdict}."
-    parts = METRICS[item.metric].unit == "fraction"  # rho is no share, and has no points
-    mean, *ends = (
-        None if value is None else _signed(value) if parts else f"{value:+.3f}"
-        for value in (found.mean, found.low, found.high)
+def _claim(judgement: Judgement, several: bool) -> str:
+    difference = None if judgement.waits else judgement.difference
+    about = (
+        judgement.place.data,
+        judgement.shift,
+        judgement.place.size,
+        judgement.place.model,
+        judgement.place.rule,
     )
-    interval = "" if None in ends or not found.sd else f" [{ends[0]}, {ends[1]}]"
+    text = f"{judgement.text} ({', '.join(filter(None, about))})" if several else judgement.text
+    if difference is None:
+        return f"{text}: {judgement.verdict}."
+    as_points = METRICS[judgement.metric].unit == "fraction"  # rho is no share, and has no points
+    mean, *ends = (
+        None if value is None else _signed(value) if as_points else f"{value:+.3f}"
+        for value in (difference.mean, difference.low, difference.high)
+    )
+    interval = "" if None in ends or not difference.sd else f" [{ends[0]}, {ends[1]}]"
     p = (
         ""
-        if item.adjusted is None
-        else f"; p {'< 0.001' if item.adjusted < 0.001 else f'= {item.adjusted:.3f}'}"
+        if judgement.adjusted is None
+        else f"; p {'< 0.001' if judgement.adjusted < 0.001 else f'= {judgement.adjusted:.3f}'}"
     )
-    told = item.told_range if item.verdict == CANNOT_TELL else None
+    range_told = judgement.told_range if judgement.verdict == CANNOT_TELL else None
     sizes = (
         ""
-        if told is None
-        else " to ".join(f"{size * 100:.1f}" if parts else f"{size:.3f}" for size in told)
+        if range_told is None
+        else " to ".join(f"{size * 100:.1f}" if as_points else f"{size:.3f}" for size in range_told)
     )
     power = (
         sizes
-        and f"; {'a margin of ' if item.margin else ''}{sizes} would have been told with a power of {POWER:.0%}"
+        and f"; {'a margin of ' if judgement.margin else ''}{sizes} would have been told with a power of {POWER:.0%}"
     )
-    return f"{text}: {item.verdict} ({mean}{interval}{p}{power})."
+    return f"{text}: {judgement.verdict} ({mean}{interval}{p}{power})."
 
 
-def _where(places: Sequence[Place]) -> Callable[[Finding], str]:
+def _where(settings: Sequence[Place]) -> Callable[[Finding], str]:
     """What of a place must be said to tell it from the other places."""
     varying = [
         name
         for name in ("data", "size", "model", "set")
-        if len({getattr(place, name) for place in places}) > 1
+        if len({getattr(setting, name) for setting in settings}) > 1
     ]
 
-    def words(item: Finding) -> str:
-        parts = [str(getattr(item.place, name)) for name in varying]
-        return f"{', '.join(parts)}: " if parts else ""
+    def words(finding: Finding) -> str:
+        names = [str(getattr(finding.place, name)) for name in varying]
+        return f"{', '.join(names)}: " if names else ""
 
     return words
 
 
-def _together(items: Iterable[Finding]) -> list[list[Finding]]:
+def _together(findings: Iterable[Finding]) -> list[list[Finding]]:
     """Accuracy and worst group of one comparison together, the largest difference that is told
     first."""
     groups: dict[tuple[Any, ...], list[Finding]] = {}
-    for item in items:
-        groups.setdefault((item.place, item.shift, item.method), []).append(item)
+    for finding in findings:
+        groups.setdefault((finding.place, finding.shift, finding.method), []).append(finding)
     return sorted(
         groups.values(),
         key=lambda group: (
-            -max((abs(item.difference.mean) for item in group if item.told), default=0.0)
+            -max((abs(finding.difference.mean) for finding in group if finding.told), default=0.0)
         ),
     )
 
 
 def _cost(group: Sequence[Finding], entries: Mapping[tuple[str, str], Entry]) -> str:
-    told = [item for item in group if item.told]
-    entry = entries[told[0].shift, told[0].method]
+    told_findings = [finding for finding in group if finding.told]
+    entry = entries[told_findings[0].shift, told_findings[0].method]
     end = (
-        f"; {told[0].method} is then no better than guessing"
+        f"; {told_findings[0].method} is then no better than guessing"
         if at_chance(entry, HEADLINE.name)
         else ""
     )
-    return f"{told[0].shift} {_changes(told, 'costs', 'gives')}{end}.{_mark(told[0])}"
+    largest = told_findings[0]
+    changes = _changes(told_findings, "costs", "gives")
+    return f"{largest.shift} {changes}{end}.{_mark(largest)}"
 
 
 def _effect(group: Sequence[Finding], reference: str) -> str:
-    told = [item for item in group if item.told]
-    return (
-        f"Under {told[0].shift} {told[0].method} {_changes(told, 'loses', 'wins')}.{_mark(told[0])}"
-    )
+    told_findings = [finding for finding in group if finding.told]
+    largest = told_findings[0]
+    changes = _changes(told_findings, "loses", "wins")
+    return f"Under {largest.shift} {largest.method} {changes}.{_mark(largest)}"
 
 
-def _changes(told: Sequence[Finding], down: str, up: str) -> str:
+def _changes(told_findings: Sequence[Finding], down: str, up: str) -> str:
     words: list[str] = []
     verb = ""
-    for item in told:
+    for finding in told_findings:
         ends = [
-            _end(end, item.about_equal)
-            for end in sorted(abs(end) for end in item.interval or (0.0, 0.0))
+            _end(end, finding.about_equal)
+            for end in sorted(abs(end) for end in finding.interval or (0.0, 0.0))
         ]
-        again, verb = verb, down if item.difference.mean < 0 else up
-        of = "of accuracy" if item.metric == HEADLINE.name else "in the worst group"
+        again, verb = verb, down if finding.difference.mean < 0 else up
+        of_what = "of accuracy" if finding.metric == HEADLINE.name else "in the worst group"
         size = (
-            f"{_points(item.difference.mean)} {'points ' if not words else ''}{of} [{ends[0]},"
-            f" {ends[1]}]"
+            f"{_points(finding.difference.mean)} {'points ' if not words else ''}{of_what}"
+            f" [{ends[0]}, {ends[1]}]"
         )
-        size += f", less than {_points(MARGIN, 0)}," if item.about_equal else ""
+        size += f", less than {_points(MARGIN, 0)}," if finding.about_equal else ""
         words.append(size if verb == again else f"{verb} {size}")
     return " and ".join(words).removesuffix(",")
 
 
-def _open(item: Finding) -> str:
-    what = (
-        f"{item.shift} for {item.method}"
-        if item.kind == COST
-        else f"{item.method} under {item.shift}"
+def _open(finding: Finding) -> str:
+    subject = (
+        f"{finding.shift} for {finding.method}"
+        if finding.kind == COST
+        else f"{finding.method} under {finding.shift}"
     )
-    of = "accuracy" if item.metric == HEADLINE.name else "worst group"
-    alike = ", the same at every seed" if item.difference.sd == 0 else ""
-    seeds = f"; {_seeds(*item.seeds)} would tell {_points(EFFECT, 0)} points" if item.seeds else ""
+    metric_words = "accuracy" if finding.metric == HEADLINE.name else "worst group"
+    alike = ", the same at every seed" if finding.difference.sd == 0 else ""
+    seeds = (
+        f"; {_seeds(*finding.seeds)} would tell {_points(EFFECT, 0)} points"
+        if finding.seeds
+        else ""
+    )
     return (
-        f"{what}, {of}:"
-        f" {_signed(item.difference.mean)}{_interval(item)}{alike}{seeds}.{_mark(item)}"
+        f"{subject}, {metric_words}:"
+        f" {_signed(finding.difference.mean)}{_interval(finding)}{alike}{seeds}.{_mark(finding)}"
     )
 
 
-def _seeds(least: int | None, most: int | None) -> str:
+def _seeds(least: int | None, greatest: int | None) -> str:
     """How many seeds would tell something, by the spreads that the seeds at hand make likely."""
     if least is None:
         return "not even 10,000 seeds"
-    if most is None:
+    if greatest is None:
         return f"{least:,} seeds or many more"
-    return f"{least:,} to {most:,} seeds" if least < most else f"{least:,} seeds"
+    return f"{least:,} to {greatest:,} seeds" if least < greatest else f"{least:,} seeds"
 
 
-def _interval(item: Finding) -> str:
-    ends = [_end(end, item.about_equal, "+") for end in item.interval or ()]
+def _interval(finding: Finding) -> str:
+    ends = [_end(end, finding.about_equal, "+") for end in finding.interval or ()]
     return f" [{', '.join(ends)}]" if ends else ""
 
 
-def _end(value: float, near: bool, sign: str = "") -> str:
+def _end(value: float, at_margin: bool, sign: str = "") -> str:
     """An end of an interval in points, with more digits where one digit would put it on 0, or on
     the margin of an equality."""
-    points, bounds = 100 * value, (0.0, 100 * MARGIN) if near else (0.0,)
+    points, bounds = 100 * value, (0.0, 100 * MARGIN) if at_margin else (0.0,)
     digits = next((digits for digits in (1, 2, 3) if round(abs(points), digits) not in bounds), 1)
     return f"{points:{sign}.{digits}f}"
 
@@ -332,5 +354,5 @@ def _signed(value: float) -> str:
     return f"{value * 100:+.1f}"
 
 
-def _mark(item: Finding) -> str:
-    return f" {MARK}" if item.doubted else ""
+def _mark(finding: Finding) -> str:
+    return f" {MARK}" if finding.doubted else ""

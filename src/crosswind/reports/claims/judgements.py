@@ -68,12 +68,12 @@ class JudgedSide:
 
     def values(self, metric: str) -> dict[int | Seeds, float]:
         """The score by seed, or the gap where both scores are there."""
-        own = self.entry.values(metric)
-        less = own if self.minus is None else self.minus.entry.values(metric)
+        own_values = self.entry.values(metric)
+        less = own_values if self.minus is None else self.minus.entry.values(metric)
         return (
-            own
+            own_values
             if self.minus is None
-            else {seed: value - less[seed] for seed, value in own.items() if seed in less}
+            else {seed: value - less[seed] for seed, value in own_values.items() if seed in less}
         )
 
     def summary(self, metric: str) -> Summary | None:
@@ -101,8 +101,8 @@ class JudgedSide:
                 f" less {' '.join(filter(None, names))}",
                 apart or less.set != self.set,
             )
-        parts = [f" under {self.shift}" if shift else "", f" on {self.set}" if apart else ""]
-        return self.method + "".join(parts) + less_words + (f", {self.model}" if model else "")
+        phrases = [f" under {self.shift}" if shift else "", f" on {self.set}" if apart else ""]
+        return self.method + "".join(phrases) + less_words + (f", {self.model}" if model else "")
 
 
 @dataclass(frozen=True)
@@ -155,23 +155,29 @@ class Judgement:
             )
         if self.unshifted is None or self.wins_back is None:
             return self.better.entry.difference(self.than.entry, self.metric, self.level)
-        whole, under = (side.entry.values(self.metric) for side in (self.unshifted, self.than))
+        unshifted_values, under = (
+            side.entry.values(self.metric) for side in (self.unshifted, self.than)
+        )
         level = {
-            seed: value + self.wins_back * (whole[seed] - value)
+            seed: value + self.wins_back * (unshifted_values[seed] - value)
             for seed, value in under.items()
-            if seed in whole
+            if seed in unshifted_values
         }
         return paired(level, self.better.entry.values(self.metric), self.level)
 
     @property
     def tested(self) -> Difference | None:
         """What is compared with 0: the difference, or how far it is inside the margin."""
-        found = self.difference
-        if self.margin is None or found is None:
-            return found
-        sign = 1 if found.mean >= 0 else -1
-        one, other = (side.values(self.metric) for side in (self.better, self.than))
-        apart = {seed: sign * (value - other[seed]) for seed, value in one.items() if seed in other}
+        difference = self.difference
+        if self.margin is None or difference is None:
+            return difference
+        sign = 1 if difference.mean >= 0 else -1
+        better_values, than_values = (side.values(self.metric) for side in (self.better, self.than))
+        apart = {
+            seed: sign * (value - than_values[seed])
+            for seed, value in better_values.items()
+            if seed in than_values
+        }
         return paired(apart, dict.fromkeys(apart, self.margin), self.level)
 
     @property
@@ -183,12 +189,12 @@ class Judgement:
         `family`, which is enough for Holm's correction whatever the other claims show. None with
         several split seeds, or without a spread.
         """
-        found = None if self.waits else self.difference
-        if found is None or not found.sd or found.splits != 1:
+        difference = None if self.waits else self.difference
+        if difference is None or not difference.sd or difference.splits != 1:
             return None
         level = hardest_level(self.multiplicity, self.family)
         return effects_told(
-            found.sd, found.n, level, POWER if self.margin is None else (1 + POWER) / 2
+            difference.sd, difference.n, level, POWER if self.margin is None else (1 + POWER) / 2
         )
 
     @property
@@ -197,13 +203,13 @@ class Judgement:
         until all runs have ended."""
         if self.waits:
             return NOT_RUN
-        found = self.tested
-        if found is None or self.adjusted is None or self.adjusted >= ALPHA:
+        tested = self.tested
+        if tested is None or self.adjusted is None or self.adjusted >= ALPHA:
             return CANNOT_TELL
-        return HOLDS if found.mean > 0 else OPPOSITE
+        return HOLDS if tested.mean > 0 else OPPOSITE
 
 
-def judge(found: Results, resolved: Mapping[str, Any]) -> list[Judgement]:
+def judge(arranged: Results, resolved: Mapping[str, Any]) -> list[Judgement]:
     """Every claim of a study at every place that it is about, in the order of the study; `resolved`
     is the study with defaults."""
     claims = resolved.get("claims") or []
@@ -219,23 +225,28 @@ def judge(found: Results, resolved: Mapping[str, Any]) -> list[Judgement]:
     # Runs of one side differ in point and seeds only, which are left out of `where`.
     points: dict[Run, dict[str, None]] = {}
     states: dict[Run, Counter[str]] = {}
-    for run, (status, _) in found.runs.items():
+    for run, (status, _) in arranged.runs.items():
         where = run._replace(point="", seed=0, split_seed=0)
         points.setdefault(where, {})[run.point] = None
         states.setdefault(where, Counter())[status] += 1
 
     def less(where: Run, side: Side) -> Run:
         """The runs that a side of a claim is less of; `where` itself where it is no gap."""
-        given = side.minus or side
+        side_less = side.minus or side
         return where._replace(
-            method=given.method, model=given.model or where.model, shift=given.shift or where.shift
+            method=side_less.method,
+            model=side_less.model or where.model,
+            shift=side_less.shift or where.shift,
         )
 
     def judged(where: Run, side: Side, rule: str) -> JudgedSide:
-        at = found.places.get(
+        setting_results = arranged.places.get(
             Place(where.study, where.data, where.size, where.model, str(side.set), rule)
         )
-        entry, count = at.entries.get((where.shift, where.method)) if at else None, states[where]
+        entry, count = (
+            setting_results.entries.get((where.shift, where.method)) if setting_results else None,
+            states[where],
+        )
         minus = None if side.minus is None else judged(less(where, side), side.minus, rule)
         about = (
             where.method,
@@ -249,7 +260,7 @@ def judge(found: Results, resolved: Mapping[str, Any]) -> list[Judgement]:
 
     # A model that is only asked stands under its label beside every model that is trained, with the
     # same answers: it counts once.
-    asked = set(resolved.get("models") or {}) - set(resolved.get("methods") or {})
+    models_asked = set(resolved.get("models") or {}) - set(resolved.get("methods") or {})
     out: list[Judgement] = []
     models = list(dict.fromkeys(where.model for where in points))
     for number, claim in enumerate(claims, 1):
@@ -266,7 +277,7 @@ def judge(found: Results, resolved: Mapping[str, Any]) -> list[Judgement]:
                 continue
             if any(claim[name] not in (None, getattr(where, name)) for name in ("data", "size")):
                 continue
-            if better.method in asked and better.model is None:
+            if better.method in models_asked and better.model is None:
                 again = (
                     where._replace(model="") in once
                     if than.model is None
@@ -274,24 +285,32 @@ def judge(found: Results, resolved: Mapping[str, Any]) -> list[Judgement]:
                 )
                 if again:
                     continue
-                once |= {where._replace(model="")} if than.method in asked else set()
-            beside = better.model is None or than.method in asked
+                once |= {where._replace(model="")} if than.method in models_asked else set()
+            beside = better.model is None or than.method in models_asked
             for model in (
                 [than.model] if than.model is not None else [where.model] if beside else models
             ):
-                other = where._replace(
+                than_run = where._replace(
                     method=than.method, model=model, shift=than.shift or where.shift
                 )
-                whole = other._replace(shift=str(unshifted(resolved["shifts"]))) if share else other
-                apart = other != where or (better.set, better.minus) != (than.set, than.minus)
-                needed = other, whole, less(where, better), less(other, than)
-                if apart and all(run in points for run in needed) and (not share or whole != other):
-                    place = Place(
+                unshifted_run = (
+                    than_run._replace(shift=str(unshifted(resolved["shifts"])))
+                    if share
+                    else than_run
+                )
+                apart = than_run != where or (better.set, better.minus) != (than.set, than.minus)
+                needed = than_run, unshifted_run, less(where, better), less(than_run, than)
+                if (
+                    apart
+                    and all(run in points for run in needed)
+                    and (not share or unshifted_run != than_run)
+                ):
+                    setting = Place(
                         where.study, where.data, where.size, where.model, str(claim["set"]), rule
                     )
-                    sides = (judged(where, better, rule), judged(other, than, rule))
-                    level = judged(whole, than, rule) if share else None
-                    about = number, str(claim["text"]), place, where.shift, str(claim["metric"])
+                    sides = (judged(where, better, rule), judged(than_run, than, rule))
+                    level = judged(unshifted_run, than, rule) if share else None
+                    about = number, str(claim["text"]), setting, where.shift, str(claim["metric"])
                     out.append(Judgement(*about, *sides, share, level, margin=claim.get("margin")))
     return _adjusted(out, str(resolved.get("multiplicity", "holm")))
 
@@ -302,26 +321,29 @@ def _adjusted(family: list[Judgement], multiplicity: str) -> list[Judgement]:
     One that waits or has no p-value counts as 1: the family does not grow while runs end, and what
     holds before still does after.
     """
-    known = [None if item.waits or item.tested is None else item.tested.p for item in family]
+    p_values = [
+        None if judgement.waits or judgement.tested is None else judgement.tested.p
+        for judgement in family
+    ]
     family_of = judged_together(
-        {i: 1.0 if p is None else p for i, p in enumerate(known)}, multiplicity
+        {i: 1.0 if p is None else p for i, p in enumerate(p_values)}, multiplicity
     )
     family = [
-        replace(item, multiplicity=multiplicity, family=len(family), level=family_of.level)
-        for item in family
+        replace(judgement, multiplicity=multiplicity, family=len(family), level=family_of.level)
+        for judgement in family
     ]
     return [
-        item if known[i] is None else replace(item, adjusted=family_of.adjusted[i])
-        for i, item in enumerate(family)
+        judgement if p_values[i] is None else replace(judgement, adjusted=family_of.adjusted[i])
+        for i, judgement in enumerate(family)
     ]
 
 
-def claim_table(study: str, found: list[Judgement]) -> Table | None:
+def claim_table(study: str, judgements: list[Judgement]) -> Table | None:
     """A row a judgement, the claims' words below; what is the same in all rows stands in the title.
     None without claims."""
-    if not found:
+    if not judgements:
         return None
-    abouts = [_about(item) for item in found]
+    abouts = [_about(judgement) for judgement in judgements]
     varying = [
         name
         for name in abouts[0]
@@ -333,9 +355,9 @@ def claim_table(study: str, found: list[Judgement]) -> Table | None:
         if value and name not in varying
     ]
     rows: list[dict[str, Cell]] = []
-    for item, about in zip(found, abouts, strict=True):
-        difference = None if item.waits else item.difference
-        adjusted = item.adjusted
+    for judgement, about in zip(judgements, abouts, strict=True):
+        difference = None if judgement.waits else judgement.difference
+        adjusted = judgement.adjusted
         interval = (
             f"{difference.low:+.3f} to {difference.high:+.3f}"
             if difference and difference.sd
@@ -343,75 +365,85 @@ def claim_table(study: str, found: list[Judgement]) -> Table | None:
         )
         row: dict[str, Cell] = {
             # The verdict first: on a phone the rest is reached by scrolling.
-            "claim": item.number,
-            "verdict": with_mark(item.verdict, item.better.entry, item.than.entry),
+            "claim": judgement.number,
+            "verdict": with_mark(judgement.verdict, judgement.better.entry, judgement.than.entry),
             **{name: about[name] for name in varying},
             "difference": f"{difference.mean:+.3f}" if difference else None,
-            f"{percent(item.level)} interval": interval,
-            _ADJUSTED.get(item.multiplicity, ("p",))[0]: (
+            f"{percent(judgement.level)} interval": interval,
+            _ADJUSTED.get(judgement.multiplicity, ("p",))[0]: (
                 None if adjusted is None else _p_value(adjusted)
             ),
-            _runs_named(found): difference.n if difference else 0,
+            _runs_named(judgements): difference.n if difference else 0,
         }
         rows.append(row)
     claims = [
         f"Claim {number}: {text}"
-        for number, text in dict.fromkeys((item.number, item.text) for item in found)
+        for number, text in dict.fromkeys(
+            (judgement.number, judgement.text) for judgement in judgements
+        )
     ]
     title = f"Claims ({', '.join(filter(None, (study, *shared)))})"
-    return Table.of(f"claims-{slug(study)}", title, rows, (*claims, *_notes(found)))
+    return Table.of(f"claims-{slug(study)}", title, rows, (*claims, *_notes(judgements)))
 
 
 def _p_value(value: float) -> str:
     return f"{value:.3f}" if value >= 0.001 else "<0.001"
 
 
-def claim_number_table(study: str, found: list[Judgement]) -> Table | None:
+def claim_number_table(study: str, judgements: list[Judgement]) -> Table | None:
     """Every number of the judgements in one tidy table; None without claims."""
     rows = []
-    for item in found:
-        difference, sides = item.difference, (("better", item.better), ("than", item.than))
+    for judgement in judgements:
+        difference, sides = (
+            judgement.difference,
+            (("better", judgement.better), ("than", judgement.than)),
+        )
         row: dict[str, Any] = {
             "study": study,
-            "claim": item.number,
-            "text": item.text,
-            "data": item.place.data,
-            "shift": item.shift,
+            "claim": judgement.number,
+            "text": judgement.text,
+            "data": judgement.place.data,
+            "shift": judgement.shift,
         }
         row |= {
-            "size": item.place.size,
-            "set": item.place.set,
-            "metric": item.metric,
-            "rule": item.place.rule,
+            "size": judgement.place.size,
+            "set": judgement.place.set,
+            "metric": judgement.metric,
+            "rule": judgement.place.rule,
         }
         for name, side in sides:
             row |= {name: side.method, f"{name}_model": side.model}
         for name, side in sides:
-            row |= picked(side.summary(item.metric), **{f"{name}_mean": "mean"})
+            row |= picked(side.summary(judgement.metric), **{f"{name}_mean": "mean"})
         row |= picked(
             difference, diff="mean", diff_low="low", diff_high="high", n="n", missing="missing"
         )
-        row |= {f"{name}_points": side.tried for name, side in sides} | {"verdict": item.verdict}
+        row |= {f"{name}_points": side.tried for name, side in sides} | {
+            "verdict": judgement.verdict
+        }
         row |= {f"{name}_doubted": side.entry.doubted for name, side in sides} | picked(
-            item.tested, p="p"
+            judgement.tested, p="p"
         )
         row |= {
-            "p_adjusted": item.adjusted,
-            "multiplicity": item.multiplicity,
-            "family": item.family,
+            "p_adjusted": judgement.adjusted,
+            "multiplicity": judgement.multiplicity,
+            "family": judgement.family,
         }
         row |= picked(difference, splits="splits") | {
-            "than_chance": at_chance(item.than.entry, item.metric)
+            "than_chance": at_chance(judgement.than.entry, judgement.metric)
         }
-        about = _about(item)
+        about = _about(judgement)
         row |= {
             "better_side": about["better"],
             "than_side": about["than"],
-            "margin": item.margin,
-            "level": item.level,
+            "margin": judgement.margin,
+            "level": judgement.level,
         }
         rows.append(
-            row | dict(zip(("told_low", "told_high"), item.told_range or (None, None), strict=True))
+            row
+            | dict(
+                zip(("told_low", "told_high"), judgement.told_range or (None, None), strict=True)
+            )
         )
     return (
         Table.of(f"claims-{slug(study)}", "Every number of the claims", rows, keys=2)
@@ -420,30 +452,36 @@ def claim_number_table(study: str, found: list[Judgement]) -> Table | None:
     )
 
 
-def _about(item: Judgement) -> dict[str, str | None]:
-    place = item.place
-    one = item.better.model == item.than.model
-    apart = item.better.shift != item.than.shift
-    better, than = (side.words(apart, not one, place.set) for side in item.sides[:2])
-    if item.margin is not None:
-        than += f" ± {item.margin:g}"
-    if item.wins_back is not None:
-        than += f" + {item.wins_back:g} of its cost"
+def _about(judgement: Judgement) -> dict[str, str | None]:
+    setting = judgement.place
+    is_one_model = judgement.better.model == judgement.than.model
+    apart = judgement.better.shift != judgement.than.shift
+    better, than = (
+        side.words(apart, not is_one_model, setting.set) for side in judgement.sides[:2]
+    )
+    if judgement.margin is not None:
+        than += f" ± {judgement.margin:g}"
+    if judgement.wins_back is not None:
+        than += f" + {judgement.wins_back:g} of its cost"
     return {
-        "data": place.data,
-        "shift": None if apart else item.shift,
-        "size": place.size,
-        "model": item.better.model if one else None,
+        "data": setting.data,
+        "shift": None if apart else judgement.shift,
+        "size": setting.size,
+        "model": judgement.better.model if is_one_model else None,
         "better": better,
         "than": than,
-        "set": place.set,
-        "score": METRICS[item.metric].words,
-        "selection": place.rule,
+        "set": setting.set,
+        "score": METRICS[judgement.metric].words,
+        "selection": setting.rule,
     }
 
 
-def _notes(found: list[Judgement]) -> list[str]:
-    runs, multiplicity, family = _runs_named(found), found[0].multiplicity, found[0].family
+def _notes(judgements: list[Judgement]) -> list[str]:
+    runs, multiplicity, family = (
+        _runs_named(judgements),
+        judgements[0].multiplicity,
+        judgements[0].family,
+    )
     notes = [
         "The better side minus the other at the same"
         f" seed{' and split seed' if runs == 'runs' else ''}, then the mean over all. "
@@ -455,8 +493,8 @@ def _notes(found: list[Judgement]) -> list[str]:
         notes.append(
             f"p is two-sided and adjusted for the {family} judgements of this study together, which"
             f" keeps {_ADJUSTED[multiplicity][1]}; one that waits counts as p = 1. The interval has"
-            f" the level that this correction comes to, {percent(found[0].level)}: it excludes 0,"
-            " or keeps to one side of a margin, where p is below 0.05."
+            f" the level that this correction comes to, {percent(judgements[0].level)}: it excludes"
+            " 0, or keeps to one side of a margin, where p is below 0.05."
         )
     elif family > 1:
         chance = f"{family * (1 - LEVEL) / 2:.2g} of {family}"
@@ -464,91 +502,107 @@ def _notes(found: list[Judgement]) -> list[str]:
             f"Each is judged for itself: where nothing differs, about {chance} would hold by"
             " chance."
         )
-    if any(item.margin is not None for item in found):
+    if any(judgement.margin is not None for judgement in judgements):
         notes.append(
             f'Where the other side has a margin (±), "{HOLDS}": the sides differ by less, by two'
             " one-sided tests (Schuirmann 1987), each at half the level, so that the interval lies"
             f' inside; "{OPPOSITE}": they differ by more.'
         )
-    if blind := [item for item in found if item.verdict == CANNOT_TELL and item.told_range]:
-        could = "; ".join(f"claim {item.number} {_told_words(item)}" for item in blind)
+    if blind := [
+        judgement
+        for judgement in judgements
+        if judgement.verdict == CANNOT_TELL and judgement.told_range
+    ]:
+        could = "; ".join(
+            f"claim {judgement.number} {_told_words(judgement)}" for judgement in blind
+        )
         level = "0.05" if blind[0].multiplicity == "none" else f"0.05 / {family}"
         likely = "each from the least to the largest spread that these seeds make likely (95%)"
         notes.append(f"Power of {POWER:.0%} at p < {level} is had for: {could}; {likely}.")
-    for item in found:
+    for judgement in judgements:
         if (
-            not item.waits
-            and item.than.minus is None
-            and (guess := chance_words(item.than.entry, item.metric))
+            not judgement.waits
+            and judgement.than.minus is None
+            and (guess := chance_words(judgement.than.entry, judgement.metric))
         ):
-            notes.append(f"Claim {item.number} under {item.shift}: {item.than} is {guess}.")
+            notes.append(
+                f"Claim {judgement.number} under {judgement.shift}: {judgement.than} is {guess}."
+            )
     notes += dict.fromkeys(
         line
-        for item in found
-        if item.metric == "rho"
-        for side in item.sides
+        for judgement in judgements
+        if judgement.metric == "rho"
+        for side in judgement.sides
         for line in rho_words(side.entry)
     )
     by_other = [
-        str(item.number)
-        for item in found
-        if item.metric == "worst_group" and not item.place.rule.endswith("worst-group")
+        str(judgement.number)
+        for judgement in judgements
+        if judgement.metric == "worst_group" and not judgement.place.rule.endswith("worst-group")
     ]
     if by_other:
         notes.append(
             f"Claim {', '.join(dict.fromkeys(by_other))}: of the worst group, while step and point"
             " are chosen by another score; a rule as best-id-worst-group chooses by it."
         )
-    notes += dict.fromkeys(line for item in found for line in oracle_notes(item.place))
+    notes += dict.fromkeys(
+        line for judgement in judgements for line in oracle_notes(judgement.place)
+    )
     uneven = dict.fromkeys(
-        f"{item.better} {item.better.tried}, {item.than} {item.than.tried} (claim {item.number})"
-        for item in found
-        if item.better.tried != item.than.tried
+        f"{judgement.better} {judgement.better.tried}, {judgement.than} {judgement.than.tried}"
+        f" (claim {judgement.number})"
+        for judgement in judgements
+        if judgement.better.tried != judgement.than.tried
     )
     if uneven:
         notes.append(
             f"WARNING: the sides did not try equally many points: {'; '.join(uneven)}. The best of"
             " more is higher by chance alone."
         )
-    if waiting := sum(item.waits for item in found):
+    if waiting := sum(judgement.waits for judgement in judgements):
         notes.append(
-            f"{NOT_RUN}: {waiting} of {len(found)} wait for runs of a side; no difference is shown"
-            " before all have ended."
+            f"{NOT_RUN}: {waiting} of {len(judgements)} wait for runs of a side; no difference is"
+            " shown before all have ended."
         )
-    for item in found:
-        for side in item.sides:
+    for judgement in judgements:
+        for side in judgement.sides:
             for text, seeds in side.entry.doubts.items():
-                of = f"{len(seeds)} of {len(side.entry.metrics)} runs"
+                counted_runs = f"{len(seeds)} of {len(side.entry.metrics)} runs"
                 notes.append(
-                    f"{MARK} Claim {item.number} under {item.shift}: {side}, {of}: {text}."
+                    f"{MARK} Claim {judgement.number} under {judgement.shift}: {side},"
+                    f" {counted_runs}: {text}."
                 )
-    for item in (item for item in found if not item.waits):
-        missing = item.difference.missing if item.difference is not None else 0
-        lost = ", ".join(f"{side} {side.failed}" for side in item.sides if side.failed)
+    for judgement in (judgement for judgement in judgements if not judgement.waits):
+        missing = judgement.difference.missing if judgement.difference is not None else 0
+        lost = ", ".join(f"{side} {side.failed}" for side in judgement.sides if side.failed)
         words = [f"failed runs: {lost}"] if lost else []
         words += [f"{runs} without a partner, left out: {missing}"] if missing else []
         partial = [
             f"{side} (seed {', '.join(map(str, side.entry.partial))})"
-            for side in item.sides
+            for side in judgement.sides
             if side.entry.partial
         ]
         lines = [
             *(["; ".join(words)] if words else []),
             *([_FEWER + "; ".join(partial)] if partial else []),
         ]
-        notes += [f"Claim {item.number} under {item.shift}: {line}." for line in lines]
+        notes += [f"Claim {judgement.number} under {judgement.shift}: {line}." for line in lines]
     return notes
 
 
-def _told_words(item: Judgement) -> str:
-    under = f"under {item.shift} " if item.better.shift == item.than.shift else ""
-    sizes = " to ".join(f"{size:.3f}" for size in item.told_range or ())
+def _told_words(judgement: Judgement) -> str:
+    under = f"under {judgement.shift} " if judgement.better.shift == judgement.than.shift else ""
+    sizes = " to ".join(f"{size:.3f}" for size in judgement.told_range or ())
     return (
-        f"{under}a margin of {sizes}, if the sides are equal" if item.margin else f"{under}{sizes}"
+        f"{under}a margin of {sizes}, if the sides are equal"
+        if judgement.margin
+        else f"{under}{sizes}"
     )
 
 
-def _runs_named(found: list[Judgement]) -> str:
+def _runs_named(judgements: list[Judgement]) -> str:
     """What the runs of a side are called: seeds, or pairs with split seeds."""
-    keys = (key for item in found for side in item.sides for key in side.entry.metrics)
+    keys = (
+        key for judgement in judgements for side in judgement.sides for key in side.entry.metrics
+    )
     return "runs" if any(isinstance(key, Seeds) for key in keys) else "seeds"

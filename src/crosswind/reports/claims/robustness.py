@@ -42,20 +42,26 @@ def rho_words(entry: Entry) -> list[str]:
     """What the rho of some runs is beside, or why it has no reference; nothing for scores that have
     no rho."""
     return list(
-        dict.fromkeys(f"{item[RHO_NOTE]}." for item in entry.metrics.values() if item.get(RHO_NOTE))
+        dict.fromkeys(
+            f"{scores[RHO_NOTE]}." for scores in entry.metrics.values() if scores.get(RHO_NOTE)
+        )
     )
 
 
-def rho_notes(at: PlaceResults) -> list[str]:
+def rho_notes(setting_results: PlaceResults) -> list[str]:
     """The same of a whole place, and of a network before that only guesses: then its head was new,
     or it knows none of these."""
-    lines = dict.fromkeys(line for entry in at.entries.values() for line in rho_words(entry))
-    for (shift, _), entry in at.entries.items():
-        before = {str(item[BEFORE]): None for item in entry.metrics.values() if item.get(BEFORE)}
+    lines = dict.fromkeys(
+        line for entry in setting_results.entries.values() for line in rho_words(entry)
+    )
+    for (shift, _), entry in setting_results.entries.items():
+        before = {
+            str(scores[BEFORE]): None for scores in entry.metrics.values() if scores.get(BEFORE)
+        }
         lines |= {
             _GUESSES.format(name): None
             for name in before
-            if _guesses(at.entries.get((shift, name)))
+            if _guesses(setting_results.entries.get((shift, name)))
         }
     return list(lines)
 
@@ -68,9 +74,11 @@ _GUESSES = (
 
 def _guesses(entry: Entry | None) -> bool:
     """Whether a network is right on less than a tenth of what guessing leaves."""
-    told = entry.summary(HEADLINE.name) if entry else None
+    accuracy = entry.summary(HEADLINE.name) if entry else None
     chance = chance_level(entry, HEADLINE.name) if entry else None
-    return told is not None and chance is not None and told.mean - chance < 0.1 * (1 - chance)
+    return (
+        accuracy is not None and chance is not None and accuracy.mean - chance < 0.1 * (1 - chance)
+    )
 
 
 def beside_words(before: str) -> str:
@@ -93,8 +101,8 @@ def network_before(resolved: Mapping[str, Any]) -> str:
     settings = methods if isinstance(methods, Mapping) else {}
     names = [
         name
-        for name, item in settings.items()
-        if ((item or {}).get("training") or {}).get("steps") == 0
+        for name, method_settings in settings.items()
+        if ((method_settings or {}).get("training") or {}).get("steps") == 0
     ]
     return str(
         resolved["reference"] if resolved.get("reference") in names else next(iter(names), "")
@@ -107,7 +115,8 @@ def begins_from_weights(resolved: Mapping[str, Any]) -> bool:
     models = resolved.get("models")
     entries = models.values() if isinstance(models, Mapping) else ()
     return any(
-        isinstance(item, Mapping) and (item.get("weights") or item.get("path")) for item in entries
+        isinstance(entry, Mapping) and (entry.get("weights") or entry.get("path"))
+        for entry in entries
     )
 
 
@@ -126,9 +135,9 @@ def scored_results(
     """
     before = network_before(resolved)
     left_out = ("groups",) if before else _NO_GROUPS
-    found = store.results(study, unscored=unscored, without=left_out, runs=runs)
+    scored = store.results(study, unscored=unscored, without=left_out, runs=runs)
     try:
-        return list(beside_network_before(found, before, begins_from_weights(resolved)))
+        return list(beside_network_before(scored, before, begins_from_weights(resolved)))
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         cause = f"{type(error).__name__}: {one_line(str(error), 200)}"
         raise StoreError(
@@ -137,7 +146,7 @@ def scored_results(
 
 
 def beside_network_before(
-    results: Iterable[Mapping[str, Any]], before: str, from_weights: bool = False
+    scored_results: Iterable[Mapping[str, Any]], before: str, from_weights: bool = False
 ) -> Iterable[dict[str, Any]]:
     """The results, rho of each beside that of `before` with the same seed on the same set, and
     without scores by environment.
@@ -146,46 +155,58 @@ def beside_network_before(
     undefined. `from_weights`: whether training begins from given weights; then it is said where
     nothing is taken off.
     """
-    found = [dict(item) for item in results]
-    known = {
-        tuple(item.get(name) for name in _PLACE): item["metrics"]["environments"]
-        for item in found
+    copied = [dict(scored) for scored in scored_results]
+    environments_of = {
+        tuple(scored.get(name) for name in _PLACE): scored["metrics"]["environments"]
+        for scored in copied
         if before
-        and item.get("method") == before
-        and (item.get("metrics") or {}).get("environments")
+        and scored.get("method") == before
+        and (scored.get("metrics") or {}).get("environments")
     }
-    for item in found:
-        metrics = item.get("metrics")
+    for scored in copied:
+        metrics = scored.get("metrics")
         if not metrics:
             continue
-        own = metrics.get("environments")
-        item["metrics"] = metrics = {
+        own_environments = metrics.get("environments")
+        scored["metrics"] = metrics = {
             name: value for name, value in metrics.items() if name != "environments"
         }
-        if before and own:
-            reference = known.get(tuple(item.get(name) for name in _PLACE))
-            metrics["rho"] = None if item["method"] == before else _mean_rho(own, reference)
+        if before and own_environments:
+            reference = environments_of.get(tuple(scored.get(name) for name in _PLACE))
+            metrics["rho"] = (
+                None if scored["method"] == before else _mean_rho(own_environments, reference)
+            )
             metrics |= {RHO_NOTE: beside_words(before), BEFORE: before}
         elif metrics.get("rho") is not None:
             metrics[RHO_NOTE] = WITHOUT_THOUGH_GIVEN if from_weights else WITHOUT
-    return found
+    return copied
 
 
-def _mean_rho(own: Mapping[str, Any], reference: Mapping[str, Any] | None) -> float | None:
+def _mean_rho(
+    own_environments: Mapping[str, Any], reference: Mapping[str, Any] | None
+) -> float | None:
     """The mean over environments; None where one is undefined, or the reference has no score
     there."""
     values = []
-    for name, told in own.items():
+    for name, environment_scores in own_environments.items():
         base = (reference or {}).get(name)
-        value = None if base is None else rho(told["seen"], told["unseen"], accuracy_on_all(base))
+        value = (
+            None
+            if base is None
+            else rho(
+                environment_scores["seen"], environment_scores["unseen"], accuracy_on_all(base)
+            )
+        )
         if value is None:
             return None
         values.append(value)
     return sum(values) / len(values) if values else None
 
 
-def accuracy_on_all(told: Mapping[str, Any]) -> float:
+def accuracy_on_all(environment_scores: Mapping[str, Any]) -> float:
     """The accuracy in an environment on all classes, from that on the seen and on the unseen
     ones."""
-    rows = told["n_seen"], told["n_unseen"]
-    return float((told["seen"] * rows[0] + told["unseen"] * rows[1]) / sum(rows))
+    rows = environment_scores["n_seen"], environment_scores["n_unseen"]
+    return float(
+        (environment_scores["seen"] * rows[0] + environment_scores["unseen"] * rows[1]) / sum(rows)
+    )

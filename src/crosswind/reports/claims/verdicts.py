@@ -75,9 +75,9 @@ class Finding:
 
     def at_level(self, level: float) -> Difference:
         """The difference with its interval at a level."""
-        found = self.sides[0].difference(self.sides[1], self.metric, level)
-        assert found is not None, "only sides that share a run are compared"
-        return found
+        difference = self.sides[0].difference(self.sides[1], self.metric, level)
+        assert difference is not None, "only sides that share a run are compared"
+        return difference
 
     @property
     def told(self) -> bool:
@@ -99,13 +99,15 @@ class Finding:
         and others 1994). None without a spread: equal differences at every seed say nothing of
         their uncertainty.
         """
-        found = _ends(self.difference)
-        near = _ends(self.at_level(self.equal_level)) if self.about_equal else None
-        if found is None or near is None:
-            return found
+        ends = _ends(self.difference)
+        equality_ends = _ends(self.at_level(self.equal_level)) if self.about_equal else None
+        if ends is None or equality_ends is None:
+            return ends
         if not self.told:
-            return min(0.0, near[0]), max(0.0, near[1])
-        return (found[0], near[1]) if self.difference.mean > 0 else (near[0], found[1])
+            return min(0.0, equality_ends[0]), max(0.0, equality_ends[1])
+        return (
+            (ends[0], equality_ends[1]) if self.difference.mean > 0 else (equality_ends[0], ends[1])
+        )
 
     @property
     def seeds(self) -> tuple[int | None, int | None] | None:
@@ -159,36 +161,49 @@ Verdicts = Mapping[tuple[str, str], Finding]
 """Of one place, by (shift, method): the verdict on a method's accuracy beside the reference."""
 
 
-def judged(places: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> list[Finding]:
+def judged(rule_results: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> list[Finding]:
     """Every comparison of some places of one selection rule, judged together; `resolved`: the study
     with every default."""
-    items = [item for at in places for item in (*_costs(at, resolved), *_effects(at))]
+    findings = [
+        finding
+        for setting_results in rule_results
+        for finding in (*_costs(setting_results, resolved), *_effects(setting_results))
+    ]
     multiplicity = str(resolved.get("multiplicity", "holm"))
     differ = judged_together(
-        _known({i: item.difference.p for i, item in enumerate(items)}), multiplicity
+        _known({i: finding.difference.p for i, finding in enumerate(findings)}), multiplicity
     )
     equal = judged_together(
-        _known({i: _p_of_equality(item) for i, item in enumerate(items)}), multiplicity
+        _known({i: _p_of_equality(finding) for i, finding in enumerate(findings)}), multiplicity
     )
-    return [_with_verdicts(item, i, differ, equal) for i, item in enumerate(items)]
+    return [_with_verdicts(finding, i, differ, equal) for i, finding in enumerate(findings)]
 
 
 def by_place(
-    places: Sequence[PlaceResults], resolved: Mapping[str, Any]
+    settings_results: Sequence[PlaceResults], resolved: Mapping[str, Any]
 ) -> Mapping[Place, Verdicts]:
     """The verdicts on accuracies of every place; the places of one selection rule are judged
     together."""
-    found: dict[Place, dict[tuple[str, str], Finding]] = {at.place: {} for at in places}
-    for rule in dict.fromkeys(at.place.rule for at in places):
-        for item in judged([at for at in places if at.place.rule == rule], resolved):
-            if item.kind == EFFECT_OF and item.metric == HEADLINE.name:
-                found[item.place][item.shift, item.method] = item
-    return found
+    finding_of: dict[Place, dict[tuple[str, str], Finding]] = {
+        setting_results.place: {} for setting_results in settings_results
+    }
+    for rule in dict.fromkeys(setting_results.place.rule for setting_results in settings_results):
+        for finding in judged(
+            [
+                setting_results
+                for setting_results in settings_results
+                if setting_results.place.rule == rule
+            ],
+            resolved,
+        ):
+            if finding.kind == EFFECT_OF and finding.metric == HEADLINE.name:
+                finding_of[finding.place][finding.shift, finding.method] = finding
+    return finding_of
 
 
-def verdicts_at(at: PlaceResults) -> Verdicts:
+def verdicts_at(setting_results: PlaceResults) -> Verdicts:
     """The verdicts of a place by itself, as of a study that has no other."""
-    return by_place([at], {})[at.place]
+    return by_place([setting_results], {})[setting_results.place]
 
 
 def star_words(verdicts: Verdicts, reference: str) -> tuple[str, str]:
@@ -214,29 +229,37 @@ def _known(p_values: Mapping[int, float | None]) -> dict[int, float]:
     return {name: p for name, p in p_values.items() if p is not None}
 
 
-def _ends(found: Difference) -> tuple[float, float] | None:
+def _ends(difference: Difference) -> tuple[float, float] | None:
     return (
-        None if not found.sd or found.low is None or found.high is None else (found.low, found.high)
+        None
+        if not difference.sd or difference.low is None or difference.high is None
+        else (difference.low, difference.high)
     )
 
 
-def _p_of_equality(item: Finding) -> float | None:
+def _p_of_equality(finding: Finding) -> float | None:
     """The larger p of two one-sided tests that the difference is within the margin; None where
     equality is not asked."""
-    if item.kind != EFFECT_OF or item.metric != HEADLINE.name:
+    if finding.kind != EFFECT_OF or finding.metric != HEADLINE.name:
         return None
-    one, other = (side.values(item.metric) for side in item.sides)
-    sign = 1 if item.difference.mean >= 0 else -1
-    apart = {run: sign * (value - other[run]) for run, value in one.items() if run in other}
+    first_values, second_values = (side.values(finding.metric) for side in finding.sides)
+    sign = 1 if finding.difference.mean >= 0 else -1
+    apart = {
+        run: sign * (value - second_values[run])
+        for run, value in first_values.items()
+        if run in second_values
+    }
     inside = paired(apart, dict.fromkeys(apart, MARGIN), LEVEL)
     if inside is None or inside.p is None:
         return None
     return inside.p / 2 if inside.mean > 0 else 1 - inside.p / 2
 
 
-def _with_verdicts(item: Finding, number: int, differ: Family[int], equal: Family[int]) -> Finding:
+def _with_verdicts(
+    finding: Finding, number: int, differ: Family[int], equal: Family[int]
+) -> Finding:
     return replace(
-        item,
+        finding,
         level=differ.level,
         equal_level=1 - 2 * equal.threshold,
         adjusted=differ.adjusted.get(number),
@@ -250,40 +273,56 @@ def _with_verdicts(item: Finding, number: int, differ: Family[int], equal: Famil
 # --------------------------------------------------------------------------------------------------
 
 
-def _costs(at: PlaceResults, resolved: Mapping[str, Any]) -> Iterator[Finding]:
-    unshifted = [name for name, parts in resolved.get("shifts", {}).items() if parts == []]
-    law = resolved.get("sets", {}).get(at.place.set, {}).get("law")
+def _costs(setting_results: PlaceResults, resolved: Mapping[str, Any]) -> Iterator[Finding]:
+    unshifted = [
+        name for name, shift_parts in resolved.get("shifts", {}).items() if shift_parts == []
+    ]
+    law = resolved.get("sets", {}).get(setting_results.place.set, {}).get("law")
     if not unshifted or law != "uniform":  # rows of another law may be others under each shift
         return
-    base = at.entries.get((unshifted[0], at.reference))
-    for shift in at.shifts:
-        entry = at.entries.get((shift, at.reference))
+    base = setting_results.entries.get((unshifted[0], setting_results.reference))
+    for shift in setting_results.shifts:
+        entry = setting_results.entries.get((shift, setting_results.reference))
         if shift not in unshifted and entry is not None and base is not None:
             metrics = _METRICS if _grouped_by(entry) == _grouped_by(base) else _METRICS[:1]
             yield from _compared(
-                COST, at.place, shift, at.reference, unshifted[0], entry, base, metrics
+                COST,
+                setting_results.place,
+                shift,
+                setting_results.reference,
+                unshifted[0],
+                entry,
+                base,
+                metrics,
             )
 
 
 def _grouped_by(entry: Entry) -> set[tuple[str, ...]]:
     """The attributes whose cells are the groups: worst groups of other attributes are no measure of
     one thing."""
-    names = (str(item.get("worst_group_name")) for item in entry.metrics.values())
+    names = (str(scores.get("worst_group_name")) for scores in entry.metrics.values())
     return {tuple(re.findall(r"(?:^|, )([^=,]+)=", name)) for name in names}
 
 
-def _effects(at: PlaceResults) -> Iterator[Finding]:
-    for shift, method, entry in at.grid():
-        base = at.entries.get((shift, at.reference))
-        if method != at.reference and entry is not None and base is not None:
+def _effects(setting_results: PlaceResults) -> Iterator[Finding]:
+    for shift, method, entry in setting_results.grid():
+        base = setting_results.entries.get((shift, setting_results.reference))
+        if method != setting_results.reference and entry is not None and base is not None:
             yield from _compared(
-                EFFECT_OF, at.place, shift, method, at.reference, entry, base, _METRICS
+                EFFECT_OF,
+                setting_results.place,
+                shift,
+                method,
+                setting_results.reference,
+                entry,
+                base,
+                _METRICS,
             )
 
 
 def _compared(
     kind: str,
-    place: Place,
+    setting: Place,
     shift: str,
     method: str,
     against: str,
@@ -292,19 +331,19 @@ def _compared(
     metrics: Iterable[str],
 ) -> Iterator[Finding]:
     for metric in metrics:
-        one, other = entry.summary(metric), base.summary(metric)
-        if one is None or other is None or entry.difference(base, metric) is None:
+        summary, base_summary = entry.summary(metric), base.summary(metric)
+        if summary is None or base_summary is None or entry.difference(base, metric) is None:
             continue
         doubted = bool(entry.doubts or base.doubts)
         yield Finding(
             kind,
-            place,
+            setting,
             shift,
             method,
             against,
             metric,
-            one.mean,
-            other.mean,
+            summary.mean,
+            base_summary.mean,
             (entry, base),
             doubted,
         )

@@ -35,25 +35,25 @@ def scatter(name: str, estimates: Mapping[str, Sequence[Point]]) -> tuple[Figure
     rows: list[dict[str, Any]] = []
     thinned = ""
     for estimator, points in estimates.items():
-        if not all(0 <= item.value <= 1 for item in points):
+        if not all(0 <= point.value <= 1 for point in points):
             raise ValueError(f"a value of {estimator} is not an accuracy in [0, 1]")
         step = -(-len(points) // MOST_POINTS)
         if step > 1:
             thinned = f" Of each {step} points of {estimator} one is drawn, by accuracy."
-        shown = sorted(points, key=lambda item: (item.accuracy, item.network, item.test))[
+        shown = sorted(points, key=lambda point: (point.accuracy, point.network, point.test))[
             :: step or 1
         ]
         rows += [
             {
                 "m": estimator,
-                "k": item.network,
-                "t": item.training,
-                "s": item.test,
-                "a": _six(item.accuracy),
-                "e": _six(item.value),
+                "k": point.network,
+                "t": point.training,
+                "s": point.test,
+                "a": _six(point.accuracy),
+                "e": _six(point.value),
             }
-            | _interval(item)
-            for item in shown
+            | _interval(point)
+            for point in shown
         ]
     if not rows:
         raise ValueError("there are no estimates to draw")
@@ -105,13 +105,13 @@ def scatter(name: str, estimates: Mapping[str, Sequence[Point]]) -> tuple[Figure
 
 
 def _panels(panels: Sequence[str], shifts: Sequence[str]) -> dict[str, Any]:
-    whole, axis = {"domain": [0, 1], "nice": False}, {"format": ".0%", "tickCount": 5}
-    x = number("a", title="accuracy", scale=whole, axis=axis)
-    where = {"x": x, "y": number("e", title="estimate", scale=whole, axis=axis)}
+    unit_scale, axis = {"domain": [0, 1], "nice": False}, {"format": ".0%", "tickCount": 5}
+    x = number("a", title="accuracy", scale=unit_scale, axis=axis)
+    where = {"x": x, "y": number("e", title="estimate", scale=unit_scale, axis=axis)}
     # The categories of the page have colours for light and dark; more shifts than these take a
     # scheme that has enough.
-    own = {"range": "category" if len(shifts) <= 4 else "ordinal"}
-    colours = own if len(shifts) <= 6 else {"scheme": "tableau20"}
+    shift_scale = {"range": "category" if len(shifts) <= 4 else "ordinal"}
+    colours = shift_scale if len(shifts) <= 6 else {"scheme": "tableau20"}
     # Two names fit the width of a phone.
     legend = {
         "orient": "top",
@@ -122,14 +122,14 @@ def _panels(panels: Sequence[str], shifts: Sequence[str]) -> dict[str, Any]:
     colour = text(
         "s", scale={"domain": list(shifts), **colours}, legend=legend if len(shifts) <= 20 else None
     )
-    both = (
+    shared_tips = (
         ("m", "estimator"),
         ("k", "network"),
         ("s", "test domain"),
         ("a", "accuracy", ".1%"),
         ("e", "estimate", ".1%"),
     )
-    interval = {"x": x, "y": number("l", scale=whole), "y2": {"field": "h"}, "color": colour}
+    interval = {"x": x, "y": number("l", scale=unit_scale), "y2": {"field": "h"}, "color": colour}
     layers = [
         layer(
             "line",
@@ -141,7 +141,7 @@ def _panels(panels: Sequence[str], shifts: Sequence[str]) -> dict[str, Any]:
         layer("rule", interval, where="isValid(datum.l)", opacity=0.6, strokeWidth=1.2),
         layer(
             "circle",
-            {**where, "color": colour, "tooltip": tips(*both, ("i", "90% interval"))},
+            {**where, "color": colour, "tooltip": tips(*shared_tips, ("i", "90% interval"))},
             where="!isValid(datum.d)",
             size=26,
             opacity=0.8,
@@ -154,10 +154,14 @@ def _panels(panels: Sequence[str], shifts: Sequence[str]) -> dict[str, Any]:
     return {"data": {"name": "rows"}, "facet": facet, "columns": 3, "spec": spec}
 
 
-def _interval(item: Point) -> dict[str, Any]:
-    if item.low is None or item.high is None:
+def _interval(point: Point) -> dict[str, Any]:
+    if point.low is None or point.high is None:
         return {"i": "none"}
-    return {"l": _six(item.low), "h": _six(item.high), "i": f"{item.low:.1%} to {item.high:.1%}"}
+    return {
+        "l": _six(point.low),
+        "h": _six(point.high),
+        "i": f"{point.low:.1%} to {point.high:.1%}",
+    }
 
 
 def _mean_error(rows: Sequence[Mapping[str, Any]], panel: str) -> float:
@@ -173,51 +177,55 @@ def measure_table(
     name: str,
     title: str,
     judged: Mapping[str, Judgement],
-    held: Sequence[str] = ("test", "in-sample"),
+    rules: Sequence[str] = ("test", "in-sample"),
 ) -> Table:
     """A row a measure: R2, MAE in percentage points and the taus, each with its interval, as table
     2b.
 
-    `held`: the lines whose errors are shown, names of `HELD` or "estimate"; R2 as a squared
+    `rules`: the lines whose errors are shown, names of `HELD` or "estimate"; R2 as a squared
     correlation is that of the first.
     """
     return _table(
-        name, title, ("measure",), [((measure,), item) for measure, item in judged.items()], held
+        name,
+        title,
+        ("measure",),
+        [((measure,), judgement) for measure, judgement in judged.items()],
+        rules,
     )
 
 
 def part_table(
     name: str,
     title: str,
-    what: str,
+    part_title: str,
     judged: Mapping[str, Mapping[str, Judgement]],
-    held: Sequence[str] = ("test", "in-sample"),
+    rules: Sequence[str] = ("test", "in-sample"),
 ) -> Table:
     """A row a part of the pool and a measure, as tables 4 (training regimes), 5 (augmentation) and
     8 (architectures).
 
-    `what` names the parts.
+    `part_title` names the parts.
     """
     rows = [
-        ((part, measure), item)
-        for part, measures in judged.items()
-        for measure, item in measures.items()
+        ((part_name, measure), judgement)
+        for part_name, measures in judged.items()
+        for measure, judgement in measures.items()
     ]
-    return _table(name, title, (what, "measure"), rows, held)
+    return _table(name, title, (part_title, "measure"), rows, rules)
 
 
 def line_table(name: str, title: str, judged: Mapping[str, Judgement]) -> Table:
     """A row a measure and a line, by what it is fitted on: R2 in both forms, mean absolute and mean
     signed error."""
     rows: list[tuple[Cell, ...]] = []
-    held = dict.fromkeys(
-        held
-        for item in judged.values()
-        for held, fit in item.fits.items()
+    rule = dict.fromkeys(
+        rule
+        for judgement in judged.values()
+        for rule, fit in judgement.fits.items()
         if fit.mae.value is not None
     )
-    for measure, item in judged.items():
-        for fit in (item.fits[name] for name in held if name in item.fits):
+    for measure, judgement in judged.items():
+        for fit in (judgement.fits[name] for name in rule if name in judgement.fits):
             numbers = (
                 _cell(fit.r2, 3),
                 _cell(fit.explained, 3),
@@ -234,16 +242,21 @@ def line_table(name: str, title: str, judged: Mapping[str, Judgement]) -> Table:
         "MAE",
         "bias",
     )
-    return Table(slug(name), title, columns, rows, (*map(_told, held), _INTERVAL), keys=2)
+    return Table(slug(name), title, columns, rows, (*map(_told, rule), _INTERVAL), keys=2)
 
 
-def domain_table(name: str, title: str, found: Mapping[str, Mapping[str, Number]]) -> Table:
-    """A row a measure, a column a test domain, as tables 9 to 11 and 16 to 18; `found` by measure
+def domain_table(
+    name: str, title: str, tau_by_measure: Mapping[str, Mapping[str, Number]]
+) -> Table:
+    """A row a measure, a column a test domain, as tables 9 to 11 and 16 to 18; `tau_by_measure` by
+    measure
     and domain."""
-    domains = list(dict.fromkeys(domain for numbers in found.values() for domain in numbers))
+    domains = list(
+        dict.fromkeys(domain for numbers in tau_by_measure.values() for domain in numbers)
+    )
     rows = [
         (measure, *(_cell(numbers.get(domain), 3) for domain in domains))
-        for measure, numbers in found.items()
+        for measure, numbers in tau_by_measure.items()
     ]
     return Table(slug(name), title, ("measure", *domains), rows, (_INTERVAL,))
 
@@ -252,22 +265,22 @@ def across_table(
     name: str,
     title: str,
     judged: Mapping[str, Judgement],
-    parts: Mapping[str, Mapping[str, Judgement]] | None = None,
+    judged_parts: Mapping[str, Mapping[str, Judgement]] | None = None,
 ) -> Table:
     """A row a measure: tau over the test domains of one network, the mean over networks, as table
     7; a column for each part too."""
-    parts = parts or {}
+    judged_parts = judged_parts or {}
     rows = [
         (
             measure,
-            _cell(item.across_tau, 3),
-            *(_cell(part[measure].across_tau, 3) for part in parts.values()),
-            item.networks,
+            _cell(judgement.across_tau, 3),
+            *(_cell(part_name[measure].across_tau, 3) for part_name in judged_parts.values()),
+            judgement.networks,
         )
-        for measure, item in judged.items()
+        for measure, judgement in judged.items()
     ]
     reasons = dict.fromkeys(
-        f"{item.across_tau.why}." for item in judged.values() if item.across_tau.why
+        f"{judgement.across_tau.why}." for judgement in judged.values() if judgement.across_tau.why
     )
     notes = (
         (
@@ -276,45 +289,63 @@ def across_table(
         ),
         _INTERVAL,
     )
-    columns = ("measure", "tau over domains", *(f"of {part}" for part in parts), "networks")
+    columns = (
+        "measure",
+        "tau over domains",
+        *(f"of {part_name}" for part_name in judged_parts),
+        "networks",
+    )
     return Table(slug(name), title, columns, rows, (*notes, *reasons))
 
 
 def number_table(
     name: str,
     title: str,
-    parts: Mapping[str, Mapping[str, Judgement]],
+    judged_parts: Mapping[str, Mapping[str, Judgement]],
     on_domains: Mapping[str, Mapping[str, OnDomain]] | None = None,
 ) -> Table:
     """Every number in one tidy table: a row a measure and number, with its interval, the cells that
     it averages, and reasons.
 
-    `parts`: by part of the pool, "" for all of it, and measure. `on_domains`: by measure, or
+    `judged_parts`: by part of the pool, "" for all of it, and measure. `on_domains`: by measure, or
     `measure, part`, and test domain.
     """
-    found: list[tuple[tuple[Cell, ...], Number]] = []
-    for part, judged in parts.items():
-        for measure, item in judged.items():
-            label = f"{measure}, {part}" if part else measure
-            found += [((label, tau, None, "", 0), told) for tau, told in _taus(item).items()]
-            for held, fit in item.fits.items():
+    cells_and_numbers: list[tuple[tuple[Cell, ...], Number]] = []
+    for part_name, judged in judged_parts.items():
+        for measure, judgement in judged.items():
+            label = f"{measure}, {part_name}" if part_name else measure
+            cells_and_numbers += [
+                ((label, tau, None, "", 0), number_told)
+                for tau, number_told in _taus(judgement).items()
+            ]
+            for rule, fit in judgement.fits.items():
                 errors = (
                     ("R2", fit.r2),
                     ("1 - SSE/SST", fit.explained),
                     ("MAE", fit.mae),
                     ("bias", fit.bias),
                 )
-                found += [
-                    ((label, kind, None, held, int(fit.uses_target_labels)), told)
-                    for kind, told in errors
+                cells_and_numbers += [
+                    ((label, kind, None, rule, int(fit.uses_target_labels)), number_told)
+                    for kind, number_told in errors
                 ]
     for label, domains in (on_domains or {}).items():
         for domain, on in domains.items():
             kinds = (("macro tau", on.tau), ("R2", on.r2), ("micro tau", on.micro))
-            found += [((label, kind, domain, "", 0), told) for kind, told in kinds]
+            cells_and_numbers += [
+                ((label, kind, domain, "", 0), number_told) for kind, number_told in kinds
+            ]
     rows = [
-        (*keys, told.value, told.low, told.high, told.cells, told.left_out, told.why or None)
-        for keys, told in found
+        (
+            *keys,
+            number_told.value,
+            number_told.low,
+            number_told.high,
+            number_told.cells,
+            number_told.left_out,
+            number_told.why or None,
+        )
+        for keys, number_told in cells_and_numbers
     ]
     columns = (
         "measure",
@@ -333,16 +364,16 @@ def number_table(
 
 
 def comparison_table(
-    name: str, title: str, reference: str, found: Mapping[str, Comparison]
+    name: str, title: str, reference: str, compared: Mapping[str, Comparison]
 ) -> Table:
     """A row an estimator: differences of MAE and macro tau to a reference, with intervals and
     p-values after Holm."""
     rows: list[tuple[Cell, ...]] = []
-    for estimator, item in found.items():
+    for estimator, comparison_of in compared.items():
         cells: list[Cell] = [estimator]
         for difference, adjusted, digits in (
-            (item.mae, item.mae_holm, 2),
-            (item.macro_tau, item.macro_tau_holm, 3),
+            (comparison_of.mae, comparison_of.mae_holm, 2),
+            (comparison_of.macro_tau, comparison_of.macro_tau_holm, 3),
         ):
             plain = (
                 None
@@ -355,14 +386,21 @@ def comparison_table(
                 adjusted,
             ]
         rows.append(tuple(cells))
-    levels = {(percent(item.mae_level), percent(item.tau_level)) for item in found.values()}
-    told = "; ".join(f"{mae} of MAE, {tau} of macro tau" for mae, tau in levels)
+    levels = {
+        (percent(comparison_of.mae_level), percent(comparison_of.tau_level))
+        for comparison_of in compared.values()
+    }
+    widths = "; ".join(f"{mae} of MAE, {tau} of macro tau" for mae, tau in levels)
     notes = [
         f"Differences to {reference} on the same points. In brackets an interval by drawing"
-        f" networks anew, of the level that the correction by Holm comes to ({told}): it excludes 0"
-        " where p (Holm) is below 0.05."
+        f" networks anew, of the level that the correction by Holm comes to ({widths}): it excludes"
+        " 0 where p (Holm) is below 0.05."
     ]
-    notes += [f"{estimator}: {why}." for estimator, item in found.items() for why in item.why]
+    notes += [
+        f"{estimator}: {why}."
+        for estimator, comparison_of in compared.items()
+        for why in comparison_of.why
+    ]
     columns = (
         "estimator",
         "difference of MAE",
@@ -375,22 +413,22 @@ def comparison_table(
     return Table(slug(name), title, columns, rows, notes)
 
 
-def coverage_table(name: str, title: str, found: Mapping[str, Sequence[Covered]]) -> Table:
+def coverage_table(name: str, title: str, covered_by: Mapping[str, Sequence[Covered]]) -> Table:
     """A row an estimator, kind and strength of shift: the share of accuracies in their interval,
     and its median width."""
     rows = [
         (
             estimator,
-            item.kind,
-            item.strength,
-            item.pairs,
-            item.networks,
-            item.without,
-            _cell(item.share, 3),
-            item.width,
+            covered.kind,
+            covered.strength,
+            covered.pairs,
+            covered.networks,
+            covered.without,
+            _cell(covered.share, 3),
+            covered.width,
         )
-        for estimator, parts in found.items()
-        for item in parts
+        for estimator, covered_parts in covered_by.items()
+        for covered in covered_parts
     ]
     columns = (
         "estimator",
@@ -414,19 +452,21 @@ def _table(
     title: str,
     keys: Sequence[str],
     rows: Sequence[tuple[tuple[str, ...], Judgement]],
-    held: Sequence[str],
+    rules: Sequence[str],
 ) -> Table:
     # A tau that no pool has is no column.
     empty = {
         label
         for label in ("micro tau", "arch tau")
-        if all(_taus(item)[label].value is None for _, item in rows)
+        if all(_taus(judgement)[label].value is None for _, judgement in rows)
     }
-    labels = [label for label in (_numbers(rows[0][1], held) if rows else {}) if label not in empty]
+    labels = [
+        label for label in (_numbers(rows[0][1], rules) if rows else {}) if label not in empty
+    ]
     listed: list[tuple[Cell, ...]] = []
     reasons: dict[str, None] = {}
-    for names, item in rows:
-        numbers = _numbers(item, held)
+    for names, judgement in rows:
+        numbers = _numbers(judgement, rules)
         listed.append(
             (
                 *names,
@@ -439,64 +479,64 @@ def _table(
     for label in sorted(empty, reverse=True):
         reasons |= {
             f"No {label}: {why}.": None
-            for why in dict.fromkeys(_taus(item)[label].why for _, item in rows)
+            for why in dict.fromkeys(_taus(judgement)[label].why for _, judgement in rows)
         }
     return Table(
         slug(name),
         title,
         [*keys, *labels],
         listed,
-        (*map(_told, held), _INTERVAL, *reasons),
+        (*map(_told, rules), _INTERVAL, *reasons),
         len(keys),
     )
 
 
-def _told(held: str) -> str:
-    if held == "estimate":
+def _told(rule: str) -> str:
+    if rule == "estimate":
         return '"estimate": the errors of the estimate itself, without a line.'
     uses = (
         "It uses accuracies on o, which nobody has of a new domain."
-        if HELD[held].uses_target_labels
+        if HELD[rule].uses_target_labels
         else "It uses none on o."
     )
     return (
-        f'"{held}": errors on test domain o of networks trained on i, by a line fitted on'
-        f" {HELD[held].words}. {uses}"
+        f'"{rule}": errors on test domain o of networks trained on i, by a line fitted on'
+        f" {HELD[rule].words}. {uses}"
     )
 
 
-def _taus(item: Judgement) -> dict[str, Number]:
+def _taus(judgement: Judgement) -> dict[str, Number]:
     return {
-        "macro tau": item.macro_tau,
-        "micro tau": item.micro_tau,
-        "ID tau": item.id_tau,
-        "arch tau": item.arch_tau,
-        "across tau": item.across_tau,
+        "macro tau": judgement.macro_tau,
+        "micro tau": judgement.micro_tau,
+        "ID tau": judgement.id_tau,
+        "arch tau": judgement.arch_tau,
+        "across tau": judgement.across_tau,
     }
 
 
-def _numbers(item: Judgement, held: Sequence[str]) -> dict[str, Number]:
-    taus = _taus(item)
+def _numbers(judgement: Judgement, rules: Sequence[str]) -> dict[str, Number]:
+    taus = _taus(judgement)
     del taus["across tau"]
     errors: dict[str, Number] = {}
-    for which in held:
+    for rule in rules:
         errors |= {
-            f"1 - SSE/SST, {which}": item.fits[which].explained,
-            f"MAE, {which}": item.fits[which].mae,
+            f"1 - SSE/SST, {rule}": judgement.fits[rule].explained,
+            f"MAE, {rule}": judgement.fits[rule].mae,
         }
-    return {"R2": item.fits[held[0]].r2, **errors, **taus}
+    return {"R2": judgement.fits[rules[0]].r2, **errors, **taus}
 
 
-def _cell(found: Number | None, digits: int, sign: str = "") -> str | None:
-    if found is None or found.value is None:
+def _cell(number_shown: Number | None, digits: int, sign: str = "") -> str | None:
+    if number_shown is None or number_shown.value is None:
         return None
     form = f"{sign}.{digits}f"
     ends = (
         ""
-        if found.low is None or found.high is None
-        else f" [{found.low:{form}}, {found.high:{form}}]"
+        if number_shown.low is None or number_shown.high is None
+        else f" [{number_shown.low:{form}}, {number_shown.high:{form}}]"
     )
-    return f"{found.value:{form}}{ends}"
+    return f"{number_shown.value:{form}}{ends}"
 
 
 def _six(value: float) -> float:

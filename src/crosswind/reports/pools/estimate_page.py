@@ -17,29 +17,29 @@ LEFT, WIDTH = 210, 490
 from there that of 1."""
 
 
-def estimate_page(found: Estimates) -> str:
+def estimate_page(estimates: Estimates) -> str:
     """One self-contained HTML page, without scripts."""
     from crosswind import __version__
 
     bars = []
-    for place, row in enumerate(found.rows):
-        item = row.estimate
+    for position, row in enumerate(estimates.rows):
+        estimate = row.estimate
         ends = (
             (None, None)
-            if item.low is None or item.high is None
-            else (_at(item.low), _at(item.high))
+            if estimate.low is None or estimate.high is None
+            else (_at(estimate.low), _at(estimate.high))
         )
         bars.append(
             {
                 "name": row.estimator,
-                "x": _at(item.accuracy),
+                "x": _at(estimate.accuracy),
                 "low": ends[0],
                 "high": ends[1],
-                "y": 20 + 26 * place,
+                "y": 20 + 26 * position,
             }
         )
     shown: list[dict[str, Any]] = []
-    for doubtful in found.doubtful:
+    for doubtful in estimates.doubtful:
         image = doubtful.picture
         if image is None or image.ndim != 3:
             shown.append({"row": doubtful, "address": ""})
@@ -49,7 +49,7 @@ def estimate_page(found: Estimates) -> str:
     ticks = [{"x": _at(value), "text": f"{value:.0%}"} for value in (0, 0.25, 0.5, 0.75, 1)]
     template = templates().get_template("estimate.html.j2")
     page: str = template.render(
-        found=found, bars=bars, ticks=ticks, shown=shown, version=__version__
+        found=estimates, bars=bars, ticks=ticks, shown=shown, version=__version__
     )
     return page
 

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from crosswind.reports.gather import StudyRecord
 
 
-def points_of(at: PlaceResults) -> dict[str, list[Point]]:
+def points_of(setting_results: PlaceResults) -> dict[str, list[Point]]:
     """By estimator, a point a run: its shift, the accuracy on this set, the estimate and its
     interval."""
-    found: dict[str, list[Point]] = {}
-    for shift, method, entry in at.grid():
+    points_by_estimator: dict[str, list[Point]] = {}
+    for shift, method, entry in setting_results.grid():
         for label in entry.estimators if entry is not None else ():
             assert entry is not None
             low, high = (
@@ -31,25 +31,31 @@ def points_of(at: PlaceResults) -> dict[str, list[Point]]:
             for seed, value in entry.values(f"{ESTIMATE}{label}").items():
                 name, ends = f"{method} under {shift}, seed {seed}", (low.get(seed), high.get(seed))
                 point = Point(name, "source", shift, value, accuracy[seed], method, *ends)
-                found.setdefault(label, []).append(point)
-    return found
+                points_by_estimator.setdefault(label, []).append(point)
+    return points_by_estimator
 
 
 def estimates(study: StudyRecord) -> Section:
     """Estimated against true accuracy, a panel an estimator, for every set."""
     groups: list[Group] = []
     # Networks of a pool stand in one figure, in a section of their own.
-    for at in [] if study.pools else study.places:
-        found = points_of(at)
-        if not found:
+    for setting_results in [] if study.pools else study.places:
+        points_by_estimator = points_of(setting_results)
+        if not points_by_estimator:
             continue
-        place = at.place
+        setting = setting_results.place
         heading = heading_of(
-            place.data, place.size, place.model, f"set {place.set}", f"selection {place.rule}"
+            setting.data,
+            setting.size,
+            setting.model,
+            f"set {setting.set}",
+            f"selection {setting.rule}",
         )
-        name = f"estimates-{place.data}-{place.size}-{place.model}-{place.set}-{place.rule}"
+        name = (
+            f"estimates-{setting.data}-{setting.size}-{setting.model}-{setting.set}-{setting.rule}"
+        )
         group = Group(heading, open=not groups)
-        figure, numbers = scatter(name, found)
+        figure, numbers = scatter(name, points_by_estimator)
         group.figures = [(figure, [numbers])]
         groups.append(group)
     intro = [
@@ -66,19 +72,19 @@ def pools(study: StudyRecord) -> Section:
     """Estimators judged on the networks of the study: claims, tables and estimated against true
     accuracy."""
     groups: list[Group] = []
-    for item in study.pools:
-        pool, tables = item.pool, item.tables
+    for judged_pool in study.pools:
+        pool, tables = judged_pool.pool, judged_pool.tables
         head = f"{pool.name}: " if len(study.pools) > 1 else ""
         first = Group(
             f"{head}the pool",
-            item.intro(),
+            judged_pool.intro(),
             tables=[*tables.get("claims", []), *tables.get("all", [])],
         )
-        if item.decisions:
+        if judged_pool.decisions:
             first.lists = [
-                ("What Ng et al. 2022 claim, and what these networks say", item.verdicts())
+                ("What Ng et al. 2022 claim, and what these networks say", judged_pool.verdicts())
             ]
-        picture, numbers = scatter(f"{item.name}-scatter", pool.shown())
+        picture, numbers = scatter(f"{judged_pool.name}-scatter", pool.shown())
         mapped = [label for label in pool.values if label not in pool.estimates]
         words = (
             [
@@ -116,5 +122,5 @@ def pools(study: StudyRecord) -> Section:
         " were fitted on accuracies on the very domain that they predict, which nobody has in"
         f" practice: {_LINES}. The others use none."
     ]
-    kept = [group for group in groups if group.tables or group.figures]
-    return Section("Estimators on a pool of networks", intro, kept)
+    groups_shown = [group for group in groups if group.tables or group.figures]
+    return Section("Estimators on a pool of networks", intro, groups_shown)

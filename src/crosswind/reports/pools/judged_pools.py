@@ -45,7 +45,9 @@ class Judged:
     def held(self) -> tuple[str, ...]:
         """The lines that are shown beside the numbers: that of section 4.3 where there are several
         training domains."""
-        several = any(item.fits["training"].mae.value is not None for item in self.every.values())
+        several = any(
+            judgement.fits["training"].mae.value is not None for judgement in self.every.values()
+        )
         return ("training", "test") if several else ("test", "in-sample")
 
     def _of(
@@ -69,8 +71,8 @@ class Judged:
         return {
             name: self._of(
                 {
-                    label: [p for p in some if methods[p.network] == name]
-                    for label, some in self.pool.values.items()
+                    label: [p for p in method_points if methods[p.network] == name]
+                    for label, method_points in self.pool.values.items()
                 },
                 False,
             )
@@ -87,8 +89,8 @@ class Judged:
         return {
             name: self._of(
                 {
-                    label: [p for p in some if p.architecture == name]
-                    for label, some in values.items()
+                    label: [p for p in architecture_points if p.architecture == name]
+                    for label, architecture_points in values.items()
                 },
                 True,
             )
@@ -143,39 +145,39 @@ class Judged:
         pool, name = self.pool, self.name
         if not pool.judged:
             return {"one network": [self._across()]}
-        many = f"{len(pool.methods)} networks on {pool.name}"
+        counted_networks = f"{len(pool.methods)} networks on {pool.name}"
         titles = {
-            "tau": f"Kendall's tau by test domain, {many}",
-            "r2": f"Squared correlation by test domain, {many}",
-            "micro": f"Micro tau by test domain, {many}",
+            "tau": f"Kendall's tau by test domain, {counted_networks}",
+            "r2": f"Squared correlation by test domain, {counted_networks}",
+            "micro": f"Micro tau by test domain, {counted_networks}",
         }
         domains = [
             draw.domain_table(
                 f"{name}-{key}",
                 title,
                 {
-                    label: {d: getattr(item, key) for d, item in found.items()}
-                    for label, found in self.on_domains.items()
+                    label: {d: getattr(on_domain, key) for d, on_domain in domains_of.items()}
+                    for label, domains_of in self.on_domains.items()
                 },
             )
             for key, title in titles.items()
             if any(
-                getattr(item, key).value is not None
-                for found in self.on_domains.values()
-                for item in found.values()
+                getattr(on_domain, key).value is not None
+                for domains_of in self.on_domains.values()
+                for on_domain in domains_of.values()
             )
         ]
-        parts = []
+        part_tables = []
         if self.by_method:
-            title = f"By training method, all architectures as one pool, {many}"
-            parts.append(
+            title = f"By training method, all architectures as one pool, {counted_networks}"
+            part_tables.append(
                 draw.part_table(f"{name}-methods", title, "method", self.by_method, self.held)
             )
         if self.by_architecture:
-            parts.append(
+            part_tables.append(
                 draw.part_table(
                     f"{name}-architectures",
-                    f"By architecture, {many}",
+                    f"By architecture, {counted_networks}",
                     "architecture",
                     self.by_architecture,
                     self.held,
@@ -186,16 +188,18 @@ class Judged:
             "all": [
                 draw.measure_table(
                     f"{name}-measures",
-                    f"How closely values go with accuracy, {many}",
+                    f"How closely values go with accuracy, {counted_networks}",
                     self.every,
                     self.held,
                 )
             ],
             "domains": domains,
             "lines": [
-                draw.line_table(f"{name}-lines", f"Accuracies told by a line, {many}", self.every)
+                draw.line_table(
+                    f"{name}-lines", f"Accuracies told by a line, {counted_networks}", self.every
+                )
             ],
-            "parts": parts,
+            "parts": part_tables,
             "forms": [*self._less_atc(), *self._forms()],
             "one network": [self._across()],
         }
@@ -203,11 +207,11 @@ class Judged:
     @cached_property
     def numbers(self) -> Table:
         """Every number in one tidy table: of the pool, of each architecture, and by test domain."""
-        parts = {"": self.every, **self.by_architecture}
+        judged_parts = {"": self.every, **self.by_architecture}
         return draw.number_table(
             f"{self.name}-numbers",
             f"Every number of the pool {self.pool.name}",
-            parts,
+            judged_parts,
             self.on_domains,
         )
 
@@ -223,16 +227,18 @@ class Judged:
         if reference is None or len(values) < 2:
             return []
         same = {(p.network, p.test) for p in values[reference]}
-        others = {
+        other_points = {
             label: points
             for label, points in values.items()
             if label != reference and {(p.network, p.test) for p in points} == same
         }
-        found = comparisons(values[reference], others, held="test", by_architecture=self.pool.apart)
+        compared = comparisons(
+            values[reference], other_points, held="test", by_architecture=self.pool.apart
+        )
         title = f"Every estimator less {reference}, errors by lines that did not see the domain"
         return (
-            [draw.comparison_table(f"{self.name}-less-{reference}", title, reference, found)]
-            if found
+            [draw.comparison_table(f"{self.name}-less-{reference}", title, reference, compared)]
+            if compared
             else []
         )
 
@@ -247,37 +253,42 @@ class Judged:
                 if pool.names[label] == name
             }
             if "largest" in mine and len(mine) > 1:
-                others = {
+                other_points = {
                     label: pool.values[label] for form, label in mine.items() if form != "largest"
                 }
-                found = comparisons(
-                    pool.values[mine["largest"]], others, held="test", by_architecture=pool.apart
+                compared = comparisons(
+                    pool.values[mine["largest"]],
+                    other_points,
+                    held="test",
+                    by_architecture=pool.apart,
                 )
                 title = f"Other forms of {name} less the share of the commonest answer"
                 out.append(
                     draw.comparison_table(
-                        f"{self.name}-forms-{name}", title, mine["largest"], found
+                        f"{self.name}-forms-{name}", title, mine["largest"], compared
                     )
                 )
         return out
 
     def _claims(self) -> Table:
         rows: list[tuple[Cell, ...]] = []
-        for item in self.decisions:
-            found = item.found
+        for decision in self.decisions:
+            difference = decision.found
             ends = (
-                None if found is None or not found.sd else f"{found.low:+.3f} to {found.high:+.3f}"
+                None
+                if difference is None or not difference.sd
+                else f"{difference.low:+.3f} to {difference.high:+.3f}"
             )
-            p = None if found is None or found.p is None else _p(found.p)
+            p = None if difference is None or difference.p is None else _p(difference.p)
             rows.append(
                 (
-                    item.claim,
-                    item.verdict,
-                    item.what,
-                    None if found is None else f"{found.mean:+.3f}",
+                    decision.claim,
+                    decision.verdict,
+                    decision.what,
+                    None if difference is None else f"{difference.mean:+.3f}",
                     ends,
                     p,
-                    _p(item.adjusted),
+                    _p(decision.adjusted),
                 )
             )
         level = percent(self.decisions[0].level)
@@ -301,9 +312,9 @@ class Judged:
                 " correction comes to, at which an interval excludes 0 where a claim is decided."
             ),
             *dict.fromkeys(
-                f"Claim {item.claim}, {item.what}: {item.why}."
-                for item in self.decisions
-                if item.why
+                f"Claim {decision.claim}, {decision.what}: {decision.why}."
+                for decision in self.decisions
+                if decision.why
             ),
         ]
         return Table(
@@ -320,23 +331,23 @@ class Judged:
     def verdicts(self) -> list[str]:
         """A sentence for each claim that was tested."""
         out = []
-        for claim, some in groupby(self.decisions, key=lambda item: item.claim):
-            items = list(some)
-            counts = Counter(item.verdict for item in items)
-            if len(items) == 1:
-                told = items[0].verdict
+        for claim, claim_decisions in groupby(self.decisions, key=lambda decision: decision.claim):
+            decisions = list(claim_decisions)
+            counts = Counter(decision.verdict for decision in decisions)
+            if len(decisions) == 1:
+                verdict_words = decisions[0].verdict
             elif len(counts) == 1:
-                told = f"{items[0].verdict}, in all {len(items)} tests"
+                verdict_words = f"{decisions[0].verdict}, in all {len(decisions)} tests"
             else:
-                told = ", ".join(
+                verdict_words = ", ".join(
                     f"{verdict} in {counts[verdict]}"
                     for verdict in (HOLDS, OPPOSITE, CANNOT_TELL)
                     if counts[verdict]
                 )
-                told = f"of {len(items)} tests it {told}".replace(
+                verdict_words = f"of {len(decisions)} tests it {verdict_words}".replace(
                     f"it {CANNOT_TELL}", "it is undecided"
                 )
-            out.append(f"Claim {claim}, that {CLAIMS[claim]}: {told}.")
+            out.append(f"Claim {claim}, that {CLAIMS[claim]}: {verdict_words}.")
         return out
 
     def intro(self) -> list[str]:
@@ -368,33 +379,35 @@ class Judged:
                 f"{share:.0%} (of {count} networks)" if len(counts) > 1 else f"{share:.0%}"
                 for share, count in counts
             )
-            some = "; ".join(pool.missed[:12]) + (
+            missed_words = "; ".join(pool.missed[:12]) + (
                 f"; and {len(pool.missed) - 12} more" if len(pool.missed) > 12 else ""
             )
-            told = (
+            missed_sentence = (
                 f"{len(pool.missed)} of {every} took all their steps without it, and are in none of"
-                f" these numbers: {some}."
+                f" these numbers: {missed_words}."
             )
-            told = (
-                told
+            missed_sentence = (
+                missed_sentence
                 if pool.missed
                 else (
                     f"All {'networks' if not free else f'{every} networks with this criterion'}"
                     " reached it."
                 )
             )
-            told += f" The other {free} networks had no such criterion." if free else ""
-            out.append(f"Training stopped when {shares} of the training rows were right. {told}")
+            missed_sentence += f" The other {free} networks had no such criterion." if free else ""
+            out.append(
+                f"Training stopped when {shares} of the training rows were right. {missed_sentence}"
+            )
         if pool.rises:
-            own = {
+            own_rises = {
                 label: rise
                 for label, rise in pool.rises.items()
                 if pool.neighbourhoods[label] == "largest"
             }
-            told = ", ".join(f"{label} {rise:+.2f}" for label, rise in own.items())
+            missed_sentence = ", ".join(f"{label} {rise:+.2f}" for label, rise in own_rises.items())
             out.append(
                 "Outputs for the neighbours have more entropy than those for the rows by, in nats:"
-                f" {told}. The paper says that a measure fails above {RISE:g}."
+                f" {missed_sentence}. The paper says that a measure fails above {RISE:g}."
             )
         return out
 

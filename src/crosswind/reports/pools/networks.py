@@ -88,11 +88,11 @@ class Pool:
         out = {}
         for label, points in self.values.items():
             out[label] = self.estimates.get(label) or [
-                replace(point, value=float(np.clip(told, 0, 1)))
-                for point, told in zip(
+                replace(point, value=float(np.clip(predicted, 0, 1)))
+                for point, predicted in zip(
                     points, predictions(points, "test", by_architecture=self.apart), strict=True
                 )
-                if told is not None
+                if predicted is not None
             ]
         return {label: points for label, points in out.items() if points}
 
@@ -110,7 +110,7 @@ class _Seen(NamedTuple):
     metrics: Mapping[str, Any]
 
 
-def pools_of(places: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> list[Pool]:
+def pools_of(rule_results: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> list[Pool]:
     """The pools of a study, by its first selection rule; `resolved` is the study with defaults.
 
     One has five networks, or three shifted domains, that an estimator told something of.
@@ -119,17 +119,29 @@ def pools_of(places: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> lis
     if not estimators:
         return []
     rule = str(resolved["selection"][0])
-    seen = list(_seen([at for at in places if at.place.rule == rule], resolved))
+    seen_networks = list(
+        _seen(
+            [
+                setting_results
+                for setting_results in rule_results
+                if setting_results.place.rule == rule
+            ],
+            resolved,
+        )
+    )
     domains: dict[str, set[str]] = {}
-    for item in seen:
-        domains.setdefault(item.data, set()).add(item.test)
+    for seen_network in seen_networks:
+        domains.setdefault(seen_network.data, set()).add(seen_network.test)
     # Data sets that share a test domain are one task.
     every = list(domains)
     one_task = any(domains[a] & domains[b] for i, a in enumerate(every) for b in every[:i])
     pools = []
     for names in [every] if one_task else [[name] for name in every]:
         pool = _pool(
-            ", ".join(names), [item for item in seen if item.data in names], estimators, resolved
+            ", ".join(names),
+            [seen_network for seen_network in seen_networks if seen_network.data in names],
+            estimators,
+            resolved,
         )
         shifted = {
             p.test for points in pool.values.values() for p in points if p.test != p.training
@@ -141,49 +153,58 @@ def pools_of(places: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> lis
 
 def _pool(
     name: str,
-    seen: Sequence[_Seen],
+    seen_networks: Sequence[_Seen],
     estimators: Mapping[str, Mapping[str, Any]],
     resolved: Mapping[str, Any],
 ) -> Pool:
     pool, methods = Pool(name), _named(resolved["methods"], "method")
     rises: dict[str, list[float]] = {}
     laws: dict[str, dict[str, None]] = {}
-    for item in seen:
-        laws.setdefault(item.law, {})[item.test] = None
+    for seen_network in seen_networks:
+        laws.setdefault(seen_network.law, {})[seen_network.test] = None
     pool.again = next((list(tests) for tests in laws.values() if len(tests) > 1), [])
     pool.missed = list(
-        dict.fromkeys(item.network for item in seen if item.metrics.get("fitted") is False)
+        dict.fromkeys(
+            seen_network.network
+            for seen_network in seen_networks
+            if seen_network.metrics.get("fitted") is False
+        )
     )
-    for item in seen:
-        if item.metrics.get("fitted") is not None:
-            settings = {**resolved["training"], **(methods[item.method].get("training") or {})}
-            pool.criteria[item.network] = float(settings["fit_at"])
-        if item.network in pool.missed:
+    for seen_network in seen_networks:
+        if seen_network.metrics.get("fitted") is not None:
+            settings = {
+                **resolved["training"],
+                **(methods[seen_network.method].get("training") or {}),
+            }
+            pool.criteria[seen_network.network] = float(settings["fit_at"])
+        if seen_network.network in pool.missed:
             continue
         for label in estimators:
-            told, low, high = (
-                item.metrics.get(f"{start}{label}")
+            estimate_told, low, high = (
+                seen_network.metrics.get(f"{start}{label}")
                 for start in (ESTIMATE, ESTIMATE_LOW, ESTIMATE_HIGH)
             )
             measure, rise = (
-                item.metrics.get(f"{start}{label}") for start in (MEASURE, ENTROPY_RISE)
+                seen_network.metrics.get(f"{start}{label}") for start in (MEASURE, ENTROPY_RISE)
             )
-            about = item.network, item.training, item.test
-            accuracy = float(item.metrics[HEADLINE.name])
-            if told is not None:
-                point = Point(*about, float(told), accuracy, item.architecture, low, high)
+            about = seen_network.network, seen_network.training, seen_network.test
+            accuracy = float(seen_network.metrics[HEADLINE.name])
+            if estimate_told is not None:
+                point = Point(
+                    *about, float(estimate_told), accuracy, seen_network.architecture, low, high
+                )
                 pool.estimates.setdefault(label, []).append(point)
             if measure is not None:
                 pool.values.setdefault(label, []).append(
-                    Point(*about, float(measure), accuracy, item.architecture)
+                    Point(*about, float(measure), accuracy, seen_network.architecture)
                 )
-            elif told is not None:
+            elif estimate_told is not None:
                 pool.values.setdefault(label, []).append(pool.estimates[label][-1])
-            if measure is not None or told is not None:
-                pool.methods[item.network] = item.method
-            if rise is not None and item.test != item.training:
+            if measure is not None or estimate_told is not None:
+                pool.methods[seen_network.network] = seen_network.method
+            if rise is not None and seen_network.test != seen_network.training:
                 rises.setdefault(label, []).append(float(rise))
-    pool.rises = {label: float(np.mean(found)) for label, found in rises.items()}
+    pool.rises = {label: float(np.mean(entropy_rise)) for label, entropy_rise in rises.items()}
     pool.names = {label: str(estimators[label]["estimator"]) for label in pool.values}
     for label in pool.values:
         access = facts("estimators", pool.names[label]).access
@@ -192,62 +213,65 @@ def _pool(
     return pool
 
 
-def _seen(places: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> Iterator[_Seen]:
+def _seen(rule_results: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> Iterator[_Seen]:
     """Every network on every test set, given models once."""
     models, methods = _named(resolved["models"], "model"), _named(resolved["methods"], "method")
     trained = {
-        (at.place.data, shift): _domain(at.place.data, law)
-        for at in places
+        (setting_results.place.data, shift): _domain(setting_results.place.data, law)
+        for setting_results in rule_results
         for shift, law in resolved["shifts"].items()
     }
     datas, shifts, sizes = (
-        {getattr(at.place, name) for at in places} for name in ("data", "data", "size")
+        {getattr(setting_results.place, name) for setting_results in rule_results}
+        for name in ("data", "data", "size")
     )
-    shifts = {shift for at in places for shift in at.shifts}
+    shifts = {shift for setting_results in rule_results for shift in setting_results.shifts}
     names = {
         key: data if len(shifts) == 1 else f"{data} under {shift}"
         for (data, shift), key in reversed(trained.items())
     }
-    said: set[tuple[str, str]] = set()
-    for at in places:
-        place, spec = at.place, resolved["sets"][at.place.set]
-        for shift, method, entry in at.grid():
+    seen_already: set[tuple[str, str]] = set()
+    for setting_results in rule_results:
+        setting, spec = setting_results.place, resolved["sets"][setting_results.place.set]
+        for shift, method, entry in setting_results.grid():
             if entry is None or entry.role != "test" or shift not in resolved["shifts"]:
                 continue
-            own, law = trained[place.data, shift], spec.get("law", "uniform")
-            key = own if law == "train" and spec.get("source") in (None, place.data) else None
-            key = key or _domain(str(spec.get("source") or place.data), law)
+            own_law, law = trained[setting.data, shift], spec.get("law", "uniform")
+            key = own_law if law == "train" and spec.get("source") in (None, setting.data) else None
+            key = key or _domain(str(spec.get("source") or setting.data), law)
             plain = (
-                place.set
+                setting.set
                 if spec.get("source") or len(datas) == 1
-                else f"{place.set} of {place.data}"
+                else f"{setting.set} of {setting.data}"
             )
-            given = method in models and method not in methods
-            words = [method] if given else [place.model, method]
+            is_given = method in models and method not in methods
+            words = [method] if is_given else [setting.model, method]
             words += (
-                [place.data] * (len(datas) > 1)
+                [setting.data] * (len(datas) > 1)
                 + [shift] * (len(shifts) > 1)
-                + [place.size] * (len(sizes) > 1)
+                + [setting.size] * (len(sizes) > 1)
             )
-            for seed, metrics in list(entry.metrics.items())[: 1 if given else None]:
+            for seed, metrics in list(entry.metrics.items())[: 1 if is_given else None]:
                 network = ", ".join(
-                    [*words, *([] if given or len(entry.metrics) == 1 else [f"seed {seed}"])]
+                    [*words, *([] if is_given or len(entry.metrics) == 1 else [f"seed {seed}"])]
                 )
                 test = names.get(key, plain)
-                if (network, test) in said:
+                if (network, test) in seen_already:
                     continue
-                said.add((network, test))
-                kind = models[method if given else place.model]["model"]
-                yield _Seen(place.data, network, names[own], test, key, str(kind), method, metrics)
+                seen_already.add((network, test))
+                kind = models[method if is_given else setting.model]["model"]
+                yield _Seen(
+                    setting.data, network, names[own_law], test, key, str(kind), method, metrics
+                )
 
 
-def _named(given: Any, word: str) -> dict[str, dict[str, Any]]:
+def _named(given_entries: Any, word: str) -> dict[str, dict[str, Any]]:
     """Label -> settings, the registered name among them."""
-    entries = given if isinstance(given, Mapping) else dict.fromkeys(given)
+    entries = given_entries if isinstance(given_entries, Mapping) else dict.fromkeys(given_entries)
     return {str(label): {word: label, **(settings or {})} for label, settings in entries.items()}
 
 
 def _domain(data: str, law: Any) -> str:
     """What decides a domain, as text: the data set and the law of the rows."""
-    parts = [law] if isinstance(law, Mapping) else law
-    return json.dumps([data, parts or "uniform"], sort_keys=True, default=str)
+    law_parts = [law] if isinstance(law, Mapping) else law
+    return json.dumps([data, law_parts or "uniform"], sort_keys=True, default=str)

@@ -11,28 +11,28 @@ from crosswind.reports.scores.figures import method_map
 from crosswind.reports.tables import slug
 
 
-def prompt_map(item: Asked) -> Figure:
+def prompt_map(comparison: Asked) -> Figure:
     """Model and prompt by data set, accuracy by colour; the best prompt is framed."""
     data: list[dict[str, Any]] = []
-    for (model, prompt, name), found in item.said.items():
-        low, high = found.bounds()
-        told = {
-            "d": round(found.mean, 6),
-            "t": f"{100 * found.mean:.1f}",
-            "x": is_best(item, model, prompt, name),
-            "u": f"{found.unparsed:.1%}",
+    for (model, prompt, name), score in comparison.said.items():
+        low, high = score.bounds()
+        cell = {
+            "d": round(score.mean, 6),
+            "t": f"{100 * score.mean:.1f}",
+            "x": is_best(comparison, model, prompt, name),
+            "u": f"{score.unparsed:.1%}",
         }
-        data.append({"m": f"{model}, {prompt}", "s": name, **told, "i": f"{low:.3f} to {high:.3f}"})
+        data.append({"m": f"{model}, {prompt}", "s": name, **cell, "i": f"{low:.3f} to {high:.3f}"})
     rows = list(dict.fromkeys(row["m"] for row in data))
     told_tips = [("d", HEADLINE.words, ".3f"), ("i", "95% interval"), ("u", "unread answers")]
-    spec = method_map(item.data, rows, told_tips, diverging=False, words=("prompt", "data"))
+    spec = method_map(comparison.data, rows, told_tips, diverging=False, words=("prompt", "data"))
     longest = max(map(len, rows))
     spec["padding"] = {"left": 5 + 7 * max(0, longest - 20), "right": 5, "top": 5, "bottom": 5}
     return Figure(
-        slug("prompts", *item.place),
-        f"{HEADLINE.title} in % by model, prompt and data set, on {item.place.set}",
+        slug("prompts", *comparison.place),
+        f"{HEADLINE.title} in % by model, prompt and data set, on {comparison.place.set}",
         "Framed: the best prompt of a model on a data set, chosen by these very rows.",
-        f"Heat map of {len(rows)} models and prompts on {len(item.data)} data sets:"
+        f"Heat map of {len(rows)} models and prompts on {len(comparison.data)} data sets:"
         f" {HEADLINE.words} between {min(row['d'] for row in data):.3f} and"
         f" {max(row['d'] for row in data):.3f}.",
         chart(spec, {"rows": data}, most=1.0),

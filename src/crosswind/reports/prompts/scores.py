@@ -51,8 +51,10 @@ class Said:
 
     def bounds(self) -> tuple[float | None, float | None]:
         """The interval over runs where they differ, else over the test rows."""
-        found: Summary = over_runs(dict(self.values), LEVEL)
-        return (found.low, found.high) if found.sd else of_rows(self.mean, self.rows, LEVEL)
+        averaged: Summary = over_runs(dict(self.values), LEVEL)
+        return (
+            (averaged.low, averaged.high) if averaged.sd else of_rows(self.mean, self.rows, LEVEL)
+        )
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class Asked:
     @property
     def scores(self) -> Scores:
         """Accuracy by model, prompt and data set."""
-        return {key: item.mean for key, item in self.said.items()}
+        return {key: score.mean for key, score in self.said.items()}
 
     @property
     def data(self) -> list[str]:
@@ -93,73 +95,101 @@ class Asked:
 
 
 def asked_of(
-    places: Sequence[PlaceResults], every: Mapping[Place, PlaceResults], resolved: Mapping[str, Any]
+    shown_results: Sequence[PlaceResults],
+    every: Mapping[Place, PlaceResults],
+    resolved: Mapping[str, Any],
 ) -> list[Asked]:
-    """The prompts of a study, for every size, test set and rule of `places`; `every`: validation
+    """The prompts of a study, for every size, test set and rule of `shown_results`; `every`:
+    validation
     sets too. Empty where none is."""
     prompts = resolved.get("prompts")
     if not prompts:
         return []
     out = []
-    for about in dict.fromkeys(at.place._replace(data="", model="") for at in places):
-        here = [at for at in places if at.place._replace(data="", model="") == about]
-        held = about._replace(set=choosing_rule(about.rule).set)
-        there = [at for at in every.values() if at.place._replace(data="", model="") == held]
-        said, validated = ({}, {}) if not here else (_said(here, prompts), _said(there, prompts))
+    for about in dict.fromkeys(
+        setting_results.place._replace(data="", model="") for setting_results in shown_results
+    ):
+        test_results = [
+            setting_results
+            for setting_results in shown_results
+            if setting_results.place._replace(data="", model="") == about
+        ]
+        validation_setting = about._replace(set=choosing_rule(about.rule).set)
+        validation_results = [
+            setting_results
+            for setting_results in every.values()
+            if setting_results.place._replace(data="", model="") == validation_setting
+        ]
+        scores_said, validated = (
+            ({}, {})
+            if not test_results
+            else (_said(test_results, prompts), _said(validation_results, prompts))
+        )
         tuned = {
-            (model, data): found
-            for model, item in prompts["tuned"].items()
-            for data in dict.fromkeys(at.place.data for at in here)
+            (model, data): tuned_score
+            for model, tuned_or_validated in prompts["tuned"].items()
+            for data in dict.fromkeys(
+                setting_results.place.data for setting_results in test_results
+            )
             if (
-                found := _over(
-                    [at for at in here if at.place.model in labels_of(item["model"])],
+                tuned_score := _over(
+                    [
+                        setting_results
+                        for setting_results in test_results
+                        if setting_results.place.model in labels_of(tuned_or_validated["model"])
+                    ],
                     data,
-                    item["method"],
+                    tuned_or_validated["method"],
                 )
             )
             is not None
         }
-        if said:
-            data = list(dict.fromkeys(name for _, _, name in said))
+        if scores_said:
+            data = list(dict.fromkeys(name for _, _, name in scores_said))
             averages = prompts["averages"] or ({"all": data} if len(data) > 1 else {})
-            scores = {key: item.mean for key, item in validated.items()}
-            out.append(Asked(about, said, scores, fixed_of(prompts), averages, tuned))
+            scores = {key: tuned_or_validated.mean for key, tuned_or_validated in validated.items()}
+            out.append(Asked(about, scores_said, scores, fixed_of(prompts), averages, tuned))
     return out
 
 
 def _said(
-    places: Sequence[PlaceResults], prompts: Mapping[str, Any]
+    shown_results: Sequence[PlaceResults], prompts: Mapping[str, Any]
 ) -> dict[tuple[str, str, str], Said]:
-    found = {}
-    for data in dict.fromkeys(at.place.data for at in places):
+    scores_found = {}
+    for data in dict.fromkeys(setting_results.place.data for setting_results in shown_results):
         for (model, prompt), labels in entries_of(prompts).items():
             for label in labels:
-                if (item := _over(places, data, label)) is not None:
-                    found[model, prompt, data] = item
+                if (score := _over(shown_results, data, label)) is not None:
+                    scores_found[model, prompt, data] = score
     order = list(entries_of(prompts))
-    return dict(sorted(found.items(), key=lambda item: order.index(item[0][:2])))
+    return dict(sorted(scores_found.items(), key=lambda score: order.index(score[0][:2])))
 
 
-def _over(places: Sequence[PlaceResults], data: str, method: str) -> Said | None:
+def _over(shown_results: Sequence[PlaceResults], data: str, method: str) -> Said | None:
     """The mean over shifts by seed, of the first model beside which the method stands."""
-    for at in (at for at in places if at.place.data == data):
+    for setting_results in (
+        setting_results for setting_results in shown_results if setting_results.place.data == data
+    ):
         entries: list[Entry] = [
             entry
-            for (_, name), entry in at.entries.items()
+            for (_, name), entry in setting_results.entries.items()
             if name == method and entry.values(HEADLINE.name)
         ]
         if not entries:
             continue
         values = [entry.values(HEADLINE.name) for entry in entries]
-        seeds = [seed for seed in values[0] if all(seed in item for item in values)]
+        seeds = [seed for seed in values[0] if all(seed in run_scores for run_scores in values)]
         if not seeds:
             continue
         lost = [
-            float(item.get("unparsed") or 0) / float(item["n"])
+            float(run_scores.get("unparsed") or 0) / float(run_scores["n"])
             for entry in entries
-            for item in entry.metrics.values()
+            for run_scores in entry.metrics.values()
         ]
-        means = {seed: math.fsum(item[seed] for item in values) / len(values) for seed in seeds}
+        means = {
+            seed: math.fsum(run_scores[seed] for run_scores in values) / len(values)
+            for seed in seeds
+        }
         return Said(
             means, min(entry.largest("n") or 0 for entry in entries), math.fsum(lost) / len(lost)
         )
@@ -170,36 +200,38 @@ def _over(places: Sequence[PlaceResults], data: str, method: str) -> Said | None
 # --------------------------------------------------------------------------------------------------
 
 
-def prompt_table(item: Asked) -> Table:
+def prompt_table(comparison: Asked) -> Table:
     """Accuracy: a row a model and prompt, a column a data set. The best of a model and data set is
     marked (table 5)."""
     rows: list[list[Cell]] = []
-    for model, prompt in dict.fromkeys(key[:2] for key in item.said):
+    for model, prompt in dict.fromkeys(key[:2] for key in comparison.said):
         cells: list[Cell] = []
-        for data in item.data:
-            found = item.said.get((model, prompt, data))
-            mark = " ‹" if is_best(item, model, prompt, data) else "  "  # means stand under means
-            cells.append(None if found is None else f"{found.mean:.3f}{mark}")
+        for data in comparison.data:
+            score = comparison.said.get((model, prompt, data))
+            mark = (
+                " ‹" if is_best(comparison, model, prompt, data) else "  "
+            )  # means stand under means
+            cells.append(None if score is None else f"{score.mean:.3f}{mark}")
         rows.append([model, prompt, *cells])
     notes = ["‹ the best prompt of this model on these test rows."]
     return _table(
         "prompts",
         f"{HEADLINE.title} by prompt",
-        item,
-        ("model", "prompt", *item.data),
+        comparison,
+        ("model", "prompt", *comparison.data),
         rows,
         notes,
         2,
     )
 
 
-def answer_table(item: Asked) -> Table:
+def answer_table(comparison: Asked) -> Table:
     """Every number: a row a model, prompt and data set, with its interval and the share of rows
     without an answer."""
     rows: list[list[Cell]] = []
-    for (model, prompt, data), found in item.said.items():
-        low, high = found.bounds()
-        rows.append([model, prompt, data, found.mean, low, high, found.rows, found.unparsed])
+    for (model, prompt, data), score in comparison.said.items():
+        low, high = score.bounds()
+        rows.append([model, prompt, data, score.mean, low, high, score.rows, score.unparsed])
     notes = [
         _BOUNDS,
         (
@@ -211,7 +243,7 @@ def answer_table(item: Asked) -> Table:
     return _table(
         "answers",
         f"{HEADLINE.title} of every prompt with its interval",
-        item,
+        comparison,
         columns,
         rows,
         notes,
@@ -219,16 +251,17 @@ def answer_table(item: Asked) -> Table:
     )
 
 
-def choice_table(item: Asked) -> Table:
+def choice_table(comparison: Asked) -> Table:
     """What the choice of a prompt is worth: a row a model and way of choosing, a column a data set
     and average; then the drop."""
     rows: list[list[Cell]] = []
-    drops = spread(item.scores)
-    for model in dict.fromkeys(key[0] for key in item.said):
-        for way, chosen in item.choices.items():
-            means = [over_data(chosen, data).get(model) for data in item.averages.values()]
+    drops = spread(comparison.scores)
+    for model in dict.fromkeys(key[0] for key in comparison.said):
+        for way, chosen in comparison.choices.items():
+            means = [over_data(chosen, data).get(model) for data in comparison.averages.values()]
             cells = [
-                chosen[model, data].score if (model, data) in chosen else None for data in item.data
+                chosen[model, data].score if (model, data) in chosen else None
+                for data in comparison.data
             ]
             rows.append([model, way, *cells, *means])
         if any(pair[0] == model for pair in drops):
@@ -236,8 +269,8 @@ def choice_table(item: Asked) -> Table:
                 [
                     model,
                     "best - worst",
-                    *(drops.get((model, data)) for data in item.data),
-                    *(None for _ in item.averages),
+                    *(drops.get((model, data)) for data in comparison.data),
+                    *(None for _ in comparison.averages),
                 ]
             )
     notes = [
@@ -247,24 +280,32 @@ def choice_table(item: Asked) -> Table:
         ),
         *(
             ["by validation: chosen by the accuracy on validation rows."]
-            if "by validation" in item.choices
+            if "by validation" in comparison.choices
             else []
         ),
-        f"fixed: {item.fixed} everywhere; of a model with one prompt alone, that.",
+        f"fixed: {comparison.fixed} everywhere; of a model with one prompt alone, that.",
         (
             "best - worst: what a suboptimal prompt loses. It is above 0 by chance too; see the"
             " intervals of both."
         ),
-        *(f"{name}: the mean over {', '.join(data)}." for name, data in item.averages.items()),
+        *(
+            f"{name}: the mean over {', '.join(data)}."
+            for name, data in comparison.averages.items()
+        ),
     ]
     if any(drops.values()):
-        (model, data), most = max(drops.items(), key=lambda pair: pair[1])
-        notes.append(f"The largest drop: {most:.3f}, {model} on {data}.")
-    columns = ("model", "prompt", *item.data, *(f"mean {name}" for name in item.averages))
+        (model, data), greatest = max(drops.items(), key=lambda pair: pair[1])
+        notes.append(f"The largest drop: {greatest:.3f}, {model} on {data}.")
+    columns = (
+        "model",
+        "prompt",
+        *comparison.data,
+        *(f"mean {name}" for name in comparison.averages),
+    )
     return _table(
         "prompt choice",
         f"{HEADLINE.title} by how the prompt was chosen",
-        item,
+        comparison,
         columns,
         rows,
         notes,
@@ -272,17 +313,19 @@ def choice_table(item: Asked) -> Table:
     )
 
 
-def tuned_table(item: Asked) -> Table | None:
+def tuned_table(comparison: Asked) -> Table | None:
     """With and without fine-tuning: a row a model and data set (table 14). None where nothing was
     fine-tuned."""
     rows: list[list[Cell]] = []
-    ways = item.choices
-    for (model, data), found in item.tuned.items():
+    ways = comparison.choices
+    for (model, data), tuned_pair in comparison.tuned.items():
         without = [
             chosen[model, data].score if (model, data) in chosen else None
             for chosen in ways.values()
         ]
-        rows.append([model, data, *without, found.mean, *found.bounds(), len(found.values)])
+        rows.append(
+            [model, data, *without, tuned_pair.mean, *tuned_pair.bounds(), len(tuned_pair.values)]
+        )
     columns = ("model", "data", *(f"without, {way}" for way in ways), "with", "low", "high", "runs")
     notes = [
         _BOUNDS,
@@ -292,7 +335,7 @@ def tuned_table(item: Asked) -> Table | None:
         _table(
             "fine-tuned",
             f"{HEADLINE.title} with and without fine-tuning",
-            item,
+            comparison,
             columns,
             rows,
             notes,
@@ -303,36 +346,51 @@ def tuned_table(item: Asked) -> Table | None:
     )
 
 
-def prompt_tables(item: Asked) -> list[Table]:
+def prompt_tables(comparison: Asked) -> list[Table]:
     """All tables of the prompts."""
     return [
         table
-        for table in (prompt_table(item), choice_table(item), tuned_table(item), answer_table(item))
+        for table in (
+            prompt_table(comparison),
+            choice_table(comparison),
+            tuned_table(comparison),
+            answer_table(comparison),
+        )
         if table is not None
     ]
 
 
-def is_best(item: Asked, model: str, prompt: str, data: str) -> bool:
+def is_best(comparison: Asked, model: str, prompt: str, data: str) -> bool:
     """Whether no other prompt is better, and some are worse."""
     values = {
-        key[1]: found.mean for key, found in item.said.items() if (key[0], key[2]) == (model, data)
+        key[1]: score.mean
+        for key, score in comparison.said.items()
+        if (key[0], key[2]) == (model, data)
     }
     return prompt in values and min(values.values()) < values[prompt] == max(values.values())
 
 
 def _table(
-    what: str,
+    table_name: str,
     title: str,
-    item: Asked,
+    comparison: Asked,
     columns: Sequence[str],
     rows: list[list[Cell]],
     notes: Sequence[str],
     keys: int,
 ) -> Table:
-    place = item.place
+    setting = comparison.place
     about = ", ".join(
-        filter(None, (place.study, place.size and f"size {place.size}", f"selection {place.rule}"))
+        filter(
+            None,
+            (setting.study, setting.size and f"size {setting.size}", f"selection {setting.rule}"),
+        )
     )
     return Table(
-        slug(what, *place), f"{title} on {place.set} ({about})", tuple(columns), rows, notes, keys
+        slug(table_name, *setting),
+        f"{title} on {setting.set} ({about})",
+        tuple(columns),
+        rows,
+        notes,
+        keys,
     )

@@ -126,64 +126,80 @@ class Behind:
 
 
 def rows_behind(
-    store: Store, study: str, places: Sequence[PlaceResults], runs: Sequence[Mapping[str, Any]]
+    store: Store,
+    study: str,
+    shown_results: Sequence[PlaceResults],
+    runs: Sequence[Mapping[str, Any]],
 ) -> Behind:
-    """What stands behind the numbers of `places`, of the first selection rule and set of each data
+    """What stands behind the numbers of `shown_results`, of the first selection rule and set of
+    each data
     set, size and model."""
-    found = Behind()
-    with _left_out(found, "Examples and learning curves"):
+    behind = Behind()
+    with _left_out(behind, "Examples and learning curves"):
         reader = _Reader(store, study, runs)
-        first = {(at.place.data, at.place.size, at.place.model): at for at in reversed(places)}
-        for at in reversed(list(first.values())):
-            for shift, method, entry in at.grid():
+        first = {
+            (
+                setting_results.place.data,
+                setting_results.place.size,
+                setting_results.place.model,
+            ): setting_results
+            for setting_results in reversed(shown_results)
+        }
+        for setting_results in reversed(list(first.values())):
+            for shift, method, entry in setting_results.grid():
                 if entry is not None and entry.metrics:
-                    _behind(found, reader, at, shift, method, entry)
-    return found
+                    _behind(behind, reader, setting_results, shift, method, entry)
+    return behind
 
 
 def _behind(
-    found: Behind, reader: _Reader, at: PlaceResults, shift: str, method: str, entry: Entry
+    behind: Behind,
+    reader: _Reader,
+    setting_results: PlaceResults,
+    shift: str,
+    method: str,
+    entry: Entry,
 ) -> None:
-    place = at.place
-    known = any(
-        (strip.data, strip.size, strip.shift) == (place.data, place.size, shift)
-        for strip in found.strips
+    setting = setting_results.place
+    is_known = any(
+        (strip.data, strip.size, strip.shift) == (setting.data, setting.size, shift)
+        for strip in behind.strips
     )
-    followed = len({item[:3] for item in found.curves}) * MAX_SEEDS < MAX_HISTORIES
-    shown = not known and len(found.strips) < MAX_STRIPS
-    if not followed and not shown and len(found.answers) >= MAX_ANSWERS:
+    followed = len({curve[:3] for curve in behind.curves}) * MAX_SEEDS < MAX_HISTORIES
+    shown = not is_known and len(behind.strips) < MAX_STRIPS
+    if not followed and not shown and len(behind.answers) >= MAX_ANSWERS:
         return
     keys = [
         key
         for seed in list(entry.metrics)[:MAX_SEEDS]
-        if (key := reader.key_of(place, shift, method, seed, entry))
+        if (key := reader.key_of(setting, shift, method, seed, entry))
     ]
     if not keys:
         return
     if followed:
-        with _left_out(found, "Learning curves"):
-            found.curves.extend(curves_of(reader, place, shift, method, keys))
-    if not shown and len(found.answers) >= MAX_ANSWERS:
+        with _left_out(behind, "Learning curves"):
+            behind.curves.extend(curves_of(reader, setting, shift, method, keys))
+    if not shown and len(behind.answers) >= MAX_ANSWERS:
         return
-    with _left_out(found, f"Rows of {place.data}"):
-        drawn = reader.draw(keys[0], place.set)
+    with _left_out(behind, f"Rows of {setting.data}"):
+        drawn = reader.draw(keys[0], setting.set)
         if shown:
-            found.strips.append(_strip(place, shift, reader.seeds[keys[0]], drawn))
-        if len(found.answers) < MAX_ANSWERS:
-            found.answers.append(_answers(place, shift, method, drawn, reader, keys))
+            behind.strips.append(_strip(setting, shift, reader.seeds[keys[0]], drawn))
+        if len(behind.answers) < MAX_ANSWERS:
+            behind.answers.append(_answers(setting, shift, method, drawn, reader, keys))
 
 
 @contextmanager
-def _left_out(found: Behind, what: str) -> Iterator[None]:
+def _left_out(behind: Behind, subject: str) -> Iterator[None]:
     """Nothing that is only looked at may keep the numbers from being shown."""
     try:
         yield
     except _TROUBLE as error:
-        told = (
+        reason = (
             str(error) if isinstance(error, CrosswindError) else f"{type(error).__name__}: {error}"
         )
-        line = f"{what} are not shown: {one_line(told, 200)}."
-        found.left_out += [] if line in found.left_out else [line]
+        line = f"{subject} are not shown: {one_line(reason, 200)}."
+        behind.left_out += [] if line in behind.left_out else [line]
 
 
 # -- files of jobs
@@ -213,26 +229,33 @@ class _Reader(JobFiles):
         self.keys: dict[tuple[Any, ...], str] = {}
         self.seeds: dict[str, int] = {}
         for run in runs:
-            told, key = run["labels"], str(run["key"])
+            run_labels, key = run["labels"], str(run["key"])
             names = tuple(
-                str(told[name]) for name in ("data", "size", "model", "shift", "method", "point")
+                str(run_labels[name])
+                for name in ("data", "size", "model", "shift", "method", "point")
             )
-            seed, split_seed = int(told["seed"]), int(told.get("split_seed", 0))
+            seed, split_seed = int(run_labels["seed"]), int(run_labels.get("split_seed", 0))
             self.keys[(*names, seed, split_seed)] = key
             self.keys.setdefault((*names, seed), key)
             self.seeds[key] = seed
         self.split_of = cache(self._split_of)  # methods share the split of a shift
 
-    def key_of(self, place: Place, shift: str, method: str, seed: Any, entry: Entry) -> str | None:
+    def key_of(
+        self, setting: Place, shift: str, method: str, seed: Any, entry: Entry
+    ) -> str | None:
         """The run of a seed. Of several split seeds those of the first: rows of two splits are not
         of one set."""
-        asked, first = (
-            (place.data, place.size, place.model, shift, method, entry.chosen[seed]),
+        run_asked, first = (
+            (setting.data, setting.size, setting.model, shift, method, entry.chosen[seed]),
             next(iter(entry.metrics)),
         )
         if isinstance(seed, int) or isinstance(first, int):
-            return self.keys.get((*asked, seed))
-        return self.keys.get((*asked, seed.seed, seed.split)) if seed.split == first.split else None
+            return self.keys.get((*run_asked, seed))
+        return (
+            self.keys.get((*run_asked, seed.seed, seed.split))
+            if seed.split == first.split
+            else None
+        )
 
     def draw(self, key: str, name: str) -> _Drawn:
         """The split of a run, with its set called `name`."""
@@ -248,20 +271,20 @@ class _Reader(JobFiles):
             **spec["split"]["sets"],
             **({name: predicted["item"]} if "item" in predicted else {}),
         }
-        whole = {
+        whole_spec = {
             "data": {**spec["data"], **predicted["data"]},
             "main": spec["main"],
             "split": {**spec["split"], "sets": sets},
             "seed": spec["seed"],
         }
         report = self.json(key, "split.json")
-        return self.split_of(json.dumps([whole, report["sets"]["train"]["cells"]]), name)
+        return self.split_of(json.dumps([whole_spec, report["sets"]["train"]["cells"]]), name)
 
-    def _split_of(self, told: str, name: str) -> _Drawn:
+    def _split_of(self, split_text: str, name: str) -> _Drawn:
         from crosswind.shifts.split import make_split
         from crosswind.studies.build import build_dataset, build_split_plan
 
-        spec, cells = json.loads(told)
+        spec, cells = json.loads(split_text)
         datasets = {label: build_dataset(values) for label, values in spec["data"].items()}
         split = make_split(datasets, spec["main"], build_split_plan(spec["split"]), spec["seed"])
         if split.report["sets"]["train"]["cells"] != cells:
@@ -269,7 +292,9 @@ class _Reader(JobFiles):
                 f"the data set {spec['main']} has other rows now than when it was trained on"
             )
         kept_apart = (
-            part["environment"] for part in spec["split"]["shift"] if part["type"] == "systematic"
+            shift_part["environment"]
+            for shift_part in spec["split"]["shift"]
+            if shift_part["type"] == "systematic"
         )
         return _Drawn(
             split,
@@ -306,26 +331,31 @@ def _examples(dataset: AttributedDataset, rows: Ints, words: Sequence[str]) -> l
         raise DataError(f"its inputs are {kind}, which cannot be drawn")
     if not len(rows):
         return []
-    given = evaluation_inputs(dataset, rows)
+    shown_inputs = evaluation_inputs(dataset, rows)
     texts = [""] * len(rows)
     if kind == "image-and-text":
-        texts, given = [str(text) for _, text in given], np.stack([image for image, _ in given])
+        texts, shown_inputs = (
+            [str(text) for _, text in shown_inputs],
+            np.stack([image for image, _ in shown_inputs]),
+        )
     elif kind == "text":
         return [
-            Example(b"", one_line(str(text), LETTERS), said)
-            for text, said in zip(given, words, strict=True)
+            Example(b"", one_line(str(text), LETTERS), words_said)
+            for text, words_said in zip(shown_inputs, words, strict=True)
         ]
-    if max(given.shape[1:3]) > SIDE:
+    if max(shown_inputs.shape[1:3]) > SIDE:
         from crosswind.data.resizing import resized
 
-        given = resized(given, SIDE)
+        shown_inputs = resized(shown_inputs, SIDE)
     pictures = [
         Picture.of(np.ascontiguousarray(image[..., 0] if image.shape[-1] == 1 else image)).png
-        for image in given
+        for image in shown_inputs
     ]
     return [
-        Example(*parts)
-        for parts in zip(pictures, (one_line(text, LETTERS) for text in texts), words, strict=True)
+        Example(*example_parts)
+        for example_parts in zip(
+            pictures, (one_line(text, LETTERS) for text in texts), words, strict=True
+        )
     ]
 
 
@@ -335,44 +365,51 @@ def _values(dataset: AttributedDataset, rows: Ints, names: Sequence[str]) -> Val
     from crosswind.data.derive import split_rows
 
     base, derived = split_rows(dataset, rows)
-    found, known = {}, {attribute.name: attribute for attribute in dataset.schema}
+    values_by_name, known_attributes = (
+        {},
+        {attribute.name: attribute for attribute in dataset.schema},
+    )
     for name in dict.fromkeys(names):
-        if name in known:
-            own = dataset.derived is not None and dataset.derived.name == name
-            found[name] = (
-                derived if own else dataset.table.column(name)[base].astype(np.int64),
-                known[name].values,
+        if name in known_attributes:
+            is_derived = dataset.derived is not None and dataset.derived.name == name
+            values_by_name[name] = (
+                derived if is_derived else dataset.table.column(name)[base].astype(np.int64),
+                known_attributes[name].values,
             )
-    return found
+    return values_by_name
 
 
 def _described(values: Values, position: int) -> str:
     return ", ".join(f"{name} {names[codes[position]]}" for name, (codes, names) in values.items())
 
 
-def _strip(place: Place, shift: str, seed: int, drawn: _Drawn) -> Strip:
+def _strip(setting: Place, shift: str, seed: int, drawn: _Drawn) -> Strip:
     split, sets = drawn.split, []
     for rows in (split.train, drawn.test):
         dataset = drawn.datasets[rows.source]
-        seen, choose = _virtual(dataset, rows), np.random.default_rng(0)
+        virtual_rows, choose = _virtual(dataset, rows), np.random.default_rng(0)
         listed = []
         for code in range(min(CLASSES, len(split.class_names))):
-            at = np.flatnonzero(rows.label == code)
-            at = at[
+            class_rows = np.flatnonzero(rows.label == code)
+            class_rows = class_rows[
                 np.sort(
-                    choose.permutation(len(at))[
+                    choose.permutation(len(class_rows))[
                         : PER_CLASS if len(split.class_names) <= 4 else PER_CLASS // 2
                     ]
                 )
             ]
-            values = _values(dataset, seen[at], [drawn.label, *drawn.attributes])
+            values = _values(dataset, virtual_rows[class_rows], [drawn.label, *drawn.attributes])
             listed.append(
-                _examples(dataset, seen[at], [_described(values, i) for i in range(len(at))])
+                _examples(
+                    dataset,
+                    virtual_rows[class_rows],
+                    [_described(values, i) for i in range(len(class_rows))],
+                )
             )
         sets.append(listed)
     return Strip(
-        place.data,
-        place.size,
+        setting.data,
+        setting.size,
         shift,
         seed,
         drawn.name,
@@ -385,61 +422,72 @@ def _strip(place: Place, shift: str, seed: int, drawn: _Drawn) -> Strip:
 
 
 def _answers(
-    place: Place, shift: str, method: str, drawn: _Drawn, reader: _Reader, keys: Sequence[str]
+    setting: Place, shift: str, method: str, drawn: _Drawn, reader: _Reader, keys: Sequence[str]
 ) -> Answers:
-    said = [found for key in keys if (found := _said(reader, key, place)) is not None]
+    predictions_of_seeds = [
+        predictions for key in keys if (predictions := _said(reader, key, setting)) is not None
+    ]
     dataset, rows, names = drawn.datasets[drawn.test.source], drawn.test, drawn.split.class_names
     ids = dataset.row_ids(_virtual(dataset, rows))
     order = np.argsort(ids, kind="stable")
-    if not said or any(
-        not np.array_equal(np.sort(item.ids), ids[order])
-        or not np.array_equal(item.label[np.argsort(item.ids)], rows.label[order])
-        for item in said
+    if not predictions_of_seeds or any(
+        not np.array_equal(np.sort(seed_predictions.ids), ids[order])
+        or not np.array_equal(
+            seed_predictions.label[np.argsort(seed_predictions.ids)], rows.label[order]
+        )
+        for seed_predictions in predictions_of_seeds
     ):
         raise DataError(f"the set {drawn.name} has other rows now than when they were predicted")
-    answers = np.stack([item.answer[np.argsort(item.ids, kind="stable")] for item in said])
-    at, label = _virtual(dataset, rows)[order], rows.label[order]
+    answers = np.stack(
+        [
+            seed_predictions.answer[np.argsort(seed_predictions.ids, kind="stable")]
+            for seed_predictions in predictions_of_seeds
+        ]
+    )
+    virtual_rows, label = _virtual(dataset, rows)[order], rows.label[order]
     right = answers == label
-    given = [*names, "no answer"]
+    answer_names = [*names, "no answer"]
     shares = {
-        (names[code], given[answer]): float(
+        (names[code], answer_names[answer]): float(
             (answers[:, label == code] == (answer if answer < len(names) else -1)).mean()
         )
         for code in np.unique(label)
-        for answer in range(len(given))
+        for answer in range(len(answer_names))
     }
     confusion = {
         pair: share for pair, share in shares.items() if pair[1] != "no answer" or share > 0
     }
-    values = _values(dataset, at, [drawn.label, *drawn.attributes])
+    values = _values(dataset, virtual_rows, [drawn.label, *drawn.attributes])
     cells = {
-        (one, other): by_pair(values[one], values[other], right)
-        for one, other in list(combinations(values, 2))[:PAIRS]
+        (first_name, second_name): by_pair(values[first_name], values[second_name], right)
+        for first_name, second_name in list(combinations(values, 2))[:PAIRS]
     }
     pair = (drawn.label, drawn.environment)
-    kept = (
+    pairs_kept = (
         apart(pair, values, right, rows, order, drawn.split)
         if drawn.environment in values
         else None
     )
-    wrong = _wrong(dataset, at, rows, order, answers, values, names)
-    return Answers(place, shift, method, len(said), confusion, cells, wrong, kept)
+    wrong = _wrong(dataset, virtual_rows, rows, order, answers, values, names)
+    return Answers(
+        setting, shift, method, len(predictions_of_seeds), confusion, cells, wrong, pairs_kept
+    )
 
 
-def _said(reader: _Reader, key: str, place: Place) -> Predictions | None:
+def _said(reader: _Reader, key: str, setting: Place) -> Predictions | None:
     from crosswind.studies.jobs import GIVEN
     from crosswind.studies.predictions_file import read_predictions
 
     for need, about in reader.jobs(key):
-        if about["kind"] == "predict" and about["spec"]["set"] == place.set:
+        if about["kind"] == "predict" and about["spec"]["set"] == setting.set:
             by_rule = reader.read(need, "predictions.npz", read_predictions) or {}
-            return by_rule.get(place.rule, by_rule.get(GIVEN, {})).get(place.set)
+            return by_rule.get(setting.rule, by_rule.get(GIVEN, {})).get(setting.set)
     return None
 
 
 def _wrong(
     dataset: AttributedDataset,
-    at: Ints,
+    virtual_rows: Ints,
     rows: RowSet,
     order: Ints,
     answers: Ints,
@@ -447,7 +495,7 @@ def _wrong(
     names: Sequence[str],
 ) -> list[Wrong]:
     """The rows of the worst groups that were wrong most often; of equally many the first."""
-    group, right, found = rows.group[order], answers == rows.label[order], []
+    group, right, wrong_rows = rows.group[order], answers == rows.label[order], []
     codes = [int(code) for code in np.unique(group) if code >= 0]
     for code in sorted(codes, key=lambda code: float(right[:, group == code].mean()))[:GROUPS]:
         inside = np.flatnonzero(group == code)
@@ -459,20 +507,27 @@ def _wrong(
         ]
         words, short = [], []
         for i in worst:
-            told = Counter(
+            wrong_answers = Counter(
                 names[answer] if answer >= 0 else "no answer" for answer in answers[~right[:, i], i]
             )
             answered = ", ".join(
-                f"{name} ({n})" if len(told) > 1 else name for name, n in told.most_common(3)
+                f"{name} ({n})" if len(wrong_answers) > 1 else name
+                for name, n in wrong_answers.most_common(3)
             )
             words.append(
                 f"{_described(values, i)}: answered {answered}; wrong in {(~right[:, i]).sum()} of"
                 f" {len(answers)} seeds"
             )
-            short.append(f"{told.most_common(1)[0][0]} {(~right[:, i]).sum()}/{len(answers)}")
+            short.append(
+                f"{wrong_answers.most_common(1)[0][0]} {(~right[:, i]).sum()}/{len(answers)}"
+            )
         examples = [
-            item._replace(short=told)
-            for item, told in zip(_examples(dataset, at[worst], words), short, strict=True)
+            example._replace(short=wrong_answers)
+            for example, wrong_answers in zip(
+                _examples(dataset, virtual_rows[worst], words), short, strict=True
+            )
         ]
-        found.append(Wrong(rows.group_names[code], 100 * float(right[:, inside].mean()), examples))
-    return found
+        wrong_rows.append(
+            Wrong(rows.group_names[code], 100 * float(right[:, inside].mean()), examples)
+        )
+    return wrong_rows

@@ -40,14 +40,14 @@ def laid_out(
         warnings.simplefilter("ignore")  # of what it builds on, about itself
         from umap import UMAP
 
-        made = UMAP(
+        umap_model = UMAP(
             n_neighbors=min(neighbours, len(features) - 1),
             min_dist=distance,
             init="spectral" if len(features) > 3 * _LEAST else "random",
             random_state=seed,
             n_jobs=1,
         )
-        return np.asarray(made.fit_transform(features), dtype=np.float32)
+        return np.asarray(umap_model.fit_transform(features), dtype=np.float32)
 
 
 def write_map(
@@ -61,7 +61,7 @@ def write_map(
         if name not in table.columns:
             raise unknown("by", "attribute", name, table.columns)
     shown = tuple(by) or table.by
-    places = laid_out(table.features, seed)
+    coordinates = laid_out(table.features, seed)
     about = {
         "model": table.name,
         "seed": seed,
@@ -71,25 +71,25 @@ def write_map(
     }
     points = {
         "id": table.ids.tolist(),
-        "x": [round(float(value), 4) for value in places[:, 0]],
-        "y": [round(float(value), 4) for value in places[:, 1]],
+        "x": [round(float(value), 4) for value in coordinates[:, 0]],
+        "y": [round(float(value), 4) for value in coordinates[:, 1]],
         "attributes": {name: table.columns[name] for name in shown},
     }
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / POINTS, json.dumps({**about, "points": points}).encode())
-    return [folder / POINTS, *save(map_figure(table, places, shown), folder, ("svg", "png"))]
+    return [folder / POINTS, *save(map_figure(table, coordinates, shown), folder, ("svg", "png"))]
 
 
-def map_figure(table: FeatureTable, places: NDArray[np.float32], by: Sequence[str]) -> Figure:
+def map_figure(table: FeatureTable, coordinates: NDArray[np.float32], by: Sequence[str]) -> Figure:
     """A panel an attribute, a point a row."""
     drawn = np.unique(
-        np.linspace(0, len(places) - 1, min(len(places), MOST_DRAWN)).astype(np.int64)
+        np.linspace(0, len(coordinates) - 1, min(len(coordinates), MOST_DRAWN)).astype(np.int64)
     ).tolist()
     keys = {name: f"a{i}" for i, name in enumerate(by)}
     data: list[dict[str, Any]] = [
         {
-            "x": round(float(places[row, 0]), 3),
-            "y": round(float(places[row, 1]), 3),
+            "x": round(float(coordinates[row, 0]), 3),
+            "y": round(float(coordinates[row, 1]), 3),
             **{key: table.columns[name][row] for name, key in keys.items()},
         }
         for row in drawn

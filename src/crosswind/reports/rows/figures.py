@@ -19,121 +19,123 @@ LINES = 9
 """Lines of a panel that colour and dash together tell apart."""
 
 
-def confusion(items: Sequence[Answers]) -> tuple[Figure, Table] | None:
+def confusion(method_answers: Sequence[Answers]) -> tuple[Figure, Table] | None:
     """Class x answer, one panel a method, under one shift; None for more classes than there is room
     for."""
     rows = [
-        {"m": item.method, "x": given, "y": truth, "v": round(share, 4)}
-        for item in items
-        for (truth, given), share in item.confusion.items()
+        {"m": answers.method, "x": answer_given, "y": truth, "v": round(share, 4)}
+        for answers in method_answers
+        for (truth, answer_given), share in answers.confusion.items()
     ]
-    told = (("y", "class"), ("x", "answer"), ("v", "share", ".1%"))
-    title = f"Classes and answers under {items[0].shift}"
+    tooltip = (("y", "class"), ("x", "answer"), ("v", "share", ".1%"))
+    title = f"Classes and answers under {method_answers[0].shift}"
     caption = (
         "Of the test rows of a class (on the left), the share that was given each answer (below),"
         " over all seeds."
     )
     return _map(
-        f"confusion-{_name(items[0])}",
+        f"confusion-{_name(method_answers[0])}",
         title,
         caption,
         rows,
-        told,
+        tooltip,
         ("class", "answer", "share of rows"),
     )
 
 
-def cells(items: Sequence[Answers], pair: tuple[str, str]) -> tuple[Figure, Table] | None:
+def cells(method_answers: Sequence[Answers], pair: tuple[str, str]) -> tuple[Figure, Table] | None:
     """Accuracy by the values of two attributes, one panel a method, under one shift; None where
     there is no room."""
-    one, other = pair
+    first_name, second_name = pair
     rows = [
-        {"m": item.method, "x": value, "y": first, "v": round(accuracy, 4), "n": n}
-        for item in items
-        for (first, value), (accuracy, n) in item.cells.get(pair, {}).items()
+        {"m": answers.method, "x": value, "y": first, "v": round(accuracy, 4), "n": n}
+        for answers in method_answers
+        for (first, value), (accuracy, n) in answers.cells.get(pair, {}).items()
     ]
-    told = (("y", one), ("x", other), ("v", "accuracy", ".1%"), ("n", "test rows"))
-    title = f"Accuracy by {one} and {other} under {items[0].shift}"
+    tooltip = (("y", first_name), ("x", second_name), ("v", "accuracy", ".1%"), ("n", "test rows"))
+    title = f"Accuracy by {first_name} and {second_name} under {method_answers[0].shift}"
     caption = (
-        f"Accuracy on the test rows of each {one} (on the left) and {other} (below), over all"
-        " seeds."
+        f"Accuracy on the test rows of each {first_name} (on the left) and {second_name} (below),"
+        " over all seeds."
     )
     return _map(
-        f"cells-{_name(items[0])}-{one}-{other}",
+        f"cells-{_name(method_answers[0])}-{first_name}-{second_name}",
         title,
         caption,
         rows,
-        told,
-        (one, other, "accuracy"),
+        tooltip,
+        (first_name, second_name, "accuracy"),
     )
 
 
-def apart(items: Sequence[Answers]) -> tuple[Figure, Table] | None:
+def apart(method_answers: Sequence[Answers]) -> tuple[Figure, Table] | None:
     """Accuracy by class and environment, one panel a method, under one systematic shift; pairs that
     training showed are framed."""
-    first = next(item.apart for item in items if item.apart is not None)
+    first = next(answers.apart for answers in method_answers if answers.apart is not None)
     rows = [
         {
-            "m": item.method,
+            "m": answers.method,
             "x": value,
             "y": name,
             "v": round(accuracy, 4),
             "n": n,
-            "s": int((name, value) in item.apart.seen),
+            "s": int((name, value) in answers.apart.seen),
         }
-        for item in items
-        if item.apart is not None
-        for (name, value), (accuracy, n) in item.apart.cells.items()
+        for answers in method_answers
+        if answers.apart is not None
+        for (name, value), (accuracy, n) in answers.apart.cells.items()
     ]
     # Classes of one set of environments stand together, so that frames make blocks.
-    seen = {
+    seen_pairs = {
         name: tuple((name, row["x"]) not in first.seen for row in rows)
         for name in dict.fromkeys(row["y"] for row in rows)
     }
-    rows.sort(key=lambda row: seen[row["y"]])
-    told = (
+    rows.sort(key=lambda row: seen_pairs[row["y"]])
+    tooltip = (
         ("y", first.label),
         ("x", first.environment),
         ("v", "accuracy", ".1%"),
         ("n", "test rows"),
         ("s", "seen in training"),
     )
-    title = f"Accuracy by {first.label} and {first.environment} under {items[0].shift}"
+    title = f"Accuracy by {first.label} and {first.environment} under {method_answers[0].shift}"
     caption = (
         f"Accuracy on the test rows of each {first.label} (on the left) and {first.environment}"
         " (below), over all seeds. Framed: the pairs that training showed. The others it never"
         " showed."
     )
     return _map(
-        f"apart-{_name(items[0])}",
+        f"apart-{_name(method_answers[0])}",
         title,
         caption,
         rows,
-        told,
+        tooltip,
         (first.label, first.environment, "accuracy"),
     )
 
 
-def rho_by_environment(items: Sequence[Answers], reference: str = "") -> list[Table]:
+def rho_by_environment(method_answers: Sequence[Answers], reference: str = "") -> list[Table]:
     """rho of every method (rows) under every environment (columns), and the mean over these; none
     where either is single.
 
     `reference`: as for `rhos`, and no row. Omran and Schiele 2022, table 3.
     """
-    base = next((item.apart for item in items if item.method == reference), None)
-    found = {
-        item.method: item.apart.measures if base is None else item.apart.beside(base)
-        for item in items
-        if item.apart is not None and item.apart is not base
+    base = next((answers.apart for answers in method_answers if answers.method == reference), None)
+    measures_by_method = {
+        answers.method: answers.apart.measures if base is None else answers.apart.beside(base)
+        for answers in method_answers
+        if answers.apart is not None and answers.apart is not base
     }
-    names = list(dict.fromkeys(name for measures in found.values() for name in measures))
-    if len(found) < 2 or len(names) < 2:
+    names = list(
+        dict.fromkeys(name for measures in measures_by_method.values() for name in measures)
+    )
+    if len(measures_by_method) < 2 or len(names) < 2:
         return []
     rows: list[tuple[Any, ...]] = []
-    for method, measures in found.items():
+    for method, measures in measures_by_method.items():
         values = [measures[name].rho if name in measures else None for name in names]
-        known = [value for value in values if value is not None]
-        mean = sum(known) / len(names) if len(known) == len(names) else None
+        known_values = [value for value in values if value is not None]
+        mean = sum(known_values) / len(names) if len(known_values) == len(names) else None
         rows.append(
             (method, *(None if value is None else round(value, 4) for value in (*values, mean)))
         )
@@ -143,11 +145,11 @@ def rho_by_environment(items: Sequence[Answers], reference: str = "") -> list[Ta
             " and undefined where one is."
         ),
     )
-    title = f"rho by environment under {items[0].shift}"
+    title = f"rho by environment under {method_answers[0].shift}"
     columns = (name if "," in name else name.partition("=")[2] or name for name in names)
     return [
         Table(
-            slug(f"rho-by-environment-{_name(items[0])}"),
+            slug(f"rho-by-environment-{_name(method_answers[0])}"),
             title,
             ("method", *columns, "mean"),
             rows,
@@ -157,7 +159,7 @@ def rho_by_environment(items: Sequence[Answers], reference: str = "") -> list[Ta
     ]
 
 
-def rhos(items: Sequence[Answers], reference: str = "", without: str = WITHOUT) -> Table:
+def rhos(method_answers: Sequence[Answers], reference: str = "", without: str = WITHOUT) -> Table:
     """Seen and unseen accuracy of every environment, their difference, and rho with its interval, a
     row a method.
 
@@ -165,35 +167,37 @@ def rhos(items: Sequence[Answers], reference: str = "", without: str = WITHOUT) 
     items there is none, and the note is `without`.
     """
     rows: list[tuple[Any, ...]] = []
-    base = next((item.apart for item in items if item.method == reference), None)
-    for item in items:
-        if item.apart is None:
+    base = next((answers.apart for answers in method_answers if answers.method == reference), None)
+    for answers in method_answers:
+        if answers.apart is None:
             continue
-        measures = item.apart.measures if base is None else item.apart.beside(base)
-        for name, told in measures.items():
+        measures = answers.apart.measures if base is None else answers.apart.beside(base)
+        for name, environment_scores in measures.items():
             interval = (
                 "undefined"
-                if told.rho is None
-                else ""
-                if told.low is None
-                else f"{told.low:.2f} to {told.high:.2f}"
+                if environment_scores.rho is None
+                else (
+                    ""
+                    if environment_scores.low is None
+                    else f"{environment_scores.low:.2f} to {environment_scores.high:.2f}"
+                )
             )
             accuracies = (
-                round(told.seen, 4),
-                round(told.unseen, 4),
-                round(told.seen - told.unseen, 4),
+                round(environment_scores.seen, 4),
+                round(environment_scores.unseen, 4),
+                round(environment_scores.seen - environment_scores.unseen, 4),
             )
-            rho = None if told.rho is None else round(told.rho, 4)
+            rho = None if environment_scores.rho is None else round(environment_scores.rho, 4)
             rows.append(
                 (
-                    item.method,
+                    answers.method,
                     name,
                     *accuracies,
                     rho,
                     interval,
-                    told.n_seen,
-                    told.n_unseen,
-                    item.seeds,
+                    environment_scores.n_seen,
+                    environment_scores.n_unseen,
+                    answers.seeds,
                 )
             )
     notes = (
@@ -218,59 +222,68 @@ def rhos(items: Sequence[Answers], reference: str = "", without: str = WITHOUT) 
         "unseen rows",
         "seeds",
     )
-    title = f"Systematic robustness under {items[0].shift}"
-    return Table(slug(f"rho-{_name(items[0])}"), title, columns, rows, notes, 2)
+    title = f"Systematic robustness under {method_answers[0].shift}"
+    return Table(slug(f"rho-{_name(method_answers[0])}"), title, columns, rows, notes, 2)
 
 
 def trade(
-    items: Sequence[Answers], others: Sequence[Answers], reference: str, rates: Mapping[str, float]
+    method_answers: Sequence[Answers],
+    other_answers: Sequence[Answers],
+    reference: str,
+    rates: Mapping[str, float],
 ) -> list[tuple[Figure, Table]]:
     """Seen against unseen accuracy under one systematic shift: a figure an environment, a point a
     method, intervals over seeds.
 
-    `others`: answers under other shifts; those whose training showed every class in the
+    `other_answers`: answers under other shifts; those whose training showed every class in the
     environment, or none, stand beside. Of `reference`, which took no step, one point is enough.
     `rates`: learning rates of methods that differ in nothing else, which a line then joins in their
     order. Omran and Schiele 2022, figure 3.
     """
     rows: dict[str, list[dict[str, Any]]] = {}
-    base = next(item.pairs for item in items if item.apart is not None)
+    base = next(answers.pairs for answers in method_answers if answers.apart is not None)
     assert base is not None
-    for item in (*items, *others):
-        for name, (seen, unseen, told) in (
-            {} if item.pairs is None else base.sides(item.pairs)
+    for answers in (*method_answers, *other_answers):
+        for name, (seen_values, unseen, environment_told) in (
+            {} if answers.pairs is None else base.sides(answers.pairs)
         ).items():
-            own, taken = item.shift == items[0].shift, item.method == reference
-            if (not own and told == "some") or (taken and not own):
+            is_own_shift, taken = (
+                answers.shift == method_answers[0].shift,
+                answers.method == reference,
+            )
+            if (not is_own_shift and environment_told == "some") or (taken and not is_own_shift):
                 continue
             series = (
                 "before fine-tuning"
                 if taken
-                else f"{item.shift} ({told} {'classes' if told == 'some' else 'class'})"
+                else (
+                    f"{answers.shift} ({environment_told}"
+                    f" {'classes' if environment_told == 'some' else 'class'})"
+                )
             )
             row = {
-                "m": item.method,
-                "s": item.shift,
+                "m": answers.method,
+                "s": answers.shift,
                 "g": series,
-                "t": f"{rates.get(item.method, item.method)}",
-                "n": item.seeds,
+                "t": f"{rates.get(answers.method, answers.method)}",
+                "n": answers.seeds,
             }
-            row |= {"o": rates.get(item.method, 0.0), "l": int(item.method in rates)}
-            for key, values in (("y", seen), ("x", unseen)):
-                found = summary(values.tolist(), LEVEL)
+            row |= {"o": rates.get(answers.method, 0.0), "l": int(answers.method in rates)}
+            for key, values in (("y", seen_values), ("x", unseen)):
+                summarised = summary(values.tolist(), LEVEL)
                 ends = (
-                    (found.mean, found.mean)
-                    if found.low is None or found.high is None
-                    else (found.low, found.high)
+                    (summarised.mean, summarised.mean)
+                    if summarised.low is None or summarised.high is None
+                    else (summarised.low, summarised.high)
                 )
                 row |= {
-                    key: round(found.mean, 4),
+                    key: round(summarised.mean, 4),
                     f"{key}0": round(max(0.0, ends[0]), 4),
                     f"{key}1": round(min(1.0, ends[1]), 4),
                 }
             rows.setdefault(name, []).append(row)
     return [
-        _trade(items[0], name, points, bool(rates))
+        _trade(method_answers[0], name, points, bool(rates))
         for name, points in rows.items()
         if len(points) > 1
     ]
@@ -300,7 +313,7 @@ def _trade(
         )
     }
     shape = {"shape": text("g", scale={"domain": series}, legend=None)}
-    told = tips(
+    tooltip = tips(
         ("m", "method"),
         ("s", "shift"),
         ("y", "seen", ".1%"),
@@ -325,7 +338,9 @@ def _trade(
             strokeWidth=1.2,
             opacity=0.7,
         ),
-        layer("point", {"x": x, "y": y, **colour, **shape, "tooltip": told}, filled=True, size=64),
+        layer(
+            "point", {"x": x, "y": y, **colour, **shape, "tooltip": tooltip}, filled=True, size=64
+        ),
         layer(
             "text",
             {"x": x, "y": y, "text": text("t"), **colour},
@@ -386,47 +401,50 @@ def _with_interval(row: Mapping[str, Any], key: str) -> tuple[float, str]:
     return row[key], "" if row["n"] == 1 else f"{low:.3f} to {high:.3f}"
 
 
-def curves(items: Sequence[Curve], shifts: Sequence[str]) -> tuple[Figure, Table]:
+def curves(method_curves: Sequence[Curve], shifts: Sequence[str]) -> tuple[Figure, Table]:
     """Validation accuracy by step, one panel a shift, one colour a method, one dash a set, with the
     steps that each rule chose.
 
     Where that is more than `LINES` lines, a set has a panel of its own under each shift.
     """
     first, (methods, sets) = (
-        items[0],
-        (list(dict.fromkeys(getattr(item, name) for item in items)) for name in ("method", "set")),
+        method_curves[0],
+        (
+            list(dict.fromkeys(getattr(curve, name) for curve in method_curves))
+            for name in ("method", "set")
+        ),
     )
     split = len(sets) > 1 and len(sets) * len(methods) > LINES
     panel = {
-        (item.shift, item.set): f"{item.shift}: {item.set}" if split else item.shift
-        for item in items
+        (curve.shift, curve.set): f"{curve.shift}: {curve.set}" if split else curve.shift
+        for curve in method_curves
     }
     lines = [
         {
-            "s": panel[item.shift, item.set],
-            "m": item.method,
-            "v": item.set,
+            "s": panel[curve.shift, curve.set],
+            "m": curve.method,
+            "v": curve.set,
             "k": step,
             "a": round(value, 4),
-            "n": item.seeds,
+            "n": curve.seeds,
         }
-        for item in items
-        for step, value in item.accuracy.items()
+        for curve in method_curves
+        for step, value in curve.accuracy.items()
     ]
     marks = [
         {
-            "s": panel[item.shift, item.set],
-            "m": item.method,
-            "v": item.set,
+            "s": panel[curve.shift, curve.set],
+            "m": curve.method,
+            "v": curve.set,
             "k": step,
-            "a": round(item.accuracy[step], 4),
+            "a": round(curve.accuracy[step], 4),
             "u": rule,
             "c": count,
         }
-        for item in items
-        for rule, steps in item.chosen.items()
+        for curve in method_curves
+        for rule, steps in curve.chosen.items()
         for step, count in sorted(steps.items())
-        if step in item.accuracy
+        if step in curve.accuracy
     ]
     where = {
         "x": number("k", title="step", axis={"tickCount": 4}),
@@ -442,7 +460,7 @@ def curves(items: Sequence[Curve], shifts: Sequence[str]) -> tuple[Figure, Table
             legend={"orient": "top", "title": None},
         ),
     }
-    both = (("m", "method"), ("s", "shift"), ("v", "set"), ("k", "step"))
+    shared_tips = (("m", "method"), ("s", "shift"), ("v", "set"), ("k", "step"))
     dashes = {
         "strokeDash": text(
             "v",
@@ -453,14 +471,14 @@ def curves(items: Sequence[Curve], shifts: Sequence[str]) -> tuple[Figure, Table
     line = {
         **where,
         **(dashes if len(sets) > 1 and not split else {}),
-        "tooltip": tips(*both, ("a", "mean accuracy", ".1%"), ("n", "seeds")),
+        "tooltip": tips(*shared_tips, ("a", "mean accuracy", ".1%"), ("n", "seeds")),
     }
     rules = list(dict.fromkeys(row["u"] for row in marks))
     chosen = {
         **where,
         "shape": text("u", scale={"domain": rules}, legend={"orient": "top", "title": "chosen by"}),
         "size": number("c", scale={"rangeMin": 25, "rangeMax": 140}, legend=None),
-        "tooltip": tips(*both, ("u", "chosen by"), ("c", "seeds that chose it")),
+        "tooltip": tips(*shared_tips, ("u", "chosen by"), ("c", "seeds that chose it")),
     }
     # Facets share one data set: what is a mark tells the two apart.
     layers = [
@@ -478,10 +496,10 @@ def curves(items: Sequence[Curve], shifts: Sequence[str]) -> tuple[Figure, Table
         "columns": 3,
         "spec": {"layer": layers, "width": 190, "height": 150},
     }
-    place = ", ".join(filter(None, (first.place.data, first.place.size, first.place.model)))
+    setting_words = ", ".join(filter(None, (first.place.data, first.place.size, first.place.model)))
     title = f"Accuracy on {', '.join(sets)} through training"
     name = "-".join(filter(None, ("curves", first.place.data, first.place.size, first.place.model)))
-    seeds = max(item.seeds for item in items)
+    seeds = max(curve.seeds for curve in method_curves)
     caption = (
         f"A line is the mean over seeds ({seeds} at most). A mark is a step that a selection rule"
         " chose; its size is the number of seeds that chose it. A set on which no rule is marked"
@@ -491,19 +509,19 @@ def curves(items: Sequence[Curve], shifts: Sequence[str]) -> tuple[Figure, Table
         name,
         title,
         caption,
-        f"Learning curves of {len(methods)} methods in {len(present)} panels ({place}).",
+        f"Learning curves of {len(methods)} methods in {len(present)} panels ({setting_words}).",
         chart(view, {"rows": [*lines, *marks]}),
         "wrap",
         len(present),
         60,
     )
     listed: list[tuple[Any, ...]] = []
-    for item in items:
-        for step, value in item.accuracy.items():
+    for curve in method_curves:
+        for step, value in curve.accuracy.items():
             by_rule = (
-                f"{rule} {steps[step]}" for rule, steps in item.chosen.items() if steps.get(step)
+                f"{rule} {steps[step]}" for rule, steps in curve.chosen.items() if steps.get(step)
             )
-            listed.append((item.shift, item.method, item.set, step, value, ", ".join(by_rule)))
+            listed.append((curve.shift, curve.method, curve.set, step, value, ", ".join(by_rule)))
     columns = ("shift", "method", "set", "step", "accuracy", "seeds that chose it")
     return figure, Table(name, title, columns, listed, keys=4)
 
@@ -513,7 +531,7 @@ def _map(
     title: str,
     caption: str,
     rows: list[dict[str, Any]],
-    told: Sequence[Any],
+    tooltip: Sequence[Any],
     columns: tuple[str, str, str],
 ) -> tuple[Figure, Table] | None:
     """A heat map of v by y and x, one panel an m, and the table of its numbers."""
@@ -530,7 +548,7 @@ def _map(
             axis={"labelAngle": -40 if len(across) > 3 else 0, "labelLimit": 70},
         ),
         "y": text("y", title=columns[0], sort=down, axis={"labelLimit": 90}),
-        "tooltip": tips(("m", "method"), *told),
+        "tooltip": tips(("m", "method"), *tooltip),
     }
     scale = {"domain": [0, 1], "range": "ramp", "interpolate": "rgb"}
     layers = [
@@ -554,8 +572,8 @@ def _map(
     facet = text(
         "m", title=None, sort=methods, header={"labelAnchor": "start", "labelOrient": "top"}
     )
-    one = {"layer": layers, "width": 170, "height": {"step": 24 if len(down) <= 12 else 16}}
-    view = {"data": {"name": "rows"}, "facet": facet, "columns": 3, "spec": one}
+    panel_spec = {"layer": layers, "width": 170, "height": {"step": 24 if len(down) <= 12 else 16}}
+    view = {"data": {"name": "rows"}, "facet": facet, "columns": 3, "spec": panel_spec}
     low = min(rows, key=lambda row: row["v"]) if columns[2] == "accuracy" else None
     lowest = (
         f" Lowest: {low['v']:.1%}, {low['m']}, {columns[0]} {low['y']}, {columns[1]} {low['x']}."
@@ -581,8 +599,8 @@ def _map(
         (row["m"], row["y"], row["x"], row["v"], *(row[key] for key in extra if key in row))
         for row in rows
     ]
-    more = tuple(name for key, name in extra.items() if key in rows[0])
-    return figure, Table(slug(name), title, ("method", *columns, *more), listed, keys=3)
+    more_columns = tuple(name for key, name in extra.items() if key in rows[0])
+    return figure, Table(slug(name), title, ("method", *columns, *more_columns), listed, keys=3)
 
 
 def _colours(methods: Sequence[str]) -> dict[str, str]:
@@ -593,5 +611,7 @@ def _colours(methods: Sequence[str]) -> dict[str, str]:
     return {"range": "category" if len(methods) <= 4 else "ordinal"}
 
 
-def _name(item: Answers) -> str:
-    return "-".join(filter(None, (item.place.data, item.place.size, item.place.model, item.shift)))
+def _name(answers: Answers) -> str:
+    return "-".join(
+        filter(None, (answers.place.data, answers.place.size, answers.place.model, answers.shift))
+    )

@@ -30,7 +30,7 @@ class Curve(NamedTuple):
 
 
 def curves_of(
-    reader: JobFiles, place: Place, shift: str, method: str, keys: Sequence[str]
+    reader: JobFiles, setting: Place, shift: str, method: str, keys: Sequence[str]
 ) -> list[Curve]:
     """The curves of a method under a shift, `validation` first; none of what was not trained or not
     validated."""
@@ -43,27 +43,30 @@ def curves_of(
                 continue
             seeds += 1
             for entry in reader.json(need, "history.json") or ():
-                for name, told in entry["validation"].items():
+                for name, scores_told in entry["validation"].items():
                     values.setdefault(name, {}).setdefault(int(entry["step"]), []).append(
-                        float(told["accuracy"])
+                        float(scores_told["accuracy"])
                     )
-            for rule, told in about["rules"].items():
-                chosen.setdefault(str(rule), Counter())[int(told["selected_step"])] += 1
-    found = {}
+            for rule, scores_told in about["rules"].items():
+                chosen.setdefault(str(rule), Counter())[int(scores_told["selected_step"])] += 1
+    curve_of_set = {}
     for name, by_step in values.items():
         if means := {
-            step: float(np.mean(some))
-            for step, some in sorted(by_step.items())
-            if len(some) == seeds
+            step: float(np.mean(step_accuracies))
+            for step, step_accuracies in sorted(by_step.items())
+            if len(step_accuracies) == seeds
         }:
-            found[name] = means
-    first = next(iter(found), "")
-    reads = {rule: name if (name := choosing_rule(rule).set) in found else first for rule in chosen}
+            curve_of_set[name] = means
+    first = next(iter(curve_of_set), "")
+    reads = {
+        rule: name if (name := choosing_rule(rule).set) in curve_of_set else first
+        for rule in chosen
+    }
     marked = {
         name: {rule: steps for rule, steps in chosen.items() if reads[rule] == name}
-        for name in found
+        for name in curve_of_set
     }
     return [
-        Curve(place, shift, method, seeds, name, means, marked[name])
-        for name, means in found.items()
+        Curve(setting, shift, method, seeds, name, means, marked[name])
+        for name, means in curve_of_set.items()
     ]

@@ -46,40 +46,47 @@ class Apart(NamedTuple):
         return by_environment(self.right, *self.groups, reference=reference.right)
 
     def sides(
-        self, other: Apart
+        self, other_apart: Apart
     ) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64], str]]:
-        """Of every environment in `measures` the accuracy of each seed of `other`, on the pairs
+        """Of every environment in `measures` the accuracy of each seed of `other_apart`, on the
+        pairs
         that are seen here and on the rest.
 
-        With them which classes the training of `other` showed there: every, no, or some. Empty
+        With them which classes the training of `other_apart` showed there: every, no, or some.
+        Empty
         where its test rows are others.
         """
         group, _, names, class_names = self.groups
-        if other.groups[2:] != (names, class_names) or not np.array_equal(group, other.groups[0]):
+        if other_apart.groups[2:] != (names, class_names) or not np.array_equal(
+            group, other_apart.groups[0]
+        ):
             return {}
-        found = {}
+        sides_of = {}
         for name, rows, shown in kept_apart(*self.groups):
-            there = np.asarray(other.groups[1])[group[rows]]
-            told = "every" if there.all() else "some" if there.any() else "no"
-            found[name] = (
-                other.right[:, rows[shown]].mean(axis=1),
-                other.right[:, rows[~shown]].mean(axis=1),
-                told,
+            is_seen = np.asarray(other_apart.groups[1])[group[rows]]
+            seen_words = "every" if is_seen.all() else "some" if is_seen.any() else "no"
+            sides_of[name] = (
+                other_apart.right[:, rows[shown]].mean(axis=1),
+                other_apart.right[:, rows[~shown]].mean(axis=1),
+                seen_words,
             )
-        return found
+        return sides_of
 
 
 def by_pair(
-    one: Column, other: Column, right: NDArray[np.bool_]
+    first_column: Column, second_column: Column, right: NDArray[np.bool_]
 ) -> dict[tuple[str, str], tuple[float, int]]:
     """Accuracy over the runs of `right` bool [seeds, n], and the number of rows, by the values of
     two attributes."""
-    (codes, names), (others, other_names) = one, other
-    found = {}
-    for code, value in sorted(set(zip(codes.tolist(), others.tolist(), strict=True))):
-        inside = (codes == code) & (others == value)
-        found[names[code], other_names[value]] = (float(right[:, inside].mean()), int(inside.sum()))
-    return found
+    (codes, names), (other_codes, other_names) = first_column, second_column
+    accuracy_of_pair = {}
+    for code, value in sorted(set(zip(codes.tolist(), other_codes.tolist(), strict=True))):
+        inside = (codes == code) & (other_codes == value)
+        accuracy_of_pair[names[code], other_names[value]] = (
+            float(right[:, inside].mean()),
+            int(inside.sum()),
+        )
+    return accuracy_of_pair
 
 
 def apart(
@@ -96,15 +103,17 @@ def apart(
     and `right` bool [seeds, n] are in that order.
     """
     label, environment = (values[name] for name in names)
-    group, seen = rows.group[order], np.asarray(split.seen(rows))
-    groups = (group, seen.tolist(), rows.group_names, split.class_names)
+    group, seen_groups = rows.group[order], np.asarray(split.seen(rows))
+    groups = (group, seen_groups.tolist(), rows.group_names, split.class_names)
     measures = by_environment(right, *groups)
     # By the names of groups: training may show a pair that has no test row.
-    size = len(seen) // len(split.class_names)
+    size = len(seen_groups) // len(split.class_names)
     table = np.zeros((len(label[1]), len(environment[1])), dtype=bool)
-    for place in np.flatnonzero(seen):
-        parts = f", {rows.group_names[place]}, "
-        table[place // size] |= [f", {names[1]}={value}, " in parts for value in environment[1]]
+    for group_number in np.flatnonzero(seen_groups):
+        group_words = f", {rows.group_names[group_number]}, "
+        table[group_number // size] |= [
+            f", {names[1]}={value}, " in group_words for value in environment[1]
+        ]
     if len(label[1]) > MOST_NAMES:
         label, table = _together(label, environment[1], table)
     pairs = zip(*np.nonzero(table), strict=True)
@@ -127,6 +136,8 @@ def _together(
     always, of_class = patterns.all(axis=0), of_class.ravel()
     names = []
     for number, pattern in enumerate(patterns):
-        some = [environments[value] for value in np.flatnonzero(pattern & ~always)]
-        names.append(f"{'+'.join(some) or 'no other'} ({(of_class == number).sum()} classes)")
+        environment_names = [environments[value] for value in np.flatnonzero(pattern & ~always)]
+        names.append(
+            f"{'+'.join(environment_names) or 'no other'} ({(of_class == number).sum()} classes)"
+        )
     return (of_class[label[0]], tuple(names)), patterns

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _shots(examples: Sequence[Example]) -> list[tuple[str, Example]]:
-    return [(address(item.png), item) for item in examples]
+    return [(address(example.png), example) for example in examples]
 
 
 def examples(study: StudyRecord) -> Section:
@@ -45,10 +45,11 @@ def mistakes(study: StudyRecord) -> Section:
     """Answers by class, accuracy by two attributes, and the rows that were wrong most often;
     unfolded for the worst shift."""
     together: dict[str, list[Answers]] = {}
-    for item in study.behind.answers:
+    for answers in study.behind.answers:
         together.setdefault(
-            heading_of(item.place.data, item.place.size, item.place.model, item.shift), []
-        ).append(item)
+            heading_of(answers.place.data, answers.place.size, answers.place.model, answers.shift),
+            [],
+        ).append(answers)
 
     def right(heading: str) -> float:
         return (
@@ -59,23 +60,26 @@ def mistakes(study: StudyRecord) -> Section:
 
     groups: list[Group] = []
     worst = min(together, key=right, default="")
-    for heading, items in together.items():
+    for heading, method_answers in together.items():
         group = Group(heading, open=heading == worst, layout="pairs")
-        pairs = dict.fromkeys(pair for item in items for pair in item.cells)
-        made = [row_figures.confusion(items), *(row_figures.cells(items, pair) for pair in pairs)]
-        group.figures = [(figure, [table]) for figure, table in filter(None, made)]
+        pairs = dict.fromkeys(pair for answers in method_answers for pair in answers.cells)
+        drawn_figures = [
+            row_figures.confusion(method_answers),
+            *(row_figures.cells(method_answers, pair) for pair in pairs),
+        ]
+        group.figures = [(figure, [table]) for figure, table in filter(None, drawn_figures)]
         group.shots = [
-            (item.method, f"{wrong.group}: {wrong.accuracy:.0f}% right", _shots(wrong.examples))
-            for item in items
-            for wrong in item.wrong
+            (answers.method, f"{wrong.group}: {wrong.accuracy:.0f}% right", _shots(wrong.examples))
+            for answers in method_answers
+            for wrong in answers.wrong
             if wrong.examples
         ]
         groups.append(group)
-    at = study.behind.answers[0] if study.behind.answers else None
+    first_answers = study.behind.answers[0] if study.behind.answers else None
     chosen = (
-        f", selection {at.place.rule}, the first {max(item.seeds for item in study.behind.answers)}"
-        " seeds"
-        if at
+        f", selection {first_answers.place.rule}, the first"
+        f" {max(answers.seeds for answers in study.behind.answers)} seeds"
+        if first_answers
         else ""
     )
     intro = [
@@ -88,33 +92,43 @@ def mistakes(study: StudyRecord) -> Section:
 def systematic(study: StudyRecord) -> Section:
     """Classes by environments, and rho: what a systematic shift kept apart."""
     together: dict[str, list[Answers]] = {}
-    for item in study.behind.answers:
-        if item.apart is not None:
+    for answers in study.behind.answers:
+        if answers.apart is not None:
             together.setdefault(
-                heading_of(item.place.data, item.place.size, item.place.model, item.shift), []
-            ).append(item)
+                heading_of(
+                    answers.place.data, answers.place.size, answers.place.model, answers.shift
+                ),
+                [],
+            ).append(answers)
     groups: list[Group] = []
     # A method that takes no step is the network that the others are fine-tuned from.
     methods = study.resolved.get("methods")
     settings = methods if isinstance(methods, Mapping) else {}
     untrained = network_before(study.resolved)
     without = WITHOUT_THOUGH_GIVEN if begins_from_weights(study.resolved) else WITHOUT
-    rates = _rates({name: item or {} for name, item in settings.items() if name != untrained})
-    for heading, items in together.items():
-        group, made = Group(heading, open=len(groups) < OPEN_PLACES), row_figures.apart(items)
-        group.figures = [made[:1] + ([made[1]],)] if made is not None else []
-        others = [
-            item
-            for item in study.behind.answers
-            if item.place == items[0].place and item.shift != items[0].shift
+    rates = _rates({name: answers or {} for name, answers in settings.items() if name != untrained})
+    for heading, method_answers in together.items():
+        group, figure_and_table = (
+            Group(heading, open=len(groups) < OPEN_PLACES),
+            row_figures.apart(method_answers),
+        )
+        group.figures = (
+            [figure_and_table[:1] + ([figure_and_table[1]],)]
+            if figure_and_table is not None
+            else []
+        )
+        other_answers = [
+            answers
+            for answers in study.behind.answers
+            if answers.place == method_answers[0].place and answers.shift != method_answers[0].shift
         ]
         group.figures += [
             (figure, [table])
-            for figure, table in row_figures.trade(items, others, untrained, rates)
+            for figure, table in row_figures.trade(method_answers, other_answers, untrained, rates)
         ]
         group.tables = [
-            *row_figures.rho_by_environment(items, untrained),
-            row_figures.rhos(items, untrained, without),
+            *row_figures.rho_by_environment(method_answers, untrained),
+            row_figures.rhos(method_answers, untrained, without),
         ]
         groups.append(group)
     intro = [
@@ -126,24 +140,31 @@ def systematic(study: StudyRecord) -> Section:
 
 def _rates(methods: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
     """The learning rates of methods that differ in nothing else; empty where there are no two."""
-    rates = {name: (item.get("training") or {}).get("lr") for name, item in methods.items()}
-    told = {name: float(rate) for name, rate in rates.items() if isinstance(rate, int | float)}
-    kinds = {str(methods[name].get("method", name)) for name in told}
+    rates = {
+        name: (method_settings.get("training") or {}).get("lr")
+        for name, method_settings in methods.items()
+    }
+    rate_of = {name: float(rate) for name, rate in rates.items() if isinstance(rate, int | float)}
+    kinds = {str(methods[name].get("method", name)) for name in rate_of}
     return (
-        told if len(told) > 1 and len(kinds) == 1 and len(set(told.values())) == len(told) else {}
+        rate_of
+        if len(rate_of) > 1 and len(kinds) == 1 and len(set(rate_of.values())) == len(rate_of)
+        else {}
     )
 
 
 def learning_curves(study: StudyRecord) -> Section:
     """Validation accuracy by step, with the steps that were chosen."""
     together: dict[str, list[Curve]] = {}
-    for item in study.behind.curves:
+    for curve in study.behind.curves:
         together.setdefault(
-            heading_of(item.place.data, item.place.size, item.place.model), []
-        ).append(item)
+            heading_of(curve.place.data, curve.place.size, curve.place.model), []
+        ).append(curve)
     groups: list[Group] = []
-    for heading, items in together.items():
-        figure, table = row_figures.curves(items, list(dict.fromkeys(item.shift for item in items)))
+    for heading, method_curves in together.items():
+        figure, table = row_figures.curves(
+            method_curves, list(dict.fromkeys(curve.shift for curve in method_curves))
+        )
         groups.append(
             Group(
                 heading if len(together) > 1 else "", figures=[(figure, [table])], open=not groups

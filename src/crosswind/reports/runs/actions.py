@@ -32,25 +32,25 @@ NOTES = (
 )
 
 
-def action_table(found: Results) -> Table | None:
+def action_table(arranged: Results) -> Table | None:
     """What each method did, a row a data set, size, model, shift, method and measure, over runs;
     None: nothing was measured."""
     measured: dict[tuple[str, ...], dict[object, float]] = {}
-    for at in found.places.values():
-        for (shift, method), entry in at.entries.items():
+    for setting_results in arranged.places.values():
+        for (shift, method), entry in setting_results.entries.items():
             for seed, metrics in entry.metrics.items():
                 action = metrics.get("action")
                 for name, value in action.items() if isinstance(action, Mapping) else ():
                     if isinstance(value, int | float) and math.isfinite(value):
-                        place = (
-                            at.place.data,
-                            at.place.size,
-                            at.place.model,
+                        row_names = (
+                            setting_results.place.data,
+                            setting_results.place.size,
+                            setting_results.place.model,
                             shift,
                             method,
                             str(name),
                         )
-                        measured.setdefault(place, {})[seed] = float(
+                        measured.setdefault(row_names, {})[seed] = float(
                             value
                         )  # the same under every rule and set
     rows: list[tuple[Cell, ...]] = []

@@ -52,14 +52,16 @@ _LARGEST = {
 # --------------------------------------------------------------------------------------------------
 
 
-def run_table(found: Results, reasons: bool = True) -> Table:
+def run_table(arranged: Results, reasons: bool = True) -> Table:
     """The state of the runs by data, model and method; with `reasons`, failures and divergences
     below it."""
-    states = list(dict.fromkeys((*_DONE, "failed", *(status for status, _ in found.runs.values()))))
+    states = list(
+        dict.fromkeys((*_DONE, "failed", *(status for status, _ in arranged.runs.values())))
+    )
     groups: dict[tuple[str, str, str], Counter[str]] = {}
     trouble: dict[str, list[str]] = {}
-    several = len({run.split_seed for run in found.runs}) > 1
-    for run, (status, reason) in found.runs.items():
+    several = len({run.split_seed for run in arranged.runs}) > 1
+    for run, (status, reason) in arranged.runs.items():
         groups.setdefault((run.data, run.model, run.method), Counter())[status] += 1
         if status in ("diverged", "failed") and reasons:
             where = ", ".join(
@@ -79,10 +81,10 @@ def run_table(found: Results, reasons: bool = True) -> Table:
         if counts["diverged"]
         else []
     )
-    if waiting := len(found.runs) - sum(counts[state] for state in (*_DONE, "failed")):
+    if waiting := len(arranged.runs) - sum(counts[state] for state in (*_DONE, "failed")):
         notes.append(
-            f"{waiting} of {len(found.runs)} runs are not done: these tables are of what is there"
-            " so far."
+            f"{waiting} of {len(arranged.runs)} runs are not done: these tables are of what is"
+            " there so far."
         )
     notes += [
         f"{text} (seed {', '.join(seeds)})"
@@ -115,22 +117,22 @@ def trouble_table(runs: Iterable[Mapping[str, Any]]) -> Table | None:
         len({run["labels"].get("split_seed", 0) for group in groups.values() for run in group}) > 1
     )
     rows: list[dict[str, Cell]] = []
-    for (status, *where, reason), some in groups.items():
+    for (status, *where, reason), group_runs in groups.items():
         seeds = [
             (
                 Seeds(run["labels"]["split_seed"], run["labels"]["seed"])
                 if several
                 else run["labels"]["seed"]
             )
-            for run in some
+            for run in group_runs
         ]
         named = {name: value or None for name, value in zip(names, where, strict=True)}
-        told = {
+        row_values = {
             "seeds": ", ".join(map(str, seeds)),
             "reason": reason,
-            "key of the first": str(some[0]["key"])[:10],
+            "key of the first": str(group_runs[0]["key"])[:10],
         }
-        rows.append({"status": status, **named, **told})
+        rows.append({"status": status, **named, **row_values})
     notes = [
         "A diverged run is scored as it is and counts in every mean; a failed run has no score."
     ]
@@ -152,8 +154,8 @@ def warning_table(runs: Iterable[Mapping[str, Any]]) -> Table | None:
     counts = Counter(
         one_line(str(text)) for run in runs for text in dict.fromkeys(run.get("warnings") or [])
     )
-    more = len(counts) - _WARNINGS_SHOWN
-    notes = (f"{more} more are not shown.",) if more > 0 else ()
+    n_hidden = len(counts) - _WARNINGS_SHOWN
+    notes = (f"{n_hidden} more are not shown.",) if n_hidden > 0 else ()
     rows = [{"warning": text, "runs": count} for text, count in counts.most_common(_WARNINGS_SHOWN)]
     return Table.of("warnings", "Warnings of runs", rows, notes) if rows else None
 
@@ -196,19 +198,19 @@ def costs(runs: Iterable[Mapping[str, Any]]) -> list[Cost]:
         if run["status"] in _DONE and took:
             kind = (str(labels["data"]), str(labels["model"]), str(labels["method"]))
             groups.setdefault(kind, []).append((took[0], cost))
-    return [_cost(kind, *zip(*some, strict=True)) for kind, some in groups.items()]
+    return [_cost(kind, *zip(*group_costs, strict=True)) for kind, group_costs in groups.items()]
 
 
 def _cost(
-    kind: tuple[str, str, str], seconds: Sequence[float], given: Sequence[Mapping[str, Any]]
+    kind: tuple[str, str, str], seconds: Sequence[float], run_costs: Sequence[Mapping[str, Any]]
 ) -> Cost:
-    speeds = _numbers(given, "images_per_second")
-    own = [
+    speeds = _numbers(run_costs, "images_per_second")
+    own_peaks = [
         cost
-        for cost in given
+        for cost in run_costs
         if cost.get("peak_memory_of_run") == 1 and _numbers([cost], "peak_memory_bytes")
     ]
-    recorded = [cost for cost in given if _accounted(cost)]
+    recorded = [cost for cost in run_costs if _accounted(cost)]
     total = math.fsum(_numbers(recorded, "total_seconds"))
     return Cost(
         *kind,
@@ -217,20 +219,20 @@ def _cost(
         least=min(seconds),
         most=max(seconds),
         shares={
-            part: math.fsum(_numbers(recorded, f"{part}_seconds")) / total
-            for part in PARTS
+            part_name: math.fsum(_numbers(recorded, f"{part_name}_seconds")) / total
+            for part_name in PARTS
             if recorded
         },
         validation=math.fsum(_numbers(recorded, "validation_seconds")) / total if recorded else 0.0,
         images_per_second=math.fsum(speeds) / len(speeds) if speeds else None,
-        memory=max(_numbers(own or given, "peak_memory_bytes"), default=None),
-        own=bool(own),
+        memory=max(_numbers(own_peaks or run_costs, "peak_memory_bytes"), default=None),
+        own=bool(own_peaks),
     )
 
 
-def _numbers(given: Iterable[Mapping[str, Any]], name: str) -> list[float]:
+def _numbers(run_costs: Iterable[Mapping[str, Any]], name: str) -> list[float]:
     # A damaged store may hold anything.
-    values = [cost.get(name) for cost in given]
+    values = [cost.get(name) for cost in run_costs]
     return [
         float(value)
         for value in values
@@ -241,33 +243,43 @@ def _numbers(given: Iterable[Mapping[str, Any]], name: str) -> list[float]:
 def _accounted(cost: Mapping[str, Any]) -> bool:
     """Whether the parts of a run make up its total."""
     total = sum(_numbers([cost], "total_seconds"))
-    parts = [value for part in PARTS for value in _numbers([cost], f"{part}_seconds")]
-    return total > 0 and abs(math.fsum(parts) - total) <= 0.001 * total
+    part_seconds = [
+        value for part_name in PARTS for value in _numbers([cost], f"{part_name}_seconds")
+    ]
+    return total > 0 and abs(math.fsum(part_seconds) - total) <= 0.001 * total
 
 
-def largest_part(items: Sequence[Cost]) -> str:
+def largest_part(run_costs: Sequence[Cost]) -> str:
     """One sentence: what most of the time went on, and what to do about it where it is not the
     step. Empty where it is unknown."""
-    total = math.fsum(item.mean * item.runs for item in items)
-    if not total or not all(item.shares for item in items):
+    total = math.fsum(run_cost.mean * run_cost.runs for run_cost in run_costs)
+    if not total or not all(run_cost.shares for run_cost in run_costs):
         return ""
     sums = {
-        part: math.fsum(item.shares[part] * item.mean * item.runs for item in items) / total
-        for part in PARTS
+        part_name: (
+            math.fsum(
+                run_cost.shares[part_name] * run_cost.mean * run_cost.runs for run_cost in run_costs
+            )
+            / total
+        )
+        for part_name in PARTS
     }
-    part = max(sums, key=lambda name: sums[name])
-    share = sums[part]
-    if part == "evaluation":
-        validation = math.fsum(item.validation * item.mean * item.runs for item in items) / total
+    part_name = max(sums, key=lambda name: sums[name])
+    share = sums[part_name]
+    if part_name == "evaluation":
+        validation = (
+            math.fsum(run_cost.validation * run_cost.mean * run_cost.runs for run_cost in run_costs)
+            / total
+        )
         if validation > share / 2:
-            part, share = "validation", validation
+            part_name, share = "validation", validation
     return (
         f"{'Most' if share > 0.5 else 'The largest part'} of the time, {share:.0%}, went on"
-        f" {_LARGEST[part]}."
+        f" {_LARGEST[part_name]}."
     )
 
 
-def time_table(items: Sequence[Cost], sentence: bool = True) -> Table | None:
+def time_table(run_costs: Sequence[Cost], sentence: bool = True) -> Table | None:
     """A row a data set, model and method: seconds, shares of them in percent, rows a second, MiB;
     None without runs.
 
@@ -275,20 +287,22 @@ def time_table(items: Sequence[Cost], sentence: bool = True) -> Table | None:
     """
     rows: list[dict[str, Cell]] = [
         {
-            **picked(item, data="data", model="model", method="method", runs="runs"),
-            **{f"{name} s": f"{getattr(item, name):.2f}" for name in ("mean", "least", "most")},
-            "sum h": f"{item.mean * item.runs / 3600:.3f}",
+            **picked(run_cost, data="data", model="model", method="method", runs="runs"),
+            **{f"{name} s": f"{getattr(run_cost, name):.2f}" for name in ("mean", "least", "most")},
+            "sum h": f"{run_cost.mean * run_cost.runs / 3600:.3f}",
             **{
-                f"{name} %": f"{100 * item.shares[part]:.1f}" if item.shares else None
-                for part, name in PARTS.items()
+                f"{name} %": f"{100 * run_cost.shares[part_name]:.1f}" if run_cost.shares else None
+                for part_name, name in PARTS.items()
             },
-            "rows/s": None if item.images_per_second is None else f"{item.images_per_second:.0f}",
-            "peak MiB": None if item.memory is None else f"{item.memory / 2**20:.0f}",
+            "rows/s": (
+                None if run_cost.images_per_second is None else f"{run_cost.images_per_second:.0f}"
+            ),
+            "peak MiB": None if run_cost.memory is None else f"{run_cost.memory / 2**20:.0f}",
         }
-        for item in items
+        for run_cost in run_costs
     ]
     notes = [
-        *([largest_part(items)] if sentence and largest_part(items) else []),
+        *([largest_part(run_costs)] if sentence and largest_part(run_costs) else []),
         (
             "Seconds of the clock of the runs that are done, from the start of a run to its end, in"
             " all its tries; they depend on the machine and on what else it did."
@@ -304,11 +318,11 @@ def time_table(items: Sequence[Cost], sentence: bool = True) -> Table | None:
             " from before; on a GPU what was allocated there."
         ),
     ]
-    if any(item.memory is not None and not item.own for item in items):
+    if any(run_cost.memory is not None and not run_cost.own for run_cost in run_costs):
         notes[-1] += (
             " Where runs could not tell it, it is the most in their worker's whole life: an upper"
             " bound."
         )
-    if not all(item.shares for item in items):
+    if not all(run_cost.shares for run_cost in run_costs):
         notes.append("A dash stands for what runs of an earlier version did not record.")
     return Table.of("time", "Where the time went", rows, notes, keys=3) if rows else None

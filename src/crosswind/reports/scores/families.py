@@ -72,7 +72,11 @@ class Families:
     @property
     def shifts(self) -> list[str]:
         """The shifts of all data sets."""
-        return list(dict.fromkeys(shift for at in self.places for shift in at.shifts))
+        return list(
+            dict.fromkeys(
+                shift for setting_results in self.places for shift in setting_results.shifts
+            )
+        )
 
     @property
     def shifted(self) -> list[str]:
@@ -89,7 +93,11 @@ class Families:
 
     def entries(self, shift: str, row: str) -> list[Entry]:
         """The results of a row under a shift, of each data set."""
-        return [at.entries[shift, row] for at in self.places if (shift, row) in at.entries]
+        return [
+            setting_results.entries[shift, row]
+            for setting_results in self.places
+            if (shift, row) in setting_results.entries
+        ]
 
     def accuracy(self, rows: Sequence[str], shifts: Sequence[str]) -> Values:
         """Mean accuracy of several rows under several shifts by seed, all equally heavy; seeds that
@@ -116,17 +124,17 @@ class Families:
     def verdicts(self) -> MultipleTests[tuple[str, int]]:
         """The changes by row and number of the column, judged together."""
         changes = {
-            (row, place): self.change([row], shifts)
+            (row, column): self.change([row], shifts)
             for row in self.family
             if row != self.baseline
-            for place, shifts in enumerate(self.columns)
+            for column, shifts in enumerate(self.columns)
         }
-        known = {
-            name: item.p
-            for name, item in changes.items()
-            if item is not None and item.p is not None
+        p_values = {
+            name: change.p
+            for name, change in changes.items()
+            if change is not None and change.p is not None
         }
-        return judged_together(known, self.multiplicity)
+        return judged_together(p_values, self.multiplicity)
 
     def changes(self, rows: Sequence[str], shifts: Sequence[str]) -> Values:
         """The same by seed."""
@@ -135,59 +143,68 @@ class Families:
         )
 
     def _over_data(self, shift: str, row: str, percent: bool) -> Values:
-        parts: list[Values] = []
-        for at in self.places:
-            if shift not in at.shifts or row not in at.methods:
+        changes_by_data: list[Values] = []
+        for setting_results in self.places:
+            if shift not in setting_results.shifts or row not in setting_results.methods:
                 continue
-            own, base = (
-                at.entries.get((shift, name), Entry()).values(HEADLINE.name)
+            own_values, base = (
+                setting_results.entries.get((shift, name), Entry()).values(HEADLINE.name)
                 for name in (row, self.baseline)
             )
-            parts.append(
-                {k: 100 * (v / base[k] - 1) for k, v in own.items() if base.get(k)}
+            changes_by_data.append(
+                {k: 100 * (v / base[k] - 1) for k, v in own_values.items() if base.get(k)}
                 if percent
-                else own
+                else own_values
             )
-        return _mean(parts)
+        return _mean(changes_by_data)
 
     def agreement(self) -> dict[tuple[str, str], tuple[float, float]]:
         """Rank correlation and two-sided p of the methods' mean accuracies by pair of shifts; of at
         least four methods."""
-        found = {}
+        correlations = {}
         means = {
             (shift, row): self.accuracy([row], [shift])
             for shift in self.shifts
             for row in self.methods
         }
-        for one, other in combinations(self.shifts, 2):
-            rows = [row for row in self.methods if means[one, row] and means[other, row]]
+        for first_shift, second_shift in combinations(self.shifts, 2):
+            rows = [
+                row for row in self.methods if means[first_shift, row] and means[second_shift, row]
+            ]
             pairs = [
                 [
                     sum(values.values()) / len(values)
-                    for values in (means[one, row], means[other, row])
+                    for values in (means[first_shift, row], means[second_shift, row])
                 ]
                 for row in rows
             ]
             if len(pairs) >= 4 and (rho := rank_correlation(*zip(*pairs, strict=True))) is not None:
-                found[one, other] = rho
-        return found
+                correlations[first_shift, second_shift] = rho
+        return correlations
 
 
-def _mean(parts: Sequence[Values]) -> Values:
-    shared = [key for key in parts[0] if all(key in part for part in parts)] if parts else []
-    return {key: math.fsum(part[key] for part in parts) / len(parts) for key in shared}
+def _mean(value_maps: Sequence[Values]) -> Values:
+    shared = (
+        [key for key in value_maps[0] if all(key in value_map for value_map in value_maps)]
+        if value_maps
+        else []
+    )
+    return {
+        key: math.fsum(value_map[key] for value_map in value_maps) / len(value_maps)
+        for key in shared
+    }
 
 
-def rank_correlation(one: Sequence[float], other: Sequence[float]) -> tuple[float, float] | None:
+def rank_correlation(first: Sequence[float], second: Sequence[float]) -> tuple[float, float] | None:
     """Spearman's rank correlation and its two-sided p by the t distribution; None where one side is
     constant."""
     from scipy.special import stdtr
 
     ranks = [
         list(mean_ranks([{str(i): value for i, value in enumerate(side)}]).mean.values())
-        for side in (one, other)
+        for side in (first, second)
     ]
-    middle, n = (len(one) + 1) / 2, len(one)
+    middle, n = (len(first) + 1) / 2, len(first)
     dots = [
         math.fsum((a - middle) * (b - middle) for a, b in zip(x, y, strict=True))
         for x in ranks
@@ -203,85 +220,115 @@ def rank_correlation(one: Sequence[float], other: Sequence[float]) -> tuple[floa
     )
 
 
-def families(places: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> list[Families]:
+def families(shown_results: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> list[Families]:
     """The view of every size, test set and rule of a study; empty where its rows are of fewer than
     `LEAST` families."""
-    if not places:
+    if not shown_results:
         return []
-    reference = places[0].reference
-    runs = dict.fromkeys((at.place.model, method) for at in places for method in at.methods)
-    many = Counter(model for model, _ in runs)
-    main = max(many, key=lambda model: many[model])
+    reference = shown_results[0].reference
+    runs = dict.fromkeys(
+        (setting_results.place.model, method)
+        for setting_results in shown_results
+        for method in setting_results.methods
+    )
+    models_of_runs = Counter(model for model, _ in runs)
+    main = max(models_of_runs, key=lambda model: models_of_runs[model])
     if (main, reference) not in runs:  # nothing to be compared with
         return []
-    of, family = _named(places, resolved), _families(places, resolved, reference)
+    name_of, family = _named(shown_results, resolved), _families(shown_results, resolved, reference)
 
     def row(model: str, method: str) -> str:
-        if method == reference and len(many) > 1:
+        if method == reference and len(models_of_runs) > 1:
             return model
-        return of[method] if model == main else f"{of[method]} on {model}"
+        return name_of[method] if model == main else f"{name_of[method]} on {model}"
 
     order = sorted(runs, key=lambda key: (key != (main, reference), list(family).index(key[1])))
     groups = dict.fromkeys(family[method] for _, method in order)
     rows = {row(*key): name for name in groups for key in order if family[key[1]] == name}
-    found: dict[Place, dict[str, PlaceResults]] = {}
-    for at in places:
-        merged = found.setdefault(at.place._replace(data="", model=""), {})
-        data, base = at.place.data, row(main, reference)
-        old = merged.get(data) or PlaceResults(at.place._replace(model=""), base, at.shifts, [], {})
-        named = {method: row(at.place.model, method) for method in at.methods}
+    results_by_view: dict[Place, dict[str, PlaceResults]] = {}
+    for setting_results in shown_results:
+        merged = results_by_view.setdefault(setting_results.place._replace(data="", model=""), {})
+        data, base = setting_results.place.data, row(main, reference)
+        old = merged.get(data) or PlaceResults(
+            setting_results.place._replace(model=""), base, setting_results.shifts, [], {}
+        )
+        named = {
+            method: row(setting_results.place.model, method) for method in setting_results.methods
+        }
         methods = [name for name in rows if name in {*old.methods, *named.values()}]
-        entries = {(shift, named[method]): entry for (shift, method), entry in at.entries.items()}
+        entries = {
+            (shift, named[method]): entry
+            for (shift, method), entry in setting_results.entries.items()
+        }
         merged[data] = replace(old, methods=methods, entries={**old.entries, **entries})
     several = len(groups) >= LEAST
     plain = unshifted(resolved.get("shifts", {}))
     multiplicity = str(resolved.get("multiplicity", "holm"))
     return (
-        [Families(list(merged.values()), rows, plain, multiplicity) for merged in found.values()]
+        [
+            Families(list(merged.values()), rows, plain, multiplicity)
+            for merged in results_by_view.values()
+        ]
         if several
         else []
     )
 
 
-def _named(places: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> dict[str, str]:
+def _named(shown_results: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> dict[str, str]:
     """What a method's label is called: the method, where no other label of it runs on the same
     data, else the label."""
-    methods = {label: _registered(label, resolved) for at in places for label in at.methods}
+    methods = {
+        label: _registered(label, resolved)
+        for setting_results in shown_results
+        for label in setting_results.methods
+    }
     taken = Counter(
         (data, methods[label])
-        for data, label in {(at.place.data, label): None for at in places for label in at.methods}
+        for data, label in {
+            (setting_results.place.data, label): None
+            for setting_results in shown_results
+            for label in setting_results.methods
+        }
     )
     double = {method for (_, method), count in taken.items() if count > 1}
     return {label: label if method in double else method for label, method in methods.items()}
 
 
 def _families(
-    places: Sequence[PlaceResults], resolved: Mapping[str, Any], reference: str
+    shown_results: Sequence[PlaceResults], resolved: Mapping[str, Any], reference: str
 ) -> dict[str, str]:
     """The family of every label, families together, that of the reference first; by the paper that
     places most of them."""
-    known: dict[str, Mapping[str, str]] = {}
-    for label in dict.fromkeys(label for at in places for label in at.methods):
+    families_known: dict[str, Mapping[str, str]] = {}
+    for label in dict.fromkeys(
+        label for setting_results in shown_results for label in setting_results.methods
+    ):
         try:
-            known[label] = facts("methods", _registered(label, resolved)).family or {}
+            families_known[label] = facts("methods", _registered(label, resolved)).family or {}
         except InputError:  # a method of a package that is not here
-            known[label] = {}
-    papers = Counter(paper for families in known.values() for paper in families)
+            families_known[label] = {}
+    papers = Counter(paper for families in families_known.values() for paper in families)
     paper = max(papers, key=lambda name: papers[name], default="")
-    found = {label: str(families.get(paper, OTHER)) for label, families in known.items()}
-    order = list(dict.fromkeys(found.values()))
-    first = found.get(reference, OTHER)
+    family_of_label = {
+        label: str(families.get(paper, OTHER)) for label, families in families_known.items()
+    }
+    order = list(dict.fromkeys(family_of_label.values()))
+    first = family_of_label.get(reference, OTHER)
     return dict(
         sorted(
-            found.items(),
-            key=lambda item: (item[1] != first, item[1] == OTHER, order.index(item[1])),
+            family_of_label.items(),
+            key=lambda label_and_family: (
+                label_and_family[1] != first,
+                label_and_family[1] == OTHER,
+                order.index(label_and_family[1]),
+            ),
         )
     )
 
 
 def _registered(label: str, resolved: Mapping[str, Any]) -> str:
-    given = resolved.get("methods")
-    settings = given.get(label) if isinstance(given, Mapping) else None
+    methods_given = resolved.get("methods")
+    settings = methods_given.get(label) if isinstance(methods_given, Mapping) else None
     return str((settings or {}).get("method", label))
 
 
@@ -289,154 +336,170 @@ def _registered(label: str, resolved: Mapping[str, Any]) -> str:
 # --------------------------------------------------------------------------------------------------
 
 
-def change_table(item: Families) -> Table:
+def change_table(view: Families) -> Table:
     """Change against the baseline in percent of its accuracy: a row a method or architecture, a
     column a shift and their mean."""
     layouts = set()
     rows: list[list[Cell]] = []
-    for row, family in item.family.items():
-        if row == item.baseline:
+    for row, family in view.family.items():
+        if row == view.baseline:
             continue
         cells: list[Cell] = []
-        for place, shifts in enumerate(item.columns):
-            found = item.change([row], shifts, item.verdicts.level)
-            entries = [entry for shift in shifts for entry in item.entries(shift, row)]
-            if found is not None:
-                layouts.add((found.splits, found.n))
+        for column, shifts in enumerate(view.columns):
+            change = view.change([row], shifts, view.verdicts.level)
+            entries = [entry for shift in shifts for entry in view.entries(shift, row)]
+            if change is not None:
+                layouts.add((change.splits, change.n))
             star = (
                 ""
-                if found is None
-                else with_mark(" *" if item.verdicts.tells((row, place)) else "", *entries)
+                if change is None
+                else with_mark(" *" if view.verdicts.tells((row, column)) else "", *entries)
             )
             cells.append(
                 None
-                if found is None
-                else Score(found.mean, found.half_width, found.n, "percent", star, signed=True)
+                if change is None
+                else Score(change.mean, change.half_width, change.n, "percent", star, signed=True)
             )
         rows.append([family, row, *cells])
-    several = f"the mean over {len(item.places)} data sets, then " if len(item.places) > 1 else ""
+    several = f"the mean over {len(view.places)} data sets, then " if len(view.places) > 1 else ""
     notes = [
         (
-            f"100 x (accuracy / accuracy of {item.baseline} at the same seed - 1), {several}the"
+            f"100 x (accuracy / accuracy of {view.baseline} at the same seed - 1), {several}the"
             " mean over seeds. The last column is the mean over the shifts that have a part."
         ),
-        interval_note(layouts, item.verdicts.level),
-        f"* {_star_words(item)}.",
+        interval_note(layouts, view.verdicts.level),
+        f"* {_star_words(view)}.",
     ]
     return _table(
         "families",
-        f"Change of accuracy in % of that of {item.baseline}",
-        item,
-        ["family", "row", *item.shifts],
+        f"Change of accuracy in % of that of {view.baseline}",
+        view,
+        ["family", "row", *view.shifts],
         rows,
         notes,
     )
 
 
-def rank_by_seed_table(item: Families) -> Table | None:
+def rank_by_seed_table(view: Families) -> Table | None:
     """Mean rank over the shifts: a row a method or architecture, a column a data set and seed. None
     where no block is whole."""
     columns: dict[str, Mapping[str, float]] = {}
-    for at in item.places:
+    for setting_results in view.places:
         seeds = dict.fromkeys(
-            seed for entry in at.entries.values() for seed in entry.values(HEADLINE.name)
+            seed
+            for entry in setting_results.entries.values()
+            for seed in entry.values(HEADLINE.name)
         )
         for seed in seeds:
             blocks = [
                 {
                     row: value
-                    for row in at.methods
-                    if (value := _score(at, shift, row, seed)) is not None
+                    for row in setting_results.methods
+                    if (value := _score(setting_results, shift, row, seed)) is not None
                 }
-                for shift in at.shifts
+                for shift in setting_results.shifts
             ]
-            if all(len(block) == len(at.methods) for block in blocks):
-                columns[f"{at.place.data} seed {seed}"] = mean_ranks(blocks).mean
+            if all(len(block) == len(setting_results.methods) for block in blocks):
+                columns[f"{setting_results.place.data} seed {seed}"] = mean_ranks(blocks).mean
     if not columns:
         return None
-    means = {row: [ranks.get(row) for ranks in columns.values()] for row in item.family}
-    rows: list[list[Cell]] = [[item.family[row], row, *cells] for row, cells in means.items()]
+    means = {row: [ranks.get(row) for ranks in columns.values()] for row in view.family}
+    rows: list[list[Cell]] = [[view.family[row], row, *cells] for row, cells in means.items()]
     notes = [
-        f"Mean over {', '.join(item.shifts)} of the rank by accuracy among the rows; 1 is best,"
+        f"Mean over {', '.join(view.shifts)} of the rank by accuracy among the rows; 1 is best,"
         " equal accuracies share a rank."
     ]
     return _table(
         "ranks by seed",
         "Mean rank by data set and seed",
-        item,
+        view,
         ["family", "row", *columns],
         rows,
         notes,
     )
 
 
-def _score(at: PlaceResults, shift: str, row: str, seed: Any) -> float | None:
-    entry = at.entries.get((shift, row))
+def _score(setting_results: PlaceResults, shift: str, row: str, seed: Any) -> float | None:
+    entry = setting_results.entries.get((shift, row))
     return None if entry is None else entry.values(HEADLINE.name).get(seed)
 
 
-def agreement_table(item: Families) -> Table | None:
+def agreement_table(view: Families) -> Table | None:
     """Whether the order of methods is the same under two shifts: their rank correlation by pair of
     shifts. None without a pair."""
-    found = item.agreement()
-    if not found:
+    correlations = view.agreement()
+    if not correlations:
         return None
-    adjusted = holm({pair: p for pair, (_, p) in found.items()})
-    shifts = item.shifts
+    adjusted = holm({pair: p for pair, (_, p) in correlations.items()})
+    shifts = view.shifts
     rows: list[list[Cell]] = []
-    for one in shifts[:-1]:
+    for first_shift in shifts[:-1]:
         cells: list[Cell] = []
-        for other in shifts[1:]:
-            told = found.get((one, other))
+        for second_shift in shifts[1:]:
+            correlation = correlations.get((first_shift, second_shift))
             cells.append(
                 None
-                if told is None
-                else f"{told[0]:+.2f}{' *' if adjusted[one, other] < 1 - LEVEL else ''}"
+                if correlation is None
+                else (
+                    f"{correlation[0]:+.2f}{' *' if adjusted[first_shift, second_shift] < 1 - LEVEL else ''}"
+                )
             )
-        rows.append([one, *cells])
+        rows.append([first_shift, *cells])
     notes = [
         (
-            f"Spearman's rank correlation of the mean accuracies of the {len(item.methods)} rows"
+            f"Spearman's rank correlation of the mean accuracies of the {len(view.methods)} rows"
             " that are no architecture, between two shifts. +1: the same order. Methods are taken"
             " as draws from such methods."
         ),
-        f"* p < 0.05 by Holm over {len(found)} pairs.",
+        f"* p < 0.05 by Holm over {len(correlations)} pairs.",
     ]
     return _table(
-        "agreement", "Do shifts agree on methods", item, ["shift", *shifts[1:]], rows, notes, keys=1
+        "agreement", "Do shifts agree on methods", view, ["shift", *shifts[1:]], rows, notes, keys=1
     )
 
 
 def _table(
-    what: str,
+    table_name: str,
     title: str,
-    item: Families,
+    view: Families,
     columns: list[str],
     rows: list[list[Cell]],
     notes: list[str],
     keys: int = 2,
 ) -> Table:
-    if what == "families" and len(item.shifted) > 1:
+    if table_name == "families" and len(view.shifted) > 1:
         columns = [*columns, "mean of shifts"]
-    place = item.place
+    setting = view.place
     about = ", ".join(
-        filter(None, (place.study, place.size and f"size {place.size}", f"selection {place.rule}"))
+        filter(
+            None,
+            (setting.study, setting.size and f"size {setting.size}", f"selection {setting.rule}"),
+        )
     )
-    told = (
-        [line for at in item.places for line in (*points_tried(at)[1], *doubt_notes(at))]
-        if what == "families"
+    extra_lines = (
+        [
+            line
+            for setting_results in view.places
+            for line in (*points_tried(setting_results)[1], *doubt_notes(setting_results))
+        ]
+        if table_name == "families"
         else []
     )
-    notes = [*notes, *oracle_notes(place), *dict.fromkeys(told)]
+    notes = [*notes, *oracle_notes(setting), *dict.fromkeys(extra_lines)]
     return Table(
-        slug(what, *place), f"{title} on {place.set} ({about})", tuple(columns), rows, notes, keys
+        slug(table_name, *setting),
+        f"{title} on {setting.set} ({about})",
+        tuple(columns),
+        rows,
+        notes,
+        keys,
     )
 
 
-def _star_words(item: Families) -> str:
+def _star_words(view: Families) -> str:
     """What a star or frame says: the changes of this view are a family of their own beside the
     comparisons of the findings."""
-    verdicts = item.verdicts
+    verdicts = view.verdicts
     by = "each alone"
     if verdicts.multiplicity in ADJUST:
         by = (
@@ -446,38 +509,38 @@ def _star_words(item: Families) -> str:
     return f"p < 0.05 {by}, so that the {percent(verdicts.level)} interval excludes 0"
 
 
-def family_map(item: Families) -> Figure | None:
+def family_map(family_view: Families) -> Figure | None:
     """Row x shift: change in percent of the baseline's accuracy, a panel a family; a frame where
     the interval excludes 0."""
     data: list[dict[str, Any]] = []
-    for row, family in item.family.items():
-        for column, shift in enumerate(item.shifts if row != item.baseline else ()):
-            found = item.change([row], [shift], item.verdicts.level)
-            if found is None:
+    for row, family in family_view.family.items():
+        for column, shift in enumerate(family_view.shifts if row != family_view.baseline else ()):
+            change = family_view.change([row], [shift], family_view.verdicts.level)
+            if change is None:
                 continue
-            differs = item.verdicts.tells((row, column))
+            differs = family_view.verdicts.tells((row, column))
             bounds = (
-                f"{found.low:+.1f} to {found.high:+.1f}"
-                if found.sd
+                f"{change.low:+.1f} to {change.high:+.1f}"
+                if change.sd
                 else "one run or equal runs, no interval"
             )
             star = with_mark(
-                f"{found.mean:+.1f}{' *' if differs else ''}", *item.entries(shift, row)
+                f"{change.mean:+.1f}{' *' if differs else ''}", *family_view.entries(shift, row)
             )
-            told = {"d": round(found.mean, 6), "i": bounds, "n": found.n, "t": star, "x": differs}
-            data.append({"f": family, "m": row, "s": shift, **told})
+            cell = {"d": round(change.mean, 6), "i": bounds, "n": change.n, "t": star, "x": differs}
+            data.append({"f": family, "m": row, "s": shift, **cell})
     if not data:
         return None
     rows, groups = (
-        [row for row in item.family if row != item.baseline],
-        list(dict.fromkeys(item.family.values())),
+        [row for row in family_view.family if row != family_view.baseline],
+        list(dict.fromkeys(family_view.family.values())),
     )
     tooltip = [
         ("d", "change in %", "+.1f"),
-        ("i", f"{percent(item.verdicts.level)} interval"),
+        ("i", f"{percent(family_view.verdicts.level)} interval"),
         ("n", "runs"),
     ]
-    view = method_map(item.shifts, rows, tooltip, diverging=True)
+    view = method_map(family_view.shifts, rows, tooltip, diverging=True)
     del view["data"]
     header = {"labelOrient": "top", "labelAnchor": "start", "labelPadding": 2}
     facet = {"row": text("f", title=None, sort=groups, header=header)}
@@ -495,16 +558,18 @@ def family_map(item: Families) -> Figure | None:
         "top": 5,
         "bottom": 5,
     }
-    place, exclude = item.place, sum(row["x"] for row in data)
+    setting, exclude = family_view.place, sum(row["x"] for row in data)
     return Figure(
-        slug("families", *place),
-        f"Change of {HEADLINE.words} in % of that of {item.baseline} on {place.set}, by family",
-        f"Blue is above {item.baseline}, orange below, paired by seed. Of a framed cell (*)"
-        f" {_star_words(item)}; a pale cell has an interval that holds 0, or none: the seeds do not"
-        " settle the direction.",
+        slug("families", *setting),
+        f"Change of {HEADLINE.words} in % of that of {family_view.baseline} on {setting.set}, by"
+        " family",
+        f"Blue is above {family_view.baseline}, orange below, paired by seed. Of a framed cell (*)"
+        f" {_star_words(family_view)}; a pale cell has an interval that holds 0, or none: the seeds"
+        " do not settle the direction.",
         f"Heat map of {len(rows)} methods and architectures in {len(groups)} families and"
-        f" {len(item.shifts)} shifts: mean change between {min(row['d'] for row in data):+.1f} and"
-        f" {max(row['d'] for row in data):+.1f} %; {exclude} of {len(data)} intervals exclude 0.",
+        f" {len(family_view.shifts)} shifts: mean change between"
+        f" {min(row['d'] for row in data):+.1f} and {max(row['d'] for row in data):+.1f} %;"
+        f" {exclude} of {len(data)} intervals exclude 0.",
         chart(spec, {"rows": data}, most=max(5.0, *(abs(row["d"]) for row in data))),
         "step",
     )

@@ -38,21 +38,22 @@ BARS = 30
 # --------------------------------------------------------------------------------------------------
 
 
-def draw_map(draw: ShiftDraw, shown: SetDraw, most: float, title: str = "") -> Figure:
+def draw_map(draw: ShiftDraw, shown: SetDraw, greatest: float, title: str = "") -> Figure:
     """Rows of label x attribute that the shift planned by its weights and that the run got, one row
     of panels an attribute.
 
     `shown` is the set of the draw that is shown, under `title` (without one it is the training set,
-    under the shift's name); `most` is the number of rows at the end of the colour scale, shared by
+    under the shift's name); `greatest` is the number of rows at the end of the colour scale, shared
+    by
     the shifts that stand side by side.
     """
     rows, datasets = [], {}
     for position, (attribute, cells) in enumerate(shown.tables.items()):
         # The test set reaches cells that training does not: an empty column is what an unseen value
         # looks like.
-        held = draw.test.tables.get(attribute, {}) if draw.test is not None else {}
+        test_rows = draw.test.tables.get(attribute, {}) if draw.test is not None else {}
         labels, values = (
-            list(dict.fromkeys(pair[side] for pair in (*held, *cells))) for side in (0, 1)
+            list(dict.fromkeys(pair[side] for pair in (*test_rows, *cells))) for side in (0, 1)
         )
         counts = {
             (label, value): cells.get((label, value), (0.0, 0))
@@ -64,7 +65,7 @@ def draw_map(draw: ShiftDraw, shown: SetDraw, most: float, title: str = "") -> F
             for (label, value), (planned, realised) in counts.items()
         ]
         pair = [
-            _draw_panel(f"d{position}", side, draw.label, attribute, labels, values, most)
+            _draw_panel(f"d{position}", side, draw.label, attribute, labels, values, greatest)
             for side in ("p", "r")
         ]
         rows.append({"hconcat": pair, "spacing": 10})
@@ -79,7 +80,7 @@ def draw_map(draw: ShiftDraw, shown: SetDraw, most: float, title: str = "") -> F
         f"Heat maps of {title or 'training rows'} by {draw.label} and {', '.join(shown.tables)},"
         f" {draw.shift if not title else 'every shift'} ({where}): planned by the weights beside"
         f" realised. {drawn}.",
-        chart({"vconcat": rows, "spacing": 14}, datasets, most=most),
+        chart({"vconcat": rows, "spacing": 14}, datasets, most=greatest),
         "step",
     )
 
@@ -91,7 +92,7 @@ def _draw_panel(
     attribute: str,
     labels: Sequence[str],
     values: Sequence[str],
-    most: float,
+    greatest: float,
 ) -> dict[str, Any]:
     """A heat map of the planned rows (side "p", on the left) or of the realised ones ("r")."""
     left = side == "p"
@@ -115,13 +116,13 @@ def _draw_panel(
     ]
     if step >= 18 and tall >= 14:
         # As many digits as a cell has room for.
-        form = ".3~s" if most >= 1000 else ".2~g" if left and most < 100 else ".0f"
+        form = ".3~s" if greatest >= 1000 else ".2~g" if left and greatest < 100 else ".0f"
         written = {
             "text": number(side, format=form),
             "color": on_ramp(f"datum.{side} > 0.55 * most"),
             "opacity": either(f"datum.{side} == 0", 0.45, 1),
         }
-        layers.append(layer("text", {**where, **written}, fontSize=10 if most < 100 else 8))
+        layers.append(layer("text", {**where, **written}, fontSize=10 if greatest < 100 else 8))
     sizes = {"width": {"step": step}, "height": {"step": tall}}
     return {
         "data": {"name": data},
@@ -135,39 +136,44 @@ def _draw_panel(
 # --------------------------------------------------------------------------------------------------
 
 
-def change_map(at: PlaceResults, verdicts: Verdicts | None = None) -> Figure | None:
+def change_map(setting_results: PlaceResults, verdicts: Verdicts | None = None) -> Figure | None:
     """Method x shift: change of accuracy against the reference, paired by seed; a frame where a
     difference is told."""
-    verdicts = verdicts_at(at) if verdicts is None else verdicts
-    methods = [name for name in at.methods if name != at.reference]
+    verdicts = verdicts_at(setting_results) if verdicts is None else verdicts
+    methods = [name for name in setting_results.methods if name != setting_results.reference]
     data: Rows = []
     for (shift, method), verdict in verdicts.items():
         row = _cell(
             shift,
             method,
-            at.entries[shift, method],
+            setting_results.entries[shift, method],
             verdict.difference,
             "+",
             " *" if verdict.told else "",
         )
         data.append(row | {"a": _six(verdict.value), "b": _six(verdict.base), "x": verdict.told})
-    level, framed = star_words(verdicts, at.reference)
-    told = [
-        ("d", f"change against {at.reference}", "+.3f"),
+    level, framed = star_words(verdicts, setting_results.reference)
+    tooltip = [
+        ("d", f"change against {setting_results.reference}", "+.3f"),
         ("i", f"{level} interval"),
         ("n", "runs"),
     ]
-    told += [("a", HEADLINE.words, ".3f"), ("b", f"{HEADLINE.words} of {at.reference}", ".3f")]
+    tooltip += [
+        ("a", HEADLINE.words, ".3f"),
+        ("b", f"{HEADLINE.words} of {setting_results.reference}", ".3f"),
+    ]
     return _at_place(
         "change",
-        at,
-        f"Change of {HEADLINE.words} against {at.reference} on {at.place.set}",
-        f"Blue is above {at.reference}, orange below, paired by seed. A framed cell (*) {framed}; a"
-        " pale cell has an interval that holds 0, or none: the seeds do not settle the direction.",
-        f"Heat map of {len(methods)} methods and {len(at.shifts)} shifts: mean change of"
-        f" {HEADLINE.words} against {at.reference}, {_between(data, 'd', '+')};"
+        setting_results,
+        f"Change of {HEADLINE.words} against {setting_results.reference} on"
+        f" {setting_results.place.set}",
+        f"Blue is above {setting_results.reference}, orange below, paired by seed. A framed cell"
+        f" (*) {framed}; a pale cell has an interval that holds 0, or none: the seeds do not settle"
+        " the direction.",
+        f"Heat map of {len(methods)} methods and {len(setting_results.shifts)} shifts: mean change"
+        f" of {HEADLINE.words} against {setting_results.reference}, {_between(data, 'd', '+')};"
         f" {sum(row['x'] for row in data)} of {len(data)} intervals exclude 0.",
-        method_map(at.shifts, methods, told, diverging=True),
+        method_map(setting_results.shifts, methods, tooltip, diverging=True),
         data,
         "grid",
         methods,
@@ -175,18 +181,22 @@ def change_map(at: PlaceResults, verdicts: Verdicts | None = None) -> Figure | N
     )
 
 
-def worst_map(at: PlaceResults) -> Figure | None:
+def worst_map(setting_results: PlaceResults) -> Figure | None:
     """Method x shift: mean over seeds of the lowest accuracy of any group."""
     data: Rows = []
-    for shift, method, entry in at.grid():
+    for shift, method, entry in setting_results.grid():
         summary = entry.summary(_WORST.name) if entry else None
         if entry is None or summary is None:
             continue
-        scored = [item for item in entry.metrics.values() if item.get(_WORST.name) is not None]
-        names = sorted({str(item["worst_group_name"]) for item in scored})
+        scored = [
+            run_scores
+            for run_scores in entry.metrics.values()
+            if run_scores.get(_WORST.name) is not None
+        ]
+        names = sorted({str(run_scores["worst_group_name"]) for run_scores in scored})
         listed = "; ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         data.append(_cell(shift, method, entry, summary) | {"g": listed})
-    told = [
+    tooltip = [
         ("d", "worst group", ".3f"),
         ("i", "95% interval"),
         ("n", "runs"),
@@ -194,13 +204,13 @@ def worst_map(at: PlaceResults) -> Figure | None:
     ]
     return _at_place(
         _WORST.slug,
-        at,
-        f"{_WORST.title} on {at.place.set}",
+        setting_results,
+        f"{_WORST.title} on {setting_results.place.set}",
         "Mean over runs of the lowest accuracy of any group; which group that is may differ between"
         " seeds. Of small groups the lowest is low by chance alone: the table gives their rows.",
-        f"Heat map of {len(at.methods)} methods and {len(at.shifts)} shifts: worst group accuracy,"
-        f" {_between(data, 'd')}.",
-        method_map(at.shifts, at.methods, told, diverging=False),
+        f"Heat map of {len(setting_results.methods)} methods and {len(setting_results.shifts)}"
+        f" shifts: worst group accuracy, {_between(data, 'd')}.",
+        method_map(setting_results.shifts, setting_results.methods, tooltip, diverging=False),
         data,
         "grid",
         most=1.0,
@@ -224,7 +234,7 @@ def _cell(
 def method_map(
     shifts: Sequence[str],
     methods: Sequence[str],
-    told: Sequence[Any],
+    tooltip: Sequence[Any],
     diverging: bool,
     words: tuple[str, str] = ("method", "shift"),
 ) -> dict[str, Any]:
@@ -237,7 +247,7 @@ def method_map(
     where = {
         "x": text("s", title=None, sort=shifts, axis=top),
         "y": text("m", title=None, sort=methods),
-        "tooltip": tips(("m", words[0]), ("s", words[1]), *told),
+        "tooltip": tips(("m", words[0]), ("s", words[1]), *tooltip),
     }
     scale = {
         "domain": {"expr": "[-most, most]" if diverging else "[0, most]"},
@@ -260,22 +270,30 @@ def method_map(
     return {"data": {"name": "rows"}, **sizes, "layer": layers}
 
 
-def seed_strips(at: PlaceResults) -> Figure | None:
+def seed_strips(setting_results: PlaceResults) -> Figure | None:
     """Accuracy of every seed as a point, the mean as a tick, one panel a shift; the line is the
     mean of the reference."""
     data: Rows = [
         {"s": shift, "m": method, "k": str(seed), "a": _six(value)}
-        for shift, method, entry in at.grid()
+        for shift, method, entry in setting_results.grid()
         if entry is not None
         for seed, value in entry.values(HEADLINE.name).items()
     ]
-    y = text("m", title=None, sort=at.methods)
+    y = text("m", title=None, sort=setting_results.methods)
     mean = number("a", aggregate="mean")
-    both = (("m", "method"), ("s", "shift"))
+    shared_tips = (("m", "method"), ("s", "shift"))
     average = {**number("a", title="mean", format=".3f"), "aggregate": "mean"}
-    x, told = _score_axis(at, nice=True), tips(*both, ("k", "seed"), ("a", HEADLINE.words, ".3f"))
-    seeds = {"x": x, "y": y, "color": named_colour("accent"), "tooltip": told}
-    means = {"x": mean, "y": y, "color": named_colour("ink"), "tooltip": [*tips(*both), average]}
+    x, tooltip = (
+        _score_axis(setting_results, nice=True),
+        tips(*shared_tips, ("k", "seed"), ("a", HEADLINE.words, ".3f")),
+    )
+    seeds = {"x": x, "y": y, "color": named_colour("accent"), "tooltip": tooltip}
+    means = {
+        "x": mean,
+        "y": y,
+        "color": named_colour("ink"),
+        "tooltip": [*tips(*shared_tips), average],
+    }
     layers = [
         layer(
             "rule",
@@ -288,23 +306,27 @@ def seed_strips(at: PlaceResults) -> Figure | None:
     ]
     return _at_place(
         "seeds",
-        at,
-        f"{HEADLINE.title} of every seed on {at.place.set}",
+        setting_results,
+        f"{HEADLINE.title} of every seed on {setting_results.place.set}",
         "A point is one seed, the tick the mean over seeds, the dashed line the mean of"
-        f" {at.reference}.",
-        f"Strip plots of {HEADLINE.words}, {len(at.methods)} methods under {len(at.shifts)} shifts,"
-        f" {len(data)} runs, {_between(data, 'a')}.",
-        _panel_a_shift({"layer": layers}, at.shifts, 17),
+        f" {setting_results.reference}.",
+        f"Strip plots of {HEADLINE.words}, {len(setting_results.methods)} methods under"
+        f" {len(setting_results.shifts)} shifts, {len(data)} runs, {_between(data, 'a')}.",
+        _panel_a_shift({"layer": layers}, setting_results.shifts, 17),
         data,
         "wrap",
-        reference=at.reference,
+        reference=setting_results.reference,
     )
 
 
-def rule_dots(places: Sequence[PlaceResults]) -> Figure | None:
-    """Mean accuracy by selection rule, one panel a shift. `places` are one place under several
+def rule_dots(rule_results: Sequence[PlaceResults]) -> Figure | None:
+    """Mean accuracy by selection rule, one panel a shift. `rule_results` are one place under
+    several
     rules."""
-    at, rules = places[0], [rule_title(at.place.rule) for at in places]
+    setting_results, rules = (
+        rule_results[0],
+        [rule_title(setting_results.place.rule) for setting_results in rule_results],
+    )
     data: Rows = [
         {
             "s": shift,
@@ -314,38 +336,38 @@ def rule_dots(places: Sequence[PlaceResults]) -> Figure | None:
             "i": _interval(summary),
             "n": summary.n,
         }
-        for other, rule in zip(places, rules, strict=True)
-        for (shift, method), entry in other.entries.items()
+        for rule_result, rule in zip(rule_results, rules, strict=True)
+        for (shift, method), entry in rule_result.entries.items()
         if (summary := entry.summary(HEADLINE.name)) is not None
     ]
     rule = text("u", title="rule", sort=rules, scale={"domain": rules})
-    told = (("a", f"mean {HEADLINE.words}", ".3f"), ("i", "95% interval"), ("n", "seeds"))
+    tooltip = (("a", f"mean {HEADLINE.words}", ".3f"), ("i", "95% interval"), ("n", "seeds"))
     encoding = {
-        "x": _score_axis(at),
-        "y": text("m", title=None, sort=at.methods),
+        "x": _score_axis(setting_results),
+        "y": text("m", title=None, sort=setting_results.methods),
         # Rules often choose the same step: side by side, so that none hides another.
         "yOffset": text("u", sort=rules),
         "color": {**rule, "legend": {"orient": "top"}},
         "shape": rule,
-        "tooltip": tips(("m", "method"), ("s", "shift"), ("u", "rule"), *told),
+        "tooltip": tips(("m", "method"), ("s", "shift"), ("u", "rule"), *tooltip),
     }
     points = layer("point", encoding, filled=True, size=45, opacity=0.85)
     return _at_place(
         "rules",
-        at,
-        f"Selection rules side by side on {at.place.set}",
+        setting_results,
+        f"Selection rules side by side on {setting_results.place.set}",
         f"Mean {HEADLINE.words} over seeds, by the rule that chooses the step. The intervals are in"
         " the table and on hover.",
         f"Dot plots of mean {HEADLINE.words} by selection rule ({', '.join(rules)}),"
-        f" {len(at.methods)} methods under {len(at.shifts)} shifts.",
-        _panel_a_shift(points, at.shifts, max(20, 8 + 7 * len(rules))),
+        f" {len(setting_results.methods)} methods under {len(setting_results.shifts)} shifts.",
+        _panel_a_shift(points, setting_results.shifts, max(20, 8 + 7 * len(rules))),
         data,
         "wrap",
     )
 
 
-def _score_axis(at: PlaceResults, **scale: Any) -> dict[str, Any]:
-    title = f"{HEADLINE.words} on {at.place.set}"
+def _score_axis(setting_results: PlaceResults, **scale: Any) -> dict[str, Any]:
+    title = f"{HEADLINE.words} on {setting_results.place.set}"
     return number(
         "a", title=title, scale={"zero": False, **scale, "padding": 6}, axis={"tickCount": 4}
     )
@@ -360,8 +382,8 @@ def _panel_a_shift(view: dict[str, Any], shifts: Sequence[str], step: int) -> di
 
 
 def _at_place(
-    what: str,
-    at: PlaceResults,
+    figure_name: str,
+    setting_results: PlaceResults,
     title: str,
     caption: str,
     description: str,
@@ -375,22 +397,37 @@ def _at_place(
     where rules are compared."""
     if not data:
         return None
-    compared = what == "rules"
-    name = "-".join(filter(None, (what, *(at.place._replace(rule="") if compared else at.place))))
-    caption = " ".join([caption, *([] if compared else doubt_notes(at))])
+    compared = figure_name == "rules"
+    name = "-".join(
+        filter(
+            None,
+            (
+                figure_name,
+                *(setting_results.place._replace(rule="") if compared else setting_results.place),
+            ),
+        )
+    )
+    caption = " ".join([caption, *([] if compared else doubt_notes(setting_results))])
     spec = chart(view, {"rows": data}, **params)
     return Figure(
-        name, title, caption, description, spec, fit, len(at.shifts), _room(methods or at.methods)
+        name,
+        title,
+        caption,
+        description,
+        spec,
+        fit,
+        len(setting_results.shifts),
+        _room(methods or setting_results.methods),
     )
 
 
-def rank_dots(item: Ranking) -> Figure:
+def rank_dots(ranked: Ranking) -> Figure:
     """How often each method had which rank, and its mean rank."""
-    methods, ranks, last = item.methods, item.ranks, len(item.methods)
+    methods, ranks, last = ranked.methods, ranked.ranks, len(ranked.methods)
     spread = [
         {"m": name, "k": rank, "c": count}
         for name in methods
-        for rank, count in sorted(item.counts[name].items())
+        for rank, count in sorted(ranked.counts[name].items())
     ]
     means = [{"m": name, "k": _six(float(ranks.mean[name]))} for name in methods]
     scale = {
@@ -405,8 +442,8 @@ def rank_dots(item: Ranking) -> Figure:
         "y": text("m", title=None, sort=methods),
     }
     area = number("c", title="blocks", scale={"rangeMin": 12, "rangeMax": 420}, legend=None)
-    told = tips(("m", "method"), ("k", "rank"), ("c", "blocks"))
-    dots = {**where, "size": area, "color": named_colour("accent"), "tooltip": told}
+    tooltip = tips(("m", "method"), ("k", "rank"), ("c", "blocks"))
+    dots = {**where, "size": area, "color": named_colour("accent"), "tooltip": tooltip}
     mean = {
         **where,
         "color": named_colour("ink"),
@@ -418,8 +455,8 @@ def rank_dots(item: Ranking) -> Figure:
     ]
     listed = ", ".join(f"{name} {ranks.mean[name]:.2f}" for name in methods)
     return Figure(
-        f"ranks-{item.set}-{item.rule}",
-        f"Ranks by {HEADLINE.words} on {item.set}, selection {item.rule}",
+        f"ranks-{ranked.set}-{ranked.rule}",
+        f"Ranks by {HEADLINE.words} on {ranked.set}, selection {ranked.rule}",
         "The area of a circle is the number of blocks with that rank, the tick the mean rank."
         " Blocks are not independent.",
         f"Mean ranks over {ranks.blocks} blocks: {listed}.",
@@ -432,34 +469,37 @@ def rank_dots(item: Ranking) -> Figure:
     )
 
 
-def time_bars(items: Sequence[Cost]) -> Figure | None:
+def time_bars(run_costs: Sequence[Cost]) -> Figure | None:
     """Mean seconds of a run by method, divided by what they went on."""
-    items = [item for item in items if item.shares]
-    if not items:
+    run_costs = [run_cost for run_cost in run_costs if run_cost.shares]
+    if not run_costs:
         return None
-    several = len({(item.data, item.model) for item in items}) > 1
+    several = len({(run_cost.data, run_cost.model) for run_cost in run_costs}) > 1
     names = [
-        f"{item.method} ({item.data}, {item.model})" if several else item.method for item in items
+        f"{run_cost.method} ({run_cost.data}, {run_cost.model})" if several else run_cost.method
+        for run_cost in run_costs
     ]
     data: Rows = [
-        {"m": name, "l": _six(item.least), "h": _six(item.most), "n": item.runs}
-        | {"p": title, "o": position, "a": _six(share * item.mean), "s": _six(share)}
-        for name, item in zip(names, items, strict=True)
-        for position, (part, title) in enumerate(PARTS.items())
-        if (share := item.shares[part])
+        {"m": name, "l": _six(run_cost.least), "h": _six(run_cost.most), "n": run_cost.runs}
+        | {"p": title, "o": position, "a": _six(share * run_cost.mean), "s": _six(share)}
+        for name, run_cost in zip(names, run_costs, strict=True)
+        for position, (part_name, title) in enumerate(PARTS.items())
+        if (share := run_cost.shares[part_name])
     ]
-    told = (("m", "method"), ("p", "part"), ("a", "mean seconds", ".2f"), ("s", "share", ".1%"))
-    whole = (("l", "least of a run", ".2f"), ("h", "most of a run", ".2f"), ("n", "runs"))
-    parts = list(PARTS.values())
-    present = [part for part in parts if any(row["p"] == part for row in data)]
+    tooltip = (("m", "method"), ("p", "part"), ("a", "mean seconds", ".2f"), ("s", "share", ".1%"))
+    run_tips = (("l", "least of a run", ".2f"), ("h", "most of a run", ".2f"), ("n", "runs"))
+    part_titles = list(PARTS.values())
+    present = [part_name for part_name in part_titles if any(row["p"] == part_name for row in data)]
     legend = {"orient": "top", "title": None, "columns": 4, "values": present}
     encoding = {
         "x": number("a", title="mean seconds a run", stack="zero"),
         "order": number("o"),
-        "color": text("p", scale={"domain": parts, "range": "ordinal"}, legend=legend),
-        "tooltip": tips(*told, *whole),
+        "color": text("p", scale={"domain": part_titles, "range": "ordinal"}, legend=legend),
+        "tooltip": tips(*tooltip, *run_tips),
     }
-    listed = [f"{name} {item.mean:.1f}" for name, item in zip(names[:12], items, strict=False)]
+    listed = [
+        f"{name} {run_cost.mean:.1f}" for name, run_cost in zip(names[:12], run_costs, strict=False)
+    ]
     return _bars(
         "time",
         "What the seconds of a run went on",
@@ -474,16 +514,22 @@ def time_bars(items: Sequence[Cost]) -> Figure | None:
     )
 
 
-def bars(title: str, item: Bars) -> Figure:
+def bars(title: str, exhibit: Bars) -> Figure:
     """One exhibit: a bar a name, in its order, the first `BARS` of them."""
-    names = list(item.values)[:BARS]
-    data = [{"m": name, "a": _six(item.values[name])} for name in names]
+    names = list(exhibit.values)[:BARS]
+    data = [{"m": name, "a": _six(exhibit.values[name])} for name in names]
     left_out = (
-        f"The first {BARS} of {len(item.values)} are drawn." if len(item.values) > BARS else ""
+        f"The first {BARS} of {len(exhibit.values)} are drawn."
+        if len(exhibit.values) > BARS
+        else ""
     )
-    told = tips(("m", "name"), ("a", item.unit, ".4g"))
-    encoding = {"x": number("a", title=item.unit), "color": named_colour("accent"), "tooltip": told}
-    caption = " ".join(filter(None, (item.caption, left_out)))
+    tooltip = tips(("m", "name"), ("a", exhibit.unit, ".4g"))
+    encoding = {
+        "x": number("a", title=exhibit.unit),
+        "color": named_colour("accent"),
+        "tooltip": tooltip,
+    }
+    caption = " ".join(filter(None, (exhibit.caption, left_out)))
     listed = ", ".join(f"{row['m']} {row['a']:.3g}" for row in data[:12])
     return _bars(
         slug(title),

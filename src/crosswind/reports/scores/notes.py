@@ -67,12 +67,12 @@ def interval_note(layouts: Collection[tuple[int, int]], level: float = LEVEL) ->
     return text + (single if any(n == 1 for _, n in layouts) else "")
 
 
-def seeds_note(at: PlaceResults) -> str:
+def seeds_note(setting_results: PlaceResults) -> str:
     """How many seeds the cells of a place have, and what seeds redraw; nothing where every cell has
     one."""
     counts = {
         f"{method} under {shift}": len(entry.metrics)
-        for (shift, method), entry in at.entries.items()
+        for (shift, method), entry in setting_results.entries.items()
     }
     if set(counts.values()) == {1}:
         return ""
@@ -82,11 +82,11 @@ def seeds_note(at: PlaceResults) -> str:
     # The share of the training rows that two seeds are expected to have in common; older stores do
     # not have it.
     shared = {}
-    for (shift, _), entry in at.entries.items():
+    for (shift, _), entry in setting_results.entries.items():
         if values := list(entry.values("train_shared").values()):
             shared[shift] = f"{sum(values) / len(values):.2f}"
     alike = len(set(shared.values())) == 1
-    told = (
+    shares_told = (
         next(iter(shared.values()))
         if alike
         else ", ".join(f"{name} {share}" for name, share in shared.items())
@@ -96,11 +96,16 @@ def seeds_note(at: PlaceResults) -> str:
         " the draw leaves a choice"
     )
     redraws += (
-        f" (share of the training rows that two seeds are expected to have in common: {told})"
+        " (share of the training rows that two seeds are expected to have in common:"
+        f" {shares_told})"
         if shared
         else ""
     )
-    if not any(isinstance(key, Seeds) for entry in at.entries.values() for key in entry.metrics):
+    if not any(
+        isinstance(key, Seeds)
+        for entry in setting_results.entries.values()
+        for key in entry.metrics
+    ):
         return (
             f"{usual} seed{'s' if usual != 1 else ''} each{but}. Seeds redraw {redraws}. The test"
             " rows stay the same, so the interval does not cover their choice; with several"
@@ -108,7 +113,7 @@ def seeds_note(at: PlaceResults) -> str:
         )
     left = [
         f"{method} under {shift} {summary.left_out}"
-        for (shift, method), entry in at.entries.items()
+        for (shift, method), entry in setting_results.entries.items()
         if (summary := entry.summary(HEADLINE.name)) is not None and summary.left_out
     ]
     return (
@@ -130,8 +135,12 @@ def chance_level(entry: Entry, metric: str) -> float | None:
     / classes in balanced accuracy and in the worst group.
     """
     name = METRICS[metric].chance if metric in METRICS else None
-    found = [float(item[name]) for item in entry.metrics.values() if item.get(name)] if name else []
-    return None if not found else max(found) if name == "majority" else 1 / max(found)
+    levels = (
+        [float(run_scores[name]) for run_scores in entry.metrics.values() if run_scores.get(name)]
+        if name
+        else []
+    )
+    return None if not levels else max(levels) if name == "majority" else 1 / max(levels)
 
 
 def at_chance(entry: Entry, metric: str) -> str | None:
@@ -172,28 +181,32 @@ def chance_words(entry: Entry, metric: str) -> str:
     )
 
 
-def chance_notes(at: PlaceResults, metric: str) -> list[str]:
+def chance_notes(setting_results: PlaceResults, metric: str) -> list[str]:
     """Under which shifts the reference is no better than guessing, so that a difference to it says
     little of robustness."""
     under: dict[str, list[str]] = {}
-    for shift in at.shifts:
-        entry = at.entries.get((shift, at.reference))
+    for shift in setting_results.shifts:
+        entry = setting_results.entries.get((shift, setting_results.reference))
         if entry is not None and (words := chance_words(entry, metric)):
             under.setdefault(words, []).append(shift)
     return [
-        f"Under {', '.join(shifts)} the reference {at.reference} is {words}."
+        f"Under {', '.join(shifts)} the reference {setting_results.reference} is {words}."
         for words, shifts in under.items()
     ]
 
 
-def set_notes(at: PlaceResults) -> list[str]:
+def set_notes(setting_results: PlaceResults) -> list[str]:
     """How many rows the evaluation set has."""
-    rows = {shift: entry.largest("n") for (shift, _), entry in at.entries.items() if entry.metrics}
+    rows = {
+        shift: entry.largest("n")
+        for (shift, _), entry in setting_results.entries.items()
+        if entry.metrics
+    }
     if len(set(rows.values())) == 1:
-        return [f"The set {at.place.set} has {next(iter(rows.values()))} rows."]
+        return [f"The set {setting_results.place.set} has {next(iter(rows.values()))} rows."]
     return (
         [
-            f"Rows of the set {at.place.set}:"
+            f"Rows of the set {setting_results.place.set}:"
             f" {', '.join(f'{shift} {n}' for shift, n in rows.items())}."
         ]
         if rows
@@ -201,10 +214,10 @@ def set_notes(at: PlaceResults) -> list[str]:
     )
 
 
-def rule_notes(place: Place, grid: bool) -> list[str]:
+def rule_notes(setting: Place, grid: bool) -> list[str]:
     """By what the step, and with a `grid` the point, was chosen."""
-    rule = choosing_rule(place.rule)
-    if place.rule == "last":
+    rule = choosing_rule(setting.rule)
+    if setting.rule == "last":
         return [
             "The model after the last step"
             + (f"; the point chosen by {rule.words} on the set {rule.set}." if grid else ".")
@@ -213,32 +226,32 @@ def rule_notes(place: Place, grid: bool) -> list[str]:
         f"{'Step and point are' if grid else 'The step is'} chosen by {rule.words} on the set"
         f" {rule.set}."
     )
-    return [*([] if place.rule in ORACLES else [chosen]), *oracle_notes(place)]
+    return [*([] if setting.rule in ORACLES else [chosen]), *oracle_notes(setting)]
 
 
-def oracle_notes(place: Place) -> list[str]:
+def oracle_notes(setting: Place) -> list[str]:
     """What a rule knows beyond the labels of validation rows: it is an oracle, or it reads their
     groups."""
-    rule = choosing_rule(place.rule)
+    rule = choosing_rule(setting.rule)
     notes = []
-    if place.rule in ORACLES:
+    if setting.rule in ORACLES:
         notes.append(
             f"ORACLE: chosen by {rule.words} on the set {rule.set}, labelled rows of the"
             " distribution that is tested on."
         )
     if rule.score == "worst_group":
         notes.append(
-            f"The selection {place.rule} reads the groups of the validation rows, which not every"
+            f"The selection {setting.rule} reads the groups of the validation rows, which not every"
             " method may know."
         )
     return notes
 
 
-def points_tried(at: PlaceResults) -> tuple[dict[str, Cell], list[str]]:
+def points_tried(setting_results: PlaceResults) -> tuple[dict[str, Cell], list[str]]:
     """Points tried by each method (empty where nobody searched), and a warning where they differ
     from the reference's."""
-    tried: dict[str, set[int]] = {method: set() for method in at.methods}
-    for (_, method), entry in at.entries.items():
+    tried: dict[str, set[int]] = {method: set() for method in setting_results.methods}
+    for (_, method), entry in setting_results.entries.items():
         tried[method].add(entry.tried)
     if all(counts <= {1} for counts in tried.values()):
         return {}, []
@@ -252,23 +265,25 @@ def points_tried(at: PlaceResults) -> tuple[dict[str, Cell], list[str]]:
         )
         for method, counts in tried.items()
     }
-    own = shown.get(at.reference)
-    other = ", ".join(
-        f"{method} {count}" for method, count in shown.items() if count not in (own, None)
+    reference_points = shown.get(setting_results.reference)
+    other_points = ", ".join(
+        f"{method} {count}"
+        for method, count in shown.items()
+        if count not in (reference_points, None)
     )
     warning = (
-        f"WARNING: not all methods tried as many points as {at.reference}"
-        f" ({own if own is not None else 'none'}): {other}. The best of more points is higher by"
-        " chance alone."
+        f"WARNING: not all methods tried as many points as {setting_results.reference}"
+        f" ({reference_points if reference_points is not None else 'none'}): {other_points}. The"
+        " best of more points is higher by chance alone."
     )
-    return shown, [warning] if other else []
+    return shown, [warning] if other_points else []
 
 
-def entry_notes(at: PlaceResults) -> list[str]:
+def entry_notes(setting_results: PlaceResults) -> list[str]:
     """The runs that diverged, chose among fewer points than planned, or are left out."""
     unscored = (
-        f"Left out, since the set {choosing_rule(at.place.rule).set} that chooses the point was not"
-        " scored"
+        f"Left out, since the set {choosing_rule(setting_results.place.rule).set} that chooses the"
+        " point was not scored"
     )
     notes = []
     for name, words in (
@@ -278,7 +293,7 @@ def entry_notes(at: PlaceResults) -> list[str]:
     ):
         listed = [
             f"{method} under {shift} (seed {', '.join(map(str, seeds))})"
-            for (shift, method), entry in at.entries.items()
+            for (shift, method), entry in setting_results.entries.items()
             if (seeds := getattr(entry, name))
         ]
         notes += [f"{words}: {'; '.join(listed)}."] if listed else []
@@ -293,15 +308,16 @@ def with_mark(text: str, *entries: Entry | None) -> str:
     )
 
 
-def doubt_notes(at: PlaceResults) -> list[str]:
+def doubt_notes(setting_results: PlaceResults) -> list[str]:
     """What the mark stands for: what runs told of themselves, and how many of each method and shift
     did."""
-    told: dict[tuple[str, str], list[str]] = {}
-    for (shift, method), entry in at.entries.items():
+    runs_by_doubt: dict[tuple[str, str], list[str]] = {}
+    for (shift, method), entry in setting_results.entries.items():
         for text, seeds in entry.doubts.items():
-            told.setdefault((method, text), []).append(
+            runs_by_doubt.setdefault((method, text), []).append(
                 f"{len(seeds)} of {len(entry.metrics)} runs under {shift}"
             )
     return [
-        f"{MARK} {method}, {', '.join(counts)}: {text}." for (method, text), counts in told.items()
+        f"{MARK} {method}, {', '.join(counts)}: {text}."
+        for (method, text), counts in runs_by_doubt.items()
     ]

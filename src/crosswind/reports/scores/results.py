@@ -77,26 +77,26 @@ class Entry:
     def values(self, metric: str) -> dict[int | Seeds, float]:
         """One metric by seed, without the seeds that do not have it."""
         return {
-            seed: float(item[metric])
-            for seed, item in self.metrics.items()
-            if item.get(metric) is not None
+            seed: float(run_scores[metric])
+            for seed, run_scores in self.metrics.items()
+            if run_scores.get(metric) is not None
         }
 
     @property
     def estimators(self) -> list[str]:
         """The labels of the estimators that told an accuracy of some seed."""
-        names = dict.fromkeys(name for item in self.metrics.values() for name in item)
+        names = dict.fromkeys(name for run_scores in self.metrics.values() for name in run_scores)
         return [name.removeprefix(ESTIMATE) for name in names if name.startswith(ESTIMATE)]
 
     @property
     def doubts(self) -> dict[str, list[int | Seeds]]:
         """The seeds whose run told its reader to doubt it, by the sentence that it told."""
-        found: dict[str, list[int | Seeds]] = {}
-        for seed, item in self.metrics.items():
-            sentences = item.get("doubts")
+        seeds_by_doubt: dict[str, list[int | Seeds]] = {}
+        for seed, run_scores in self.metrics.items():
+            sentences = run_scores.get("doubts")
             for text in sentences if isinstance(sentences, list) else ():
-                found.setdefault(str(text), []).append(seed)
-        return found
+                seeds_by_doubt.setdefault(str(text), []).append(seed)
+        return seeds_by_doubt
 
     @property
     def doubted(self) -> int:
@@ -106,7 +106,11 @@ class Entry:
     def largest(self, metric: str) -> int | None:
         """The largest whole number that any seed has for the metric; None where none has it."""
         return max(
-            (int(item[metric]) for item in self.metrics.values() if item.get(metric) is not None),
+            (
+                int(run_scores[metric])
+                for run_scores in self.metrics.values()
+                if run_scores.get(metric) is not None
+            ),
             default=None,
         )
 
@@ -118,16 +122,19 @@ class Entry:
         """
         if metric not in self._known:
             values = self.values(metric)
-            told = [tuple(item.get(name) for name in _SAME) for item in self.metrics.values()]
+            group_names = [
+                tuple(run_scores.get(name) for name in _SAME)
+                for run_scores in self.metrics.values()
+            ]
             if (
                 len(values) > 1
                 and next(iter(self.metrics.values())).get("selected_step") == 0
-                and len({*told}) == 1
+                and len({*group_names}) == 1
             ):
                 values = dict(list(values.items())[:1])
             self._known[metric] = over_runs(values, LEVEL) if values else None
-        found: Summary | None = self._known[metric]
-        return found
+        cached_summary: Summary | None = self._known[metric]
+        return cached_summary
 
     def difference(
         self, reference: Entry | None, metric: str, level: float = LEVEL
@@ -140,8 +147,8 @@ class Entry:
             self._known[reference, metric, level] = paired(
                 reference.values(metric), self.values(metric), level
             )
-        found: Difference | None = self._known[reference, metric, level]
-        return found
+        cached_difference: Difference | None = self._known[reference, metric, level]
+        return cached_difference
 
 
 @dataclass(frozen=True)
@@ -168,12 +175,14 @@ class PlaceResults:
     def differences(self, metric: str = HEADLINE.name) -> dict[tuple[str, str], Difference]:
         """By (shift, method), every method less the reference, paired by seed; only those that
         share a seed with it."""
-        found = {
+        difference_of = {
             (shift, method): entry.difference(self.entries.get((shift, self.reference)), metric)
             for shift, method, entry in self.grid()
             if entry is not None and method != self.reference
         }
-        return {key: difference for key, difference in found.items() if difference is not None}
+        return {
+            key: difference for key, difference in difference_of.items() if difference is not None
+        }
 
     def has(self, metric: str) -> bool:
         """Whether some run has the metric."""
@@ -191,8 +200,16 @@ class Results:
     def shown(self, rules: Sequence[str] | None = None) -> list[PlaceResults]:
         """The places that have tables: those of test sets, by the selection rules asked for (None:
         by all)."""
-        chosen = [at for at in self.places.values() if rules is None or at.place.rule in rules]
-        return [at for at in chosen if any(entry.role == "test" for entry in at.entries.values())]
+        chosen = [
+            setting_results
+            for setting_results in self.places.values()
+            if rules is None or setting_results.place.rule in rules
+        ]
+        return [
+            setting_results
+            for setting_results in chosen
+            if any(entry.role == "test" for entry in setting_results.entries.values())
+        ]
 
 
 def choosing_rule(rule: str) -> Rule:
@@ -206,7 +223,7 @@ def rule_title(rule: str) -> str:
     return f"{rule} (ORACLE)" if rule in ORACLES else rule
 
 
-def arrange(results: Iterable[Mapping[str, Any]], reference: str = "erm") -> Results:
+def arrange(entries_scored: Iterable[Mapping[str, Any]], reference: str = "erm") -> Results:
     """Bring results into order and choose one point a (data, shift, size, model, method, seed,
     rule).
 
@@ -218,19 +235,21 @@ def arrange(results: Iterable[Mapping[str, Any]], reference: str = "erm") -> Res
     scored: dict[Run, dict[str, dict[str, Mapping[str, Any]]]] = {}
     # The results of one run follow each other: what they share is looked at once. A large study has
     # many thousand.
-    for (*labels, seed, split_seed), some in groupby(results, key=_names_run):
+    for (*labels, seed, split_seed), run_results in groupby(entries_scored, key=_names_run):
         study, data, shift, size, model, method, point = (
             "" if value is None else str(value) for value in labels
         )
         run = Run(study, data, shift, size, model, method, point, int(seed), int(split_seed))
-        for item in some:
-            runs[run] = (str(item["status"]), str(item.get("reason") or ""))
-            if item.get("rule") is None or item.get("metrics") is None:
+        for scored_set in run_results:
+            runs[run] = (str(scored_set["status"]), str(scored_set.get("reason") or ""))
+            if scored_set.get("rule") is None or scored_set.get("metrics") is None:
                 continue
-            sets = scored.setdefault(run, {}).setdefault(str(item["rule"]), {})
-            if item["set"] in sets:
-                raise ValueError(f"two results for {run}, rule {item['rule']}, set {item['set']}")
-            sets[str(item["set"])] = item["metrics"]
+            sets = scored.setdefault(run, {}).setdefault(str(scored_set["rule"]), {})
+            if scored_set["set"] in sets:
+                raise ValueError(
+                    f"two results for {run}, rule {scored_set['rule']}, set {scored_set['set']}"
+                )
+            sets[str(scored_set["set"])] = scored_set["metrics"]
 
     several = len({run.split_seed for run in runs}) > 1
     points: dict[tuple[str, ...], dict[str, None]] = {}
@@ -248,42 +267,48 @@ def arrange(results: Iterable[Mapping[str, Any]], reference: str = "erm") -> Res
             candidates.setdefault((run[:6], seeds, rule), {})[run] = sets
 
     entries: dict[Place, dict[tuple[str, str], Entry]] = {}
-    for (group, seed_key, rule), found in candidates.items():
+    for (group, seed_key, rule), candidate_runs in candidates.items():
         tried = len(points[group])
-        best = next(iter(found)) if tried == 1 else _choose(found, choosing_rule(rule))
-        run = best or next(iter(found))
-        for set_name, metrics in found[run].items():
-            at = entries.setdefault(
+        best = (
+            next(iter(candidate_runs))
+            if tried == 1
+            else _choose(candidate_runs, choosing_rule(rule))
+        )
+        run = best or next(iter(candidate_runs))
+        for set_name, metrics in candidate_runs[run].items():
+            setting_entries = entries.setdefault(
                 Place(run.study, run.data, run.size, run.model, set_name, rule), {}
             )
-            entry = at.get((run.shift, run.method))
+            entry = setting_entries.get((run.shift, run.method))
             if entry is None:
-                entry = at[run.shift, run.method] = Entry(tried=tried)
-            validates = any(set_name == other.set for other in RULES.values())
+                entry = setting_entries[run.shift, run.method] = Entry(tried=tried)
+            validates = any(set_name == other_rule.set for other_rule in RULES.values())
             entry.role = str(metrics.get("role") or ("validation" if validates else "test"))
             if best is None:
                 entry.undecided.append(seed_key)
                 continue
             entry.metrics[seed_key], entry.chosen[seed_key] = metrics, best.point
-            if len(found) < tried:
+            if len(candidate_runs) < tried:
                 entry.partial.append(seed_key)
             if runs[best][0] == "diverged":
                 entry.diverged.append(seed_key)
-    places = {}
-    for place in _ordered(list(entries)):
-        shifts, methods = axes[place[:4]]
+    results_by_setting = {}
+    for setting in _ordered(list(entries)):
+        shifts, methods = axes[setting[:4]]
         first = sorted(methods, key=lambda method: method != reference)
-        places[place] = PlaceResults(place, reference, list(shifts), first, entries[place])
-    return Results(places, runs)
+        results_by_setting[setting] = PlaceResults(
+            setting, reference, list(shifts), first, entries[setting]
+        )
+    return Results(results_by_setting, runs)
 
 
 def _choose(points: Mapping[Run, Mapping[str, Mapping[str, Any]]], rule: Rule) -> Run | None:
-    found = {run: sets[rule.set] for run, sets in points.items() if rule.set in sets}
-    if len(found) < len(points):
+    chosen_sets = {run: sets[rule.set] for run, sets in points.items() if rule.set in sets}
+    if len(chosen_sets) < len(points):
         return None
 
     def rank(run: Run) -> tuple[float, float, float]:
-        metrics = found[run]
+        metrics = chosen_sets[run]
         value, loss, step = (
             metrics.get(rule.score),
             metrics.get("nll"),
@@ -297,27 +322,27 @@ def _choose(points: Mapping[Run, Mapping[str, Mapping[str, Any]]], rule: Rule) -
             0.0 if step is None else float(step),
         )
 
-    return min(found, key=rank)  # of equal ones min gives the first
+    return min(chosen_sets, key=rank)  # of equal ones min gives the first
 
 
-def _ordered(seen: Sequence[Place]) -> list[Place]:
-    columns = list(zip(*seen, strict=True))[:5]
+def _ordered(settings: Sequence[Place]) -> list[Place]:
+    columns = list(zip(*settings, strict=True))[:5]
     ranks = [{value: i for i, value in enumerate(dict.fromkeys(column))} for column in columns]
 
-    def key(place: Place) -> tuple[Any, ...]:
-        rule = _RULE_ORDER.index(place.rule) if place.rule in _RULE_ORDER else len(_RULE_ORDER)
+    def key(setting: Place) -> tuple[Any, ...]:
+        rule = _RULE_ORDER.index(setting.rule) if setting.rule in _RULE_ORDER else len(_RULE_ORDER)
         return (
-            *(rank[value] for rank, value in zip(ranks, place[:5], strict=True)),
+            *(rank[value] for rank, value in zip(ranks, setting[:5], strict=True)),
             rule,
-            place.rule,
+            setting.rule,
         )
 
-    return sorted(seen, key=key)
+    return sorted(settings, key=key)
 
 
-def _names_run(item: Mapping[str, Any]) -> tuple[Any, ...]:
+def _names_run(scored_set: Mapping[str, Any]) -> tuple[Any, ...]:
     return (
-        *map(item.get, _RUN_LABELS),
-        item["seed"],
-        item.get("split_seed", 0),
+        *map(scored_set.get, _RUN_LABELS),
+        scored_set["seed"],
+        scored_set.get("split_seed", 0),
     )  # older stores do not have it

@@ -48,23 +48,23 @@ _Layouts = set[tuple[int, int]]
 # --------------------------------------------------------------------------------------------------
 
 
-def overview(at: PlaceResults) -> list[Table]:
+def overview(setting_results: PlaceResults) -> list[Table]:
     """Two tables of one place in percent, methods by shifts, without notes: accuracy and worst
     group."""
     out = []
     for metric in (HEADLINE, _WORST):
-        if at.has(metric.name):
-            table = _by_shift(at, metric)
+        if setting_results.has(metric.name):
+            table = _by_shift(setting_results, metric)
             rows = [
                 [cell.in_percent() if isinstance(cell, Score) else cell for cell in row]
                 for row in table.rows
             ]
-            title = f"{metric.title} in % on {at.place.set}, ± half of a 95% interval"
+            title = f"{metric.title} in % on {setting_results.place.set}, ± half of a 95% interval"
             out.append(replace(table, title=title, rows=rows, notes=()))
     return out
 
 
-def number_table(found: Results, rules: Sequence[str] | None = None) -> Table:
+def number_table(arranged: Results, rules: Sequence[str] | None = None) -> Table:
     """Every number in one tidy table: a row a (study, data, shift, size, model, method, set, rule),
     validation sets included.
 
@@ -77,15 +77,19 @@ def number_table(found: Results, rules: Sequence[str] | None = None) -> Table:
     """
     rows = [
         _numbers(
-            at.place,
+            setting_results.place,
             shift,
             method,
             entry,
-            at.entries.get((shift, at.reference)) if method != at.reference else None,
+            (
+                setting_results.entries.get((shift, setting_results.reference))
+                if method != setting_results.reference
+                else None
+            ),
         )
-        for at in found.places.values()
-        if rules is None or at.place.rule in rules
-        for shift, method, entry in at.grid()
+        for setting_results in arranged.places.values()
+        if rules is None or setting_results.place.rule in rules
+        for shift, method, entry in setting_results.grid()
         if entry is not None
     ]
     columns = tuple(_numbers(Place(*[""] * 6), "", "", Entry(), None))
@@ -100,16 +104,16 @@ def number_table(found: Results, rules: Sequence[str] | None = None) -> Table:
 
 
 def _numbers(
-    place: Place, shift: str, method: str, entry: Entry, base: Entry | None
+    setting: Place, shift: str, method: str, entry: Entry, base: Entry | None
 ) -> dict[str, Cell]:
     means = {name: entry.summary(name) for name in (*METRICS, "train_shared")}
     main, worst, shared = (means.pop(name) for name in (HEADLINE.name, _WORST.name, "train_shared"))
     name, seeds, n_rows = _usual_worst(entry) if worst else (None, None, None)
     return {
-        **_names(place, shift, method, place.set),
+        **_names(setting, shift, method, setting.set),
         "role": entry.role,
-        "rule": place.rule,
-        "oracle": int(place.rule in ORACLES),
+        "rule": setting.rule,
+        "oracle": int(setting.rule in ORACLES),
         "points": entry.tried,
         "n": len(entry.metrics),
         "diverged": len(entry.diverged),
@@ -137,8 +141,8 @@ def _numbers(
     }
 
 
-def _names(place: Place, shift: str, method: str, *more: str) -> dict[str, Cell]:
-    values = (place.study, place.data, shift, place.size, place.model, method, *more)
+def _names(setting: Place, shift: str, method: str, *extra_names: str) -> dict[str, Cell]:
+    values = (setting.study, setting.data, shift, setting.size, setting.model, method, *extra_names)
     return dict(
         zip(
             ("study", "data", "shift", "size", "model", "method", "set", "rule", "estimator"),
@@ -148,7 +152,7 @@ def _names(place: Place, shift: str, method: str, *more: str) -> dict[str, Cell]
     )
 
 
-def estimate_table(found: Results, rules: Sequence[str] | None = None) -> Table | None:
+def estimate_table(arranged: Results, rules: Sequence[str] | None = None) -> Table | None:
     """Every estimate of accuracy in one tidy table, a row a (study, data, shift, size, model,
     method, set, rule, estimator).
 
@@ -158,12 +162,19 @@ def estimate_table(found: Results, rules: Sequence[str] | None = None) -> Table 
     """
     rows = [
         {
-            **_names(at.place, shift, method, at.place.set, at.place.rule, label),
+            **_names(
+                setting_results.place,
+                shift,
+                method,
+                setting_results.place.set,
+                setting_results.place.rule,
+                label,
+            ),
             **_estimate_numbers(entry, label),
         }
-        for at in found.places.values()
-        if rules is None or at.place.rule in rules
-        for shift, method, entry in at.grid()
+        for setting_results in arranged.places.values()
+        if rules is None or setting_results.place.rule in rules
+        for shift, method, entry in setting_results.grid()
         for label in (entry.estimators if entry else ())
         if entry is not None
     ]
@@ -191,65 +202,84 @@ def _estimate_numbers(entry: Entry, label: str) -> dict[str, Any]:
 # --------------------------------------------------------------------------------------------------
 
 
-def place_tables(at: PlaceResults, verdicts: Verdicts | None = None) -> dict[str, Table]:
+def place_tables(
+    setting_results: PlaceResults, verdicts: Verdicts | None = None
+) -> dict[str, Table]:
     """The tables of one place by name: a table a metric with a `slug` that some run has, and
     "difference" to the reference."""
-    verdicts = verdicts_at(at) if verdicts is None else verdicts
+    verdicts = verdicts_at(setting_results) if verdicts is None else verdicts
     tables: dict[str, Table | None] = {
-        HEADLINE.slug: _by_shift(at, HEADLINE),
-        "difference": _differences(at, verdicts),
+        HEADLINE.slug: _by_shift(setting_results, HEADLINE),
+        "difference": _differences(setting_results, verdicts),
     }
     for metric in METRICS.values():
-        if metric is not HEADLINE and metric.slug and at.has(metric.name):
-            tables[metric.slug] = _worst_groups(at) if metric is _WORST else _by_shift(at, metric)
-    tables["estimates"] = _estimates(at)
+        if metric is not HEADLINE and metric.slug and setting_results.has(metric.name):
+            tables[metric.slug] = (
+                _worst_groups(setting_results)
+                if metric is _WORST
+                else _by_shift(setting_results, metric)
+            )
+    tables["estimates"] = _estimates(setting_results)
     return {name: table for name, table in tables.items() if table is not None}
 
 
-def _by_shift(at: PlaceResults, metric: Metric) -> Table:
-    notes = [metric.note, *(rho_notes(at) if metric.name == "rho" else ())]
+def _by_shift(setting_results: PlaceResults, metric: Metric) -> Table:
+    notes = [metric.note, *(rho_notes(setting_results) if metric.name == "rho" else ())]
     if metric is HEADLINE:
-        notes = [seeds_note(at), *set_notes(at)]
-        if at.reference not in at.methods:
+        notes = [seeds_note(setting_results), *set_notes(setting_results)]
+        if setting_results.reference not in setting_results.methods:
             notes.append(
-                f"There is no table of differences: the reference {at.reference} is not among the"
-                " methods."
+                f"There is no table of differences: the reference {setting_results.reference} is"
+                " not among the methods."
             )
-    points, points_notes = points_tried(at)
+    points, points_notes = points_tried(setting_results)
     layouts: _Layouts = set()
     rows = [
         [
             *([method, points[method]] if points else [method]),
-            *(_score(layouts, at.entries.get((shift, method)), metric) for shift in at.shifts),
+            *(
+                _score(layouts, setting_results.entries.get((shift, method)), metric)
+                for shift in setting_results.shifts
+            ),
         ]
-        for method in at.methods
+        for method in setting_results.methods
     ]
-    columns = ["method", *(["points"] if points else []), *at.shifts]
+    columns = ["method", *(["points"] if points else []), *setting_results.shifts]
     notes += [
-        *rule_notes(at.place, bool(points)),
+        *rule_notes(setting_results.place, bool(points)),
         *points_notes,
-        *entry_notes(at),
-        *doubt_notes(at),
+        *entry_notes(setting_results),
+        *doubt_notes(setting_results),
     ]
     return _table(
-        metric.slug, metric.title, at, columns, rows, layouts, notes, len(columns) - len(at.shifts)
+        metric.slug,
+        metric.title,
+        setting_results,
+        columns,
+        rows,
+        layouts,
+        notes,
+        len(columns) - len(setting_results.shifts),
     )
 
 
-def _differences(at: PlaceResults, verdicts: Verdicts) -> Table | None:
+def _differences(setting_results: PlaceResults, verdicts: Verdicts) -> Table | None:
     if not verdicts:
         return None
     layouts: _Layouts = set()
     rows: list[list[Cell]] = []
     missing = []
-    for method in at.methods:
-        if method == at.reference:
+    for method in setting_results.methods:
+        if method == setting_results.reference:
             continue
         rows.append([method])
-        for shift in at.shifts:
+        for shift in setting_results.shifts:
             verdict, sides = (
                 verdicts.get((shift, method)),
-                [at.entries.get((shift, name)) for name in (method, at.reference)],
+                [
+                    setting_results.entries.get((shift, name))
+                    for name in (method, setting_results.reference)
+                ],
             )
             difference = verdict.difference if verdict else None
             rows[-1].append(
@@ -270,13 +300,13 @@ def _differences(at: PlaceResults, verdicts: Verdicts) -> Table | None:
     crossed = any(splits > 1 for splits, _ in layouts)
     pair = "seed and split seed" if crossed else "seed"
     notes = []
-    if compared := [item for item in verdicts.values() if item.difference.n > 1]:
-        marked = f"{sum(item.told for item in compared)} of {len(compared)}"
+    if compared := [finding for finding in verdicts.values() if finding.difference.n > 1]:
+        marked = f"{sum(finding.told for finding in compared)} of {len(compared)}"
         notes.append(
-            f"* {star_words(verdicts, at.reference)[1]} ({marked}). No mark does not mean no"
-            " difference."
+            f"* {star_words(verdicts, setting_results.reference)[1]} ({marked}). No mark does not"
+            " mean no difference."
         )
-    if any(item.difference.sd == 0 for item in verdicts.values()):
+    if any(finding.difference.sd == 0 for finding in verdicts.values()):
         notes.append(
             "± 0.000 means that every seed differs by the same amount; without a spread there is"
             " nothing to judge by, and no mark."
@@ -287,21 +317,22 @@ def _differences(at: PlaceResults, verdicts: Verdicts) -> Table | None:
         else []
     )
     notes += [
-        *chance_notes(at, HEADLINE.name),
-        *oracle_notes(at.place),
-        *points_tried(at)[1],
-        *doubt_notes(at),
+        *chance_notes(setting_results, HEADLINE.name),
+        *oracle_notes(setting_results.place),
+        *points_tried(setting_results)[1],
+        *doubt_notes(setting_results),
     ]
     first = (
-        f"{HEADLINE.title} minus that of {at.reference} at the same {pair}, then the mean over all."
+        f"{HEADLINE.title} minus that of {setting_results.reference} at the same {pair}, then the"
+        " mean over all."
     )
-    title = f"Difference to {at.reference} in {HEADLINE.words}"
+    title = f"Difference to {setting_results.reference} in {HEADLINE.words}"
     level = next(iter(verdicts.values())).level
     return _table(
         "difference",
         title,
-        at,
-        ("method", *at.shifts),
+        setting_results,
+        ("method", *setting_results.shifts),
         rows,
         layouts,
         notes,
@@ -310,11 +341,11 @@ def _differences(at: PlaceResults, verdicts: Verdicts) -> Table | None:
     )
 
 
-def _worst_groups(at: PlaceResults) -> Table:
+def _worst_groups(setting_results: PlaceResults) -> Table:
     rows: list[list[Cell]] = []
     layouts: _Layouts = set()
     sizes = []
-    for shift, method, entry in at.grid():
+    for shift, method, entry in setting_results.grid():
         summary = entry.summary(_WORST.name) if entry else None
         if entry is None or summary is None:
             rows.append([shift, method, None, None, None, None])
@@ -341,28 +372,35 @@ def _worst_groups(at: PlaceResults) -> Table:
             "The lowest of many small groups is low by chance alone: here a group has as few as"
             f" {min(sizes)} rows{moved}."
         )
-    notes += [*chance_notes(at, _WORST.name), *oracle_notes(at.place), *doubt_notes(at)]
+    notes += [
+        *chance_notes(setting_results, _WORST.name),
+        *oracle_notes(setting_results.place),
+        *doubt_notes(setting_results),
+    ]
     columns = ("shift", "method", "worst group", "group", "lowest in", "rows")
-    return _table(_WORST.slug, _WORST.title, at, columns, rows, layouts, notes, 2)
+    return _table(_WORST.slug, _WORST.title, setting_results, columns, rows, layouts, notes, 2)
 
 
-def _estimates(at: PlaceResults) -> Table | None:
+def _estimates(setting_results: PlaceResults) -> Table | None:
     rows: list[list[Cell]] = []
     layouts: _Layouts = set()
-    for shift, method, entry in at.grid():
+    for shift, method, entry in setting_results.grid():
         for label in entry.estimators if entry is not None else ():
             assert entry is not None
-            told = _estimate_numbers(entry, label)
+            estimate_numbers = _estimate_numbers(entry, label)
             accuracy, estimate, absolute = (
-                told[name] for name in ("accuracy", "estimate", "absolute_error")
+                estimate_numbers[name] for name in ("accuracy", "estimate", "absolute_error")
             )
             error = _mean(
                 layouts, entry.summary(f"{ESTIMATE_ERROR}{label}"), HEADLINE, entry, signed=True
             )
             inside = (
                 None
-                if told["covered"] is None
-                else f"{round(told['covered'] * told['n'])} of {told['n']}"
+                if estimate_numbers["covered"] is None
+                else (
+                    f"{round(estimate_numbers['covered'] * estimate_numbers['n'])} of"
+                    f" {estimate_numbers['n']}"
+                )
             )
             rows.append([shift, method, label, accuracy, estimate, error, absolute, inside])
     notes = [
@@ -371,7 +409,7 @@ def _estimates(at: PlaceResults) -> Table | None:
             " estimated minus true, run by run."
         ),
         "covered: the runs whose estimate came with an interval that holds the true accuracy.",
-        *doubt_notes(at),
+        *doubt_notes(setting_results),
     ]
     columns = (
         "shift",
@@ -384,7 +422,7 @@ def _estimates(at: PlaceResults) -> Table | None:
         "covered",
     )
     return (
-        _table("estimates", "Estimated accuracy", at, columns, rows, layouts, notes, 3)
+        _table("estimates", "Estimated accuracy", setting_results, columns, rows, layouts, notes, 3)
         if rows
         else None
     )
@@ -393,12 +431,18 @@ def _estimates(at: PlaceResults) -> Table | None:
 def _usual_worst(entry: Entry) -> tuple[str, int, int]:
     """The group that was worst in most seeds (of equal ones the first by seed), in how many, and
     its rows."""
-    items = [item for item in entry.metrics.values() if item.get("worst_group") is not None]
-    name, seeds = Counter(str(item["worst_group_name"]) for item in items).most_common(1)[0]
+    scored_runs = [
+        run_scores
+        for run_scores in entry.metrics.values()
+        if run_scores.get("worst_group") is not None
+    ]
+    name, seeds = Counter(
+        str(run_scores["worst_group_name"]) for run_scores in scored_runs
+    ).most_common(1)[0]
     rows = min(
-        int(item.get("worst_group_n") or 0)
-        for item in items
-        if str(item["worst_group_name"]) == name
+        int(run_scores.get("worst_group_n") or 0)
+        for run_scores in scored_runs
+        if str(run_scores["worst_group_name"]) == name
     )
     return name, seeds, rows
 
@@ -431,9 +475,9 @@ def _score(layouts: _Layouts, entry: Entry | None, metric: Metric = HEADLINE) ->
 
 
 def _table(
-    what: str,
+    table_name: str,
     title: str,
-    at: PlaceResults,
+    setting_results: PlaceResults,
     columns: Sequence[str],
     rows: Sequence[list[Cell]],
     layouts: _Layouts,
@@ -442,16 +486,24 @@ def _table(
     first: str = "",
     level: float = LEVEL,
 ) -> Table:
-    place = at.place
-    parts = (
-        place.study,
-        place.data,
-        place.size and f"size {place.size}",
-        place.model,
-        f"selection {place.rule}",
+    setting = setting_results.place
+    title_parts = (
+        setting.study,
+        setting.data,
+        setting.size and f"size {setting.size}",
+        setting.model,
+        f"selection {setting.rule}",
     )
-    title = f"{title} on {place.set} ({', '.join(filter(None, parts))})"
-    name = slug(what, place.study, place.data, place.size, place.model, place.set, place.rule)
+    title = f"{title} on {setting.set} ({', '.join(filter(None, title_parts))})"
+    name = slug(
+        table_name,
+        setting.study,
+        setting.data,
+        setting.size,
+        setting.model,
+        setting.set,
+        setting.rule,
+    )
     every = filter(None, dict.fromkeys((first, interval_note(layouts, level), *notes)))
     return Table(name, title, tuple(columns), rows, tuple(every), keys)
 
@@ -460,10 +512,10 @@ def _table(
 # --------------------------------------------------------------------------------------------------
 
 
-def seed_table(at: PlaceResults) -> Table:
+def seed_table(setting_results: PlaceResults) -> Table:
     """The accuracy of every seed, a row a shift and method."""
     seeds = dict.fromkeys(
-        seed for entry in at.entries.values() for seed in entry.values(HEADLINE.name)
+        seed for entry in setting_results.entries.values() for seed in entry.values(HEADLINE.name)
     )
     rows = [
         (
@@ -471,7 +523,7 @@ def seed_table(at: PlaceResults) -> Table:
             with_mark(method, entry),
             *map((entry.values(HEADLINE.name) if entry else {}).get, seeds),
         )
-        for shift, method, entry in at.grid()
+        for shift, method, entry in setting_results.grid()
     ]
     columns = ("shift", "method", *(f"seed {seed}" for seed in seeds))
     return Table(
@@ -479,27 +531,40 @@ def seed_table(at: PlaceResults) -> Table:
         f"{HEADLINE.title} of every seed",
         columns,
         rows,
-        doubt_notes(at),
+        doubt_notes(setting_results),
         keys=2,
     )
 
 
-def rule_table(places: Sequence[PlaceResults]) -> Table:
-    """Accuracy by selection rule, a row a shift and method. `places`: one place under several
+def rule_table(rule_results: Sequence[PlaceResults]) -> Table:
+    """Accuracy by selection rule, a row a shift and method. `rule_results`: one place under several
     rules."""
     rows = [
-        (shift, method, *(_score(set(), at.entries.get((shift, method))) for at in places))
-        for shift, method, _ in places[0].grid()
+        (
+            shift,
+            method,
+            *(
+                _score(set(), setting_results.entries.get((shift, method)))
+                for setting_results in rule_results
+            ),
+        )
+        for shift, method, _ in rule_results[0].grid()
     ]
     notes = [
         "The same training, stopped by the same rule; only which of its steps is scored differs."
     ]
-    if any(at.place.rule in ORACLES for at in places):
+    if any(setting_results.place.rule in ORACLES for setting_results in rule_results):
         notes.append(
             "A rule marked ORACLE reads labelled rows of the distribution that is tested on."
         )
-    notes += dict.fromkeys(line for at in places for line in doubt_notes(at))
-    columns = ("shift", "method", *(rule_title(at.place.rule) for at in places))
+    notes += dict.fromkeys(
+        line for setting_results in rule_results for line in doubt_notes(setting_results)
+    )
+    columns = (
+        "shift",
+        "method",
+        *(rule_title(setting_results.place.rule) for setting_results in rule_results),
+    )
     return Table("rules", f"{HEADLINE.title} by selection rule", columns, rows, notes, keys=2)
 
 
@@ -523,19 +588,25 @@ class Ranking:
         return sorted(self.ranks.mean, key=lambda name: self.ranks.mean[name])
 
 
-def ranking(places: Sequence[PlaceResults]) -> list[Ranking]:
-    """Rank the methods in every block by accuracy, for each set and rule of `places`; see
+def ranking(shown_results: Sequence[PlaceResults]) -> list[Ranking]:
+    """Rank the methods in every block by accuracy, for each set and rule of `shown_results`; see
     `rank_table`."""
     out = []
-    for set_name, rule in dict.fromkeys((at.place.set, at.place.rule) for at in places):
+    for set_name, rule in dict.fromkeys(
+        (setting_results.place.set, setting_results.place.rule) for setting_results in shown_results
+    ):
         blocks: dict[tuple[Any, ...], dict[str, float]] = {}
         doubted: dict[str, dict[str, None]] = {}
-        for at in (at for at in places if (at.place.set, at.place.rule) == (set_name, rule)):
-            for (shift, method), entry in at.entries.items():
+        for setting_results in (
+            setting_results
+            for setting_results in shown_results
+            if (setting_results.place.set, setting_results.place.rule) == (set_name, rule)
+        ):
+            for (shift, method), entry in setting_results.entries.items():
                 if entry.doubts:
                     doubted.setdefault(method, {}).update(dict.fromkeys(entry.doubts))
                 for seed, value in entry.values(HEADLINE.name).items():
-                    blocks.setdefault((at.place, shift, seed), {})[method] = value
+                    blocks.setdefault((setting_results.place, shift, seed), {})[method] = value
         ranks = mean_ranks(list(blocks.values()))
         if len(ranks.mean) > 1:
             counts: dict[str, Counter[float]] = {name: Counter() for name in ranks.mean}
@@ -546,18 +617,18 @@ def ranking(places: Sequence[PlaceResults]) -> list[Ranking]:
     return out
 
 
-def rank_table(item: Ranking) -> Table:
+def rank_table(ranked: Ranking) -> Table:
     """Mean rank of each method, best first, and in how many blocks it was first or last."""
-    last = float(len(item.methods))
+    last = float(len(ranked.methods))
     rows = [
         {
-            "method": f"{method} {MARK}" if method in item.doubted else method,
-            "mean rank": float(item.ranks.mean[method]),
-            "alone first": item.counts[method].get(1.0, 0),
-            "alone last": item.counts[method].get(last, 0),
-            "blocks": item.ranks.blocks,
+            "method": f"{method} {MARK}" if method in ranked.doubted else method,
+            "mean rank": float(ranked.ranks.mean[method]),
+            "alone first": ranked.counts[method].get(1.0, 0),
+            "alone last": ranked.counts[method].get(last, 0),
+            "blocks": ranked.ranks.blocks,
         }
-        for method in item.methods
+        for method in ranked.methods
     ]
     notes = [
         (
@@ -570,15 +641,15 @@ def rank_table(item: Ranking) -> Table:
             " says nothing of how large a difference is."
         ),
     ]
-    if item.ranks.left_out:
+    if ranked.ranks.left_out:
         notes.append(
-            f"{item.ranks.left_out} blocks are left out: not every method has a score there."
+            f"{ranked.ranks.left_out} blocks are left out: not every method has a score there."
         )
     notes += [
         f"{MARK} {method}, in some of its runs: {text}."
-        for method, texts in item.doubted.items()
+        for method, texts in ranked.doubted.items()
         for text in texts
     ]
     return Table.of(
-        "ranks", f"Ranks by {HEADLINE.words} on {item.set}, selection {item.rule}", rows, notes
+        "ranks", f"Ranks by {HEADLINE.words} on {ranked.set}, selection {ranked.rule}", rows, notes
     )

@@ -91,7 +91,7 @@ class _Search:
 
     def without(self, axis: int) -> dict[int, str]:
         """What was taken but for one attribute."""
-        return {other: kind for other, kind in self.taken.items() if other != axis}
+        return {attribute: kind for attribute, kind in self.taken.items() if attribute != axis}
 
     def fit(self, taken: dict[int, str]) -> Fit:
         """The fit of the label and the attributes taken, kept."""
@@ -110,17 +110,17 @@ class _Search:
                     if self.taken.get(axis) in (kind, "cross"):
                         continue
                     factor = self.pool.main(axis) if kind == "main" else self.pool.cross(axis)
-                    found = score_test(self.pool, fitted, factor).log_p
-                    if found < self.log_level and (
-                        best is None or found < best[0] - 1e-6 * abs(best[0])
+                    log_p = score_test(self.pool, fitted, factor).log_p
+                    if log_p < self.log_level and (
+                        best is None or log_p < best[0] - 1e-6 * abs(best[0])
                     ):
-                        best = (found, axis, kind)
+                        best = (log_p, axis, kind)
             if best is None:
                 break
             self.taken[best[1]] = best[2]
         for axis in list(self.taken)[::-1]:
-            rest = self.without(axis)
-            fitted = self.fit(rest)
+            other_attributes = self.without(axis)
+            fitted = self.fit(other_attributes)
             needs = {
                 kind: (
                     score_test(
@@ -134,7 +134,7 @@ class _Search:
             if min(needs.values()) >= self.log_level:
                 del self.taken[axis]
             elif self.taken[axis] == "cross":
-                beside = self.fit({**rest, axis: "main"})
+                beside = self.fit({**other_attributes, axis: "main"})
                 if score_test(self.pool, beside, self.pool.cross(axis)).log_p >= self.log_level:
                     self.taken[axis] = "main"
 
@@ -161,64 +161,69 @@ class _Search:
             max(pairs.statistic - values.statistic, 0.0),
             pairs.freedom - values.freedom,
         )
-        seen = pool.table(axis, pool.train)
-        own = rake(pool, implied, [pool.main(axis), *self.factors(self.taken)])
-        explained = pool.table(axis, own)
+        train_table = pool.table(axis, pool.train)
+        fit_alone = rake(pool, implied, [pool.main(axis), *self.factors(self.taken)])
+        explained = pool.table(axis, fit_alone)
         return Part(
             axis,
-            v_left=float(cramers_v(seen) - cramers_v(explained, rows=_effective(pool.target, own))),
+            v_left=float(
+                cramers_v(train_table)
+                - cramers_v(explained, rows=_effective(pool.target, fit_alone))
+            ),
             log_p_v=log_tail(statistic, freedom) if freedom > 0.1 else 0.0,
-            tv_left=float(total_variation(seen.sum(axis=0), pool.main(axis) @ implied)),
+            tv_left=float(total_variation(train_table.sum(axis=0), pool.main(axis) @ implied)),
             log_p_tv=values.log_p,
         )
 
     def part(self, axis: int) -> Part:
         """The weights of an attribute that was taken, told apart."""
-        pool, part = self.pool, Part(axis)
-        others = self.factors(self.without(axis))
+        pool, taken_part = self.pool, Part(axis)
+        other_factors = self.factors(self.without(axis))
         law = self.target_law(axis)
-        seen = pool.table(axis, pool.train)
-        n = float(seen.sum())
-        implied = rake(pool, law, others)
+        train_table = pool.table(axis, pool.train)
+        n = float(train_table.sum())
+        implied = rake(pool, law, other_factors)
         table = pool.table(axis, implied)
-        marginal = seen.sum(axis=0)
-        part.low = _low_values(seen, table, _effective(pool.rows, implied))
+        marginal = train_table.sum(axis=0)
+        taken_part.low = _low_values(train_table, table, _effective(pool.rows, implied))
         # The pairs, beside the attribute's own value weights and the low values' own by class.
-        own = [*others, pool.main(axis)]
-        if part.low and len(part.low) < pool.sizes[axis]:
+        own_factors = [*other_factors, pool.main(axis)]
+        if taken_part.low and len(taken_part.low) < pool.sizes[axis]:
             level = np.zeros(table.shape, dtype=np.int64)
-            for place, value in enumerate(part.low):
-                level[:, value] = 1 + place * pool.sizes[0] + np.arange(pool.sizes[0])
-            own = [*own, pool.by_pair(axis, level)]
-        found = score_test(pool, fit(pool, own), pool.cross(axis))
-        part.log_p_v = found.log_p
-        raked = rake(pool, law, own)
+            for number, value in enumerate(taken_part.low):
+                level[:, value] = 1 + number * pool.sizes[0] + np.arange(pool.sizes[0])
+            own_factors = [*own_factors, pool.by_pair(axis, level)]
+        cross_test = score_test(pool, fit(pool, own_factors), pool.cross(axis))
+        taken_part.log_p_v = cross_test.log_p
+        raked = rake(pool, law, own_factors)
         explained = pool.table(axis, raked)
-        part.v_left = float(
-            cramers_v(seen) - cramers_v(explained, rows=_effective(pool.rows, raked))
+        taken_part.v_left = float(
+            cramers_v(train_table) - cramers_v(explained, rows=_effective(pool.rows, raked))
         )
-        correlated = found.log_p < self.log_level
+        correlated = cross_test.log_p < self.log_level
         # The values, beside the matched pairs where there are such.
-        beside = others
-        if correlated or (found.log_p < HINT and part.v_left >= self.least_v / 2):
-            matched, factor = self._matched(axis, law, others, by_class=True)
+        beside = other_factors
+        if correlated or (cross_test.log_p < HINT and taken_part.v_left >= self.least_v / 2):
+            matched, factor = self._matched(axis, law, other_factors, by_class=True)
             if factor.size > 1:
-                beside = [*others, factor]
+                beside = [*other_factors, factor]
             if correlated:
-                part.low, part.matched = [], matched
+                taken_part.low, taken_part.matched = [], matched
         fitted = fit(pool, beside)
-        part.log_p_tv = score_test(pool, fitted, pool.main(axis)).log_p
+        taken_part.log_p_tv = score_test(pool, fitted, pool.main(axis)).log_p
         shares = rake(pool, law, beside)
-        if correlated and part.log_p_tv >= self.log_level:
-            self._beside_label(part, law, beside)
-            if part.with_label:
+        if correlated and taken_part.log_p_tv >= self.log_level:
+            self._beside_label(taken_part, law, beside)
+            if taken_part.with_label:
                 shares = rake(pool, law, beside[1:])
-        part.tv_left = float(total_variation(marginal / n, pool.main(axis) @ shares))
-        part.drifts = part.log_p_tv < self.log_level and part.tv_left >= self.least_tv
-        return part
+        taken_part.tv_left = float(total_variation(marginal / n, pool.main(axis) @ shares))
+        taken_part.drifts = (
+            taken_part.log_p_tv < self.log_level and taken_part.tv_left >= self.least_tv
+        )
+        return taken_part
 
     def _matched(
-        self, axis: int, law: Floats, others: list[Factor], by_class: bool
+        self, axis: int, law: Floats, other_factors: list[Factor], by_class: bool
     ) -> tuple[NDArray[np.bool_], Factor]:
         """The pairs that training favours, and the factor they make.
 
@@ -226,27 +231,31 @@ class _Search:
         that elsewhere; c may differ by class or not. s, c and the matched pairs are made to fit
         each other; a class without a matched pair keeps its highest.
         """
-        seen = self.pool.table(axis, self.pool.train)
-        expected = self.pool.table(axis, rake(self.pool, law, others)) * seen.sum()
-        ratio = (seen + 0.5) / (expected + 0.5)
-        share = ratio / ((seen.sum(axis=1) + 0.5) / (expected.sum(axis=1) + 0.5))[:, None]
+        train_table = self.pool.table(axis, self.pool.train)
+        expected = self.pool.table(axis, rake(self.pool, law, other_factors)) * train_table.sum()
+        ratio = (train_table + 0.5) / (expected + 0.5)
+        share = ratio / ((train_table.sum(axis=1) + 0.5) / (expected.sum(axis=1) + 0.5))[:, None]
         matched = share > 1
         for _ in range(8):
             if (
                 by_class or axis not in self.gaps
             ):  # else the matched value of a class may be one that training never shows
-                matched[np.arange(len(seen)), share.argmax(axis=1)] = True
+                matched[np.arange(len(train_table)), share.argmax(axis=1)] = True
             s = 3.0
-            scale = np.ones((len(seen), 1))
+            scale = np.ones((len(train_table), 1))
             for _ in range(6):
                 mass = expected * np.where(matched, s, 1.0)
-                scale = (seen.sum(axis=1, keepdims=True) + 0.5) / (
+                scale = (train_table.sum(axis=1, keepdims=True) + 0.5) / (
                     mass.sum(axis=1, keepdims=True) + 0.5
                 )
                 if not by_class:
-                    scale = np.full_like(scale, seen.sum() / max(mass.sum(), 1e-9))
-                high = (seen[matched].sum() + 0.5) / ((scale * expected)[matched].sum() + 0.5)
-                low = (seen[~matched].sum() + 0.5) / ((scale * expected)[~matched].sum() + 0.5)
+                    scale = np.full_like(scale, train_table.sum() / max(mass.sum(), 1e-9))
+                high = (train_table[matched].sum() + 0.5) / (
+                    (scale * expected)[matched].sum() + 0.5
+                )
+                low = (train_table[~matched].sum() + 0.5) / (
+                    (scale * expected)[~matched].sum() + 0.5
+                )
                 s = float(np.clip(high / low, 1.1, 1e3))
             now = ratio / scale > (s - 1) / math.log(s)
             if (now == matched).all():
@@ -254,55 +263,58 @@ class _Search:
             matched = now
         return matched, self.pool.by_pair(axis, matched.astype(np.int64))
 
-    def _beside_label(self, part: Part, law: Floats, beside: list[Factor]) -> None:
+    def _beside_label(self, explained: Part, law: Floats, beside: list[Factor]) -> None:
         """A correlated attribute's values and the label can move as one: then both explain it, and
         the attribute is named."""
         if self.pool.sizes[0] < 2:
             return
-        rest = beside[1:]
-        alone = fit(self.pool, rest)
-        found = score_test(self.pool, alone, self.pool.main(part.axis))
-        if found.log_p >= self.log_level:
+        other_factors = beside[1:]
+        alone = fit(self.pool, other_factors)
+        test_beside = score_test(self.pool, alone, self.pool.main(explained.axis))
+        if test_beside.log_p >= self.log_level:
             return
-        with_values = fit(self.pool, [*rest, self.pool.main(part.axis)])
-        with_label = fit(self.pool, [*rest, self.pool.main(0)])
+        with_values = fit(self.pool, [*other_factors, self.pool.main(explained.axis)])
+        with_label = fit(self.pool, [*other_factors, self.pool.main(0)])
         # By the half of their parameters more that one has, its likelihood is larger by chance.
-        chance = (self.pool.sizes[0] - self.pool.sizes[part.axis]) / 2
+        chance = (self.pool.sizes[0] - self.pool.sizes[explained.axis]) / 2
         if with_label.log_likelihood - with_values.log_likelihood - chance < CLEARLY:
-            part.with_label, part.log_p_tv = True, found.log_p
+            explained.with_label, explained.log_p_tv = True, test_beside.log_p
 
-    def label(self, parts: dict[int, Part]) -> Part:
+    def label(self, explained_attributes: dict[int, Part]) -> Part:
         """What is left of the label's shift when the attributes' weights are taken out."""
-        part = Part(0)
+        explained_label = Part(0)
         if self.pool.sizes[0] < 2:
-            return part
+            return explained_label
         factors: list[Factor] = []
         for axis in self.taken:
-            found = parts[axis]
-            if found.drifts or found.matched is None:
+            attribute_part = explained_attributes[axis]
+            if attribute_part.drifts or attribute_part.matched is None:
                 factors.append(self.pool.main(axis))
-                if found.low and len(found.low) < self.pool.sizes[axis]:
+                if attribute_part.low and len(attribute_part.low) < self.pool.sizes[axis]:
                     # A low value may be rarer in one class than in another, which takes rows from
                     # that class.
                     level = np.zeros((self.pool.sizes[0], self.pool.sizes[axis]), dtype=np.int64)
-                    level[:, found.low] = 1 + np.arange(self.pool.sizes[0])[:, None]
+                    level[:, attribute_part.low] = 1 + np.arange(self.pool.sizes[0])[:, None]
                     factors.append(self.pool.by_pair(axis, level))
         law = self.target_law(0)
-        correlated = [axis for axis in self.taken if parts[axis].matched is not None]
+        correlated = [axis for axis in self.taken if explained_attributes[axis].matched is not None]
         pairs = {
-            axis: self._unmatched(axis, np.asarray(parts[axis].matched)) for axis in correlated
+            axis: self._unmatched(axis, np.asarray(explained_attributes[axis].matched))
+            for axis in correlated
         }
         for axis in correlated:
-            rest = [pairs[other] for other in correlated if other != axis]
+            other_pairs = [pairs[attribute] for attribute in correlated if attribute != axis]
             pairs[axis] = self._unmatched(
-                axis, self._matched(axis, law, [*factors, *rest], by_class=False)[0]
+                axis, self._matched(axis, law, [*factors, *other_pairs], by_class=False)[0]
             )
         factors += [factor for factor in pairs.values() if factor.size > 1]
-        part.log_p_tv = score_test(self.pool, fit(self.pool, factors), self.pool.main(0)).log_p
+        explained_label.log_p_tv = score_test(
+            self.pool, fit(self.pool, factors), self.pool.main(0)
+        ).log_p
         law = rake(self.pool, law, factors)
         label = self.pool.main(0)
-        part.tv_left = float(total_variation(label @ self.pool.train, label @ law))
-        return part
+        explained_label.tv_left = float(total_variation(label @ self.pool.train, label @ law))
+        return explained_label
 
     def _unmatched(self, axis: int, matched: NDArray[np.bool_]) -> Factor:
         """One level for all matched pairs, and one a class for the others, which at one strength
@@ -314,14 +326,16 @@ class _Search:
         pool = self.pool
         law = self.target_law(axis)
         before, moved = pool.table(axis, law / law.sum()), []
-        for other, kind in self.taken.items():
-            if other != axis:
-                after = pool.table(axis, rake(pool, law, self.factors({other: kind}, label=False)))
-                moved.append((float(total_variation(before.ravel(), after.ravel())), other))
+        for attribute, kind in self.taken.items():
+            if attribute != axis:
+                after = pool.table(
+                    axis, rake(pool, law, self.factors({attribute: kind}, label=False))
+                )
+                moved.append((float(total_variation(before.ravel(), after.ravel())), attribute))
         largest = max((distance for distance, _ in moved), default=0.0)
         return [
-            other
-            for distance, other in sorted(moved, reverse=True)
+            attribute
+            for distance, attribute in sorted(moved, reverse=True)
             if distance >= max(0.4 * largest, 0.01)
         ]
 
@@ -337,12 +351,12 @@ def explain(
     `least_v`: see `Part`."""
     search = _Search(pool, level, least_v, least_tv, gaps)
     search.take()
-    parts = {
+    explained = {
         axis: search.part(axis) if axis in search.taken else search.quiet_part(axis)
         for axis in search.axes
     }
-    parts[0] = search.label(parts)
-    return Explanation(search.taken, parts, search.sources)
+    explained[0] = search.label(explained)
+    return Explanation(search.taken, explained, search.sources)
 
 
 def _effective(rows: Floats, weight: Floats) -> float:
@@ -352,11 +366,11 @@ def _effective(rows: Floats, weight: Floats) -> float:
     return float(weight.sum() ** 2 / max(float(squares.sum()), 1e-300))
 
 
-def _low_values(seen: Floats, table: Floats, rows: float) -> list[int]:
+def _low_values(train_counts: Floats, table: Floats, rows: float) -> list[int]:
     """The values that are low in training as a whole, and in no class clearly high: beside the
     other values of the class."""
-    n = seen.sum()
-    marginal, share = seen.sum(axis=0), table.sum(axis=0)
+    n = train_counts.sum()
+    marginal, share = train_counts.sum(axis=0), table.sum(axis=0)
     ratio = np.log((marginal + 0.5) / (n - marginal + 0.5)) - np.log(
         (rows * share + 0.5) / (rows * (1 - share) + 0.5)
     )
@@ -369,18 +383,19 @@ def _low_values(seen: Floats, table: Floats, rows: float) -> list[int]:
     low = [
         int(value) for value in np.flatnonzero((ratio < math.log(LOW)) & (ratio < -SURE * error))
     ]
-    rest = [value for value in range(len(share)) if value not in low]
-    if not rest or not low:
+    other_values = [value for value in range(len(share)) if value not in low]
+    if not other_values or not low:
         return []
-    kept = []
+    low_everywhere = []
     for value in low:
-        high = np.log((seen[:, value] + 0.5) / (n * table[:, value] + 0.5)) - np.log(
-            (seen[:, rest].sum(axis=1) + 0.5) / (n * table[:, rest].sum(axis=1) + 0.5)
+        high = np.log((train_counts[:, value] + 0.5) / (n * table[:, value] + 0.5)) - np.log(
+            (train_counts[:, other_values].sum(axis=1) + 0.5)
+            / (n * table[:, other_values].sum(axis=1) + 0.5)
         )
-        noise = 1 / (seen[:, value] + 0.5) + 1 / (rows * table[:, value] + 0.5)
-        noise += 1 / (seen[:, rest].sum(axis=1) + 0.5) + 1 / (
-            rows * table[:, rest].sum(axis=1) + 0.5
+        noise = 1 / (train_counts[:, value] + 0.5) + 1 / (rows * table[:, value] + 0.5)
+        noise += 1 / (train_counts[:, other_values].sum(axis=1) + 0.5) + 1 / (
+            rows * table[:, other_values].sum(axis=1) + 0.5
         )
         if not (high > SURE * np.sqrt(noise)).any():
-            kept.append(value)
-    return kept
+            low_everywhere.append(value)
+    return low_everywhere

@@ -83,46 +83,51 @@ def find_unseen(columns: Sequence[Column], level: float) -> list[Unseen]:
     likely as (m / (n + m))^b at most; each column's smallest is taken times its number of values.
     `level`: the chance that any value is called `sure` wrongly.
     """
-    found = [Unseen() for _ in columns]
+    unseen = [Unseen() for _ in columns]
     masks: dict[int, NDArray[np.bool_]] = {}
-    for place, column in enumerate(columns):
+    for number, column in enumerate(columns):
         train, target = column.counts()
-        found[place].codes = np.flatnonzero((train == 0) & (target > 0)).tolist()
-        found[place].only = np.flatnonzero((target == 0) & (train > 0)).tolist()
+        unseen[number].codes = np.flatnonzero((train == 0) & (target > 0)).tolist()
+        unseen[number].only = np.flatnonzero((target == 0) & (train > 0)).tolist()
         need = math.log(3 * len(columns) * len(column.values) / level) / math.log1p(
             target.sum() / train.sum()
         )
-        found[place].only_sure = [
-            code for code in found[place].only if train[code] > max(need, FEWEST_SURE - 1)
+        unseen[number].only_sure = [
+            code for code in unseen[number].only if train[code] > max(need, FEWEST_SURE - 1)
         ]
-        if found[place].codes:
-            masks[place] = np.isin(column.target, found[place].codes)
-            found[place].rows = int(masks[place].sum())
+        if unseen[number].codes:
+            masks[number] = np.isin(column.target, unseen[number].codes)
+            unseen[number].rows = int(masks[number].sum())
     n, m = len(columns[0].train), len(columns[0].target)
     taken = np.zeros(m, dtype=bool)
     by: list[int] = []
-    for place in sorted(masks, key=lambda place: (-found[place].rows, place == 0, place)):
-        item, column = found[place], columns[place]
+    for number in sorted(masks, key=lambda number: (-unseen[number].rows, number == 0, number)):
+        unseen_of, column = unseen[number], columns[number]
         fresh = ~taken
-        left = np.bincount(column.target[fresh & masks[place]], minlength=len(column.values))
-        item.left = int(left.sum())
+        left = np.bincount(column.target[fresh & masks[number]], minlength=len(column.values))
+        unseen_of.left = int(left.sum())
         # Of rows that carry other unseen values training has none whatever this column does.
-        rest = int(fresh.sum())
-        chance = math.log(rest / (n + rest)) if rest else 0.0
+        n_fresh = int(fresh.sum())
+        chance = math.log(n_fresh / (n + n_fresh)) if n_fresh else 0.0
         bound = math.log(len(column.values))
-        item.log_p = min(
-            0.0, min((float(left[code]) * chance for code in item.codes), default=0.0) + bound
+        unseen_of.log_p = min(
+            0.0, min((float(left[code]) * chance for code in unseen_of.codes), default=0.0) + bound
         )
         # By Bonferroni over every test that the audit may make, so that Holm's method agrees.
         enough = (math.log(level / (3 * len(columns))) - bound) / chance if chance else math.inf
-        item.sure = [code for code in item.codes if left[code] > max(enough, FEWEST_SURE - 1)]
-        if item.sure:
-            by.append(place)
-            taken |= masks[place]
-        elif by and item.left <= item.rows / 2:
-            shared = {other: int((masks[other] & masks[place]).sum()) for other in by}
-            item.source = max(shared, key=lambda other: shared[other])
-    return found
+        unseen_of.sure = [
+            code for code in unseen_of.codes if left[code] > max(enough, FEWEST_SURE - 1)
+        ]
+        if unseen_of.sure:
+            by.append(number)
+            taken |= masks[number]
+        elif by and unseen_of.left <= unseen_of.rows / 2:
+            shared = {
+                other_column: int((masks[other_column] & masks[number]).sum())
+                for other_column in by
+            }
+            unseen_of.source = max(shared, key=lambda other_column: shared[other_column])
+    return unseen
 
 
 @final
@@ -148,39 +153,39 @@ def pooled(
     train = np.ones(len(columns[0].train), dtype=bool)
     target = np.ones(len(columns[0].target), dtype=bool)
     least = [min(FEWEST_LEFT, len(side) / 2) for side in (train, target)]
-    places = []
+    numbers = []
     lost = [
-        float(np.isin(column.target, item.codes).mean())
-        for column, item in zip(columns, unseen, strict=True)
+        float(np.isin(column.target, unseen_of.codes).mean())
+        for column, unseen_of in zip(columns, unseen, strict=True)
     ]
     gone = [
-        float(np.isin(column.train, item.only).mean())
-        for column, item in zip(columns, unseen, strict=True)
+        float(np.isin(column.train, unseen_of.only).mean())
+        for column, unseen_of in zip(columns, unseen, strict=True)
     ]
-    for place in sorted(
-        range(len(columns)), key=lambda place: (place > 0, lost[place] + gone[place])
+    for number in sorted(
+        range(len(columns)), key=lambda number: (number > 0, lost[number] + gone[number])
     ):
-        fewer_train = train & ~np.isin(columns[place].train, unseen[place].only)
-        fewer_target = target & ~np.isin(columns[place].target, unseen[place].codes)
+        fewer_train = train & ~np.isin(columns[number].train, unseen[number].only)
+        fewer_target = target & ~np.isin(columns[number].target, unseen[number].codes)
         enough = min(fewer_train.sum() / least[0], fewer_target.sum() / least[1]) >= 1
-        if enough or place == 0:
+        if enough or number == 0:
             train, target = fewer_train, fewer_target
-            places.append(place)
-    places.sort()
+            numbers.append(number)
+    numbers.sort()
     if not train.any() or not target.any():
         return None
     levels, notes, sizes, rows = [], [], [], []
     label = columns[0]
-    both = [
-        np.concatenate([columns[place].train[train], columns[place].target[target]])
-        for place in places
+    both_sides = [
+        np.concatenate([columns[number].train[train], columns[number].target[target]])
+        for number in numbers
     ]
-    classes = _kept(both[0], len(label.values), MOST_CLASSES)
-    for place, codes in zip(places, both, strict=True):
-        column = columns[place]
+    classes = _kept(both_sides[0], len(label.values), MOST_CLASSES)
+    for number, codes in zip(numbers, both_sides, strict=True):
+        column = columns[number]
         level = (
             classes
-            if place == 0
+            if number == 0
             else _kept(
                 codes, len(column.values), max(LEAST_VALUES, MOST_LEVELS // int(classes.max() + 1))
             )
@@ -214,16 +219,18 @@ def pooled(
         np.bincount(first[side], minlength=size).astype(np.float64),
         np.bincount(first[~side], minlength=size).astype(np.float64),
     )
-    return Pooled(pool, tuple(places), tuple(levels), tuple(notes))
+    return Pooled(pool, tuple(numbers), tuple(levels), tuple(notes))
 
 
-def _kept(codes: Ints, size: int, most: int) -> Ints:
+def _kept(codes: Ints, size: int, most_levels: int) -> Ints:
     """The level of each of `size` values: its own for the most frequent, the last one for all
     others; absent values too."""
     counts = np.bincount(codes, minlength=size)
     present = np.flatnonzero(counts)
     frequent = (
-        present if len(present) <= most else np.sort(np.argsort(-counts, kind="stable")[: most - 1])
+        present
+        if len(present) <= most_levels
+        else np.sort(np.argsort(-counts, kind="stable")[: most_levels - 1])
     )
     level = np.full(size, len(frequent) if len(frequent) < len(present) else 0, dtype=np.int64)
     level[frequent] = np.arange(len(frequent))

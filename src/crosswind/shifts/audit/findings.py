@@ -122,17 +122,17 @@ class Audit:
     def shifts(self) -> list[tuple[str, str]]:
         """The columns and kinds with a shift of their own."""
         return [
-            (item.name, verdict.kind)
-            for item in self.columns
-            for verdict in item.verdicts
+            (column_audit.name, verdict.kind)
+            for column_audit in self.columns
+            for verdict in column_audit.verdicts
             if verdict.status == "shift"
         ]
 
     def column(self, name: str) -> AttributeAudit:
         """The audit of one attribute or of the label; `KeyError` for another name."""
-        for item in self.columns:
-            if item.name == name:
-                return item
+        for column_audit in self.columns:
+            if column_audit.name == name:
+                return column_audit
         raise KeyError(name)
 
     def to_json(self) -> dict[str, Any]:
@@ -144,7 +144,9 @@ class Audit:
             "level": LEVEL,
             "effect_sizes": dict(SIZES),
             "shifts": [{"column": name, "kind": kind} for name, kind in self.shifts],
-            "columns": [_column(item, item is self.label) for item in self.columns],
+            "columns": [
+                _column(column_audit, column_audit is self.label) for column_audit in self.columns
+            ],
             "skipped": [{"column": name, "reason": reason} for name, reason in self.skipped],
             "notes": list(self.notes),
         }
@@ -153,29 +155,33 @@ class Audit:
         return audit_text(self)
 
 
-def _column(item: AttributeAudit, is_label: bool) -> dict[str, Any]:
+def _column(column_audit: AttributeAudit, is_label: bool) -> dict[str, Any]:
     return {
-        "name": item.name,
+        "name": column_audit.name,
         "role": "label" if is_label else "attribute",
         "cramers_v": {
-            "train": item.v_train,
-            "target": item.v_target,
-            "difference": _plain(item.v_difference),
+            "train": column_audit.v_train,
+            "target": column_audit.v_target,
+            "difference": _plain(column_audit.v_difference),
         },
-        "total_variation": _plain(item.variation),
-        "unseen": {"values": list(item.unseen), "share": _plain(item.unseen_share)},
-        "values": [_plain(value) for value in item.values],
-        "verdicts": [_plain(verdict) for verdict in item.verdicts],
+        "total_variation": _plain(column_audit.variation),
+        "unseen": {"values": list(column_audit.unseen), "share": _plain(column_audit.unseen_share)},
+        "values": [_plain(value) for value in column_audit.values],
+        "verdicts": [_plain(verdict) for verdict in column_audit.verdicts],
     }
 
 
-def _plain(found: Any) -> Any:
+def _plain(frozen_value: Any) -> Any:
     """Frozen values as maps, tuples as lists, and null for numbers that are not finite."""
-    if is_dataclass(found):
-        return {name: _plain(value) for name, value in vars(found).items()}
-    if isinstance(found, tuple):
-        return list(found)
-    return None if isinstance(found, float) and not math.isfinite(found) else found
+    if is_dataclass(frozen_value):
+        return {name: _plain(value) for name, value in vars(frozen_value).items()}
+    if isinstance(frozen_value, tuple):
+        return list(frozen_value)
+    return (
+        None
+        if isinstance(frozen_value, float) and not math.isfinite(frozen_value)
+        else frozen_value
+    )
 
 
 def audit_text(audit: Audit) -> str:
@@ -190,8 +196,14 @@ def audit_text(audit: Audit) -> str:
         "",
     ]
     heads = ["", "spurious correlation", "low-data drift", "unseen values"]
-    rows = [heads, *([one_line(item.name, 30), *_cells(item)] for item in audit.columns)]
-    widths = [max(len(row[place]) for row in rows) for place in range(4)]
+    rows = [
+        heads,
+        *(
+            [one_line(column_audit.name, 30), *_cells(column_audit)]
+            for column_audit in audit.columns
+        ),
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
     lines += [
         "  ".join(f"{word:<{width}}" for word, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
@@ -204,17 +216,21 @@ def audit_text(audit: Audit) -> str:
     kinds = (
         KINDS if audit.label is not None else KINDS[1:]
     )  # without a label no correlation can be told, once for all
-    said = [(item, verdict) for item in audit.columns for verdict in item.verdicts]
+    verdicts = [
+        (column_audit, verdict)
+        for column_audit in audit.columns
+        for verdict in column_audit.verdicts
+    ]
     for status, title in titles.items():
-        found = [
-            (item.name, verdict)
+        named_verdicts = [
+            (column_audit.name, verdict)
             for kind in kinds
-            for item, verdict in said
+            for column_audit, verdict in verdicts
             if (verdict.kind, verdict.status) == (kind, status)
         ]
-        if found:
+        if named_verdicts:
             lines += ["", title]
-        for name, verdict in found:
+        for name, verdict in named_verdicts:
             lines += _wrapped(f"{one_line(name, 60)}, {verdict.kind}: {verdict.words}")
     if audit.skipped:
         lines += ["", "Left out"]
@@ -229,9 +245,9 @@ def audit_text(audit: Audit) -> str:
     return "\n".join(lines)
 
 
-def _cells(item: AttributeAudit) -> list[str]:
-    out = ["(the label)"] if len(item.verdicts) == 2 else []
-    for verdict in item.verdicts:
+def _cells(column_audit: AttributeAudit) -> list[str]:
+    out = ["(the label)"] if len(column_audit.verdicts) == 2 else []
+    for verdict in column_audit.verdicts:
         status = verdict.status.upper() if verdict.status == "shift" else verdict.status
         measure = {"spurious correlation": "V {:+.2f}", "unseen values": "{:.1%}"}.get(
             verdict.kind, "TV {:.2f}"

@@ -135,13 +135,13 @@ def fit(pool: Pool, factors: Sequence[Factor]) -> Fit:
         )
         step = np.linalg.solve(information, gradient)
         for _ in range(12):
-            there = predictor(theta + step)
-            then = likelihood(there, theta + step)
+            stepped = predictor(theta + step)
+            then = likelihood(stepped, theta + step)
             if then >= now - 1e-9:
                 break
             step = step / 2
         gain = then - now
-        theta, eta, now = theta + step, there, then
+        theta, eta, now = theta + step, stepped, then
         if gain < 1e-5:
             break
     p = 1 / (1 + np.exp(-eta))
@@ -153,11 +153,13 @@ def fit(pool: Pool, factors: Sequence[Factor]) -> Fit:
 
 def _information(factors: Sequence[Factor], starts: Ints, weight: Floats) -> Floats:
     out = np.zeros((starts[-1], starts[-1]))
-    for i, one in enumerate(factors):
-        for j, other in enumerate(factors[: i + 1]):
+    for i, row_factor in enumerate(factors):
+        for j, column_factor in enumerate(factors[: i + 1]):
             block = np.bincount(
-                one.level * other.size + other.level, weight, one.size * other.size
-            ).reshape(one.size, other.size)
+                row_factor.level * column_factor.size + column_factor.level,
+                weight,
+                row_factor.size * column_factor.size,
+            ).reshape(row_factor.size, column_factor.size)
             out[starts[i] : starts[i + 1], starts[j] : starts[j + 1]] = block
             out[starts[j] : starts[j + 1], starts[i] : starts[i + 1]] = block.T
     return out
@@ -168,10 +170,12 @@ def score_test(pool: Pool, fitted: Fit, factor: Factor) -> Test:
     weight = pool.rows * fitted.p * (1 - fitted.p)
     residual = factor @ (pool.train - pool.rows * fitted.p)
     between = [
-        np.bincount(own.level * factor.size + factor.level, weight, own.size * factor.size).reshape(
-            own.size, factor.size
-        )
-        for own in fitted.factors
+        np.bincount(
+            fitted_factor.level * factor.size + factor.level,
+            weight,
+            fitted_factor.size * factor.size,
+        ).reshape(fitted_factor.size, factor.size)
+        for fitted_factor in fitted.factors
     ]
     shared = np.concatenate(between)
     variance = np.diag(factor @ weight) - shared.T @ fitted.inverse @ shared

@@ -88,31 +88,33 @@ def redrawn(counts: Floats, generator: np.random.Generator) -> Floats:
 
 def v_interval(train: Floats, target: Floats, generator: np.random.Generator) -> Interval:
     """V in training less V in the target, by their tables of class and value, bias taken off."""
-    found = float(cramers_v(train) - cramers_v(target))
+    difference = float(cramers_v(train) - cramers_v(target))
     draws = cramers_v(redrawn(train, generator), 2.0) - cramers_v(redrawn(target, generator), 2.0)
-    return _around(found, draws)
+    return _around(difference, draws)
 
 
 def variation_interval(train: Floats, target: Floats, generator: np.random.Generator) -> Interval:
     """The total variation of two rows of counts; the interval is reflected, since chance adds
     distance and takes none away."""
-    found = float(total_variation(train, target))
+    distance = float(total_variation(train, target))
     draws = total_variation(redrawn(train, generator), redrawn(target, generator))
     low, high = np.quantile(draws, [0.025, 0.975])
     return Interval(
-        found, min(max(2 * found - float(high), 0.0), found), max(2 * found - float(low), found)
+        distance,
+        min(max(2 * distance - float(high), 0.0), distance),
+        max(2 * distance - float(low), distance),
     )
 
 
 def homogeneity(train: Floats, target: Floats) -> float:
     """The logarithm of p of Pearson's test that two rows of counts have one law."""
     n, m = float(train.sum()), float(target.sum())
-    both = train + target
-    kept = both > 0
-    if not n or not m or kept.sum() < 2:
+    totals = train + target
+    occupied = totals > 0
+    if not n or not m or occupied.sum() < 2:
         return 0.0
-    gap = train[kept] * math.sqrt(m / n) - target[kept] * math.sqrt(n / m)
-    return log_tail(float((gap * gap / both[kept]).sum()), int(kept.sum()) - 1)
+    gap = train[occupied] * math.sqrt(m / n) - target[occupied] * math.sqrt(n / m)
+    return log_tail(float((gap * gap / totals[occupied]).sum()), int(occupied.sum()) - 1)
 
 
 def ratio_intervals(train: Floats, target: Floats) -> list[Interval]:
@@ -147,20 +149,22 @@ def rule_of_three(rows: float) -> float:
     return min(1.0, 3 / rows) if rows else 1.0
 
 
-def share_interval(rows: int, of: int) -> Interval:
-    """The share that `rows` of `of` rows have, with Wilson's interval; for none the rule of
+def share_interval(rows: int, n_rows: int) -> Interval:
+    """The share that `rows` of `n_rows` rows have, with Wilson's interval; for none the rule of
     three."""
     if rows == 0:
-        return Interval(0.0, 0.0, rule_of_three(of))
-    q, z = rows / of, 1.959964
-    middle = (q + z * z / (2 * of)) / (1 + z * z / of)
-    half = z / (1 + z * z / of) * math.sqrt(q * (1 - q) / of + z * z / (4 * of * of))
+        return Interval(0.0, 0.0, rule_of_three(n_rows))
+    q, z = rows / n_rows, 1.959964
+    middle = (q + z * z / (2 * n_rows)) / (1 + z * z / n_rows)
+    half = (
+        z / (1 + z * z / n_rows) * math.sqrt(q * (1 - q) / n_rows + z * z / (4 * n_rows * n_rows))
+    )
     return Interval(q, max(0.0, middle - half), min(1.0, middle + half))
 
 
-def _around(found: float, draws: Floats) -> Interval:
+def _around(estimate: float, draws: Floats) -> Interval:
     low, high = np.quantile(draws, [0.025, 0.975])
-    return Interval(found, min(float(low), found), max(float(high), found))
+    return Interval(estimate, min(float(low), estimate), max(float(high), estimate))
 
 
 def _shares(counts: Floats) -> Floats:

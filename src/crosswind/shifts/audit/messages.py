@@ -14,13 +14,13 @@ from crosswind.shifts.audit.measures import Interval, rule_of_three
 SHOWN = 4
 
 
-def _between(found: Interval) -> str:
-    return f"[{found.low:.2f}, {found.high:.2f}]"
+def _between(interval: Interval) -> str:
+    return f"[{interval.low:.2f}, {interval.high:.2f}]"
 
 
-def _listed(parts: Sequence[str]) -> str:
-    more = len(parts) - SHOWN
-    return ", ".join(parts[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+def _listed(phrases: Sequence[str]) -> str:
+    n_hidden = len(phrases) - SHOWN
+    return ", ".join(phrases[:SHOWN]) + (f" and {n_hidden} more" if n_hidden > 0 else "")
 
 
 def _share(share: float) -> str:
@@ -42,8 +42,14 @@ def correlated(
     train, target = (table / np.maximum(table.sum(axis=1, keepdims=True), 1) for table in tables)
     gain = np.where(tables[0].sum(axis=1, keepdims=True) > 0, train - target, -1.0)
     best = gain.argmax(axis=1)
-    order = [place for place in np.argsort(-gain.max(axis=1)) if gain[place, best[place]] > 0]
-    pairs = [f"{label.values[place]} with {column.values[best[place]]}" for place in order]
+    order = [
+        value_code
+        for value_code in np.argsort(-gain.max(axis=1))
+        if gain[value_code, best[value_code]] > 0
+    ]
+    pairs = [
+        f"{label.values[value_code]} with {column.values[best[value_code]]}" for value_code in order
+    ]
     return (
         f"training ties it to {label.name}, V is {left.value:.2f} {_between(left)} above what all"
         f" else implies: {_listed(pairs)}"
@@ -83,27 +89,27 @@ def unclear(difference: str, left: Interval, size: float, train: int, target: in
     return f"{difference} {left.value:.2f} {_between(left)}: {why}"
 
 
-def drifted(values: Sequence[Value], seen: Sequence[int], with_label: str | None) -> str:
+def drifted(values: Sequence[Value], seen_codes: Sequence[int], with_label: str | None) -> str:
     """The values that are rare in training, rarest first."""
     low = sorted(
-        (values[code] for code in seen if values[code].ratio.value < 1),
+        (values[code] for code in seen_codes if values[code].ratio.value < 1),
         key=lambda value: value.ratio.value,
     )
-    said = [
+    low_values = [
         f"{value.name} {value.ratio.value:.2g} x {_between(value.ratio)}"
         for value in low
         if value.ratio.high < 1
     ] or [f"{value.name} {value.ratio.value:.2g} x" for value in low]
     moved = f"; it moves with {with_label}, either may be the cause" if with_label else ""
-    return f"rarer in training than in the target, by share: {_listed(said)}{moved}"
+    return f"rarer in training than in the target, by share: {_listed(low_values)}{moved}"
 
 
 def only_in_training(values: Sequence[Value], codes: Sequence[int]) -> str:
     """Values that the target lacks."""
-    found = sorted((values[code] for code in codes), key=lambda value: -value.train_share)
+    by_share = sorted((values[code] for code in codes), key=lambda value: -value.train_share)
     return (
         "only training has"
-        f" {_listed([f'{value.name} ({_share(value.train_share)})' for value in found])}"
+        f" {_listed([f'{value.name} ({_share(value.train_share)})' for value in by_share])}"
     )
 
 
@@ -113,17 +119,17 @@ def tv_none(left: Interval) -> str:
 
 
 def _gone(values: Sequence[Value], codes: Sequence[int]) -> str:
-    found = sorted((values[code] for code in codes), key=lambda value: -value.target_share)
+    by_share = sorted((values[code] for code in codes), key=lambda value: -value.target_share)
     return _listed(
-        [f"{value.name} ({_share(value.target_share)} of the target)" for value in found]
+        [f"{value.name} ({_share(value.target_share)} of the target)" for value in by_share]
     )
 
 
 def unseen(values: Sequence[Value], sure: Sequence[int], codes: Sequence[int]) -> str:
     """Values that training lacks and not by chance."""
     chance = [code for code in codes if code not in sure]
-    more = f"; and, perhaps by chance, {_gone(values, chance)}" if chance else ""
-    return f"training never shows {_gone(values, sure)}{more}"
+    perhaps = f"; and, perhaps by chance, {_gone(values, chance)}" if chance else ""
+    return f"training never shows {_gone(values, sure)}{perhaps}"
 
 
 def unseen_follows(values: Sequence[Value], codes: Sequence[int], source: str) -> str:

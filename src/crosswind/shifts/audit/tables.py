@@ -70,42 +70,47 @@ def read_tables(
     in neither or a label that training lacks, `DataError` for a table that cannot be read.
     """
     sides = [_frame(train, "train", header), _frame(target, "target", header)]
-    known = [frame.columns for frame in sides]
-    if label not in known[0]:
-        raise unknown("label", "column of the training table", label, known[0])
-    for field, given in (
+    column_names = [frame.columns for frame in sides]
+    if label not in column_names[0]:
+        raise unknown("label", "column of the training table", label, column_names[0])
+    for field, chosen in (
         ("columns", columns or ()),
         ("names", names),
         ("same", same),
         ("distinct", distinct),
     ):
-        for name in given:
-            if name not in known[0] and name not in known[1]:
+        for name in chosen:
+            if name not in column_names[0] and name not in column_names[1]:
                 raise unknown(
-                    field, "column of either table", name, dict.fromkeys([*known[0], *known[1]])
+                    field,
+                    "column of either table",
+                    name,
+                    dict.fromkeys([*column_names[0], *column_names[1]]),
                 )
-    wanted = [
+    compared = [
         name
-        for name in dict.fromkeys([*known[0], *known[1]])
+        for name in dict.fromkeys([*column_names[0], *column_names[1]])
         if name != label and (columns is None or name in columns)
     ]
     skipped: list[tuple[str, str]] = []
     notes: list[str] = []
     cells: list[_Coded] = []
     for frame in sides:
-        found = _coded(frame, label) if label in frame.columns else None
-        if isinstance(found, str):
-            raise DataError(f"the label {label!r} {found}")
-        cells += [] if found is None else [found]
-    kept = [side.present for side in cells]
+        coded_label = _coded(frame, label) if label in frame.columns else None
+        if isinstance(coded_label, str):
+            raise DataError(f"the label {label!r} {coded_label}")
+        cells += [] if coded_label is None else [coded_label]
+    present_rows = [side.present for side in cells]
     answers = _Answers(frozenset(same), frozenset(distinct), notes)
-    if not kept[0].any():
+    if not present_rows[0].any():
         raise DataError(f"the label {label!r} has no value in any row of the training table")
-    labelled = len(kept) == 2 and bool(kept[1].any())
+    labelled = len(present_rows) == 2 and bool(present_rows[1].any())
     if labelled:
         out = [
             _label(
-                label, [side.rows(rows) for side, rows in zip(cells, kept, strict=True)], answers
+                label,
+                [side.rows(rows) for side, rows in zip(cells, present_rows, strict=True)],
+                answers,
             )
         ]
         if len(out[0].values) == 1:
@@ -113,40 +118,43 @@ def read_tables(
                 f"the label {label!r} has one value on both sides, {out[0].values[0]!r}:"
                 " correlations with it cannot be told"
             )
-        for name, rows in zip(("training", "target"), kept, strict=True):
+        for name, rows in zip(("training", "target"), present_rows, strict=True):
             if not rows.all():
                 notes.append(
                     f"{int((~rows).sum()):,} of {len(rows):,} rows of the {name} table have no"
                     " label and were left out"
                 )
     else:
-        kept = [np.ones(frame.height, dtype=bool) for frame in sides]
+        present_rows = [np.ones(frame.height, dtype=bool) for frame in sides]
         notes.append(
             f"the target has no label {label!r}: low-data drift and unseen values can be told,"
             " correlations cannot"
         )
         out = [Column(label, ("",), *(np.zeros(frame.height, dtype=np.int64) for frame in sides))]
-    for name in wanted:
-        if name not in known[0] or name not in known[1]:
+    for name in compared:
+        if name not in column_names[0] or name not in column_names[1]:
             skipped.append(
-                (name, f"only the {'training' if name in known[0] else 'target'} table has it")
+                (
+                    name,
+                    f"only the {'training' if name in column_names[0] else 'target'} table has it",
+                )
             )
             continue
         pair = [_coded(frame, name) for frame in sides]
         texts = [
             side.rows(rows)
-            for side, rows in zip(pair, kept, strict=True)
+            for side, rows in zip(pair, present_rows, strict=True)
             if not isinstance(side, str)
         ]
-        made = (
+        coded_column = (
             _column(name, texts, name in names, answers)
             if len(texts) == 2
             else next(x for x in pair if isinstance(x, str))
         )
-        if isinstance(made, str):
-            skipped.append((name, made))
+        if isinstance(coded_column, str):
+            skipped.append((name, coded_column))
         else:
-            out.append(made)
+            out.append(coded_column)
     if len(out) == 1:
         why = (
             "; ".join(f"{name}: {reason}" for name, reason in skipped) or "there is no other column"
@@ -169,10 +177,10 @@ class _Coded:
         """The rows that have a value."""
         return np.array([word != NO_VALUE for word in self.words], dtype=bool)[self.codes]
 
-    def rows(self, kept: NDArray[np.bool_]) -> _Coded:
+    def rows(self, chosen: NDArray[np.bool_]) -> _Coded:
         """Some of its rows, and the words that they have."""
-        used, codes = np.unique(self.codes[kept], return_inverse=True)
-        return _Coded([self.words[place] for place in used], codes.astype(np.int64))
+        used, codes = np.unique(self.codes[chosen], return_inverse=True)
+        return _Coded([self.words[code] for code in used], codes.astype(np.int64))
 
     def spread(self, values: Mapping[str, int]) -> NDArray[np.int64]:
         """The code that each row has by the code of its word."""
@@ -255,35 +263,44 @@ class _Answers:
         words = sorted({word for side in sides for word in side.words} - {NO_VALUE})
         if _numbers(words) is not None:
             return list(sides)
-        found = spellings_of(words)
-        one = dict(found.names)
-        if found.names:
-            self.notes.append(found.said(name))
+        spellings = spellings_of(words)
+        name_of = dict(spellings.names)
+        if spellings.names:
+            self.notes.append(spellings.said(name))
         if name in self.same:
-            one |= {other: group[0] for group in found.doubts for other in group}
-            one |= {text: one.get(value, value) for text, value in found.names.items()}
-            told = (" and ".join(shown_apart(group)) for group in found.doubts)
-            self.notes.extend(f"{name}: {values} are taken as one value (same)" for values in told)
-        elif found.doubts and name not in self.distinct:
-            more = f", and {len(found.doubts) - 1} more such pairs" if len(found.doubts) > 1 else ""
-            values = " and ".join(shown_apart(found.doubts[0]))
-            return (
-                f"{values} may be one value{more}: say so by same, or by distinct that they are not"
+            name_of |= {spelling: group[0] for group in spellings.doubts for spelling in group}
+            name_of |= {text: name_of.get(value, value) for text, value in spellings.names.items()}
+            pairs_in_words = (" and ".join(shown_apart(group)) for group in spellings.doubts)
+            self.notes.extend(
+                f"{name}: {values} are taken as one value (same)" for values in pairs_in_words
             )
-        return [_Coded([one.get(word, word) for word in side.words], side.codes) for side in sides]
+        elif spellings.doubts and name not in self.distinct:
+            more_pairs = (
+                f", and {len(spellings.doubts) - 1} more such pairs"
+                if len(spellings.doubts) > 1
+                else ""
+            )
+            values = " and ".join(shown_apart(spellings.doubts[0]))
+            return (
+                f"{values} may be one value{more_pairs}: say so by same, or by distinct that they"
+                " are not"
+            )
+        return [
+            _Coded([name_of.get(word, word) for word in side.words], side.codes) for side in sides
+        ]
 
 
 def _label(name: str, sides: Sequence[_Coded], answers: _Answers) -> Column:
-    given = answers.apply(name, sides)
-    if isinstance(given, str):
-        raise InputError("label", f"{name!r}: {given}")
-    found = _named(name, given)
-    if len(found.values) > MOST_NAMES:
+    one_spelling = answers.apply(name, sides)
+    if isinstance(one_spelling, str):
+        raise InputError("label", f"{name!r}: {one_spelling}")
+    column = _named(name, one_spelling)
+    if len(column.values) > MOST_NAMES:
         raise DataError(
-            f"the label {name!r} has {len(found.values):,} different values, and an audit is of"
+            f"the label {name!r} has {len(column.values):,} different values, and an audit is of"
             " classes"
         )
-    return found
+    return column
 
 
 def _column(name: str, sides: Sequence[_Coded], as_names: bool, answers: _Answers) -> Column | str:
@@ -299,38 +316,40 @@ def _column(name: str, sides: Sequence[_Coded], as_names: bool, answers: _Answer
     numbers = None if as_names else _numbers(named)
     if numbers is not None:
         distinct = set(numbers.values())
-        whole = all(number == int(number) for number in distinct)
-        many = len(distinct) > (MANY_WHOLE if whole else MANY_FRACTIONS)
-        if many and not (whole and 2 * len(distinct) > n_rows):
+        are_whole = all(number == int(number) for number in distinct)
+        are_many = len(distinct) > (MANY_WHOLE if are_whole else MANY_FRACTIONS)
+        if are_many and not (are_whole and 2 * len(distinct) > n_rows):
             return _binned(name, sides, numbers, notes)
     if 2 * n > n_rows and n > MANY_FRACTIONS:
         return f"an identifier: {n:,} different values in {n_rows:,} rows"
     if n > MOST_NAMES:
         return f"{n:,} different values, more than {MOST_NAMES:,}; put them into classes"
-    given = answers.apply(name, sides)
-    return given if isinstance(given, str) else _named(name, given)
+    one_spelling = answers.apply(name, sides)
+    return one_spelling if isinstance(one_spelling, str) else _named(name, one_spelling)
 
 
 def _binned(
     name: str, sides: Sequence[_Coded], numbers: Mapping[str, float], notes: list[str]
 ) -> Column:
-    found = [
+    numbers_by_side = [
         np.array([numbers.get(word, np.nan) for word in side.words])[side.codes] for side in sides
     ]
-    both = np.concatenate(found)
-    present = both[~np.isnan(both)]
+    all_numbers = np.concatenate(numbers_by_side)
+    present = all_numbers[~np.isnan(all_numbers)]
     edges = np.unique(np.quantile(present, np.linspace(0, 1, BINS + 1)[1:-1], method="higher"))
     edges = edges[edges > present.min()]
     shown_edges = [f"{edge:.6g}" for edge in edges]
     between = [f"{a} to {b}" for a, b in zip(shown_edges, shown_edges[1:], strict=False)]
     values = [f"below {shown_edges[0]}", *between, f"{shown_edges[-1]} and above"]
     if len(set(values)) < len(values):
-        values = [f"class {place + 1} of {len(edges) + 1}" for place in range(len(edges) + 1)]
+        values = [
+            f"class {bin_number + 1} of {len(edges) + 1}" for bin_number in range(len(edges) + 1)
+        ]
     codes = [
         np.where(np.isnan(side), len(values), np.searchsorted(edges, side, side="right"))
-        for side in found
+        for side in numbers_by_side
     ]
-    if len(present) < len(both):
+    if len(present) < len(all_numbers):
         values.append(NO_VALUE)
     notes.append(
         f"{name}: numbers, put into {len(edges) + 1} classes by the quantiles of both tables"
@@ -357,7 +376,7 @@ def _named(name: str, sides: Sequence[_Coded]) -> Column:
     values = sorted(order, key=lambda value: order[value])
     if NO_VALUE in spelled:
         values.append(NO_VALUE)
-    code = {value: place for place, value in enumerate(values)}
+    code = {value: value_code for value_code, value in enumerate(values)}
     codes = {word: code[value] for word, value in spelled.items()}
     return Column(name, tuple(values), sides[0].spread(codes), sides[1].spread(codes))
 
@@ -406,12 +425,12 @@ def split_tables(
             label, classes, split.train.label.astype(np.int64), sets[against].label.astype(np.int64)
         )
     ]
-    known = [[name for name in side if name not in (label, theirs)] for side in sides]
+    shared_names = [[name for name in side if name not in (label, theirs)] for side in sides]
     for name in columns or ():
-        if name not in known[0] and name not in known[1]:
-            raise unknown("columns", "attribute of the split", name, known[0])
+        if name not in shared_names[0] and name not in shared_names[1]:
+            raise unknown("columns", "attribute of the split", name, shared_names[0])
     skipped = []
-    for name in dict.fromkeys([*known[0], *known[1]]):
+    for name in dict.fromkeys([*shared_names[0], *shared_names[1]]):
         if columns is not None and name not in columns:
             continue
         if name not in sides[0] or name not in sides[1]:
@@ -420,9 +439,9 @@ def split_tables(
             )
             continue
         values = tuple(dict.fromkeys([*sides[0][name][0], *sides[1][name][0]]))
-        place = {value: code for code, value in enumerate(values)}
+        code_of = {value: code for code, value in enumerate(values)}
         codes = [
-            np.array([place[value] for value in side[name][0]], dtype=np.int64)[side[name][1]]
+            np.array([code_of[value] for value in side[name][0]], dtype=np.int64)[side[name][1]]
             for side in sides
         ]
         present = np.unique(np.concatenate(codes))

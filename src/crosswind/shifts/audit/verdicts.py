@@ -57,15 +57,15 @@ def audit(
 ) -> Audit:
     """Which shifts lie between a training table and a target table, or between the sets of a split;
     see `crosswind.audit`."""
-    for name, given in (
+    for name, option in (
         ("columns", columns),
         ("names", names),
         ("header", header),
         ("same", same),
         ("distinct", distinct),
     ):
-        if isinstance(given, str):
-            raise InputError(name, f"must be a list of columns, not {given!r}")
+        if isinstance(option, str):
+            raise InputError(name, f"must be a list of columns, not {option!r}")
     if isinstance(train, Split):
         if not isinstance(target, str):
             raise InputError(
@@ -78,14 +78,14 @@ def audit(
         if not isinstance(label, str):
             raise InputError("label", "names the column of the label, and is missing")
         tables = read_tables(train, target, label, columns, names, header, same, distinct)
-    found, notes = judge(tables.columns, tables.labelled, seed)
+    audits, notes = judge(tables.columns, tables.labelled, seed)
     first = tables.columns[0]
     return Audit(
         tables.label,
         len(first.train),
         len(first.target),
-        found[0] if tables.labelled else None,
-        tuple(found[1:]),
+        audits[0] if tables.labelled else None,
+        tuple(audits[1:]),
         tables.skipped,
         (*tables.notes, *notes),
     )
@@ -97,7 +97,7 @@ def judge(
     """The audits of all columns, and notes in messages. The first column is the label; constant
     where the target has none."""
     case = _Case(columns, labelled, seed)
-    return [_Judge(case, place).audit() for place in range(len(columns))], list(
+    return [_Judge(case, number).audit() for number in range(len(columns))], list(
         case.pool.notes if case.pool else ()
     )
 
@@ -120,39 +120,39 @@ class _Case:
         self.explanation = None
         if self.pool is not None:
             gaps = frozenset(
-                axis for axis, place in enumerate(self.pool.places) if self.unseen[place].codes
+                axis for axis, number in enumerate(self.pool.places) if self.unseen[number].codes
             )
             self.explanation = explain(self.pool.pool, LEVEL, LEAST[SC], LEAST[LDD], gaps)
         self.log_p = self._adjusted()
 
-    def part(self, place: int) -> Part | None:
+    def part(self, number: int) -> Part | None:
         """What explains one column; None where it is not in the pool or has one value there."""
-        if self.pool is None or self.explanation is None or place not in self.pool.places:
+        if self.pool is None or self.explanation is None or number not in self.pool.places:
             return None
-        return self.explanation.parts.get(self.pool.places.index(place))
+        return self.explanation.parts.get(self.pool.places.index(number))
 
-    def sources(self, part: Part) -> tuple[str, ...]:
+    def sources(self, explained: Part) -> tuple[str, ...]:
         """The names of the columns that move one."""
         assert self.pool is not None and self.explanation is not None
         return tuple(
             self.columns[self.pool.places[axis]].name
-            for axis in self.explanation.sources(part.axis)
+            for axis in self.explanation.sources(explained.axis)
         )
 
     def _adjusted(self) -> dict[tuple[int, str], float]:
         """The logarithms of p adjusted by Holm's method over all columns and kinds that were
         tested."""
         raw: dict[tuple[int, str], float] = {}
-        for place in range(len(self.columns)):
-            part = self.part(place)
-            if part is not None and place and self.labelled:
-                raw[place, SC] = part.log_p_v
-            if part is not None and (place or self.labelled):
-                raw[place, LDD if place else LABEL] = part.log_p_tv
-            if self.unseen[place].codes:
-                raw[place, UDS] = self.unseen[place].log_p
+        for number in range(len(self.columns)):
+            explained = self.part(number)
+            if explained is not None and number and self.labelled:
+                raw[number, SC] = explained.log_p_v
+            if explained is not None and (number or self.labelled):
+                raw[number, LDD if number else LABEL] = explained.log_p_tv
+            if self.unseen[number].codes:
+                raw[number, UDS] = self.unseen[number].log_p
         out, worst = {}, -math.inf
-        for rank, (key, value) in enumerate(sorted(raw.items(), key=lambda item: item[1])):
+        for rank, (key, value) in enumerate(sorted(raw.items(), key=lambda test: test[1])):
             worst = max(worst, min(0.0, value + math.log(len(raw) - rank)))
             out[key] = worst
         return out
@@ -172,9 +172,9 @@ class _Judge:
         self.train, self.target = self.column.counts()
         self.n, self.m = len(self.column.train), len(self.column.target)
 
-    def stream(self, what: str) -> np.random.Generator:
+    def stream(self, measure: str) -> np.random.Generator:
         """Randomness for one measure of the column, whatever other columns there are."""
-        return stream(self.case.seed, "audit", self.column.name, what)
+        return stream(self.case.seed, "audit", self.column.name, measure)
 
     def p(self, kind: str) -> float:
         """The adjusted p of one kind."""
@@ -232,20 +232,25 @@ class _Judge:
 
     def _twin(self, sources: Sequence[str]) -> str | None:
         """The first of the columns that splits the rows exactly as this one does."""
-        for other in self.case.columns[1:]:
-            if other.name in sources:
-                size = len(other.values)
+        for other_column in self.case.columns[1:]:
+            if other_column.name in sources:
+                size = len(other_column.values)
                 pairs = np.concatenate(
                     [
-                        self.column.train * size + other.train,
-                        self.column.target * size + other.target,
+                        self.column.train * size + other_column.train,
+                        self.column.target * size + other_column.target,
                     ]
                 )
-                both = [
-                    np.concatenate([column.train, column.target]) for column in (self.column, other)
+                codes_of_both = [
+                    np.concatenate([column.train, column.target])
+                    for column in (self.column, other_column)
                 ]
-                if len(np.unique(pairs)) == len(np.unique(both[0])) == len(np.unique(both[1])):
-                    return other.name
+                if (
+                    len(np.unique(pairs))
+                    == len(np.unique(codes_of_both[0]))
+                    == len(np.unique(codes_of_both[1]))
+                ):
+                    return other_column.name
         return None
 
     def _correlation(self, raw: Interval | None) -> Verdict:
@@ -253,12 +258,14 @@ class _Judge:
             return Verdict(SC, "cannot tell", "the target has no label")
         if (self.train > 0).sum() < 2 or (self.label.counts()[0] > 0).sum() < 2:
             return Verdict(SC, "no shift", "training shows one value or one class only")
-        part = self.part
-        if part is None:
+        explained = self.part
+        if explained is None:
             return self._unfitted(SC, messages.v_none(raw), raw)
         p, least, size = self.p(SC), LEAST[SC], SIZES[SC]
         left = Interval(
-            part.v_left, part.v_left - raw.value + raw.low, part.v_left + raw.high - raw.value
+            explained.v_left,
+            explained.v_left - raw.value + raw.low,
+            explained.v_left + raw.high - raw.value,
         )
         if p < LEVEL and left.value >= least:
             return Verdict(
@@ -269,10 +276,10 @@ class _Judge:
                 p,
             )
         if raw.low > least / 2 and left.value < raw.value / 2:
-            own = part.low or part.drifts or bool(self.item.codes)
+            has_other_cause = explained.low or explained.drifts or bool(self.item.codes)
             sources = (
-                *(["its own rare or unseen values"] if own else []),
-                *self.case.sources(part),
+                *(["its own rare or unseen values"] if has_other_cause else []),
+                *self.case.sources(explained),
             ) or (self.label.name,)
             words = messages.follows(
                 f"V is {raw.value:.2f} higher in training", left, sources, self._twin(sources)
@@ -306,34 +313,36 @@ class _Judge:
             return Verdict(
                 kind, "shift", messages.only_in_training(self.values, self.item.only), share, 0.0
             )
-        seen = [
+        seen_codes = [
             code
             for code in range(len(self.train))
             if code not in self.item.codes and code not in self.item.only
         ]
-        if len(seen) < 2:
+        if len(seen_codes) < 2:
             return Verdict(kind, "no shift", "one value only is on both sides")
         raw = variation_interval(
-            self.train[seen], self.target[seen], self.stream("TV of seen values")
+            self.train[seen_codes], self.target[seen_codes], self.stream("TV of seen values")
         )
-        part = self.part
-        if part is None:
+        explained = self.part
+        if explained is None:
             return self._unfitted(kind, messages.tv_none(raw), raw)
         p = self.p(kind)
         # Reweighting adds distance by chance; what no test finds is not more than was measured.
-        tv = part.tv_left if p < LEVEL else min(part.tv_left, raw.value)
+        tv = explained.tv_left if p < LEVEL else min(explained.tv_left, raw.value)
         left = Interval(tv, max(0.0, tv - raw.value + raw.low), tv + raw.high - raw.value)
-        moved = homogeneity(self.train[seen], self.target[seen]) < math.log(
+        moved = homogeneity(self.train[seen_codes], self.target[seen_codes]) < math.log(
             LEVEL
         )  # whatever explains it
         if p < LEVEL and moved and left.value >= least and raw.value >= least:
-            said = messages.drifted(self.values, seen, self.label.name if part.with_label else None)
-            return Verdict(kind, "shift", said, left, p)
+            message = messages.drifted(
+                self.values, seen_codes, self.label.name if explained.with_label else None
+            )
+            return Verdict(kind, "shift", message, left, p)
         if moved and raw.value >= least and left.value < raw.value / 2:
-            own = part.matched is not None and self.place
+            is_own = explained.matched is not None and self.place
             sources = (
-                *([f"its own pairs with {self.label.name}"] if own else []),
-                *self.case.sources(part),
+                *([f"its own pairs with {self.label.name}"] if is_own else []),
+                *self.case.sources(explained),
             )
             sources = sources or ((self.label.name,) if self.place else ("the attributes",))
             words = messages.follows(
@@ -351,34 +360,38 @@ class _Judge:
         )
 
     def _unseen(self) -> Verdict:
-        item = self.item
-        share, p = share_interval(item.rows, self.m), self.p(UDS)
-        if item.sure:
+        unseen_values = self.item
+        share, p = share_interval(unseen_values.rows, self.m), self.p(UDS)
+        if unseen_values.sure:
             return Verdict(
                 UDS,
                 "shift",
-                messages.unseen(self.values, item.sure, item.codes),
-                share_interval(item.left, self.m),
+                messages.unseen(self.values, unseen_values.sure, unseen_values.codes),
+                share_interval(unseen_values.left, self.m),
                 p,
             )
-        if item.source is not None:
-            source = self.case.columns[item.source].name
+        if unseen_values.source is not None:
+            source = self.case.columns[unseen_values.source].name
             return Verdict(
                 UDS,
                 "follows",
-                messages.unseen_follows(self.values, item.codes, source),
+                messages.unseen_follows(self.values, unseen_values.codes, source),
                 share,
                 p,
                 (source,),
             )
         if share.high < SIZES[UDS]:
             return Verdict(
-                UDS, "no shift", messages.unseen_none(self.values, item.codes, self.n), share, p
+                UDS,
+                "no shift",
+                messages.unseen_none(self.values, unseen_values.codes, self.n),
+                share,
+                p,
             )
         return Verdict(
             UDS,
             "cannot tell",
-            messages.unseen_unclear(self.values, item.codes, self.n, self.m, share),
+            messages.unseen_unclear(self.values, unseen_values.codes, self.n, self.m, share),
             share,
             p,
         )

@@ -109,8 +109,8 @@ class Deal:
                 _refuse_torn(dataset, dataset.units, self._part)
             if units is not None:
                 read = [
-                    part
-                    for part, dealt in turns.items()
+                    official_part
+                    for official_part, dealt in turns.items()
                     if any(ROLES[role] in reads for role, _ in dealt)
                 ]
                 units, self.torn = apart(units, dataset, self._part, read)
@@ -131,21 +131,21 @@ class Deal:
 
     def pool(self, role: str) -> Pool:
         """The rows of a role."""
-        place = ROLES.index(role)
+        role_code = ROLES.index(role)
         return Pool(
             self.index.cells,
             self.index.n_values,
             lambda: self.order,
-            self.starts[place],
-            self.sizes[place],
+            self.starts[role_code],
+            self.sizes[role_code],
         )
 
     @cached_property
     def roles(self) -> NDArray[np.uint8]:
         """The role of each base row as its place in `ROLES`, 3 for none: uint8 [n]."""
         out = np.full(len(self.index.codes), _UNUSED, dtype=np.uint8)
-        for place, role in enumerate(ROLES):
-            out[self.pool(role).rows()] = place
+        for role_code, role in enumerate(ROLES):
+            out[self.pool(role).rows()] = role_code
         return out
 
     @cached_property
@@ -170,32 +170,32 @@ class Deal:
             else np.bincount(codes.astype(np.int64), minlength=n_codes)
         )
         begins = np.cumsum(counts) - counts
-        for part, dealt in turns.items():
-            every = slice(None) if self._part is None else slice(part, None, 4)
+        for official_part, dealt in turns.items():
+            every = slice(None) if self._part is None else slice(official_part, None, 4)
             left, begin = counts[every].copy(), begins[every].copy()
-            for role, wanted in dealt:
-                size = self._take(left, role, wanted)
+            for role, role_quota in dealt:
+                size = self._take(left, role, role_quota)
                 self.starts[role], self.sizes[role] = begin, size
                 left -= size
                 begin += size
 
-    def _take(self, left: Counts, role: int, wanted: int | Fraction | None) -> Counts:
-        if wanted is None:
+    def _take(self, left: Counts, role: int, role_quota: int | Fraction | None) -> Counts:
+        if role_quota is None:
             return left.copy()
-        if isinstance(wanted, int):
-            self._name_short(role, wanted, left)
+        if isinstance(role_quota, int):
+            self._name_short(role, role_quota, left)
             return np.minimum(
-                left, min(wanted, int(left.max(initial=0)))
+                left, min(role_quota, int(left.max(initial=0)))
             )  # a quota may be more than 64 bits hold
         if role == _TEST:
-            spread = left.reshape(self.index.base_shape).astype(np.float64) * float(wanted)
+            spread = left.reshape(self.index.base_shape).astype(np.float64) * float(role_quota)
             return controlled_rounding(spread, seed_of(self.seed, "test share")).ravel()
         # Rounded up, or a small cell would never be validated on; but one row stays for training.
-        return np.minimum(rounded_up(left, wanted), np.maximum(left - 1, 0))
+        return np.minimum(rounded_up(left, role_quota), np.maximum(left - 1, 0))
 
-    def _name_short(self, role: int, wanted: int, sizes: Counts) -> None:
-        for cell in np.flatnonzero(sizes < wanted):
-            self.short[ROLES[role]][int(cell)] = (wanted, int(sizes[cell]))
+    def _name_short(self, role: int, role_quota: int, sizes: Counts) -> None:
+        for cell in np.flatnonzero(sizes < role_quota):
+            self.short[ROLES[role]][int(cell)] = (role_quota, int(sizes[cell]))
 
     def _deal_units(
         self, turns: Mapping[int, Turns], elsewhere: NDArray[np.uint8] | None
@@ -213,32 +213,36 @@ class Deal:
         at_home = np.bincount(unit_of, weights=codes == home[unit_of], minlength=len(units)).astype(
             np.int64
         )
-        part = np.zeros(len(units), dtype=np.uint8) if self._part is None else self._part[first]
+        official_part = (
+            np.zeros(len(units), dtype=np.uint8) if self._part is None else self._part[first]
+        )
         role_of = np.full(len(units), _UNUSED, dtype=np.uint8)
         if elsewhere is not None:
-            given = elsewhere[first]
+            role_elsewhere = elsewhere[first]
             may = np.zeros((4, 4), dtype=bool)
-            for one, dealt in turns.items():
-                may[one, [role for role, _ in dealt]] = True
-            known = given != FREE
-            role_of[known & may[part, given % 4]] = given[known & may[part, given % 4]]
-            part = np.where(known, np.uint8(_UNUSED), part)
+            for unit_part, dealt in turns.items():
+                may[unit_part, [role for role, _ in dealt]] = True
+            is_fixed = role_elsewhere != FREE
+            role_of[is_fixed & may[official_part, role_elsewhere % 4]] = role_elsewhere[
+                is_fixed & may[official_part, role_elsewhere % 4]
+            ]
+            official_part = np.where(is_fixed, np.uint8(_UNUSED), official_part)
         hashes = hash64(units, seed_of(self.seed, "roles"))
-        for one, dealt in turns.items():
-            queue = np.flatnonzero(part == one)
+        for unit_part, dealt in turns.items():
+            queue = np.flatnonzero(official_part == unit_part)
             queue = queue[np.lexsort((hashes[queue], home[queue]))]
-            for role, wanted in dealt:
+            for role, role_quota in dealt:
                 counts = np.bincount(home[queue], minlength=n_cells)
                 begin = np.cumsum(counts) - counts
-                if isinstance(wanted, int):
+                if isinstance(role_quota, int):
                     # Units are taken until the rows in their home cell reach the quota.
                     rows = np.cumsum(at_home[queue])
                     before_cell = np.concatenate([[0], rows])[begin]
-                    taken = rows - at_home[queue] - before_cell[home[queue]] < wanted
+                    taken = rows - at_home[queue] - before_cell[home[queue]] < role_quota
                 else:
                     taken = (
                         np.arange(len(queue)) - begin[home[queue]]
-                        < self._take(counts, role, wanted)[home[queue]]
+                        < self._take(counts, role, role_quota)[home[queue]]
                     )
                 role_of[queue[taken]] = role
                 queue = queue[~taken]
@@ -248,9 +252,9 @@ class Deal:
         for role in (_TEST, _VALIDATION, _TRAIN):
             self.starts[role], self.sizes[role] = begins[role::4], counts[role::4]
         for dealt in turns.values():
-            for role, wanted in dealt:
-                if isinstance(wanted, int):
-                    self._name_short(role, wanted, self.sizes[role])
+            for role, role_quota in dealt:
+                if isinstance(role_quota, int):
+                    self._name_short(role, role_quota, self.sizes[role])
         return roles
 
 
@@ -266,12 +270,12 @@ def deal_of(
     with the index."""
     key = ("deal", repr(roles), int(split_seed), reads, allowed)
     if key not in index.kept:
-        made = Deal(index, dataset, roles, split_seed, reads, allowed)
-        if (made.sizes < 0).any() or (made.sizes.sum(axis=0) > index.counts).any():
+        new_deal = Deal(index, dataset, roles, split_seed, reads, allowed)
+        if (new_deal.sizes < 0).any() or (new_deal.sizes.sum(axis=0) > index.counts).any():
             raise InternalError(
                 "the deal of roles gives a cell more rows than it has, or fewer than none"
             )
-        index.kept[key] = made
+        index.kept[key] = new_deal
     deal: Deal = index.kept[key]
     return deal
 
@@ -306,17 +310,17 @@ def deal_others(
     dealt as if it were alone. Raises `InputError` where an official split makes test rows of
     pictures that train or validate.
     """
-    found: dict[str, Other] = {}
+    dealt_sets: dict[str, Other] = {}
     before = [main]
     names = list(others)
-    for place, (name, (dataset, index, reads)) in enumerate(others.items()):
-        other = Other(deal_of(index, dataset, roles, split_seed, reads, allowed))
-        alone = other.deal
+    for number, (name, (dataset, index, reads)) in enumerate(others.items()):
+        dealt = Other(deal_of(index, dataset, roles, split_seed, reads, allowed))
+        alone = dealt.deal
         if allowed:
             trains = np.logical_or.reduce(
                 [held(dataset, each, deal.roles) & 0b110 > 0 for each, deal in before]
             )
-            other = Other(alone, overlap=int((trains & (alone.roles == _TEST)).sum()))
+            dealt = Other(alone, overlap=int((trains & (alone.roles == _TEST)).sum()))
         else:
             elsewhere = roles_elsewhere(dataset, ((each, deal.roles) for each, deal in before))
             clash = (elsewhere != FREE) & (elsewhere != _TEST) & (alone.roles == _TEST)
@@ -326,9 +330,9 @@ def deal_others(
                     dataset, "tests on", pictures, "that train or validate in another data set"
                 )
             # Pictures that a later data set shows too are dealt to all the roles that read either.
-            later = [others[each] for each in names[place + 1 :]]
+            later = [others[each] for each in names[number + 1 :]]
             wide = reads.union(
-                *(more for each, _, more in later if not more <= reads and share(dataset, each))
+                *(extra for each, _, extra in later if not extra <= reads and share(dataset, each))
             )
             if (elsewhere != FREE).any() or wide != reads:
                 # What its own sets read has been judged where it was dealt alone.
@@ -341,30 +345,32 @@ def deal_others(
                     for each in (alone, deal)
                 )
                 if (then != now).any():
-                    other = Other(
+                    dealt = Other(
                         deal,
                         left_out=int(((then < _UNUSED) & (now == _UNUSED)).sum()),
                         changed=True,
                     )
-        found[name] = other
-        before.append((dataset, other.deal))
-    return found
+        dealt_sets[name] = dealt
+        before.append((dataset, dealt.deal))
+    return dealt_sets
 
 
-def _overlap(dataset: AttributedDataset, does: str, number: int, which: str) -> InputError:
-    name, many = dataset.name, f"{number:,} {dataset.shows}{'s' if number != 1 else ''}"
+def _overlap(dataset: AttributedDataset, does: str, number: int, role_words: str) -> InputError:
+    name, counted_rows = dataset.name, f"{number:,} {dataset.shows}{'s' if number != 1 else ''}"
     way_out = "leave rows out (keep), or say overlap: allowed"
-    return InputError("overlap", f"the official split of {name!r} {does} {many} {which}; {way_out}")
+    return InputError(
+        "overlap", f"the official split of {name!r} {does} {counted_rows} {role_words}; {way_out}"
+    )
 
 
 def _refuse_torn(
-    dataset: AttributedDataset, units: NDArray[np.int64], part: NDArray[np.uint8]
+    dataset: AttributedDataset, units: NDArray[np.int64], official_part: NDArray[np.uint8]
 ) -> None:
     """Raises `InputError` for a unit with rows in two roles; rows of no role are nowhere, whatever
     their unit."""
     _, unit_of = np.unique(units, return_inverse=True)
     roles = np.zeros((int(unit_of.max()) + 1, _UNUSED + 1), dtype=bool)
-    roles[unit_of, part] = True
+    roles[unit_of, official_part] = True
     torn = np.flatnonzero(roles[:, :_UNUSED].sum(axis=1)[unit_of] > 1)
     if torn.size:
         problem = (
@@ -383,8 +389,11 @@ def _turns(roles: Roles, reads: frozenset[str], official: bool) -> dict[int, Tur
     if official:
         turns: dict[int, Turns] = {_TEST: ((_TEST, test if trains else None),)}
         if (roles.official or {}).get("validation") is not None:
-            part = validation if trains and isinstance(validation, int) else None
-            return turns | {_VALIDATION: ((_VALIDATION, part),), _TRAIN: ((_TRAIN, None),)}
+            validation_part = validation if trains and isinstance(validation, int) else None
+            return turns | {
+                _VALIDATION: ((_VALIDATION, validation_part),),
+                _TRAIN: ((_TRAIN, None),),
+            }
         return turns | {
             _TRAIN: (
                 ((_VALIDATION, validation), (_TRAIN, None)) if trains else ((_VALIDATION, None),)
@@ -421,7 +430,7 @@ def _official_parts(
     column = dataset.table.column(official["column"], f"{field}.column")
     attribute = dataset.table.attribute(official["column"], f"{field}.column")
     role_of = np.full(len(attribute.values), _UNUSED, dtype=np.uint8)
-    for place, role in enumerate(ROLES):
+    for role_code, role in enumerate(ROLES):
         if official.get(role) is None:
             continue
         try:
@@ -436,5 +445,5 @@ def _official_parts(
                     f"{field}.{role}",
                     f"{attribute.values[code]!r} is also a value of {ROLES[role_of[code]]}",
                 )
-            role_of[code] = place
+            role_of[code] = role_code
     return role_of[column]

@@ -87,7 +87,9 @@ class Allotment:
 
 def visit_laws(form: NormalForm) -> Floats:
     """The weights and each supplement's region, float64 [1 + supplements, shape of the form]."""
-    return np.stack([form.weights, *(item.region.astype(np.float64) for item in form.supplements)])
+    return np.stack(
+        [form.weights, *(supplement.region.astype(np.float64) for supplement in form.supplements)]
+    )
 
 
 def allot(
@@ -120,7 +122,7 @@ def allot(
     elif by_value is not None:
         weights = by_value.sum(axis=-1)
     if not (weights * sizes).any() and not any(
-        _reach(item, sizes, mode).any() for item in form.supplements
+        _reach(supplement, sizes, mode).any() for supplement in form.supplements
     ):
         raise InputError(fields.law, f"leaves no row for {fields.what}")
     counts, planned, expected = _by_weights(form, weights, sizes, draw, seed, fields, lenient)
@@ -128,9 +130,9 @@ def allot(
     short = {}
     if draw.mode != "all":
         for cell in np.flatnonzero(((planned > sizes + 1e-9) & (counts <= sizes)).ravel()):
-            wanted = round(float(planned.flat[cell]), 4)
+            planned_rows = round(float(planned.flat[cell]), 4)
             short[int(cell) * (1 if by_value is None else pool.n_values)] = (
-                wanted,
+                planned_rows,
                 int(counts.flat[cell]),
             )
     if by_value is not None:
@@ -142,11 +144,11 @@ def allot(
         )
     rows = np.zeros((1 + len(form.supplements), counts.size), np.int64)
     rows[0] = counts.ravel()
-    made = Allotment(mode, form, rows, planned.ravel(), expected.ravel(), short=short)
-    _supplements(made, left, draw, seed)
-    if made.total == 0:
+    allotment = Allotment(mode, form, rows, planned.ravel(), expected.ravel(), short=short)
+    _supplements(allotment, left, draw, seed)
+    if allotment.total == 0:
         raise InputError(fields.law, f"leaves no row for {fields.what}")
-    return made
+    return allotment
 
 
 def _by_weights(
@@ -163,10 +165,11 @@ def _by_weights(
     cells_seed = seed_of(seed, "cells")
     if draw.mode == "base":
         planned = weights * min(float(draw.value or 0), _HEAVIEST)
-        number, there = round(float(planned.sum())), int(sizes.sum())
-        if number > there:
+        number, available = round(float(planned.sum())), int(sizes.sum())
+        if number > available:
             raise InputError(
-                fields.draw, f"asks for {number} rows for {fields.what}, of {there} that there are"
+                fields.draw,
+                f"asks for {number} rows for {fields.what}, of {available} that there are",
             )
         # Cut to what there is before it is rounded: the number of rows must not depend on which
         # cells are rounded up.
@@ -176,21 +179,21 @@ def _by_weights(
         heaviest = weights[sizes > 0].max(initial=0.0)
         planned = sizes * (weights / heaviest) if heaviest > 0 else np.zeros(sizes.shape)
         return controlled_rounding(planned, cells_seed), planned, planned
-    asked = int(draw.value or 0)
-    there = int(sizes[weights > 0].sum())
-    number = _base_of_total(asked, form)
-    if number > there and lenient:
-        number = there
-    if number > there:
+    total = int(draw.value or 0)
+    available = int(sizes[weights > 0].sum())
+    number = _base_of_total(total, form)
+    if number > available and lenient:
+        number = available
+    if number > available:
         raise InputError(
             fields.draw,
-            f"asks for {asked} rows for {fields.what}, of {there + asked - number} that the law"
+            f"asks for {total} rows for {fields.what}, of {available + total - number} that the law"
             " leaves",
         )
     if number == 0:
         raise InputError(
             fields.draw,
-            f"asks for {asked} rows for {fields.what}, and the supplements alone ask for as many",
+            f"asks for {total} rows for {fields.what}, and the supplements alone ask for as many",
         )
     planned = weights / weights.sum() * number  # in this order no weight is too small
     expected = _filled(planned, weights, sizes, number)
@@ -205,9 +208,9 @@ def _filled(planned: Floats, weights: Floats, sizes: Counts, number: int) -> Flo
     while (over := ~full & (filled > sizes + 1e-9)).any():
         full |= over
         open_weights = np.where(full, 0.0, weights)
-        rest = number - int(sizes[full].sum())
-        parts = open_weights / open_weights.sum() if open_weights.any() else open_weights
-        filled = np.where(full, sizes, parts * rest)
+        n_open = number - int(sizes[full].sum())
+        open_shares = open_weights / open_weights.sum() if open_weights.any() else open_weights
+        filled = np.where(full, sizes, open_shares * n_open)
     return filled
 
 
@@ -217,7 +220,7 @@ def _base_of_total(total: int, form: NormalForm) -> int:
     low, high = 0, total
     while low < high:
         middle = (low + high) // 2
-        if middle + sum(item.asked(middle) for item in form.supplements) >= total:
+        if middle + sum(supplement.asked(middle) for supplement in form.supplements) >= total:
             high = middle
         else:
             low = middle + 1
@@ -233,50 +236,52 @@ def _over_values(counts: Counts, by_value: Floats, seed: int) -> Counts:
     return controlled_rounding(expected, seed, int(counts.sum())).reshape(by_value.shape)
 
 
-def _reach(item: Supplement, sizes: Counts, mode: str) -> NDArray[np.bool_]:
+def _reach(supplement: Supplement, sizes: Counts, mode: str) -> NDArray[np.bool_]:
     """The cells that a supplement can draw from, in the shape of `sizes`."""
-    region = item.region if mode in ("rows", "each") else item.region.any(axis=-1)
+    region = supplement.region if mode in ("rows", "each") else supplement.region.any(axis=-1)
     return region & (sizes > 0)
 
 
-def _supplements(made: Allotment, left: Counts, draw: Draw, seed: int) -> None:
-    drawn = int(made.counts[0].sum())
+def _supplements(allotment: Allotment, left: Counts, draw: Draw, seed: int) -> None:
+    drawn = int(allotment.counts[0].sum())
     room = int(draw.value or 0) - drawn if draw.mode == "total" else None
-    for place, item in enumerate(made.form.supplements):
-        asked = item.asked(drawn)
+    for index, supplement in enumerate(allotment.form.supplements):
+        n_asked = supplement.asked(drawn)
         if room is not None:
-            asked = min(asked, room)
-            room -= asked
-        made.asked.append(asked)
-        region = _reach(item, left, made.mode)
-        there = int(left[region].sum())
-        number = min(asked, there)
-        if number < asked:
-            made.warnings.append(
-                f"a supplement asks for {asked} rows and its region has {there} left"
+            n_asked = min(n_asked, room)
+            room -= n_asked
+        allotment.asked.append(n_asked)
+        region = _reach(supplement, left, allotment.mode)
+        available = int(left[region].sum())
+        number = min(n_asked, available)
+        if number < n_asked:
+            allotment.warnings.append(
+                f"a supplement asks for {n_asked} rows and its region has {available} left"
             )
         if number == 0:
             continue
-        given = np.zeros(left.shape, dtype=np.int64)
-        generator = stream(seed, "supplement", place)
-        if item.over == "cells":
+        taken = np.zeros(left.shape, dtype=np.int64)
+        generator = stream(seed, "supplement", index)
+        if supplement.over == "cells":
             even = region.astype(np.float64)
             expected = _filled(even * (number / even.sum()), even, left, number)
-            given = controlled_rounding(expected, seed_of(seed, "supplement", place), number)
+            taken = controlled_rounding(expected, seed_of(seed, "supplement", index), number)
         else:
-            given[region] = generator.multivariate_hypergeometric(
+            taken[region] = generator.multivariate_hypergeometric(
                 left[region], number, method="marginals"
             )
-        left -= given
-        if made.mode == "fixed":
-            given = _any_value(given, item.region, generator)
-        made.counts[1 + place] = given.ravel()
+        left -= taken
+        if allotment.mode == "fixed":
+            taken = _any_value(taken, supplement.region, generator)
+        allotment.counts[1 + index] = taken.ravel()
 
 
-def _any_value(given: Counts, region: NDArray[np.bool_], generator: np.random.Generator) -> Counts:
+def _any_value(
+    base_counts: Counts, region: NDArray[np.bool_], generator: np.random.Generator
+) -> Counts:
     """Rows of base cells, each with one of the region's values of the derived attribute at
     random."""
-    cells = np.repeat(np.arange(given.size), given.ravel())
+    cells = np.repeat(np.arange(base_counts.size), base_counts.ravel())
     allowed = region.reshape(-1, region.shape[-1])
     pick = (generator.random(len(cells)) * allowed.sum(axis=1)[cells]).astype(np.int64)
     value = np.argmax(np.cumsum(allowed[cells], axis=1) > pick[:, None], axis=1)
@@ -296,10 +301,10 @@ def followed(
     shift on the cells of `pool`.
     """
     if draw.mode == "total" and exactly:
-        there = np.repeat(pool.sizes, pool.cells.size // pool.sizes.size).reshape(form.shape) > 0
+        has_rows = np.repeat(pool.sizes, pool.cells.size // pool.sizes.size).reshape(form.shape) > 0
         law = training.law
         weights = form.weights * (
-            there | (law > 0)
+            has_rows | (law > 0)
         )  # a cell that has no rows here or there changes nothing
         if np.allclose(law * weights.sum(), weights * law.sum(), rtol=1e-9, atol=0):
             return form.without_supplements(), False
@@ -308,8 +313,10 @@ def followed(
         return form, False
     base, *drawn = training.counts.sum(axis=1).tolist()
     supplements = (
-        replace(item, count=None if base else rows, share=Fraction(rows, base) if base else None)
-        for item, rows in zip(form.supplements, drawn, strict=True)
+        replace(
+            supplement, count=None if base else rows, share=Fraction(rows, base) if base else None
+        )
+        for supplement, rows in zip(form.supplements, drawn, strict=True)
     )
     return NormalForm(form.shape, form.factors, tuple(supplements)), True
 

@@ -25,13 +25,13 @@ def _places(deal: Deal, dataset: AttributedDataset) -> NDArray[np.int32]:
     one, a unit's rows are in two, or the index of cells contradicts the table.
     """
     if "places" in deal.kept:
-        kept: NDArray[np.int32] = deal.kept["places"]
-        return kept
+        cell_roles: NDArray[np.int32] = deal.kept["places"]
+        return cell_roles
     roles = np.full(len(deal.index.codes), _NO_ROLE, dtype=np.int64)
-    for place, role in enumerate(ROLES):
+    for role_code, role in enumerate(ROLES):
         rows = deal.pool(role).rows()
         before = np.count_nonzero(roles != _NO_ROLE)
-        roles[rows] = place
+        roles[rows] = role_code
         if np.count_nonzero(roles != _NO_ROLE) != before + len(rows):
             raise InternalError(
                 f"the deal of roles gives the role {role} a row twice, or one that has a role"
@@ -48,14 +48,14 @@ def _places(deal: Deal, dataset: AttributedDataset) -> NDArray[np.int32]:
         _cells_of(deal.index.cells, dataset, deal.index.n_values, slice(None)), deal.index.codes
     ):
         raise InternalError("the index of cells has rows in other cells than the table")
-    made = deal.kept["places"] = (deal.index.codes.astype(np.int64) * 4 + roles).astype(
+    cell_roles_now = deal.kept["places"] = (deal.index.codes.astype(np.int64) * 4 + roles).astype(
         np.int32
     )  # at most 20 million cells
-    return made
+    return cell_roles_now
 
 
 def check_set(
-    part: Part, drawn: Drawn, made: RowSet, deal: Deal, groups: Grouping, noisy: bool
+    planned_set: Part, drawn: Drawn, row_set: RowSet, deal: Deal, groups: Grouping, noisy: bool
 ) -> None:
     """Raise `InternalError` unless a set is what was planned of it and what the table says of its
     rows.
@@ -65,17 +65,22 @@ def check_set(
     is that of its label and its cell. What does not differ from split to split is checked once for
     a `deal`, so that a set costs a few passes over its rows.
     """
-    allotment, cells, values = part.allotment, part.pool.cells, part.pool.n_values
-    base, mode, table = drawn.base, allotment.mode, part.dataset.table
-    places = _places(deal, part.dataset)
+    allotment, cells, values = (
+        planned_set.allotment,
+        planned_set.pool.cells,
+        planned_set.pool.n_values,
+    )
+    base, mode, table = drawn.base, allotment.mode, planned_set.dataset.table
+    cell_roles = _places(deal, planned_set.dataset)
 
-    def fault(what: str) -> InternalError:
-        return InternalError(f"the set {part.name!r} {what}")
+    def fault(mistake: str) -> InternalError:
+        return InternalError(f"the set {planned_set.name!r} {mistake}")
 
-    if not len(base) == len(made.rows) == len(made.label) == allotment.total:
-        raise fault(f"has {len(made.rows)} rows where {allotment.total} were planned")
+    if not len(base) == len(row_set.rows) == len(row_set.label) == allotment.total:
+        raise fault(f"has {len(row_set.rows)} rows where {allotment.total} were planned")
     if _repeat(
-        made.rows if mode == "each" else base, len(places) * (values if mode == "each" else 1)
+        row_set.rows if mode == "each" else base,
+        len(cell_roles) * (values if mode == "each" else 1),
     ):
         raise fault("has a row twice")
     by_origin = (
@@ -83,34 +88,39 @@ def check_set(
         if len(allotment.counts) > 1
         else drawn.cell
     )
-    there = np.bincount(by_origin, minlength=allotment.counts.size)
-    if not np.array_equal(there, allotment.counts.ravel()):
+    origin_counts = np.bincount(by_origin, minlength=allotment.counts.size)
+    if not np.array_equal(origin_counts, allotment.counts.ravel()):
         raise fault("has other numbers of rows in its cells than planned")
     home = drawn.cell
     if values > 1 and mode != "visits":
         home = drawn.cell // values
-        if not np.array_equal(made.rows, base * values + (drawn.cell - home * values)):
+        if not np.array_equal(row_set.rows, base * values + (drawn.cell - home * values)):
             raise fault("has derived rows of other rows than were drawn")
-    place, role = places[base], ROLES.index(part.role)
+    cell_role, role = cell_roles[base], ROLES.index(planned_set.role)
     # A law on attributes that do not cut the study's cells has cells of its own: those of its rows
     # are counted from the table.
-    own = cells is deal.index.cells
+    has_own_cells = cells is deal.index.cells
     if not np.array_equal(
-        place if own else place & 3, home * 4 + role if own else np.full(len(base), role)
+        cell_role if has_own_cells else cell_role & 3,
+        home * 4 + role if has_own_cells else np.full(len(base), role),
     ):
         wrong = (
-            "are not of the role " + part.role
-            if (place & 3 != role).any()
+            "are not of the role " + planned_set.role
+            if (cell_role & 3 != role).any()
             else "lie in other cells than they were drawn for"
         )
         raise fault(f"has rows that {wrong}")
-    if not own and not np.array_equal(_cells_of(cells, part.dataset, values, base), home):
+    if not has_own_cells and not np.array_equal(
+        _cells_of(cells, planned_set.dataset, values, base), home
+    ):
         raise fault("has rows that lie in other cells than they were drawn for")
-    true = part.classes[table.column(cells.label.name)[base]]
-    if not np.array_equal(true, made.true_label) or not (noisy or made.label is made.true_label):
+    true = planned_set.classes[table.column(cells.label.name)[base]]
+    if not np.array_equal(true, row_set.true_label) or not (
+        noisy or row_set.label is row_set.true_label
+    ):
         raise fault("has labels that are not the table's")
     full = drawn.cell * values if mode == "visits" else drawn.cell
-    if not np.array_equal(made.label * groups.size + groups.of_cell[full], made.group):
+    if not np.array_equal(row_set.label * groups.size + groups.of_cell[full], row_set.group):
         raise fault("has groups that are not the table's")
 
 
@@ -118,19 +128,19 @@ def _cells_of(
     cells: Cells, dataset: AttributedDataset, n_values: int, rows: NDArray[np.int64] | slice
 ) -> NDArray[np.int64]:
     """The base cell of rows, counted from the table."""
-    found = dataset.table.column(cells.label.name)[rows].astype(np.int64)
+    cells_of_rows = dataset.table.column(cells.label.name)[rows].astype(np.int64)
     for axis in cells.attributes[: len(cells.attributes) - (n_values > 1)]:
-        found *= len(axis.values)
-        found += dataset.table.column(axis.name)[rows]
-    return found
+        cells_of_rows *= len(axis.values)
+        cells_of_rows += dataset.table.column(axis.name)[rows]
+    return cells_of_rows
 
 
-def _repeat(rows: NDArray[np.int64], of: int) -> bool:
-    if of > 64 * len(
+def _repeat(rows: NDArray[np.int64], n_rows: int) -> bool:
+    if n_rows > 64 * len(
         rows
     ):  # a mark for every row there is would cost more than sorting those of the set
         ordered = np.sort(rows)
         return bool((ordered[1:] == ordered[:-1]).any())
-    marks = np.zeros(of, dtype=bool)
+    marks = np.zeros(n_rows, dtype=bool)
     marks[rows] = True
     return int(np.count_nonzero(marks)) != len(rows)

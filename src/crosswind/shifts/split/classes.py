@@ -54,13 +54,13 @@ def _counted(
     """The codes of our classes that count as each class of a source, none for those left out."""
     if labels is None and theirs.values == ours.values:
         return [(code,) for code in range(len(ours.values))]
-    mapped = {theirs.code_of(name, field): wanted for name, wanted in (labels or {}).items()}
+    mapped = {theirs.code_of(name, field): ours_of for name, ours_of in (labels or {}).items()}
     counted = []
     for code, name in enumerate(theirs.values):
         if code in mapped:
-            wanted = mapped[code]
-            names = [] if wanted is None else wanted if isinstance(wanted, list) else [wanted]
-            if names == [] and wanted is not None:
+            ours_of = mapped[code]
+            names = [] if ours_of is None else ours_of if isinstance(ours_of, list) else [ours_of]
+            if names == [] and ours_of is not None:
                 raise InputError(
                     f"{field}.{name}", "is an empty list; null leaves the class out", ours.values
                 )
@@ -74,15 +74,15 @@ def _counted(
                     " null",
                     ours.values,
                 )
-        counted.append(tuple(ours.code_of(wanted, f"{field}.{name}") for wanted in names))
+        counted.append(tuple(ours.code_of(ours_of, f"{field}.{name}") for ours_of in names))
     return counted
 
 
 def _of_imagenet(name: str, ours: Attribute) -> list[str]:
     """The synsets that count as a class of ObjectNet, ImageNet-Vid-Robust or YTBB-Robust, where all
     of them are ours."""
-    outputs = outputs_of([name])
-    names = [synsets()[output] for output in outputs[0]] if outputs else []
+    outputs_of_name = outputs_of([name])
+    names = [synsets()[synset] for synset in outputs_of_name[0]] if outputs_of_name else []
     return names if set(names) <= set(ours.values) else []
 
 

@@ -81,10 +81,10 @@ def cell_index(
 ) -> CellIndex:
     """The index of a data set, made once and kept with the data set."""
     key = ("cell index", label, tuple(attributes))
-    found = dataset.cache.get(key)
-    if found is None:
-        found = dataset.cache[key] = CellIndex(dataset, label, attributes, field)
-    return found
+    index = dataset.cache.get(key)
+    if index is None:
+        index = dataset.cache[key] = CellIndex(dataset, label, attributes, field)
+    return index
 
 
 def check_classes(dataset: AttributedDataset, label: str, attributes: Sequence[str]) -> None:
@@ -120,6 +120,6 @@ def sorted_rows(codes: NDArray[Any], n_codes: int, hashes: NDArray[np.uint64]) -
         tied = np.zeros(n, dtype=bool)
         tied[1:] |= same
         tied[:-1] |= same
-        some = rows[tied]
-        rows[tied] = some[np.lexsort((some, hashes[some], codes[some]))]
+        tied_rows = rows[tied]
+        rows[tied] = tied_rows[np.lexsort((tied_rows, hashes[tied_rows], codes[tied_rows]))]
     return rows

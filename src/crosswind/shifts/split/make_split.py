@@ -51,34 +51,42 @@ def make_split(
     is not what was planned.
     """
     study = _Study(datasets, main, plan)
-    parts = study.parts(seed)
+    planned_sets = study.parts(seed)
     fresh = [
-        part for part in parts.values() if part.role != "test"
+        planned_set for planned_set in planned_sets.values() if planned_set.role != "test"
     ]  # test sets are kept with the deal
-    drawn = {part.name: rows for part, rows in zip(fresh, draw_rows(fresh), strict=True)}
+    drawn = {
+        planned_set.name: rows for planned_set, rows in zip(fresh, draw_rows(fresh), strict=True)
+    }
     flips: dict[str, int] = {}
     rows = {
         name: (
-            study.row_set(part, drawn[name], seed, flips) if name in drawn else study.test_set(part)
+            study.row_set(planned_set, drawn[name], seed, flips)
+            if name in drawn
+            else study.test_set(planned_set)
         )
-        for name, part in parts.items()
+        for name, planned_set in planned_sets.items()
     }
     return Split(
         rows["train"],
-        {name: rows[name] for name, part in parts.items() if part.role == "validation"},
         {
             name: rows[name]
-            for name, part in parts.items()
-            if part.role != "validation" and name != "train"
+            for name, planned_set in planned_sets.items()
+            if planned_set.role == "validation"
+        },
+        {
+            name: rows[name]
+            for name, planned_set in planned_sets.items()
+            if planned_set.role != "validation" and name != "train"
         },
         study.label.values,
-        study.warnings(parts),
+        study.warnings(planned_sets),
         (
             *plan.shift.notes(study.index.cells),
-            *said_of_rows(parts.values(), (plan.label, *plan.attributes)),
+            *said_of_rows(planned_sets.values(), (plan.label, *plan.attributes)),
         ),
         flips,
-        parts,
+        planned_sets,
     )
 
 
@@ -102,25 +110,33 @@ def plan_counts(
     plan's.
     """
     study = _Study(datasets, main, plan)
-    parts = study.parts(seed)
-    rows = {name: part.allotment.total for name, part in parts.items()}
+    planned_sets = study.parts(seed)
+    rows = {name: planned_set.allotment.total for name, planned_set in planned_sets.items()}
     by_cell = {
-        name: part.allotment.counts.sum(axis=0).reshape(part.cells.shape)
-        for name, part in parts.items()
+        name: planned_set.allotment.counts.sum(axis=0).reshape(planned_set.cells.shape)
+        for name, planned_set in planned_sets.items()
     }
-    train = parts["train"]
+    train = planned_sets["train"]
     return {
         "train_rows": rows["train"],
         "train_shared": train.shared,
         "validation_rows": sum(
-            rows[name] for name, part in parts.items() if part.role == "validation"
+            rows[name]
+            for name, planned_set in planned_sets.items()
+            if planned_set.role == "validation"
         ),
-        "test_rows": sum(rows[name] for name, part in parts.items() if part.role == "test"),
+        "test_rows": sum(
+            rows[name] for name, planned_set in planned_sets.items() if planned_set.role == "test"
+        ),
         "cells": int(study.form.support.sum()),
-        "follow": sorted(name for name, part in parts.items() if part.follows),
+        "follow": sorted(name for name, planned_set in planned_sets.items() if planned_set.follows),
         "sets": {name: number for name, number in rows.items() if name != "train"},
-        "short": {name: part.short() for name, part in parts.items() if part.allotment.short},
-        "warnings": list(study.warnings(parts)),
+        "short": {
+            name: planned_set.short()
+            for name, planned_set in planned_sets.items()
+            if planned_set.allotment.short
+        },
+        "warnings": list(study.warnings(planned_sets)),
         "notes": list(plan.shift.notes(study.index.cells)),
         "study_cells": study.index.cells,
         "train_cells": train.cells,
@@ -132,7 +148,9 @@ def plan_counts(
         "pictures": study.pictures(),
         "shift": plan.shift,
         "test_counts": {
-            name: (part.cells, by_cell[name]) for name, part in parts.items() if part.role == "test"
+            name: (planned_set.cells, by_cell[name])
+            for name, planned_set in planned_sets.items()
+            if planned_set.role == "test"
         },
     }
 
@@ -177,7 +195,7 @@ class _Study:
 
     def parts(self, seed: int) -> dict[str, Part]:
         """All sets, the training set first, with the number of rows of each cell."""
-        own = np.arange(len(self.label.values))
+        all_classes = np.arange(len(self.label.values))
         pool, allotment = self.deal.pool("train"), self._training(seed)
         train = Part(
             "train",
@@ -186,23 +204,26 @@ class _Study:
             self.dataset,
             pool,
             allotment,
-            own,
+            all_classes,
             seed_of(seed, "train rows"),
         )
-        parts = {"train": train}
-        for name, item in self.plan.sets.items():
-            part = self._part(name, item, train, seed)
-            if part is not None:
-                parts[name] = part
+        planned_sets = {"train": train}
+        for name, set_plan in self.plan.sets.items():
+            planned_set = self._part(name, set_plan, train, seed)
+            if planned_set is not None:
+                planned_sets[name] = planned_set
                 continue
             why, share = " leaves none", self.plan.roles.validation_share
-            if share is not None and self._deal(item.source or self.main).pool("validation").total:
+            if (
+                share is not None
+                and self._deal(set_plan.source or self.main).pool("validation").total
+            ):
                 why = (
                     f", a share of {float(share):g} beside {allotment.total} training rows, is less"
                     " than half a row"
                 )
             self.missing.append(f"set {name!r} has no rows: roles.validation{why}")
-        return parts
+        return planned_sets
 
     def _draw(self) -> Draw:
         return self.plan.draw if self.plan.dataset_size is None else self.plan.dataset_size.draw()
@@ -227,42 +248,44 @@ class _Study:
         not depend on the run."""
         return self._training(self.plan.split_seed)
 
-    def _part(self, name: str, item: SetPlan, train: Part, seed: int) -> Part | None:
+    def _part(self, name: str, set_plan: SetPlan, train: Part, seed: int) -> Part | None:
         field = f"sets.{name}"
-        if item.role not in ROLES:
-            raise unknown(f"{field}.role", "role", item.role, ROLES)
-        source = item.source or self.main
+        if set_plan.role not in ROLES:
+            raise unknown(f"{field}.role", "role", set_plan.role, ROLES)
+        source = set_plan.source or self.main
         if source not in self.datasets:
             raise unknown(f"{field}.source", "data set", source, self.datasets)
-        if item.role == "train" and source != self.main:
+        if set_plan.role == "train" and source != self.main:
             raise InputError(f"{field}.role", f"nothing trains on {source}", ["validation", "test"])
-        if item.role != "test":
-            return self._fresh(name, item, source, train, seed)
+        if set_plan.role != "test":
+            return self._fresh(name, set_plan, source, train, seed)
         # Test rows depend on the split seed alone, so every run of a study finds them ready.
         deal = self._deal(source)
-        law = repr(self.plan.shift) if isinstance(item.law, str) else ""
+        law = repr(self.plan.shift) if isinstance(set_plan.law, str) else ""
         # How much training draws decides what there is of it to follow.
         key = (
             "part",
             name,
             source,
-            repr(item),
+            repr(set_plan),
             law,
-            self._draw() if item.law == "train" else None,
+            self._draw() if set_plan.law == "train" else None,
             self.label,
         )
         if key not in deal.kept:
-            deal.kept[key] = self._fresh(name, item, source, train, seed)
-        part: Part | None = deal.kept[key]
-        return part
+            deal.kept[key] = self._fresh(name, set_plan, source, train, seed)
+        planned_set: Part | None = deal.kept[key]
+        return planned_set
 
-    def _fresh(self, name: str, item: SetPlan, source: str, train: Part, seed: int) -> Part | None:
+    def _fresh(
+        self, name: str, set_plan: SetPlan, source: str, train: Part, seed: int
+    ) -> Part | None:
         field = f"sets.{name}"
         dataset = self.datasets[source]
-        pool = self._pool(item, source, dataset, field)
-        if item.role == "validation" and pool.total == 0:
+        pool = self._pool(set_plan, source, dataset, field)
+        if set_plan.role == "validation" and pool.total == 0:
             return None
-        if item.role == "test" and pool.total == 0:
+        if set_plan.role == "test" and pool.total == 0:
             gone = 0 if source == self.main else self._others()[source].left_out
             why = (
                 f": all {gone:,} show {dataset.shows}s that have another role elsewhere in the"
@@ -274,21 +297,26 @@ class _Study:
                 "roles.test" if source == self.main else f"data.{source}",
                 f"leaves no test row for set {name!r}{why}",
             )
-        matched = (pool.cells.label, self.label, item.labels, f"{field}.labels")
+        matched = (pool.cells.label, self.label, set_plan.labels, f"{field}.labels")
         classes, answerable = (
             class_map(*matched),
-            None if item.answers == "all" else answers_as(*matched),
+            None if set_plan.answers == "all" else answers_as(*matched),
         )
-        law = item.law if isinstance(item.law, Shift) else self.plan.shift
-        if isinstance(item.law, str) and item.law not in LAWS:
-            raise unknown(f"{field}.law", "law", item.law, LAWS)
-        law_field = f"{field}.law" if item.law is law else "shift"
-        known = item.law is not law and pool.cells is self.index.cells
-        form = self.form if known else law.normal_form(pool.cells, law_field)
-        draw, lenient = item.draw or ALL_ROWS, False
+        law = set_plan.law if isinstance(set_plan.law, Shift) else self.plan.shift
+        if isinstance(set_plan.law, str) and set_plan.law not in LAWS:
+            raise unknown(f"{field}.law", "law", set_plan.law, LAWS)
+        law_field = f"{field}.law" if set_plan.law is law else "shift"
+        is_known = set_plan.law is not law and pool.cells is self.index.cells
+        form = self.form if is_known else law.normal_form(pool.cells, law_field)
+        draw, lenient = set_plan.draw or ALL_ROWS, False
         share = self.plan.roles.validation_share
-        as_training = item.law in ("train", "without-supplements")
-        if item.draw is None and as_training and item.role == "validation" and share is not None:
+        as_training = set_plan.law in ("train", "without-supplements")
+        if (
+            set_plan.draw is None
+            and as_training
+            and set_plan.role == "validation"
+            and share is not None
+        ):
             draw, lenient = (
                 Draw("total", Fraction(round(share / (1 - share) * train.allotment.total))),
                 True,
@@ -296,44 +324,46 @@ class _Study:
             if draw.value == 0:
                 return None
         follows = False
-        if item.law == "train":
-            training = self._reference if item.role == "test" else train.allotment
+        if set_plan.law == "train":
+            training = self._reference if set_plan.role == "test" else train.allotment
             form, follows = followed(
                 training, form, pool, draw, exactly=pool.cells is self.index.cells
             )
-        elif item.law == "without-supplements":
+        elif set_plan.law == "without-supplements":
             form = form.without_supplements()
-        elif item.law == "unseen":
+        elif set_plan.law == "unseen":
             form = left_out(form, f"{field}.law")
         if (classes < 0).any():
-            kept = pool.cells.along([0], (classes >= 0).astype(np.float64))
-            form = form & NormalForm(pool.cells.shape, (kept,))
+            in_classes = pool.cells.along([0], (classes >= 0).astype(np.float64))
+            form = form & NormalForm(pool.cells.shape, (in_classes,))
         same = (
-            item.role == "train"
-            and item.law == "train"
-            and item.draw is None
+            set_plan.role == "train"
+            and set_plan.law == "train"
+            and set_plan.draw is None
             and train.allotment.mode != "visits"
         )
-        mode = "rows" if pool.n_values == 1 else "fixed" if item.role == "validation" else "each"
-        base = self.plan.split_seed if item.role == "test" else seed
+        mode = (
+            "rows" if pool.n_values == 1 else "fixed" if set_plan.role == "validation" else "each"
+        )
+        base = self.plan.split_seed if set_plan.role == "test" else seed
         if same:
             allotment = train.allotment
         else:
             fields = Fields(law_field, f"{field}.draw", f"set {name!r}")
             allotment = allot(
-                form, pool, mode, draw, seed_of(base, item.role, name), fields, lenient
+                form, pool, mode, draw, seed_of(base, set_plan.role, name), fields, lenient
             )
             if draw.mode == "all":
-                self._name_short_quotas(allotment, item, source, pool)
-        key = seed_of(base, f"{item.role} rows")
+                self._name_short_quotas(allotment, set_plan, source, pool)
+        key = seed_of(base, f"{set_plan.role} rows")
         return Part(
-            name, item.role, source, dataset, pool, allotment, classes, key, follows, answerable
+            name, set_plan.role, source, dataset, pool, allotment, classes, key, follows, answerable
         )
 
-    def _pool(self, item: SetPlan, source: str, dataset: AttributedDataset, field: str) -> Pool:
+    def _pool(self, set_plan: SetPlan, source: str, dataset: AttributedDataset, field: str) -> Pool:
         deal = self._deal(source)
-        pool = deal.pool(item.role)
-        named = item.law.attributes() if isinstance(item.law, Shift) else ()
+        pool = deal.pool(set_plan.role)
+        named = set_plan.law.attributes() if isinstance(set_plan.law, Shift) else ()
         extra = [name for name in named if name not in pool.cells.names]
         if not extra:
             return pool
@@ -351,86 +381,106 @@ class _Study:
         """The deals of the other data sets that the sets name, in that order; kept with the deal of
         the one that trains."""
         reads: dict[str, frozenset[str]] = {}
-        for item in self.plan.sets.values():
-            if item.source not in (None, self.main) and item.source in self.datasets:
-                reads[item.source] = reads.get(item.source, frozenset()) | {item.role}
+        for set_plan in self.plan.sets.values():
+            if set_plan.source not in (None, self.main) and set_plan.source in self.datasets:
+                reads[set_plan.source] = reads.get(set_plan.source, frozenset()) | {set_plan.role}
         key = ("others", *((name, self.datasets[name], roles) for name, roles in reads.items()))
         if key not in self.deal.kept:
-            others = {}
+            other_datasets = {}
             for name, roles in reads.items():
                 dataset = self.datasets[name]
-                there = {attribute.name for attribute in dataset.schema}
-                names = [attribute for attribute in self.plan.attributes if attribute in there]
-                others[name] = (
+                attribute_names = {attribute.name for attribute in dataset.schema}
+                names = [
+                    attribute for attribute in self.plan.attributes if attribute in attribute_names
+                ]
+                other_datasets[name] = (
                     dataset,
                     _index(dataset, self.plan.label, names, f"data.{name}"),
                     roles,
                 )
             allowed = self.plan.overlap == "allowed"
             self.deal.kept[key] = deal_others(
-                (self.dataset, self.deal), others, self.plan.roles, self.plan.split_seed, allowed
+                (self.dataset, self.deal),
+                other_datasets,
+                self.plan.roles,
+                self.plan.split_seed,
+                allowed,
             )
-        found: dict[str, Other] = self.deal.kept[key]
-        return found
+        other_deals: dict[str, Other] = self.deal.kept[key]
+        return other_deals
 
     def pictures(self) -> str | None:
         """What decides which rows have which role because they show one picture, as digits; None
         where nothing does."""
         units = joined_units(self.dataset)
-        told: dict[str, NDArray[Any]] = {} if units is None else {"": units}
-        told |= {name: other.deal.roles for name, other in self._others().items() if other.changed}
-        return digest_arrays(told) if told else None
+        roles_by_picture: dict[str, NDArray[Any]] = {} if units is None else {"": units}
+        roles_by_picture |= {
+            name: other_deal.deal.roles
+            for name, other_deal in self._others().items()
+            if other_deal.changed
+        }
+        return digest_arrays(roles_by_picture) if roles_by_picture else None
 
     def _name_short_quotas(
-        self, allotment: Allotment, item: SetPlan, source: str, pool: Pool
+        self, allotment: Allotment, set_plan: SetPlan, source: str, pool: Pool
     ) -> None:
         """Cells whose role got fewer rows than the quota, where the set would have used them."""
         deal = self._deal(source)
         if pool.sizes.shape != deal.index.counts.shape:
             return
         support = allotment.form.support.reshape(pool.sizes.size, -1)
-        for cell, (wanted, got) in deal.short[item.role].items():
+        for cell, (quota, got) in deal.short[set_plan.role].items():
             for value in np.flatnonzero(support[cell]):
-                allotment.short.setdefault(cell * support.shape[1] + int(value), (wanted, got))
+                allotment.short.setdefault(cell * support.shape[1] + int(value), (quota, got))
 
-    def row_set(self, part: Part, drawn: Drawn, seed: int, flips: dict[str, int]) -> RowSet:
+    def row_set(self, planned_set: Part, drawn: Drawn, seed: int, flips: dict[str, int]) -> RowSet:
         """The row set of drawn rows, with groups, environments, noise and sampling weights."""
-        cells, mode, values = part.pool.cells, part.allotment.mode, part.pool.n_values
+        cells, mode, values = (
+            planned_set.pool.cells,
+            planned_set.allotment.mode,
+            planned_set.pool.n_values,
+        )
         full = drawn.cell * values if mode == "visits" else drawn.cell
-        true = part.classes[drawn.cell // (part.cells.size // part.cells.shape[0])]
+        true = planned_set.classes[
+            drawn.cell // (planned_set.cells.size // planned_set.cells.shape[0])
+        ]
         label, noise = true, self.plan.label_noise
         if noise is not None and (
-            part.name == "train" or (part.role == "validation" and noise.validation)
+            planned_set.name == "train" or (planned_set.role == "validation" and noise.validation)
         ):
             label = noise.apply(
-                true, part.dataset.ids[drawn.base], len(self.label.values), seed, "label_noise"
+                true,
+                planned_set.dataset.ids[drawn.base],
+                len(self.label.values),
+                seed,
+                "label_noise",
             )
-            if part.name == "train":
+            if planned_set.name == "train":
                 flips |= {
                     "chosen": noise.number(len(label)),
                     "changed": int((label != true).sum()),
                     "rows": len(label),
                 }
-        groups = self._grouping(part, self.groups, self.label, "groups")
-        environments = self._grouping(part, self.environments, None, "environments")
+        groups = self._grouping(planned_set, self.groups, self.label, "groups")
+        environments = self._grouping(planned_set, self.environments, None, "environments")
         group = label * groups.size + groups.of_cell[full]
         law, step = None, (0, 0)
         rows = drawn.base
         if mode == "visits":
-            law = visit_law(part.allotment.form, drawn, values)
+            law = visit_law(planned_set.allotment.form, drawn, values)
             name = cells.names[-1]
             step = (int(name in self.groups), int(name in self.environments))
         elif values > 1:
             rows = drawn.base * values + drawn.cell % values
         weight, sampler = np.full(len(label), 1.0 / max(len(label), 1)), "uniform"
-        if part.name == "train":
+        if planned_set.name == "train":
             sampler = (
                 self.plan.sampler
                 if isinstance(self.plan.sampler, str)
                 else next(iter(self.plan.sampler))
             )
             named = sampler in ("environment", "image")
-            of = (
+            environments_of = (
                 Environments.of(self.plan.shift, cells, full, 1 if law is None else values)
                 if named
                 else None
@@ -443,10 +493,10 @@ class _Study:
                 self.test_law(),
                 law,
                 step[0],
-                of,
+                environments_of,
             )
-        made = RowSet(
-            part.source,
+        drawn_set = RowSet(
+            planned_set.source,
             rows,
             label,
             true,
@@ -460,41 +510,50 @@ class _Study:
             step,
             environments.sizes,
             sampler,
-            part.answers_as,
+            planned_set.answers_as,
         )
-        check_set(part, drawn, made, self._deal(part.source), groups, noisy=label is not true)
-        return made
+        check_set(
+            planned_set,
+            drawn,
+            drawn_set,
+            self._deal(planned_set.source),
+            groups,
+            noisy=label is not true,
+        )
+        return drawn_set
 
-    def test_set(self, part: Part) -> RowSet:
+    def test_set(self, planned_set: Part) -> RowSet:
         """The rows of a set of role test, kept with the deal."""
-        deal = self._deal(part.source)
+        deal = self._deal(planned_set.source)
         drawn_key, key = (
-            ("drawn", part),
-            ("rows", part, tuple(self.groups), tuple(self.environments)),
+            ("drawn", planned_set),
+            ("rows", planned_set, tuple(self.groups), tuple(self.environments)),
         )
         if drawn_key not in deal.kept:
-            deal.kept[drawn_key] = draw_rows([part])[0]
+            deal.kept[drawn_key] = draw_rows([planned_set])[0]
         if key not in deal.kept:
-            deal.kept[key] = self.row_set(part, deal.kept[drawn_key], self.plan.split_seed, {})
+            deal.kept[key] = self.row_set(
+                planned_set, deal.kept[drawn_key], self.plan.split_seed, {}
+            )
         rows: RowSet = deal.kept[key]
         return rows
 
     def _grouping(
-        self, part: Part, names: tuple[str, ...], label: Attribute | None, field: str
+        self, planned_set: Part, names: tuple[str, ...], label: Attribute | None, field: str
     ) -> Grouping:
-        cells, derived = part.pool.cells, part.dataset.derived
-        own = part.source == self.main
+        cells, derived = planned_set.pool.cells, planned_set.dataset.derived
+        is_main = planned_set.source == self.main
         # Another source is grouped by those attributes that it has. The derived one comes last: a
         # visit's value can then be added.
-        names = tuple(name for name in names if own or name in cells.names)
+        names = tuple(name for name in names if is_main or name in cells.names)
         if derived is not None and derived.name in names:
             names = (*(name for name in names if name != derived.name), derived.name)
-        kept = self.index.kept
+        index_cache = self.index.kept
         key = ("grouping", field, cells, names)
-        if key not in kept:
-            kept[key] = grouping(cells, names, label, field)
-        found: Grouping = kept[key]
-        return found
+        if key not in index_cache:
+            index_cache[key] = grouping(cells, names, label, field)
+        cached_grouping: Grouping = index_cache[key]
+        return cached_grouping
 
     def test_law(self) -> NDArray[np.float64] | None:
         """The weights of the test law over the study's cells; None where no test set is cut so.
@@ -503,60 +562,61 @@ class _Study:
         out, for what they bring to a cell depends on the draw.
         """
         tests = [
-            (name, item)
-            for name, item in self.plan.sets.items()
-            if item.role == "test" and item.source in (None, self.main)
+            (name, set_plan)
+            for name, set_plan in self.plan.sets.items()
+            if set_plan.role == "test" and set_plan.source in (None, self.main)
         ]
         tests.sort(key=lambda pair: pair[0] != "test")
-        for name, item in tests:
-            if item.law == "unseen":
+        for name, set_plan in tests:
+            if set_plan.law == "unseen":
                 continue  # no training row lies there
-            law = item.law if isinstance(item.law, Shift) else self.plan.shift
-            if item.law == "train" and self.form.supplements:
+            law = set_plan.law if isinstance(set_plan.law, Shift) else self.plan.shift
+            if set_plan.law == "train" and self.form.supplements:
                 return self._reference.law.ravel()
             if all(attribute in self.index.cells.names for attribute in law.attributes()):
                 return law.normal_form(self.index.cells, f"sets.{name}.law").weights.ravel()
         return None
 
-    def warnings(self, parts: Mapping[str, Part]) -> tuple[str, ...]:
+    def warnings(self, planned_sets: Mapping[str, Part]) -> tuple[str, ...]:
         """Everything that is allowed but that a user should know of."""
-        found = [
+        notes = [
             *self.plan.shift.warnings(self.index.cells),
             *self.missing,
-            *said_of_copies(parts.values(), self.plan.label),
+            *said_of_copies(planned_sets.values(), self.plan.label),
         ]
-        others = self._others()
+        other_deals = self._others()
         shown = {name: dataset.shows for name, dataset in self.datasets.items()}
         for name, deal in {
             self.main: self.deal,
-            **{name: other.deal for name, other in others.items()},
+            **{name: other_deal.deal for name, other_deal in other_deals.items()},
         }.items():
             if deal.torn:
-                found.append(
+                notes.append(
                     f"{name}: {deal.torn:,} {shown[name]}s are in two parts of the official split"
                     " (overlap: allowed)"
                 )
-        for name, other in others.items():
-            if other.left_out:
-                found.append(
-                    f"{name}: {other.left_out:,} rows are left out, as their {shown[name]}s have"
-                    " another role elsewhere"
+        for name, other_deal in other_deals.items():
+            if other_deal.left_out:
+                notes.append(
+                    f"{name}: {other_deal.left_out:,} rows are left out, as their {shown[name]}s"
+                    " have another role elsewhere"
                 )
-            if other.overlap:
-                found.append(
-                    f"{name}: {other.overlap:,} test rows show {shown[name]}s that train or"
+            if other_deal.overlap:
+                notes.append(
+                    f"{name}: {other_deal.overlap:,} test rows show {shown[name]}s that train or"
                     " validate (overlap: allowed)"
                 )
-        for name, part in parts.items():
-            found += [f"{name}: {warning}" for warning in part.warnings()]
-            short = part.allotment.short
+        for name, planned_set in planned_sets.items():
+            notes += [f"{name}: {warning}" for warning in planned_set.warnings()]
+            short = planned_set.allotment.short
             if short:
-                cell, (wanted, got) = next(iter(short.items()))
-                more = f" and {len(short) - 1} more" if len(short) > 1 else ""
-                found.append(
-                    f"{name}: {part.cells.name_of(cell)} has {got} of {wanted:g} rows asked{more}"
+                cell, (asked_rows, got) = next(iter(short.items()))
+                more_cells = f" and {len(short) - 1} more" if len(short) > 1 else ""
+                notes.append(
+                    f"{name}: {planned_set.cells.name_of(cell)} has {got} of {asked_rows:g} rows"
+                    f" asked{more_cells}"
                 )
-        return tuple(found)
+        return tuple(notes)
 
 
 def _index(dataset: AttributedDataset, label: str, attributes: Any, field: str) -> CellIndex:

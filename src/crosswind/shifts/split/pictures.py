@@ -55,14 +55,14 @@ def check_training_pool(dataset: AttributedDataset, rows: int) -> None:
     if joined is None:
         return
     units = len(np.unique(joined))
-    held = (
+    contents = (
         f"are only {units:,} different {dataset.shows}s"
         if units > 1
         else f"hold one and the same {dataset.shows}"
     )
     problem = (
-        f"leave no row to train on: the {len(joined):,} rows of {dataset.name} {held}, and one that"
-        " tests does not train"
+        f"leave no row to train on: the {len(joined):,} rows of {dataset.name} {contents}, and one"
+        " that tests does not train"
     )
     raise InputError("roles", problem)
 
@@ -89,32 +89,32 @@ class Shown(Protocol):
 def said_of_copies(sets: Iterable[Shown], label: str) -> list[str]:
     """Of each data set, how many rows hold what others hold, and where the labels of such rows
     contradict each other."""
-    found = []
+    sentences = []
     for name, dataset in _by_name(sets).items():
         rows, different = copies_in(dataset)
         if not rows:
             continue
-        thing = (
+        row_name = (
             f"{dataset.shows}s"
             if dataset.input is None or dataset.input.kind in ("image", "text")
             else "rows of numbers"
         )
-        found.append(
-            f"{name}: {rows:,} rows hold {different:,} {thing} that other rows hold too; each has"
-            " one role"
+        sentences.append(
+            f"{name}: {rows:,} rows hold {different:,} {row_name} that other rows hold too; each"
+            " has one role"
         )
-        told = contradicted(dataset, label) if label in dataset.table.names else None
-        if told is not None:
-            number, pair = told
+        contradiction = contradicted(dataset, label) if label in dataset.table.names else None
+        if contradiction is not None:
+            number, pair = contradiction
             classes, codes = dataset.table.attribute(label).values, dataset.table.column(label)
             shown = " and ".join(
                 f"{dataset.ids[row] + 1:,} ({classes[codes[row]]})" for row in pair
             )
-            found.append(
+            sentences.append(
                 f"{name}: {number:,} of these stand in rows of different labels, such as rows"
                 f" {shown}"
             )
-    return found
+    return sentences
 
 
 def said_of_rows(sets: Iterable[Shown], attributes: Sequence[str]) -> list[str]:
@@ -129,8 +129,8 @@ def said_of_rows(sets: Iterable[Shown], attributes: Sequence[str]) -> list[str]:
 
 def said_of_data(name: str, dataset: AttributedDataset, attributes: Sequence[str]) -> list[str]:
     """The same of one data set."""
-    found = [f"{name}: {text}" for about, text in dataset.notes if about in ("", *attributes)]
-    return found if dataset.files is None else [*found, f"{name}: {OF_FILES}"]
+    sentences = [f"{name}: {text}" for about, text in dataset.notes if about in ("", *attributes)]
+    return sentences if dataset.files is None else [*sentences, f"{name}: {OF_FILES}"]
 
 
 def _by_name(sets: Iterable[Shown]) -> dict[str, AttributedDataset]:
@@ -147,8 +147,8 @@ def copies_in(dataset: AttributedDataset) -> tuple[int, int]:
         dataset.cache[key] = max(
             ((int(each.sum()), len(each)) for each in repeated), default=(0, 0)
         )
-    found: tuple[int, int] = dataset.cache[key]
-    return found
+    counted: tuple[int, int] = dataset.cache[key]
+    return counted
 
 
 def contradicted(dataset: AttributedDataset, label: str) -> tuple[int, tuple[int, int]] | None:
@@ -159,8 +159,8 @@ def contradicted(dataset: AttributedDataset, label: str) -> tuple[int, tuple[int
         dataset.cache[key] = next(
             filter(None, (_contradicted(names, codes) for names in held_by(dataset))), None
         )
-    found: tuple[int, tuple[int, int]] | None = dataset.cache[key]
-    return found
+    contradiction: tuple[int, tuple[int, int]] | None = dataset.cache[key]
+    return contradiction
 
 
 def _contradicted(
@@ -168,26 +168,32 @@ def _contradicted(
 ) -> tuple[int, tuple[int, int]] | None:
     order = np.argsort(names, kind="stable")
     same = names[order[1:]] == names[order[:-1]]
-    other = same & (codes[order[1:]] != codes[order[:-1]])
-    places = np.flatnonzero(other)
-    if not len(places):
+    contradicting = same & (codes[order[1:]] != codes[order[:-1]])
+    positions = np.flatnonzero(contradicting)
+    if not len(positions):
         return None
-    return len(np.unique(names[order[places]])), (int(order[places[0]]), int(order[places[0] + 1]))
+    return len(np.unique(names[order[positions]])), (
+        int(order[positions[0]]),
+        int(order[positions[0] + 1]),
+    )
 
 
 def apart(
-    units: Ints, dataset: AttributedDataset, part: RoleOf, read: Sequence[int]
+    units: Ints, dataset: AttributedDataset, official_role: RoleOf, read: Sequence[int]
 ) -> tuple[Ints, int]:
     """Joined units cut by the parts of an official split, int64 [n], and how many of them that
     cuts.
 
-    `part`: the official role of each row; `read`: those whose rows the study reads, which alone
+    `official_role`: the official role of each row; `read`: those whose rows the study reads, which
+    alone
     count.
     """
     _, unit_of = np.unique(units, return_inverse=True)
-    there = _in_any_row(unit_of, np.uint8(1) << part) & sum(1 << role for role in set(read))
-    _, group = np.unique(unit_of * 4 + part, return_inverse=True)
-    return _least(group, _own(dataset)), int(((there & (there - 1)) > 0).sum())
+    roles_of_unit = _in_any_row(unit_of, np.uint8(1) << official_role) & sum(
+        1 << role for role in set(read)
+    )
+    _, group = np.unique(unit_of * 4 + official_role, return_inverse=True)
+    return _least(group, _own(dataset)), int(((roles_of_unit & (roles_of_unit - 1)) > 0).sum())
 
 
 def share(one: AttributedDataset, other: AttributedDataset) -> bool:
@@ -206,8 +212,8 @@ def roles_elsewhere(
     is left out: role 3.
     """
     held_as = np.zeros(dataset.n_base, dtype=np.uint8)
-    for other, roles in dealt:
-        held_as |= held(dataset, other, roles)
+    for other_dataset, roles in dealt:
+        held_as |= held(dataset, other_dataset, roles)
     units = joined_units(dataset)
     units = dataset.units if units is None else units
     if units is not None:
@@ -264,9 +270,9 @@ def _joined(units: Ints, names: list[NDArray[Any]]) -> Ints | None:
     n, size = len(units), len(units)
     ties = []
     for each in (units, *names):
-        _, place = np.unique(each, return_inverse=True)
-        ties.append(place.ravel() + size)
-        size += int(place.max()) + 1
+        _, code_of = np.unique(each, return_inverse=True)
+        ties.append(code_of.ravel() + size)
+        size += int(code_of.max()) + 1
     rows = np.tile(np.arange(n), len(ties))
     graph = coo_array(
         (np.ones(len(rows), dtype=np.uint8), (rows, np.concatenate(ties))), shape=(size, size)

@@ -45,13 +45,13 @@ class Roles:
         quota(self.validation, "roles.validation")
         if self.official is None:
             return
-        known = ["column", "train", "validation", "test"]
+        known_keys = ["column", "train", "validation", "test"]
         if not isinstance(self.official, Mapping):
-            raise InputError("roles.official", f"must be a map, not {self.official!r}", known)
+            raise InputError("roles.official", f"must be a map, not {self.official!r}", known_keys)
         for name in self.official:
-            if name not in known:
+            if name not in known_keys:
                 raise unknown(
-                    f"roles.official.{name}", "setting of the official split", name, known
+                    f"roles.official.{name}", "setting of the official split", name, known_keys
                 )
         for name in ("column", "train", "test"):
             if self.official.get(name) is None:

@@ -38,9 +38,9 @@ def rounded_up(counts: Counts, share: Fraction) -> Counts:
     The numerator of 0.3333333333333333 times 2,800 rows is more than 64 bits hold, so Python's
     integers multiply, once for each different count; n rows have at most sqrt(2 n) different ones.
     """
-    different, place = np.unique(counts, return_inverse=True)
+    different, value_of = np.unique(counts, return_inverse=True)
     shares = [math.ceil(count * share) for count in different.tolist()]
-    return np.array(shares, dtype=np.int64)[place].reshape(counts.shape)
+    return np.array(shares, dtype=np.int64)[value_of].reshape(counts.shape)
 
 
 def controlled_rounding(expected: Expected, seed: int, total: int | None = None) -> Counts:
@@ -50,14 +50,16 @@ def controlled_rounding(expected: Expected, seed: int, total: int | None = None)
     the nearest. Common cases cost a fraction of a millisecond at 1,000 cells; what local repair
     cannot settle is solved as an integer programme.
     """
-    near = min(_NEAR, 0.25 / max(expected.size, 1))  # so little that over all cells no row is lost
-    base = np.floor(expected + near)
-    part = expected - base
-    part[part < near] = 0.0
+    tolerance = min(
+        _NEAR, 0.25 / max(expected.size, 1)
+    )  # so little that over all cells no row is lost
+    base = np.floor(expected + tolerance)
+    fractions = expected - base
+    fractions[fractions < tolerance] = 0.0
     if total is None:
         total = round(float(expected.sum()))
     extra = total - int(base.sum())
-    free = np.flatnonzero(part)
+    free = np.flatnonzero(fractions)
     if not 0 <= extra <= free.size:
         raise ValueError(f"{expected.sum()} rows cannot be rounded to {total}")
     counts = base.astype(np.int64)
@@ -65,13 +67,14 @@ def controlled_rounding(expected: Expected, seed: int, total: int | None = None)
         counts.flat[free] += extra > 0
         return counts
     generator = stream(seed, "controlled rounding")
-    chosen = _even_product(part, free, extra, generator)
-    return counts + (_general(part, free, extra, generator) if chosen is None else chosen)
+    chosen = _even_product(fractions, free, extra, generator)
+    return counts + (_general(fractions, free, extra, generator) if chosen is None else chosen)
 
 
 def _margin(values: NDArray[np.generic], axis: int) -> Margin:
     return values.sum(
-        axis=tuple(other for other in range(values.ndim) if other != axis), dtype=np.float64
+        axis=tuple(other_axis for other_axis in range(values.ndim) if other_axis != axis),
+        dtype=np.float64,
     )
 
 
@@ -85,7 +88,7 @@ def _beyond(margin: Margin, low: Margin, high: Margin) -> Margin:
 
 
 def _even_product(
-    part: Expected, free: Counts, extra: int, generator: np.random.Generator
+    fractions: Expected, free: Counts, extra: int, generator: np.random.Generator
 ) -> Chosen | None:
     """The choice where all fractions are equal and the cells are all combinations of some values of
     each axis, else None.
@@ -94,11 +97,11 @@ def _even_product(
     cells. Any stretch of an orbit has even margins on every axis, and a whole orbit exactly even
     ones: so some whole orbits and a stretch of one.
     """
-    parts = part.flat[free]
-    if parts.max() - parts.min() > _NEAR:
+    free_fractions = fractions.flat[free]
+    if free_fractions.max() - free_fractions.min() > _NEAR:
         return None
-    kept = [np.flatnonzero(_margin(part, axis)) for axis in range(part.ndim)]
-    sizes = [len(values) for values in kept]
+    values_of_axis = [np.flatnonzero(_margin(fractions, axis)) for axis in range(fractions.ndim)]
+    sizes = [len(values) for values in values_of_axis]
     if math.prod(sizes) != free.size:
         return None
     length, starts = 1, []
@@ -112,39 +115,43 @@ def _even_product(
     heads = np.unravel_index(np.repeat(orbits, length)[:extra], starts)
     cells = [
         generator.permutation(values)[(head + steps) % len(values)]
-        for values, head in zip(kept, heads, strict=True)
+        for values, head in zip(values_of_axis, heads, strict=True)
     ]
-    chosen = np.zeros(part.shape, dtype=bool)
+    chosen = np.zeros(fractions.shape, dtype=bool)
     chosen[tuple(cells)] = True
     return chosen
 
 
-def _general(part: Expected, free: Counts, extra: int, generator: np.random.Generator) -> Chosen:
-    bounds = [_bounds(part, axis) for axis in range(part.ndim)]
-    chosen = _systematic(part, free, extra, generator)
+def _general(
+    fractions: Expected, free: Counts, extra: int, generator: np.random.Generator
+) -> Chosen:
+    bounds = [_bounds(fractions, axis) for axis in range(fractions.ndim)]
+    chosen = _systematic(fractions, free, extra, generator)
     settled = True
     for axis, (low, high) in enumerate(bounds):
         margin = _margin(chosen, axis)
         if ((margin < low) | (margin > high)).any():
             settled = (
                 axis > 0
-                and _move_along(chosen, part, axis, margin, low, high, generator)
+                and _move_along(chosen, fractions, axis, margin, low, high, generator)
                 and settled
             )
     if settled:
         return chosen
-    _exchange(chosen, part > 0, bounds, generator)
+    _exchange(chosen, fractions > 0, bounds, generator)
     if any(_beyond(_margin(chosen, axis), *bound).any() for axis, bound in enumerate(bounds)):
-        chosen = _programme(part, extra, bounds, generator)
+        chosen = _programme(fractions, extra, bounds, generator)
     return chosen
 
 
-def _systematic(part: Expected, free: Counts, extra: int, generator: np.random.Generator) -> Chosen:
+def _systematic(
+    fractions: Expected, free: Counts, extra: int, generator: np.random.Generator
+) -> Chosen:
     """Systematic sampling by the fractions, label after label: the label's margin and the total
     come out right."""
     order = generator.permutation(free)
-    order = order[np.argsort(order // part[0].size, kind="stable")]
-    cumulative = np.cumsum(part.flat[order])
+    order = order[np.argsort(order // fractions[0].size, kind="stable")]
+    cumulative = np.cumsum(fractions.flat[order])
     top = float(cumulative[-1])
     remainder = top - math.floor(top + _NEAR)
     start = generator.random()
@@ -157,7 +164,7 @@ def _systematic(part: Expected, free: Counts, extra: int, generator: np.random.G
     taken = np.empty(order.size, dtype=bool)
     taken[0] = before[0] > 0
     np.greater(before[1:], before[:-1], out=taken[1:])
-    chosen = np.zeros(part.shape, dtype=bool)
+    chosen = np.zeros(fractions.shape, dtype=bool)
     chosen.flat[order[taken]] = True
     missing = extra - int(taken.sum())
     if missing:  # rounding in the sums put two points on one cell
@@ -167,7 +174,7 @@ def _systematic(part: Expected, free: Counts, extra: int, generator: np.random.G
 
 def _move_along(
     chosen: Chosen,
-    part: Expected,
+    expectations: Expected,
     axis: int,
     margin: Margin,
     low: Margin,
@@ -179,24 +186,24 @@ def _move_along(
 
     Changes `chosen` and `margin`; says whether the axis came out even.
     """
-    picked, fractions = np.moveaxis(chosen, axis, 0), np.moveaxis(part, axis, 0)
+    picked, fractions = np.moveaxis(chosen, axis, 0), np.moveaxis(expectations, axis, 0)
     stuck: set[tuple[int, int]] = set()
     while _beyond(margin, low, high).any():
         move = _best_move(margin.tolist(), low.tolist(), high.tolist(), stuck)
         if move is None:
             return False
-        giver, taker, wanted = move
-        places = np.flatnonzero(picked[giver] & (picked[taker] < (fractions[taker] > 0)))
-        if not places.size:
+        giver, taker, n_rows = move
+        positions = np.flatnonzero(picked[giver] & (picked[taker] < (fractions[taker] > 0)))
+        if not positions.size:
             stuck.add((giver, taker))
             continue
-        if places.size > wanted:
-            places = generator.permutation(places)[:wanted]
-        where = np.unravel_index(places, picked.shape[1:])
+        if positions.size > n_rows:
+            positions = generator.permutation(positions)[:n_rows]
+        where = np.unravel_index(positions, picked.shape[1:])
         picked[giver][where] = False
         picked[taker][where] = True
-        margin[giver] -= places.size
-        margin[taker] += places.size
+        margin[giver] -= positions.size
+        margin[taker] += positions.size
         stuck = {pair for pair in stuck if giver not in pair and taker not in pair}
     return True
 
@@ -208,15 +215,15 @@ def _best_move(
     making another one."""
     values = range(len(margin))
     over, under = [margin[i] - high[i] for i in values], [low[i] - margin[i] for i in values]
-    most, least = max(over), max(under)
+    largest, least = max(over), max(under)
     # Nearly always the fullest value can give to the emptiest: no pairs need comparing.
-    giver = over.index(most) if most > 0 else under.index(min(under))
+    giver = over.index(largest) if largest > 0 else under.index(min(under))
     taker = under.index(least) if least > 0 else over.index(min(over))
     if giver != taker and (giver, taker) not in stuck:
-        wanted = min(max(over[giver], under[taker]), -under[giver], -over[taker])
-        if wanted > 0:
-            return giver, taker, int(wanted)
-    best, found = 0.0, None
+        n_rows = min(max(over[giver], under[taker]), -under[giver], -over[taker])
+        if n_rows > 0:
+            return giver, taker, int(n_rows)
+    best, move = 0.0, None
     for giver, taker in itertools.permutations(values, 2):
         spare, room = -under[giver], -over[taker]
         if (
@@ -227,11 +234,11 @@ def _best_move(
         ):
             continue
         # Beyond the need a move would only shuffle; more than spare or room would make a new need.
-        wanted = min(max(over[giver], under[taker]), spare, room)
-        gain = min(wanted, max(over[giver], 0)) + min(wanted, max(under[taker], 0))
+        n_rows = min(max(over[giver], under[taker]), spare, room)
+        gain = min(n_rows, max(over[giver], 0)) + min(n_rows, max(under[taker], 0))
         if gain > best:
-            best, found = gain, (giver, taker, int(wanted))
-    return found
+            best, move = gain, (giver, taker, int(n_rows))
+    return move
 
 
 def _exchange(
@@ -249,10 +256,10 @@ def _exchange(
             margin = _margin(chosen, axis)
             now = _beyond(margin, low, high)
             less = _beyond(margin - 1, low, high) - now
-            more = _beyond(margin + 1, low, high) - now
+            cost_of_more = _beyond(margin + 1, low, high) - now
             price = _LABEL_FIRST if axis == 0 else 1.0
             giver, taker = ins[:, axis][:, None], outs[:, axis][None, :]
-            change += price * np.where(giver == taker, 0.0, less[giver] + more[taker])
+            change += price * np.where(giver == taker, 0.0, less[giver] + cost_of_more[taker])
         best = int(np.argmin(change))
         if change.flat[best] >= 0:
             return
@@ -262,14 +269,14 @@ def _exchange(
 
 
 def _programme(
-    part: Expected, extra: int, bounds: list[Bound], generator: np.random.Generator
+    fractions: Expected, extra: int, bounds: list[Bound], generator: np.random.Generator
 ) -> Chosen:
     """The choice with the fewest rows out of place, as an integer programme (rarely needed: local
     repair failed)."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import coo_array
 
-    free = part > 0
+    free = fractions > 0
     cells = np.argwhere(free)
     n, margins = len(cells), sum(free.shape)
     offsets = np.cumsum([0, *free.shape[:-1]])
@@ -287,15 +294,17 @@ def _programme(
         [np.full(size, _LABEL_FIRST if axis == 0 else 1.0) for axis, size in enumerate(free.shape)]
     )
     # Ties: small random prices, all of them together below one row out of place.
-    tie = (generator.random(n) - part[free]) / (4 * n)
-    found = milp(
+    tie = (generator.random(n) - fractions[free]) / (4 * n)
+    solution = milp(
         np.concatenate([tie, price, price]),
         constraints=LinearConstraint(matrix, low, high),
         bounds=Bounds(0, np.concatenate([np.ones(n), np.full(2 * margins, np.inf)])),
         integrality=np.concatenate([np.ones(n), np.zeros(2 * margins)]),
     )
-    if found.x is None:
-        raise RuntimeError(f"the integer programme of controlled rounding failed: {found.message}")
+    if solution.x is None:
+        raise RuntimeError(
+            f"the integer programme of controlled rounding failed: {solution.message}"
+        )
     chosen = np.zeros_like(free)
-    chosen[free] = found.x[:n] > 0.5
+    chosen[free] = solution.x[:n] > 0.5
     return chosen

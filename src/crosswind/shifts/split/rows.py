@@ -94,8 +94,8 @@ class Part:
             "rows": allotment.total,
             "cells": listed,
             "supplements": [
-                {"asked": asked, "drawn": int(n)}
-                for asked, n in zip(allotment.asked, drawn, strict=True)
+                {"asked": n_asked, "drawn": int(n)}
+                for n_asked, n in zip(allotment.asked, drawn, strict=True)
             ],
             "short": self.short(),
         }
@@ -123,10 +123,10 @@ class Part:
             .sum(axis=1)
             .astype(np.float64)
         )
-        there = drawn > 0
+        has_rows = drawn > 0
         return (
-            float((drawn[there] ** 2 / self.pool.sizes[there]).sum() / drawn.sum())
-            if there.any()
+            float((drawn[has_rows] ** 2 / self.pool.sizes[has_rows]).sum() / drawn.sum())
+            if has_rows.any()
             else 1.0
         )
 
@@ -156,8 +156,8 @@ class Part:
     def short(self) -> dict[str, dict[str, float]]:
         """The cells that had fewer rows than asked, by name."""
         return {
-            self.cells.name_of(cell): {"wanted": wanted, "got": got}
-            for cell, (wanted, got) in self.allotment.short.items()
+            self.cells.name_of(cell): {"wanted": n_asked, "got": got}
+            for cell, (n_asked, got) in self.allotment.short.items()
         }
 
 
@@ -183,10 +183,10 @@ class Split:
         size = len(train.group_names) // len(self.class_names)
         group = train.group + (train.true_label - train.label) * size
         law = np.ones((len(group), 1)) if train.visit_law is None else train.visit_law
-        place = group[:, None] + step * np.arange(law.shape[1])
+        cell_of = group[:, None] + step * np.arange(law.shape[1])
         shown = {
             train.group_names[code]
-            for code in np.unique(place[(law > 0) & (train.weight > 0)[:, None]])
+            for code in np.unique(cell_of[(law > 0) & (train.weight > 0)[:, None]])
         }
         return [name in shown for name in rows.group_names]
 
@@ -194,7 +194,7 @@ class Split:
     def report(self) -> dict[str, Any]:
         """Plain values for JSON: each set cell by cell, short cells by name, labels flipped,
         warnings. Made when asked for."""
-        sets = {name: part.account() for name, part in self.parts.items()}
+        sets = {name: planned_set.account() for name, planned_set in self.parts.items()}
         return {
             "sets": sets,
             "short": {name: account["short"] for name, account in sets.items() if account["short"]},
@@ -212,13 +212,13 @@ class Split:
             self.train.true_label, self.train.weight, minlength=len(self.class_names)
         )
         low, high = int(share.argmin()), int(share.argmax())
-        some = [
+        shares_in_words = [
             f"{self.class_names[code]} is {share[code]:.4g} of the visits of training"
             for code in dict.fromkeys([low, high])
         ]
         return [
-            f"sampler {self.train.sampler}: of {len(share)} classes {', '.join(some)} (even:"
-            f" {1 / len(share):.4g})"
+            f"sampler {self.train.sampler}: of {len(share)} classes {', '.join(shares_in_words)}"
+            f" (even: {1 / len(share):.4g})"
         ]
 
     def _repr_html_(self) -> str:
@@ -255,36 +255,42 @@ def draw_rows(parts: Sequence[Part]) -> list[Drawn]:
 
     Parts are drawn together because a keyed permutation costs more by the call than by the row.
     """
-    entries = [_entries(part) for part in parts]
+    entries = [_entries(planned_set) for planned_set in parts]
     spans = [np.repeat(np.arange(len(cell)), count) for _, cell, count, _, _ in entries]
-    places, sizes, keys, moved = [], [], [], []
-    for part, (_, cell, count, offset, home), span in zip(parts, entries, spans, strict=True):
-        size = part.pool.sizes[home]
-        place = np.arange(len(span)) + np.repeat(offset - np.cumsum(count) + count, count)
-        places.append(place)
-        whole = (count == size) & (
+    positions, sizes, keys, moved = [], [], [], []
+    for planned_set, (_, cell, count, offset, home), span in zip(
+        parts, entries, spans, strict=True
+    ):
+        size = planned_set.pool.sizes[home]
+        position = np.arange(len(span)) + np.repeat(offset - np.cumsum(count) + count, count)
+        positions.append(position)
+        takes_all = (count == size) & (
             offset == 0
         )  # all rows of a cell in one piece: their order says nothing
-        moved.append(~whole[span])
-        own = cell if part.allotment.mode == "each" else home
+        moved.append(~takes_all[span])
+        cell_of = cell if planned_set.allotment.mode == "each" else home
         sizes.append(size[span])
-        keys.append(hash64(own, part.key)[span])
-    place, move = np.concatenate(places), np.concatenate(moved)
+        keys.append(hash64(cell_of, planned_set.key)[span])
+    position, move = np.concatenate(positions), np.concatenate(moved)
     if move.any():
-        place[move] = permuted(place[move], np.concatenate(sizes)[move], np.concatenate(keys)[move])
+        position[move] = permuted(
+            position[move], np.concatenate(sizes)[move], np.concatenate(keys)[move]
+        )
     out, start = [], 0
-    for part, (origin, cell, _, _, home), span in zip(parts, entries, spans, strict=True):
-        base = part.pool.order()[part.pool.starts[home][span] + place[start : start + len(span)]]
+    for planned_set, (origin, cell, _, _, home), span in zip(parts, entries, spans, strict=True):
+        base = planned_set.pool.order()[
+            planned_set.pool.starts[home][span] + position[start : start + len(span)]
+        ]
         out.append(Drawn(base, cell[span], origin.astype(np.int8)[span]))
         start += len(span)
     return out
 
 
-def _entries(part: Part) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+def _entries(planned_set: Part) -> tuple[Ints, Ints, Ints, Ints, Ints]:
     """Every cell and origin that gives rows: origin, cell, count, where in the base cell's permuted
     rows it starts, base cell."""
-    counts, mode = part.allotment.counts, part.allotment.mode
-    values = part.pool.n_values
+    counts, mode = planned_set.allotment.counts, planned_set.allotment.mode
+    values = planned_set.pool.n_values
     if mode == "fixed":
         # All values of a base cell share its rows, one stretch after another.
         stacked = (

@@ -69,12 +69,12 @@ def default_attributes(cells: Cells, form: NormalForm, shifted: Sequence[str]) -
     present = form.support
     for supplement in form.supplements:
         present = present | supplement.region
-    found = []
+    varied = []
     for axis, name in enumerate(cells.names):
-        others = tuple(other for other in range(present.ndim) if other != axis)
-        if axis and name in shifted and present.any(axis=others).sum() > 1:
-            found.append(name)
-    return tuple(found) or cells.names[1:]
+        other_axes = tuple(other_axis for other_axis in range(present.ndim) if other_axis != axis)
+        if axis and name in shifted and present.any(axis=other_axes).sum() > 1:
+            varied.append(name)
+    return tuple(varied) or cells.names[1:]
 
 
 @final
@@ -99,24 +99,24 @@ class Environments:
     ) -> Environments | None:
         """Those of rows in cells `cell` int64 [n], of each of `values` values of the last attribute
         from there on; None where no part of the shift is systematic, or several are."""
-        parts = [
-            part
-            for part in (shift.parts if isinstance(shift, All) else (shift,))
-            if isinstance(part, Systematic)
+        systematic_shifts = [
+            joined_shift
+            for joined_shift in (shift.parts if isinstance(shift, All) else (shift,))
+            if isinstance(joined_shift, Systematic)
         ]
-        if len(parts) != 1:
+        if len(systematic_shifts) != 1:
             return None
-        axis, _ = parts[0].table(cells)
+        axis, _ = systematic_shifts[0].table(cells)
         codes = np.unravel_index(cell, cells.shape)
         varies = (
             np.arange(values) if axis == len(cells.shape) - 1 else np.zeros(values, dtype=np.int64)
         )
         return cls(
-            parts[0].environment,
+            systematic_shifts[0].environment,
             codes[0],
             codes[axis][:, None] + varies,
             cells.shape[axis],
-            parts[0].clean(cells),
+            systematic_shifts[0].clean(cells),
         )
 
     def shares(
@@ -143,22 +143,24 @@ class Environments:
                 / np.maximum(mass.max(axis=1, keepdims=True), np.finfo(float).tiny)
             )
         of_clean = p if kind == "environment" else 1 - p
-        place = self.environment + (self.size * self.label[:, None] if kind == "image" else 0)
+        block_of = self.environment + (self.size * self.label[:, None] if kind == "image" else 0)
         blocks = int(self.label.max(initial=0)) + 1 if kind == "image" else 1
-        there = np.bincount(place.ravel(), mass.ravel(), minlength=blocks * self.size).reshape(
-            blocks, self.size
-        )
+        block_mass = np.bincount(
+            block_of.ravel(), mass.ravel(), minlength=blocks * self.size
+        ).reshape(blocks, self.size)
         is_clean = np.arange(self.size) == self.clean
-        clean, others = (there > 0) & is_clean, (there > 0) & ~is_clean
-        wanted = clean * of_clean + others * (
-            (1 - of_clean) / np.maximum(others.sum(axis=1, keepdims=True), 1)
+        clean, has_noise = (block_mass > 0) & is_clean, (block_mass > 0) & ~is_clean
+        target_shares = clean * of_clean + has_noise * (
+            (1 - of_clean) / np.maximum(has_noise.sum(axis=1, keepdims=True), 1)
         )
         # What has no clean rows, or no others, is seen under what it has.
-        wanted *= there.sum(axis=1, keepdims=True) / np.maximum(
-            wanted.sum(axis=1, keepdims=True), np.finfo(float).tiny
+        target_shares *= block_mass.sum(axis=1, keepdims=True) / np.maximum(
+            target_shares.sum(axis=1, keepdims=True), np.finfo(float).tiny
         )
-        factor = np.divide(wanted, there, out=np.zeros(there.shape), where=there > 0).ravel()
-        joint: NDArray[np.float64] = mass * factor[place]
+        factor = np.divide(
+            target_shares, block_mass, out=np.zeros(block_mass.shape), where=block_mass > 0
+        ).ravel()
+        joint: NDArray[np.float64] = mass * factor[block_of]
         return joint / joint.sum()
 
 
@@ -197,25 +199,30 @@ def sampling_weights(
             )
         weights = np.where(extra, mass / extra.sum(), (1 - mass) / (~extra).sum())
         return weights / weights.sum(), visits
-    seen = np.ones((n, 1)) if visits is None else visits
+    visits_of = np.ones((n, 1)) if visits is None else visits
     if isinstance(sampler, Mapping):
         if environments is None:
             raise InputError("sampler", NO_ENVIRONMENTS.format(next(iter(sampler))))
-        joint = environments.shares(sampler, seen)
+        joint = environments.shares(sampler, visits_of)
     else:
-        value = np.arange(seen.shape[1])
+        value = np.arange(visits_of.shape[1])
         if sampler == "balanced":
-            place = group[:, None] + step * value
-            wanted = np.ones(int(place.max()) + 1)
+            cell_of = group[:, None] + step * value
+            target_law = np.ones(int(cell_of.max()) + 1)
         else:
             if test_cells is None:
                 raise InputError(
                     "sampler", "reweight needs a set of role test over the cells of the study"
                 )
-            place = cell[:, None] * len(value) + value
-            wanted = test_cells
-        there = np.bincount(place.ravel(), seen.ravel(), minlength=len(wanted))
-        joint = seen * np.divide(wanted, there, out=np.zeros(len(wanted)), where=there > 0)[place]
+            cell_of = cell[:, None] * len(value) + value
+            target_law = test_cells
+        present_law = np.bincount(cell_of.ravel(), visits_of.ravel(), minlength=len(target_law))
+        joint = (
+            visits_of
+            * np.divide(
+                target_law, present_law, out=np.zeros(len(target_law)), where=present_law > 0
+            )[cell_of]
+        )
     weights = joint.sum(axis=1)
     if not weights.any():
         raise InputError(

@@ -118,12 +118,12 @@ class ZoomBlur(FixedCorruption):
         lines = x.view(n * channels, height * width)
         out = torch.empty_like(lines)
         for start in range(0, len(lines), ZOOM_COLUMNS):
-            part = (
+            line_chunk = (
                 lines[start : start + ZOOM_COLUMNS]
                 .t()
                 .to(torch.float64, memory_format=torch.contiguous_format)
             )
-            out[start : start + ZOOM_COLUMNS] = (matrix @ part).to(torch.uint8).t()
+            out[start : start + ZOOM_COLUMNS] = (matrix @ line_chunk).to(torch.uint8).t()
         return out.view(x.shape)
 
 
@@ -139,16 +139,18 @@ def disk(radius: float, sd: float) -> NDArray[np.float64]:
     """
     reach = max(8, math.ceil(radius))
     half = 1 if radius <= 8 else 2
-    place = np.arange(-reach, reach + 1)
-    flat = (place[:, None] ** 2 + place**2 <= radius**2).astype(np.float64)
+    coordinate = np.arange(-reach, reach + 1)
+    flat = (coordinate[:, None] ** 2 + coordinate**2 <= radius**2).astype(np.float64)
     flat /= flat.sum()
     weights = np.exp(-(np.arange(-half, half + 1) ** 2) / (2 * sd**2))
     weights /= weights.sum()
     for _ in range(2):
         wide = np.pad(flat, ((half, half), (0, 0)), mode="reflect")
-        flat = sum(weight * wide[line : line + len(place)] for line, weight in enumerate(weights)).T
+        flat = sum(
+            weight * wide[line : line + len(coordinate)] for line, weight in enumerate(weights)
+        ).T
     # What is less than 2**-30 would move no image by a grey level.
-    used = int(np.abs(place[(flat > 2.0**-30).any(1)]).max())
+    used = int(np.abs(coordinate[(flat > 2.0**-30).any(1)]).max())
     flat = flat[reach - used : reach + used + 1, reach - used : reach + used + 1]
     return in_steps(flat.reshape(1, -1), CORRELATE_BITS).reshape(flat.shape)
 
@@ -161,17 +163,17 @@ def zoom_line(size: int, factor: float) -> NDArray[np.float64]:
     first and last pixels are those of what was kept, then cut at the end to `size`:
     scipy.ndimage.zoom of order 1.
     """
-    kept = math.ceil(size / factor)
-    if kept == 1:
+    n_source = math.ceil(size / factor)
+    if n_source == 1:
         return np.eye(size)[[(size - 1) // 2] * size]
-    first = (size - kept) // 2
-    large = round(kept * factor)
-    place = np.arange(size) * ((kept - 1) / (large - 1))
-    lower = np.minimum(place.astype(np.int64), kept - 1)
-    share = np.minimum(place, kept - 1) - lower
+    first = (size - n_source) // 2
+    large = round(n_source * factor)
+    source_place = np.arange(size) * ((n_source - 1) / (large - 1))
+    lower = np.minimum(source_place.astype(np.int64), n_source - 1)
+    share = np.minimum(source_place, n_source - 1) - lower
     matrix = np.zeros((size, size))
     np.add.at(matrix, (np.arange(size), first + lower), 1 - share)
-    np.add.at(matrix, (np.arange(size), first + np.minimum(lower + 1, kept - 1)), share)
+    np.add.at(matrix, (np.arange(size), first + np.minimum(lower + 1, n_source - 1)), share)
     return matrix
 
 
@@ -199,7 +201,7 @@ def _zoom_matrix(height: int, width: int, end: float, step: float, device: str) 
             UserWarning,
         )
         lines, columns = (
-            torch.from_numpy(part.astype(np.int64)) for part in (total.indptr, total.indices)
+            torch.from_numpy(array.astype(np.int64)) for array in (total.indptr, total.indices)
         )
         values = torch.from_numpy(steps * 2.0**-ZOOM_BITS)
         return torch.sparse_csr_tensor(
@@ -286,16 +288,16 @@ def glass_maps(
     _banks.move_to_end(key)
     kind = np.uint16 if height * width <= 1 << 16 else np.uint32
     out = np.empty((len(numbers), height * width), np.int64)
-    for place, number in enumerate(numbers.tolist()):
+    for position, number in enumerate(numbers.tolist()):
         if number not in bank:
             bank[number] = glass_map(height, width, reach, times, number).astype(kind)
-        out[place] = bank[number]
-    held = [
-        len(kept) * sizes[0] * sizes[1] * (2 if sizes[0] * sizes[1] <= 1 << 16 else 4)
-        for sizes, kept in _banks.items()
+        out[position] = bank[number]
+    bytes_held = [
+        len(maps_kept) * sizes[0] * sizes[1] * (2 if sizes[0] * sizes[1] <= 1 << 16 else 4)
+        for sizes, maps_kept in _banks.items()
     ]
-    while sum(held) > MEMORY:
-        held.pop(0)
+    while sum(bytes_held) > MEMORY:
+        bytes_held.pop(0)
         _banks.popitem(last=False)
     return torch.from_numpy(out)
 
@@ -366,13 +368,13 @@ def smear(
     add = _add_views if x.device.type == "cpu" else _add_gathered
     step = max(1, SMEARED // (channels * len(rows) * line))
     for start in range(0, n, step):
-        part = slice(start, start + step)
-        wide = x[part].contiguous().index_select(2, rows).index_select(3, columns).to(torch.int32)
-        total = torch.zeros(out[part].shape, dtype=torch.int32, device=x.device)
-        add(total, wide, starts[part], used[part])
+        chunk = slice(start, start + step)
+        wide = x[chunk].contiguous().index_select(2, rows).index_select(3, columns).to(torch.int32)
+        total = torch.zeros(out[chunk].shape, dtype=torch.int32, device=x.device)
+        add(total, wide, starts[chunk], used[chunk])
         if rounded:
             total += 1 << (SMEAR_BITS - 1)
-        out[part] = total.bitwise_right_shift_(SMEAR_BITS)
+        out[chunk] = total.bitwise_right_shift_(SMEAR_BITS)
     return out
 
 
@@ -407,6 +409,6 @@ def _add_gathered(
     ).view(1, 1, -1)
     begins = torch.from_numpy(starts).to(total.device)
     shares = torch.from_numpy(used.astype(np.int32)).to(total.device)
-    for place in range(starts.shape[1]):
-        where = (pixels + begins[:, place].view(n, 1, 1)).expand(n, channels, -1)
-        sums.add_(lines.gather(2, where).mul_(shares[:, place].view(n, 1, 1)))
+    for column in range(starts.shape[1]):
+        where = (pixels + begins[:, column].view(n, 1, 1)).expand(n, channels, -1)
+        sums.add_(lines.gather(2, where).mul_(shares[:, column].view(n, 1, 1)))

@@ -45,13 +45,13 @@ class Brightness(FixedCorruption):
     def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         factor = on_device(_brightness_table(self.constant(BRIGHTER, x)), x.device)
         out = torch.empty_like(x)
-        for part in parts(x, 0.5):
-            pixels = x[part].to(torch.int32)
+        for chunk in parts(x, 0.5):
+            pixels = x[chunk].to(torch.int32)
             # Where all channels are 0 each counts as 1, so that black has a factor too.
             value = pixels.amax(1, keepdim=True) if pixels.shape[1] == 3 else pixels.clone()
             grown = factor.index_select(0, value.view(-1)).view_as(value)
             pixels += value == 0
-            out[part] = pixels.mul_(grown).bitwise_right_shift_(BITS)
+            out[chunk] = pixels.mul_(grown).bitwise_right_shift_(BITS)
         return out
 
 
@@ -74,10 +74,10 @@ class Contrast(FixedCorruption):
         # float32.
         kind = torch.float32 if size * 255 < 1 << 24 else torch.float64
         out = torch.empty_like(x)
-        for part in parts(x, 0.5):
-            pixels = x[part].to(kind)
-            kept = pixels.sum((2, 3), keepdim=True).double().mul_((1 - left) / size).to(kind)
-            out[part] = pixels.mul_(left).add_(kept)
+        for chunk in parts(x, 0.5):
+            pixels = x[chunk].to(kind)
+            mean_share = pixels.sum((2, 3), keepdim=True).double().mul_((1 - left) / size).to(kind)
+            out[chunk] = pixels.mul_(left).add_(mean_share)
         return out
 
 
@@ -101,8 +101,8 @@ class Saturate(FixedCorruption):
         factor, added = self.constant(SATURATION, x)
         table = on_device(_saturation_table(factor, added), x.device)
         out = torch.empty_like(x)
-        for part in parts(x, 0.5):
-            pixels = x[part].to(torch.int32)
+        for chunk in parts(x, 0.5):
+            pixels = x[chunk].to(torch.int32)
             low, high = pixels.amin(1, keepdim=True), pixels.amax(1, keepdim=True)
             grown = table.index_select(0, low.add_(high, alpha=256).view(-1)).view_as(high)
             if added:
@@ -110,7 +110,7 @@ class Saturate(FixedCorruption):
                 # the factor is meant for one.
                 pixels[:, 1:] -= (low == high * 257).to(torch.int32)
             pixels.sub_(high).mul_(grown)  # the distance from V, negative
-            out[part] = pixels.add_(high << BITS).bitwise_right_shift_(BITS)
+            out[chunk] = pixels.add_(high << BITS).bitwise_right_shift_(BITS)
         return out
 
 
@@ -131,7 +131,7 @@ class Pixelate(FixedCorruption):
         scale = self.constant(SCALE, x)
         size = (x.shape[2], x.shape[3])
         smaller = (max(1, int(size[0] * scale)), max(1, int(size[1] * scale)))
-        return torch.cat([_resized(_resized(x[part], smaller), size) for part in parts(x, 0.5)])
+        return torch.cat([_resized(_resized(x[chunk], smaller), size) for chunk in parts(x, 0.5)])
 
 
 @register("jpeg", kind="transform")
@@ -211,8 +211,8 @@ def _boxes(before: int, after: int) -> tuple[Tensor, Tensor, Tensor | None]:
         (middle + wide / 2 + 0.5).astype(np.int64),
     )
     pixel = np.arange(before)[:, None]
-    place = (pixel - middle + 0.5) * (1 / wide)
-    inside = (place > -0.5) & (place <= 0.5) & (pixel >= first) & (pixel < end)
+    position = (pixel - middle + 0.5) * (1 / wide)
+    inside = (position > -0.5) & (position <= 0.5) & (pixel >= first) & (pixel < end)
     counts = inside.sum(0)
     single = torch.from_numpy(inside.argmax(0)) if (counts == 1).all() else None
     return (

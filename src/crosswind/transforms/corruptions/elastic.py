@@ -58,9 +58,9 @@ class Elastic(Corruption):
         unit = min(height, width) * (1.0 if self._is_small(x) else SLIP)
         far, smooth, corner = (share * unit for share in self.constant(WARP, x))
         out = torch.empty_like(x)
-        for part in parts(x[:, :1], 5):
-            maps = affine_maps(keys[part], height, width, corner)
-            packed = _resampled(_pack(x[part]), *_affine_places(maps, height, width, x.device))
+        for chunk in parts(x[:, :1], 5):
+            maps = affine_maps(keys[chunk], height, width, corner)
+            packed = _resampled(_pack(x[chunk]), *_affine_places(maps, height, width, x.device))
             if far:
                 # To 1/8 of a grey level: room for the weights of the second resampling. 1/64 makes
                 # up for what was cut.
@@ -68,10 +68,10 @@ class Elastic(Corruption):
                     _in_each((1 << 11) - 1)
                 )
                 packed = _resampled(
-                    packed, *_displaced_places(keys[part], height, width, far, smooth, x.device)
+                    packed, *_displaced_places(keys[chunk], height, width, far, smooth, x.device)
                 )
             for channel in range(channels):
-                out[part, channel] = (packed >> (FIELD * channel + 13)).to(
+                out[chunk, channel] = (packed >> (FIELD * channel + 13)).to(
                     torch.uint8
                 )  # the lowest 8 bits
         return out
@@ -110,22 +110,23 @@ def _affine_places(
 ) -> tuple[Tensor, Tensor]:
     """Rows and columns that pixels come from, in 1/256: two int32 [n, h, w], mirrored at the
     middles of the outermost pixels."""
-    places = []
+    positions = []
     for row, side in ((1, height), (0, width)):
         along = maps[:, row, :1] * np.arange(width) + maps[:, row, 2:]
         down = maps[:, row, 1:2] * np.arange(height)
         # In 1/1024 first: the two are rounded one by one. A map that goes further than half a
         # million pixels ends there.
         first, second = (
-            np.rint(item * 1024).clip(-(2**29), 2**29).astype(np.int32) for item in (along, down)
+            np.rint(coordinate * 1024).clip(-(2**29), 2**29).astype(np.int32)
+            for coordinate in (along, down)
         )
         total = on_device(first, device)[:, None] + on_device(second, device)[:, :, None]
         total.add_(2).bitwise_right_shift_(2)
         end = (side - 1) << PLACE_BITS
         if np.abs(first).max() + np.abs(second).max() >= 4 * 2 * end:
             total.remainder_(2 * end)  # mirrored more than once
-        places.append(torch.minimum(total.abs_(), 2 * end - total))
-    return places[0], places[1]
+        positions.append(torch.minimum(total.abs_(), 2 * end - total))
+    return positions[0], positions[1]
 
 
 def _displaced_places(
@@ -145,14 +146,16 @@ def _displaced_places(
         .round_()
         .to(torch.int32)
     )
-    places = []
+    positions = []
     for axis, side in enumerate((height, width)):
         grid = (torch.arange(side, dtype=torch.int32, device=device) << PLACE_BITS) + 128
-        place = (moves[:, axis] + (grid[:, None] if axis == 0 else grid)).abs_()
-        places.append(
-            torch.minimum(place, 512 * side - place).sub_(128).clamp_(0, (side - 1) << PLACE_BITS)
+        coordinate = (moves[:, axis] + (grid[:, None] if axis == 0 else grid)).abs_()
+        positions.append(
+            torch.minimum(coordinate, 512 * side - coordinate)
+            .sub_(128)
+            .clamp_(0, (side - 1) << PLACE_BITS)
         )
-    return places[0], places[1]
+    return positions[0], positions[1]
 
 
 def _pack(x: Tensor) -> Tensor:

@@ -33,10 +33,10 @@ def in_steps(weights: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
     """`weights` [..., k] as multiples of 2**-bits with the weights' sum, rounded: the largest takes
     what is left."""
     steps = np.rint(weights * 2.0**bits)
-    rest = np.rint(weights.sum(-1) * 2.0**bits) - steps.sum(-1)
+    remainder = np.rint(weights.sum(-1) * 2.0**bits) - steps.sum(-1)
     largest = np.expand_dims(weights.argmax(-1), -1)
     np.put_along_axis(
-        steps, largest, np.take_along_axis(steps, largest, -1) + np.expand_dims(rest, -1), -1
+        steps, largest, np.take_along_axis(steps, largest, -1) + np.expand_dims(remainder, -1), -1
     )
     return steps * 2.0**-bits
 
@@ -81,14 +81,14 @@ def gaussian_smooth(x: Tensor, sd: float) -> Tensor:
     )
     planes = x.reshape(n * channels, height, width)
     out = torch.empty(n * channels, height, width, dtype=torch.uint8, device=x.device)
-    for part in parts(planes, 1.5):
-        levels = planes[part].to(torch.float64)
+    for chunk in parts(planes, 1.5):
+        levels = planes[chunk].to(torch.float64)
         bands = [
             levels[..., window] @ across[cut, window].T for cut, window in _bands(width, radius)
         ]
         middle = bands[0] if len(bands) == 1 else torch.cat(bands, -1)
         for cut, window in _bands(height, radius):
-            out[part, cut] = torch.matmul(down[cut, window], middle[:, window]).to(
+            out[chunk, cut] = torch.matmul(down[cut, window], middle[:, window]).to(
                 torch.int32
             )  # cuts downwards
     return out.view(x.shape)
@@ -102,8 +102,8 @@ def mirrored(size: int, margin: int) -> NDArray[np.int64]:
     """
     if size == 1:
         return np.zeros(1 + 2 * margin, np.int64)
-    place = np.abs(np.arange(-margin, size + margin)) % (2 * size - 2)
-    return np.minimum(place, 2 * size - 2 - place)
+    distance = np.abs(np.arange(-margin, size + margin)) % (2 * size - 2)
+    return np.minimum(distance, 2 * size - 2 - distance)
 
 
 def correlate(x: Tensor, kernel: NDArray[np.float64]) -> Tensor:
@@ -124,12 +124,12 @@ def correlate(x: Tensor, kernel: NDArray[np.float64]) -> Tensor:
     rows, columns = (on_device(mirrored(side, margin // 2), x.device) for side in (height, width))
     planes = x.reshape(n * channels, height, width)
     out = torch.empty_like(planes)
-    for part in parts(planes, 1.5):
-        levels = planes[part].index_select(1, rows).index_select(2, columns).to(torch.float64)
+    for chunk in parts(planes, 1.5):
+        levels = planes[chunk].index_select(1, rows).index_select(2, columns).to(torch.float64)
         blurred = torch.fft.irfft2(torch.fft.rfft2(levels, s=size).mul_(response), s=size)[
             :, margin:, margin:
         ][:, :height, :width]
-        out[part] = (
+        out[chunk] = (
             (blurred + (2.0**-16 + 0.5 * 2.0**-CORRELATE_BITS)).clamp_(0, 255).to(torch.uint8)
         )
     return out.view(x.shape)
@@ -145,7 +145,7 @@ def _response(kernel: bytes, side: int, size: tuple[int, int]) -> Tensor:
 def _bands(size: int, radius: int) -> list[tuple[slice, slice]]:
     """The outputs of a line in tiles, and the inputs that each needs."""
     tiles = max(1, round(size / TILE))
-    ends = [size * place // tiles for place in range(tiles + 1)]
+    ends = [size * tile // tiles for tile in range(tiles + 1)]
     return [
         (slice(low, high), slice(max(0, low - radius), high + radius))
         for low, high in zip(ends, ends[1:], strict=False)
@@ -184,9 +184,9 @@ def stretching(side: int, zoom: float) -> Tensor:
     """
     before = math.ceil(side / zoom)
     after = max(side, round(before * zoom))
-    place = (np.arange(side) + (after - side) // 2) * ((before - 1) / max(1, after - 1))
-    first = np.minimum(place.astype(np.int64), max(0, before - 2))
-    share = np.rint((place - first) * (1 << FIELD_BITS))
+    source_place = (np.arange(side) + (after - side) // 2) * ((before - 1) / max(1, after - 1))
+    first = np.minimum(source_place.astype(np.int64), max(0, before - 2))
+    share = np.rint((source_place - first) * (1 << FIELD_BITS))
     table = np.zeros((side, before))
     table[np.arange(side), first] = (1 << FIELD_BITS) - share
     table[np.arange(side), np.minimum(first + 1, before - 1)] += share

@@ -37,9 +37,9 @@ def image_files(folder: str, field: str) -> tuple[str, ...]:
         raise InputError(field, f"no folder {folder!r}")
     files = tuple(
         sorted(
-            str(item)
-            for item in path.iterdir()
-            if item.suffix.lower() in ENDINGS and item.is_file()
+            str(file)
+            for file in path.iterdir()
+            if file.suffix.lower() in ENDINGS and file.is_file()
         )
     )
     if not files:
@@ -120,9 +120,9 @@ def _sheet(
 def _cloud(random: np.random.Generator, count: int) -> NDArray[np.float64]:
     """Smooth noise of `count` bumps a side."""
     grid = random.random((count + 1, count + 1))
-    place = np.arange(SIDE, dtype=np.float64) * (count / SIDE)
-    first = place.astype(np.int64)
-    share = _eased(place - first)
+    coordinate = np.arange(SIDE, dtype=np.float64) * (count / SIDE)
+    first = coordinate.astype(np.int64)
+    share = _eased(coordinate - first)
     lines = grid[first] + (grid[first + 1] - grid[first]) * share[:, None]
     return lines[:, first] + (lines[:, first + 1] - lines[:, first]) * share
 
@@ -133,7 +133,7 @@ def _needles(random: np.random.Generator, cell: int) -> NDArray[np.float64]:
     count = SIDE // cell
     points = random.integers(0, cell, (2, count, count), dtype=np.int32)
     number = np.arange(count * count, dtype=np.int32).reshape(count, count)
-    place = np.arange(cell, dtype=np.int32)
+    coordinate = np.arange(cell, dtype=np.int32)
     shape = (
         count,
         cell,
@@ -148,11 +148,11 @@ def _needles(random: np.random.Generator, cell: int) -> NDArray[np.float64]:
     for down in (-1, 0, 1):
         for across in (-1, 0, 1):
             y, x, who = (
-                np.roll(item, (-down, -across), (0, 1))[:, None, :, None]
-                for item in (*points, number)
+                np.roll(point, (-down, -across), (0, 1))[:, None, :, None]
+                for point in (*points, number)
             )
-            far = (y + (down * cell - place[:, None, None])) ** 2 + (
-                x + (across * cell - place)
+            far = (y + (down * cell - coordinate[:, None, None])) ** 2 + (
+                x + (across * cell - coordinate)
             ) ** 2
             closer = far < nearest
             second = np.minimum(second, np.where(closer, nearest, far))

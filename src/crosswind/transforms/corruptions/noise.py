@@ -29,9 +29,9 @@ class _Noise(Corruption):
 
     def _corrupted(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:
         out = torch.empty_like(x)
-        for part in parts(x):
-            out[part] = self._noisy(
-                x[part], bits16(keys[part], x[0].numel(), x.device).view(-1, *x.shape[1:])
+        for chunk in parts(x):
+            out[chunk] = self._noisy(
+                x[chunk], bits16(keys[chunk], x[0].numel(), x.device).view(-1, *x.shape[1:])
             )
         return out
 
@@ -80,8 +80,8 @@ class ShotNoise(_Noise):
         table = on_device(_shot_table(self.constant(RATE, x)), x.device)
         column = drawn >> 8
         entry = table.index_select(0, (column + (x.to(torch.int32) << 8)).view(-1)).view(x.shape)
-        own = drawn.bitwise_and_(255) < (entry >> 8)
-        return torch.where(own, column, entry.bitwise_and_(255))
+        takes_own = drawn.bitwise_and_(255) < (entry >> 8)
+        return torch.where(takes_own, column, entry.bitwise_and_(255))
 
 
 @register("impulse-noise", kind="transform")
@@ -152,8 +152,8 @@ def _shot_table(rate: int) -> Tensor:
     """For every level and column the share of the column that is its own, in 256ths, and the level
     that has the rest."""
     left = shot_counts(rate)
-    own = np.full((256, 256), 256)
-    other = np.zeros((256, 256), np.int64)
+    own_share = np.full((256, 256), 256)
+    other_level = np.zeros((256, 256), np.int64)
     open_columns = np.ones((256, 256), bool)
     level = np.arange(256)
     # Once a column that wants less than 256 is filled up by one that wants more, it is done: one
@@ -161,8 +161,8 @@ def _shot_table(rate: int) -> Tensor:
     for _ in range(255):
         small = np.where(open_columns, left, 1 << 20).argmin(1)
         large = np.where(open_columns, left, -1).argmax(1)
-        wanted = left[level, small]
-        own[level, small], other[level, small] = wanted, large
-        left[level, large] -= 256 - wanted
+        wanted_share = left[level, small]
+        own_share[level, small], other_level[level, small] = wanted_share, large
+        left[level, large] -= 256 - wanted_share
         open_columns[level, small] = False
-    return torch.from_numpy((own << 8 | other).astype(np.int32).reshape(-1))
+    return torch.from_numpy((own_share << 8 | other_level).astype(np.int32).reshape(-1))

@@ -72,18 +72,18 @@ class Spatter(Corruption):
         mean, sd, smooth, threshold, last, mud = self.constant(SPATTER, x)
         normal = on_device(normal_quantiles(sd * UNIT), x.device)
         out = torch.empty_like(x)
-        for part in parts(x[:, :1]):
+        for chunk in parts(x[:, :1]):
             noise = normal.index_select(
-                0, bits16(keys[part], height * width, x.device).view(-1)
+                0, bits16(keys[chunk], height * width, x.device).view(-1)
             ).add_(round(mean * UNIT))
             liquid = smoothed(noise.view(-1, height, width), smooth, "nearest", 4.0).mul_(
                 1 / (ONE * UNIT)
             )
             if mud:
-                out[part] = _muddy(x[part], liquid > threshold, last)
+                out[chunk] = _muddy(x[chunk], liquid > threshold, last)
             else:
-                out[part] = _wet(
-                    x[part],
+                out[chunk] = _wet(
+                    x[chunk],
                     liquid.mul_(liquid >= threshold).mul_(255).clamp_(0, 255).to(torch.uint8),
                     last,
                 )
@@ -93,17 +93,17 @@ class Spatter(Corruption):
 def relief(liquid: Tensor) -> Tensor:
     """How bright drops are: float32 [n, h, w], whole numbers below 2**16. `liquid`: uint8 [n, h,
     w], 0 where there is none."""
-    near = distances(edges(liquid, 50, 150), 20)
+    nearness = distances(edges(liquid, 50, 150), 20)
     # The mean of nine in floats as OpenCV has it, cut to whole pixels.
-    near = (
-        box_sums(reflected(near))
+    nearness = (
+        box_sums(reflected(nearness))
         .to(torch.float64)
         .mul_(1 / 9)
         .mul_(1 / DISTANCE)
         .to(torch.float32)
         .to(torch.int64)
     )
-    even = reflected(equalised(near))
+    even = reflected(equalised(nearness))
 
     def beside(rows: int, columns: int) -> Tensor:
         return even[
@@ -198,52 +198,61 @@ def edges(levels: Tensor, low: int, high: int) -> Tensor:
     thin = torch.where(level, along_row, torch.where(upright, along_column, slanted)) & (
         middle > low
     )
-    kept = thin & (middle > high)
+    strong = thin & (middle > high)
     grown = ndimage.binary_propagation(
-        kept.cpu().numpy(), np.ones((1, 3, 3), bool), thin.cpu().numpy()
+        strong.cpu().numpy(), np.ones((1, 3, 3), bool), thin.cpu().numpy()
     )
     return on_device(grown, x.device)
 
 
-def distances(marked: Tensor, most: int) -> Tensor:
-    """How far each pixel is from the nearest marked one, `most` pixels at the furthest: int32 [n,
+def distances(marked: Tensor, furthest: int) -> Tensor:
+    """How far each pixel is from the nearest marked one, `furthest` pixels at the furthest: int32
+    [n,
     h, w], in 1/65536 of a pixel.
 
-    `marked`: bool [n, h, w]. `most`: up to 30. Along paths of straight, diagonal and knight's
+    `marked`: bool [n, h, w]. `furthest`: up to 30. Along paths of straight, diagonal and knight's
     steps: the same numbers as OpenCV's distanceTransform with DIST_L2 and a mask of 5.
     """
     height, width = marked.shape[1:]
-    near = torch.where(marked, 0, most + 1).to(torch.int32)
+    distance_so_far = torch.where(marked, 0, furthest + 1).to(torch.int32)
     for step in (1, 2, 4, 8, 16):  # up and down the columns: doubling reaches 31 pixels
-        before = near.clone()
+        before = distance_so_far.clone()
         if step < height:
-            near[:, step:] = torch.minimum(near[:, step:], before[:, :-step] + step)
-            near[:, :-step] = torch.minimum(near[:, :-step], before[:, step:] + step)
-    table = _steps(most).to(marked.device)
-    far = table[0].index_select(0, near.view(-1)).view_as(near)
-    for off in range(1, min(most, width)):
+            distance_so_far[:, step:] = torch.minimum(
+                distance_so_far[:, step:], before[:, :-step] + step
+            )
+            distance_so_far[:, :-step] = torch.minimum(
+                distance_so_far[:, :-step], before[:, step:] + step
+            )
+    table = _steps(furthest).to(marked.device)
+    far = table[0].index_select(0, distance_so_far.view(-1)).view_as(distance_so_far)
+    for off in range(1, min(furthest, width)):
         if int(far.max()) <= off * STRAIGHT:
             break
         # The nearest of a column is the nearest at all, among those as far to the left or right.
-        beside = torch.full_like(near, most + 1)
-        beside[:, :, off:] = near[:, :, :-off]
-        beside[:, :, :-off] = torch.minimum(beside[:, :, :-off], near[:, :, off:])
-        far = torch.minimum(far, table[off].index_select(0, beside.view(-1)).view_as(near))
+        beside = torch.full_like(distance_so_far, furthest + 1)
+        beside[:, :, off:] = distance_so_far[:, :, :-off]
+        beside[:, :, :-off] = torch.minimum(beside[:, :, :-off], distance_so_far[:, :, off:])
+        far = torch.minimum(
+            far, table[off].index_select(0, beside.view(-1)).view_as(distance_so_far)
+        )
     return far
 
 
 @cache
-def _steps(most: int) -> Tensor:
-    """The length of the shortest path by columns and rows, `most` pixels at the furthest: int32
+def _steps(furthest: int) -> Tensor:
+    """The length of the shortest path by columns and rows, `furthest` pixels at the furthest: int32
     [most, most + 2]."""
-    low, high = np.sort(np.broadcast_arrays(np.arange(most)[:, None], np.arange(most + 2)), axis=0)
+    low, high = np.sort(
+        np.broadcast_arrays(np.arange(furthest)[:, None], np.arange(furthest + 2)), axis=0
+    )
     paths = np.where(
         2 * low <= high,
         (high - 2 * low) * STRAIGHT + low * KNIGHT,
         (high - low) * KNIGHT + (2 * low - high) * DIAGONAL,
     )
-    paths[:, most + 1] = most * DISTANCE  # nothing marked in that column
-    return torch.from_numpy(np.minimum(paths, most * DISTANCE).astype(np.int32))
+    paths[:, furthest + 1] = furthest * DISTANCE  # nothing marked in that column
+    return torch.from_numpy(np.minimum(paths, furthest * DISTANCE).astype(np.int32))
 
 
 def equalised(levels: Tensor) -> Tensor:

@@ -75,16 +75,16 @@ class Fog(Corruption):
         top = x.amax((1, 2, 3), keepdim=True).double()
         # A grey level and a constant for each image: numbers of an image come from that image
         # alone.
-        kept = (top / (top + 255 * amount)).float()
+        picture_share = (top / (top + 255 * amount)).float()
         out = torch.empty_like(x)
-        for part in parts(x[:, :1]):
-            fog = plasma(uniforms(keys[part], side * side - 1, x.device), side, decay)[
+        for chunk in parts(x[:, :1]):
+            fog = plasma(uniforms(keys[chunk], side * side - 1, x.device), side, decay)[
                 :, None, :height, :width
             ]
             # One operation at a time, each of them rounded: a fused one would round otherwise at
             # the end of a vector register.
             fog = fog.mul(255 * amount)
-            out[part] = (x[part] + fog).mul_(kept[part])
+            out[chunk] = (x[chunk] + fog).mul_(picture_share[chunk])
         return out
 
 
@@ -158,10 +158,10 @@ class Frost(Corruption):
         )
         sheets = textures(files, 5 if self._is_small(x) else 1, height, width)
         pieces = torch.empty(n, 3, height, width, dtype=torch.uint8)
-        for piece, (which, down, right) in zip(
+        for piece, (texture_number, down, right) in zip(
             pieces, bits16(hash64(keys, 1), 3).tolist(), strict=True
         ):
-            sheet = sheets[which * len(sheets) >> 16]
+            sheet = sheets[texture_number * len(sheets) >> 16]
             top, left = (
                 down * (sheet.shape[1] - height + 1) >> 16,
                 right * (sheet.shape[2] - width + 1) >> 16,
@@ -169,12 +169,12 @@ class Frost(Corruption):
             piece[:] = sheet[:, top : top + height, left : left + width]
         pieces = on_device(pieces, x.device)
         out = torch.empty_like(x)
-        for part in parts(x[:, :1]):
-            added, total = pieces[part].to(torch.int32), x[part].to(torch.int32)
+        for chunk in parts(x[:, :1]):
+            added, total = pieces[chunk].to(torch.int32), x[chunk].to(torch.int32)
             if channels == 1:
                 # The original's grey, in ten thousandths.
                 grey = added[:, :1] * 2989 + added[:, 1:2] * 5870 + added[:, 2:] * 1140
-                out[part] = (
+                out[chunk] = (
                     total.mul_(image * 10000)
                     .add_(grey, alpha=ice)
                     .div_(200000, rounding_mode="floor")
@@ -182,7 +182,7 @@ class Frost(Corruption):
                 )
             else:
                 total.mul_(image).add_(added, alpha=ice).clamp_(max=255 * 20)
-                out[part] = total.mul_(52429).bitwise_right_shift_(
+                out[chunk] = total.mul_(52429).bitwise_right_shift_(
                     20
                 )  # a twentieth, exact below 43,690
         return out
@@ -213,13 +213,13 @@ class Snow(Corruption):
         angles = -135 + 90 * (bits16(hash64(keys, 1), 1).numpy()[:, 0] + 0.5) / 65536
         paths, weights = motion_paths(angles, radius), motion_weights(radius, spread)
         out = torch.empty_like(x)
-        for part in parts(x[:, :1]):
-            flakes = self._flakes(x[part], keys[part])
-            flakes = smear(flakes[:, None], paths[part], weights, rounded=True).to(torch.int32)
+        for chunk in parts(x[:, :1]):
+            flakes = self._flakes(x[chunk], keys[chunk])
+            flakes = smear(flakes[:, None], paths[chunk], weights, rounded=True).to(torch.int32)
             flakes += flakes.flip(2, 3)
             # All in parts of 40,000 to a level: luminance in thousandths, half of it, and
             # twentieths of both.
-            pixels = x[part].to(torch.int32)
+            pixels = x[chunk].to(torch.int32)
             if channels == 3:
                 bright = pixels[:, :1] * 897 + pixels[:, 1:2] * 1761 + pixels[:, 2:] * 342
             else:
@@ -231,7 +231,7 @@ class Snow(Corruption):
             )
             # Below 2 to the 24th floats are exact, and a quotient that is no whole number keeps its
             # distance from one.
-            out[part] = total.to(torch.float32).div_(40_000)
+            out[chunk] = total.to(torch.float32).div_(40_000)
         return out
 
     def _flakes(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:

@@ -116,8 +116,8 @@ class AugMix(Transform):
     def weights(self, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Of the image and of each chain: int64 [n, 1 + width] in 1/65536, every row's sum
         65536."""
-        own = self.width * (1 + 3 * (self.depth if self.depth > 0 else DEEPEST))
-        drawn = bits16(keys, own + 2 + self.width).numpy()[:, own:]
+        n_own_draws = self.width * (1 + 3 * (self.depth if self.depth > 0 else DEEPEST))
+        drawn = bits16(keys, n_own_draws + 2 + self.width).numpy()[:, n_own_draws:]
         gammas = _gamma_quantiles(self.alpha)[drawn]
         image, mixture, chains = gammas[:, :1], gammas[:, 1:2], gammas[:, 2:]
         # Sums one by one: the order of a sum of NumPy may depend on how much there is to add.
@@ -142,11 +142,11 @@ class AugMix(Transform):
             len(x), -1, 1, 1, 1
         )
         out = torch.empty_like(lines)
-        for part in parts(lines):
-            mixed = lines[part] * weights[part, 0]
+        for chunk in parts(lines):
+            mixed = lines[chunk] * weights[chunk, 0]
             for chain in range(self.width):
-                mixed.addcmul_(done[part, chain].to(torch.float32), weights[part, chain + 1])
-            out[part] = mixed.to(torch.int32)
+                mixed.addcmul_(done[chunk, chain].to(torch.float32), weights[chunk, chain + 1])
+            out[chunk] = mixed.to(torch.int32)
         return images_of(out, x)
 
 

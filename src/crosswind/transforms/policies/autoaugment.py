@@ -73,11 +73,14 @@ def policy_of(name: str) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArra
     """The pairs of a policy, "cifar10", "imagenet" or "svhn": operations, probabilities, levels out
     of ten; each [25, 2]."""
     words = re.split(r"[\s,;]+", _POLICIES[name].strip())
-    shares, places = [float(word) for word in words[1::3]], [int(word) for word in words[2::3]]
+    shares, level_numbers = (
+        [float(word) for word in words[1::3]],
+        [int(word) for word in words[2::3]],
+    )
     return (
         codes(tuple(words[::3])).reshape(-1, 2),
         np.array(shares).reshape(-1, 2),
-        np.array(places).reshape(-1, 2),
+        np.array(level_numbers).reshape(-1, 2),
     )
 
 
@@ -115,10 +118,10 @@ class AutoAugment(Transform):
     def chains(self, keys: NDArray[np.uint64], size: tuple[int, int]) -> Chains:
         """What each sample goes through, images being of `size` (h, w)."""
         drawn = bits16(keys, 5).numpy()
-        names, shares, places = policy_of(self.policy)
+        names, shares, level_numbers = policy_of(self.policy)
         pair = pick(drawn[:, 0], len(names))
         operations = np.where((drawn[:, 1:3] + 0.5) / 65536 < shares[pair], names[pair], 0)
-        magnitudes = levels("randaugment", BINS, size)[operations, places[pair]]
+        magnitudes = levels("randaugment", BINS, size)[operations, level_numbers[pair]]
         return Chains(operations, signed(operations, magnitudes, drawn[:, 3:] < 32768))
 
     def apply(self, x: Tensor, keys: NDArray[np.uint64]) -> Tensor:

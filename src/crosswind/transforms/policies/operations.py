@@ -91,7 +91,7 @@ def levels(space: str, bins: int, size: tuple[int, int]) -> NDArray[np.float64]:
     are there.
     """
     height, width = size
-    shear, turn, factor, most, least, across, down = {
+    shear, turn, factor, most_bits, least, across, down = {
         "randaugment": (0.3, 30.0, 0.9, 8, 4, 150.0 / 331.0 * width, 150.0 / 331.0 * height),
         "trivialaugment": (0.99, 135.0, 0.99, 8, 2, 32.0, 32.0),
         "augmix": (0.3, 30.0, 0.9, 4, 0, width / 3.0, height / 3.0),
@@ -99,11 +99,13 @@ def levels(space: str, bins: int, size: tuple[int, int]) -> NDArray[np.float64]:
     table = torch.zeros(len(OPERATIONS), bins, dtype=torch.float64)
     for name, reach in zip(SIGNED, (shear, shear, across, down, turn, *[factor] * 4), strict=True):
         table[_CODE[name]] = torch.linspace(0.0, reach, bins, dtype=torch.float32)
-    table[_CODE["posterize"]] = most - (torch.arange(bins) / ((bins - 1) / (most - least))).round()
+    table[_CODE["posterize"]] = (
+        most_bits - (torch.arange(bins) / ((bins - 1) / (most_bits - least))).round()
+    )
     table[_CODE["solarize"]] = torch.linspace(255.0, 0.0, bins, dtype=torch.float32)
-    found = table.numpy()
-    found.flags.writeable = False
-    return found
+    magnitudes = table.numpy()
+    magnitudes.flags.writeable = False
+    return magnitudes
 
 
 def matrix_of(
@@ -115,14 +117,14 @@ def matrix_of(
     `size` (h, w).
     """
     none = np.zeros_like(magnitudes)
-    made = {
+    matrix_makers = {
         "shear-x": lambda: shear(magnitudes, none, size, "corner"),
         "shear-y": lambda: shear(none, magnitudes, size, "corner"),
         "translate-x": lambda: translation(np.trunc(magnitudes), none),
         "translate-y": lambda: translation(none, np.trunc(magnitudes)),
         "rotate": lambda: rotation(magnitudes, size),
     }[operation]()
-    return made.numpy()
+    return matrix_makers.numpy()
 
 
 def carried_out(

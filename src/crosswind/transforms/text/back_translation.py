@@ -89,14 +89,14 @@ class BackTranslation(ByModel):
                     f"{self.title}.{name}",
                     f"the tokenizer of {getattr(self, name)!r} has no token that pads, or ends",
                 )
-        one, other = (
+        source_langs, target_langs = (
             [getattr(tokenizer, f"{side}_lang", None) for side in ("source", "target")]
             for _, tokenizer in pair
         )
-        if None not in (*one, *other) and one != other[::-1]:
+        if None not in (*source_langs, *target_langs) and source_langs != target_langs[::-1]:
             problem = (
-                f"translates {other[0]} to {other[1]}; beside {one[0]} to {one[1]} it must be"
-                f" {one[1]} to {one[0]}"
+                f"translates {target_langs[0]} to {target_langs[1]}; beside {source_langs[0]} to"
+                f" {source_langs[1]} it must be {source_langs[1]} to {source_langs[0]}"
             )
             raise InputError(f"{self.title}.back", problem)
         return pair
@@ -112,7 +112,10 @@ class BackTranslation(ByModel):
             out = _translated(
                 network, tokenizer, out, heat, hash64(keys, seed_of(0, "translation", way))
             )
-        return [made if made.strip() else text for made, text in zip(out, texts, strict=True)]
+        return [
+            translated if translated.strip() else text
+            for translated, text in zip(out, texts, strict=True)
+        ]
 
 
 def _translated(
@@ -123,50 +126,56 @@ def _translated(
     keys: NDArray[np.uint64],
 ) -> list[str]:
     """Every text in the other language, sentence by sentence, each with a key of its own."""
-    most = positions(network, tokenizer)
+    most_tokens = positions(network, tokenizer)
     rows: list[list[int]] = []
-    whose, own = [], []
+    whose, row_keys = [], []
     for text, (words, key) in enumerate(zip(texts, keys, strict=True)):
-        found = [
+        token_rows = [
             row
             for sentence in _SENTENCES.split(words.strip())
-            for row in _fitting(tokenizer, sentence, most)
+            for row in _fitting(tokenizer, sentence, most_tokens)
         ]
-        rows += found
-        whose += [text] * len(found)
-        own += hash64(np.arange(len(found)), int(key)).tolist()
-    made = [""] * len(rows)
+        rows += token_rows
+        whose += [text] * len(token_rows)
+        row_keys += hash64(np.arange(len(token_rows)), int(key)).tolist()
+    translations = [""] * len(rows)
     for batch in batches([len(row) for row in rows], _MOST):
-        draws = [Draws(own[place]) for place in batch]
-        hot = [heat[whose[place]] for place in batch]
-        numbers = _sampled(network, tokenizer, [rows[place] for place in batch], draws, hot, most)
-        for place, text in zip(
+        draws = [Draws(row_keys[row_number]) for row_number in batch]
+        hot = [heat[whose[row_number]] for row_number in batch]
+        numbers = _sampled(
+            network, tokenizer, [rows[row_number] for row_number in batch], draws, hot, most_tokens
+        )
+        for row_number, text in zip(
             batch, tokenizer.batch_decode(numbers, skip_special_tokens=True), strict=True
         ):
-            made[place] = text.strip()
+            translations[row_number] = text.strip()
     out: list[list[str]] = [[] for _ in texts]
-    for text, sentence in zip(whose, made, strict=True):
+    for text, sentence in zip(whose, translations, strict=True):
         out[text] += [sentence] if sentence else []
     return [" ".join(sentences) for sentences in out]
 
 
-def _fitting(tokenizer: Any, sentence: str, most: int) -> list[list[int]]:
+def _fitting(tokenizer: Any, sentence: str, most_tokens: int) -> list[list[int]]:
     """The token numbers of a sentence, or of its parts that have so many tokens at most; none for
     an empty one."""
     if not sentence.strip():
         return []
     # A token holds a character at least on average; so long a sentence is not tokenized only to be
     # divided.
-    row = tokenizer(sentence, verbose=False)["input_ids"] if len(sentence) <= 64 * most else None
-    if row is not None and len(row) <= most:
+    row = (
+        tokenizer(sentence, verbose=False)["input_ids"]
+        if len(sentence) <= 64 * most_tokens
+        else None
+    )
+    if row is not None and len(row) <= most_tokens:
         return [list(row)]
     middle = len(sentence) // 2
     if middle == 0:  # one character of more tokens than there are positions
-        return [] if row is None else [list(row[:most])]
-    at = sentence.rfind(" ", 1, middle + 1)
-    at = at if at > 0 else middle
-    return _fitting(tokenizer, sentence[:at], most) + _fitting(
-        tokenizer, sentence[at:].lstrip(), most
+        return [] if row is None else [list(row[:most_tokens])]
+    cut = sentence.rfind(" ", 1, middle + 1)
+    cut = cut if cut > 0 else middle
+    return _fitting(tokenizer, sentence[:cut], most_tokens) + _fitting(
+        tokenizer, sentence[cut:].lstrip(), most_tokens
     )
 
 
@@ -176,7 +185,7 @@ def _sampled(
     rows: list[list[int]],
     draws: Sequence[Draws],
     heat: Sequence[float],
-    most: int,
+    most_tokens: int,
 ) -> list[list[int]]:
     """Token numbers of a translation of each row: as many draws as tokens, whatever stands beside
     it."""
@@ -184,8 +193,8 @@ def _sampled(
     from transformers.modeling_outputs import BaseModelOutput
 
     where, end, filler = device(), tokenizer.eos_token_id, tokenizer.pad_token_id
-    ids, mask = (item.to(where) for item in padded(rows, filler))
-    limits = [min(most - 1, _LONGER[0] * len(row) + _LONGER[1]) for row in rows]
+    ids, mask = (padded_row.to(where) for padded_row in padded(rows, filler))
+    limits = [min(most_tokens - 1, _LONGER[0] * len(row) + _LONGER[1]) for row in rows]
     hot = torch.tensor(heat, dtype=torch.float64, device=where)
     out: list[list[int]] = [[] for _ in rows]
     going = [True] * len(rows)
@@ -197,25 +206,27 @@ def _sampled(
         first = network.config.decoder_start_token_id
         last = torch.full((len(rows), 1), filler if first is None else first, device=where)
         # What is held between steps had another name before version 5 of the library.
-        held = "cache" if "cache" in signature(network.forward).parameters else "past_key_values"
+        cache_name = (
+            "cache" if "cache" in signature(network.forward).parameters else "past_key_values"
+        )
         past = None
         while any(going):
-            given = {
+            arguments = {
                 "encoder_outputs": encoded,
                 "attention_mask": mask,
                 "decoder_input_ids": last,
-                held: past,
+                cache_name: past,
             }
-            said = network(**given, use_cache=True)
-            past, logits = getattr(said, held), said.logits[:, -1].clone()
+            outputs_now = network(**arguments, use_cache=True)
+            past, logits = getattr(outputs_now, cache_name), outputs_now.logits[:, -1].clone()
             logits[:, filler] = -torch.inf
             uniform = torch.tensor(
-                [item.uniform() for item in draws], dtype=torch.float64, device=where
+                [padded_row.uniform() for padded_row in draws], dtype=torch.float64, device=where
             )
-            found = drawn(logits, hot, uniform)
-            for row, number in enumerate(found.tolist()):
+            next_tokens = drawn(logits, hot, uniform)
+            for row, number in enumerate(next_tokens.tolist()):
                 if going[row] and number != end:
                     out[row].append(number)
                 going[row] = going[row] and number != end and len(out[row]) < limits[row]
-            last = found[:, None]
+            last = next_tokens[:, None]
     return out

@@ -41,31 +41,35 @@ class ByModel(Transform):
     def identity(self) -> dict[str, Any]:
         """See `Transform`: the models count by their files. Raises `InputError` where one is not
         there."""
-        told = {item.name: getattr(self, item.name) for item in knobs_of(type(self))}
+        knob_values = {
+            declared.name: getattr(self, declared.name) for declared in knobs_of(type(self))
+        }
         for name, revision in self.models:
-            told[name] = identity(told[name], told.pop(revision), f"{self.title}.{name}")
-        return {**told, "version": self.version}
+            knob_values[name] = identity(
+                knob_values[name], knob_values.pop(revision), f"{self.title}.{name}"
+            )
+        return {**knob_values, "version": self.version}
 
     def apply(self, texts: list[list[str]], keys: NDArray[np.uint64]) -> list[list[str]]:
         """Every text as one token."""
-        given = [" ".join(tokens) for tokens in texts]
-        out = ["" for _ in given]
-        kept = Kept(self.title, digest(self.identity))
-        left = [place for place, text in enumerate(given) if text.strip()]
+        joined_texts = [" ".join(tokens) for tokens in texts]
+        out = ["" for _ in joined_texts]
+        store = Kept(self.title, digest(self.identity))
+        left = [position for position, text in enumerate(joined_texts) if text.strip()]
         # Texts of about equal lengths stand together: a batch is as long as its longest.
-        left.sort(key=lambda place: len(given[place]))
+        left.sort(key=lambda position: len(joined_texts[position]))
         for start in range(0, len(left), AT_ONCE):
-            part = np.array(left[start : start + AT_ONCE])
-            mine = [given[place] for place in part]
-            there = kept.get(mine, keys[part])
-            for place, changed in there.items():
-                out[part[place]] = changed
-            new = [place for place in range(len(part)) if place not in there]
+            chunk = np.array(left[start : start + AT_ONCE])
+            mine = [joined_texts[position] for position in chunk]
+            stored = store.get(mine, keys[chunk])
+            for position, changed in stored.items():
+                out[chunk[position]] = changed
+            new = [position for position in range(len(chunk)) if position not in stored]
             if new:
-                made = self.changed([mine[place] for place in new], keys[part[new]])
-                kept.put([mine[place] for place in new], keys[part[new]], made)
-                for place, changed in zip(new, made, strict=True):
-                    out[part[place]] = changed
+                new_texts = self.changed([mine[position] for position in new], keys[chunk[new]])
+                store.put([mine[position] for position in new], keys[chunk[new]], new_texts)
+                for position, changed in zip(new, new_texts, strict=True):
+                    out[chunk[position]] = changed
         return [[text] if text else [] for text in out]
 
     @abstractmethod
@@ -78,14 +82,15 @@ class ByModel(Transform):
         """The changed texts, none of them empty or of white space; called with such texts only."""
 
 
-def batches(lengths: Sequence[int], most: int) -> list[list[int]]:
-    """Places in batches of up to `most` tokens with those that fill them up, the shorter first, one
+def batches(lengths: Sequence[int], most_tokens: int) -> list[list[int]]:
+    """Places in batches of up to `most_tokens` tokens with those that fill them up, the shorter
+    first, one
     place at least in each."""
     out: list[list[int]] = []
-    for place in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if not out or lengths[place] * (len(out[-1]) + 1) > most:
+    for position in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if not out or lengths[position] * (len(out[-1]) + 1) > most_tokens:
             out.append([])
-        out[-1].append(place)
+        out[-1].append(position)
     return out
 
 
@@ -96,9 +101,9 @@ def padded(rows: Sequence[Sequence[int]], filler: int) -> tuple[Any, Any]:
     longest = max(len(row) for row in rows)
     numbers = torch.full((len(rows), longest), filler, dtype=torch.int64)
     mask = torch.zeros((len(rows), longest), dtype=torch.int64)
-    for place, row in enumerate(rows):
-        numbers[place, : len(row)] = torch.tensor(row)
-        mask[place, : len(row)] = 1
+    for row_number, row in enumerate(rows):
+        numbers[row_number, : len(row)] = torch.tensor(row)
+        mask[row_number, : len(row)] = 1
     return numbers, mask
 
 
@@ -113,7 +118,9 @@ def drawn(logits: Any, temperatures: Any, uniform: Any) -> Any:
     scores = logits.double()
     scores = scores - scores.max(dim=1, keepdim=True).values
     mass = (scores / temperatures.clamp_min(1e-9)[:, None]).exp().cumsum(dim=1)
-    whole = mass[:, -1:]
-    asked = torch.minimum(uniform[:, None] * whole, torch.nextafter(whole, torch.zeros_like(whole)))
-    places = torch.searchsorted(mass, asked, right=True)[:, 0]
-    return torch.where(temperatures > 0, places, scores.argmax(dim=1))
+    total = mass[:, -1:]
+    threshold = torch.minimum(
+        uniform[:, None] * total, torch.nextafter(total, torch.zeros_like(total))
+    )
+    token_numbers = torch.searchsorted(mass, threshold, right=True)[:, 0]
+    return torch.where(temperatures > 0, token_numbers, scores.argmax(dim=1))

@@ -27,21 +27,26 @@ def changed_texts(
     stay. The first part has the key of the text. A transform that reads texts as they are
     (`Transform.whole`) gets each part as one token.
     """
-    parts = [text.split(PART_MARK) for text in texts]
-    numbers = np.array([number for one in parts for number in range(len(one))], dtype=np.int64)
-    own = np.repeat(keys, [len(one) for one in parts])
-    own = np.where(
+    parts_of_texts = [text.split(PART_MARK) for text in texts]
+    numbers = np.array(
+        [number for text_parts in parts_of_texts for number in range(len(text_parts))],
+        dtype=np.int64,
+    )
+    keys_of_parts = np.repeat(keys, [len(text_parts) for text_parts in parts_of_texts])
+    keys_of_parts = np.where(
         numbers == 0,
-        own,
-        hash64(own ^ hash64(numbers, seed_of(0, "parts")), seed_of(0, "parts of texts")),
+        keys_of_parts,
+        hash64(keys_of_parts ^ hash64(numbers, seed_of(0, "parts")), seed_of(0, "parts of texts")),
     )
-    flat = [part for one in parts for part in one]
+    flat = [text_part for text_parts in parts_of_texts for text_part in text_parts]
     tokens = (
-        [[part] if part.strip() else [] for part in flat]
+        [[text_part] if text_part.strip() else [] for text_part in flat]
         if transform.whole
-        else [WORDS.findall(part) for part in flat]
+        else [WORDS.findall(text_part) for text_part in flat]
     )
-    changed = iter(transform(tokens, own))
-    out = np.empty(len(parts), dtype=object)
-    out[:] = [PART_MARK.join(" ".join(next(changed)) for _ in one) for one in parts]
+    changed = iter(transform(tokens, keys_of_parts))
+    out = np.empty(len(parts_of_texts), dtype=object)
+    out[:] = [
+        PART_MARK.join(" ".join(next(changed)) for _ in text_parts) for text_parts in parts_of_texts
+    ]
     return out

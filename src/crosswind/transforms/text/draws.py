@@ -31,16 +31,18 @@ class Draws:
     def of(cls, keys: NDArray[np.uint64]) -> list[Draws]:
         """Those of many texts. The first numbers of all are made at once, in a third of the
         time."""
-        made, own = [], hash64(np.asarray(keys), _STREAM)
-        for start in range(0, len(own), _TEXTS):
-            part = own[start : start + _TEXTS]
+        streams, stream_keys = [], hash64(np.asarray(keys), _STREAM)
+        for start in range(0, len(stream_keys), _TEXTS):
+            chunk = stream_keys[start : start + _TEXTS]
             for key, first in zip(
-                part.tolist(), hash64(np.arange(_FIRST)[None], part[:, None]).tolist(), strict=True
+                chunk.tolist(),
+                hash64(np.arange(_FIRST)[None], chunk[:, None]).tolist(),
+                strict=True,
             ):
-                one = cls.__new__(cls)
-                one._begin(key, first)
-                made.append(one)
-        return made
+                draws = cls.__new__(cls)
+                draws._begin(key, first)
+                streams.append(draws)
+        return streams
 
     def _begin(self, key: int, first: list[int]) -> None:
         self._key, self._made, self._at, self._block = key, len(first), 0, first
@@ -61,10 +63,10 @@ class Draws:
         # thousand cost two steps.
         moved: dict[int, int] = {}
         out = []
-        for place in range(min(count, bound)):
-            other = place + self.below(bound - place)
-            out.append(moved.get(other, other))
-            moved[other] = moved.get(place, place)
+        for position in range(min(count, bound)):
+            swapped = position + self.below(bound - position)
+            out.append(moved.get(swapped, swapped))
+            moved[swapped] = moved.get(position, position)
         return out
 
     def _word(self) -> int:

@@ -40,9 +40,16 @@ class DropWords(Transform):
         ]
 
     def _dropped(self, tokens: list[str], draws: Draws) -> list[str]:
-        known = [place for place, token in enumerate(tokens) if _sort(token) == self.sort]
-        gone = {known[which] for which in draws.distinct(edits(self.rate, len(known)), len(known))}
-        return [token for place, token in enumerate(tokens) if place not in gone] or tokens[:1]
+        candidates = [
+            position for position, token in enumerate(tokens) if _sort(token) == self.sort
+        ]
+        gone = {
+            candidates[candidate]
+            for candidate in draws.distinct(edits(self.rate, len(candidates)), len(candidates))
+        }
+        return [token for position, token in enumerate(tokens) if position not in gone] or tokens[
+            :1
+        ]
 
 
 def _sort(token: str) -> str:

@@ -122,37 +122,41 @@ def _replaced(tokens: list[str], count: int, synonyms: Synonyms, draws: Draws) -
     chosen: dict[int, list[str]] = {}
     # In random order until enough words with synonyms are found: most words of a long text need not
     # be looked up.
-    for place in draws.distinct(len(tokens), len(tokens)):
+    for position in draws.distinct(len(tokens), len(tokens)):
         if len(chosen) == count:
             break
-        found = _synonyms(tokens[place], synonyms)
-        if found:
-            chosen[place] = _spelled(found[draws.below(len(found))], tokens[place])
-    return [word for place, token in enumerate(tokens) for word in chosen.get(place, [token])]
+        alternatives = _synonyms(tokens[position], synonyms)
+        if alternatives:
+            chosen[position] = _spelled(
+                alternatives[draws.below(len(alternatives))], tokens[position]
+            )
+    return [word for position, token in enumerate(tokens) for word in chosen.get(position, [token])]
 
 
 def _inserted(tokens: list[str], count: int, synonyms: Synonyms, draws: Draws) -> list[str]:
-    known = [(token, found) for token in tokens if (found := _synonyms(token, synonyms))]
+    replaceable = [
+        (token, alternatives) for token in tokens if (alternatives := _synonyms(token, synonyms))
+    ]
     # A synonym of several words is one item until all are in: an insertion may not fall into the
     # middle of another.
-    items = [[token] for token in tokens]
-    for _ in range(count if known else 0):
-        token, found = known[draws.below(len(known))]
-        item = _spelled(found[draws.below(len(found))], token)
-        items.insert(draws.below(len(items) + 1), item)
-    return [word for item in items for word in item]
+    inserted_after = [[token] for token in tokens]
+    for _ in range(count if replaceable else 0):
+        token, alternatives = replaceable[draws.below(len(replaceable))]
+        new_word = _spelled(alternatives[draws.below(len(alternatives))], token)
+        inserted_after.insert(draws.below(len(inserted_after) + 1), new_word)
+    return [word for new_word in inserted_after for word in new_word]
 
 
 def _swapped(tokens: list[str], count: int, draws: Draws) -> list[str]:
     for _ in range(count if len(tokens) > 1 else 0):
-        one, other = draws.distinct(2, len(tokens))
-        tokens[one], tokens[other] = tokens[other], tokens[one]
+        first, second = draws.distinct(2, len(tokens))
+        tokens[first], tokens[second] = tokens[second], tokens[first]
     return tokens
 
 
 def _deleted(tokens: list[str], rate: float, draws: Draws) -> list[str]:
-    kept = [token for token in tokens if draws.uniform() >= rate]
-    return kept or [tokens[draws.below(len(tokens))]]
+    remaining = [token for token in tokens if draws.uniform() >= rate]
+    return remaining or [tokens[draws.below(len(tokens))]]
 
 
 def _synonyms(token: str, synonyms: Synonyms) -> Sequence[str]:

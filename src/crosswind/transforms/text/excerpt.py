@@ -37,8 +37,8 @@ class Excerpt(Transform):
 
     def _cut(self, tokens: list[str], draws: Draws) -> list[str]:
         # A product that is whole but for rounding counts as whole.
-        kept = int(np.ceil(self.share * len(tokens) - 1e-9))
-        spare = len(tokens) - kept
+        length = int(np.ceil(self.share * len(tokens) - 1e-9))
+        spare = len(tokens) - length
         first = {"start": 0, "end": spare}.get(self.part)
         first = draws.below(spare + 1) if first is None else first
-        return tokens[first : first + kept]
+        return tokens[first : first + length]

@@ -44,23 +44,26 @@ class Kept:
         """Place in `texts` -> the changed text, where there is one."""
         if not self.path.is_file():
             return {}
-        found: dict[tuple[bytes, int], str] = {}
-        asked = list(zip(map(_hash, texts), keys.astype(np.int64).tolist(), strict=True))
+        stored: dict[tuple[bytes, int], str] = {}
+        lookups = list(zip(map(_hash, texts), keys.astype(np.int64).tolist(), strict=True))
         with self._opened() as connection:
             connection.execute(_TABLE)
-            for start in range(0, len(asked), _ASKED):
-                part = asked[start : start + _ASKED]
-                places = ", ".join(["(?, ?)"] * len(part))
+            for start in range(0, len(lookups), _ASKED):
+                chunk = lookups[start : start + _ASKED]
+                placeholders = ", ".join(["(?, ?)"] * len(chunk))
                 query = (
-                    f"SELECT text, key, changed FROM texts WHERE (text, key) IN (VALUES {places})"
+                    "SELECT text, key, changed FROM texts WHERE (text, key) IN (VALUES"
+                    f" {placeholders})"
                 )
-                found |= {
+                stored |= {
                     (text, key): _text(changed)
                     for text, key, changed in connection.execute(
-                        query, [x for item in part for x in item]
+                        query, [x for lookup in chunk for x in lookup]
                     )
                 }
-        return {place: found[item] for place, item in enumerate(asked) if item in found}
+        return {
+            position: stored[lookup] for position, lookup in enumerate(lookups) if lookup in stored
+        }
 
     def put(self, texts: Sequence[str], keys: NDArray[np.uint64], changed: Sequence[str]) -> None:
         """Keep changed texts. A full file takes no more."""

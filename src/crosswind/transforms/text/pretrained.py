@@ -68,17 +68,20 @@ def _fetched(name: str, revision: str, field: str) -> Path:
         raise InputError(field, problem)
     from huggingface_hub import snapshot_download
 
-    told: Exception | None = None
-    for here in (True, False):
+    last_error: Exception | None = None
+    for local_only in (True, False):
         try:
             return Path(
                 snapshot_download(
-                    name, revision=revision, allow_patterns=list(_FILES), local_files_only=here
+                    name,
+                    revision=revision,
+                    allow_patterns=list(_FILES),
+                    local_files_only=local_only,
                 )
             )
         except Exception as error:  # of the network, of the hub, of the cache
-            told = error
-    why = one_line(str(told), 200)
+            last_error = error
+    why = one_line(str(last_error), 200)
     raise InputError(
         field,
         f"{name!r} at {revision[:8]} is not in the cache of the hub and cannot be fetched ({why})",
@@ -108,9 +111,11 @@ def loaded(kind: str, name: str, revision: str, field: str) -> tuple[Any, Any]:
     except InputError:
         raise
     except Exception as error:  # whatever the library raises for files that it cannot read
-        what = {"MaskedLM": "a masked language model", "Seq2SeqLM": "a translation model"}[kind]
-        told = f"{type(error).__name__}: {one_line(str(error), 200)}"
-        raise InputError(field, f"{name!r} cannot be loaded as {what} ({told})") from None
+        model_kind = {"MaskedLM": "a masked language model", "Seq2SeqLM": "a translation model"}[
+            kind
+        ]
+        reason = f"{type(error).__name__}: {one_line(str(error), 200)}"
+        raise InputError(field, f"{name!r} cannot be loaded as {model_kind} ({reason})") from None
 
 
 @lru_cache(maxsize=4)
@@ -122,7 +127,7 @@ def _loaded(kind: str, folder: str, stamp: tuple[tuple[str, int, int], ...]) -> 
         tokenizer = transformers.AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
-        network, found = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(
+        network, loading_info = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(
             folder,
             local_files_only=True,
             trust_remote_code=False,
@@ -130,7 +135,7 @@ def _loaded(kind: str, folder: str, stamp: tuple[tuple[str, int, int], ...]) -> 
             dtype=torch.float32,
             output_loading_info=True,
         )
-    missing = sorted(found["missing_keys"])
+    missing = sorted(loading_info["missing_keys"])
     if missing:
         raise ValueError(f"its files lack {len(missing)} tensors of it, such as {missing[0]}")
     return network.eval().requires_grad_(False), tokenizer
@@ -140,7 +145,7 @@ def _loaded(kind: str, folder: str, stamp: tuple[tuple[str, int, int], ...]) -> 
 def _quietly() -> Iterator[None]:
     from transformers.utils import logging
 
-    level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    level, had_bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
@@ -149,21 +154,25 @@ def _quietly() -> Iterator[None]:
             yield
     finally:
         logging.set_verbosity(level)
-        if bar:
+        if had_bar:
             logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def positions(network: Any, tokenizer: Any) -> int:
     """The most tokens that a network takes at once, special ones included."""
-    told = int(getattr(network.config, "max_position_embeddings", 512))
+    most_tokens = int(getattr(network.config, "max_position_embeddings", 512))
     # RoBERTa and its kin count their positions from behind the one that stands for padding.
     rows = next(
-        (part for name, part in network.named_modules() if name.endswith("position_embeddings")),
+        (
+            submodule
+            for name, submodule in network.named_modules()
+            if name.endswith("position_embeddings")
+        ),
         None,
     )
     if rows is not None and getattr(rows, "padding_idx", None) is not None:
-        told -= int(rows.padding_idx) + 1
-    return min(told, int(tokenizer.model_max_length))
+        most_tokens -= int(rows.padding_idx) + 1
+    return min(most_tokens, int(tokenizer.model_max_length))
 
 
 def device() -> str:

@@ -46,22 +46,22 @@ class RandomReplacement(Transform):
     )
 
     def __post_init__(self) -> None:
-        given: object = bundled_words() if self.vocabulary == "bundled" else self.vocabulary
+        words: object = bundled_words() if self.vocabulary == "bundled" else self.vocabulary
         field = f"{self.title}.vocabulary"
         if (
-            isinstance(given, str)
-            or not isinstance(given, Sequence)
-            or not all(isinstance(token, str) for token in given)
+            isinstance(words, str)
+            or not isinstance(words, Sequence)
+            or not all(isinstance(token, str) for token in words)
         ):
-            raise InputError(field, f"must be bundled or a list of tokens, not {shown(given)}")
-        if not given:
+            raise InputError(field, f"must be bundled or a list of tokens, not {shown(words)}")
+        if not words:
             raise InputError(field, "is empty: there is no token to draw")
-        if len(set(given)) < len(given):
+        if len(set(words)) < len(words):
             raise InputError(
-                field, f"holds the token {Counter(given).most_common(1)[0][0]!r} more than once"
+                field, f"holds the token {Counter(words).most_common(1)[0][0]!r} more than once"
             )
         super().__post_init__()
-        object.__setattr__(self, "vocabulary", tuple(given))
+        object.__setattr__(self, "vocabulary", tuple(words))
 
     def apply(self, texts: list[list[str]], keys: NDArray[np.uint64]) -> list[list[str]]:
         """See the class."""
@@ -72,13 +72,13 @@ class RandomReplacement(Transform):
 
     def _replaced(self, tokens: list[str], draws: Draws) -> list[str]:
         size = len(self.vocabulary)
-        for place in draws.distinct(edits(self.rate, len(tokens)), len(tokens)):
+        for position in draws.distinct(edits(self.rate, len(tokens)), len(tokens)):
             drawn = draws.below(size)
-            if self.vocabulary[drawn] == tokens[place] and size > 1:
+            if self.vocabulary[drawn] == tokens[position] and size > 1:
                 # One of the others: with the chance of coming here, all of them stay equally
                 # likely.
                 drawn = (drawn + 1 + draws.below(size - 1)) % size
-            tokens[place] = self.vocabulary[drawn]
+            tokens[position] = self.vocabulary[drawn]
         return tokens
 
 

@@ -107,10 +107,10 @@ class SSMBA(ByModel):
         network, tokenizer = self._loaded()
         special = frozenset(tokenizer.all_special_ids)
         plain = _plain(tokenizer)
-        told = tokenizer(
+        tokenised = tokenizer(
             list(texts), add_special_tokens=False, return_offsets_mapping=True, verbose=False
         )
-        numbers, spans = told["input_ids"], told["offset_mapping"]
+        numbers, spans = tokenised["input_ids"], tokenised["offset_mapping"]
         chosen = [
             self._chosen(row, Draws(int(key)), tokenizer.mask_token_id, plain)
             for row, key in zip(numbers, keys, strict=True)
@@ -118,30 +118,34 @@ class SSMBA(ByModel):
         before, after = _around(tokenizer)
         run = positions(network, tokenizer) - len(before) - len(after)
         jobs = []  # text, where its run begins, what the network reads, what is chosen there
-        for text, (row, some) in enumerate(zip(numbers, chosen, strict=True)):
+        for text, (row, chosen_tokens) in enumerate(zip(numbers, chosen, strict=True)):
             for start in range(0, len(row), run):
-                here = [item for item in some if start <= item.place < start + run]
-                if here:
+                in_window = [token for token in chosen_tokens if start <= token.place < start + run]
+                if in_window:
                     shown = list(row[start : start + run])
-                    for item in here:
-                        shown[item.place - start] = item.shown
-                    jobs.append((text, start, [*before, *shown, *after], here))
+                    for token in in_window:
+                        shown[token.place - start] = token.shown
+                    jobs.append((text, start, [*before, *shown, *after], in_window))
         filled: list[dict[int, int]] = [{} for _ in texts]
         for batch in batches([len(job[2]) for job in jobs], _MOST):
-            part = [jobs[place] for place in batch]
-            at = [
-                (row, item.place - job[1] + len(before))
-                for row, job in enumerate(part)
-                for item in job[3]
+            batch_jobs = [jobs[job_number] for job_number in batch]
+            token_places = [
+                (row, token.place - job[1] + len(before))
+                for row, job in enumerate(batch_jobs)
+                for token in job[3]
             ]
-            uniform = [item.uniform for job in part for item in job[3]]
-            found = _filled(network, tokenizer, [job[2] for job in part], at, uniform, special)
-            for (text, item), number in zip(
-                ((job[0], item) for job in part for item in job[3]), found, strict=True
+            uniform = [token.uniform for job in batch_jobs for token in job[3]]
+            filled_tokens = _filled(
+                network, tokenizer, [job[2] for job in batch_jobs], token_places, uniform, special
+            )
+            for (text, token), number in zip(
+                ((job[0], token) for job in batch_jobs for token in job[3]),
+                filled_tokens,
+                strict=True,
             ):
-                filled[text][item.place] = number
+                filled[text][token.place] = number
         return [
-            _spliced(*item, tokenizer) for item in zip(texts, numbers, spans, filled, strict=True)
+            _spliced(*token, tokenizer) for token in zip(texts, numbers, spans, filled, strict=True)
         ]
 
     def _chosen(
@@ -149,16 +153,20 @@ class SSMBA(ByModel):
     ) -> list[_Chosen]:
         rate = self.rate * (draws.uniform() if self.draw == "uniform" else 1.0)
         out = []
-        for place in draws.distinct(edits(rate, len(row)), len(row)):
-            kind, other, uniform = draws.uniform(), plain[draws.below(len(plain))], draws.uniform()
+        for position in draws.distinct(edits(rate, len(row)), len(row)):
+            kind, random_token, uniform = (
+                draws.uniform(),
+                plain[draws.below(len(plain))],
+                draws.uniform(),
+            )
             shown = (
                 mask
                 if kind < self.masked
-                else other
+                else random_token
                 if kind < self.masked + self.noise
-                else row[place]
+                else row[position]
             )
-            out.append(_Chosen(place, shown, uniform))
+            out.append(_Chosen(position, shown, uniform))
         return sorted(out)
 
 
@@ -166,7 +174,7 @@ def _filled(
     network: Any,
     tokenizer: Any,
     rows: list[list[int]],
-    at: list[tuple[int, int]],
+    token_places: list[tuple[int, int]],
     uniform: list[float],
     special: frozenset[int],
 ) -> list[int]:
@@ -175,12 +183,12 @@ def _filled(
 
     where = device()
     ids, mask = padded(rows, tokenizer.pad_token_id or 0)
-    here = tuple(torch.tensor(at, device=where).T)
+    indices = tuple(torch.tensor(token_places, device=where).T)
     # Of the scores for the whole vocabulary only those at the chosen places are computed: else they
     # cost as much as the rest.
     last = network.get_output_embeddings()
     hook = (
-        last.register_forward_pre_hook(lambda _, given: (given[0][here],))
+        last.register_forward_pre_hook(lambda _, given: (given[0][indices],))
         if last is not None
         else None
     )
@@ -189,22 +197,24 @@ def _filled(
             logits = network.to(where)(
                 input_ids=ids.to(where), attention_mask=mask.to(where)
             ).logits
-            logits = (logits if logits.ndim == 2 else logits[here]).clone()
+            logits = (logits if logits.ndim == 2 else logits[indices]).clone()
             logits[:, [number for number in special if number < logits.shape[1]]] = -torch.inf
             numbers = torch.tensor(uniform, dtype=torch.float64, device=where)
-            found: list[int] = drawn(logits, torch.ones_like(numbers), numbers).tolist()
+            tokens_drawn: list[int] = drawn(logits, torch.ones_like(numbers), numbers).tolist()
     finally:
         if hook is not None:
             hook.remove()
-    return found
+    return tokens_drawn
 
 
 def _around(tokenizer: Any) -> tuple[list[int], list[int]]:
     """The special tokens before and after a text."""
     probe = tokenizer("a", add_special_tokens=False)["input_ids"]
-    whole = tokenizer("a")["input_ids"]
-    at = next(place for place in range(len(whole)) if whole[place : place + len(probe)] == probe)
-    return whole[:at], whole[at + len(probe) :]
+    numbers = tokenizer("a")["input_ids"]
+    probe_start = next(
+        start for start in range(len(numbers)) if numbers[start : start + len(probe)] == probe
+    )
+    return numbers[:probe_start], numbers[probe_start + len(probe) :]
 
 
 @lru_cache(maxsize=4)
@@ -223,10 +233,10 @@ def _spliced(
     """The text with other tokens at some places; a token that goes on with a word follows what
     stands before it without a space."""
     out, end = "", 0
-    for place, number in sorted(filled.items()):
-        if number == row[place]:
+    for position, number in sorted(filled.items()):
+        if number == row[position]:
             continue
-        first, last = spans[place]
+        first, last = spans[position]
         out += text[end:first] if first > end else ""
         piece = _piece(tokenizer, number)
         if piece[:1].isspace():

@@ -99,15 +99,15 @@ class Bundled:
 
 @cache
 def _lexicon() -> dict[str, tuple[str, ...]]:
-    found: dict[str, dict[str, None]] = {}
+    synonyms: dict[str, dict[str, None]] = {}
     lines = LEXICON.read_text(encoding="utf-8").splitlines()
     for group in ";".join(line for line in lines if not line.startswith("#")).split(";"):
         words = [word.strip() for word in group.split(",")]
         for word in words:
-            found.setdefault(word, {}).update(
-                dict.fromkeys(other for other in words if other != word)
+            synonyms.setdefault(word, {}).update(
+                dict.fromkeys(other_word for other_word in words if other_word != word)
             )
-    return {word: tuple(others) for word, others in found.items()}
+    return {word: tuple(other_words) for word, other_words in synonyms.items()}
 
 
 @cache
@@ -152,15 +152,15 @@ class _Part(NamedTuple):
 
 @lru_cache(maxsize=1 << 17)
 def _in_wordnet(folder: str, word: str) -> tuple[str, ...]:
-    asked = word.replace(" ", "_").encode(errors="surrogatepass")
-    found: dict[str, None] = {}
+    lemma = word.replace(" ", "_").encode(errors="surrogatepass")
+    synonyms: dict[str, None] = {}
     forms = {word}
-    for part in _parts(folder):
-        for form in _forms(part, asked):
+    for part_of_speech in _parts(folder):
+        for form in _forms(part_of_speech, lemma):
             forms.add(form.decode(errors="surrogatepass").replace("_", " "))
-            for offset in _offsets(part, form):
-                found.update(dict.fromkeys(_words_at(part, offset)))
-    return tuple(synonym for synonym in found if synonym not in forms)
+            for offset in _offsets(part_of_speech, form):
+                synonyms.update(dict.fromkeys(_words_at(part_of_speech, offset)))
+    return tuple(synonym for synonym in synonyms if synonym not in forms)
 
 
 @cache
@@ -180,8 +180,8 @@ def _read_part(folder: str, name: str) -> _Part:
 
 
 def _pair(line: bytes) -> tuple[bytes, bytes]:
-    word, rest = line.split(b" ", 1)
-    return word, rest
+    word, remainder = line.split(b" ", 1)
+    return word, remainder
 
 
 def _lines(folder: str, name: str) -> list[bytes]:
@@ -215,39 +215,41 @@ def _reading(folder: str, name: str, damage: str) -> Iterator[None]:
         ) from None
 
 
-def _forms(part: _Part, word: bytes) -> list[bytes]:
+def _forms(part_of_speech: _Part, word: bytes) -> list[bytes]:
     """The words of the index that `word` is or is a form of."""
-    candidates = [word, *part.exceptions.get(word, [])]
-    if word not in part.exceptions:
-        rules = (rule.encode().split(b" ") for rule in ENDINGS[part.name])
+    candidates = [word, *part_of_speech.exceptions.get(word, [])]
+    if word not in part_of_speech.exceptions:
+        rules = (rule.encode().split(b" ") for rule in ENDINGS[part_of_speech.name])
         candidates += [
             word[: len(word) - len(ending)] + base
             for ending, base in rules
             if word.endswith(ending)
         ]
-    return [form for form in dict.fromkeys(candidates) if form in part.lines]
+    return [form for form in dict.fromkeys(candidates) if form in part_of_speech.lines]
 
 
-def _offsets(part: _Part, word: bytes) -> list[int]:
+def _offsets(part_of_speech: _Part, word: bytes) -> list[int]:
     # pos synset_cnt p_cnt [pointer...] sense_cnt tagsense_cnt offset...
     with _reading(
-        part.folder,
-        f"index.{part.name}",
+        part_of_speech.folder,
+        f"index.{part_of_speech.name}",
         f"the line of {word.decode(errors='replace')!r} is not as it should be",
     ):
-        fields = part.lines[word].split()
+        fields = part_of_speech.lines[word].split()
         offsets = [int(field) for field in fields[len(fields) - int(fields[1]) :]]
         if not offsets or len(fields) != 5 + int(fields[2]) + len(offsets):
             raise ValueError
     return offsets
 
 
-def _words_at(part: _Part, offset: int) -> list[str]:
+def _words_at(part_of_speech: _Part, offset: int) -> list[str]:
     # offset lex_filenum ss_type w_cnt (hexadecimal) word lex_id [word lex_id...] ...
-    damage = f"there is no set of synonyms at byte {offset}, where index.{part.name} points"
-    with _reading(part.folder, f"data.{part.name}", damage):
-        end = part.data.find(b"\n", offset)
-        fields = part.data[offset : end if end >= 0 else None].split(b" ")
+    damage = (
+        f"there is no set of synonyms at byte {offset}, where index.{part_of_speech.name} points"
+    )
+    with _reading(part_of_speech.folder, f"data.{part_of_speech.name}", damage):
+        end = part_of_speech.data.find(b"\n", offset)
+        fields = part_of_speech.data[offset : end if end >= 0 else None].split(b" ")
         count = int(fields[3], 16)
         words = [word.decode() for word in fields[4 : 4 + 2 * count : 2]]
         if int(fields[0]) != offset or count < 1 or len(words) != count or not all(words):

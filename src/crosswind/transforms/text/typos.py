@@ -62,30 +62,34 @@ class Typos(Transform):
         ]
 
     def _mistyped(self, tokens: list[str], draws: Draws) -> list[str]:
-        long = [place for place, token in enumerate(tokens) if len(token) >= SHORTEST]
-        chosen = {long[which] for which in draws.distinct(edits(self.rate, len(long)), len(long))}
+        long = [position for position, token in enumerate(tokens) if len(token) >= SHORTEST]
+        chosen = {long[kind] for kind in draws.distinct(edits(self.rate, len(long)), len(long))}
         out: list[str] = []
-        for place, token in enumerate(tokens):
-            if self.kind == "join" and place - 1 in chosen:
+        for position, token in enumerate(tokens):
+            if self.kind == "join" and position - 1 in chosen:
                 out[-1] += token
             else:
-                out += _changed(token, self.kind, draws) if place in chosen else [token]
+                out += _changed(token, self.kind, draws) if position in chosen else [token]
         return out
 
 
 def _changed(word: str, kind: str, draws: Draws) -> list[str]:
     """The words that one becomes; `join` is done where its neighbour is known."""
-    at = draws.below(len(word))
+    position = draws.below(len(word))
     if kind in ("split", "repeat"):
-        return [word, word] if kind == "repeat" else [word[: max(at, 1)], word[max(at, 1) :]]
+        return (
+            [word, word]
+            if kind == "repeat"
+            else [word[: max(position, 1)], word[max(position, 1) :]]
+        )
     if kind == "swap":
-        at = min(at, len(word) - 2)
-        return [word[:at] + word[at + 1] + word[at] + word[at + 2 :]]
+        position = min(position, len(word) - 2)
+        return [word[:position] + word[position + 1] + word[position] + word[position + 2 :]]
     if kind in ("omit", "double"):
-        return [word[:at] + word[at] * 2 * (kind == "double") + word[at + 1 :]]
+        return [word[:position] + word[position] * 2 * (kind == "double") + word[position + 1 :]]
     if kind == "neighbour":
-        beside = _BESIDE.get(word[at].lower(), word[at])
-        return [word[:at] + beside[draws.below(len(beside))] + word[at + 1 :]]
+        beside = _BESIDE.get(word[position].lower(), word[position])
+        return [word[:position] + beside[draws.below(len(beside))] + word[position + 1 :]]
     if kind == "vowels":
         return [word[0] + word[1:].translate(_VOWELS)]
     changed = {
