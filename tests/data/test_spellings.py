@@ -445,7 +445,7 @@ def test_labels_of_two_sources_that_look_alike_are_one_class(tmp_path: Path) -> 
     plan = SplitPlan(
         "bird", ("place",), sets={**default_sets(), "far": SetPlan("test", source="-1")}
     )
-    assert plan_counts({"1": one, "-1": other}, "1", plan)["sets"]["test"] > 0
+    assert plan_counts({"1": one, "-1": other}, "1", plan).set_rows["test"] > 0
 
 
 def test_an_estimate_refuses_labels_that_may_be_one_class(tmp_path: Path) -> None:

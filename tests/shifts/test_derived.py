@@ -87,7 +87,7 @@ def test_all_fixed_rows_are_spread_over_the_values_by_weight() -> None:
     assert np.bincount(split.train.rows % 2).tolist() == [66, 22]
     assert len(np.unique(split.train.rows // 2)) == 88
     counts = plan_counts({"d": data}, "d", study(spec, roles=Roles(0, 0), sets={}))
-    assert counts["train_rows"] == 88
+    assert counts.train_rows == 88
 
 
 def test_a_short_base_cell_is_shared_by_its_values() -> None:

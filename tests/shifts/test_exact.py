@@ -100,8 +100,8 @@ def test_a_strange_quota_gives_a_split_or_a_sentence(share: Any) -> None:
         except InputError as error:
             assert str(error).startswith(("roles.test", "shift"))
         else:
-            assert told["train_rows"] > 0
-            assert "validation" in told["sets"] or "roles.validation" in " ".join(told["warnings"])
+            assert told.train_rows > 0
+            assert "validation" in told.set_rows or "roles.validation" in " ".join(told.warnings)
 
 
 @pytest.mark.parametrize(

@@ -78,8 +78,8 @@ def test_a_rendition_takes_the_roles_of_what_it_shows() -> None:
         in split.warnings
     )
     counts = plan_counts(datasets, "main", study)
-    assert counts["sets"]["elsewhere"] == 80 and counts["pictures"] is not None
-    assert len(counts["warnings"]) == 1
+    assert counts.set_rows["elsewhere"] == 80 and counts.pictures is not None
+    assert len(counts.warnings) == 1
 
 
 def test_what_shows_nothing_twice_is_dealt_as_ever() -> None:
@@ -91,7 +91,7 @@ def test_what_shows_nothing_twice_is_dealt_as_ever() -> None:
         len(split.evaluation["elsewhere"]) + len(split.validation["elsewhere-validation"]) == 400
         and split.warnings == ()
     )
-    assert plan_counts(datasets, "main", plan(n_attributes=1, sets=SETS))["pictures"] is None
+    assert plan_counts(datasets, "main", plan(n_attributes=1, sets=SETS)).pictures is None
 
 
 def test_rows_that_were_kept_out_of_training_are_free() -> None:
@@ -139,7 +139,7 @@ def test_copies_of_one_picture_stay_together() -> None:
         split = make_split({"d": data}, "d", plan(n_attributes=1, split_seed=seed), 0)
         refuse_shared({"d": data}, split)
         assert len(split.evaluation["test"]) > 8
-    assert plan_counts({"d": data}, "d", plan(n_attributes=1))["pictures"] is not None
+    assert plan_counts({"d": data}, "d", plan(n_attributes=1)).pictures is not None
 
 
 def test_an_official_split_that_shares_pictures_is_refused_or_allowed() -> None:

@@ -94,7 +94,7 @@ def test_table_6(name: str) -> None:
         )
         counted = plan_counts(data, name, study)
         split = make_split(data, name, study, seed=3)
-        assert (counted["train_rows"], counted["test_rows"], counted["short"]) == (
+        assert (counted.train_rows, counted.test_rows, counted.short) == (
             rows,
             test_rows,
             {},
@@ -103,7 +103,7 @@ def test_table_6(name: str) -> None:
         assert len(np.unique(split.train.rows)) == rows
         # On top: the share of validation rows in training and validation together.
         assert (
-            counted["validation_rows"]
+            counted.validation_rows
             == len(split.validation["validation"])
             == round(share / (1 - share) * rows)
         )
@@ -123,7 +123,7 @@ def test_table_10(name: str, size: str) -> None:
     bases, wanted = TABLE_10[name, size]
     for shift, base, rows in zip(SHIFTS[1:], bases, wanted, strict=True):
         assert (
-            plan_counts(data, name, plan(jeon(shift), base, 3, Roles(test, share)))["train_rows"]
+            plan_counts(data, name, plan(jeon(shift), base, 3, Roles(test, share))).train_rows
             == rows
         ), shift
 

@@ -140,9 +140,9 @@ def test_the_report_counts_what_the_rows_are(study: tuple[AttributedDataset, Any
             for group, word in zip(rows.group, words, strict=True)
         )
     counted = plan_counts({"d": data}, "d", made, seed)
-    assert counted["train_rows"] == len(split.train)
-    assert counted["test_rows"] == len(split.evaluation["test"])
-    assert counted["validation_rows"] == sum(len(rows) for rows in split.validation.values())
+    assert counted.train_rows == len(split.train)
+    assert counted.test_rows == len(split.evaluation["test"])
+    assert counted.validation_rows == sum(len(rows) for rows in split.validation.values())
 
 
 def test_roles_do_not_depend_on_shift_run_seed_or_order_of_rows() -> None:
@@ -689,12 +689,12 @@ def test_the_unseen_law_is_what_each_shift_leaves_out(hidden: str) -> None:
     assert set(values[target]) == {hidden} and len(target) == 2 * 2 * 4
     assert hidden not in set(values[known]) and len(known) == 2 * 2 * 2 * 4
     told = plan_counts({"d": data}, "d", made)
-    assert told["sets"] == {
+    assert told.set_rows == {
         "validation": len(split.validation["validation"].rows),
         "target": 16,
         "known": 32,
     }
-    assert told["test_cells"].sum() == 8  # reweighting looks at rows that can be trained on
+    assert told.test_cells.sum() == 8  # reweighting looks at rows that can be trained on
 
 
 def test_counterexamples_are_not_unseen() -> None:
@@ -721,7 +721,7 @@ def test_the_share_of_training_rows_that_two_seeds_have_in_common(
     show: seeds redraw little where most rows are drawn."""
     data = world((2, 2, 2), np.full((2, 2, 2), 50))
     study = plan(parse_shift([]), size, 2, Roles(2, 0.2, None))
-    told = plan_counts({"d": data}, "d", study)["train_shared"]
+    told = plan_counts({"d": data}, "d", study).train_shared
     assert least <= told <= most
     drawn = [
         set(make_split({"d": data}, "d", study, seed).train.rows.tolist()) for seed in range(10)

@@ -91,7 +91,7 @@ def test_validation_has_the_shares_of_training(shift: str, draw: str, cells: str
     # A whole number beside the expectation in training, and another in validation.
     assert _off(data, split) <= 2
     counted = plan_counts({"d": data}, "d", study, seed=2)
-    assert counted["validation_rows"] == len(split.validation["validation"])
+    assert counted.validation_rows == len(split.validation["validation"])
 
 
 def test_a_correlation_is_as_strong_in_validation() -> None:

@@ -357,8 +357,8 @@ def test_sets_of_a_validation_source_are_dealt_by_contents_too() -> None:
             sets={**default_sets(), "far": SetPlan("test", source=beside.name)},
         )
         counts = plan_counts({"one": one, beside.name: beside}, "one", plan)
-        assert counts["sets"]["far"] <= N - lacking
-        assert any("left out" in text for text in counts["warnings"]) == bool(lacking)
+        assert counts.set_rows["far"] <= N - lacking
+        assert any("left out" in text for text in counts.warnings) == bool(lacking)
 
 
 def test_equal_pixels_in_other_files_are_refused_before_anything_is_trained(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from crosswind.core import html
 from crosswind.core.errors import InputError, unknown
 from crosswind.core.registry import facts, import_named, load
-from crosswind.core.types import Job
+from crosswind.core.types import InputSpec, Job
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.one_value import refuse_doubts
 from crosswind.models.form import check_form
@@ -135,128 +135,168 @@ def make_plan(study: Study, folder: Path | None = None) -> Plan:
     Raises `InputError`, `DataError` or `NeedsError` with one sentence.
     """
     import_named()  # a score's key names the metrics
-    all_models, of_data = models_of(study, folder), data_of(study.models)
-    all_trained = {label: model for label, model in all_models.items() if "files" not in model}
-    methods, estimators = methods_of(study), estimators_of(study, folder)
-    _check_names(study, all_models, all_trained, methods)
-    runs = len(all_trained) * len(methods) + len(all_models) - len(all_trained)
-    check_estimators(
-        study,
-        estimators,
-        runs * len(study.shifts) * len(study.seed_list) * len(study.split_seed_list),
-    )
-    values = {name: data_values(spec, f"data.{name}", folder) for name, spec in study.data.items()}
-    datasets = {name: build_dataset(value, f"data.{name}") for name, value in values.items()}
-    for name, spec in study.data.items():
-        _check_data(datasets[name], spec, f"data.{name}")
-    keyed = {
-        name: {**without_paths(value), "fingerprint": datasets[name].fingerprint}
-        for name, value in values.items()
-    }
-
-    draws: list[DrawReport] = []
-    jobs: list[Job] = []
-    warnings: dict[str, dict[str, None]] = {}  # text -> the draws it is about
-    equal: dict[str, int] = {}
-    # A run follows these only where its study asks for them, since each may keep one more step:
-    # they are part of it.
-    others_than_accuracy = [
-        rule for rule in RULES if rule in study.selection and RULES[rule].score != "accuracy"
-    ]
+    planner = _Planner(study, folder)
     for point, split_seed in product(points_of(study), study.split_seed_list):
-        if isinstance(point.draw, str) and point.draw not in DRAWS:
-            raise unknown(
-                point.fields["draw"],
-                "draw",
-                point.draw,
-                [*DRAWS, "a number of rows a cell", "{total: rows}"],
-            )
-        if point.draw == "equal":
-            if point.data not in equal:
-                equal[point.data] = _equal_rows(study, point, datasets)
-            point = replace(point, draw={"total": equal[point.data]})
-        split, counts = _counted(study, point, split_seed, datasets)
+        planner.add_point(point, split_seed)
+    return planner.plan()
+
+
+class _Planner:
+    """What all points of a study share, and the jobs, draws and warnings of the points so far."""
+
+    def __init__(self, study: Study, folder: Path | None) -> None:
+        self.study = study
+        self.models = models_of(study, folder)
+        self.data_of_models = data_of(study.models)
+        self.trained = {
+            label: model for label, model in self.models.items() if "files" not in model
+        }
+        self.methods, self.estimators = methods_of(study), estimators_of(study, folder)
+        _check_names(study, self.models, self.trained, self.methods)
+        untrained = len(self.models) - len(self.trained)
+        networks = len(self.trained) * len(self.methods) + untrained
+        networks *= len(study.shifts) * len(study.seed_list) * len(study.split_seed_list)
+        check_estimators(study, self.estimators, networks)
+        self.values = {
+            name: data_values(spec, f"data.{name}", folder) for name, spec in study.data.items()
+        }
+        self.datasets = {
+            name: build_dataset(values, f"data.{name}") for name, values in self.values.items()
+        }
+        for name, spec in study.data.items():
+            _check_data(self.datasets[name], spec, f"data.{name}")
+        self.keyed_values = {
+            name: {**without_paths(values), "fingerprint": self.datasets[name].fingerprint}
+            for name, values in self.values.items()
+        }
+        # A run follows these only where its study asks for them, since each may keep one more
+        # step: they are part of it.
+        self.rules = [
+            rule for rule in RULES if rule in study.selection and RULES[rule].score != "accuracy"
+        ]
+        self.equal_rows: dict[str, int] = {}
+        self.jobs: list[Job] = []
+        self.draws: list[DrawReport] = []
+        self.warnings: dict[str, dict[str, None]] = {}  # text -> the titles of its points
+
+    def add_point(self, point: Point, split_seed: int) -> None:
+        """Check a point under a split seed, and add its jobs, its draw and its warnings."""
+        study = self.study
+        point = self._with_rows(point)
+        split, counts = _counted(study, point, split_seed, self.datasets)
         spell_numbers(split)
         for name in counts.follow:
             split["sets"][name]["version"] = _FOLLOWING
-        used = {name: datasets[name] for name in _sources(split, point)}
+        used = {name: self.datasets[name] for name in _sources(split, point)}
         models = {
             label: model
-            for label, model in all_models.items()
-            if point.data in of_data.get(label, [point.data])
+            for label, model in self.models.items()
+            if point.data in self.data_of_models.get(label, [point.data])
         }
-        trained = {label: model for label, model in models.items() if label in all_trained}
-        prompted = {label: model for label, model in models.items() if "prompt" in model["knobs"]}
-        _check_selection(study, point, counts, bool(estimators))
-        _check_inputs(used, point.data, {**trained, **prompted})
-        _check_lengths(used[point.data], methods.values())
-        for label, model in prompted.items():
-            classes = [
-                str(value)
-                for value in used[point.data].attribute(study.data[point.data].label).values
-            ]
-            question_of(model["knobs"], classes, f"models.{label}")
-        check_changes(study, estimators, point.data, used[point.data].input)
-        counts.check_sampler(study.sampler, f"sampler ({point.title})")
+        self._check_point(point, counts, used, models)
         if split_seed == study.split_seed_list[0]:  # the others draw by the same plan
-            draws.append(counts.report((point.data, point.shift, point.size), split))
-        point_warnings = list(counts.warnings)
-        point_methods = {
+            self.draws.append(counts.report((point.data, point.shift, point.size), split))
+        methods = {
             label: _with_data_attributes(study.data[point.data], method, used)
-            for label, method in methods.items()
+            for label, method in self.methods.items()
             if method.at(point)
         }
-        for label, method in point_methods.items():
-            where = f"methods.{label} ({point.title})"
-            if "sampler" in method.overrides:
-                counts.check_sampler(
-                    method.overrides["sampler"], f"methods.{label}.sampler ({point.title})"
-                )
-            run_with = {name: model for name, model in trained.items() if method.on(name)}
-            for pairing in counts.pairings(
-                method, {**split, **method.overrides}, used[point.data].input, run_with
-            ):
-                refuse(pairing, f"{where}:", where)
-                point_warnings += [f"{label} {text}" for text in warnings_of(pairing)]
-        for text in point_warnings:
-            warnings.setdefault(text, {})[point.title] = None
-        common = {
+        trained = {label: model for label, model in models.items() if label in self.trained}
+        inputs = used[point.data].input
+        warnings = list(counts.warnings)
+        for method in methods.values():
+            warnings += _method_warnings(point, method, counts, split, inputs, trained)
+        for text in warnings:
+            self.warnings.setdefault(text, {})[point.title] = None
+        common = self._common(point, split, used)
+        common_key = {**common, "data": {name: self.keyed_values[name] for name in used}}
+        if counts.pictures is not None:
+            common_key["pictures"] = counts.pictures
+        kind = "image" if inputs is None else inputs.kind
+        self.jobs += jobs_of(
+            study, point, common, common_key, models, methods, self.estimators, kind
+        )
+
+    def plan(self) -> Plan:
+        """The plan of all points that were added."""
+        check_distinct(self.jobs)
+        warnings = _unread(self.models)
+        for text, titles in self.warnings.items():
+            remainder = f" and {len(titles) - 1} more" if len(titles) > 1 else ""
+            warnings.append(f"{next(iter(titles))}{remainder}: {text}")
+        warnings += slow_settings(self.jobs)
+        notes: list[str] = []
+        for name, spec in self.study.data.items():
+            notes += _data_notes(name, spec, self.datasets[name])
+        return Plan(self.study, tuple(self.jobs), tuple(self.draws), tuple(warnings), tuple(notes))
+
+    def _with_rows(self, point: Point) -> Point:
+        """The point, with `equal` written as the number of rows that it stands for."""
+        if isinstance(point.draw, str) and point.draw not in DRAWS:
+            choices = [*DRAWS, "a number of rows a cell", "{total: rows}"]
+            raise unknown(point.fields["draw"], "draw", point.draw, choices)
+        if point.draw != "equal":
+            return point
+        if point.data not in self.equal_rows:
+            self.equal_rows[point.data] = _equal_rows(self.study, point, self.datasets)
+        return replace(point, draw={"total": self.equal_rows[point.data]})
+
+    def _check_point(
+        self,
+        point: Point,
+        counts: DrawCounts,
+        used: Mapping[str, AttributedDataset],
+        models: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        """Refuse what the models, the estimators and the sampler cannot have at a point."""
+        study, dataset = self.study, used[point.data]
+        trained = {label: model for label, model in models.items() if label in self.trained}
+        prompted = {label: model for label, model in models.items() if "prompt" in model["knobs"]}
+        _check_selection(study, point, counts, bool(self.estimators))
+        _check_inputs(used, point.data, {**trained, **prompted})
+        _check_lengths(dataset, self.methods.values())
+        label_attribute = study.data[point.data].label
+        for label, model in prompted.items():
+            classes = [str(value) for value in dataset.attribute(label_attribute).values]
+            question_of(model["knobs"], classes, f"models.{label}")
+        check_changes(study, self.estimators, point.data, dataset.input)
+        counts.check_sampler(study.sampler, f"sampler ({point.title})")
+
+    def _common(
+        self, point: Point, split: dict[str, Any], used: Mapping[str, AttributedDataset]
+    ) -> dict[str, Any]:
+        """What the specifications of all jobs of a point have in common."""
+        common: dict[str, Any] = {
             "format": FORMAT,
-            "data": {name: values[name] for name in used},
+            "data": {name: self.values[name] for name in used},
             "main": point.data,
             "split": split,
             "threads": 1,
         }
-        if others_than_accuracy:
-            common["rules"] = others_than_accuracy
-        common_key = {**common, "data": {name: keyed[name] for name in used}}
-        if counts.pictures is not None:
-            common_key["pictures"] = counts.pictures
-        inputs = used[point.data].input
-        jobs += jobs_of(
-            study,
-            point,
-            common,
-            common_key,
-            models,
-            point_methods,
-            estimators,
-            "image" if inputs is None else inputs.kind,
-        )
-    check_distinct(jobs)
-    unread = _unread(all_models)
-    texts = (
-        f"{next(iter(titles))}{f' and {len(titles) - 1} more' if len(titles) > 1 else ''}: {text}"
-        for text, titles in warnings.items()
-    )
-    notes = [
-        text
-        for name, spec in study.data.items()
-        for text in _data_notes(name, spec, datasets[name])
-    ]
-    return Plan(
-        study, tuple(jobs), tuple(draws), (*unread, *texts, *slow_settings(jobs)), tuple(notes)
-    )
+        if self.rules:
+            common["rules"] = self.rules
+        return common
+
+
+def _method_warnings(
+    point: Point,
+    method: MethodEntry,
+    counts: DrawCounts,
+    split: Mapping[str, Any],
+    inputs: InputSpec | None,
+    trained: Mapping[str, Mapping[str, Any]],
+) -> list[str]:
+    """The warnings of a method at a point; refuses one whose needs the point does not meet."""
+    where = f"methods.{method.label} ({point.title})"
+    if "sampler" in method.overrides:
+        field_name = f"methods.{method.label}.sampler ({point.title})"
+        counts.check_sampler(method.overrides["sampler"], field_name)
+    models = {label: model for label, model in trained.items() if method.on(label)}
+    warnings: list[str] = []
+    for pairing in counts.pairings(method, {**split, **method.overrides}, inputs, models):
+        refuse(pairing, f"{where}:", where)
+        warnings += [f"{method.label} {text}" for text in warnings_of(pairing)]
+    return warnings
 
 
 def _data_notes(name: str, spec: DataSpec, dataset: AttributedDataset) -> list[str]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from crosswind.core.errors import InputError
 from crosswind.core.types import InputSpec
 from crosswind.shifts.base import Cells, parse_shift
-from crosswind.shifts.split import parse_sampler
+from crosswind.shifts.split import SplitCounts, parse_sampler
 from crosswind.shifts.split.sampling import NO_ENVIRONMENTS, Environments
 from crosswind.studies.axes import MethodEntry
 from crosswind.training.requirements import Pairing
@@ -52,34 +52,29 @@ class DrawReport:
 
 
 class DrawCounts:
-    """What `plan_counts` says of one draw, and what follows from it."""
+    """The counts of one draw of a study, and what follows from them."""
 
-    def __init__(self, split_counts: Mapping[str, Any]) -> None:
-        self.study_cells: Cells = split_counts["study_cells"]
-        self.cells: Cells = split_counts[
-            "train_cells"
-        ]  # without a derived attribute that is drawn at every visit
-        self.counts: NDArray[np.int64] = split_counts["train_counts"]
-        self._origins: NDArray[np.float64] = split_counts[
-            "train_visits"
-        ]  # by weights and of each supplement, see there
-        self.visits: NDArray[np.float64] = self._origins.sum(
-            axis=0
-        )  # over the study's cells, drawn at every visit included
-        self.train_rows: int = split_counts["train_rows"]
-        self.train_shared: float = split_counts["train_shared"]
-        self.set_rows: Mapping[str, int] = split_counts["sets"]
-        self.follow: Sequence[str] = split_counts["follow"]
-        self.warnings: list[str] = split_counts["warnings"]
-        self.test_cells: NDArray[np.float64] | None = split_counts["test_cells"]
-        self.test_counts: Mapping[str, tuple[Cells, NDArray[np.int64]]] = split_counts[
-            "test_counts"
-        ]
-        self.pictures: str | None = split_counts["pictures"]
+    def __init__(self, split_counts: SplitCounts) -> None:
+        self.study_cells = split_counts.study_cells
+        # Without a derived attribute that is drawn at every visit.
+        self.cells = split_counts.train_cells
+        self.counts = split_counts.train_counts
+        # By weights and of each supplement, see `SplitCounts.train_visits`.
+        self._origins = split_counts.train_visits
+        # Over the study's cells, drawn at every visit included.
+        self.visits: NDArray[np.float64] = self._origins.sum(axis=0)
+        self.train_rows = split_counts.train_rows
+        self.train_shared = split_counts.train_shared
+        self.set_rows: Mapping[str, int] = split_counts.set_rows
+        self.follow: Sequence[str] = split_counts.follow
+        self.warnings = split_counts.warnings
+        self.test_cells = split_counts.test_cells
+        self.test_counts = split_counts.test_counts
+        self.pictures = split_counts.pictures
         self.environments = Environments.of(
-            split_counts["shift"], self.study_cells, *self._base_cells()
+            split_counts.shift, self.study_cells, *self._base_cells()
         )
-        self.defaults = {True: split_counts["groups"], False: split_counts["environments"]}
+        self.defaults = {True: split_counts.groups, False: split_counts.environments}
 
     def together(
         self, names: Sequence[str] | None, with_label: bool, sampler: Sampler = "uniform"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -15,7 +16,7 @@ from crosswind.core.seeds import seed_of
 from crosswind.core.types import digest_arrays
 from crosswind.data.attributes import Attribute
 from crosswind.data.dataset import AttributedDataset
-from crosswind.shifts.base import NormalForm, Shift
+from crosswind.shifts.base import Cells, NormalForm, Shift
 from crosswind.shifts.draw import ALL_ROWS, Draw
 from crosswind.shifts.split.assign_roles import Deal, Other, Pool, deal_of, deal_others
 from crosswind.shifts.split.cell_counts import Allotment, Fields, allot, followed, left_out
@@ -90,25 +91,49 @@ def make_split(
     )
 
 
+@dataclass(frozen=True, eq=False)
+class SplitCounts:
+    """The sizes of a split of which no row is drawn.
+
+    `cells`: the number of cells of positive weight. `train_shared`: the share of its base rows that
+    the training set of another seed is expected to have too, 0 to 1. `set_rows`: rows by name of
+    the set. `follow`: the sets that take their numbers from what training draws, not from the
+    weights of a law alone. `short`: cells that cannot give what is asked, by set and name.
+    `train_counts`: int64 of the shape of `train_cells`, the cells that count the training set.
+    `train_visits`: float64 [1 + supplements, shape of `study_cells`], the rows by weights and of
+    each supplement that one pass over the training set is expected to show. `groups`,
+    `environments`: the attributes that make them by default. `test_cells`: float64 over
+    `study_cells`, the weights of the test law; None where no test set is cut so. `test_counts`: the
+    `Cells` of every set of role test, and int64 of their shape. `pictures`: a digest of the roles
+    of rows that show one picture with others; None where none do.
+    """
+
+    train_rows: int
+    train_shared: float
+    validation_rows: int
+    test_rows: int
+    cells: int
+    follow: list[str]
+    set_rows: dict[str, int]
+    short: dict[str, dict[str, dict[str, float]]]
+    warnings: list[str]
+    notes: list[str]
+    study_cells: Cells
+    train_cells: Cells
+    train_counts: NDArray[np.int64]
+    train_visits: NDArray[np.float64]
+    groups: Sequence[str]
+    environments: Sequence[str]
+    test_cells: NDArray[np.float64] | None
+    test_counts: dict[str, tuple[Cells, NDArray[np.int64]]]
+    pictures: str | None
+    shift: Shift
+
+
 def plan_counts(
     datasets: Mapping[str, AttributedDataset], main: str, plan: SplitPlan, seed: int = 0
-) -> dict[str, Any]:
-    """The sizes of a split without drawing a row.
-
-    `train_rows`; `validation_rows` and `test_rows` of all sets of these roles; `sets`: rows of each
-    by name; `follow`: the sets that take their numbers from what training draws, not from the
-    weights of a law alone; `cells`: cells of positive weight; `train_shared`: the share of its base
-    rows that the training set of another seed is expected to have too;
-    `short`: cells that cannot give what is asked, by set and name; `warnings`, `notes`;
-    `study_cells`: all `Cells`; `train_cells`: the `Cells` that count the training set,
-    `train_counts`: int64 of their shape; `train_visits`: float64 [1 + supplements, shape of
-    `study_cells`], the rows by weights and of each supplement that one pass over the training set
-    is expected to show; `groups`, `environments`: the attributes that make them by default;
-    `test_cells`: over `study_cells`, the weights of the test law, None where no test set is cut so;
-    `test_counts`: of every set of role test its `Cells`, and int64 of their shape; `pictures`:
-    digits of the roles of rows that show one picture with others, None where none do; `shift`: the
-    plan's.
-    """
+) -> SplitCounts:
+    """The sizes of a split without drawing a row."""
     study = _Study(datasets, main, plan)
     planned_sets = study.parts(seed)
     rows = {name: planned_set.allotment.total for name, planned_set in planned_sets.items()}
@@ -117,42 +142,36 @@ def plan_counts(
         for name, planned_set in planned_sets.items()
     }
     train = planned_sets["train"]
-    return {
-        "train_rows": rows["train"],
-        "train_shared": train.shared,
-        "validation_rows": sum(
-            rows[name]
-            for name, planned_set in planned_sets.items()
-            if planned_set.role == "validation"
-        ),
-        "test_rows": sum(
-            rows[name] for name, planned_set in planned_sets.items() if planned_set.role == "test"
-        ),
-        "cells": int(study.form.support.sum()),
-        "follow": sorted(name for name, planned_set in planned_sets.items() if planned_set.follows),
-        "sets": {name: number for name, number in rows.items() if name != "train"},
-        "short": {
+    validation_sets = [
+        name for name, planned_set in planned_sets.items() if planned_set.role == "validation"
+    ]
+    test_sets = [name for name, planned_set in planned_sets.items() if planned_set.role == "test"]
+    return SplitCounts(
+        train_rows=rows["train"],
+        train_shared=train.shared,
+        validation_rows=sum(rows[name] for name in validation_sets),
+        test_rows=sum(rows[name] for name in test_sets),
+        cells=int(study.form.support.sum()),
+        follow=sorted(name for name, planned_set in planned_sets.items() if planned_set.follows),
+        set_rows={name: number for name, number in rows.items() if name != "train"},
+        short={
             name: planned_set.short()
             for name, planned_set in planned_sets.items()
             if planned_set.allotment.short
         },
-        "warnings": list(study.warnings(planned_sets)),
-        "notes": list(plan.shift.notes(study.index.cells)),
-        "study_cells": study.index.cells,
-        "train_cells": train.cells,
-        "train_counts": by_cell["train"],
-        "train_visits": train.allotment.visits(),
-        "groups": study.groups,
-        "environments": study.environments,
-        "test_cells": study.test_law(),
-        "pictures": study.pictures(),
-        "shift": plan.shift,
-        "test_counts": {
-            name: (planned_set.cells, by_cell[name])
-            for name, planned_set in planned_sets.items()
-            if planned_set.role == "test"
-        },
-    }
+        warnings=list(study.warnings(planned_sets)),
+        notes=list(plan.shift.notes(study.index.cells)),
+        study_cells=study.index.cells,
+        train_cells=train.cells,
+        train_counts=by_cell["train"],
+        train_visits=train.allotment.visits(),
+        groups=study.groups,
+        environments=study.environments,
+        test_cells=study.test_law(),
+        test_counts={name: (planned_sets[name].cells, by_cell[name]) for name in test_sets},
+        pictures=study.pictures(),
+        shift=plan.shift,
+    )
 
 
 class _Study:
