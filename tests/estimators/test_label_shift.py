@@ -16,7 +16,7 @@ from crosswind.estimators.cot import Cot
 from crosswind.estimators.cott import Cott
 from crosswind.estimators.difference_of_confidences import DifferenceOfConfidences
 from crosswind.estimators.estimating import estimated
-from crosswind.estimators.label_shift import fitted_shares, label_shift
+from crosswind.estimators.label_shift import UNEXPLAINED, fitted_shares, label_shift
 
 THRESHOLDS = [AtcMaximumConfidence(), AtcNegativeEntropy(), DifferenceOfConfidences(), Cbpe()]
 TRANSPORTS = [Cot(), Cott()]
@@ -143,3 +143,64 @@ def test_where_it_cannot_be_told_nothing_is_said() -> None:
     )
     wide = known(said(np.zeros((5, 101))), [0] * 5)
     assert label_shift(wide, wide.answers) == ()
+
+
+def corrupted(
+    seed: int, n: int, strength: tuple[float, ...], fog: float, noise: float = 1.5
+) -> Labelled:
+    """As `made` with even shares, and every input mixed with fog, which looks a little like class
+    0: answers drift to it, and confidences fall. A constant added to logits that stay as they are
+    would be a change of shares, which outputs alone cannot tell apart."""
+    clear = made(seed, n, (1 / 3, 1 / 3, 1 / 3), strength, noise)
+    assert clear.answers.logits is not None
+    foggy = (1 - fog) * clear.answers.logits + fog * np.array([2.0, 0.0, 0.0])
+    return known(said(foggy), clear.label)
+
+
+@pytest.mark.parametrize("fog", [0.4, 0.6, 0.8])
+@pytest.mark.parametrize("strength", [ALIKE, APART])
+def test_answers_that_drift_to_one_class_are_no_shift_of_labels(
+    strength: tuple[float, ...], fog: float
+) -> None:
+    """Other shares explain much of the distance, and leave rows that no mixture of the source's
+    classes holds."""
+    source = made(0, 2000, (1 / 3, 1 / 3, 1 / 3), strength)
+    for seed in range(1, 9):
+        fitted = fitted_shares(source, corrupted(seed, 1000, strength, fog).answers)
+        assert fitted is not None and fitted.differs < 0.001 and fitted.moved > 0.05
+        assert fitted.unexplained > 10 * UNEXPLAINED and not fitted.told, fitted
+
+
+def test_what_a_mixture_leaves_by_hand() -> None:
+    """Classes that are told apart for certain: shares 3/4 and 1/4 for 1/2 each. The embedding of a
+    row is (1, 0, 0, 0) or (0, 0, 0, 1) of its root probabilities, so that nothing is left of the
+    distance; of rows that are torn between both, which no mixture holds, all but chance is."""
+    sure = np.log(np.array([[1 - 1e-9, 1e-9], [1e-9, 1 - 1e-9]]))
+    label = np.arange(400) % 2
+    source = known(said(sure[label]), label)
+    other = fitted_shares(source, said(sure[(np.arange(400) % 4 == 0).astype(int)]))
+    assert other is not None and other.told and other.unexplained <= 1e-6
+    assert other.shares == pytest.approx((0.75, 0.25), abs=1e-3)
+    torn = fitted_shares(source, said(np.tile([1e-3, 0.0], (400, 1))))
+    assert torn is not None and torn.unexplained > 0.5 and not torn.told
+
+
+def test_what_a_mixture_leaves_does_not_grow_with_the_rows() -> None:
+    """The verdict is by size: ten times as many rows tell the same of a shift of labels beside
+    which the inputs change by little."""
+    source = made(0, 4000, (0.5, 0.3, 0.2), APART)
+    for n in (1000, 10000):
+        item = made(1, n, (0.1, 0.3, 0.6), APART, noise=1.53)
+        fitted = fitted_shares(source, item.answers)
+        assert fitted is not None and fitted.told, (n, fitted)
+
+
+def test_a_source_class_without_rows_and_an_unnamed_answer_leave_a_verdict() -> None:
+    source = made(0, 900, (0.5, 0.0, 0.5), APART)
+    target = made(1, 900, (0.9, 0.0, 0.1), APART).answers
+    nameless = Answers(np.where(np.arange(900) % 9 == 0, -1, target.answer), target.logits)
+    for answers in (target, nameless):
+        fitted = fitted_shares(source, answers)
+        assert fitted is not None and np.isfinite(fitted.unexplained)
+    broken = Answers(target.answer, np.full((900, 3), np.nan))
+    assert label_shift(source, broken) == ()

@@ -187,7 +187,7 @@ class EstimateJobs:
         return estimate_jobs
 
 
-VERSION = 6
+VERSION = 7
 """Of what an estimate writes: raised when the same answers give another interval, or more is
 written."""
 
