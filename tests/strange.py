@@ -127,9 +127,9 @@ PIECES = [
 ]
 
 
-def counts(few: int, many: int) -> pytest.MarkDecorator:
+def counts(few: int, n_calls: int) -> pytest.MarkDecorator:
     """`count` of a test: few in the default tests, many in the long drills."""
-    return pytest.mark.parametrize("count", [few, pytest.param(many, marks=pytest.mark.verify)])
+    return pytest.mark.parametrize("count", [few, pytest.param(n_calls, marks=pytest.mark.verify)])
 
 
 def tried(count: int, check: Callable[[random.Random], None]) -> None:
@@ -149,7 +149,7 @@ def mutated(
     """`value` with one of its parts replaced by an `odd` value or by another part, removed, renamed
     or doubled."""
     value = copy.deepcopy(value)
-    places: list[tuple[Any, Any]] = []
+    containers: list[tuple[Any, Any]] = []
 
     def visit(inner: Any) -> None:
         for key in (
@@ -159,23 +159,23 @@ def mutated(
             if isinstance(inner, list)
             else ()
         ):
-            places.append((inner, key))
+            containers.append((inner, key))
             visit(inner[key])
 
     visit(value)
-    if not places or chance.random() < 0.02:
+    if not containers or chance.random() < 0.02:
         return copy.deepcopy(chance.choice(odd))
-    inner, key = chance.choice(places)
+    inner, key = chance.choice(containers)
     turn = chance.random()
     if turn < 0.65:
         inner[key] = copy.deepcopy(chance.choice(odd))
     elif turn < 0.75:
         del inner[key]
     elif turn < 0.85:
-        other, place = chance.choice(places)
+        container, place = chance.choice(containers)
         inner[key] = (
-            copy.deepcopy(other[place])
-            if place in (other if isinstance(other, dict) else range(len(other)))
+            copy.deepcopy(container[place])
+            if place in (container if isinstance(container, dict) else range(len(container)))
             else None
         )
     elif turn < 0.95 and isinstance(inner, dict):
@@ -190,18 +190,18 @@ def changed(raw: bytes, chance: random.Random) -> bytes:
     readers."""
     out = bytearray(raw)
     for _ in range(chance.choice([1, 1, 2, 5, 20])):
-        at, to = sorted(chance.randrange(len(out) + 1) for _ in range(2))
+        start, to = sorted(chance.randrange(len(out) + 1) for _ in range(2))
         turn = chance.random()
         if turn < 0.35 and out:
-            out[min(at, len(out) - 1)] = chance.randrange(256)
+            out[min(start, len(out) - 1)] = chance.randrange(256)
         elif turn < 0.65:
-            out[at:at] = chance.choice(PIECES).encode("utf-8", "surrogatepass")
+            out[start:start] = chance.choice(PIECES).encode("utf-8", "surrogatepass")
         elif turn < 0.75:
-            del out[at : min(to, at + 40)]
+            del out[start : min(to, start + 40)]
         elif turn < 0.85:
-            out[at:at] = out[at : min(to, at + 40)]
+            out[start:start] = out[start : min(to, start + 40)]
         elif turn < 0.9:
-            del out[at:]
+            del out[start:]
     return bytes(out)
 
 
@@ -214,10 +214,10 @@ class Answers:
     def of(self, *words: object) -> int:
         """The exit status of one command."""
         status = _status([str(word) for word in words])
-        said = self.capsys.readouterr()
-        errors = [line for line in said.err.split("\n") if line.startswith("error: ")]
-        assert status in self.found and len(errors) == (status == 2), (status, said.err)
-        assert not any(sign in said.out + said.err for sign in "\x00\x1b\x07"), (
+        printed = self.capsys.readouterr()
+        errors = [line for line in printed.err.split("\n") if line.startswith("error: ")]
+        assert status in self.found and len(errors) == (status == 2), (status, printed.err)
+        assert not any(sign in printed.out + printed.err for sign in "\x00\x1b\x07"), (
             "control characters reach the terminal"
         )
         # What was written is quoted in part only, so the field and the choices are not lost beside

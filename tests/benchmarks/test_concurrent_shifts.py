@@ -71,8 +71,8 @@ def family_of(
         "shifts": {shift: [] if shift == "uniform" else [{}] for shift in ERM},
         "methods": dict.fromkeys(METHODS, {}),
     }
-    (item,) = families(arrange(rows).shown(), resolved)
-    return item
+    (view,) = families(arrange(rows).shown(), resolved)
+    return view
 
 
 def verdicts_of(gain: float, hard: float) -> dict[str, str]:
@@ -84,10 +84,10 @@ def verdicts_of(gain: float, hard: float) -> dict[str, str]:
 
 
 def test_claims_hold_where_the_numbers_are_as_claimed() -> None:
-    found = verdicts_of(gain=1.0, hard=1.0)
+    verdict_of = verdicts_of(gain=1.0, hard=1.0)
     assert (
-        len(found) == 16
-        and {text: verdict for text, verdict in found.items() if verdict != "holds"} == {}
+        len(verdict_of) == 16
+        and {text: verdict for text, verdict in verdict_of.items() if verdict != "holds"} == {}
     )
 
 
@@ -103,20 +103,20 @@ def test_the_opposite_is_told(text: str) -> None:
 
 
 def test_an_order_that_sizes_make_is_turned_and_the_change_told() -> None:
-    items = {
+    views = {
         "table6": family_of({**ERM, "uniform": 0.6}, gain=1.0),
         "equal": family_of(ERM, gain=1.0, salt=" b"),
     }
-    rows = claim_table("size-claims", size_claims(items)).rows
-    found = {(str(row[0]), str(row[1])): str(row[2]) for row in rows}
-    assert len(found) == len(rows) == 5 * 3 + 1
-    one, change = "one shift is harder than none, on average", "table6 - equal"
-    assert [found[size, one] for size in ("table6", "equal", change)] == [
+    rows = claim_table("size-claims", size_claims(views)).rows
+    verdict_of = {(str(row[0]), str(row[1])): str(row[2]) for row in rows}
+    assert len(verdict_of) == len(rows) == 5 * 3 + 1
+    claim, change = "one shift is harder than none, on average", "table6 - equal"
+    assert [verdict_of[size, claim] for size in ("table6", "equal", change)] == [
         "the opposite holds",
         "holds",
         "the opposite holds",
     ]
-    same = [found[size, "SC is harder than UDS"] for size in ("table6", "equal", change)]
+    same = [verdict_of[size, "SC is harder than UDS"] for size in ("table6", "equal", change)]
     assert same == ["holds", "holds", "cannot tell"]
     text, value = next((row[1], row[3]) for row in rows if row[0] == "both")
     assert "(9 methods)" in str(text) and float(str(value)) > 0.5

@@ -46,9 +46,9 @@ FOUND = records()
 
 
 def subjects() -> set[str]:
-    methods = {item.name for item in listing("methods") if item.module.startswith("crosswind.")} - {
-        "erm"
-    }
+    methods = {
+        known.name for known in listing("methods") if known.module.startswith("crosswind.")
+    } - {"erm"}
     return methods | set(OTHERS)
 
 
@@ -82,10 +82,12 @@ def test_records_are_fresh_and_fair(name: str) -> None:
         assert len(set(values[0]) & set(values[1])) >= 8 and set(better["chosen"]) == set(
             better["values"]
         )
-        found = paired(values[1], values[0])
-        assert found is not None and found.low is not None and found.high is not None
-        told = [claim[what] for what in ("difference", "low", "high", "n")]
-        assert told == pytest.approx([found.mean, found.low, found.high, found.n], abs=2e-6)
+        difference = paired(values[1], values[0])
+        assert difference is not None and difference.low is not None and difference.high is not None
+        claimed_numbers = [claim[number] for number in ("difference", "low", "high", "n")]
+        assert claimed_numbers == pytest.approx(
+            [difference.mean, difference.low, difference.high, difference.n], abs=2e-6
+        )
     adjusted = _holm([1.0 if claim["p"] is None else claim["p"] for claim in record["claims"]])
     for claim, p in zip(record["claims"], adjusted, strict=True):
         sure = claim["p_adjusted"] is not None and claim["p_adjusted"] < 0.05
@@ -114,9 +116,9 @@ def test_records_come_from_rows_and_seeds_that_nobody_explored(name: str) -> Non
     record, values = FOUND[name], read_study_file(STUDIES / f"{name}.yaml")
     forms = json.loads(CONFIRMATIONS.read_text(encoding="utf-8"))[name]
     form = forms[record["form"] - 1]
-    assert [item["form"] for item in forms] == list(range(1, len(forms) + 1)) and record[
-        "form"
-    ] == len(forms)
+    assert [known_form["form"] for known_form in forms] == list(
+        range(1, len(forms) + 1)
+    ) and record["form"] == len(forms)
     assert (
         all(record[key] == form[key] for key in ("study_sha256", "files", "began"))
         and form["began"][:10] <= record["date"]
@@ -141,8 +143,8 @@ def test_every_changed_verdict_is_explained_and_every_note_is_about_something() 
         and sum(len(about.get("tried", [])) for about in notes.values()) >= 22
     )
     for name, about in notes.items():
-        for item in about.get("changed", []):
-            assert item["claim"] in [claim["text"] for claim in FOUND[name]["claims"]]
+        for change in about.get("changed", []):
+            assert change["claim"] in [claim["text"] for claim in FOUND[name]["claims"]]
 
 
 @pytest.mark.parametrize("name", sorted(FOUND))
@@ -243,7 +245,7 @@ def scratch(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     (tmp_path / "README.md").write_text(f"words\n{MARK}\nold", encoding="utf-8")
     (tmp_path / "notes.yml").write_text("{}", encoding="utf-8")
     (tmp_path / "first.json").write_text("{}", encoding="utf-8")
-    places = {
+    paths = {
         "STUDIES": "",
         "RECORDS": "records",
         "PAGE": "README.md",
@@ -251,7 +253,7 @@ def scratch(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         "FIRST": "first.json",
     }
     for module in (effects, own, effects_table):
-        for name, path in {**places, "CONFIRMATIONS": "confirmations.json"}.items():
+        for name, path in {**paths, "CONFIRMATIONS": "confirmations.json"}.items():
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, tmp_path / path)
     return effects

@@ -27,30 +27,36 @@ def test_a_figure_that_differs_in_its_last_digit_is_found(carry: ModuleType) -> 
         "b": [1, 2],
         "c": {"x": [[1], [2]]},
     }
-    found, reworded, added = carry.golden.differences("part", old, {**old, "d": 4})
-    assert (found, reworded, added) == ([], 0, 1)
+    differing, reworded, added = carry.golden.differences("part", old, {**old, "d": 4})
+    assert (differing, reworded, added) == ([], 0, 1)
     new = {
         "a": {"accuracy": 0.3, "loss": float("nan"), "words": ["two"], "n": 1.0},
         "b": [1, 2],
         "c": {"x": [[1], [3]]},
     }
-    found, reworded, added = carry.golden.differences("part", old, new)
-    assert [(item.subject, item.figure, item.new) for item in found] == [
+    differing, reworded, added = carry.golden.differences("part", old, new)
+    assert [
+        (difference.subject, difference.figure, difference.new) for difference in differing
+    ] == [
         ("part/a", "accuracy", 0.3),
         ("part/a", "n", 1.0),
         ("part/c", "x.1", [3]),
     ]
     assert (reworded, added) == (1, 0)
-    assert [item.new for item in carry.golden.differences("part", old, {})[0]].count(
+    assert [difference.new for difference in carry.golden.differences("part", old, {})[0]].count(
         carry.golden.GONE
     ) == 6
     changes = {"part/a": {"reason": "a test", "figures": {"accuracy": [0.1 + 0.2, 0.3]}}}
-    assert [carry.golden.listed(changes, item) for item in found] == [True, False, False]
+    assert [carry.golden.listed(changes, difference) for difference in differing] == [
+        True,
+        False,
+        False,
+    ]
     changes["part/a"]["figures"]["accuracy"] = [
         0.1 + 0.2,
         0.31,
     ]  # what is listed is one new figure, not any
-    assert not carry.golden.listed(changes, found[0])
+    assert not carry.golden.listed(changes, differing[0])
 
 
 def test_costs_are_carried_only_where_every_figure_is_equal(
@@ -63,11 +69,11 @@ def test_costs_are_carried_only_where_every_figure_is_equal(
     }
     costs.write_text(json.dumps(record))
     monkeypatch.setattr(carry, "COSTS", costs)
-    kept = {
+    golden_record = {
         "files": {"methods/erm.py": "1" * 64},
         "parts": {"method-erm": {"a": 1}, "method-irm": {"a": 2}},
     }
-    monkeypatch.setattr(carry.golden, "read_record", lambda: kept)
+    monkeypatch.setattr(carry.golden, "read_record", lambda: golden_record)
     stale = carry.stale_costs()
     assert set(stale) == {"erm", "irm"}
     assert (
@@ -76,53 +82,55 @@ def test_costs_are_carried_only_where_every_figure_is_equal(
             carry.carry_cost,
             "costs of",
             "",
-            lambda part: pytest.fail("computed without a reason"),
+            lambda part_name: pytest.fail("computed without a reason"),
         )
         == 2
     )
     assert (
-        carry.carry(stale, carry.carry_cost, "costs of", "a test", lambda part: f"{part} differs")
+        carry.carry(
+            stale, carry.carry_cost, "costs of", "a test", lambda part_name: f"{part_name} differs"
+        )
         == 2
     )
     assert json.loads(costs.read_text()) == record
     # The figures of irm are equal too, but to those of a file that its record is not of.
-    assert carry.carry(stale, carry.carry_cost, "costs of", "a test", lambda part: "") == 1
+    assert carry.carry(stale, carry.carry_cost, "costs of", "a test", lambda part_name: "") == 1
     now = json.loads(costs.read_text())
-    (told,) = now.pop("carried")
+    (carried_note,) = now.pop("carried")
     assert now == {**record, "files": {"erm": stale["erm"].new["erm"], "irm": "2" * 64}}
     assert (
-        told["why"] == "a test"
-        and told["old"] == {"erm": "1" * 64}
-        and told["new"] == stale["erm"].new
+        carried_note["why"] == "a test"
+        and carried_note["old"] == {"erm": "1" * 64}
+        and carried_note["new"] == stale["erm"].new
     )
     # Carried once, it may be carried again, as long as the golden figures are those that it was
     # compared with.
-    again = stale["erm"]._replace(old=stale["erm"].new, carried=[told])
+    again = stale["erm"]._replace(old=stale["erm"].new, carried=[carried_note])
     assert carry.of_golden_code("erm", again)
-    monkeypatch.setitem(kept["parts"], "method-erm", {"a": 3})
+    monkeypatch.setitem(golden_record["parts"], "method-erm", {"a": 3})
     assert not carry.of_golden_code("erm", again)
 
 
 def test_a_new_sentence_is_no_other_figure(
     carry: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = {"parts": {"method-a": {"x": 1}, "method-b": {"x": 1}, "method-c": {"x": 1}}}
-    monkeypatch.setattr(carry.golden, "read_record", lambda: kept)
+    golden_record = {"parts": {"method-a": {"x": 1}, "method-b": {"x": 1}, "method-c": {"x": 1}}}
+    monkeypatch.setattr(carry.golden, "read_record", lambda: golden_record)
     monkeypatch.setattr(carry, "_COMPARED", {})
     difference = carry.golden.Difference
-    said = [
+    differences = [
         difference("method-a/a: one", "doubts", 0, 1),
         difference("method-a/a: warnings", "count", 0, 2),
     ]
     measured = {
-        "method-a": said,
-        "method-b": [*said, difference("method-b/b: one", "accuracy", 0.5, 0.6)],
+        "method-a": differences,
+        "method-b": [*differences, difference("method-b/b: one", "accuracy", 0.5, 0.6)],
     }
     measured["method-c"] = [difference("method-c/c: one", "count", 3, 4)]
     monkeypatch.setattr(
         carry.golden,
         "compare",
-        lambda part, old: (measured[part], f"{len(measured[part])} differences"),
+        lambda part_name, old: (measured[part_name], f"{len(measured[part_name])} differences"),
     )
     assert carry.golden_is_equal("method-a") == ""
     assert "1 figures differ" in carry.golden_is_equal(
@@ -136,11 +144,15 @@ def test_breaks_are_complete_stand_once_and_their_tests_are_named(
     broken = importlib.import_module("tools.breaks").broken
     breaks = yaml.safe_load((ROOT / "tools" / "breaks.yaml").read_text(encoding="utf-8"))
     assert len(breaks) >= 60
-    for item in breaks:
+    for deliberate_break in breaks:
         assert (
-            set(item) == {"room", "what", "file", "old", "new", "test", "within"}
-            and item["old"] != item["new"]
+            set(deliberate_break) == {"room", "what", "file", "old", "new", "test", "within"}
+            and deliberate_break["old"] != deliberate_break["new"]
         )
-        assert (ROOT / item["test"].partition("::")[0]).is_file(), item["what"]
-        source = (ROOT / "src" / "crosswind" / item["file"]).read_text(encoding="utf-8")
-        assert broken(source, item) is not None, f"{item['file']}: not there once: {item['old']}"
+        assert (ROOT / deliberate_break["test"].partition("::")[0]).is_file(), deliberate_break[
+            "what"
+        ]
+        source = (ROOT / "src" / "crosswind" / deliberate_break["file"]).read_text(encoding="utf-8")
+        assert broken(source, deliberate_break) is not None, (
+            f"{deliberate_break['file']}: not there once: {deliberate_break['old']}"
+        )

@@ -33,23 +33,23 @@ def made(ni: list[list[float | None]], atc: list[list[float | None]]) -> dict[st
     """Results with these curves, a row a repetition."""
     design = {"distances": len(ni[0]), "centres": 5}
     seeds = {
-        str(seed): {"ni": one, "atc": other}
-        for seed, (one, other) in enumerate(zip(ni, atc, strict=True))
+        str(seed): {"ni": ni_value, "atc": atc_value}
+        for seed, (ni_value, atc_value) in enumerate(zip(ni, atc, strict=True))
     }
     return {"main": "own", "settings": {"own": {"design": design, "seeds": seeds}}}
 
 
 def test_tables_of_the_page_are_those_of_the_results() -> None:
     lines = (ROOT / "docs" / "papers" / "hypersphere.md").read_text(encoding="utf-8").splitlines()
-    found = [line for table in tables(results()) for line in table.splitlines()]
-    assert len(found) > 20
-    assert [line for line in found if line not in lines] == []
+    table_lines = [line for table in tables(results()) for line in table.splitlines()]
+    assert len(table_lines) > 20
+    assert [line for line in table_lines if line not in lines] == []
 
 
 def test_results_are_complete_and_the_picture_is_theirs() -> None:
-    kept = results()
-    assert list(kept["settings"]) == list(TITLES)
-    main = kept["settings"][kept["main"]]
+    record = results()
+    assert list(record["settings"]) == list(TITLES)
+    main = record["settings"][record["main"]]
     published = {
         "dimensions": 16,
         "variance": 0.005,
@@ -61,10 +61,10 @@ def test_results_are_complete_and_the_picture_is_theirs() -> None:
     }
     published |= {"centres": 5, "neighbours": 10, "reach": 0.01}
     assert {name: main["design"][name] for name in published} == published
-    for name, one in kept["settings"].items():
-        assert len(one["seeds"]) >= 3, name
+    for name, setting in record["settings"].items():
+        assert len(setting["seeds"]) >= 3, name
         assert all(
-            len(seed["ni"]) == one["design"]["distances"] for seed in one["seeds"].values()
+            len(seed["ni"]) == setting["design"]["distances"] for seed in setting["seeds"].values()
         ), name
     drawn = PICTURE.read_text(encoding="utf-8")
     assert all(title in drawn for title in TITLES.values()) and len(drawn) < 300_000
@@ -73,16 +73,16 @@ def test_results_are_complete_and_the_picture_is_theirs() -> None:
 def test_where_a_curve_reaches_zero() -> None:
     """From 0.5 at 0 to -0.5 at 2: halfway, at 1. From 0.3 at 1 to -0.1 at 2: 1 + 0.3 / 0.4 = 1.75.
     A gap is stepped over."""
-    at = np.array([0.0, 1.0, 2.0])
-    assert crossing(at, np.array([0.5, np.nan, -0.5])) == pytest.approx(1)
-    assert crossing(at, np.array([0.5, 0.3, -0.1])) == pytest.approx(1.75)
+    distances = np.array([0.0, 1.0, 2.0])
+    assert crossing(distances, np.array([0.5, np.nan, -0.5])) == pytest.approx(1)
+    assert crossing(distances, np.array([0.5, 0.3, -0.1])) == pytest.approx(1.75)
     assert (
-        crossing(at, np.array([-0.1, 0.3, -0.1])) == 0
-        and crossing(at, np.array([0.5, 0.3, 0.1])) == 2
+        crossing(distances, np.array([-0.1, 0.3, -0.1])) == 0
+        and crossing(distances, np.array([0.5, 0.3, 0.1])) == 2
     )
-    assert crossing(at, np.full(3, np.nan)) == 0
-    assert value_at(at, np.array([0.5, 0.3, -0.1]), 1.25) == pytest.approx(0.2) and np.isnan(
-        value_at(at, np.full(3, np.nan), 1.5)
+    assert crossing(distances, np.full(3, np.nan)) == 0
+    assert value_at(distances, np.array([0.5, 0.3, -0.1]), 1.25) == pytest.approx(0.2) and np.isnan(
+        value_at(distances, np.full(3, np.nan), 1.5)
     )
 
 
@@ -94,15 +94,15 @@ def test_claims_are_judged_by_their_intervals() -> None:
         [0.6, -0.06, -0.5, -0.7, None],
         [0.5, -0.06, -0.4, -0.8, -0.9],
     ]
-    rising = [[None if one is None else -one for one in row] for row in falling]
+    rising = [[None if cell is None else -cell for cell in row] for row in falling]
     same = judged(made(falling, falling), "own", "ni")
     assert [verdict for verdict, _ in same.values()] == ["holds"] * 4
-    near, reached, here, beyond = (figure for _, figure in same.values())
-    assert near is not None and near.mean == pytest.approx(1.6 / 3)
+    near_figure, reached, middle_figure, beyond = (figure for _, figure in same.values())
+    assert near_figure is not None and near_figure.mean == pytest.approx(1.6 / 3)
     assert reached is not None and reached.mean == pytest.approx(
         (10 / 11 + 10 / 11 + 50 / 56) / 3 * np.pi / 4
     )
-    assert here is not None and here.mean == pytest.approx(-0.17 / 3)
+    assert middle_figure is not None and middle_figure.mean == pytest.approx(-0.17 / 3)
     assert beyond is not None and beyond.mean == pytest.approx((-0.6 - 0.6 - 0.7) / 3)
     assert [verdict for verdict, _ in judged(made(rising, falling), "own", "ni").values()] == [
         "does not hold"
@@ -135,5 +135,5 @@ def test_single_distances_are_corrected_for_their_number() -> None:
         [0.5, 0.0, -0.5, -0.6, 0.0],
     ]
     assert distances_below(made(below, below), "own", "ni") == (2, 0, 3)
-    above = [[-one for one in row] for row in below]
+    above = [[-cell for cell in row] for row in below]
     assert distances_below(made(above, above), "own", "ni") == (0, 2, 3)

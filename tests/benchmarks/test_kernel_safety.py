@@ -20,9 +20,9 @@ RECORD = ROOT / "benchmarks/results/kernel-safety.json"
 def program() -> ModuleType:
     spec = importlib.util.spec_from_file_location("kernel_safety", ROOT / "tools/kernel_safety.py")
     assert spec is not None and spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def known(kind: str, case: list[Any]) -> bool:
@@ -32,8 +32,8 @@ def known(kind: str, case: list[Any]) -> bool:
         return form in ("rectangle", "valid", "bfloat16") and overruns(
             nn.Conv2d(channels, 8, kernel, stride)
         )
-    channels, kernel, stride, _, _, _, outputs = case
-    return kind == "conv" and overruns(nn.Conv2d(channels, outputs, kernel, stride, kernel // 2))
+    channels, kernel, stride, _, _, _, n_outputs = case
+    return kind == "conv" and overruns(nn.Conv2d(channels, n_outputs, kernel, stride, kernel // 2))
 
 
 def check(rows: list[dict[str, Any]]) -> None:

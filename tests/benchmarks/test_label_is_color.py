@@ -25,20 +25,20 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("benchmarks.papers.label_is_color")
 
 
-def study(accuracies: dict[str, float], whole: float | None, salt: str) -> Families:
+def study(accuracies: dict[str, float], accuracy_without: float | None, salt: str) -> Families:
     """Five seeds of every method under UDS with these accuracies, and of erm without a shift."""
     rows: list[dict[str, Any]] = []
     for seed in range(5):
-        if whole is not None:
-            rows += _run("none", "erm", seed, _both(whole))
+        if accuracy_without is not None:
+            rows += _run("none", "erm", seed, _both(accuracy_without))
         for method in METHODS:
             noise = Random(f"{method} {seed} {salt}").gauss(0, 0.003)
             rows += _run("UDS", method, seed, _both(round(accuracies.get(method, 0.95) + noise, 6)))
-    shifts = {"UDS": [{}]} if whole is None else {"none": [], "UDS": [{}]}
-    (item,) = families(
+    shifts = {"UDS": [{}]} if accuracy_without is None else {"none": [], "UDS": [{}]}
+    (view,) = families(
         arrange(rows).shown(), {"shifts": shifts, "methods": dict.fromkeys(METHODS, {})}
     )
-    return item
+    return view
 
 
 def test_verdicts_are_by_the_margin_and_by_the_other_study(module: ModuleType) -> None:

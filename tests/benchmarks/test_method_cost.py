@@ -24,7 +24,7 @@ def program(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_every_method_has_a_demand_and_figures(program: ModuleType) -> None:
-    names = {item.name for item in listing("methods")}
+    names = {known.name for known in listing("methods")}
     assert set(PLAIN) == names
     record = json.loads((FOLDER / "results" / "method-cost.json").read_text(encoding="utf-8"))
     assert set(record["results"]) == set(record["files"]) == names and {"cpu", "torch"} <= set(
@@ -89,8 +89,8 @@ def test_demand_of_sagnet_by_hand() -> None:
     Beyond ERM's: the style network forwards, for its weights and (the head's only) inputs; the
     adversary's way back by inputs of head, third and second convolution, to the first norm.
     """
-    one, two, three, head = 4 * 64 * 27 * 32, 4 * 16 * 288 * 64, 4 * 4 * 576 * 128, 4 * 128 * 3
-    plain = 2 * (one + two + three + head) + two + three + head
+    stage_1, two, three, head = 4 * 64 * 27 * 32, 4 * 16 * 288 * 64, 4 * 4 * 576 * 128, 4 * 128 * 3
+    plain = 2 * (stage_1 + two + three + head) + two + three + head
     method = load("methods", "sagnet")()
     assert flops_of(erm, method, "small-cnn", 8, batch=2, device="cpu") == plain
     assert (
@@ -104,8 +104,8 @@ def test_demands_of_runs_and_predictions() -> None:
     of 256, 3 classes."""
     first, later = 3072 * 256, 3 * 256 * 256 + 256 * 3
     forward, step = first + later, 2 * first + 3 * later
-    found = demand(load("methods", "jtt")(), "mlp", 32, rows=1280, steps=500, device="cpu")
-    assert found == pytest.approx(0.5 + 1280 / 128 * forward / (500 * step) + 1)
+    demanded = demand(load("methods", "jtt")(), "mlp", 32, rows=1280, steps=500, device="cpu")
+    assert demanded == pytest.approx(0.5 + 1280 / 128 * forward / (500 * step) + 1)
     assert (
         demand(load("methods", "bn-adapt")(), "small-cnn", 8, rows=1280, steps=500, device="cpu")
         == 2.0
@@ -124,13 +124,13 @@ def test_the_table_says_what_keeps_to_the_goal(program: ModuleType) -> None:
         "of": "step",
         "ms": 5.0,
     }
-    results = {
+    record = {
         "results": {
             "a": {"mlp": entry},
             "b": {"mlp": {**entry, "time": 2.2, "flops": 2.0, "views": 0, "of": "run"}},
         }
     }
-    lines = program.table(results).splitlines()[2:]
+    lines = program.table(record).splitlines()[2:]
     assert lines[0] == "| a | mlp | 1.60 (1.50-1.70) | 1.00 | 0.40 | 1.20 | no | 1.25 |"
     assert lines[1] == "| b, a run | mlp | 2.20 (1.50-1.70) | 2.00 |  | 1.10 | yes | 1.25 |"
 

@@ -38,6 +38,6 @@ def test_the_goals_of_the_study_are_the_table_s() -> None:
 
 def test_tables_are_those_of_the_results() -> None:
     for path in sorted((FOLDER / "results").glob("study*.json")):
-        results = json.loads(path.read_text(encoding="utf-8"))
-        for line in filter(None, table(results).splitlines()):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        for line in filter(None, table(record).splitlines()):
             assert line in TEXT.splitlines(), f"the page lacks a line of {path.name}: {line}"

@@ -56,12 +56,10 @@ def test_both_sides_do_the_same_work_and_a_stopped_benchmark_goes_on(tmp_path: P
     done = json.loads(out.read_text())["blocks"]
     second = run_study(*words)
     assert (second.returncode, second.stderr) == (0, "")
-    results = json.loads(out.read_text())
-    assert results["blocks"][:2] == done  # what was measured is not measured again
-    runs = {block["side"]: block["runs"][0] for block in results["blocks"]}
-    assert list(runs) == ["reference", "fp32", "fair", "bf16"] and list(results["starts"]) == [
-        "mlp"
-    ]
+    record = json.loads(out.read_text())
+    assert record["blocks"][:2] == done  # what was measured is not measured again
+    runs = {block["side"]: block["runs"][0] for block in record["blocks"]}
+    assert list(runs) == ["reference", "fp32", "fair", "bf16"] and list(record["starts"]) == ["mlp"]
     for side, run in runs.items():
         assert (run["images"], run["evaluations"], len(run["losses"])) == (4 * 128, 1, 1), side
         # An untrained network of ten classes loses log 10 = 2.303; the picture a row becomes
@@ -72,11 +70,11 @@ def test_both_sides_do_the_same_work_and_a_stopped_benchmark_goes_on(tmp_path: P
     assert (
         runs["reference"]["losses"] == runs["fair"]["losses"]
     )  # the second forward pass changes no number
-    assert all(block["wall"] > 0 and block["cpu"] > 0 for block in results["blocks"])
+    assert all(block["wall"] > 0 and block["cpu"] > 0 for block in record["blocks"])
     shown = run_study("--table", out).stdout
     assert "| mlp | bf16 |" in shown and second.stdout.endswith(shown)
-    other = run_study(*words, "--steps", 8)
-    assert other.returncode == 1 and "holds results of other settings" in other.stderr
+    other_run = run_study(*words, "--steps", 8)
+    assert other_run.returncode == 1 and "holds results of other settings" in other_run.stderr
 
 
 def block(
@@ -96,7 +94,7 @@ def test_the_table_says_what_the_blocks_hold() -> None:
     Whole study: 90 / (30 + 6) = 2.5. Differences +0.01 and -0.03 have mean -0.01 and standard error
     0.02, t(1) = 12.706: -0.264 to +0.244.
     """
-    results = {
+    record = {
         "settings": {"steps": 500, "at_once": 1},
         "machine": {
             "cpu": "a processor",
@@ -115,7 +113,7 @@ def test_the_table_says_what_the_blocks_hold() -> None:
     }
     reference, ours = (
         [cell.strip() for cell in line.split("|")[3:-1]]
-        for line in table(results).splitlines()
+        for line in table(record).splitlines()
         if "| mlp |" in line
     )
     assert reference == ["2", "45.0", "45.0", "", "", "", "", "", "", "0.850 [0.215, 1.485]", ""]

@@ -15,7 +15,7 @@ from crosswind.cli.main import _status
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two tables: training ties the place to the bird and never shows dusk."""
     folder = tmp_path_factory.mktemp("audit")
     for name, tie, seed in (("A.csv", 0.8, 0), ("B.parquet", 0.0, 1)):
@@ -43,23 +43,23 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(place: Path, *more: str) -> int:
+def run(folder: Path, *words: str) -> int:
     return _status(
         [
             "audit",
             "--train",
-            str(place / "A.csv"),
+            str(folder / "A.csv"),
             "--target",
-            str(place / "B.parquet"),
+            str(folder / "B.parquet"),
             "--label",
             "bird",
-            *more,
+            *words,
         ]
     )
 
 
-def test_the_table(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(place) == 0
+def test_the_table(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(folder) == 0
     out = capsys.readouterr().out
     assert out.startswith("800 training and 800 target rows, label 'bird'\n")
     assert re.search(
@@ -126,27 +126,29 @@ def check(value: Any, form: Any, where: str = "") -> None:
             check(value[name], inner, f"{where}.{name}")
     elif isinstance(form, list):
         assert isinstance(value, list) and value, where
-        for item in value:
-            check(item, form[0], f"{where}[]")
+        for member in value:
+            check(member, form[0], f"{where}[]")
     else:
         assert isinstance(value, form) or (value is None and form in (float, dict)), (
             f"{where}: {value!r}"
         )
 
 
-def test_json_has_one_form(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_one_form(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A change of these names is a change of the form's number, which programs read."""
-    assert run(place, "--json") == 0
-    found = json.loads(capsys.readouterr().out)
-    check(found, KEYS)
-    assert found["format"] == 1
-    assert [item["column"] for item in found["shifts"]] == ["place", "light"]
-    assert [item["role"] for item in found["columns"]] == ["attribute"] * 3 + ["label"]
-    kinds = [[verdict["kind"] for verdict in item["verdicts"]] for item in found["columns"]]
+    assert run(folder, "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    check(report, KEYS)
+    assert report["format"] == 1
+    assert [entry_json["column"] for entry_json in report["shifts"]] == ["place", "light"]
+    assert [entry_json["role"] for entry_json in report["columns"]] == ["attribute"] * 3 + ["label"]
+    kinds = [
+        [verdict["kind"] for verdict in entry_json["verdicts"]] for entry_json in report["columns"]
+    ]
     assert kinds == [["spurious correlation", "low-data drift", "unseen values"]] * 3 + [
         ["label shift", "unseen values"]
     ]
-    assert found["effect_sizes"] == {
+    assert report["effect_sizes"] == {
         "spurious correlation": 0.2,
         "low-data drift": 0.15,
         "unseen values": 0.02,
@@ -154,11 +156,11 @@ def test_json_has_one_form(place: Path, capsys: pytest.CaptureFixture[str]) -> N
     }
 
 
-def test_columns_names_and_seed(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(place, "--columns", "light, age", "--names", "age", "--json", "--seed", "3") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [item["name"] for item in found["columns"]] == ["light", "bird"]
-    assert found["skipped"] == [
+def test_columns_names_and_seed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(folder, "--columns", "light, age", "--names", "age", "--json", "--seed", "3") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert [column["name"] for column in report["columns"]] == ["light", "bird"]
+    assert report["skipped"] == [
         {"column": "age", "reason": "an identifier: 1,600 different values in 1,600 rows"}
     ]
 
@@ -169,10 +171,10 @@ def test_columns_names_and_seed(place: Path, capsys: pytest.CaptureFixture[str])
     [("a.svg", b"<svg"), ("a.pdf", b"%PDF"), ("a.PNG", b"\x89PNG"), ("a.html", b"<!doctype html>")],
 )
 def test_pictures(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, head: bytes
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, head: bytes
 ) -> None:
     out = tmp_path / name
-    assert run(place, "--out", str(out)) == 0
+    assert run(folder, "--out", str(out)) == 0
     assert out.read_bytes().startswith(head) and [path.name for path in tmp_path.iterdir()] == [
         name
     ]
@@ -207,13 +209,13 @@ def test_pictures(
     ],
 )
 def test_refusals(
-    place: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], says: str
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], says: str
 ) -> None:
-    before = sorted(place.iterdir())
-    assert run(place, *(word.format(place=place) for word in arguments)) == 2
-    said = capsys.readouterr()
-    assert said.out == "" and said.err.count("\n") == 1 and says in said.err, said.err
-    assert sorted(place.iterdir()) == before
+    before = sorted(folder.iterdir())
+    assert run(folder, *(word.format(place=folder) for word in arguments)) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.count("\n") == 1 and says in printed.err, printed.err
+    assert sorted(folder.iterdir()) == before
 
 
 def test_missing_options_are_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -235,8 +237,8 @@ def test_a_column_without_text_is_left_out_or_refused(
     table = str(tmp_path / "t.parquet")
     status = _status(["audit", "--train", table, "--target", table, "--label", "y"])
     printed = capsys.readouterr()
-    said = "holds duration(time_unit='us') values, which have no text to name them by"
+    reason = "holds duration(time_unit='us') values, which have no text to name them by"
     if role == "attribute":
-        assert status == 0 and f"  c: {said}" in printed.out
+        assert status == 0 and f"  c: {reason}" in printed.out
     else:
-        assert (status, printed.err) == (2, f"error: the label 'y' {said}\n")
+        assert (status, printed.err) == (2, f"error: the label 'y' {reason}\n")

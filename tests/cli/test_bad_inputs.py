@@ -39,13 +39,13 @@ GOOD: dict[str, Any] = {
 def edited(*path: str, to: Any) -> str:
     """The good study with one place changed, as YAML."""
     study = yaml.safe_load(yaml.safe_dump(GOOD))
-    place = study
+    mapping = study
     for word in path[:-1]:
-        place = place.setdefault(word, {})
+        mapping = mapping.setdefault(word, {})
     if to is None:
-        place.pop(path[-1])
+        mapping.pop(path[-1])
     else:
-        place[path[-1]] = to
+        mapping[path[-1]] = to
     return yaml.safe_dump(study, sort_keys=False)
 
 
@@ -105,8 +105,8 @@ def truncated(tmp: Path) -> None:
     from PIL import Image
 
     Image.effect_noise((64, 64), 80).convert("RGB").save(tmp / "images" / "c.png")
-    whole = (tmp / "images" / "c.png").read_bytes()
-    (tmp / "images" / "c.png").write_bytes(whole[: len(whole) // 2])
+    png_bytes = (tmp / "images" / "c.png").read_bytes()
+    (tmp / "images" / "c.png").write_bytes(png_bytes[: len(png_bytes) // 2])
 
 
 def not_image(tmp: Path) -> None:
@@ -138,10 +138,10 @@ def misspelt_store(tmp: Path) -> None:
     from crosswind.studies.store import Store
 
     Store.open(tmp / "out", create=True).close()
-    place = tmp / "out" / "store.sqlite"
-    whole = place.read_bytes()
-    at = whole.index(b"CREATE TABLE runs")
-    place.write_bytes(whole[: at + 7] + b"\xf6(((" + whole[at + 11 :])
+    store_file = tmp / "out" / "store.sqlite"
+    store_bytes = store_file.read_bytes()
+    offset = store_bytes.index(b"CREATE TABLE runs")
+    store_file.write_bytes(store_bytes[: offset + 7] + b"\xf6(((" + store_bytes[offset + 11 :])
 
 
 def given(*extra: str) -> tuple[str, ...]:

@@ -36,14 +36,14 @@ class Terminal:
 
     def __init__(self, command: list[str], folder: Path) -> None:
         bin_folder = Path(sys.executable).parent
-        more = {
+        variables = {
             "PATH": f"{bin_folder}:{os.environ['PATH']}",
             "PS1": "",
             "TERM": "dumb",
             "HOME": str(folder),
         }
         self.front, back = pty.openpty()
-        environment = {**os.environ, **more}
+        environment = {**os.environ, **variables}
         self.shell = subprocess.Popen(
             command,
             cwd=folder,
@@ -59,12 +59,12 @@ class Terminal:
         os.write(self.front, text.encode())
 
     def wait_for(self, text: str, seconds: float = 30) -> str:
-        seen, end = "", time.monotonic() + seconds
-        while text not in seen.replace("\r", "") and time.monotonic() < end:
+        shown, end = "", time.monotonic() + seconds
+        while text not in shown.replace("\r", "") and time.monotonic() < end:
             if select.select([self.front], [], [], 0.2)[0]:
-                seen += os.read(self.front, 4096).decode(errors="replace")
-        assert text in seen.replace("\r", ""), seen
-        return seen
+                shown += os.read(self.front, 4096).decode(errors="replace")
+        assert text in shown.replace("\r", ""), shown
+        return shown
 
     def close(self) -> None:
         self.shell.kill()
@@ -87,8 +87,8 @@ def test_the_tab_key_completes(name: str, tmp_path: Path) -> None:
         for typed, word in TYPED.items():
             terminal.write(f"echo {typed.partition(' ')[0]}\n")
             terminal.write(f"{typed}\t")
-            rest = word[len(typed.split(" ")[-1]) :]
-            terminal.wait_for(typed + rest)
+            untyped = word[len(typed.split(" ")[-1]) :]
+            terminal.wait_for(typed + untyped)
             terminal.write("\x15")  # the line is not run
     finally:
         terminal.close()

@@ -64,70 +64,78 @@ def moody(x):  # as dropout in training mode: the answer depends on when it is a
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Digits as pictures: 300 labelled in folders, 100 others without labels and darker, a table of
     these, and a model."""
-    place = tmp_path_factory.mktemp("digits")
+    digits_folder = tmp_path_factory.mktemp("digits")
     data = load_digits()
     pixels = (data.images * 255 / 16).astype(np.uint8)
     centres = np.stack(
         [pixels[1000:][data.target[1000:] == k].mean(axis=0).ravel() / 255 for k in range(10)]
     )
-    np.save(place / "centres.npy", centres)
-    (place / "model.py").write_text(MODEL.format(path=str(place / "centres.npy")))
+    np.save(digits_folder / "centres.npy", centres)
+    (digits_folder / "model.py").write_text(MODEL.format(path=str(digits_folder / "centres.npy")))
     for i in range(300):
-        folder = place / "known" / str(data.target[i])
+        folder = digits_folder / "known" / str(data.target[i])
         folder.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels[i]).save(folder / f"{i}.png")
-    (place / "new").mkdir()
+    (digits_folder / "new").mkdir()
     for i in range(300, 400):
-        Image.fromarray((pixels[i] * 0.6).astype(np.uint8)).save(place / "new" / f"{i}.png")
+        Image.fromarray((pixels[i] * 0.6).astype(np.uint8)).save(digits_folder / "new" / f"{i}.png")
     names = [f"{i}.png" for i in range(300, 400)]
     polars.DataFrame({"file": names, "label": data.target[300:400].tolist()}).write_csv(
-        place / "new.csv"
+        digits_folder / "new.csv"
     )
     polars.DataFrame({"file": names, "label": data.target[300:400][::-1].tolist()}).write_csv(
-        place / "turned.csv"
+        digits_folder / "turned.csv"
     )
-    return place
+    return digits_folder
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        neighbourhood, "POOL", tuple(change for place, change in enumerate(POOL) if place % 3 == 1)
+        neighbourhood,
+        "POOL",
+        tuple(change for number, change in enumerate(POOL) if number % 3 == 1),
     )
 
 
-def asked(world: Path, **more: Any) -> Any:
-    given = {"source": world / "known", "size": 8, "pool_rows": 40, "near_rows": 30, **more}
+def asked(world: Path, **options: Any) -> Any:
+    arguments = {"source": world / "known", "size": 8, "pool_rows": 40, "near_rows": 30, **options}
     return cw.estimate(
-        given.pop("model", f"{world}/model.py:near"), given.pop("data", world / "new"), **given
+        arguments.pop("model", f"{world}/model.py:near"),
+        arguments.pop("data", world / "new"),
+        **arguments,
     )
 
 
 def test_every_estimate_of_a_function(world: Path) -> None:
-    found = asked(world)
-    assert found.n == 100 and found.source_n == 300 and 0.8 < (found.source_accuracy or 0) < 1
-    names = [row.estimator for row in found.rows]
+    estimates = asked(world)
+    assert (
+        estimates.n == 100
+        and estimates.source_n == 300
+        and 0.8 < (estimates.source_accuracy or 0) < 1
+    )
+    names = [row.estimator for row in estimates.rows]
     assert {"average-confidence", "atc-mc", "cbpe", "nuclear-norm", "ni-randaugment"} <= set(names)
-    order = [(row.estimate.low is None, row.pool_error) for row in found.rows]
+    order = [(row.estimate.low is None, row.pool_error) for row in estimates.rows]
     assert (
         all(error is not None for _, error in order)
         and order == sorted(order)
-        and found.believed is found.rows[0]
+        and estimates.believed is estimates.rows[0]
     )
-    bare = {row.estimator for row in found.rows if row.estimate.low is None}
+    bare = {row.estimator for row in estimates.rows if row.estimate.low is None}
     assert bare == {"average-confidence", "ni-randaugment"}
-    for row in found.rows:
+    for row in estimates.rows:
         low, high = row.estimate.low, row.estimate.high
         if low is not None:
             assert high is not None and 0 <= low < high <= 1 and row.estimate.basis == "pool"
     assert all(
-        why in str(found)
+        why in str(estimates)
         for why in (
             "No interval: average-confidence, since of those measured",
             "No interval: ni-randaugment",
         )
     )
-    out = dict(found.left_out)
+    out = dict(estimates.left_out)
     assert set(out) == {
         "agreement-on-the-line",
         "disagreement",
@@ -135,34 +143,36 @@ def test_every_estimate_of_a_function(world: Path) -> None:
         "frobenius-norm",
         "spectral-norm",
     }
-    assert found.sentence.startswith(
-        f"About {found.rows[0].estimate.accuracy:.1%} of these 100 answers are right (90% interval "
+    assert estimates.sentence.startswith(
+        f"About {estimates.rows[0].estimate.accuracy:.1%} of these 100 answers are right (90% interval "
     )
-    text = str(found)
+    text = str(estimates)
     assert (
         text.index("About") < text.index("estimator ") < text.index("erred least")
         and "Left out: dispersion" in text
     )
-    shares = [sum(share for _, share in item.shares) for item in found.doubtful]
-    assert shares == pytest.approx([1] * len(shares)) and found.doubtful[0].name.endswith(".png")
-    most = [item.shares[0][1] for item in found.doubtful]
-    assert most == sorted(most) and found.doubtful[0].picture is not None
-    page = estimate_page(found)
+    shares = [sum(share for _, share in doubtful.shares) for doubtful in estimates.doubtful]
+    assert shares == pytest.approx([1] * len(shares)) and estimates.doubtful[0].name.endswith(
+        ".png"
+    )
+    top_shares = [doubtful.shares[0][1] for doubtful in estimates.doubtful]
+    assert top_shares == sorted(top_shares) and estimates.doubtful[0].picture is not None
+    page = estimate_page(estimates)
     assert (
-        found.sentence in page
-        and page.count("<img") == len(found.doubtful)
+        estimates.sentence in page
+        and page.count("<img") == len(estimates.doubtful)
         and "http" not in page.replace("http://www.w3", "")
     )
-    assert found.frame().height == len(names) and "<table>" in found._repr_html_()
+    assert estimates.frame().height == len(names) and "<table>" in estimates._repr_html_()
 
 
 def test_probabilities_are_not_put_through_a_softmax_again(world: Path) -> None:
     names = ["average-confidence", "atc-mc", "nuclear-norm"]
-    one, other = (
+    from_logits, from_probabilities = (
         asked(world, model=f"{world}/model.py:{name}", estimators=names).to_json()
         for name in ("near", "soft")
     )
-    for mine, theirs in zip(one["estimates"], other["estimates"], strict=True):
+    for mine, theirs in zip(from_logits["estimates"], from_probabilities["estimates"], strict=True):
         assert mine["estimator"] == theirs["estimator"]
         for key in ("accuracy", "low", "high"):
             assert mine[key] == pytest.approx(theirs[key], abs=1e-4)
@@ -171,11 +181,11 @@ def test_probabilities_are_not_put_through_a_softmax_again(world: Path) -> None:
 def test_labels_of_the_target_change_nothing(world: Path) -> None:
     """Not even where its table has them: two tables whose labels differ give the same numbers."""
     tables = [world / name for name in ("new.csv", "turned.csv")]
-    one, other = (
+    with_labels, without_labels = (
         asked(world, data=table, images=world / "new", label="class").to_json() for table in tables
     )
-    assert {**one, "data": ""} == {**other, "data": ""}
-    assert one["rows"] == 100 and one["believed"] is not None
+    assert {**with_labels, "data": ""} == {**without_labels, "data": ""}
+    assert with_labels["rows"] == 100 and with_labels["believed"] is not None
 
 
 def test_a_run_is_its_own_source(tmp_path: Path) -> None:
@@ -195,22 +205,24 @@ def test_a_run_is_its_own_source(tmp_path: Path) -> None:
         "seeds": 1,
         "keep": "selected",
     }
-    results = cw.run_study(study, tmp_path / "out", workers=0)
-    key = results.rows[0]["key"]
+    study_results = cw.run_study(study, tmp_path / "out", workers=0)
+    key = study_results.rows[0]["key"]
     names = ["atc-mc", "nuclear-norm"]
-    found = cw.estimate(
+    estimates = cw.estimate(
         f"{tmp_path / 'out'}#{key[:12]}", "digits", pool_rows=20, near_rows=10, estimators=names
     )
     validation = next(
         row["metrics"]
-        for row in results.rows
+        for row in study_results.rows
         if row["set"] == "validation" and row["rule"] == "best-id"
     )
     assert (
-        found.source_accuracy == pytest.approx(validation["accuracy"])
-        and found.source == "the run's validation set"
+        estimates.source_accuracy == pytest.approx(validation["accuracy"])
+        and estimates.source == "the run's validation set"
     )
-    assert [row.estimator for row in found.rows if row.estimate.basis == "pool"] and found.n == 1797
+    assert [
+        row.estimator for row in estimates.rows if row.estimate.basis == "pool"
+    ] and estimates.n == 1797
     dispersed = cw.estimate(
         f"{tmp_path / 'out'}#{key[:12]}", "digits", pool_rows=20, estimators=["dispersion"]
     )
@@ -261,7 +273,7 @@ def test_a_file_of_weights_is_the_network_of_its_card(world: Path, weights: Path
     from crosswind.core.types import InputSpec
     from crosswind.models.build import build_model
 
-    found = cw.estimate(str(weights), world / "new", world / "known", pool_rows=20, near_rows=0)
+    estimates = cw.estimate(str(weights), world / "new", world / "known", pool_rows=20, near_rows=0)
     network = build_model(
         "mlp", {"hidden": 16, "layers": 1}, InputSpec.image(8, 8, 1), tuple("0123456789"), 3
     ).eval()
@@ -270,9 +282,9 @@ def test_a_file_of_weights_is_the_network_of_its_card(world: Path, weights: Path
     with torch.inference_mode():
         p = torch.from_numpy(pixels / 127.5 - 1)
         confidence = float(network(p).softmax(1).max(1).values.mean())
-    rows = {row.estimator: row.estimate.accuracy for row in found.rows}
+    rows = {row.estimator: row.estimate.accuracy for row in estimates.rows}
     assert rows["average-confidence"] == pytest.approx(confidence, abs=1e-5)
-    assert "dispersion" in rows and found.model == "net.safetensors" and found.n == 100
+    assert "dispersion" in rows and estimates.model == "net.safetensors" and estimates.n == 100
 
 
 def test_models_are_compared(world: Path) -> None:
@@ -308,15 +320,15 @@ def test_a_table_of_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     (tmp_path / "words.py").write_text(
         "import numpy as np\n" + code.replace("return [", "return np.array([")[:-1] + ")\n"
     )
-    known = {
+    labelled_texts = {
         "text": ["good", "bad", "very good", "so bad"] * 10,
         "label": ["up", "down", "up", "up"] * 10,
     }
-    polars.DataFrame(known).write_csv(tmp_path / "known.csv")
+    polars.DataFrame(labelled_texts).write_csv(tmp_path / "known.csv")
     polars.DataFrame(
         {"id": range(30), "text": ["good indeed", "bad indeed", "what"] * 10}
     ).write_csv(tmp_path / "new.csv")
-    given = [
+    arguments = [
         "--model",
         f"{tmp_path}/words.py:near",
         "--data",
@@ -324,16 +336,16 @@ def test_a_table_of_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         "--source",
         str(tmp_path / "known.csv"),
     ]
-    assert _status(["estimate", *given, "--classes", "up,down", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["rows"] == 30 and told["source_accuracy"] == 0.75
+    assert _status(["estimate", *arguments, "--classes", "up,down", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["rows"] == 30 and report["source_accuracy"] == 0.75
     p = np.exp(1) / (1 + np.exp(1))
-    estimates = {row["estimator"]: row["accuracy"] for row in told["estimates"]}
+    estimates = {row["estimator"]: row["accuracy"] for row in report["estimates"]}
     assert estimates["average-confidence"] == pytest.approx((2 * p + 0.5) / 3)
     assert {"nuclear-norm", "ni-eda"} <= set(estimates) and not {
         "nuclear-norm",
         "ni-randaugment",
-    } & set(told["left_out"])
+    } & set(report["left_out"])
 
 
 def test_tables_of_scores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -353,22 +365,22 @@ def test_tables_of_scores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         "truth",
     ]
     assert _status([*arguments, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    report = json.loads(capsys.readouterr().out)
     truth = float(
         (p[200:].argmax(1) == np.array(["abc".index(name) for name in label[200:]])).mean()
     )
-    rows = {row["estimator"]: row for row in told["estimates"]}
+    rows = {row["estimator"]: row for row in report["estimates"]}
     assert (
         abs(rows["average-confidence"]["accuracy"] - truth) < 0.06
         and rows["atc-mc"]["basis"] == "rows"
     )
     assert (
-        told["believed"] is None
-        and "ni-randaugment" in told["left_out"]
-        and "nuclear-norm" in told["left_out"]
+        report["believed"] is None
+        and "ni-randaugment" in report["left_out"]
+        and "nuclear-norm" in report["left_out"]
     )
     assert (
-        told["left_out"]["nuclear-norm"]
+        report["left_out"]["nuclear-norm"]
         == "it learns from changed copies of labelled rows, and a table holds none"
     )
     assert _status(arguments[:3]) == 0
@@ -378,9 +390,11 @@ def test_tables_of_scores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_black_box_is_measured_by_its_neighbours(world: Path) -> None:
-    found = asked(world, model=f"{world}/model.py:labels")
-    assert [row.estimator for row in found.rows] == ["ni-randaugment"] and found.believed is None
-    assert found.sentence.endswith(
+    estimates = asked(world, model=f"{world}/model.py:labels")
+    assert [row.estimator for row in estimates.rows] == [
+        "ni-randaugment"
+    ] and estimates.believed is None
+    assert estimates.sentence.endswith(
         "are right, by ni-randaugment; no interval could be made that holds."
     )
 
@@ -388,18 +402,18 @@ def test_a_black_box_is_measured_by_its_neighbours(world: Path) -> None:
 def test_what_is_refused(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty").mkdir()
     shutil.copytree(world / "known" / "3", tmp_path / "odd" / "horse")
-    one = tmp_path / "one"
-    shutil.copytree(world / "known" / "3", one / "3")
+    single_class = tmp_path / "one"
+    shutil.copytree(world / "known" / "3", single_class / "3")
     polars.DataFrame({"a": [0.5, 0.9], "b": [0.5, 0.3]}).write_csv(tmp_path / "sums.csv")
     (tmp_path / "percent.csv").write_text("a,b\n40,60\n90,10\n")
     (tmp_path / "nan.csv").write_text("a,b\nnan,0.6\nnan,0.1\n")
     polars.DataFrame({"a": [0.5, None], "b": [0.5, 0.3]}).write_csv(tmp_path / "gaps.csv")
     polars.DataFrame({"a": [0.5], "b": [0.5], "label": ["c"]}).write_csv(tmp_path / "strange.csv")
     polars.DataFrame({"a": [0.5]}).write_csv(tmp_path / "single.csv")
-    model, new, known = f"{world}/model.py:", str(world / "new"), str(world / "known")
+    model, new, known_source = f"{world}/model.py:", str(world / "new"), str(world / "known")
 
     def given(
-        function: str = "near", data: str = new, source: str = known, *more: str
+        function: str = "near", data: str = new, source: str = known_source, *more: str
     ) -> list[str]:
         return [
             "--model",
@@ -452,11 +466,11 @@ def test_what_is_refused(world: Path, tmp_path: Path, capsys: pytest.CaptureFixt
             "--classes: must be those of the model in its order, or be left out: a, b",
         ),
         (
-            given("near", new, known, "--beside", "resnet"),
+            given("near", new, known_source, "--beside", "resnet"),
             "--beside: 'resnet' is none of what can be asked",
         ),
         (
-            given("near", new, known, "--beside", str(tmp_path / "text.safetensors")),
+            given("near", new, known_source, "--beside", str(tmp_path / "text.safetensors")),
             "text.safetensors has other classes than",
         ),
         (["--data", new], "--model: is needed, or a table of predictions"),
@@ -500,20 +514,20 @@ def test_what_is_refused(world: Path, tmp_path: Path, capsys: pytest.CaptureFixt
         ),
         (given(data="gone.csv"), "--data: there is no file 'gone.csv'"),
         (
-            given(source=str(one)),
+            given(source=str(single_class)),
             "--classes: the model has one class, so that every answer is right",
         ),
         (
             given("near", new, str(tmp_path / "odd"), "--classes", ",".join("0123456789")),
             "odd has the label 'horse'",
         ),
-        (given("near", new, known, "--estimators", "atc"), "unknown estimator 'atc'"),
+        (given("near", new, known_source, "--estimators", "atc"), "unknown estimator 'atc'"),
         (
-            given("near", new, known, "--set", "scale"),
+            given("near", new, known_source, "--set", "scale"),
             "--set: 'scale' is not of the form key=value",
         ),
         (
-            given("near", new, known, "--out", "page.txt"),
+            given("near", new, known_source, "--out", "page.txt"),
             "--out: 'page.txt' is no page by its name",
         ),
         (["--model", f"{tmp_path}#12", "--data", new], "there is no store"),
@@ -564,24 +578,24 @@ def test_a_shift_of_labels_is_heard_by_the_choice(world: Path, tmp_path: Path) -
     """Mostly one digit, as bright as the source: what is believed learned from copies whose labels
     shift so, and is right."""
     digits = load_digits()
-    random, place = np.random.default_rng(0), tmp_path / "mostly-zero"
-    place.mkdir()
-    others = np.arange(400, 1000)
+    random, folder = np.random.default_rng(0), tmp_path / "mostly-zero"
+    folder.mkdir()
+    other_rows = np.arange(400, 1000)
     chosen = [
-        *others[digits.target[others] == 0][:50],
-        *random.choice(others[digits.target[others] != 0], 25, replace=False),
+        *other_rows[digits.target[other_rows] == 0][:50],
+        *random.choice(other_rows[digits.target[other_rows] != 0], 25, replace=False),
     ]
     for i in chosen:
-        Image.fromarray((digits.images[i] * 255 / 16).astype(np.uint8)).save(place / f"{i:04}.png")
-    found = asked(world, data=place, pool_rows=60, near_rows=0)
+        Image.fromarray((digits.images[i] * 255 / 16).astype(np.uint8)).save(folder / f"{i:04}.png")
+    estimates = asked(world, data=folder, pool_rows=60, near_rows=0)
     pixels = digits.images[chosen].astype(np.float64) * 255 / 16
     centres = np.load(world / "centres.npy")
     answers = -((pixels.astype(np.uint8).reshape(len(chosen), 1, -1) / 255 - centres) ** 2).sum(
         axis=2
     )
     right = float((answers.argmax(axis=1) == digits.target[chosen]).mean())
-    assert any(item.name == "label-shift" and item.warning for item in found.findings)
-    best = found.believed
+    assert any(finding.name == "label-shift" and finding.warning for finding in estimates.findings)
+    best = estimates.believed
     assert best is not None and best.shifted and best.estimator not in ("cot", "cott")
     assert best.estimate.low is not None and best.estimate.high is not None
     assert (
@@ -590,5 +604,5 @@ def test_a_shift_of_labels_is_heard_by_the_choice(world: Path, tmp_path: Path) -
     )
     assert (
         "drawn so that their labels shift as those of the answers seem to, none of which it had"
-        " learned from" in str(found)
+        " learned from" in str(estimates)
     )

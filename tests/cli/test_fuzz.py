@@ -352,8 +352,8 @@ def test_pictures_of_changed_bytes(count: int, tmp_path: Path) -> None:
     from crosswind.core.errors import DataError
 
     (tmp_path / "rows.csv").write_text(pictures(tmp_path))
-    found = {"read": 0, "refused": 0}
-    for place, form in enumerate(("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP")):
+    read_and_refused = {"read": 0, "refused": 0}
+    for number, form in enumerate(("PNG", "JPEG", "GIF", "BMP", "TIFF", "WEBP")):
         buffer = io.BytesIO()
         with Image.open(tmp_path / "images" / "1.png") as picture:
             picture.save(buffer, format=form)
@@ -368,11 +368,11 @@ def test_pictures_of_changed_bytes(count: int, tmp_path: Path) -> None:
                     size=8,
                 )
                 assert data.inputs(np.array([0])).shape == (1, 8, 8, 3)
-                found["read"] += 1
+                read_and_refused["read"] += 1
             except DataError as error:
                 assert "\n" not in str(error)
-                found["refused"] += 1
+                read_and_refused["refused"] += 1
 
         tried(max(10, count // 6), check)
-        assert place >= 0
-    assert min(found.values()) > 0, found
+        assert number >= 0
+    assert min(read_and_refused.values()) > 0, read_and_refused

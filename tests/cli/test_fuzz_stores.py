@@ -67,7 +67,7 @@ def whole_store(
     folder: Path,
     shifts: tuple[str, ...] = ("none", "SC"),
     methods: tuple[str, ...] = ("erm", "groupdro"),
-    **more: Any,
+    **options: Any,
 ) -> Path:
     """A small store of one study: two rules, two sets, a grid of two points, one run diverged,
     failed, running and pending.
@@ -75,8 +75,8 @@ def whole_store(
     `seeds` (3), `statuses` by number of the run, `reference` ("erm"), `claims` (none).
     """
     seeds, statuses = (
-        more.get("seeds", 3),
-        more.get("statuses", {1: "diverged", 2: "failed", 5: "running", 8: "pending"}),
+        options.get("seeds", 3),
+        options.get("statuses", {1: "diverged", 2: "failed", 5: "running", 8: "pending"}),
     )
     labels = [
         {
@@ -94,46 +94,46 @@ def whole_store(
         for seed in range(seeds)
     ]
     planned = [
-        Job(key=f"{number:08x}", spec={"seed": item["seed"]}, labels=item)
-        for number, item in enumerate(labels)
+        Job(key=f"{number:08x}", spec={"seed": run_labels["seed"]}, labels=run_labels)
+        for number, run_labels in enumerate(labels)
     ]
-    given = {"name": "alpha", "about": "A study.", "methods": list(methods)}
+    study_values = {"name": "alpha", "about": "A study.", "methods": list(methods)}
     data = {"digits": {"source": "digits", "label": "digit", "attributes": ["ink", "tone"]}}
     resolved = {
-        **given,
+        **study_values,
         "data": data,
-        "reference": more.get("reference", "erm"),
+        "reference": options.get("reference", "erm"),
         "selection": ["best-id", "last"],
     }
     resolved |= {
         "shifts": {shift: [] if shift == "none" else [{}] for shift in shifts},
         "sets": {"test": {"law": "uniform"}},
     }
-    resolved |= {"claims": more["claims"]} if "claims" in more else {}
+    resolved |= {"claims": options["claims"]} if "claims" in options else {}
     with Store.open(folder, create=True) as store:
-        store.add_plan("alpha", given, resolved, planned)
+        store.add_plan("alpha", study_values, resolved, planned)
         with store.transaction() as connection:
             for number, run in enumerate(planned):
                 status = statuses.get(number, statuses.get("else", "finished"))
-                told = {
+                row_values = {
                     "versions": '{"crosswind":"0.1.0"}',
                     "warnings": '["few rows"]',
                     "seconds": 2.5 + number,
                     "attempts": 1,
                 }
-                told["cost"] = '{"images_per_second":900.5,"peak_memory_bytes":500000000}'
+                row_values["cost"] = '{"images_per_second":900.5,"peak_memory_bytes":500000000}'
                 reason = "RuntimeError: no <b>luck</b>" if status == "failed" else None
                 change = run_table.update().where(run_table.c.key == run.key)
-                connection.execute(change.values(status=status, reason=reason, **told))
+                connection.execute(change.values(status=status, reason=reason, **row_values))
                 if status in ("finished", "diverged"):
                     connection.execute(
                         score_table.insert(), [{"key": run.key, **row} for row in _scores(number)]
                     )
     for number, run in enumerate(planned):
         if statuses.get(number, statuses.get("else", "finished")) in ("finished", "diverged"):
-            place = artifact_folder(folder, run.key)
-            place.mkdir(parents=True)
-            (place / "split.json").write_text(json.dumps(SPLIT), encoding="utf-8")
+            folder_of_run = artifact_folder(folder, run.key)
+            folder_of_run.mkdir(parents=True)
+            (folder_of_run / "split.json").write_text(json.dumps(SPLIT), encoding="utf-8")
     return folder
 
 
@@ -314,7 +314,7 @@ def test_a_store_of_changed_bytes(count: int, good: Path, reports: Reports, tmp_
     raw, out = (good / "store.sqlite").read_bytes(), tmp_path / "out"
     out.mkdir()
     # Most of a database is empty pages' rest: changes go where there is something.
-    filled = [at for at in range(0, len(raw), 64) if any(raw[at : at + 64])]
+    filled = [offset for offset in range(0, len(raw), 64) if any(raw[offset : offset + 64])]
 
     def check(chance: random.Random) -> None:
         changed = bytearray(raw)
@@ -354,12 +354,14 @@ def test_a_store_of_strange_values(
         with closing(sqlite3.connect(out / "store.sqlite", isolation_level=None)) as connection:
             for _ in range(chance.choice([1, 1, 2])):
                 table, column = chance.choice(columns)
-                some = chance.choice(
+                condition = chance.choice(
                     ["1", "rowid = (SELECT min(rowid) FROM {0})", "rowid % 2 = 0"]
                 ).format(table)
                 value = chance.choice(COLUMN_VALUES)
                 try:
-                    connection.execute(f"UPDATE {table} SET {column} = ? WHERE {some}", (value,))
+                    connection.execute(
+                        f"UPDATE {table} SET {column} = ? WHERE {condition}", (value,)
+                    )
                 except (sqlite3.Error, UnicodeEncodeError):
                     pass  # the database itself refuses the value
         reports.of(out)
@@ -381,8 +383,8 @@ def test_a_store_of_strange_json(count: int, good: Path, reports: Reports, tmp_p
             for _ in range(chance.choice([1, 1, 2, 5])):
                 table = chance.choice(list(holds))
                 column = chance.choice(holds[table])
-                some = [row for (row,) in connection.execute(f"SELECT rowid FROM {table}")]
-                chosen = some if chance.random() < 0.3 else [chance.choice(some)]
+                row_ids = [row for (row,) in connection.execute(f"SELECT rowid FROM {table}")]
+                chosen = row_ids if chance.random() < 0.3 else [chance.choice(row_ids)]
                 (text,) = connection.execute(
                     f"SELECT {column} FROM {table} WHERE rowid = ?", (chosen[0],)
                 ).fetchone()
@@ -477,8 +479,8 @@ def test_names_are_only_words(reports: Reports, tmp_path: Path) -> None:
     assert len(words) > 25
     for number in range(2):
         names = ("SC", *words)
-        one = {"shifts": names} if number else {"methods": ("erm", *names)}
-        out = whole_store(tmp_path / str(number), seeds=2, **one)
+        strange = {"shifts": names} if number else {"methods": ("erm", *names)}
+        out = whole_store(tmp_path / str(number), seeds=2, **strange)
         assert reports.of(out) == 0
-        told = (out / "report.html").read_text(encoding="utf-8")
-        assert "&lt;svg/onload=window.broken=1&gt;" in told
+        page = (out / "report.html").read_text(encoding="utf-8")
+        assert "&lt;svg/onload=window.broken=1&gt;" in page

@@ -46,13 +46,13 @@ def test_the_study_that_is_written_is_planned_and_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert _status(["init", "birds.csv", "--size", "8"]) == 0
-    said = capsys.readouterr()
-    assert said.out == "wrote birds.yaml: 30 runs; crosswind run birds.yaml\n"
+    printed = capsys.readouterr()
+    assert printed.out == "wrote birds.yaml: 30 runs; crosswind run birds.yaml\n"
     assert (
         "label 'Species' (2 values), attribute 'place' (3 values); the smallest cell of both has 40"
-        " rows." in said.err
+        " rows." in printed.err
     )
-    assert "not proposed (missing values, one value or more than 20): id, season." in said.err
+    assert "not proposed (missing values, one value or more than 20): id, season." in printed.err
     planned = plan_of("birds.yaml", None, ())
     data = planned.study.data["own"]
     assert (data.label, data.attributes, data.roles.test) == ("Species", ["place"], 13)
@@ -113,10 +113,10 @@ def test_a_text_and_a_label_alone_are_a_study_over_the_length(
     lines = [f"{'so ' * (row % 7)}good film;{1 + row % 2}" for row in range(300)]
     (tmp_path / "films.tsv").write_text("\n".join(["review;stars", *lines]), encoding="utf-8")
     assert _status(["init", "films.tsv"]) == 0
-    said = capsys.readouterr()
+    printed = capsys.readouterr()
     assert (
         "no column beside them is an attribute: 'length' tells texts of 6 words and more."
-        in said.err
+        in printed.err
     )
     planned = plan_of("films.yaml", None, ())
     data = planned.study.data["own"]

@@ -35,7 +35,7 @@ def test_every_row_of_the_papers_tables_is_listed_with_its_facts(
     text = said(["list", "methods"], capsys)
     rows = json.loads(said(["list", "methods", "--json"], capsys))
     names = {row["name"] for row in rows}
-    assert len(rows) >= 21 and names >= PAPERS | {item.name for item in listing("methods")}
+    assert len(rows) >= 21 and names >= PAPERS | {known.name for known in listing("methods")}
     assert {row["kind"] for row in rows} == {"method", "augmentation", "architecture"}
     lines = text.splitlines()
     assert lines[0].split() == COLUMNS and max(map(len, lines)) <= 200
@@ -82,19 +82,19 @@ JEON = {
 
 
 @pytest.mark.parametrize(
-    ("paper", "families", "many"), [("wiles2022", WILES, 18), ("jeon2025", JEON, 21)]
+    ("paper", "families", "least"), [("wiles2022", WILES, 18), ("jeon2025", JEON, 21)]
 )
 def test_every_trained_method_of_a_paper_is_listed_with_its_kind(
-    paper: str, families: dict[str, set[str]], many: int, capsys: Any
+    paper: str, families: dict[str, set[str]], least: int, capsys: Any
 ) -> None:
     """Wiles et al. train 19 and Jeon et al. 21. `erm` is their baseline, with whichever
     architecture."""
     rows = {row["name"]: row for row in json.loads(said(["list", "methods", "--json"], capsys))}
-    found: dict[str, set[str]] = {}
+    names_by_kind: dict[str, set[str]] = {}
     for name, row in rows.items():
         if paper in row.get("family", {}) and name != "erm":
-            found.setdefault(row["family"][paper], set()).add(name)
-    assert found == families and sum(map(len, found.values())) == many
+            names_by_kind.setdefault(row["family"][paper], set()).add(name)
+    assert names_by_kind == families and sum(map(len, names_by_kind.values())) == least
     kinds = {name: rows[name]["kind"] for names in families.values() for name in names}
     assert {name for name, kind in kinds.items() if kind == "architecture"} == PLAIN
     assert {name for name, kind in kinds.items() if kind == "augmentation"} == AUGMENTATIONS

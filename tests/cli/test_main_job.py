@@ -94,9 +94,9 @@ def test_formats_agree_number_by_number(store: Path, capsys: Any) -> None:
     )
     tests = [row for row in rows if row["set"] == "test"]
     assert len(tests) == 7
-    (told,) = json.loads(said(["report", str(store), "--json"], capsys))["studies"]
-    assert len(told["findings"]["comparisons"]) == 12 and told["findings"]["sentences"]
-    tables = told["tables"]
+    (study_json,) = json.loads(said(["report", str(store), "--json"], capsys))["studies"]
+    assert len(study_json["findings"]["comparisons"]) == 12 and study_json["findings"]["sentences"]
+    tables = study_json["tables"]
     accuracy = next(table for table in tables if table["title"].lower().startswith("accuracy"))
     latex = said(["report", str(store), "--format", "latex"], capsys)
     for row in tests:
@@ -125,12 +125,12 @@ def test_a_run_can_be_shown_by_a_prefix_of_its_key(store: Path, capsys: Any) -> 
     fit, predictions = record["needs"]
     assert fit["spec"]["training"]["steps"] == 4 and predictions["spec"]["set"] == "test"
     assert record["versions"]["torch"]
-    for item, names in (
+    for run_row, names in (
         (fit, {"predictions.npz", "history.json"}),
         (predictions, {"predictions.npz"}),
         (record, {"split.json"}),
     ):
-        assert {path.name for path in Path(item["artifacts"]).iterdir()} >= {"job.json", *names}
+        assert {path.name for path in Path(run_row["artifacts"]).iterdir()} >= {"job.json", *names}
 
 
 def test_predictions_can_be_read_and_scored_again(store: Path) -> None:
@@ -138,15 +138,17 @@ def test_predictions_can_be_read_and_scored_again(store: Path) -> None:
     from crosswind.studies.store import Store
 
     with Store.open(store) as opened:
-        results = [
+        test_rows = [
             row
             for row in opened.results("demo")
             if row["set"] == "test" and row["rule"] == "best-id"
         ]
-        said = [run_predictions(opened, row["key"])[row["rule"]]["test"] for row in results]
-    assert len(results) == 14
+        predictions_read = [
+            run_predictions(opened, row["key"])[row["rule"]]["test"] for row in test_rows
+        ]
+    assert len(test_rows) == 14
     ids = set()
-    for row, predictions in zip(results, said, strict=True):
+    for row, predictions in zip(test_rows, predictions_read, strict=True):
         assert float((predictions.answer == predictions.label).mean()) == pytest.approx(
             row["metrics"]["accuracy"], abs=1e-12
         )
@@ -237,10 +239,10 @@ def test_the_wheel_carries_its_studies_and_runs_the_demo(tmp_path: Path) -> None
     assert {"crosswind/_records/method-cost.json", "crosswind/_records/effects/jtt.json"} <= set(
         names
     )
-    site, here = str(tmp_path / "site"), str(tmp_path)
+    site, folder = str(tmp_path / "site"), str(tmp_path)
     code = (
         f"import sys; sys.path.insert(0, {site!r}); import crosswind; assert"
-        f" crosswind.__file__.startswith({here!r});from crosswind.cli.main import main; main()"
+        f" crosswind.__file__.startswith({folder!r});from crosswind.cli.main import main; main()"
     )
     (tmp_path / "empty").mkdir()
     env["PYTHONPATH"] = str(tmp_path / "site")

@@ -165,7 +165,7 @@ def test_every_verb_prints_in_a_folder_of_a_foreign_name(
             for key, listed in store.files().items()
             if any(name.endswith(".safetensors") for name in listed)
         )
-    places = {
+    paths = {
         "STORE": folder / "läufe",
         "STUDY": folder / "vögel.yaml",
         "FOLDER": folder,
@@ -173,7 +173,7 @@ def test_every_verb_prints_in_a_folder_of_a_foreign_name(
         "FIT": fit,
     }
     words = VERBS[verb]
-    for name, value in places.items():
+    for name, value in paths.items():
         words = [word.replace(name, str(value)) for word in words]
     status, out, err = printed(words, encoding, monkeypatch)
     assert status == (2 if verb in REFUSED else 0), err
@@ -340,8 +340,8 @@ def texts_table(folder: Path) -> Path:
 
 
 def test_what_python_prints_holds_no_half_characters(folder: Path) -> None:
-    found: Any = crosswind.report(folder / "läufe")
-    str(found).encode()
-    found._repr_html_().encode()
+    report: Any = crosswind.report(folder / "läufe")
+    str(report).encode()
+    report._repr_html_().encode()
     str(crosswind.audit(str(folder / "zahlen.csv"), str(folder / "zahlen.csv"), "Möwe")).encode()
     repr(crosswind.plan(str(folder / "vögel.yaml"))._repr_html_()).encode()

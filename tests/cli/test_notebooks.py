@@ -59,21 +59,21 @@ def test_a_split_shows_the_rows_of_every_cell() -> None:
     digits = cw.load("digits", size=8)
     shift = cw.SpuriousCorrelation("ink", counterexamples=0.1)
     split = cw.split(digits, "half", ["ink"], shift, draw={"total": 60}, groups=["ink"])
-    seen = Seen(split._repr_html_())
-    assert seen.tags.count("tr") == 1 + 1 + 6 and "half=0-4, ink=red" in seen.words
-    assert f"\nall\n{len(split.train)}\n" in seen.words.replace("\n\n", "\n")
+    shown = Seen(split._repr_html_())
+    assert shown.tags.count("tr") == 1 + 1 + 6 and "half=0-4, ink=red" in shown.words
+    assert f"\nall\n{len(split.train)}\n" in shown.words.replace("\n\n", "\n")
 
 
 def test_a_plan_results_and_a_report_show_what_the_terminal_says(tmp_path: Path) -> None:
     planned = Seen(cw.plan({**STUDY, "name": "shown"})._repr_html_())
     assert "Study shown: 8 runs" in planned.words and planned.tags.count("tr") == 1 + 2
-    found = cw.run_study({**STUDY, "name": "shown"}, tmp_path / "out")
-    seen = Seen(found._repr_html_())
-    assert "What each shift costs" in seen.words and seen.tags.count("table") == 2
+    study_results = cw.run_study({**STUDY, "name": "shown"}, tmp_path / "out")
+    shown = Seen(study_results._repr_html_())
+    assert "What each shift costs" in shown.words and shown.tags.count("table") == 2
     report = cw.report(tmp_path / "out")
-    assert report._repr_html_() == found._repr_html_() and str(report) == str(found)
+    assert report._repr_html_() == study_results._repr_html_() and str(report) == str(study_results)
     for heading, sentences in report.findings.parts:  # type: ignore[union-attr]
-        assert heading in seen.words and all(sentence in seen.words for sentence in sentences)
+        assert heading in shown.words and all(sentence in shown.words for sentence in sentences)
     cw.run_study({**STUDY, "name": "second"}, tmp_path / "out")
     with pytest.raises(InputError, match="study: .* holds 2 studies; name one .*shown, second"):
         cw.report(tmp_path / "out")
@@ -81,12 +81,12 @@ def test_a_plan_results_and_a_report_show_what_the_terminal_says(tmp_path: Path)
 
 
 def test_names_are_escaped_and_long_tables_are_cut() -> None:
-    seen = Seen(
+    shown = Seen(
         html.table("<b>title", ["a & b"], [[f"<script>{i}"] for i in range(100)])
         + html.points("<u>", ["<i>"])
         + html.line("<p>")
     )
-    assert set(seen.tags) == {
+    assert set(shown.tags) == {
         "table",
         "caption",
         "thead",
@@ -100,7 +100,7 @@ def test_names_are_escaped_and_long_tables_are_cut() -> None:
         "li",
     }
     assert (
-        seen.tags.count("td") == html.MAX_ROWS
-        and "and 60 more rows" in seen.words
-        and "<script>39" in seen.words
+        shown.tags.count("td") == html.MAX_ROWS
+        and "and 60 more rows" in shown.words
+        and "<script>39" in shown.words
     )

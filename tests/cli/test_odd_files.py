@@ -17,30 +17,30 @@ from tests.cli.test_bad_inputs import GOOD, ROWS, of_model, of_table, table
 from crosswind.cli.main import _status
 
 
-def pipe(place: Path) -> None:
-    os.mkfifo(place)
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
 
 
-def device(place: Path) -> None:
-    place.symlink_to("/dev/zero")
+def device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
 
 
-def listening(place: Path) -> None:
+def listening(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(place.name)  # relative: the name of a socket has at most 107 characters
+        server.bind(path.name)  # relative: the name of a socket has at most 107 characters
 
 
-def folder(place: Path) -> None:
-    place.mkdir()
+def folder(path: Path) -> None:
+    path.mkdir()
 
 
-def large(place: Path) -> None:
-    with place.open("wb") as file:
+def large(path: Path) -> None:
+    with path.open("wb") as file:
         file.truncate(5 << 30)  # of no blocks: it costs the disk nothing
 
 
 KINDS: dict[str, Callable[[Path], None]] = {
-    item.__name__: item for item in (pipe, device, listening, folder, large)
+    odd_kind.__name__: odd_kind for odd_kind in (pipe, device, listening, folder, large)
 }
 
 # Where the odd thing lies, and the command that names it: table.yaml names t.csv and images,
@@ -96,8 +96,8 @@ def test_one_sentence(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    place, command = PLACES[case]
-    if kind == "large" and place.endswith((".png", "w.safetensors", ".parquet")):
+    path, command = PLACES[case]
+    if kind == "large" and path.endswith((".png", "w.safetensors", ".parquet")):
         pytest.skip(
             "a file that is not read whole: its first bytes say what it is, or a child with bounded"
             " memory reads it"
@@ -111,7 +111,7 @@ def test_one_sentence(
         ("weights.yaml", of_model("resnet18", weights="w.safetensors")),
     ):
         (tmp_path / name).write_text(text, encoding="utf-8")
-    odd = tmp_path / place
+    odd = tmp_path / path
     odd.parent.mkdir(exist_ok=True)
     odd.unlink(missing_ok=True)
     monkeypatch.chdir(odd.parent)
@@ -120,8 +120,8 @@ def test_one_sentence(
 
     assert _status(command.split()) == 2
     printed = capsys.readouterr()
-    said = [
+    lines = [
         line for line in printed.err.splitlines() if not line.startswith("warning: ")
     ]  # of the plan
-    assert len(said) == 1 and said[0].startswith("error: "), printed.err
+    assert len(lines) == 1 and lines[0].startswith("error: "), printed.err
     assert not (tmp_path / "out").exists() and not (tmp_path / "sheet.png").exists()

@@ -41,31 +41,31 @@ def said(arguments: list[Any], capsys: Any) -> str:
 
 def refused(arguments: list[Any], capsys: Any) -> str:
     assert _status([str(word) for word in arguments]) == 2
-    found = capsys.readouterr()
-    assert found.err.startswith("error: ") or "\nerror: " in found.err
-    assert found.err.count("error: ") == 1 and "Traceback" not in found.err and not found.out
-    return str(found.err.splitlines()[-1])
+    printed = capsys.readouterr()
+    assert printed.err.startswith("error: ") or "\nerror: " in printed.err
+    assert printed.err.count("error: ") == 1 and "Traceback" not in printed.err and not printed.out
+    return str(printed.err.splitlines()[-1])
 
 
 def test_a_copy_is_made_found_and_checked(tmp_path: Path, originals: Path, capsys: Any) -> None:
     words = ["prepare", "toy", "--root", tmp_path, "--from", originals]
     assert _status([str(word) for word in words]) == 0
-    found = capsys.readouterr()
-    assert found.out.startswith(
+    printed = capsys.readouterr()
+    assert printed.out.startswith(
         f"toy is prepared: {ROWS} pictures of 32 x 32 x 3 (array, 2.0 MB) in"
         f" {tmp_path / 'toy'}, 0 s"
     )
-    assert "toy: preparing, 640 of 640 rows" in found.err and len(found.err.splitlines()) <= 11
+    assert "toy: preparing, 640 of 640 rows" in printed.err and len(printed.err.splitlines()) <= 11
     assert said(words, capsys).startswith("toy is ready: ")
     assert said(
         ["prepare", "toy", "--root", tmp_path, "--check", "--workers", "2"], capsys
     ).startswith("toy is whole: ")
-    told = json.loads(said(["prepare", "toy", "--root", tmp_path, "--json"], capsys))
-    assert (told["was"], told["n_rows"], told["folder"]) == (
+    report = json.loads(said(["prepare", "toy", "--root", tmp_path, "--json"], capsys))
+    assert (report["was"], report["n_rows"], report["folder"]) == (
         "ready",
         ROWS,
         str(tmp_path / "toy"),
-    ) and "checksums" not in told
+    ) and "checksums" not in report
     with (tmp_path / "toy/pixels.npy").open("r+b") as file:
         file.seek(1000)
         file.write(b"harm")
@@ -184,8 +184,8 @@ def test_the_card_of_a_source_is_shown(
         "Layout of the files: this file",
     ):
         assert line in text.splitlines(), line
-    told = json.loads(said(["show", "source", "toy", "--json"], capsys))["card"]
-    assert told["attributes"]["class"] == ["cat", "dog", "owl"] and told["files"][1] == {
+    card = json.loads(said(["show", "source", "toy", "--json"], capsys))["card"]
+    assert card["attributes"]["class"] == ["cat", "dog", "owl"] and card["files"][1] == {
         "name": "labels.npy",
         "size": 1234,
     }
@@ -217,13 +217,13 @@ def test_a_study_of_a_copy_that_is_missing_is_refused_at_the_plan(
 ) -> None:
     path = tmp_path / "study.yaml"
     path.write_text(yaml.safe_dump(study(tmp_path / "root", flip=True)), encoding="utf-8")
-    wanted = (
+    sentence = (
         f"there is no prepared copy of toy in {tmp_path / 'root'}: crosswind prepare toy --root"
         f" {tmp_path / 'root'} --set flip=true"
     )
-    assert refused(["plan", path], capsys) == f"error: data.toys: {wanted}"
+    assert refused(["plan", path], capsys) == f"error: data.toys: {sentence}"
     assert (
-        refused(["run", path, "--out", tmp_path / "out"], capsys) == f"error: data.toys: {wanted}"
+        refused(["run", path, "--out", tmp_path / "out"], capsys) == f"error: data.toys: {sentence}"
     )
     assert not (tmp_path / "out").exists()
 
@@ -251,8 +251,8 @@ def test_where_the_copy_lies_is_not_part_of_a_run(
 
 def test_a_study_runs_on_a_copy(tmp_path: Path, originals: Path) -> None:
     cw.prepare("toy", root=str(tmp_path / "root"), originals=originals, store="jpeg")
-    results = cw.run_study(study(tmp_path / "root"), tmp_path / "out")
-    assert results.summary.finished == 1
+    study_results = cw.run_study(study(tmp_path / "root"), tmp_path / "out")
+    assert study_results.summary.finished == 1
 
 
 def test_prepare_in_python_refuses_what_has_no_copy(tmp_path: Path) -> None:

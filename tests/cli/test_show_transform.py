@@ -122,11 +122,11 @@ def test_what_is_wrong_is_one_sentence(
 ) -> None:
     before = sorted(path.name for path in here.iterdir())
     assert _status(["show", *words.split()]) == 2
-    told = capsys.readouterr()
+    printed = capsys.readouterr()
     assert (
-        told.err.startswith("error: ")
-        and told.err.count("\n") == 1
-        and says in told.err
-        and not told.out
+        printed.err.startswith("error: ")
+        and printed.err.count("\n") == 1
+        and says in printed.err
+        and not printed.out
     )
     assert sorted(path.name for path in here.iterdir()) == before

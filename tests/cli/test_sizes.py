@@ -37,10 +37,10 @@ def draws() -> dict[tuple[str, str, str], dict[str, Any]]:
     with contextlib.redirect_stdout(printed):
         assert _status(["plan", "jeon2025/sizes", "--json"]) == 0
     plan = json.loads(printed.getvalue())
-    found = {(draw["source"], draw["size"], draw["shift"]): draw for draw in plan["draws"]}
-    assert len(found) == len(plan["draws"]) == 5 * 8 + 6 * 7
+    draw_of = {(draw["source"], draw["size"], draw["shift"]): draw for draw in plan["draws"]}
+    assert len(draw_of) == len(plan["draws"]) == 5 * 8 + 6 * 7
     assert plan["runs"] == 82 * 3
-    return found
+    return draw_of
 
 
 def test_all_87_numbers(draws: dict[tuple[str, str, str], dict[str, Any]]) -> None:

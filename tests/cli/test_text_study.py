@@ -23,10 +23,10 @@ def write_reviews(path: Path, rows: int = 480) -> None:
     draw = np.random.default_rng(0)
     texts, label, domain = [], np.arange(rows) % 2, np.arange(rows) // 2 % 2
     for row in range(rows):
-        many = 90 if row == 0 else (5, 14)[row // 4 % 2]
+        n_words = 90 if row == 0 else (5, 14)[row // 4 % 2]
         words = [
             str(draw.choice((PRAISE if (draw.random() < 0.8) == label[row] else BLAME).split()))
-            for _ in range(many)
+            for _ in range(n_words)
         ]
         texts.append(
             f"The {'book' if domain[row] else 'film'}, number {row}, was {', '.join(words)}."
@@ -72,8 +72,8 @@ def test_init_plan_run_report_audit_and_estimate(
     planned = capsys.readouterr().out
     assert all(f"own     {shift}" in planned for shift in ("none", "SC", "UDS", "LDD", "word"))
     assert _status(["run", "reviews.yaml", "--workers", "1", "--out", "out"]) == 0
-    said = capsys.readouterr().out
-    assert "What each shift costs erm" in said and "The page is out/report.html" in said
+    printed = capsys.readouterr().out
+    assert "What each shift costs erm" in printed and "The page is out/report.html" in printed
     assert _status(["report", "out", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert rows and "<html" in Path("out/report.html").read_text()[:200].lower()
@@ -103,18 +103,18 @@ def test_init_plan_run_report_audit_and_estimate(
         )
         == 0
     )
-    told = capsys.readouterr().out
+    output_text = capsys.readouterr().out
     assert (
-        "of these 120 answers are right (90% interval" in told
-        and "ni-eda" in told
-        and "cbpe" in told
+        "of these 120 answers are right (90% interval" in output_text
+        and "ni-eda" in output_text
+        and "cbpe" in output_text
     )
     # A column of another name is asked for, not a folder of pictures, and parts are read in the
     # order given.
     table.select(polars.col("text").alias("review"), polars.col("text").alias("more")).head(
         120
     ).write_csv("renamed.csv")
-    asked = [
+    arguments = [
         "estimate",
         "--model",
         f"out#{key}",
@@ -125,28 +125,31 @@ def test_init_plan_run_report_audit_and_estimate(
         "--json",
         "--data",
     ]
-    assert _status([*asked, "renamed.csv"]) == 2
-    said = capsys.readouterr().err
+    assert _status([*arguments, "renamed.csv"]) == 2
+    printed = capsys.readouterr().err
     assert (
         "renamed.csv has no column text; name its column of texts, or those of their parts, by text"
-        in said
+        in printed
     )
-    assert _status([*asked, "renamed.csv", "--text", "revue"]) == 2
+    assert _status([*arguments, "renamed.csv", "--text", "revue"]) == 2
     assert (
         "--text: unknown column of renamed.csv 'revue', did you mean 'review'?"
         in capsys.readouterr().err
     )
-    found = []
+    estimates = []
     for named in (
         ["new.csv"],
         ["renamed.csv", "--text", "review"],
         ["renamed.csv", "--text", "review,more"],
     ):
-        assert _status([*asked, *named]) == 0
-        found.append(
-            [item["accuracy"] for item in json.loads(capsys.readouterr().out)["estimates"]]
+        assert _status([*arguments, *named]) == 0
+        estimates.append(
+            [
+                estimate_json["accuracy"]
+                for estimate_json in json.loads(capsys.readouterr().out)["estimates"]
+            ]
         )
-    assert found[0] == found[1] != found[2]
+    assert estimates[0] == estimates[1] != estimates[2]
 
 
 def _fit_of(store: Path) -> str:
@@ -199,8 +202,8 @@ def test_what_is_no_text_ends_with_status_2_and_nothing_is_written(
     Path("s.yaml").write_text(yaml.safe_dump(study))
     for command in (["plan", "s.yaml"], ["run", "s.yaml", "--out", "out"]):
         assert _status(command) == 2
-        said = capsys.readouterr().err.strip()
-        assert words in said and said.count("\n") == 0, said
+        error_text = capsys.readouterr().err.strip()
+        assert words in error_text and error_text.count("\n") == 0, error_text
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "s.yaml"])
 
 
@@ -226,8 +229,8 @@ def test_init_takes_the_parts_of_a_text_and_no_official_split_for_a_shift(
     )
     assert _status(["init", "pairs.parquet", "--force", "--text", "premise,hypothesis"]) == 0
     assert (
-        "texts in columns 'premise', 'hypothesis'" in (said := capsys.readouterr().err)
-        and "holds texts too" not in said
+        "texts in columns 'premise', 'hypothesis'" in (error_text := capsys.readouterr().err)
+        and "holds texts too" not in error_text
     )
     data = yaml.safe_load(Path("pairs.yaml").read_text())["data"]["own"]
     assert data["attributes"] == ["genre"] and data["options"]["text"] == ["premise", "hypothesis"]
@@ -244,8 +247,8 @@ def test_init_says_what_it_needs(tmp_path: Path, capsys: Any, monkeypatch: Any) 
     polars.DataFrame({"label": ["a", "b"] * 9, "kind": ["c", "d"] * 9}).write_csv("plain.csv")
     assert _status(["init", "plain.csv"]) == 2
     assert (
-        "has no column of paths of images (.jpg" in (said := capsys.readouterr().err)
-        and "and none of texts" in said
+        "has no column of paths of images (.jpg" in (error_text := capsys.readouterr().err)
+        and "and none of texts" in error_text
     )
     assert _status(["init", "plain.csv", "--text", "texts"]) == 2
     assert "--text: unknown column of plain.csv 'texts'" in capsys.readouterr().err

@@ -37,28 +37,28 @@ STUDY: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("study")
+    study_folder = tmp_path_factory.mktemp("study")
     rows = [
         f"{row % 2},{row // 2 % 2},the {WORDS[row % len(WORDS)]} number {row}" for row in range(80)
     ]
-    (made / "texts.csv").write_text("\n".join(["label,domain,text", *rows]))
-    write_folder(made / "encoder")  # without weights, which nothing here reads
+    (study_folder / "texts.csv").write_text("\n".join(["label,domain,text", *rows]))
+    write_folder(study_folder / "encoder")  # without weights, which nothing here reads
     for name in ("weightless", "kind", "damaged", "untold", "wordless", "larger"):
-        shutil.copytree(made / "encoder", made / name)
-    (made / "weightless" / "model.safetensors").unlink()
-    config = json.loads((made / "encoder" / "config.json").read_text())
-    (made / "kind" / "config.json").write_text(json.dumps({**config, "model_type": "gpt2"}))
-    (made / "damaged" / "tokenizer.json").write_text("{")
-    (made / "untold" / "config.json").unlink()
-    (made / "wordless" / "tokenizer.json").unlink()
-    write_tokenizer(made / "larger", [*WORDS, "more"])
-    return made
+        shutil.copytree(study_folder / "encoder", study_folder / name)
+    (study_folder / "weightless" / "model.safetensors").unlink()
+    config = json.loads((study_folder / "encoder" / "config.json").read_text())
+    (study_folder / "kind" / "config.json").write_text(json.dumps({**config, "model_type": "gpt2"}))
+    (study_folder / "damaged" / "tokenizer.json").write_text("{")
+    (study_folder / "untold" / "config.json").unlink()
+    (study_folder / "wordless" / "tokenizer.json").unlink()
+    write_tokenizer(study_folder / "larger", [*WORDS, "more"])
+    return study_folder
 
 
 def status(folder: Path, model: dict[str, Any], verb: str = "plan", **changes: Any) -> int:
     (folder / "study.yaml").write_text(yaml.safe_dump({**STUDY, **changes, "models": {"m": model}}))
-    place = ["--out", str(folder / "out")] if verb == "run" else []
-    return _status([verb, str(folder / "study.yaml"), *place])
+    options = ["--out", str(folder / "out")] if verb == "run" else []
+    return _status([verb, str(folder / "study.yaml"), *options])
 
 
 ENCODER, CNN = {"model": "transformer", "tokens": 16}, {"model": "text-cnn"}
@@ -144,14 +144,14 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 def test_what_cannot_be_built_is_one_sentence_and_nothing_is_written(
     folder: Path, capsys: pytest.CaptureFixture[str], verb: str
 ) -> None:
-    for model, wanted in REFUSED:
+    for model, sentence in REFUSED:
         assert status(folder, model, verb) == 2, model
-        said = capsys.readouterr().err
+        error_text = capsys.readouterr().err
         assert (
-            re.search(wanted, said)
-            and "Traceback" not in said
-            and len(said.strip().splitlines()) == 1
-        ), (wanted, said)
+            re.search(sentence, error_text)
+            and "Traceback" not in error_text
+            and len(error_text.strip().splitlines()) == 1
+        ), (sentence, error_text)
     assert len(REFUSED) == 16 and not (folder / "out").exists()
 
 
@@ -224,11 +224,13 @@ def test_a_transform_of_texts_is_shown_as_a_transform_too(capsys: Any) -> None:
 
 
 def test_the_card_of_a_source_of_texts_calls_them_inputs(capsys: Any) -> None:
-    for name, what in (
+    for name, input_words in (
         ("civilcomments", "a text"),
         ("mnli", "a text of two parts"),
         ("texts", "texts"),
     ):
         assert _status(["show", "source", name]) == 0
-        said = capsys.readouterr().out.splitlines()
-        assert f"Inputs: {what}" in said and not any(line.startswith("Pictures") for line in said)
+        lines = capsys.readouterr().out.splitlines()
+        assert f"Inputs: {input_words}" in lines and not any(
+            line.startswith("Pictures") for line in lines
+        )

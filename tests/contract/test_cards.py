@@ -24,13 +24,13 @@ def test_there_are_as_many_sources_as_there_were() -> None:
     assert len(SOURCES) >= 37 and set(HERE) <= set(SOURCES)
 
 
-@pytest.mark.parametrize("item", SOURCES.values(), ids=lambda item: item.name)
-def test_a_card_says_what_is_to_be_known(item: Facts) -> None:
-    card = item.card
+@pytest.mark.parametrize("known", SOURCES.values(), ids=lambda known: known.name)
+def test_a_card_says_what_is_to_be_known(known: Facts) -> None:
+    card = known.card
     assert card is not None, "no card"
     assert card.attributes and card.shape and card.licence and card.layout
-    own = "your own" in card.licence or not card.totals
-    assert own or (card.citation and sum(card.totals.values()) > 0)
+    is_users_own = "your own" in card.licence or not card.totals
+    assert is_users_own or (card.citation and sum(card.totals.values()) > 0)
     for values in card.attributes.values():
         assert values and isinstance(values, tuple | int | str)
     assert "\n" not in "".join(
@@ -38,17 +38,19 @@ def test_a_card_says_what_is_to_be_known(item: Facts) -> None:
     )
 
 
-@pytest.mark.parametrize("item", SOURCES.values(), ids=lambda item: item.name)
-def test_original_files_can_be_fetched_or_are_told_how_to_get(item: Facts) -> None:
-    card = item.card
+@pytest.mark.parametrize("known", SOURCES.values(), ids=lambda known: known.name)
+def test_original_files_can_be_fetched_or_are_told_how_to_get(known: Facts) -> None:
+    card = known.card
     assert card is not None
     for file in card.files:
-        place = PurePosixPath(file.name)
-        assert not place.is_absolute() and ".." not in place.parts and "\\" not in file.name
+        file_path = PurePosixPath(file.name)
+        assert not file_path.is_absolute() and ".." not in file_path.parts and "\\" not in file.name
         assert file.size >= 0 and (not file.url or file.url.startswith(("https://", "http://")))
         for kind, pattern in HASHES.items():
-            told = getattr(file, kind)
-            assert not told or pattern.fullmatch(told), f"{file.name}: {kind} {told}"
+            published_hash = getattr(file, kind)
+            assert not published_hash or pattern.fullmatch(published_hash), (
+                f"{file.name}: {kind} {published_hash}"
+            )
         assert card.get or (file.url and (file.sha256 or file.md5)), (
             f"{file.name} can be got nowhere"
         )
@@ -64,14 +66,15 @@ def test_a_card_agrees_with_the_data(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "usps", "svhn"])
 def test_a_card_agrees_with_what_is_read(name: str, tmp_path: Path) -> None:
-    parts = [drawn_digits(10, seed, 16 if name == "usps" else 28) for seed in (0, 1)]
+    digit_parts = [drawn_digits(10, seed, 16 if name == "usps" else 28) for seed in (0, 1)]
     if name == "svhn":
         pictures = np.zeros((10, 32, 32, 3), np.uint8)
         write_svhn(
-            tmp_path, {part: (pictures, np.arange(10)) for part in ("train", "test", "extra")}
+            tmp_path,
+            {part_name: (pictures, np.arange(10)) for part_name in ("train", "test", "extra")},
         )
     else:
-        (write_usps if name == "usps" else write_mnist)(tmp_path, parts)
+        (write_usps if name == "usps" else write_mnist)(tmp_path, digit_parts)
     source = load("sources", name)(**({"extra": True} if name == "svhn" else {}))
     reading = source.read(tmp_path)
     agrees(SOURCES[name].card, reading.dataset)
@@ -84,8 +87,8 @@ def agrees(card: Card | None, data: AttributedDataset) -> None:
         attribute.name for attribute in data.schema
     ]
     for attribute in data.schema:
-        told = card.attributes[attribute.name]
-        if isinstance(told, tuple):
-            assert tuple(map(str, told)) == attribute.values
-        elif isinstance(told, int):
-            assert told == len(attribute)
+        card_values = card.attributes[attribute.name]
+        if isinstance(card_values, tuple):
+            assert tuple(map(str, card_values)) == attribute.values
+        elif isinstance(card_values, int):
+            assert card_values == len(attribute)

@@ -45,16 +45,20 @@ def test_plug_ins_are_found_in_modules_packages_and_folders_without_init(tmp_pat
         files = {file: METHOD.replace("smoothed", f"m{number}")}
         files |= {"f/g.py": METHOD.replace("smoothed", "m9")} if module == "f.g" else {}
         install(tmp_path, files, {"point": module}, name=f"plug{number}")
-    found = {
+    listed_names = {
         row["name"]
         for row in json.loads(crosswind("list", "methods", "--json", path=tmp_path).stdout)
     }
-    assert {
-        "m0",
-        "m1",
-        "m2",
-        "m9",
-    } <= found and "m3" not in found  # an entry point names one module, not its package
+    assert (
+        {
+            "m0",
+            "m1",
+            "m2",
+            "m9",
+        }
+        <= listed_names
+        and "m3" not in listed_names
+    )  # an entry point names one module, not its package
 
 
 @pytest.mark.slow
@@ -146,9 +150,11 @@ BROKEN = {
 @pytest.mark.parametrize("case", BROKEN)
 def test_a_broken_plug_in_is_one_sentence(case: str, tmp_path: Path) -> None:
     files, module, sentence = BROKEN[case]
-    told = crosswind("list", "methods", path=install(tmp_path, files, {"point": module}))
-    assert told.returncode == 2 and told.stdout == ""
-    assert sentence in told.stderr and len(told.stderr.splitlines()) == 1, told.stderr
+    completed = crosswind("list", "methods", path=install(tmp_path, files, {"point": module}))
+    assert completed.returncode == 2 and completed.stdout == ""
+    assert sentence in completed.stderr and len(completed.stderr.splitlines()) == 1, (
+        completed.stderr
+    )
 
 
 @pytest.mark.slow

@@ -87,11 +87,11 @@ def test_study_with_named_environments_runs_and_no_method_is_erm(tmp_path: Path)
             for row in store.results("environments")
             if row["rule"] == "last" and row["set"] == "test"
         ]
-    found = {row["method"]: row for row in rows}
-    assert set(found) == {"erm", *NAMES, *SINGLE} and {row["status"] for row in rows} == {
+    row_of = {row["method"]: row for row in rows}
+    assert set(row_of) == {"erm", *NAMES, *SINGLE} and {row["status"] for row in rows} == {
         "finished"
     }
-    losses = {name: row["metrics"]["nll"] for name, row in found.items()}
+    losses = {name: row["metrics"]["nll"] for name, row in row_of.items()}
     assert len(set(losses.values())) == len(losses), losses
 
 
@@ -106,9 +106,9 @@ TRANSLATES = (
 
 
 def doubted(name: str, **changes: Any) -> bool:
-    told = f"{name} {TRANSLATES if name == 'cyclegan' else ALIGNS}"
+    sentence = f"{name} {TRANSLATES if name == 'cyclegan' else ALIGNS}"
     return any(
-        text.endswith(told)
+        text.endswith(sentence)
         for text in planned(methods={"erm": {}, name: METHODS[name]}, **changes).warnings
     )
 

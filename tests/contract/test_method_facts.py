@@ -61,18 +61,18 @@ def test_families_are_the_papers_own_words() -> None:
         "worst case",
         "single-domain generalisation",
     }
-    known = {
+    families_of_papers = {
         "wiles2022": wiles,
         "jeon2025": jeon | {"out-of-distribution generalisation"},
         "ng2022": {"architecture"},
     }
-    found = [
-        (item.name, paper, family)
+    foreign_families = [
+        (known_facts.name, paper, family)
         for room in ("methods", "models")
-        for item in listing(room)
-        if item.family
-        for paper, family in item.family.items()
+        for known_facts in listing(room)
+        if known_facts.family
+        for paper, family in known_facts.family.items()
     ]
-    assert len(found) >= 30
-    for name, paper, family in found:
-        assert family in known[paper], (name, paper, family)
+    assert len(foreign_families) >= 30
+    for name, paper, family in foreign_families:
+        assert family in families_of_papers[paper], (name, paper, family)

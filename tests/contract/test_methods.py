@@ -90,14 +90,14 @@ def synthetic() -> Batch:
 def test_the_sweep_finds_the_methods() -> None:
     assert len(NAMES) >= 5 and {"erm", "groupdro", "irm", "deepcoral", "dann"} <= set(NAMES)
     assert (
-        sum(not item.limit.equals for item in FACTS if item.limit) <= 9
+        sum(not known.limit.equals for known in FACTS if known.limit) <= 9
     )  # lora: its base is frozen; wise-ft: its base is the best of a run
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_docstring_has_its_parts_in_order(name: str) -> None:
     doc = cls_of(name).__doc__ or ""
-    parts = [
+    titles = [
         "Objective:",
         "Assumes:",
         "Knobs:",
@@ -107,8 +107,10 @@ def test_docstring_has_its_parts_in_order(name: str) -> None:
         "title={",
         "Checked against:",
     ]
-    places = [doc.find(part) for part in parts]
-    assert -1 not in places and places == sorted(places), dict(zip(parts, places, strict=True))
+    positions = [doc.find(title) for title in titles]
+    assert -1 not in positions and positions == sorted(positions), dict(
+        zip(titles, positions, strict=True)
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -116,8 +118,8 @@ def test_builds_with_defaults(name: str) -> None:
     cls = cls_of(name)
     method = cls()
     assert dataclasses.is_dataclass(cls) and cls.__dataclass_params__.frozen  # type: ignore[attr-defined]
-    assert {item.name for item in dataclasses.fields(cls)} == {
-        item.name for item in knobs_of(cls)
+    assert {knob.name for knob in dataclasses.fields(cls)} == {
+        knob.name for knob in knobs_of(cls)
     }, "every field is a knob"
     assert method == cls()
     assert hash(method) == hash(cls())
@@ -126,17 +128,17 @@ def test_builds_with_defaults(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_no_setting_takes_the_place_of_a_hook(name: str) -> None:
     hooks = {key for key in vars(Method) if not key.startswith("_")}
-    assert len(hooks) > 8 and not hooks & {item.name for item in knobs_of(cls_of(name))}
+    assert len(hooks) > 8 and not hooks & {knob.name for knob in knobs_of(cls_of(name))}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_default_and_search_lie_in_the_domain(name: str) -> None:
     from crosswind.core.knobs import check
 
-    for item in knobs_of(cls_of(name)):
-        grids = [value for values in (item.grid or {}).values() for value in values]
-        for value in [item.default, *(item.search.ends() if item.search else ()), *grids]:
-            assert check(item, value, item.name) == value
+    for knob in knobs_of(cls_of(name)):
+        grids = [value for values in (knob.grid or {}).values() for value in values]
+        for value in [knob.default, *(knob.search.ends() if knob.search else ()), *grids]:
+            assert check(knob, value, knob.name) == value
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -158,12 +160,12 @@ def test_unmet_needs_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [item.name for item in FACTS if item.needs and item.needs.switches]
+    "name", [declared.name for declared in FACTS if declared.needs and declared.needs.switches]
 )
 def test_switch_beyond_the_last_step_is_refused(name: str) -> None:
     cls = cls_of(name)
     for knob in cls.needs.switches:
-        assert knob in {item.name for item in knobs_of(cls)}
+        assert knob in {declared.name for declared in knobs_of(cls)}
         with pytest.raises(InputError, match=f"method.{knob}: the switch at step 12 lies beyond"):
             tried(name, made(name, **{knob: 12}))
 
@@ -191,18 +193,18 @@ def test_loss_and_gradient_are_finite_and_the_order_of_rows_does_not_matter(name
     def make_model(**changes: Any) -> Any:
         return build_model(model, {}, InputSpec.image(8, 8, 3), unnamed(2), 0).double()
 
-    found = []
+    losses = []
     for order in (torch.arange(16), torch.arange(16).flip(0)):
         torch.manual_seed(0)
         modules = {
             key: module.double() for key, module in method.modules(info(), make_model).items()
         }
         pair = Pair(*(value[order] for value in vars(batch.pair).values()))
-        given = Batch(
+        permuted_batch = Batch(
             *(getattr(batch, key)[order] for key in ("x", "y", "ids", "group", "environment")), pair
         )
         torch.manual_seed(0)
-        loss = method.loss(modules, given, method.state(info()))
+        loss = method.loss(modules, permuted_batch, method.state(info()))
         loss.total.backward()
         gradients = [
             p.grad for module in modules.values() for p in module.parameters() if p.grad is not None
@@ -210,8 +212,8 @@ def test_loss_and_gradient_are_finite_and_the_order_of_rows_does_not_matter(name
         assert loss.total.ndim == 0 and torch.isfinite(loss.total)
         assert gradients and all(torch.isfinite(g).all() for g in gradients)
         assert sum(g.abs().sum() for g in gradients) > 0
-        found.append(loss.total.item())
-    assert found[0] == pytest.approx(found[1], abs=1e-12)
+        losses.append(loss.total.item())
+    assert losses[0] == pytest.approx(losses[1], abs=1e-12)
 
 
 @dataclass(frozen=True)
@@ -246,7 +248,9 @@ class EnvironmentMean(Method):
         environment = batch.environment.tolist()
         risks = []
         for code in sorted(set(environment)):
-            rows = [i for i, other in enumerate(environment) if other == code]
+            rows = [
+                i for i, other_environment in enumerate(environment) if other_environment == code
+            ]
             risks.append(torch.nn.functional.cross_entropy(logits[rows], batch.y[rows]))
         return Loss(torch.stack(risks).mean())
 
@@ -299,17 +303,19 @@ def test_at_its_limit_it_equals_what_it_names_and_at_defaults_it_differs(name: s
     reference, defaults = tried(name, _reference(name), **changes), tried(name, **changes)
     names = [key for key in reference.weights("last") if key.startswith("model.")]
 
-    def apart(found: Any) -> float:
-        parts = [
-            float((found.weights("last")[key] - reference.weights("last")[key]).abs().max())
+    def apart(trajectory: Any) -> float:
+        differences = [
+            float((trajectory.weights("last")[key] - reference.weights("last")[key]).abs().max())
             for key in names
         ]
         if cls_of(
             name
         ).needs.adapts:  # what it does to the weights is done for each test set, and thrown away
-            left, right = (item.predictions["last"]["test"].logits for item in (found, reference))
-            parts.append(float(np.abs(left - right).max()))
-        return max(parts)
+            left, right = (
+                run.predictions["last"]["test"].logits for run in (trajectory, reference)
+            )
+            differences.append(float(np.abs(left - right).max()))
+        return max(differences)
 
     assert len(names) > 1
     assert apart(at_limit) < 1e-10
@@ -338,12 +344,12 @@ def test_30_steps_at_the_defaults_are_not_erm(name: str) -> None:
     """Every setting as it is declared; most of these have no limit, so the test above does not see
     them."""
     steps = FEWER.get(name, 30)
-    found, plain = (
+    trajectory, plain = (
         tried(name, method, steps=steps, validate_every=steps) for method in (cls_of(name)(), ERM())
     )
     assert {name for name in NAMES if cls_of(name).limit.equals is None} <= set(INTRICATE) | {"erm"}
     apart = np.abs(
-        found.predictions["last"]["test"].logits - plain.predictions["last"]["test"].logits
+        trajectory.predictions["last"]["test"].logits - plain.predictions["last"]["test"].logits
     )
     assert apart.max() > 1e-3
 
@@ -360,23 +366,23 @@ def test_predict_changes_nothing(name: str) -> None:
 
     modules, state = method.modules(info(), make_model), method.state(info())
     before = {
-        f"{key}.{part}": value.clone()
+        f"{key}.{tensor_name}": value.clone()
         for key, module in modules.items()
-        for part, value in module.state_dict().items()
+        for tensor_name, value in module.state_dict().items()
     }
-    kept = {key: value.clone() for key, value in state.items()}
+    state_before = {key: value.clone() for key, value in state.items()}
     for module in modules.values():
         module.eval()
     with torch.inference_mode():
-        one, two = (method.predict(modules, synthetic().x.float(), state) for _ in range(2))
+        first, two = (method.predict(modules, synthetic().x.float(), state) for _ in range(2))
     for module_name, module in modules.items():
         assert all(
-            torch.equal(before[f"{module_name}.{part}"], value)
-            for part, value in module.state_dict().items()
+            torch.equal(before[f"{module_name}.{tensor_name}"], value)
+            for tensor_name, value in module.state_dict().items()
         )
-    assert all(torch.equal(kept[key], value) for key, value in state.items())
-    assert (one.logits is None) == (two.logits is None) and (
-        one.logits is None or torch.equal(one.logits, two.logits)
+    assert all(torch.equal(state_before[key], value) for key, value in state.items())
+    assert (first.logits is None) == (two.logits is None) and (
+        first.logits is None or torch.equal(first.logits, two.logits)
     )
 
 
@@ -389,14 +395,14 @@ def test_saved_loaded_and_continued_gives_the_same_bits(name: str, tmp_path: Pat
         raise StopHere
 
     validations: list[Any] = []  # the base run's too, where there is one
-    whole = tried(name, progress=validations.append)
+    uninterrupted = tried(name, progress=validations.append)
     for _ in validations:
         with pytest.raises(StopHere):
             tried(name, checkpoint=tmp_path / "run", progress=stop)
-    found = tried(name, checkpoint=tmp_path / "run", progress=stop)
-    assert same_weights(whole, found) and same_weights(whole, found, "best-id")
+    resumed = tried(name, checkpoint=tmp_path / "run", progress=stop)
+    assert same_weights(uninterrupted, resumed) and same_weights(uninterrupted, resumed, "best-id")
     assert np.array_equal(
-        whole.predictions["last"]["test"].logits, found.predictions["last"]["test"].logits
+        uninterrupted.predictions["last"]["test"].logits, resumed.predictions["last"]["test"].logits
     )
 
 
@@ -421,11 +427,11 @@ def test_the_sweep_finds_the_knobs() -> None:
 
 @pytest.mark.parametrize(("name", "knob", "value"), KNOBS)
 def test_both_ends_of_every_search_run(name: str, knob: str, value: Any) -> None:
-    found = tried(name, made(name, **{knob: value}), steps=4)
-    assert found.status == "finished"
+    trajectory = tried(name, made(name, **{knob: value}), steps=4)
+    assert trajectory.status == "finished"
     assert all(
         torch.isfinite(tensor).all()
-        for key, tensor in found.weights("last").items()
+        for key, tensor in trajectory.weights("last").items()
         if not key.startswith("state/")
     )
 
@@ -439,30 +445,30 @@ def test_bf16_runs(name: str) -> None:
 # --------------------------------------------------------------------------------------
 
 
-def _said(found: Any) -> Any:
-    return found.predictions["last"]["test"].logits
+def _said(trajectory: Any) -> Any:
+    return trajectory.predictions["last"]["test"].logits
 
 
 def _settings(cls: type[Method]) -> list[dict[str, Any]]:
     """Where the method declares its limit, and each setting at each word of its domain, true and
     false, and its closed ends."""
-    found = [{name: values[0] for name, values in place.items()} for place in cls.limit.also]
-    found += [dict(cls.limit.knobs)] if cls.limit.knobs else []
-    for item in knobs_of(cls):
-        ends = [item.domain[1:].partition(",")[0]] if item.domain.startswith("[") else []
+    settings = [{name: values[0] for name, values in limit.items()} for limit in cls.limit.also]
+    settings += [dict(cls.limit.knobs)] if cls.limit.knobs else []
+    for knob in knobs_of(cls):
+        ends = [knob.domain[1:].partition(",")[0]] if knob.domain.startswith("[") else []
         words = (
-            [word.strip() for word in item.domain.strip("{}").split(",")]
-            if item.domain.startswith("{")
+            [word.strip() for word in knob.domain.strip("{}").split(",")]
+            if knob.domain.startswith("{")
             else []
         )
-        whole = item.annotation.startswith("int")
+        is_whole = knob.annotation.startswith("int")
         values: list[Any] = (
             [True, False]
-            if item.annotation == "bool"
-            else [*words, *(int(x) if whole else float(x) for x in ends)]
+            if knob.annotation == "bool"
+            else [*words, *(int(x) if is_whole else float(x) for x in ends)]
         )
-        found += [{item.name: value} for value in values]
-    return found
+        settings += [{knob.name: value} for value in values]
+    return settings
 
 
 @pytest.mark.parametrize("name", LIMITED)
@@ -472,19 +478,22 @@ def test_a_run_that_gives_what_its_limit_gives_doubts_itself(name: str) -> None:
     cls = cls_of(name)
     silent = []
     # A discriminator of one hidden unit may be dead from its start, whatever its settings.
-    own = [knobs for knobs in _settings(cls) if (name, *knobs) != ("dann", "width")]
-    cases = [*((knobs, 6) for knobs in own), (dict.fromkeys(cls.needs.switches, 0), 1)]
+    own_settings = [knobs for knobs in _settings(cls) if (name, *knobs) != ("dann", "width")]
+    cases = [*((knobs, 6) for knobs in own_settings), (dict.fromkeys(cls.needs.switches, 0), 1)]
     limits = {steps: tried(name, made(name, **cls.limit.knobs), steps=steps) for steps in (1, 6)}
     assert all(limits[steps].doubts["last"] and limits[steps].doubts["best-id"] for steps in limits)
     for knobs, steps in cases:
         try:
-            found = tried(name, made(name, **knobs), steps=steps)
+            trajectory = tried(name, made(name, **knobs), steps=steps)
         # what is refused is not silent: pairs of an image with itself, which these rows do not
         # allow
         except NeedsError:
             assert set(knobs) == {cls.needs.pairs}
             continue
-        if np.abs(_said(found) - _said(limits[steps])).max() < 1e-7 and not found.doubts["best-id"]:
+        if (
+            np.abs(_said(trajectory) - _said(limits[steps])).max() < 1e-7
+            and not trajectory.doubts["best-id"]
+        ):
             silent.append((knobs, steps))
     assert not silent
 

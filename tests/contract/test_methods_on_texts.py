@@ -36,8 +36,8 @@ REFUSED = {
 METHODS = [item for item in listing("methods") if item.needs is not None]
 
 
-def entry(item: Any) -> dict[str, Any]:
-    return {**QUICK.get(item.name, {}), **dict.fromkeys(item.needs.switches, 2)}
+def entry(known: Any) -> dict[str, Any]:
+    return {**QUICK.get(known.name, {}), **dict.fromkeys(known.needs.switches, 2)}
 
 
 @pytest.fixture(scope="module")
@@ -46,17 +46,17 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     small as may be."""
     folder, drawn = tmp_path_factory.mktemp("texts"), np.random.default_rng(0)
     label, domain = np.arange(240) % 2, np.arange(240) // 2 % 2
-    own = (("bad", "poor", "dull"), ("good", "great", "fine"))
+    words_of_class = (("bad", "poor", "dull"), ("good", "great", "fine"))
     texts = [
         " ".join(
             [
-                *drawn.choice(own[one], 3),
+                *drawn.choice(words_of_class[class_code], 3),
                 *drawn.choice(WORDS, drawn.integers(0, 20)),
-                ("book", "film")[other],
+                ("book", "film")[domain_code],
                 str(row),
             ]
         )
-        for row, (one, other) in enumerate(zip(label, domain, strict=True))
+        for row, (class_code, domain_code) in enumerate(zip(label, domain, strict=True))
     ]
     polars.DataFrame({"text": texts, "label": label, "domain": domain}).write_csv(
         folder / "texts.csv"
@@ -95,13 +95,13 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def refusal(study: dict[str, Any], method: Any, model: str) -> str:
     """The sentence by which the pairing is refused when it is planned; empty where it is not."""
-    one = {
+    study_of_one = {
         **study,
         "models": {model: study["models"][model]},
         "methods": {"erm": {}, method.name: entry(method)},
     }
     try:
-        make_plan(study_from(one))
+        make_plan(study_from(study_of_one))
     except CrosswindError as error:
         return str(error)
     return ""
@@ -112,7 +112,7 @@ def test_what_cannot_work_is_refused_in_a_sentence_that_names_what_it_needs(
 ) -> None:
     for method in METHODS:
         for model in study["models"]:
-            said = refusal(study, method, model)
+            sentence = refusal(study, method, model)
             works = (
                 ("probe",)
                 if method.name in NUMBERS
@@ -120,11 +120,11 @@ def test_what_cannot_work_is_refused_in_a_sentence_that_names_what_it_needs(
                 if method.name == "lora"
                 else ()
             )
-            wanted = "" if model in works else REFUSED.get(method.name, "")
-            assert bool(said) == bool(wanted) and re.search(wanted, said), (
+            pattern = "" if model in works else REFUSED.get(method.name, "")
+            assert bool(sentence) == bool(pattern) and re.search(pattern, sentence), (
                 method.name,
                 model,
-                said,
+                sentence,
             )
     assert len(METHODS) == 30 and len(REFUSED) == 16
 
@@ -139,19 +139,19 @@ def test_all_others_train_and_change_what_is_trained(
     if model in ("transformer", "probe"):
         write_encoder(Path(study["models"]["transformer"]["path"]))
     fitting = [
-        item
-        for item in METHODS
-        if item.name not in REFUSED or (item.name in NUMBERS and model == "probe")
+        known
+        for known in METHODS
+        if known.name not in REFUSED or (known.name in NUMBERS and model == "probe")
     ]
-    one = {
+    study_of_one = {
         **study,
         "models": {model: study["models"][model]},
-        "methods": {item.name: entry(item) for item in fitting},
+        "methods": {known.name: entry(known) for known in fitting},
     }
-    found = cw.run_study(one, tmp_path / "out")
-    assert not found.summary.failed and len(fitting) == 14 + 3 * (model == "probe")
+    study_results = cw.run_study(study_of_one, tmp_path / "out")
+    assert not study_results.summary.failed and len(fitting) == 14 + 3 * (model == "probe")
     still = cw.run_study(
-        {**one, "training": {**study["training"], "steps": 0}, "methods": ["erm"]},
+        {**study_of_one, "training": {**study["training"], "steps": 0}, "methods": ["erm"]},
         tmp_path / "still",
     )
     assert not still.summary.failed
@@ -169,6 +169,6 @@ def test_all_others_train_and_change_what_is_trained(
         assert {"model.fc.weight", "model.fc.bias"} <= set(moved) and len(moved) >= 0.8 * len(
             begun
         ), set(begun) - set(moved)
-    assert {row["method"] for row in found.rows if row["set"] == "test"} == {
-        item.name for item in fitting
+    assert {row["method"] for row in study_results.rows if row["set"] == "test"} == {
+        known.name for known in fitting
     }

@@ -29,7 +29,7 @@ NORMS = {"batch": nn.BatchNorm2d, "layer": nn.LayerNorm}
 
 
 def form_of(name: str) -> Form:
-    form = next(item for item in FACTS if item.name == name).built
+    form = next(known for known in FACTS if known.name == name).built
     assert form is not None, "declare how it is built"
     return form
 
@@ -37,8 +37,8 @@ def form_of(name: str) -> Form:
 def defaults(name: str, **changes: Any) -> dict[str, Any]:
     return {
         **{
-            item.name: item.default
-            for item in next(item for item in FACTS if item.name == name).knobs
+            known.name: known.default
+            for known in next(known for known in FACTS if known.name == name).knobs
         },
         **changes,
     }
@@ -58,20 +58,20 @@ def test_it_learns_from_the_smallest_images_and_is_normalised_as_declared(name: 
     form = form_of(name)
     side = max(form.least, int(defaults(name)[form.patch]) if form.patch else 1)
     if form.takes == ("text", "tokens"):
-        given, x = InputSpec.tokens(4, 9), torch.randint(0, 9, (2, 4))
+        input_spec, x = InputSpec.tokens(4, 9), torch.randint(0, 9, (2, 4))
     else:
-        given, x = InputSpec.image(side, side, 3), torch.rand(2, 3, side, side) * 2 - 1
-    model = build_model(name, settings(name, tokens=4), given, unnamed(3), 0).train()
+        input_spec, x = InputSpec.image(side, side, 3), torch.rand(2, 3, side, side) * 2 - 1
+    model = build_model(name, settings(name, tokens=4), input_spec, unnamed(3), 0).train()
     model(x).sum().backward()
-    found = [
+    norm_words = [
         word
         for word, kind in NORMS.items()
-        if any(isinstance(part, kind) for part in model.modules())
+        if any(isinstance(submodule, kind) for submodule in model.modules())
     ]
     # What is declared of linear layers beside the head is so; undeclared they may be there.
-    linear = sum(isinstance(part, nn.Linear) for part in model.modules())
+    linear = sum(isinstance(submodule, nn.Linear) for submodule in model.modules())
     assert linear == 1 if form.linear is False else linear > 1 or name == "timm"
-    assert not form.norm or found == ([] if norm_of(name) == "none" else [norm_of(name)])
+    assert not form.norm or norm_words == ([] if norm_of(name) == "none" else [norm_of(name)])
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if form_of(name).least > 1])
@@ -93,7 +93,7 @@ def test_published_weights_are_torchvisions_for_images_of_224(name: str) -> None
     theirs = name.replace("-", "_")
     published = get_model_weights(theirs) if theirs in list_models() else []
     # The others are for larger images, whose positions a transformer here does not have.
-    fitting = {item.name for item in published if item.transforms.keywords["crop_size"] == 224}
+    fitting = {known.name for known in published if known.transforms.keywords["crop_size"] == 224}
     assert set(form_of(name).weights) == fitting
 
 

@@ -22,12 +22,12 @@ from crosswind.training.settings import ModelSpec, TrainingSettings
 
 def steps(name: str, method: Method) -> int:
     """Take three steps of the method's on the meta device; how many were taken."""
-    given = SETTINGS.get(name, {})
+    knob_values = SETTINGS.get(name, {})
     # A fused optimiser knows no meta device; which one steps is none of the method's business.
     settings = TrainingSettings(batch=16, steps=12, device="meta", optimiser="sgd", patience=None)
     sets, data = split(), dataset()
     images = {sets.train.source: data}
-    first = build_model(given.get("model", "mlp"), {}, data.input, unnamed(2), 0).state_dict()
+    first = build_model(knob_values.get("model", "mlp"), {}, data.input, unnamed(2), 0).state_dict()
     base = {f"model.{key}": value for key, value in first.items()} if method.needs.base else None
     info = info_of(sets, images, settings)
     rows = TrainingRows(
@@ -36,7 +36,7 @@ def steps(name: str, method: Method) -> int:
     context = LoopContext(
         method,
         info,
-        ModelSpec(given.get("model", "mlp")),
+        ModelSpec(knob_values.get("model", "mlp")),
         settings,
         0,
         rows,
@@ -64,18 +64,18 @@ class Asking(ERM):
     """ERM that reads its loss at every step."""
 
     def loss(self, modules: dict, batch: Batch, state: dict) -> Loss:
-        found = super().loss(modules, batch, state)
-        if float(found.total) > 100:
+        loss_terms = super().loss(modules, batch, state)
+        if float(loss_terms.total) > 100:
             raise ValueError("the loss is too large")
-        return found
+        return loss_terms
 
 
 class Choosing(ERM):
     """ERM on rows that a condition picks: how many there are is known to the device only."""
 
     def loss(self, modules: dict, batch: Batch, state: dict) -> Loss:
-        kept = batch.y == 0
-        return Loss(modules["model"](batch.x[kept]).square().mean())
+        is_first = batch.y == 0
+        return Loss(modules["model"](batch.x[is_first]).square().mean())
 
 
 @pytest.mark.parametrize("method", [Asking(), Choosing()])

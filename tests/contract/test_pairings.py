@@ -73,18 +73,18 @@ SIZES = {"type": "low-data-drift", "attribute": "size", "low": "large", "count":
 SC = {"type": "spurious-correlation", "attribute": "ink"}
 
 
-def spread(item: Facts) -> dict[str, Any]:
-    return dict(item.needs.spread) if item.needs else {}
+def spread(known: Facts) -> dict[str, Any]:
+    return dict(known.needs.spread) if known.needs else {}
 
 
-def no_spread(item: Facts) -> dict[str, Any]:
+def no_spread(known: Facts) -> dict[str, Any]:
     """Settings under which rows of one environment are not compared with each other; by default IRM
     compares them."""
-    return {"estimate": "squared"} if item.name == "irm" else {}
+    return {"estimate": "squared"} if known.name == "irm" else {}
 
 
-def has_spread(item: Facts) -> bool:
-    return bool(spread(item))
+def has_spread(known: Facts) -> bool:
+    return bool(spread(known))
 
 
 def classed(needs: Needs) -> bool:
@@ -95,12 +95,12 @@ def paired(needs: Needs) -> bool:
     return bool(needs.pairs)
 
 
-def switches(item: Facts) -> bool:
-    return bool(item.needs and item.needs.switches)
+def switches(known: Facts) -> bool:
+    return bool(known.needs and known.needs.switches)
 
 
 def at(step: int) -> Callable[[Facts], dict[str, Any]]:
-    return lambda item: dict.fromkeys(item.needs.switches, step) if item.needs else {}
+    return lambda known: dict.fromkeys(known.needs.switches, step) if known.needs else {}
 
 
 def only(*values: str) -> dict[str, Any]:
@@ -292,13 +292,13 @@ TRAINING = {
 }
 
 
-def settings_of(pairing: Pairing, item: Facts) -> dict[str, Any]:
+def settings_of(pairing: Pairing, known: Facts) -> dict[str, Any]:
     """The method's settings under a pairing; a switch comes at step 2 unless the pairing is about
     switches."""
-    own = pairing.settings(item)
+    own_settings = pairing.settings(known)
     return {
-        **QUICK.get(item.name, {}),
-        **(own if pairing.changes.get("training") or own else at(2)(item)),
+        **QUICK.get(known.name, {}),
+        **(own_settings if pairing.changes.get("training") or own_settings else at(2)(known)),
     }
 
 
@@ -307,15 +307,15 @@ def planned(pairing: Pairing, methods: dict[str, Any], batch_norm: bool = False)
     training = {**TRAINING, **changes.pop("training", {}), "batch": changes.pop("batch", 30)}
     linear = [
         name
-        for name, item in FACTS.items()
-        if batch_norm and name in methods and item.needs and item.needs.linear
+        for name, known in FACTS.items()
+        if batch_norm and name in methods and known.needs and known.needs.linear
     ]
     if (
         "models" not in changes and linear
     ):  # what changes linear layers is tried on a network that has them
         methods = {
-            name: {**item, "models": ["mlp" if name in linear else "small-cnn"]}
-            for name, item in methods.items()
+            name: {**known, "models": ["mlp" if name in linear else "small-cnn"]}
+            for name, known in methods.items()
         }
     models = changes.pop(
         "models",
@@ -329,8 +329,8 @@ def planned(pairing: Pairing, methods: dict[str, Any], batch_norm: bool = False)
     )
 
 
-def convolutional(item: Facts) -> bool:
-    return bool(item.needs and (item.needs.norm == "batch" or item.needs.maps))
+def convolutional(known: Facts) -> bool:
+    return bool(known.needs and (known.needs.norm == "batch" or known.needs.maps))
 
 
 CASES = [
@@ -350,25 +350,27 @@ def test_the_sweep_finds_the_methods_and_pairings() -> None:
         "groupdro",
         "causirl-mmd",
     } <= set(FACTS)
-    whole = [
-        pairing for pairing in PAIRINGS.values() if all(pairing.of(item) for item in FACTS.values())
+    general_pairings = [
+        pairing
+        for pairing in PAIRINGS.values()
+        if all(pairing.of(known) for known in FACTS.values())
     ]
-    assert len(PAIRINGS) >= 20 and len(whole) >= 12
-    assert len(CASES) >= len(whole) * len(FACTS) + 25
+    assert len(PAIRINGS) >= 20 and len(general_pairings) >= 12
+    assert len(CASES) >= len(general_pairings) * len(FACTS) + 25
 
 
 @pytest.mark.parametrize("name", PAIRINGS)
 def test_plan_refuses_or_warns_in_a_sentence(name: str) -> None:
     pairing = PAIRINGS[name]
     reached = 0
-    kept: dict[str, Any] = {}
-    for method, item in FACTS.items():
-        if not pairing.of(item):
+    settings_kept: dict[str, Any] = {}
+    for method, known in FACTS.items():
+        if not pairing.of(known):
             continue
-        assert item.needs is not None
-        settings = settings_of(pairing, item)
-        if not pairing.refused(item.needs):
-            kept[method] = settings
+        assert known.needs is not None
+        settings = settings_of(pairing, known)
+        if not pairing.refused(known.needs):
+            settings_kept[method] = settings
             continue
         with pytest.raises(
             (NeedsError, InputError), match=rf"^methods\.{method}.*{pairing.words}"
@@ -376,20 +378,20 @@ def test_plan_refuses_or_warns_in_a_sentence(name: str) -> None:
             planned(pairing, {"erm": {}, method: settings}, batch_norm=True)
         assert "\n" not in str(error.value)
         reached += 1
-    warnings = planned(pairing, {"erm": {}, **kept}, batch_norm=True).warnings
-    for method in kept:
-        told = any(
+    warnings = planned(pairing, {"erm": {}, **settings_kept}, batch_norm=True).warnings
+    for method in settings_kept:
+        is_told = any(
             f": {method} " in text and re.search(words_of(pairing, FACTS[method]), text)
             for text in warnings
         )
-        assert told == pairing.told(FACTS[method].needs), (method, warnings)  # type: ignore[arg-type]
-        reached += told
+        assert is_told == pairing.told(FACTS[method].needs), (method, warnings)  # type: ignore[arg-type]
+        reached += is_told
     assert reached > 0
 
 
-def words_of(pairing: Pairing, item: Facts) -> str:
+def words_of(pairing: Pairing, known: Facts) -> str:
     """What is said of a method; at its limit it is that of its own."""
-    return pairing.words.replace("is erm", f"is {item.limit.equals}" if item.limit else "")
+    return pairing.words.replace("is erm", f"is {known.limit.equals}" if known.limit else "")
 
 
 @cache
@@ -419,11 +421,11 @@ class GroupMean(Method):
 
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
         logits = modules["model"](batch.x)
-        found = [
+        group_losses = [
             torch.nn.functional.cross_entropy(logits[batch.group == g], batch.y[batch.group == g])
             for g in batch.group.unique()
         ]
-        return Loss(torch.stack(found).sum() / int((state["rows"] > 0).sum()))
+        return Loss(torch.stack(group_losses).sum() / int((state["rows"] > 0).sum()))
 
 
 @cache
@@ -438,49 +440,53 @@ def reference(
         "erm-of-pairs": OfPairs,
     }
     parent: Any = means.get(equals, ERM)
-    own = {"needs": replace(parent.needs, sampler=sampler), "base": base, "__doc__": "A reference."}
-    cls = type("Reference", (parent,), own)
+    attributes = {
+        "needs": replace(parent.needs, sampler=sampler),
+        "base": base,
+        "__doc__": "A reference.",
+    }
+    cls = type("Reference", (parent,), attributes)
     split, data, model, training = drawn(name, batch_norm)
     return fit(cls(), split, data, model, training, 0)
 
 
 def apart(left: Trajectory, right: Trajectory) -> float:
-    one, two = left.weights("last"), right.weights("last")
+    left_weights, two = left.weights("last"), right.weights("last")
     # The networks of a method may be its own.
-    found = [
-        float((one[key] - two[key]).abs().max())
+    differences = [
+        float((left_weights[key] - two[key]).abs().max())
         for key in two
-        if key.startswith("model.") and key in one
+        if key.startswith("model.") and key in left_weights
     ]
-    logits = [item.predictions["last"]["test"].logits for item in (left, right)]
-    return max([*found, float(np.abs(logits[0] - logits[1]).max())])  # type: ignore[operator]
+    logits = [known.predictions["last"]["test"].logits for known in (left, right)]
+    return max([*differences, float(np.abs(logits[0] - logits[1]).max())])  # type: ignore[operator]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "method"), CASES)
 def test_run_is_refused_or_told_of_or_is_not_erm(name: str, method: str) -> None:
-    pairing, item = PAIRINGS[name], FACTS[method]
-    assert item.needs is not None and item.limit is not None
-    made: Method = load("methods", method)(**settings_of(pairing, item))
-    split, data, model, training = drawn(name, convolutional(item))
-    if pairing.refused(item.needs):
+    pairing, known = PAIRINGS[name], FACTS[method]
+    assert known.needs is not None and known.limit is not None
+    method_object: Method = load("methods", method)(**settings_of(pairing, known))
+    split, data, model, training = drawn(name, convolutional(known))
+    if pairing.refused(known.needs):
         with pytest.raises((NeedsError, InputError)) as error:
-            fit(made, split, data, model, training, 0)
+            fit(method_object, split, data, model, training, 0)
         assert (
             isinstance(error.value, CrosswindError)
             and "\n" not in str(error.value)
             and len(str(error.value)) > 40
         )
         return
-    found = fit(made, split, data, model, training, 0)
-    if pairing.told(item.needs):
-        assert any(re.search(words_of(pairing, item), text) for text in found.warnings), (
-            found.warnings
+    trajectory = fit(method_object, split, data, model, training, 0)
+    if pairing.told(known.needs):
+        assert any(re.search(words_of(pairing, known), text) for text in trajectory.warnings), (
+            trajectory.warnings
         )
     else:
-        base = made if item.needs.pairs else None
-        plain = reference(name, item.limit.equals, item.needs.sampler, convolutional(item), base)
-        assert apart(found, plain) > 1e-6, "silently another method"
+        base = method_object if known.needs.pairs else None
+        plain = reference(name, known.limit.equals, known.needs.sampler, convolutional(known), base)
+        assert apart(trajectory, plain) > 1e-6, "silently another method"
 
 
 ALSO = [
@@ -495,19 +501,19 @@ ALSO = [
 @pytest.mark.parametrize(
     ("method", "settings"),
     ALSO,
-    ids=[f"{name}-{'-'.join(map(str, at.values()))}" for name, at in ALSO],
+    ids=[f"{name}-{'-'.join(map(str, settings_at.values()))}" for name, settings_at in ALSO],
 )
 def test_where_a_plan_says_that_a_method_is_another_one_it_is(
     method: str, settings: dict[str, Any]
 ) -> None:
     """Places of a limit beside the one that the contract's twin looks at; one step beyond them is
     another network."""
-    item = FACTS[method]
-    assert item.needs is not None and item.limit is not None and len(ALSO) >= 14
-    plain = reference("its limit", item.limit.equals, item.needs.sampler, convolutional(item))
-    split, data, model, training = drawn("its limit", convolutional(item))
-    made: Method = load("methods", method)(**settings)
-    assert apart(fit(made, split, data, model, training, 0), plain) < 1e-10
+    known = FACTS[method]
+    assert known.needs is not None and known.limit is not None and len(ALSO) >= 14
+    plain = reference("its limit", known.limit.equals, known.needs.sampler, convolutional(known))
+    split, data, model, training = drawn("its limit", convolutional(known))
+    method_object: Method = load("methods", method)(**settings)
+    assert apart(fit(method_object, split, data, model, training, 0), plain) < 1e-10
     if "magnitude" in settings:
         beyond: Method = load("methods", method)(**{**settings, "magnitude": 9})
         assert apart(fit(beyond, split, data, model, training, 0), plain) > 1e-6
@@ -518,9 +524,9 @@ def test_a_plan_and_a_run_describe_the_same_pairing(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A plan counts and a run looks at its rows: what the rules read of both is the same."""
-    seen: list[requirements.Pairing] = []
+    pairings_seen: list[requirements.Pairing] = []
     monkeypatch.setattr(
-        "crosswind.studies.plan.refuse", lambda pairing, where, path: seen.append(pairing)
+        "crosswind.studies.plan.refuse", lambda pairing, where, path: pairings_seen.append(pairing)
     )
     planned(PAIRINGS[name], {"erm": {}})
     split, data, model, training = drawn(name, False)
@@ -543,4 +549,4 @@ def test_a_plan_and_a_run_describe_the_same_pairing(
             *undrawn,
         ]
 
-    assert facts(seen[0]) == facts(run)
+    assert facts(pairings_seen[0]) == facts(run)

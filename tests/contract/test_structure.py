@@ -95,14 +95,18 @@ def _loaded_by(modules: list[str]) -> set[str]:
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
-def _modules_of(places: tuple[str, ...], without: tuple[str, ...] = ()) -> list[str]:
-    found = []
+def _modules_of(room_names: tuple[str, ...], without: tuple[str, ...] = ()) -> list[str]:
+    modules = []
     for path in MODULES:
         name = path.relative_to(PACKAGE).with_suffix("").as_posix()
-        inside = [place for place in places if name == place or name.startswith(place + "/")]
-        if inside and not any(name.startswith(place + "/") for place in without):
-            found.append(_dotted(path))
-    return found
+        inside = [
+            room_name
+            for room_name in room_names
+            if name == room_name or name.startswith(room_name + "/")
+        ]
+        if inside and not any(name.startswith(room_name + "/") for room_name in without):
+            modules.append(_dotted(path))
+    return modules
 
 
 def test_light_rooms_load_no_heavy_library() -> None:
@@ -123,8 +127,10 @@ def test_test_folders_mirror_the_package() -> None:
         path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")
     }
     assert len(folders) >= 2
-    others = ("benchmarks", "contract", "docs", "examples")
-    rooms = {path.parent.relative_to(PACKAGE) for path in MODULES} | {Path(name) for name in others}
+    other_folders = ("benchmarks", "contract", "docs", "examples")
+    rooms = {path.parent.relative_to(PACKAGE) for path in MODULES} | {
+        Path(name) for name in other_folders
+    }
     assert sorted(map(str, folders - rooms)) == []
 
 
@@ -142,7 +148,7 @@ PLACES = [
 
 def test_no_tracked_file_holds_a_machine_path_or_a_registry_host() -> None:
     pattern = re.compile("|".join(PLACES))
-    looked_at, found = 0, []
+    looked_at, matches = 0, []
     for path in _tracked():
         try:
             text = path.read_text(encoding="utf-8")
@@ -151,9 +157,9 @@ def test_no_tracked_file_holds_a_machine_path_or_a_registry_host() -> None:
         looked_at += 1
         for number, line in enumerate(text.splitlines(), 1):
             if pattern.search(line):
-                found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}")
+                matches.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}")
     assert looked_at >= 8
-    assert found == []
+    assert matches == []
 
 
 def test_lock_file_holds_hashes_and_no_addresses() -> None:
@@ -177,14 +183,14 @@ def test_no_room_or_module_has_a_word_for_leftovers() -> None:
 
 def _imports_of(path: Path, names: set[str]) -> set[str]:
     """Modules of the package that a file imports anywhere, also for types and inside functions."""
-    found = set()
+    modules = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module:
-            inside = {f"{node.module}.{item.name}" for item in node.names}
-            found |= (inside & names) or {node.module}
+            inside = {f"{node.module}.{alias.name}" for alias in node.names}
+            modules |= (inside & names) or {node.module}
         elif isinstance(node, ast.Import):
-            found |= {item.name for item in node.names}
-    return found & names - {_dotted(path)}
+            modules |= {alias.name for alias in node.names}
+    return modules & names - {_dotted(path)}
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:

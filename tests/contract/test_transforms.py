@@ -54,7 +54,7 @@ def test_all_are_found() -> None:
     assert not set(MUST_BE.split()) - set(NAMES)
     # Whatever is in the room and is no transform of images says so by its kind; nothing is left out
     # here without a word.
-    assert {item.kind for item in listing("transforms")} == {"transform"}
+    assert {known.kind for known in listing("transforms")} == {"transform"}
     for name in NAMES:
         assert issubclass(load("transforms", name), Transform)
 
@@ -66,7 +66,7 @@ def test_a_row_has_the_same_bits_in_any_batch_place_and_layout(name: str) -> Non
     for shape, transforms in zip(SHAPES[:2], (by_strength(name), [made(name)]), strict=True):
         x = photographs(*shape)
         for transform in transforms:
-            kept = x.clone()
+            x_before = x.clone()
             together = transform(x, keys_of(7))
             assert (
                 together.dtype == torch.uint8
@@ -75,11 +75,11 @@ def test_a_row_has_the_same_bits_in_any_batch_place_and_layout(name: str) -> Non
             )
             assert torch.equal(transform(x, keys_of(7)), together)
             for rows in ([0], [6], [5, 2], [3, 6, 1, 0, 5, 2, 4]):
-                part = x[rows].contiguous(memory_format=torch.channels_last)
-                found = transform(part, keys_of(np.array(rows)))
-                assert torch.equal(found, together[rows]), (shape, transform, rows)
-                assert found.is_contiguous(memory_format=torch.channels_last)
-            assert torch.equal(x, kept)
+                chunk = x[rows].contiguous(memory_format=torch.channels_last)
+                transformed = transform(chunk, keys_of(np.array(rows)))
+                assert torch.equal(transformed, together[rows]), (shape, transform, rows)
+                assert transformed.is_contiguous(memory_format=torch.channels_last)
+            assert torch.equal(x, x_before)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -89,9 +89,9 @@ def test_any_size_type_and_number(name: str) -> None:
     transform = made(name)
     for shape in SHAPES[2:]:
         x = photographs(*shape)[:2]
-        found = transform(x, keys_of(2))
-        assert found.shape == x.shape and found.dtype == torch.uint8
-    grey = found
+        transformed = transform(x, keys_of(2))
+        assert transformed.shape == x.shape and transformed.dtype == torch.uint8
+    grey = transformed
     assert torch.equal(transform(x[:1], keys_of(1)), grey[:1])
     for dtype in (torch.float32, torch.float64):
         as_floats = transform((x.to(dtype) / 255 - 0.001).clamp(min=0), keys_of(2))
@@ -118,13 +118,13 @@ def test_any_size_type_and_number(name: str) -> None:
 def test_draws_differ_within_a_batch_of_one_picture_unless_nothing_is_drawn(name: str) -> None:
     transform = by_strength(name)[-1]
     x = photographs(3, 31, 45)[:1].expand(12, -1, -1, -1)
-    found = transform(x, keys_of(12))
-    different = len({row.numpy().tobytes() for row in found})
+    transformed = transform(x, keys_of(12))
+    different = len({row.numpy().tobytes() for row in transformed})
     assert (different > 6) if transform.random else different == 1
     assert torch.equal(
-        transform(x[:2], keys_of(np.array([4, 4])))[0], found[4]
+        transform(x[:2], keys_of(np.array([4, 4])))[0], transformed[4]
     )  # the same key, the same draw
-    assert not torch.equal(found, x)
+    assert not torch.equal(transformed, x)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -132,27 +132,27 @@ def test_values_out_of_range_are_refused_by_name(name: str) -> None:
     """Every knob with a domain: numbers on both sides of it, and words that are not in it."""
     strong = load("transforms", name).strengths  # type: ignore[attr-defined]
     checked = set()
-    for item in facts("transforms", name).knobs:
-        if not item.domain:
+    for knob in facts("transforms", name).knobs:
+        if not knob.domain:
             continue
-        numbers = re.fullmatch(r"[\[(]\s*([^,]+),\s*([^\])]+)[\])]", item.domain)
+        numbers = re.fullmatch(r"[\[(]\s*([^,]+),\s*([^\])]+)[\])]", knob.domain)
         values: list[Any] = ["no such word"] if numbers is None else []
         if numbers is not None:
-            whole = "int" in item.annotation
+            is_whole = "int" in knob.annotation
             low, high = (float(end) for end in numbers.groups())
             values = [
-                int(end) + step if whole else end + step
+                int(end) + step if is_whole else end + step
                 for end, step in ((low, -1), (high, 1))
                 if np.isfinite(end)
             ]
             values.append(float("nan"))
         for value in values:
             with pytest.raises(InputError) as refused:
-                made(name, **{item.name: value})
-            assert str(refused.value).startswith(f"{name}.{item.name}: "), refused.value
+                made(name, **{knob.name: value})
+            assert str(refused.value).startswith(f"{name}.{knob.name}: "), refused.value
             if value == value and not isinstance(value, str):
-                assert item.domain in str(refused.value)
-        checked.add(item.name)
+                assert knob.domain in str(refused.value)
+        checked.add(knob.name)
     assert strong is None or strong[0] in checked
 
 
@@ -162,7 +162,7 @@ def test_large_pictures(name: str) -> None:
     for shape in LARGE:
         x = pictures(shape[0], 256, 256, 6)[:2]
         for transform in by_strength(name):
-            found = transform(x, keys_of(2))
-            assert found.shape == x.shape and found.dtype == torch.uint8
+            transformed = transform(x, keys_of(2))
+            assert transformed.shape == x.shape and transformed.dtype == torch.uint8
             last = x[1:].contiguous(memory_format=torch.channels_last)
-            assert torch.equal(transform(last, keys_of(2)[1:])[0], found[1])
+            assert torch.equal(transform(last, keys_of(2)[1:])[0], transformed[1])

@@ -26,9 +26,9 @@ def test_facts_read_from_the_file_equal_the_class(room: str) -> None:
 
 
 def test_everything_registered_has_a_summary() -> None:
-    found = [item for room in registry.ROOMS for item in registry.listing(room)]
-    assert len(found) >= sum(ROOMS_WITH_THINGS.values())
-    assert [item.name for item in found if not item.summary] == []
+    registered = [known for room in registry.ROOMS for known in registry.listing(room)]
+    assert len(registered) >= sum(ROOMS_WITH_THINGS.values())
+    assert [known.name for known in registered if not known.summary] == []
 
 
 def test_an_unknown_name_names_the_nearest() -> None:
@@ -49,7 +49,7 @@ def test_a_class_of_the_running_program_is_listed_and_a_second_one_refused() -> 
         amount: float = knob(0.5, domain="[0, 1]", search=log(0.1, 1), source="here")
 
     try:
-        assert "of-this-test" in [item.name for item in registry.listing("transforms")]
+        assert "of-this-test" in [known.name for known in registry.listing("transforms")]
         assert registry.load("transforms", "of-this-test") is First
         assert registry.facts("transforms", "of-this-test").knobs[0].search == log(0.1, 1)
         with pytest.raises(InputError, match="already registered"):

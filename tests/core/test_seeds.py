@@ -10,14 +10,14 @@ from crosswind.core.seeds import hash64, permuted, seed_of, stream, torch_seed
 def test_streams_depend_on_seed_and_every_name() -> None:
     first = stream(1, "a", 2).integers(0, 1 << 30, 4)
     assert (stream(1, "a", 2).integers(0, 1 << 30, 4) == first).all()
-    for other in (
+    for other_stream in (
         stream(2, "a", 2),
         stream(1, "b", 2),
         stream(1, "a", 3),
         stream(1, "a2"),
         stream(1, "a"),
     ):
-        assert not (other.integers(0, 1 << 30, 4) == first).all()
+        assert not (other_stream.integers(0, 1 << 30, 4) == first).all()
 
 
 def test_values_are_fixed_for_all_time() -> None:
@@ -76,7 +76,7 @@ def test_permuted_draws_triples_evenly() -> None:
     under 172.0 with p = 0.999."""
     keys = hash64(np.arange(60_000), 3)
     sizes = np.full(keys.size, 6)
-    images = [permuted(np.full(keys.size, place), sizes, keys) for place in range(3)]
+    images = [permuted(np.full(keys.size, position), sizes, keys) for position in range(3)]
     counts = np.bincount(images[0] * 36 + images[1] * 6 + images[2], minlength=216)
     assert (counts > 0).sum() == 120
     assert float(((counts[counts > 0] - 500.0) ** 2 / 500.0).sum()) < 172.0

@@ -62,27 +62,30 @@ class Block:
 
 def blocks(page: Path) -> list[Block]:
     """The fenced blocks of a page."""
-    found, inside = [], None
+    blocks_read, inside = [], None
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
         if line.startswith("```") and inside is None:
             inside = (number, line[3:].strip(), [])
         elif line.startswith("```") and inside is not None:
-            found.append(Block(page, inside[0], inside[1], "\n".join(inside[2]) + "\n"))
+            blocks_read.append(Block(page, inside[0], inside[1], "\n".join(inside[2]) + "\n"))
             inside = None
         elif inside is not None:
             inside[2].append(line)
     assert inside is None, (
         f"{page.name}: the block at line {inside[0] if inside else 0} does not end"
     )
-    return found
+    return blocks_read
 
 
 def test_there_is_as_much_to_check_as_there_was() -> None:
-    found = [block.language for page in PAGES for block in blocks(page)]
+    languages = [block.language for page in PAGES for block in blocks(page)]
     assert len(PAGES) >= 7
-    assert set(found) <= {*RUN, "toml"}, "a block of a language that is not checked"
+    assert set(languages) <= {*RUN, "toml"}, "a block of a language that is not checked"
     for language in RUN:
-        assert found.count(language) >= AT_LEAST[language], (language, found.count(language))
+        assert languages.count(language) >= AT_LEAST[language], (
+            language,
+            languages.count(language),
+        )
     assert sum(len(links(page)) for page in PAGES) >= AT_LEAST["links"]
 
 
@@ -125,13 +128,13 @@ def test_pictures_are_small_described_and_show_the_algebra() -> None:
         == set(module.PICTURES)
         == {path.stem for path in (ROOT / "docs" / "pictures").iterdir()}
     )
-    said = {name: words for words, name in shown}
+    words_of = {name: words for words, name in shown}
     for name, panels in module.PICTURES.items():
         for _, shift, attribute in panels:
             table = 100 * module.panel(shift, attribute)
             assert table.sum() == pytest.approx(100)
             for share in {f"{share:.1f}".removesuffix(".0") for share in table.flat}:
-                assert re.search(rf"\b{re.escape(share)}(\.0)?\b", said[name]), (
+                assert re.search(rf"\b{re.escape(share)}(\.0)?\b", words_of[name]), (
                     f"the words for {name}.png do not say {share}"
                 )
 
@@ -142,32 +145,34 @@ def test_every_method_can_be_chosen_and_is_told_what_it_needs() -> None:
         row[0]: row[1:]
         for row in re.findall(r"^\| `([\w-]+)` \| (.+?) \| (.+?) \| (.+?) \|$", text, flags=re.M)
     }
-    known = {
-        item.name: item
-        for item in registry.listing("methods")
-        if item.module.startswith("crosswind.")
+    method_facts = {
+        known_method.name: known_method
+        for known_method in registry.listing("methods")
+        if known_method.module.startswith("crosswind.")
     }
-    assert list(rows)[0] == "erm" and set(rows) == set(known), set(rows) ^ set(known)
-    for name, (told, _, cannot) in rows.items():
-        needs = known[name].needs
+    assert list(rows)[0] == "erm" and set(rows) == set(method_facts), set(rows) ^ set(method_facts)
+    for name, (needed_words, _, cannot) in rows.items():
+        needs = method_facts[name].needs
         assert needs is not None
-        assert ("environment" in told) == (
+        assert ("environment" in needed_words) == (
             needs.environments or needs.sampler == "per-environment"
         ), name
-        assert ("at least two" in told) == needs.environments, name
-        assert ("group" in told) == needs.groups, name
-        assert ("unlabelled test inputs" in told) == bool(needs.adapts), name
+        assert ("at least two" in needed_words) == needs.environments, name
+        assert ("group" in needed_words) == needs.groups, name
+        assert ("unlabelled test inputs" in needed_words) == bool(needs.adapts), name
         assert all(f"`{knob}`" in cannot for knob in needs.switches), name
         assert (f"no {needs.norm} norm" in cannot) == bool(needs.norm), name
 
 
 def test_every_source_is_named_where_data_are_explained() -> None:
     text = (ROOT / "docs" / "guides" / "data.md").read_text(encoding="utf-8")
-    known = [
-        item.name for item in registry.listing("sources") if item.module.startswith("crosswind.")
+    source_names = [
+        known_source.name
+        for known_source in registry.listing("sources")
+        if known_source.module.startswith("crosswind.")
     ]
-    assert len(known) >= 19
-    assert [name for name in known if f"`{name}`" not in text] == []
+    assert len(source_names) >= 19
+    assert [name for name in source_names if f"`{name}`" not in text] == []
 
 
 def test_how_many_seeds_show_a_difference() -> None:
@@ -259,8 +264,8 @@ def planned(values: dict[str, Any], where: str) -> Study:
     """The study of a block, planned; a fragment is put where it belongs in a study first."""
     if not {"data", "shifts"} <= set(values):
         if set(values) == {"derive"}:
-            own = {"attributes": ["ink", values["derive"]["name"]], **values}
-            values = {"data": {"digits": {**BASE["data"]["digits"], **own}}}
+            data_values = {"attributes": ["ink", values["derive"]["name"]], **values}
+            values = {"data": {"digits": {**BASE["data"]["digits"], **data_values}}}
         if set(values) == {"clusters"}:
             np.save(
                 values["clusters"]["features"],

@@ -28,19 +28,19 @@ def script() -> ModuleType:
 
 
 def test_the_pages_are_those_of_the_files_and_records(script: ModuleType) -> None:
-    made = script.pages()
-    assert len(made) >= 22 and {f"{item.name}.md" for item in listing("methods")} < set(made)
-    there = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.iterdir()}
-    differ = sorted(name for name in {*made, *there} if made.get(name) != there.get(name))
+    pages = script.pages()
+    assert len(pages) >= 22 and {f"{known.name}.md" for known in listing("methods")} < set(pages)
+    files = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.iterdir()}
+    differ = sorted(name for name in {*pages, *files} if pages.get(name) != files.get(name))
     assert differ == [], "run: python -m tools.make_methods"
 
 
 def test_links_lead_somewhere(script: ModuleType) -> None:
-    found = [
+    links = [
         link for text in script.pages().values() for link in re.findall(r"\]\(([^)#\s]+)", text)
     ]
-    assert len(found) >= 22 + 16
-    assert [link for link in found if "://" not in link and not (FOLDER / link).exists()] == []
+    assert len(links) >= 22 + 16
+    assert [link for link in links if "://" not in link and not (FOLDER / link).exists()] == []
 
 
 def test_formulas_stand_apart_and_signs_are_not_set(script: ModuleType) -> None:
@@ -52,12 +52,12 @@ def test_formulas_stand_apart_and_signs_are_not_set(script: ModuleType) -> None:
 
 
 def test_every_measured_claim_is_on_its_page(script: ModuleType) -> None:
-    made, counted = script.pages(), 0
+    pages, counted = script.pages(), 0
     for name in (path.stem for path in FOLDER.iterdir() if path.stem != "README"):
         for claim in effects_of(find_method(name)):
             counted += 1
             interval = f"{claim['difference']:+.3f} [{claim['low']:+.3f}, {claim['high']:+.3f}]"
-            assert f"| {interval} | {claim['n']} | {claim['verdict']} |" in made[f"{name}.md"], (
+            assert f"| {interval} | {claim['n']} | {claim['verdict']} |" in pages[f"{name}.md"], (
                 name,
                 claim["text"],
             )

@@ -206,7 +206,8 @@ def test_few_rows_show_nothing() -> None:
 
 
 def test_honest_weak_networks_are_seldom_taken_for_others() -> None:
-    """600 networks that are right on 20 to 60%, above guessing; `benchmarks/papers/class_orders.py` has
+    """600 networks that are right on 20 to 60%, above guessing; `benchmarks/papers/class_orders.py`
+    has
     more of them."""
     rng, alarms, tried = np.random.default_rng(11), 0, 0
     for n_classes in (2, 3, 5, 10, 30):

@@ -45,10 +45,10 @@ def of(name: str) -> pytest.MarkDecorator:
 def test_every_example_says_what_it_shows_and_how_long_it_takes() -> None:
     assert len(EXAMPLES) == 5
     for path in EXAMPLES:
-        said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-        assert re.search(r"Takes\s+about", said) and f"python examples/{path.name}" in said, (
-            path.name
-        )
+        docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        assert (
+            re.search(r"Takes\s+about", docstring) and f"python examples/{path.name}" in docstring
+        ), path.name
 
 
 @of("from_python")
@@ -61,14 +61,18 @@ def test_from_python(example: ModuleType, capsys: pytest.CaptureFixture[str]) ->
 @of("own_data")
 @pytest.mark.slow
 def test_own_data(example: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    results = example.main(tmp_path)
-    assert (results.summary.finished, results.summary.failed) == (8, 0)
+    study_results = example.main(tmp_path)
+    assert (study_results.summary.finished, study_results.summary.failed) == (8, 0)
     assert "Findings of birds (2 seeds" in capsys.readouterr().out
-    found = {(row["shift"], row["method"]) for row in results.rows if row["set"] == "test"}
-    assert found == {(shift, method) for shift in ("none", "SC") for method in ("erm", "groupdro")}
+    rows_tested = {
+        (row["shift"], row["method"]) for row in study_results.rows if row["set"] == "test"
+    }
+    assert rows_tested == {
+        (shift, method) for shift in ("none", "SC") for method in ("erm", "groupdro")
+    }
     plain = [
         row["metrics"]["accuracy"]
-        for row in results.rows
+        for row in study_results.rows
         if row["shift"] == "none" and row["set"] == "test"
     ]
     assert min(plain) > 0.7, "its pictures can be learnt"
@@ -81,9 +85,9 @@ def test_own_method(example: ModuleType, tmp_path: Path) -> None:
 
     from crosswind.methods.base import Batch
 
-    results = example.main(tmp_path)
-    assert (results.summary.finished, results.summary.failed) == (8, 0)
-    assert "top-loss" in str(results)
+    study_results = example.main(tmp_path)
+    assert (study_results.summary.finished, study_results.summary.failed) == (8, 0)
+    assert "top-loss" in str(study_results)
     assert example.main(tmp_path).summary.executed == 0  # what is finished is not done again
     # Losses -log softmax of rows with logit differences 0 and log 3 are log 2 and log 4/3; half of
     # two rows is the first.
@@ -96,15 +100,19 @@ def test_own_method(example: ModuleType, tmp_path: Path) -> None:
     )
     total = example.TopLoss(share=0.5).loss({"model": torch.nn.Identity()}, batch, {}).total
     assert float(total) == pytest.approx(0.6931, abs=1e-4)
-    own = (FOLDER / "own_method.py").read_text(encoding="utf-8")
-    lines = own[own.index("@register") : own.index("STUDY =")].strip().splitlines()
+    source_text = (FOLDER / "own_method.py").read_text(encoding="utf-8")
+    lines = (
+        source_text[source_text.index("@register") : source_text.index("STUDY =")]
+        .strip()
+        .splitlines()
+    )
     assert len(lines) <= 30
 
 
 @of("own_shift")
 def test_own_shift(example: ModuleType) -> None:
-    found = example.main()
-    assert found["long tail of ink"] == {
+    counts = example.main()
+    assert counts["long tail of ink"] == {
         "ink=red": 160,
         "ink=green": 80,
         "ink=blue": 40,
@@ -112,7 +120,7 @@ def test_own_shift(example: ModuleType) -> None:
         "size=medium": 93,
         "size=large": 94,
     }
-    assert found["long tail of ink, large digits unseen"]["size=large"] == 0
+    assert counts["long tail of ink, large digits unseen"]["size=large"] == 0
 
 
 @pytest.mark.slow
