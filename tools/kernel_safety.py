@@ -57,8 +57,7 @@ BATCHES, OUTPUTS = (1, 2, 8), (1, 4, 8, 17)
 Case = list[Any]
 
 
-# -- which cases there are: plain values, so that the parent needs no torch
-# ---------------------------------------------------
+# -- which cases there are: plain values, so that the parent needs no torch ------------------------
 
 
 def cases_of(kind: str) -> list[Case]:
@@ -104,8 +103,7 @@ def sampled(kind: str, share: float, seed: int) -> list[Case]:
     return chosen
 
 
-# -- the child: one case at a time, its largest relative error printed
-# ----------------------------------------------------------
+# -- the child: one case at a time, its largest relative error printed -----------------------------
 
 
 def child(kind: str) -> None:
@@ -308,8 +306,7 @@ def _fourier(channels: int, kernel: int, side: int, batch: int) -> float:
     return max(_share(made, true), _share(found.grad, exact.grad))
 
 
-# -- the parent
-# --------------------------------------------------------------------------------------------------
+# -- the parent ------------------------------------------------------------------------------------
 
 
 def outcomes(kind: str, cases: Sequence[Case], level: str) -> Iterator[tuple[Case, float | str]]:

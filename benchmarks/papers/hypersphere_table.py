@@ -150,8 +150,7 @@ def _within(found: Summary | None, least: float, most: float) -> str:
     return "does not hold" if found.high < least or found.low > most else "cannot tell"
 
 
-# -- tables
-# --------------------------------------------------------------------------------------------------
+# -- tables ----------------------------------------------------------------------------------------
 
 
 def tables(results: Mapping[str, Any]) -> list[str]:
@@ -258,8 +257,7 @@ def _span(found: Summary | None, form: str) -> str:
     return f"{mean}{end} [{low}, {high}]"
 
 
-# -- the picture
-# --------------------------------------------------------------------------------------------------
+# -- the picture -----------------------------------------------------------------------------------
 
 
 def picture(results: Mapping[str, Any]) -> str:

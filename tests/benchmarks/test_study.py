@@ -14,7 +14,7 @@ from benchmarks.speed.study_table import table
 
 from crosswind.core.types import InputSpec
 
-SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "speed" / "study.py"
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("name,side", [("mlp", 16), ("small-cnn", 16), ("resnet18", 32)])
@@ -43,8 +43,10 @@ def test_the_reference_way_trains_the_same_networks(name: str, side: int) -> Non
 
 
 def run_study(*words: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(SCRIPT), *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+    command = [sys.executable, "-m", "benchmarks.speed.study", *map(str, words)]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=280, cwd=ROOT
+    )
 
 
 @pytest.mark.slow

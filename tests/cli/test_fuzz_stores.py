@@ -59,8 +59,7 @@ COLUMN_VALUES += [
     "[" * 3000,
 ]
 
-# -- a store to begin with
-# --------------------------------------------------------------------------------------------------
+# -- a store to begin with -------------------------------------------------------------------------
 
 
 def whole_store(
@@ -186,8 +185,7 @@ SPLIT: dict[str, Any] = {
     "warnings": ["few rows"],
 }
 
-# -- what must hold
-# --------------------------------------------------------------------------------------------------
+# -- what must hold --------------------------------------------------------------------------------
 
 _TAGS = """html head meta title link style body a header p h1 h2 h3 h4 h5 nav ul li main article dl div dt dd section details
 summary span figure figcaption button table caption thead tbody tr th td pre footer script b"""
@@ -282,8 +280,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return whole_store(tmp_path_factory.mktemp("store") / "out")
 
 
-# -- the tests
-# --------------------------------------------------------------------------------------------------
+# -- the tests -------------------------------------------------------------------------------------
 
 
 def test_the_store_that_is_changed_is_good(good: Path, reports: Reports) -> None:

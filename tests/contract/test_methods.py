@@ -441,8 +441,7 @@ def test_bf16_runs(name: str) -> None:
     assert tried(name, steps=4, precision="bf16").status == "finished"
 
 
-# -- no run is another method in silence
-# --------------------------------------------------------------------------------------
+# -- no run is another method in silence -----------------------------------------------------------
 
 
 def _said(trajectory: Any) -> Any:

@@ -189,8 +189,7 @@ def test_what_a_data_set_held_goes_with_it() -> None:
     assert descriptors() == before
 
 
-# -- several processes
-# --------------------------------------------------------------------------------------------------
+# -- several processes -----------------------------------------------------------------------------
 
 
 class Fillers:
@@ -302,8 +301,7 @@ def test_more_data_sets_than_there_is_place_for() -> None:
     assert made[254] is not None and made[255] is None
 
 
-# -- how much
-# --------------------------------------------------------------------------------------------------
+# -- how much --------------------------------------------------------------------------------------
 
 
 def test_amounts_of_memory() -> None:

@@ -119,8 +119,7 @@ def test_the_order_of_rows_and_of_models_is_nothing_to_a_joint_one(name: str) ->
     )  # type: ignore[operator]
 
 
-# -- no label of the target
-# --------------------------------------------------------------------------------------------------
+# -- no label of the target ------------------------------------------------------------------------
 
 
 def test_by_type_no_label_of_the_target_reaches_an_estimator() -> None:
@@ -211,8 +210,7 @@ def test_an_estimator_that_looks_for_labels_of_the_target_finds_none() -> None:
         estimated(Spy(), source, smuggled)
 
 
-# -- input that is not usable
-# -------------------------------------------------------------------------------------------------
+# -- input that is not usable ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", PLAIN)

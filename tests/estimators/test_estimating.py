@@ -50,8 +50,7 @@ def shares(zeros: int, right: int, name: str = "set", family: str = "") -> Label
     return known(Answers(answer, classes=2), label, name, family)
 
 
-# -- what is refused
-# --------------------------------------------------------------------------------------------------
+# -- what is refused -------------------------------------------------------------------------------
 
 
 def test_every_refusal_is_one_sentence() -> None:
@@ -130,8 +129,7 @@ def test_without_access_to_the_source_its_rows_are_not_asked_for() -> None:
     assert isinstance(told, Estimate) and told.accuracy == pytest.approx(0.8)
 
 
-# -- the map of a measure
-# --------------------------------------------------------------------------------------------------
+# -- the map of a measure --------------------------------------------------------------------------
 
 
 def test_map_by_hand() -> None:
@@ -202,8 +200,7 @@ def by_hand(
     return max(e - half, 0), min(e + half, 1)
 
 
-# -- intervals
-# --------------------------------------------------------------------------------------------------
+# -- intervals -------------------------------------------------------------------------------------
 
 
 def test_conformal_quantiles_by_hand() -> None:

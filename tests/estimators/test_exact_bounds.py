@@ -46,8 +46,7 @@ def answering(
     return known(said(logits), label)
 
 
-# -- the bounds
-# --------------------------------------------------------------------------------------------------
+# -- the bounds ------------------------------------------------------------------------------------
 
 
 def test_exact_bounds_by_hand() -> None:
@@ -130,8 +129,7 @@ def test_intervals_of_few_rows_hold(
     assert np.mean(held) >= (0.85 if rows > 3 else 0.8)
 
 
-# -- with a pool, and of several models
-# ---------------------------------------------------------------------------------------
+# -- with a pool, and of several models ------------------------------------------------------------
 
 
 def test_an_interval_of_a_pool_without_a_mistake_does_not_collapse() -> None:
@@ -176,8 +174,7 @@ def test_models_that_agree_on_every_row(
     )
 
 
-# -- what is told
-# --------------------------------------------------------------------------------------------------
+# -- what is told ----------------------------------------------------------------------------------
 
 
 def test_few_rows_and_no_mistakes_are_told_of() -> None:

@@ -122,8 +122,7 @@ def test_a_level_in_words(level: float, words: str) -> None:
     assert percent(level) == words
 
 
-# -- seeds that are needed
-# --------------------------------------------------------------------------------------------------
+# -- seeds that are needed -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 16])

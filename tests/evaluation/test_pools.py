@@ -61,8 +61,7 @@ def as_number(value: float) -> object:
     return pytest.approx(value, abs=1e-6)
 
 
-# -- by hand
-# --------------------------------------------------------------------------------------------------
+# -- by hand ---------------------------------------------------------------------------------------
 
 A_ON_C = [
     Point(f"a{i}", "A", "C", value, accuracy)
@@ -171,8 +170,7 @@ def test_one_network_over_domains_by_hand() -> None:
     assert judge([item for item in points if item.test != "t3"]).across_tau.value is None
 
 
-# -- by loops
-# --------------------------------------------------------------------------------------------------
+# -- by loops --------------------------------------------------------------------------------------
 
 RULES: dict[str, Rule] = {
     "training": lambda p, q: (
@@ -339,8 +337,7 @@ def test_a_draw_is_the_table_with_its_networks_repeated() -> None:
     )
 
 
-# -- what is held out
-# --------------------------------------------------------------------------------------------------
+# -- what is held out ------------------------------------------------------------------------------
 
 # What may not be read for the prediction of p: accuracies of these points.
 FORBIDDEN: dict[str, Rule] = {
@@ -371,8 +368,7 @@ def test_no_accuracy_of_what_is_held_out_changes_a_prediction(held: str) -> None
     )
 
 
-# -- intervals
-# --------------------------------------------------------------------------------------------------
+# -- intervals -------------------------------------------------------------------------------------
 
 
 def width(number: Number) -> float:
@@ -429,8 +425,7 @@ def test_the_interval_of_a_mean_error_is_about_that_of_students_t() -> None:
     assert width(found) == pytest.approx(exact[1] - exact[0], rel=0.1)
 
 
-# -- undefined
-# --------------------------------------------------------------------------------------------------
+# -- undefined -------------------------------------------------------------------------------------
 
 
 def test_what_is_undefined_has_a_reason_and_no_number() -> None:
@@ -493,8 +488,7 @@ def test_bad_tables_are_refused(change: dict[str, float], message: str) -> None:
         predictions(points, "domain")
 
 
-# -- comparisons
-# --------------------------------------------------------------------------------------------------
+# -- comparisons -----------------------------------------------------------------------------------
 
 
 def noisier(points: Sequence[Point], noise: float, seed: int) -> list[Point]:
@@ -611,8 +605,7 @@ def test_equally_good_estimators_are_rarely_told_apart() -> None:
     assert max(told) <= 22 and min(told) >= 2
 
 
-# -- coverage
-# --------------------------------------------------------------------------------------------------
+# -- coverage --------------------------------------------------------------------------------------
 
 
 def with_intervals(networks: int = 6, seed: int = 0) -> list[Point]:

@@ -79,12 +79,12 @@ def test_two_steps_by_hand(eta: float) -> None:
         if eta
         else ADA(ascent_steps=2, rate=3.0, gamma=0.7)
     )
-    found = method._ascended(Line(), torch.tensor([[0.2]]), torch.tensor([0]), 10)  # type: ignore[arg-type]
+    ascended = method._ascended(Line(), torch.tensor([[0.2]]), torch.tensor([0]), 10)  # type: ignore[arg-type]
     x = 0.2
     for _ in range(2):
         p = 1 / (1 + math.exp(-2 * x))
         x += 0.3 * (-2 * (1 - p) - eta * 4 * x * p * (1 - p) - 0.7 * 8 * (x - 0.2))
-    assert float(found) == pytest.approx(x, rel=1e-5)
+    assert float(ascended) == pytest.approx(x, rel=1e-5)
     assert x < 0.2, "away from its class"
 
 
@@ -93,32 +93,34 @@ def test_it_is_plain_descent_of_a_batchs_mean_loss(method: Any) -> None:
     """The form of the authors' code: SGD at `rate` on minus the mean of a batch, here written with
     torch's own optimiser."""
     model, x, y = network(), pictures(6), torch.arange(6) % 2
-    held = model.features(x).detach()
+    features_held = model.features(x).detach()
     moved = x.clone().requires_grad_(True)
     optimiser = torch.optim.SGD([moved], lr=20.0)
     for _ in range(15):
         optimiser.zero_grad()
         z = model.features(moved)
-        told = nn.functional.softmax(model.head(z), 1)
-        entropy = -(told * told.log()).sum(1).mean()
-        gain = nn.functional.cross_entropy(model.head(z), y) - 3.0 * nn.functional.mse_loss(z, held)
+        probabilities = nn.functional.softmax(model.head(z), 1)
+        entropy = -(probabilities * probabilities.log()).sum(1).mean()
+        gain = nn.functional.cross_entropy(model.head(z), y) - 3.0 * nn.functional.mse_loss(
+            z, features_held
+        )
         gain = gain + (2.0 * entropy if isinstance(method, MEADA) else 0.0)
         (-gain).backward()
         optimiser.step()
-    found = method._ascended(model, x, y, 6)
-    assert (found - x).abs().max() > 0.05
-    assert torch.allclose(found, moved.detach().clamp(-1, 1), atol=1e-5)
+    ascended = method._ascended(model, x, y, 6)
+    assert (ascended - x).abs().max() > 0.05
+    assert torch.allclose(ascended, moved.detach().clamp(-1, 1), atol=1e-5)
     alone = torch.cat([method._ascended(model, x[i : i + 1], y[i : i + 1], 6) for i in range(6)])
-    assert torch.allclose(found, alone, atol=1e-5), "each row by itself"
+    assert torch.allclose(ascended, alone, atol=1e-5), "each row by itself"
 
 
 def test_copies_are_harder_and_those_of_me_ada_less_sure() -> None:
     model, x, y = network(), pictures(), torch.arange(10) % 2
-    plain, more = ADA()._ascended(model, x, y, 4), MEADA(eta=10.0)._ascended(model, x, y, 4)
+    plain, with_entropy = ADA()._ascended(model, x, y, 4), MEADA(eta=10.0)._ascended(model, x, y, 4)
     with torch.no_grad():
         losses = [float(nn.functional.cross_entropy(model(one), y)) for one in (x, plain)]
-        told = [model(one).softmax(1) for one in (plain, more)]
-        unsure = [float(-(p * p.log()).sum(1).mean()) for p in told]
+        probabilities = [model(one).softmax(1) for one in (plain, with_entropy)]
+        unsure = [float(-(p * p.log()).sum(1).mean()) for p in probabilities]
     assert losses[1] > losses[0] + 0.02 and unsure[1] > unsure[0]
     assert (
         plain.min() >= -1
@@ -143,14 +145,16 @@ def test_rows_become_twice_and_four_times_as_many() -> None:
         "last",
         False,
     )
-    one = second.extra
+    second_extra = second.extra
     assert (
-        isinstance(one, Examples)
-        and one.parents.tolist() == list(range(10))
-        and one.y.tolist() == context.y.tolist()
+        isinstance(second_extra, Examples)
+        and second_extra.parents.tolist() == list(range(10))
+        and second_extra.y.tolist() == context.y.tolist()
     )
     assert torch.allclose(
-        one.x, method._ascended(context.modules["model"], context.x, context.y, 4), atol=1e-5
+        second_extra.x,
+        method._ascended(context.modules["model"], context.x, context.y, 4),
+        atol=1e-5,
     )
     context.last, context.modules = (
         second,
@@ -160,14 +164,14 @@ def test_rows_become_twice_and_four_times_as_many() -> None:
     assert third is not None and (third.name, third.steps, third.stop) == ("main", 80, True)
     two = third.extra
     assert two is not None and len(two.y) == 30 and two.parents.tolist() == list(range(10)) * 3
-    assert torch.equal(two.x[:10], one.x) and two.y.tolist() == context.y.tolist() * 3
-    both = torch.cat([context.x, one.x])
+    assert torch.equal(two.x[:10], second_extra.x) and two.y.tolist() == context.y.tolist() * 3
+    all_inputs = torch.cat([context.x, second_extra.x])
     expected = method._ascended(
-        context.modules["model"], both, torch.cat([context.y, context.y]), 4
+        context.modules["model"], all_inputs, torch.cat([context.y, context.y]), 4
     )
     assert torch.allclose(two.x[10:], expected, atol=1e-5)
     assert method.stage(3, context) is None  # type: ignore[arg-type]
-    moved = (expected - both).abs().mean()
+    moved = (expected - all_inputs).abs().mean()
     assert float(context.state["moved"]) == pytest.approx(float(moved), rel=1e-4)
 
 
@@ -179,36 +183,40 @@ def test_the_phases_and_the_rest_are_the_runs_steps(
     share: float, steps: int, lengths: list[int]
 ) -> None:
     context = Asked(replace(INFO, steps=steps))
-    found = []
+    stage_steps = []
     for index in range(3):
         stage = ADA(share=share).stage(index, context)  # type: ignore[arg-type]
         assert stage is not None
-        found.append(stage.steps)
+        stage_steps.append(stage.steps)
         context.last = stage  # type: ignore[assignment]
-    assert found == lengths
+    assert stage_steps == lengths
 
 
 def test_without_entropy_it_is_ada_and_without_phases_both_are_erm() -> None:
-    one, two, three = run(ADA(), steps=20), run(MEADA(eta=0.0), steps=20), run(MEADA(), steps=20)
-    assert same_weights(one, two) and not same_weights(one, three)
+    ada, two, three = run(ADA(), steps=20), run(MEADA(eta=0.0), steps=20), run(MEADA(), steps=20)
+    assert same_weights(ada, two) and not same_weights(ada, three)
     plain = run(ERM(), steps=20)
-    said = [
-        item.predictions["last"]["test"].logits
-        for item in (plain, run(ADA(phases=0), steps=20), run(MEADA(phases=0), steps=20))
+    logits = [
+        trajectory.predictions["last"]["test"].logits
+        for trajectory in (plain, run(ADA(phases=0), steps=20), run(MEADA(phases=0), steps=20))
     ]
-    assert np.array_equal(said[0], said[1]) and np.array_equal(said[0], said[2])  # type: ignore[arg-type]
-    assert abs(said[0] - one.predictions["last"]["test"].logits).max() > 1e-3  # type: ignore[operator]
+    assert np.array_equal(logits[0], logits[1]) and np.array_equal(logits[0], logits[2])  # type: ignore[arg-type]
+    assert abs(logits[0] - ada.predictions["last"]["test"].logits).max() > 1e-3  # type: ignore[operator]
 
 
 def test_the_loop_trains_on_the_rows_and_the_copies() -> None:
     """Stages and lengths in the history; the labels that copies carry are those that training sees,
     noise included."""
-    found = run(ADA(), steps=20)
-    assert [item["stage"] for item in found.history] == ["phase 1", "phase 2", *["main"] * 4]
+    trajectory = run(ADA(), steps=20)
+    assert [entry_seen["stage"] for entry_seen in trajectory.history] == [
+        "phase 1",
+        "phase 2",
+        *["main"] * 4,
+    ]
     sets = split()
     flipped = 1 - sets.train.label
     wrong = replace(sets, train=replace(sets.train, label=flipped))
-    seen: list[Examples] = []
+    extras_seen: list[Examples] = []
 
     class Seen(Adversarial):
         registered_name = "seen"
@@ -217,12 +225,12 @@ def test_the_loop_trains_on_the_rows_and_the_copies() -> None:
         def stage(self, index: int, context: Any) -> Stage | None:
             stage = super().stage(index, context)
             if stage is not None and stage.extra is not None:
-                seen.append(stage.extra)
+                extras_seen.append(stage.extra)
             return stage
 
     run(Seen(), wrong, steps=20)
-    assert [len(item.y) for item in seen] == [60, 180]
-    assert seen[1].y.tolist() == flipped.tolist() * 3
+    assert [len(entry_seen.y) for entry_seen in extras_seen] == [60, 180]
+    assert extras_seen[1].y.tolist() == flipped.tolist() * 3
 
 
 def test_copies_that_are_the_rows_again_are_doubted() -> None:
@@ -241,14 +249,18 @@ def test_copies_that_are_the_rows_again_are_doubted() -> None:
 
 @pytest.mark.parametrize("name", ["ada", "me-ada"])
 def test_pictures_and_their_copies_are_shown(name: str) -> None:
-    found = run(load("methods", name)(), model="small-cnn", steps=20)
-    (sheet,) = found.exhibits.values()
-    assert isinstance(sheet, Picture) and list(found.exhibits) == ["adversarial copies"]
+    trajectory = run(load("methods", name)(), model="small-cnn", steps=20)
+    (sheet,) = trajectory.exhibits.values()
+    assert isinstance(sheet, Picture) and list(trajectory.exhibits) == ["adversarial copies"]
     assert (
         list(sheet.columns) == ["picture", "copy 1", "copy 2", "change x 8"]
         and "grey levels" in sheet.caption
     )
-    shown = found.weights("last")["state.shown"] if "state.shown" in found.weights("last") else None
+    shown = (
+        trajectory.weights("last")["state.shown"]
+        if "state.shown" in trajectory.weights("last")
+        else None
+    )
     assert run(load("methods", name)(phases=0), steps=4).exhibits == {}
     if shown is not None:
         assert shown.shape == (6, 3, 3, 8, 8)
@@ -267,8 +279,8 @@ def test_shown_pictures_are_of_each_class_in_turn() -> None:
 
 def test_features_are_moved_too_and_are_not_bounded() -> None:
     x = torch.full((2, 1), 3.0)
-    found = ADA(rate=0.2)._ascended(Line(), x, torch.tensor([1, 1]), 1)  # type: ignore[arg-type]
-    assert (found > 3.0).all()
+    ascended = ADA(rate=0.2)._ascended(Line(), x, torch.tensor([1, 1]), 1)  # type: ignore[arg-type]
+    assert (ascended > 3.0).all()
     assert torch.equal(ADA(rate=1e6)._ascended(Line(), x, torch.tensor([1, 1]), 1), x), (
         "beyond numbers"
     )  # type: ignore[arg-type]

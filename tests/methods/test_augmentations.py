@@ -73,8 +73,8 @@ def test_every_row_is_changed_anew_at_every_visit(name: str) -> None:
     rows = TrainingRows(split().train, DATA, settings, 0, "epoch", METHODS[name][0].views())  # type: ignore[arg-type]
     first, second = rows.batch(0, 9), rows.batch(1, 9)
     assert sorted(first.ids.tolist()) == sorted(second.ids.tolist())
-    one, two = first.x[first.ids.argsort()], second.x[second.ids.argsort()]
-    same = (one == two).flatten(1).all(1)
+    first_x, two = first.x[first.ids.argsort()], second.x[second.ids.argsort()]
+    same = (first_x == two).flatten(1).all(1)
     assert len(same) > 40 and float(same.double().mean()) < 0.2
 
 
@@ -94,34 +94,38 @@ def test_only_training_batches_are_augmented(name: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(transform, "apply", counted)
     # After a run its augmentation is tried on noise, which is no batch.
     monkeypatch.setattr("crosswind.training.requirements.changes_nothing", lambda *given: False)
-    found = run(method, model="small-cnn", steps=12)
+    trajectory = run(method, model="small-cnn", steps=12)
     assert calls == [16] * 12 + [60], (
         "and once all 60 training pictures, to tell how far they were moved"
     )
     still = run(ERM(), model="small-cnn", steps=0).predictions["last"]
     untouched = run(method, model="small-cnn", steps=0).predictions["last"]
-    for part in ("validation", "test"):
-        assert np.array_equal(still[part].logits, untouched[part].logits)  # type: ignore[arg-type]
+    for set_name in ("validation", "test"):
+        assert np.array_equal(still[set_name].logits, untouched[set_name].logits)  # type: ignore[arg-type]
     model = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 0)
-    kept = found.weights("last").items()
+    selected_weights = trajectory.weights("last").items()
     model.load_state_dict(
-        {key.removeprefix("model."): value for key, value in kept if key.startswith("model.")}
+        {
+            key.removeprefix("model."): value
+            for key, value in selected_weights
+            if key.startswith("model.")
+        }
     )
     x = torch.from_numpy(DATA.inputs(np.arange(90, 120))).permute(0, 3, 1, 2).float() / 127.5 - 1
     with torch.inference_mode():
         expected = model.eval()(x).numpy()
-    assert np.allclose(found.predictions["last"]["validation"].logits, expected, atol=1e-5)  # type: ignore[arg-type]
+    assert np.allclose(trajectory.predictions["last"]["validation"].logits, expected, atol=1e-5)  # type: ignore[arg-type]
 
 
 @BOTH
 def test_training_differs_from_erms(name: str) -> None:
     """Also where there is no limit whose twin would show it: first losses are of the same network
     on other pictures."""
-    one, two = (
+    first_loss, two = (
         run(method, steps=1, validate_every=1).history[0]["train"]["loss"]
         for method in (METHODS[name][0], ERM())
     )
-    assert abs(one - two) > 1e-4
+    assert abs(first_loss - two) > 1e-4
 
 
 @BOTH

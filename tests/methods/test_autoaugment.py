@@ -15,10 +15,10 @@ def test_policies_differ() -> None:
         0, 256, (100, 3, 16, 16), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
     )
     keys = training_keys(np.arange(100), 0, 0)
-    made = []
+    pictures = []
     for policy in ("cifar10", "imagenet", "svhn"):
         (view,) = AutoAugment(policy=policy).views()
         assert view is not None
-        made.append(view(x, keys))
-    for one, two in ((0, 1), (0, 2), (1, 2)):
-        assert float((made[one] != made[two]).flatten(1).any(1).double().mean()) > 0.5
+        pictures.append(view(x, keys))
+    for first, two in ((0, 1), (0, 2), (1, 2)):
+        assert float((pictures[first] != pictures[two]).flatten(1).any(1).double().mean()) > 0.5

@@ -58,7 +58,7 @@ def test_the_autoencoders_loss_is_that_of_a_loop() -> None:
     batch = given()
     with torch.no_grad():
         torch.manual_seed(2)
-        found = method.loss(modules, batch, state)
+        loss = method.loss(modules, batch, state)
         torch.manual_seed(2)
         noise = torch.randn(12, 5)
         rows = []
@@ -68,9 +68,9 @@ def test_the_autoencoders_loss_is_that_of_a_loop() -> None:
             rebuilt = modules["decoder"]((mean + (spread / 2).exp() * noise[i])[None])[0]
             error = float(((rebuilt - batch.x[i]) ** 2).sum())
             rows.append(error + 0.7 * float(divergence(mean, spread).sum()))
-    assert float(found.total) == pytest.approx(np.mean(rows), rel=1e-5)
-    assert float(found.terms["reconstruction"]) + 0.7 * float(
-        found.terms["divergence"]
+    assert float(loss.total) == pytest.approx(np.mean(rows), rel=1e-5)
+    assert float(loss.terms["reconstruction"]) + 0.7 * float(
+        loss.terms["divergence"]
     ) == pytest.approx(np.mean(rows), rel=1e-5)
 
 
@@ -89,24 +89,24 @@ def test_the_classifier_learns_from_mean_codes_and_moves_no_encoder() -> None:
 
 def test_every_parameter_learns_in_one_stage() -> None:
     modules, _ = made(SMALL)
-    parts = [
+    parameter_ids = [
         {id(p) for p in SMALL.optimisers(INFO, modules, stage)["main"].parameters}
         for stage in ("encoder", "main")
     ]
     every = {id(p) for module in modules.values() for p in module.parameters()}
-    assert not parts[0] & parts[1] and parts[0] | parts[1] == every
-    assert len(parts[1]) == 2 * 5, "four hidden layers and the last"
+    assert not parameter_ids[0] & parameter_ids[1] and parameter_ids[0] | parameter_ids[1] == every
+    assert len(parameter_ids[1]) == 2 * 5, "four hidden layers and the last"
 
 
 def test_a_batch_in_another_order_is_the_same_batch() -> None:
     modules, state = made(SMALL)
     batch, order = given(), torch.randperm(12)
-    other = replace(batch, x=batch.x[order], y=batch.y[order], ids=batch.ids[order])
-    found = []
-    for one in (batch, other):
+    permuted = replace(batch, x=batch.x[order], y=batch.y[order], ids=batch.ids[order])
+    losses = []
+    for ordered_batch in (batch, permuted):
         torch.manual_seed(8)
-        found.append(float(SMALL.loss(modules, one, state).total.detach()))
-    assert found[0] == pytest.approx(found[1], rel=1e-6)
+        losses.append(float(SMALL.loss(modules, ordered_batch, state).total.detach()))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
 
 
 @pytest.mark.parametrize(("share", "steps", "length"), [(1.0, 12, 12), (0.5, 12, 6), (2.0, 12, 24)])
@@ -138,11 +138,13 @@ def test_stages_are_the_autoencoder_and_the_classifier(
 
 def test_labels_have_no_part_in_codes() -> None:
     sets = split()
-    other = replace(sets, train=replace(sets.train, label=1 - sets.train.label))
-    one, two = (run(SMALL, each, steps=8).weights("last") for each in (sets, other))
-    same = [key for key in one if torch.equal(one[key], two[key])]
+    relabelled = replace(sets, train=replace(sets.train, label=1 - sets.train.label))
+    weights_before, two = (run(SMALL, each, steps=8).weights("last") for each in (sets, relabelled))
+    same = [key for key in weights_before if torch.equal(weights_before[key], two[key])]
     assert set(same) >= {
-        key for key in one if "encoder" in key or key.startswith(("model.mean", "decoder"))
+        key
+        for key in weights_before
+        if "encoder" in key or key.startswith(("model.mean", "decoder"))
     }
     assert not any(key.startswith("model.classifier") for key in same)
 
@@ -150,12 +152,16 @@ def test_labels_have_no_part_in_codes() -> None:
 def test_training_rebuilds_pictures_and_says_what_codes_hold() -> None:
     short, long = run(BetaVAE(beta=0.01), steps=1), run(BetaVAE(beta=0.01), steps=150)
     errors = []
-    for found in (short, long):
+    for trajectory in (short, long):
         modules, _ = made(BetaVAE())
         for name, module in modules.items():
-            kept = found.weights("last").items()
+            selected_weights = trajectory.weights("last").items()
             module.load_state_dict(
-                {k.removeprefix(f"{name}."): v for k, v in kept if k.startswith(f"{name}.")}
+                {
+                    k.removeprefix(f"{name}."): v
+                    for k, v in selected_weights
+                    if k.startswith(f"{name}.")
+                }
             )
         x = torch.from_numpy(DATA.inputs(np.arange(60))).permute(0, 3, 1, 2).float() / 127.5 - 1
         with torch.inference_mode():
@@ -163,25 +169,28 @@ def test_training_rebuilds_pictures_and_says_what_codes_hold() -> None:
                 float((modules["decoder"](modules["model"].features(x)) - x).square().mean())
             )
     assert errors[1] < 0.5 * errors[0]
-    (told,) = long.warnings
-    assert told.startswith("beta-vae has 150 steps, and below 1000 ")
-    assert {item["stage"] for item in long.history} == {"encoder", "main"}
-    assert all(bool(item["validation"]) == (item["stage"] == "main") for item in long.history)
+    (warning,) = long.warnings
+    assert warning.startswith("beta-vae has 150 steps, and below 1000 ")
+    assert {entry_of_history["stage"] for entry_of_history in long.history} == {"encoder", "main"}
+    assert all(
+        bool(entry_of_history["validation"]) == (entry_of_history["stage"] == "main")
+        for entry_of_history in long.history
+    )
 
 
 def test_codes_that_say_nothing_are_doubted() -> None:
-    found = run(BetaVAE(beta=1e4), steps=60, lr=0.01)
-    assert [text for text in found.warnings if "no latent tells pictures apart" in text]
-    assert "0 of 256 latents say anything" in found.exhibits["reconstructions"].caption
+    trajectory = run(BetaVAE(beta=1e4), steps=60, lr=0.01)
+    assert [text for text in trajectory.warnings if "no latent tells pictures apart" in text]
+    assert "0 of 256 latents say anything" in trajectory.exhibits["reconstructions"].caption
 
 
 def test_predictions_are_of_mean_codes() -> None:
-    one, two = (run(SMALL, steps=8) for _ in range(2))
+    first, two = (run(SMALL, steps=8) for _ in range(2))
     modules, _ = made(SMALL)
     modules["model"].load_state_dict(
         {
             k.removeprefix("model."): v
-            for k, v in one.weights("last").items()
+            for k, v in first.weights("last").items()
             if k.startswith("model.")
         }
     )
@@ -192,19 +201,19 @@ def test_predictions_are_of_mean_codes() -> None:
     )
     with torch.inference_mode():
         expected = modules["model"](x).numpy()
-    assert np.allclose(one.predictions["last"]["test"].logits, expected, atol=1e-5)  # type: ignore[arg-type]
-    assert same_weights(one, two)
+    assert np.allclose(first.predictions["last"]["test"].logits, expected, atol=1e-5)  # type: ignore[arg-type]
+    assert same_weights(first, two)
     plain = run(ERM(), steps=8).predictions["last"]["test"].logits
-    assert abs(plain - one.predictions["last"]["test"].logits).max() > 1e-2  # type: ignore[operator]
+    assert abs(plain - first.predictions["last"]["test"].logits).max() > 1e-2  # type: ignore[operator]
 
 
 def test_reconstructions_and_traversals_are_shown() -> None:
-    found = run(SMALL, steps=8)
-    assert list(found.exhibits) == ["reconstructions", "traversals"]
-    for sheet in found.exhibits.values():
+    trajectory = run(SMALL, steps=8)
+    assert list(trajectory.exhibits) == ["reconstructions", "traversals"]
+    for sheet in trajectory.exhibits.values():
         assert isinstance(sheet, Picture) and "latents" in sheet.caption
-    told = found.exhibits["traversals"]
-    assert isinstance(told, Picture) and list(told.columns) == [
+    traversals = trajectory.exhibits["traversals"]
+    assert isinstance(traversals, Picture) and list(traversals.columns) == [
         "-3",
         "-2",
         "-1",
@@ -214,7 +223,7 @@ def test_reconstructions_and_traversals_are_shown() -> None:
         "+3",
         "diff.",
     ]
-    nats = [float(name.removesuffix(" nats")) for name in told.rows]
+    nats = [float(name.removesuffix(" nats")) for name in traversals.rows]
     assert nats == sorted(nats, reverse=True) and len(nats) == 5
     assert SMALL.exhibits(INFO, SMALL.state(INFO)) == {}
 
@@ -230,6 +239,12 @@ def test_networks_fit_the_pictures(side: int, layers: int) -> None:
         and modules["decoder"](codes).shape == x.shape
         and modules["model"](x).shape == (2, 2)
     )
-    assert sum(isinstance(part, nn.Conv2d) for part in modules["model"].modules()) == layers
-    hidden = [part.out_features for part in modules["model"].head if isinstance(part, nn.Linear)]
+    assert (
+        sum(isinstance(submodule, nn.Conv2d) for submodule in modules["model"].modules()) == layers
+    )
+    hidden = [
+        submodule.out_features
+        for submodule in modules["model"].head
+        if isinstance(submodule, nn.Linear)
+    ]
     assert hidden == [256] * 4 + [2]

@@ -63,14 +63,14 @@ def test_statistics_by_hand(
     norm = nn.BatchNorm1d(1, dtype=torch.float64)
     norm.running_mean.fill_(2.0)  # type: ignore[union-attr]
     norm.running_var.fill_(4.0)  # type: ignore[union-attr]
-    found = adapted(
+    adapted_model = adapted(
         BNAdapt(**knobs),
         nn.Sequential(norm),
         torch.tensor([[10.0], [12.0], [14.0], [20.0]], dtype=torch.float64),
         batch,
     )[0]
-    assert float(found.running_mean) == pytest.approx(mean)
-    assert float(found.running_var) == pytest.approx(variance)
+    assert float(adapted_model.running_mean) == pytest.approx(mean)
+    assert float(adapted_model.running_var) == pytest.approx(variance)
     assert float(norm.running_mean) == 2.0  # type: ignore[arg-type]
 
 
@@ -87,14 +87,16 @@ def test_one_pass_is_layer_after_layer() -> None:
     for _ in range(3):
         model(x[:10])  # source statistics
     reference = copy.deepcopy(model).eval()
-    norms = [part for part in reference.modules() if isinstance(part, nn.BatchNorm2d)]
+    norms = [
+        submodule for submodule in reference.modules() if isinstance(submodule, nn.BatchNorm2d)
+    ]
     assert len(norms) == 20
     # The order in which they run is that of their definition but for the shortcut of a block, which
     # reads the block's input.
     for norm in norms:
         taken: list[Tensor] = []
         handle = norm.register_forward_pre_hook(
-            lambda part, inputs, taken=taken: taken.append(inputs[0].clone())
+            lambda submodule, inputs, taken=taken: taken.append(inputs[0].clone())
         )
         with torch.no_grad():
             reference(x)
@@ -107,10 +109,10 @@ def test_one_pass_is_layer_after_layer() -> None:
         norm.running_var.copy_(
             torch.from_numpy(100 / 110 * norm.running_var.numpy() + 10 / 110 * var)
         )  # type: ignore[union-attr]
-    found = adapted(BNAdapt(**WILES), model, x)
+    adapted_model = adapted(BNAdapt(**WILES), model, x)
     with torch.inference_mode():
-        assert torch.allclose(found(x), reference(x), atol=1e-12)
-        assert not torch.allclose(found(x), model.eval()(x), atol=1e-3)
+        assert torch.allclose(adapted_model(x), reference(x), atol=1e-12)
+        assert not torch.allclose(adapted_model(x), model.eval()(x), atol=1e-3)
         for batch in (10, 7):  # pooled over batches it is near that
             apart = (adapted(BNAdapt(**WILES), model, x, batch)(x) - reference(x)).abs().max()
             assert 0 < apart < 0.1 * (reference(x) - model(x)).abs().max()
@@ -119,10 +121,10 @@ def test_one_pass_is_layer_after_layer() -> None:
 def test_it_trains_as_erm_and_predicts_otherwise() -> None:
     """The authors' release adapted nothing: here the predictions of test rows change, and those of
     validation rows do not."""
-    plain, found = run(ERM(), model="small-cnn"), run(BNAdapt(), model="small-cnn")
-    assert same_weights(plain, found) and same_weights(plain, found, "best-id")
+    plain, adapted_run = run(ERM(), model="small-cnn"), run(BNAdapt(), model="small-cnn")
+    assert same_weights(plain, adapted_run) and same_weights(plain, adapted_run, "best-id")
     for rule in ("best-id", "last"):
-        left, right = (item.predictions[rule] for item in (plain, found))
+        left, right = (trajectory.predictions[rule] for trajectory in (plain, adapted_run))
         apart = np.abs(left["test"].logits - right["test"].logits).max(axis=1)  # type: ignore[operator]
         assert (apart > 1e-3).all()
         assert np.array_equal(left["validation"].logits, right["validation"].logits)  # type: ignore[arg-type]
@@ -135,32 +137,36 @@ def test_it_trains_as_erm_and_predicts_otherwise() -> None:
 def test_each_value_of_the_attribute_has_its_own_statistics() -> None:
     """Rows of one tint are predicted by the statistics of that tint's rows alone, in the order of
     the rows."""
-    found = run(BNAdapt(attribute="tint", test_size=50.0), model="small-cnn", precision="fp64")
+    trajectory = run(BNAdapt(attribute="tint", test_size=50.0), model="small-cnn", precision="fp64")
     model = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 0).double()
     model.load_state_dict(
-        {key.removeprefix("model."): value for key, value in found.weights("last").items()}
+        {key.removeprefix("model."): value for key, value in trajectory.weights("last").items()}
     )
     rows = np.arange(150, 195)
     x = torch.from_numpy(DATA.inputs(rows)).permute(0, 3, 1, 2).double() / 127.5 - 1
     tint = DATA.table.column("tint")[rows]
-    said = found.predictions["last"]["test"]
-    assert said.ids.tolist() == rows.tolist() and set(tint) == {0, 1}
+    predictions = trajectory.predictions["last"]["test"]
+    assert predictions.ids.tolist() == rows.tolist() and set(tint) == {0, 1}
     for value in (0, 1):
-        part = torch.from_numpy(tint == value)
-        alone = adapted(BNAdapt(test_size=50.0), model, x[part], 32)
+        of_value = torch.from_numpy(tint == value)
+        alone = adapted(BNAdapt(test_size=50.0), model, x[of_value], 32)
         with torch.inference_mode():
-            assert np.allclose(said.logits[tint == value], alone(x[part]).numpy(), atol=1e-5)  # type: ignore[index]
-    whole = run(BNAdapt(test_size=50.0), model="small-cnn").predictions["last"]["test"]
-    assert not np.allclose(said.logits, whole.logits, atol=1e-3)  # type: ignore[arg-type]
+            assert np.allclose(
+                predictions.logits[tint == value], alone(x[of_value]).numpy(), atol=1e-5
+            )  # type: ignore[index]
+    all_at_once = run(BNAdapt(test_size=50.0), model="small-cnn").predictions["last"]["test"]
+    assert not np.allclose(predictions.logits, all_at_once.logits, atol=1e-3)  # type: ignore[arg-type]
 
 
 def test_adapting_leaves_the_model_in_evaluation_mode_without_hooks() -> None:
     model = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 0)
-    found = adapted(BNAdapt(), model, torch.rand(8, 3, 8, 8))
-    assert not found.training and not any(part._forward_pre_hooks for part in found.modules())
+    adapted_model = adapted(BNAdapt(), model, torch.rand(8, 3, 8, 8))
+    assert not adapted_model.training and not any(
+        submodule._forward_pre_hooks for submodule in adapted_model.modules()
+    )
     assert all(
         int(value) == 0
-        for key, value in found.state_dict().items()
+        for key, value in adapted_model.state_dict().items()
         if key.endswith("num_batches_tracked")
     )
     assert facts("methods", "bn-adapt").needs.adapts == "attribute"  # type: ignore[union-attr]  # marked transductive

@@ -105,13 +105,13 @@ def test_small_and_empty_mixtures_give_numbers(
     monkeypatch: pytest.MonkeyPatch, method: Any, drawn: list[int]
 ) -> None:
     put(monkeypatch, drawn)
-    given = batch(np.random.default_rng(0).normal(size=(len(drawn), 3)), [0] * len(drawn))
-    loss = found(method, given)
+    mixed_batch = batch(np.random.default_rng(0).normal(size=(len(drawn), 3)), [0] * len(drawn))
+    loss = found(method, mixed_batch)
     least = 2 if "unbiased" in vars(method).values() or "covariance" in vars(method).values() else 1
     none = min(drawn.count(0), drawn.count(1)) < least
     assert torch.isfinite(loss.total) and (float(loss.terms["alignment"]) == 0.0) == none
     loss.total.backward()
-    assert given.x.grad is not None and torch.isfinite(given.x.grad).all()
+    assert mixed_batch.x.grad is not None and torch.isfinite(mixed_batch.x.grad).all()
 
 
 @pytest.mark.slow
@@ -137,20 +137,29 @@ def test_mixtures_differ_where_environments_do(cls: Any) -> None:
 
 @pytest.mark.parametrize("cls", BOTH)
 def test_draws_go_with_the_seed_and_the_step(cls: Any) -> None:
-    one, again, other = (run(cls(), steps=4, seed=seed, validate_every=1) for seed in (0, 0, 1))
-    told = [[entry["train"]["alignment"] for entry in item.history] for item in (one, again, other)]
-    assert told[0] == told[1] and len(set(told[0])) == 4 and told[0] != told[2]
+    first, again, other_seed = (
+        run(cls(), steps=4, seed=seed, validate_every=1) for seed in (0, 0, 1)
+    )
+    alignments = [
+        [entry["train"]["alignment"] for entry in trajectory.history]
+        for trajectory in (first, again, other_seed)
+    ]
+    assert (
+        alignments[0] == alignments[1]
+        and len(set(alignments[0])) == 4
+        and alignments[0] != alignments[2]
+    )
 
 
 @pytest.mark.parametrize("cls", BOTH)
 @pytest.mark.parametrize("environment", [np.ones(60, dtype=np.int64), None])
 def test_one_environment_is_trained_on_halves_and_told_of(cls: Any, environment: Any) -> None:
-    one = with_train(split(), environment=environment)
-    single = run(cls(), one)
+    single_environment = with_train(split(), environment=environment)
+    single = run(cls(), single_environment)
     assert single.status == "finished" and single.warnings == [
         f"{cls.registered_name}: {NOBODY_KNOWS}"
     ]
-    assert not same_weights(single, run(cls(weight=0.0), one))
+    assert not same_weights(single, run(cls(weight=0.0), single_environment))
     assert run(cls()).warnings == []
 
 

@@ -72,31 +72,31 @@ def test_only_aligned_environments_count(
 
 def test_distances_are_those_of_a_loop_and_their_slopes_torchs() -> None:
     random = np.random.default_rng(0)
-    one, other = (torch.tensor(random.normal(size=(30, 7))).requires_grad_() for _ in range(2))
-    ours = cosine_distances(one, other)
-    for row, (a, b) in enumerate(zip(one.tolist(), other.tolist(), strict=True)):
+    first, second = (torch.tensor(random.normal(size=(30, 7))).requires_grad_() for _ in range(2))
+    ours = cosine_distances(first, second)
+    for row, (a, b) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
         product = sum(x * y for x, y in zip(a, b, strict=True))
         assert ours[row].item() == pytest.approx(
             1 - product / math.dist(a, [0] * 7) / math.dist(b, [0] * 7)
         )
-    theirs = 1 - torch.nn.functional.cosine_similarity(one, other)
+    theirs = 1 - torch.nn.functional.cosine_similarity(first, second)
     for mine, torchs in zip(
-        *(torch.autograd.grad(part.sum(), [one, other]) for part in (ours, theirs)), strict=True
+        *(torch.autograd.grad(distances.sum(), [first, second]) for distances in (ours, theirs)),
+        strict=True,
     ):
         assert torch.allclose(mine, torchs)
 
 
 def test_bf16_embeddings_are_compared_in_float32() -> None:
-    one, other = torch.randn(2, 32, 64, generator=torch.Generator().manual_seed(0)).bfloat16()
+    first, second = torch.randn(2, 32, 64, generator=torch.Generator().manual_seed(0)).bfloat16()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = cosine_distances(one, other)
-    assert found.dtype == torch.float32 and torch.allclose(
-        found.double(), cosine_distances(one.double(), other.double()), atol=1e-5
+        distances = cosine_distances(first, second)
+    assert distances.dtype == torch.float32 and torch.allclose(
+        distances.double(), cosine_distances(first.double(), second.double()), atol=1e-5
     )
 
 
-# -- what holds for all three
-# -------------------------------------------------------------------------------------------------
+# -- what holds for all three ----------------------------------------------------------------------
 
 EDGES: dict[str, tuple[Any, Any, list[int], list[int]]] = {
     "one pair": ([[1, 2]], [[3, 1]], [0], [1]),
@@ -146,16 +146,20 @@ def test_pairs_by_view_train_apart_from_their_limit_and_to_it_at_weight_0(name: 
     }
     zero = trained(made(name, weight=0.0, crop=0.6), **settings)
     plain = trained(ERM(), **settings)
-    assert all(found.status == "finished" for found in runs.values())
+    assert all(trajectory.status == "finished" for trajectory in runs.values())
 
-    def apart(one: Any, other: Any) -> float:
-        left, right = one.weights("last"), other.weights("last")
+    def apart(first_run: Any, second_run: Any) -> float:
+        left, right = first_run.weights("last"), second_run.weights("last")
         return max(
             float((left[key] - right[key]).abs().max()) for key in right if key.startswith("model.")
         )
 
-    kept = [*runs.values(), zero, plain]
-    assert all(apart(one, other) > 1e-5 for place, one in enumerate(kept) for other in kept[:place])
+    all_runs = [*runs.values(), zero, plain]
+    assert all(
+        apart(first, second) > 1e-5
+        for number, first in enumerate(all_runs)
+        for second in all_runs[:number]
+    )
     again = trained(Cos(weight=0.0, crop=0.6), **settings)
     assert apart(zero, again) < 1e-12  # whatever is not weighed in changes nothing
 
@@ -169,20 +173,20 @@ def test_a_run_by_view_that_is_stopped_goes_on_to_the_same_bits(name: str, tmp_p
         raise StopHere
 
     method = made(name, pairs="instance", crop=0.5, flip=0.5)
-    whole = trained(method)
+    uninterrupted = trained(method)
     with pytest.raises(StopHere):
         trained(method, checkpoint=tmp_path / "run", progress=stop)
-    assert same_weights(whole, trained(method, checkpoint=tmp_path / "run"))
+    assert same_weights(uninterrupted, trained(method, checkpoint=tmp_path / "run"))
 
 
 def test_alignment_is_brought_down() -> None:
     """Early in training; later classes that are told well from each other have their embeddings
     near without it."""
-    told = {
+    alignment_at = {
         weight: trained(Cos(weight=weight), steps=24).history[-1]["train"]["alignment"]
         for weight in (0.0, 10.0)
     }
-    assert told[10.0] < 0.7 * told[0.0]
+    assert alignment_at[10.0] < 0.7 * alignment_at[0.0]
 
 
 @ALL
@@ -220,17 +224,17 @@ def test_what_leaves_no_pair_is_refused_in_a_sentence(name: str) -> None:
 
 def test_a_subset_of_environments_is_another_run_on_the_same_batches() -> None:
     """Which ones are aligned changes no row: at weight 0 all subsets are one run."""
-    whole, part = (
+    all_environments, some_environments = (
         trained(Cos(clean="clean", aligned=aligned), steps=4) for aligned in (None, ["some"])
     )
-    assert not same_weights(whole, part)
+    assert not same_weights(all_environments, some_environments)
     zero = [
         trained(Cos(clean="clean", aligned=aligned, weight=0.0), steps=4)
         for aligned in (None, ["some"])
     ]
     keys = [key for key in zero[0].weights("last") if key.startswith("model.")]
     assert keys and all(
-        torch.equal(*(found.weights("last")[key] for found in zero)) for key in keys
+        torch.equal(*(trajectory.weights("last")[key] for trajectory in zero)) for key in keys
     )
 
 

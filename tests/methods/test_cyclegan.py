@@ -71,26 +71,26 @@ def test_both_losses_are_those_of_a_loop() -> None:
     make, tell = modules["generator"], modules["discriminator"]
     with torch.no_grad():
         torch.manual_seed(2)
-        found = method._generator_loss(modules, batch, state, kept)
-        other = method._discriminator_loss(modules, batch, state, kept)
+        generator_loss = method._generator_loss(modules, batch, state, kept)
+        discriminator_loss = method._discriminator_loss(modules, batch, state, kept)
         x, y, s, t, translated = kept
         assert torch.equal(x, batch.x) and 0 < float(t.float().mean()) < 1
-        parts, judged = [], []
+        loss_parts, judged = [], []
         for i in range(12):
-            one, c, a, b = x[i : i + 1], int(y[i]), int(s[i]), int(t[i])
-            out = make(one, told(c, b))
+            picture, c, a, b = x[i : i + 1], int(y[i]), int(s[i]), int(t[i])
+            out = make(picture, told(c, b))
             assert torch.allclose(out[0], translated[i], atol=1e-5)
             adversarial = float((tell(out, torch.tensor([2 * c + b])) - 1).square().mean())
-            back = float((make(out, told(c, a)) - one).abs().mean())
-            same = float((make(one, told(c, a)) - one).abs().mean())
-            parts.append(adversarial + 3.0 * back + 2.0 * same)
-            real = float((tell(one, torch.tensor([2 * c + a])) - 1).square().mean())
+            back = float((make(out, told(c, a)) - picture).abs().mean())
+            same = float((make(picture, told(c, a)) - picture).abs().mean())
+            loss_parts.append(adversarial + 3.0 * back + 2.0 * same)
+            real = float((tell(picture, torch.tensor([2 * c + a])) - 1).square().mean())
             judged.append((real + float(tell(out, torch.tensor([2 * c + b])).square().mean())) / 2)
-    assert float(found.total) == pytest.approx(np.mean(parts), rel=1e-4)
-    assert float(other.total) == pytest.approx(np.mean(judged), rel=1e-4), (
+    assert float(generator_loss.total) == pytest.approx(np.mean(loss_parts), rel=1e-4)
+    assert float(discriminator_loss.total) == pytest.approx(np.mean(judged), rel=1e-4), (
         "the pool was empty, so this step's are shown"
     )
-    assert (other.state["pool_cell"] >= 0).sum() == 12
+    assert (discriminator_loss.state["pool_cell"] >= 0).sum() == 12
 
 
 def test_targets_are_values_that_the_class_is_seen_with() -> None:
@@ -100,14 +100,14 @@ def test_targets_are_values_that_the_class_is_seen_with() -> None:
         method = replace(SMALL, by_class=by_class)
         modules, state = made(method)
         state["cells"] = torch.tensor([[3, 2], [0, 4]])
-        seen: set[int] = set()
+        targets_seen: set[int] = set()
         for seed in range(5):
-            kept: list[Tensor] = []
+            translated: list[Tensor] = []
             torch.manual_seed(seed)
             with torch.no_grad():
-                method._generator_loss(modules, given(), state, kept)
-            seen |= set(kept[3][kept[1] == 1].tolist())
-        assert seen == expected
+                method._generator_loss(modules, given(), state, translated)
+            targets_seen |= set(translated[3][translated[1] == 1].tolist())
+        assert targets_seen == expected
 
 
 def test_the_pool_shows_half_of_what_it_holds() -> None:
@@ -145,11 +145,14 @@ def test_networks_are_the_published_ones() -> None:
     11.378 M and 2.765 M."""
     assert sum(p.numel() for p in Generator(3, 0, 64, 9).parameters()) == 11_378_179
     assert sum(p.numel() for p in Discriminator((3, 256, 256), 1, 64).parameters()) == 2_764_737
-    found = CycleGAN().modules(
+    networks = CycleGAN().modules(
         replace(INFO, input=InputSpec.image(256, 256, 3)), lambda **changes: nn.Linear(1, 1)
     )  # type: ignore[arg-type, return-value]
-    assert sum(type(part).__name__ == "_Block" for part in found["generator"].modules()) == 9
-    assert found["discriminator"](torch.zeros(1, 3, 256, 256), torch.tensor([0])).shape == (
+    assert (
+        sum(type(submodule).__name__ == "_Block" for submodule in networks["generator"].modules())
+        == 9
+    )
+    assert networks["discriminator"](torch.zeros(1, 3, 256, 256), torch.tensor([0])).shape == (
         1,
         30,
         30,
@@ -169,9 +172,9 @@ def test_what_the_generator_is_told_reaches_every_picture() -> None:
     """A constant plane beside the picture does not: instance norm takes it away."""
     x = torch.rand(3, 3, 8, 8, generator=torch.Generator().manual_seed(1)) * 2 - 1
     torch.manual_seed(1)
-    made = Generator(3, 2, 8, 1)
-    one, two = (made(x, torch.eye(2)[value].expand(3, 2)) for value in (0, 1))
-    assert (one - two).abs().flatten(1).amax(1).min() > 1e-3
+    generator = Generator(3, 2, 8, 1)
+    first_value, two = (generator(x, torch.eye(2)[value].expand(3, 2)) for value in (0, 1))
+    assert (first_value - two).abs().flatten(1).amax(1).min() > 1e-3
 
 
 def test_smaller_pictures_are_refused() -> None:
@@ -180,11 +183,11 @@ def test_smaller_pictures_are_refused() -> None:
 
 
 def test_each_stage_trains_its_own_networks_and_nothing_else() -> None:
-    fresh, found = (run(SMALL, steps=steps).weights("last") for steps in (0, 6))
+    fresh, trained_weights = (run(SMALL, steps=steps).weights("last") for steps in (0, 6))
     moved = {
         key.split(".")[0]
         for key in fresh
-        if not key.startswith("state") and not torch.equal(fresh[key], found[key])
+        if not key.startswith("state") and not torch.equal(fresh[key], trained_weights[key])
     }
     assert moved == {"model", "generator", "discriminator"}
     modules, _ = made(SMALL)
@@ -198,37 +201,37 @@ def test_each_stage_trains_its_own_networks_and_nothing_else() -> None:
 def test_rows_are_joined_by_their_translations() -> None:
     """60 rows of two values: 60 translations, each with its row's label; a share of them; of a
     class with one value none."""
-    kept: list[Any] = []
+    contexts: list[Any] = []
 
     class Seen(CycleGAN):
         registered_name = "seen"
 
         def stage(self, index: int, context: Any) -> Any:
             stage = super().stage(index, context)
-            kept.append(stage)
+            contexts.append(stage)
             return stage
 
     sets = split()
     run(Seen(width=4, blocks=1), sets, steps=4)
-    extra = kept[1].extra
+    extra = contexts[1].extra
     assert extra.x.dtype == torch.uint8 and sorted(extra.parents.tolist()) == list(range(60))
     assert extra.y.tolist() == sets.train.label[extra.parents.numpy()].tolist()
-    weights = kept[0].weights
+    weights = contexts[0].weights
     group = torch.from_numpy(sets.train.group)
     assert [float(weights[group == code].sum()) for code in range(4)] == pytest.approx([1.0] * 4), (
         "cells come equally often"
     )
-    kept.clear()
+    contexts.clear()
     run(Seen(width=4, blocks=1, share=0.5), sets, steps=4)
-    assert 15 <= len(kept[1].extra.y) <= 45
-    kept.clear()
+    assert 15 <= len(contexts[1].extra.y) <= 45
+    contexts.clear()
     keep = sets.train.group != 2
     changes = {
         name: getattr(sets.train, name)[keep]
         for name in ("rows", "label", "true_label", "group", "environment", "weight", "origin")
     }
     run(Seen(width=4, blocks=1), with_train(sets, **changes), steps=4)
-    assert len(kept[1].extra.y) == 30 and set(kept[1].extra.y.tolist()) == {0}
+    assert len(contexts[1].extra.y) == 30 and set(contexts[1].extra.y.tolist()) == {0}
 
 
 def test_classes_with_one_environment_each_are_doubted() -> None:
@@ -238,16 +241,16 @@ def test_classes_with_one_environment_each_are_doubted() -> None:
         name: getattr(sets.train, name)[keep]
         for name in ("rows", "label", "true_label", "group", "environment", "weight", "origin")
     }
-    found = run(SMALL, with_train(sets, **changes), steps=4)
-    assert [text for text in found.warnings if "no picture could be translated" in text]
-    assert found.exhibits == {}
+    trajectory = run(SMALL, with_train(sets, **changes), steps=4)
+    assert [text for text in trajectory.warnings if "no picture could be translated" in text]
+    assert trajectory.exhibits == {}
 
 
 def test_a_translator_learns_to_change_the_tint_and_keeps_the_class() -> None:
     """Tints 80 grey levels apart: red pictures told to be blue have more blue than red, and the
     other way round."""
     data = dataset(tint=80)
-    found = run(
+    trajectory = run(
         replace(SMALL, width=8, translator_lr=2e-3),
         split(60, data),
         data=data,
@@ -256,10 +259,10 @@ def test_a_translator_learns_to_change_the_tint_and_keeps_the_class() -> None:
         lr=1e-3,
     )
     modules, _ = made(replace(SMALL, width=8))
-    kept = found.weights("last").items()
+    trained_weights = trajectory.weights("last").items()
     make = modules["generator"]
     make.load_state_dict(
-        {k.removeprefix("generator."): v for k, v in kept if k.startswith("generator.")}
+        {k.removeprefix("generator."): v for k, v in trained_weights if k.startswith("generator.")}
     )
     rows = np.arange(60)
     x = torch.from_numpy(data.inputs(rows)).permute(0, 3, 1, 2).float() / 127.5 - 1
@@ -269,13 +272,16 @@ def test_a_translator_learns_to_change_the_tint_and_keeps_the_class() -> None:
             make(x, torch.cat([torch.eye(2)[value].expand(60, 2), torch.eye(2)[y]], 1))
             for value in (0, 1)
         ]
-    bluer = [float((one[:, 2] - one[:, 0]).mean()) for one in (*out, x[tint == 0], x[tint == 1])]
+    bluer = [
+        float((pictures[:, 2] - pictures[:, 0]).mean())
+        for pictures in (*out, x[tint == 0], x[tint == 1])
+    ]
     assert bluer[1] - bluer[0] > 0.5 * (bluer[3] - bluer[2]) > 0.3
-    grid = found.exhibits["taken for"]
+    grid = trajectory.exhibits["taken for"]
     assert isinstance(grid, Grid) and grid.columns == ["what", "pictures", "translations"]
     assert grid.rows[0][2] > 0.7  # type: ignore[operator]
-    (told,) = [text for text in found.warnings if "translat" in text]
-    assert told.startswith("cyclegan has 200 steps, and below 1000 "), (
+    (warning,) = [text for text in trajectory.warnings if "translat" in text]
+    assert warning.startswith("cyclegan has 200 steps, and below 1000 "), (
         "and no doubt of what it learned"
     )
 
@@ -300,30 +306,31 @@ def test_quality_is_that_of_a_loop_and_the_same_for_a_large_cell_and_a_small_one
     x = -0.6 + noise
     x[:, 0] += 0.7 * y.float()[:, None, None]
     x[:, 2] += 0.7 * s.float()[:, None, None]
-    made = x.clone()
-    made[:, 2] += (0.7 - 1.4 * s.float())[:, None, None]
-    made[::5] = x[::5]  # some are not changed
-    extra = Examples(((made + 1) * 127.5).round().to(torch.uint8), y, torch.arange(40))
+    translated = x.clone()
+    translated[:, 2] += (0.7 - 1.4 * s.float())[:, None, None]
+    translated[::5] = x[::5]  # some are not changed
+    extra = Examples(((translated + 1) * 127.5).round().to(torch.uint8), y, torch.arange(40))
     context: Any = SimpleNamespace(
         y=y,
         environment=s,
         state={"cells": torch.tensor([[17, 3], [3, 17]])},
         inputs=lambda rows: x[rows],
     )
-    found = SMALL._quality(context, extra, 1 - s)
-    near = _evenly(2 * y + s, 8).tolist()
-    assert len(near) == 8 + 3 + 3 + 8
+    quality = SMALL._quality(context, extra, 1 - s)
+    reference_rows = _evenly(2 * y + s, 8).tolist()
+    assert len(reference_rows) == 8 + 3 + 3 + 8
     pixels = ((x + 1) * 127.5).round().clamp(0, 255).double()
     hits: dict[tuple[str, int], list[tuple[bool, bool]]] = {}
-    for what, rows in (("real", near), ("made", range(40))):
+    for what, rows in (("real", reference_rows), ("made", range(40))):
         for row in rows:
-            one, value = (
+            pixels_of_row, value = (
                 (pixels[row], int(s[row]))
                 if what == "real"
                 else (extra.x[row].double(), 1 - int(s[row]))
             )
             best = min(
-                (j for j in near if j != row), key=lambda j: float((pixels[j] - one).square().sum())
+                (j for j in reference_rows if j != row),
+                key=lambda j: float((pixels[j] - pixels_of_row).square().sum()),
             )
             hits.setdefault((what, 2 * int(y[row]) + value), []).append(
                 (int(s[best]) == value, int(y[best]) == int(y[row]))
@@ -331,23 +338,27 @@ def test_quality_is_that_of_a_loop_and_the_same_for_a_large_cell_and_a_small_one
     expected = [
         np.mean(
             [
-                np.mean([hit[part] for hit in cells])
+                np.mean([hit[fold] for hit in cells])
                 for (kind, _), cells in hits.items()
                 if kind == what
             ]
         )
-        for part in (0, 1)
+        for fold in (0, 1)
         for what in ("real", "made")
     ]
     assert (
-        found.tolist() == pytest.approx(expected) and 0.6 < expected[1] < 0.9 and expected[0] > 0.95
+        quality.tolist() == pytest.approx(expected)
+        and 0.6 < expected[1] < 0.9
+        and expected[0] > 0.95
     )
 
 
 def test_a_translator_that_changes_nothing_is_doubted() -> None:
     data = dataset(tint=120)
-    found = run(replace(SMALL, first=0.1, translator_lr=1e-6), split(60, data), data=data, steps=10)
-    assert isinstance(found.exhibits["taken for"], Grid)
+    trajectory = run(
+        replace(SMALL, first=0.1, translator_lr=1e-6), split(60, data), data=data, steps=10
+    )
+    assert isinstance(trajectory.exhibits["taken for"], Grid)
     state = {"cells": torch.full((2, 2), 3), "quality": torch.tensor([0.9, 0.2, 0.5, 0.5])}
     (text,) = SMALL.doubts(state)
     assert (
@@ -358,8 +369,8 @@ def test_a_translator_that_changes_nothing_is_doubted() -> None:
 
 
 def test_pictures_are_shown_under_every_value() -> None:
-    found = run(SMALL, steps=4)
-    sheet = found.exhibits["translations"]
+    trajectory = run(SMALL, steps=4)
+    sheet = trajectory.exhibits["translations"]
     assert isinstance(sheet, Picture) and list(sheet.columns) == ["picture", "as red", "as blue"]
     # Six pictures, of every class and environment one at least, with what each is.
     assert len(sheet.rows) == 6 and set(sheet.rows) == set(GROUPS)
@@ -370,7 +381,12 @@ def test_pictures_are_shown_under_every_value() -> None:
 
 
 def test_without_translations_it_is_erm_and_with_them_it_is_not() -> None:
-    plain, none, some = (run(each, steps=12) for each in (ERM(), CycleGAN(share=0.0), SMALL))
-    said = [item.predictions["last"]["test"].logits for item in (plain, none, some)]
-    assert np.array_equal(said[0], said[1]) and abs(said[0] - said[2]).max() > 1e-3  # type: ignore[arg-type, operator]
+    plain, none, with_translations = (
+        run(each, steps=12) for each in (ERM(), CycleGAN(share=0.0), SMALL)
+    )
+    logits = [
+        trajectory.predictions["last"]["test"].logits
+        for trajectory in (plain, none, with_translations)
+    ]
+    assert np.array_equal(logits[0], logits[1]) and abs(logits[0] - logits[2]).max() > 1e-3  # type: ignore[arg-type, operator]
     assert DATA.input.kind == "image"

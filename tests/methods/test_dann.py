@@ -49,15 +49,15 @@ def test_loss_by_hand() -> None:
     times tanh(1/2) = 2/(1 + 1/e) - 1 a tenth of the way on, as good as 1 near the end.
     """
     modules = {"model": Plain(), "discriminator": nn.Identity()}
-    label, told = math.log(4 / 3), math.log(4) - LOG3 / 2
-    found = DANN(weight=0.5, schedule="constant").loss(modules, batch([LOG3, LOG3], [0, 1]), {})
-    assert found.total.item() == pytest.approx(label - told / 2)
-    assert {name: float(value) for name, value in found.terms.items()} == pytest.approx(
-        {"classification": label, "discriminator": told}
+    label, domain_loss = math.log(4 / 3), math.log(4) - LOG3 / 2
+    loss = DANN(weight=0.5, schedule="constant").loss(modules, batch([LOG3, LOG3], [0, 1]), {})
+    assert loss.total.item() == pytest.approx(label - domain_loss / 2)
+    assert {name: float(value) for name, value in loss.terms.items()} == pytest.approx(
+        {"classification": label, "discriminator": domain_loss}
     )
     for progress, share in ((0.0, 0.0), (0.1, math.tanh(0.5)), (1.0, math.tanh(5.0))):
         ramped = DANN(weight=0.5).loss(modules, batch([LOG3, LOG3], [0, 1], progress), {})
-        assert ramped.total.item() == pytest.approx(label - share * told / 2)
+        assert ramped.total.item() == pytest.approx(label - share * domain_loss / 2)
 
 
 @dataclass
@@ -84,11 +84,11 @@ def test_gradient_penalty_by_hand() -> None:
     with torch.no_grad():
         linear.weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 0.0]]))
     spy = Spy({"model": Plain(), "discriminator": linear})
-    found = DANN(gradient_penalty=2.0, schedule="constant").update(spy, batch([LOG3, LOG3], [0, 1]))  # type: ignore[arg-type]
-    told = math.log(4) - LOG3 / 2
+    loss = DANN(gradient_penalty=2.0, schedule="constant").update(spy, batch([LOG3, LOG3], [0, 1]))  # type: ignore[arg-type]
+    domain_loss = math.log(4) - LOG3 / 2
     assert [name for name, _ in spy.asked] == ["main", "discriminator"]
-    assert spy.asked[1][1].total.item() == pytest.approx(told + 5 / 8)
-    assert found.total.item() == pytest.approx(math.log(4 / 3) - told)
+    assert spy.asked[1][1].total.item() == pytest.approx(domain_loss + 5 / 8)
+    assert loss.total.item() == pytest.approx(math.log(4 / 3) - domain_loss)
     spy.asked[1][1].total.backward()
     assert linear.weight.grad is not None and linear.weight.grad.abs().sum() > 0
 
@@ -121,10 +121,10 @@ class Reversal(Method):
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
         model: Any = modules["model"]
         features = model.features(batch.x)
-        told = row_losses(
+        domain_losses = row_losses(
             modules["discriminator"](Reverse.apply(features, self.weight)), batch.environment
         )  # type: ignore[arg-type]
-        return Loss(row_losses(model.head(features), batch.y).mean() + told.mean())
+        return Loss(row_losses(model.head(features), batch.y).mean() + domain_losses.mean())
 
 
 @pytest.mark.parametrize("optimiser", ["sgd", "adam"])
@@ -156,7 +156,7 @@ class Watched(Reversal):
         return self.inner.optimisers(info, modules, stage)
 
     def update(self, context: RunContext, batch: Batch) -> Loss:
-        found = self.inner.update(context, batch)
+        loss = self.inner.update(context, batch)
         for name in ("model", "discriminator"):
             flat = torch.cat(
                 [p.detach().flatten().clone() for p in context.modules[name].parameters()]
@@ -164,7 +164,7 @@ class Watched(Reversal):
             SEEN.setdefault(name, []).append(flat)
         model: Any = context.modules["model"]
         SEEN.setdefault("head", []).append(model.head.weight.detach().clone())
-        return found
+        return loss
 
 
 def test_classifier_and_discriminator_train_on_every_step() -> None:
@@ -173,11 +173,12 @@ def test_classifier_and_discriminator_train_on_every_step() -> None:
     SEEN.clear()
     run(Watched())
     for name in ("model", "head", "discriminator"):
-        kept = SEEN[name]
-        assert len(kept) == 12
-        assert all(not torch.equal(one, two) for one, two in zip(kept, kept[1:], strict=False)), (
-            name
-        )
+        weights_seen = SEEN[name]
+        assert len(weights_seen) == 12
+        assert all(
+            not torch.equal(before, two)
+            for before, two in zip(weights_seen, weights_seen[1:], strict=False)
+        ), name
 
 
 def test_discriminator_takes_its_steps_at_its_own_rate() -> None:
@@ -185,12 +186,12 @@ def test_discriminator_takes_its_steps_at_its_own_rate() -> None:
     tenth of the rate a tenth."""
     moved = {}
     for steps, lr in ((1, None), (3, None), (1, 1e-5)):
-        found = [
+        trajectories = [
             run(Watched(steps=steps, lr=lr), steps=n, optimiser="sgd", lr=1e-4, precision="fp64")
             for n in (0, 1)
         ]
-        one, two = (trained.weights("last")["discriminator.0.weight"] for trained in found)
-        moved[steps, lr] = float((two - one).norm())
+        first, two = (trained.weights("last")["discriminator.0.weight"] for trained in trajectories)
+        moved[steps, lr] = float((two - first).norm())
     assert moved[3, None] == pytest.approx(3 * moved[1, None], rel=1e-3)
     assert moved[1, 1e-5] == pytest.approx(moved[1, None] / 10, rel=1e-3)
 
@@ -208,16 +209,18 @@ def test_neither_descent_moves_the_other() -> None:
 
 
 def test_batch_statistics_move_once_a_step() -> None:
-    found = run(DANN(discriminator_steps=4), model="small-cnn", steps=5).weights("last")
-    tracked = [int(value) for key, value in found.items() if key.endswith("num_batches_tracked")]
+    trained_weights = run(DANN(discriminator_steps=4), model="small-cnn", steps=5).weights("last")
+    tracked = [
+        int(value) for key, value in trained_weights.items() if key.endswith("num_batches_tracked")
+    ]
     assert tracked and set(tracked) == {5}
 
 
 def test_discriminator_reads_features_and_knows_all_environments() -> None:
-    found = run(DANN(width=32, layers=3), steps=1).weights("last")
+    trained_weights = run(DANN(width=32, layers=3), steps=1).weights("last")
     shapes = [
         tuple(value.shape)
-        for key, value in found.items()
+        for key, value in trained_weights.items()
         if key.startswith("discriminator") and value.ndim == 2
     ]
     assert shapes == [(32, 16), (32, 32), (32, 32), (2, 32)]
@@ -242,12 +245,12 @@ def test_model_hides_the_environment() -> None:
 
 
 def test_one_environment_is_refused() -> None:
-    one = with_train(split(), environment=np.zeros(60, dtype=np.int64))
+    single_environment = with_train(split(), environment=np.zeros(60, dtype=np.int64))
     with pytest.raises(
         NeedsError,
         match="'dann' needs at least two environments with training rows, and there is 1",
     ):
-        run(DANN(), one)
+        run(DANN(), single_environment)
 
 
 def test_a_ramp_of_one_step_says_that_it_asked_nothing() -> None:

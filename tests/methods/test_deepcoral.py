@@ -35,27 +35,27 @@ def batch(x: Any, environment: Any) -> Batch:
 
 def alignment(
     form: str,
-    given: Batch,
-    many: int = 4,
+    aligned_batch: Batch,
+    n_environments: int = 4,
     head: nn.Module | None = None,
     counts: tuple[int, ...] | None = None,
 ) -> float:
     method = DeepCORAL(form=form)
-    counts = counts or (9,) * many
+    counts = counts or (9,) * n_environments
     state = method.state(
         Info(
             InputSpec.image(8, 8, 3),
             2,
-            many,
-            environment_names=("e",) * many,
+            n_environments,
+            environment_names=("e",) * n_environments,
             environment_counts=counts,
         )
     )
-    found = method.loss({"model": Plain(head)}, given, state)
-    assert found.total.item() == pytest.approx(
-        float(found.terms["classification"] + found.terms["alignment"])
+    loss = method.loss({"model": Plain(head)}, aligned_batch, state)
+    assert loss.total.item() == pytest.approx(
+        float(loss.terms["classification"] + loss.terms["alignment"])
     )
-    return float(found.terms["alignment"])
+    return float(loss.terms["alignment"])
 
 
 TWO = [[0, 0], [2, 0], [0, 0], [0, 4]]
@@ -67,9 +67,9 @@ def test_alignment_by_hand() -> None:
 
     |C0 - C1|^2 = 4 + 64 = 68 and |m0 - m1|^2 = 1 + 4 = 5; d = 2. Paper: 68 / 16 = 4.25. With means: 68 / 4 + 5 / 2 = 19.5.
     """
-    given = batch(TWO, [0, 0, 1, 1])
-    assert alignment("covariance", given) == pytest.approx(4.25)
-    assert alignment("mean-and-covariance", given) == pytest.approx(19.5)
+    tried_batch = batch(TWO, [0, 0, 1, 1])
+    assert alignment("covariance", tried_batch) == pytest.approx(4.25)
+    assert alignment("mean-and-covariance", tried_batch) == pytest.approx(19.5)
 
 
 def test_environment_of_one_row_compares_means_only() -> None:
@@ -77,9 +77,9 @@ def test_environment_of_one_row_compares_means_only() -> None:
     means' part is (5 + 4 + 13)/3/2 = 11/3. Only the pair (0, 1) has covariances: 68 / 4 = 17 and 68
     / 16 as before. Were a row's covariance 0, they would change.
     """
-    given = batch([*TWO, [3, 0]], [0, 0, 1, 1, 3])
-    assert alignment("covariance", given) == pytest.approx(4.25)
-    assert alignment("mean-and-covariance", given) == pytest.approx(17 + 11 / 3)
+    tried_batch = batch([*TWO, [3, 0]], [0, 0, 1, 1, 3])
+    assert alignment("covariance", tried_batch) == pytest.approx(4.25)
+    assert alignment("mean-and-covariance", tried_batch) == pytest.approx(17 + 11 / 3)
 
 
 def test_one_training_row_that_a_batch_repeats_is_an_environment_of_one_row() -> None:
@@ -89,11 +89,11 @@ def test_one_training_row_that_a_batch_repeats_is_an_environment_of_one_row() ->
     Taken as three rows it would have one of zeros, and the others would be drawn towards it: (68 +
     4 + 64) / 3 / 4 and not 17.
     """
-    given = batch([*TWO, [3, 0], [3, 0], [3, 0]], [0, 0, 1, 1, 3, 3, 3])
-    assert alignment("mean-and-covariance", given, counts=(9, 9, 9, 1)) == pytest.approx(
+    tried_batch = batch([*TWO, [3, 0], [3, 0], [3, 0]], [0, 0, 1, 1, 3, 3, 3])
+    assert alignment("mean-and-covariance", tried_batch, counts=(9, 9, 9, 1)) == pytest.approx(
         17 + 11 / 3
     )
-    assert alignment("mean-and-covariance", given, counts=(9, 9, 9, 2)) == pytest.approx(
+    assert alignment("mean-and-covariance", tried_batch, counts=(9, 9, 9, 2)) == pytest.approx(
         136 / 12 + 11 / 3
     )
 
@@ -103,23 +103,30 @@ def test_one_training_row_that_a_batch_repeats_is_an_environment_of_one_row() ->
     "environment", [[0], [1, 1], [0, 1], [0, 1, 2, 3], [0, 0, 1], [2, 2, 2, 2]]
 )
 def test_small_and_absent_environments_give_numbers(form: str, environment: list[int]) -> None:
-    given = batch(np.random.default_rng(0).normal(size=(len(environment), 3)), environment)
-    found = alignment(form, given)
+    tried_batch = batch(np.random.default_rng(0).normal(size=(len(environment), 3)), environment)
+    loss = alignment(form, tried_batch)
     several = sum(environment.count(code) > 1 for code in set(environment))
     zero = several < 2 if form == "covariance" else len(set(environment)) < 2
-    assert math.isfinite(found) and (found == 0.0) == zero
+    assert math.isfinite(loss) and (loss == 0.0) == zero
     method = DeepCORAL(form=form)
     state = method.state(Info(InputSpec.image(8, 8, 3), 3, 4, environment_counts=(1,) * 4))
-    method.loss({"model": Plain()}, given, state).total.backward()
-    assert given.x.grad is not None and torch.isfinite(given.x.grad).all()
+    method.loss({"model": Plain()}, tried_batch, state).total.backward()
+    assert tried_batch.x.grad is not None and torch.isfinite(tried_batch.x.grad).all()
 
 
 def slow(x: Any, environment: Any, form: str) -> float:
     """NumPy's covariances, pair by pair."""
     width = x.shape[1]
-    parts = [x[environment == code] for code in sorted(set(environment.tolist()))]
-    means = [((a.mean(0) - b.mean(0)) ** 2).sum() for a, b in itertools.combinations(parts, 2)]
-    whole = [np.cov(part.T) for part in parts if len(part) > 1]
+    parts_by_environment = [x[environment == code] for code in sorted(set(environment.tolist()))]
+    means = [
+        ((a.mean(0) - b.mean(0)) ** 2).sum()
+        for a, b in itertools.combinations(parts_by_environment, 2)
+    ]
+    whole = [
+        np.cov(environment_rows.T)
+        for environment_rows in parts_by_environment
+        if len(environment_rows) > 1
+    ]
     covariances = [((a - b) ** 2).sum() for a, b in itertools.combinations(whole, 2)]
     if form == "covariance":
         return float(np.mean(covariances)) / (4 * width**2)
@@ -140,16 +147,18 @@ def test_products_of_rows_give_numpys_covariances(form: str) -> None:
 def test_gradient_is_that_of_the_definition() -> None:
     x = torch.randn(12, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     environment = torch.arange(12) % 3
-    given = batch(x.numpy(), environment)
+    tried_batch = batch(x.numpy(), environment)
     method = DeepCORAL(form="covariance")
     state = method.state(Info(InputSpec.image(8, 8, 3), 3, 3, environment_counts=(4, 4, 4)))
-    found = method.loss({"model": Plain()}, given, state)
+    loss = method.loss({"model": Plain()}, tried_batch, state)
     ours = torch.autograd.grad(
-        found.total - nn.functional.cross_entropy(given.x, given.y), given.x
+        loss.total - nn.functional.cross_entropy(tried_batch.x, tried_batch.y), tried_batch.x
     )[0]
-    whole = [torch.cov(given.x[environment == code].T) for code in range(3)]
-    pairs = torch.stack([(a - b).square().sum() for a, b in itertools.combinations(whole, 2)])
-    assert torch.allclose(ours, torch.autograd.grad(pairs.mean() / 36, given.x)[0], atol=1e-14)
+    covariances = [torch.cov(tried_batch.x[environment == code].T) for code in range(3)]
+    pairs = torch.stack([(a - b).square().sum() for a, b in itertools.combinations(covariances, 2)])
+    assert torch.allclose(
+        ours, torch.autograd.grad(pairs.mean() / 36, tried_batch.x)[0], atol=1e-14
+    )
 
 
 def test_features_are_aligned_and_not_logits() -> None:
@@ -173,21 +182,21 @@ def test_bf16_features_are_compared_in_float32() -> None:
     x = torch.randn(32, 64, generator=torch.Generator().manual_seed(0)).bfloat16()
     environment = torch.arange(32) % 2
     zeros = torch.zeros(32, dtype=torch.int64)
-    found = {}
+    losses = {}
     for name, rows in {"coarse": x, "exact": x.double()}.items():
-        given = Batch(rows, zeros, zeros, zeros, environment)
+        tried_batch = Batch(rows, zeros, zeros, zeros, environment)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=name == "coarse"):
-            found[name] = alignment("covariance", given, 2)
-    assert found["coarse"] == pytest.approx(found["exact"], rel=1e-4)
+            losses[name] = alignment("covariance", tried_batch, 2)
+    assert losses["coarse"] == pytest.approx(losses["exact"], rel=1e-4)
 
 
 def test_one_environment_is_refused() -> None:
-    one = with_train(split(), environment=np.ones(60, dtype=np.int64))
+    single_environment = with_train(split(), environment=np.ones(60, dtype=np.int64))
     with pytest.raises(
         NeedsError,
         match="'deepcoral' needs at least two environments with training rows, and there is 1",
     ):
-        run(DeepCORAL(), one)
+        run(DeepCORAL(), single_environment)
 
 
 def test_both_forms_train_apart_from_each_other() -> None:

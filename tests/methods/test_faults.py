@@ -29,17 +29,19 @@ from crosswind.studies.store import Store
 from crosswind.training.loader import TrainingRows
 from crosswind.training.loop import Trajectory
 
-FACTS = {item.name: item for item in listing("methods") if item.module.startswith("crosswind.")}
+FACTS = {known.name: known for known in listing("methods") if known.module.startswith("crosswind.")}
 EVERY = pytest.mark.parametrize("name", [name for name in FACTS if name != "lora"])
 """All but the one that these tests' network has no layer for: `tests/contract` and its own tests
 try it."""
-ADAPTING = [name for name, item in FACTS.items() if item.needs and item.needs.adapts]
-BASED = [name for name, item in FACTS.items() if item.needs and item.needs.base]
+ADAPTING = [name for name, known in FACTS.items() if known.needs and known.needs.adapts]
+BASED = [name for name, known in FACTS.items() if known.needs and known.needs.base]
 BY_ENVIRONMENT = [
-    name for name, item in FACTS.items() if item.needs and item.needs.sampler == "per-environment"
+    name
+    for name, known in FACTS.items()
+    if known.needs and known.needs.sampler == "per-environment"
 ]
-BY_GROUP = [name for name, item in FACTS.items() if item.needs and item.needs.groups]
-OWN = [name for name, item in FACTS.items() if "predict" in item.defines]
+BY_GROUP = [name for name, known in FACTS.items() if known.needs and known.needs.groups]
+OWN = [name for name, known in FACTS.items() if "predict" in known.defines]
 """Methods that answer by more than the model's forward pass: their own tests look at what they
 predict."""
 OWN_NETWORK = ["beta-vae"]
@@ -48,9 +50,9 @@ APPENDING = {"ada": 2, "cyclegan": 0, "me-ada": 2}
 """Methods whose last stage has copies among its rows, and by how many steps it is shorter than the
 run."""
 PAIRED = {
-    name: {item.needs.pairs: "class"}
-    for name, item in FACTS.items()
-    if item.needs and item.needs.pairs
+    name: {known.needs.pairs: "class"}
+    for name, known in FACTS.items()
+    if known.needs and known.needs.pairs
 }
 """Methods that pair rows, here of a class, since these rows show no image in two environments."""
 STEPS = 8
@@ -79,8 +81,8 @@ def test_the_sweeps_find_the_methods() -> None:
 def method_of(name: str) -> Method:
     """At its defaults, but for switches, which come at step 2."""
     cls = load("methods", name)
-    made: Method = cls(**{**QUICK.get(name, {}), **dict.fromkeys(cls.needs.switches, 2)})
-    return made
+    method_object: Method = cls(**{**QUICK.get(name, {}), **dict.fromkeys(cls.needs.switches, 2)})
+    return method_object
 
 
 def noisy() -> Sets:
@@ -88,11 +90,13 @@ def noisy() -> Sets:
     backwards."""
     sets = split()
     flipped = np.arange(60) % 5 == 0
-    some = rows_of(DATA, np.arange(189, 152, -3))
+    other_rows = rows_of(DATA, np.arange(189, 152, -3))
     label = np.where(flipped, 1 - sets.train.label, sets.train.label)
-    held = {"validation": sets.validation["validation"]}
+    sets_held = {"validation": sets.validation["validation"]}
     return replace(
-        with_train(sets, label=label), validation=held, evaluation={**sets.evaluation, "part": some}
+        with_train(sets, label=label),
+        validation=sets_held,
+        evaluation={**sets.evaluation, "part": other_rows},
     )
 
 
@@ -106,21 +110,21 @@ class Recorded:
 
 @cache
 def recorded(name: str) -> Recorded:
-    seen: list[Batch] = []
+    batches_seen: list[Batch] = []
     plain = TrainingRows.batch
 
     def spied(self: Any, step: int, length: int) -> Batch:
-        made = plain(self, step, length)
+        batch_made = plain(self, step, length)
         if step == 0:
-            seen.clear()
-        seen.append(replace(made, x=made.x.clone()))
-        return made
+            batches_seen.clear()
+        batches_seen.append(replace(batch_made, x=batch_made.x.clone()))
+        return batch_made
 
     TrainingRows.batch = spied  # type: ignore[method-assign]
     try:
         return Recorded(
             run(method_of(name), noisy(), model="small-cnn", steps=STEPS, validate_every=STEPS),
-            seen,
+            batches_seen,
         )
     finally:
         TrainingRows.batch = plain  # type: ignore[method-assign]
@@ -133,15 +137,18 @@ def pictures(rows: np.ndarray) -> torch.Tensor:
 def network(name: str) -> Model:
     """The classifier with the weights of the end, in training mode."""
     model = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 0)
-    kept = recorded(name).found.weights("last").items()
+    trained_weights = recorded(name).found.weights("last").items()
     model.load_state_dict(
-        {key.removeprefix("model."): value for key, value in kept if key.startswith("model.")}
+        {
+            key.removeprefix("model."): value
+            for key, value in trained_weights
+            if key.startswith("model.")
+        }
     )
     return model
 
 
-# -- evaluation
-# --------------------------------------------------------------------------------------------------
+# -- evaluation ------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -153,23 +160,23 @@ def test_predictions_are_of_running_statistics_and_of_pictures_as_they_are(name:
     45 rows are one evaluation batch of 32 and 13 of another. A method that adapts does so to test
     sets, and validation is plain.
     """
-    said = recorded(name).found.predictions["last"]
-    assert {key: len(item) for key, item in said.items()} == {
+    predictions = recorded(name).found.predictions["last"]
+    assert {key: len(set_predictions) for key, set_predictions in predictions.items()} == {
         "validation": 30,
         "test": 45,
         "part": 13,
     }
-    assert said["part"].ids.tolist() == list(range(189, 152, -3))
+    assert predictions["part"].ids.tolist() == list(range(189, 152, -3))
     for key, rows in {"validation": np.arange(90, 120), "test": np.arange(150, 195)}.items():
         if key == "test" and name in ADAPTING:
             continue
-        assert said[key].ids.tolist() == rows.tolist()
+        assert predictions[key].ids.tolist() == rows.tolist()
         if name in OWN + OWN_NETWORK:
             continue
         with torch.inference_mode():
             expected = network(name).eval()(pictures(rows)).numpy()
             trained = network(name).train()(pictures(rows)).numpy()
-        assert np.allclose(said[key].logits, expected, atol=1e-5)  # type: ignore[arg-type]
+        assert np.allclose(predictions[key].logits, expected, atol=1e-5)  # type: ignore[arg-type]
         assert not np.allclose(trained, expected, atol=1e-3), (
             "the statistics of these rows would give other numbers"
         )
@@ -180,13 +187,14 @@ def test_predictions_are_of_running_statistics_and_of_pictures_as_they_are(name:
 def test_predictions_of_a_row_do_not_depend_on_the_rows_beside_it(name: str) -> None:
     """13 of the test rows alone, backwards, have the bits that they have among all. What adapts
     sees another lot, and says so."""
-    said = recorded(name).found.predictions["last"]
-    same = np.array_equal(said["test"].logits[said["part"].ids - 150], said["part"].logits)  # type: ignore[index, arg-type]
+    predictions = recorded(name).found.predictions["last"]
+    same = np.array_equal(
+        predictions["test"].logits[predictions["part"].ids - 150], predictions["part"].logits
+    )  # type: ignore[index, arg-type]
     assert same == (name not in ADAPTING)
 
 
-# -- training rows
-# --------------------------------------------------------------------------------------------------
+# -- training rows ---------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -202,9 +210,11 @@ def test_labels_and_rows_are_the_same_at_every_visit(name: str) -> None:
         and int(ids.max()) < 60
     )
     assert torch.bincount(ids).max() > 1
-    for what in ("label", "group", "environment"):
-        given = torch.cat([getattr(batch, "y" if what == "label" else what) for batch in batches])
-        assert torch.equal(given, torch.from_numpy(getattr(train, what))[ids]), what
+    for field in ("label", "group", "environment"):
+        values_of_batches = torch.cat(
+            [getattr(batch, "y" if field == "label" else field) for batch in batches]
+        )
+        assert torch.equal(values_of_batches, torch.from_numpy(getattr(train, field))[ids]), field
     if method_of(name).views() == (None,):
         x = torch.cat([batch.x for batch in batches])
         same = ((x - pictures(train.rows[ids.numpy()])).abs() <= 1e-6).flatten(1).all(1)
@@ -221,15 +231,17 @@ def test_no_row_comes_twice_in_an_epoch_unless_the_method_draws_so(name: str) ->
     environment = torch.from_numpy(noisy().train.environment)
     if name in BY_ENVIRONMENT:
         for code in (0, 1):
-            own = ids[environment[ids] == code]
-            assert sorted(own[:30].tolist()) == torch.where(environment == code)[0].tolist()
+            ids_of_environment = ids[environment[ids] == code]
+            assert (
+                sorted(ids_of_environment[:30].tolist())
+                == torch.where(environment == code)[0].tolist()
+            )
     else:
         once = sorted(ids[:60].tolist()) == list(range(60))
         assert once == (name not in ("jtt", *APPENDING))
 
 
-# -- stages
-# --------------------------------------------------------------------------------------------------
+# -- stages ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -244,11 +256,11 @@ def test_training_starts_from_the_seeds_own_weights(name: str, seed: int) -> Non
         if name in BASED
         else None
     )
-    found = run(method_of(name), sets, model="small-cnn", steps=0, seed=seed, base=base).weights(
-        "last"
-    )
+    initial_weights = run(
+        method_of(name), sets, model="small-cnn", steps=0, seed=seed, base=base
+    ).weights("last")
     fresh = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), seed).state_dict()
-    other = build_model(
+    other_seed = build_model(
         "small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 3 - seed
     ).state_dict()
     if name in [
@@ -259,26 +271,27 @@ def test_training_starts_from_the_seeds_own_weights(name: str, seed: int) -> Non
         again = run(
             method_of(name), sets, model="small-cnn", steps=0, seed=3 - seed, base=base
         ).weights("last")
-        assert any(not torch.equal(value, again[key]) for key, value in found.items())
+        assert any(not torch.equal(value, again[key]) for key, value in initial_weights.items())
         return
-    assert all(torch.equal(value, found[f"model.{key}"]) for key, value in fresh.items())
-    assert not torch.equal(other["fc.weight"], found["model.fc.weight"])
+    assert all(torch.equal(value, initial_weights[f"model.{key}"]) for key, value in fresh.items())
+    assert not torch.equal(other_seed["fc.weight"], initial_weights["model.fc.weight"])
 
 
 @pytest.mark.slow
 @EVERY
 def test_a_run_that_diverges_is_scored_and_does_not_fail(name: str) -> None:
     """At an absurd learning rate, with the first network diverged too where there is one."""
-    found = run(method_of(name), model="small-cnn", steps=6, validate_every=3, lr=1e30)
-    assert found.status == "diverged" and len(found.predictions["last"]["test"]) == 45
-    loss = found.history[-1]["train"].get("loss")  # wise-ft takes no step after its first network's
+    trajectory = run(method_of(name), model="small-cnn", steps=6, validate_every=3, lr=1e30)
+    assert trajectory.status == "diverged" and len(trajectory.predictions["last"]["test"]) == 45
+    loss = trajectory.history[-1]["train"].get(
+        "loss"
+    )  # wise-ft takes no step after its first network's
     assert loss is None or not np.isfinite(loss)
     if name in BASED and name != "wise-ft":
-        assert any("the first network diverged" in text for text in found.warnings)
+        assert any("the first network diverged" in text for text in trajectory.warnings)
 
 
-# -- small groups
-# --------------------------------------------------------------------------------------------------
+# -- small groups ----------------------------------------------------------------------------------
 
 PATTERNS = {
     "one row": [0],
@@ -340,8 +353,7 @@ def test_environments_and_groups_of_none_or_one_row_give_numbers(name: str, patt
         assert sum(float(slope.abs().sum()) for slope in slopes) > 0
 
 
-# -- studies
-# --------------------------------------------------------------------------------------------------
+# -- studies ---------------------------------------------------------------------------------------
 
 STUDY: dict[str, Any] = {
     "data": {
@@ -381,15 +393,15 @@ def test_every_setting_is_stored_with_the_run_and_shifts_have_equal_sizes(tmp_pa
     with Store.open(tmp_path, create=True) as store:
         store.add_plan("faults", {}, plan.study.model_dump(), plan.jobs)
         rows = [row for row in store.runs("faults") if row["labels"]["shift"] == "none"]
-        found = {
+        spec_of = {
             row["labels"]["method"]: store.run(store.run(row["key"])["needs"][0])["spec"]
             for row in rows
         }
-    assert set(found) == set(FACTS)
-    for name, spec in found.items():
-        knobs = {item.name: item.default for item in FACTS[name].knobs} | PAIRED.get(name, {})
+    assert set(spec_of) == set(FACTS)
+    for name, spec in spec_of.items():
+        knobs = {knob.name: knob.default for knob in FACTS[name].knobs} | PAIRED.get(name, {})
         assert spec["method"] == {"name": name, "version": FACTS[name].version, "knobs": knobs}
-        assert set(spec["training"]) == {item.name for item in knobs_of(TrainingSettings)}
+        assert set(spec["training"]) == {knob.name for knob in knobs_of(TrainingSettings)}
         assert spec["model"]["name"] == ("mlp" if name == "lora" else "small-cnn") and spec[
             "split"
         ]["environments"] == [
@@ -398,7 +410,7 @@ def test_every_setting_is_stored_with_the_run_and_shifts_have_equal_sizes(tmp_pa
         ]
     sizes = {draw.shift: draw.train_rows for draw in plan.draws}
     assert set(sizes) == {"none", "SC", "UDS", "both"} and len(set(sizes.values())) == 1
-    own = make_plan(
+    own_plan = make_plan(
         study_from({**STUDY, "sizes": {"all": "all"}, "methods": ["erm"]}, name="faults")
     )
-    assert len({draw.train_rows for draw in own.draws}) == 4
+    assert len({draw.train_rows for draw in own_plan.draws}) == 4

@@ -35,9 +35,9 @@ def test_group_means_keep_their_digits_under_bf16() -> None:
 
 def test_row_losses_are_computed_at_least_in_float32() -> None:
     logits = torch.tensor([[0.0, 0.0], [2.0, 0.0]])
-    found = row_losses(logits.bfloat16(), torch.tensor([0, 1]))
-    assert found.dtype == torch.float32
-    assert torch.allclose(found, torch.tensor([0.693147, 2.126928]), atol=1e-6)
+    losses = row_losses(logits.bfloat16(), torch.tensor([0, 1]))
+    assert losses.dtype == torch.float32
+    assert torch.allclose(losses, torch.tensor([0.693147, 2.126928]), atol=1e-6)
     assert row_losses(logits.double(), torch.tensor([0, 1])).dtype == torch.float64
 
 
@@ -49,17 +49,20 @@ def test_frozen_stays_in_evaluation_mode_inside_a_training_parent() -> None:
     assert not any(p.requires_grad for p in parent[1].parameters())
 
 
-# -- distances of groups; mmd and deepcoral test them through their losses
-# -------------------------------------------------------
+# -- distances of groups; mmd and deepcoral test them through their losses -------------------------
 
 
 def test_distances_of_one_row_and_of_no_pair_are_zero() -> None:
-    one = torch.ones(1, 3, requires_grad=True)
-    total = kernel_distance(one, torch.tensor([1]), 3) + moment_distance(
-        one, torch.tensor([1]), 3, 1.0, 1.0
+    single_row = torch.ones(1, 3, requires_grad=True)
+    total = kernel_distance(single_row, torch.tensor([1]), 3) + moment_distance(
+        single_row, torch.tensor([1]), 3, 1.0, 1.0
     )
     total.backward()
-    assert total.item() == 0.0 and one.grad is not None and one.grad.tolist() == [[0.0, 0.0, 0.0]]
+    assert (
+        total.item() == 0.0
+        and single_row.grad is not None
+        and single_row.grad.tolist() == [[0.0, 0.0, 0.0]]
+    )
 
 
 @pytest.mark.parametrize("kind", ["moments", "median", "widths", "unbiased", "unbiased median"])
@@ -80,25 +83,24 @@ def test_slopes_of_distances_are_those_of_their_values(kind: str) -> None:
     )
     assert torch.autograd.gradcheck(distance, (x,))
     several = torch.stack([x.detach(), x.detach() + 1, 2 * x.detach()]).requires_grad_()
-    found = torch.func.vmap(distance)(several)
-    expected = torch.stack([distance(one) for one in several])
-    assert torch.allclose(found, expected, atol=1e-12)
-    slopes = [torch.autograd.grad(values.sum(), several)[0] for values in (found, expected)]
+    distances = torch.func.vmap(distance)(several)
+    expected = torch.stack([distance(single) for single in several])
+    assert torch.allclose(distances, expected, atol=1e-12)
+    slopes = [torch.autograd.grad(values.sum(), several)[0] for values in (distances, expected)]
     assert torch.allclose(*slopes, atol=1e-12)
 
 
 def test_a_value_with_slopes_is_itself_and_has_them() -> None:
     a, b = torch.tensor([1.0, 2.0], requires_grad=True), torch.tensor([[3.0]], requires_grad=True)
-    found = with_slopes(
+    value = with_slopes(
         torch.tensor(0.1), [a, b], [torch.tensor([4.0, 5.0]), torch.tensor([[6.0]])]
     )
-    assert found.item() == torch.tensor(0.1).item()
-    one, two = torch.autograd.grad(2.0 * found, [a, b])
-    assert one.tolist() == [8.0, 10.0] and two.tolist() == [[12.0]]
+    assert value.item() == torch.tensor(0.1).item()
+    slope_of_a, two = torch.autograd.grad(2.0 * value, [a, b])
+    assert slope_of_a.tolist() == [8.0, 10.0] and two.tolist() == [[12.0]]
 
 
-# -- random numbers of rows
-# --------------------------------------------------------------------------------------------------
+# -- random numbers of rows ------------------------------------------------------------------------
 
 
 def test_row_keys_go_with_ids_and_not_with_places() -> None:
@@ -115,15 +117,14 @@ def test_row_keys_are_even_and_tell_nothing_of_neighbours() -> None:
     """Ids in a row: shares of 16 bins within 5 standard deviations, keys and next keys, and next
     draws, uncorrelated."""
     torch.manual_seed(1)
-    keys, others = (row_keys(torch.arange(40000)).double() / 2.0**63 for _ in range(2))
+    keys, other_keys = (row_keys(torch.arange(40000)).double() / 2.0**63 for _ in range(2))
     counts = torch.bincount((keys * 16).long(), minlength=16)
     assert (counts - 2500).abs().max() < 5 * (2500 * 15 / 16) ** 0.5
-    for one, two in ((keys[:-1], keys[1:]), (keys, others)):
-        assert abs(torch.corrcoef(torch.stack([one, two]))[0, 1]) < 5 / 200
+    for first, two in ((keys[:-1], keys[1:]), (keys, other_keys)):
+        assert abs(torch.corrcoef(torch.stack([first, two]))[0, 1]) < 5 / 200
 
 
-# -- mixtures
-# --------------------------------------------------------------------------------------------------
+# -- mixtures --------------------------------------------------------------------------------------
 
 
 def test_any_number_of_an_environments_rows_is_as_likely_in_a_mixture() -> None:

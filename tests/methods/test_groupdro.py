@@ -45,11 +45,11 @@ def test_weights_and_loss_by_hand() -> None:
     state = method.state(info((5, 3, 9, 0)))
     assert state["log_q"].exp().tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0])
     modules = {"model": nn.Identity()}
-    found = method.loss(modules, batch([1, 2, 1], [0, 1, 0]), state)
-    assert float(found.total) == pytest.approx(10 / 7)
-    assert found.state["log_q"].exp().tolist() == pytest.approx([2 / 7, 4 / 7, 1 / 7, 0])
-    assert float(found.terms["worst_weight"]) == pytest.approx(4 / 7)
-    again = method.loss(modules, batch([1], [2]), {**state, **found.state})
+    loss = method.loss(modules, batch([1, 2, 1], [0, 1, 0]), state)
+    assert float(loss.total) == pytest.approx(10 / 7)
+    assert loss.state["log_q"].exp().tolist() == pytest.approx([2 / 7, 4 / 7, 1 / 7, 0])
+    assert float(loss.terms["worst_weight"]) == pytest.approx(4 / 7)
+    again = method.loss(modules, batch([1], [2]), {**state, **loss.state})
     assert again.state["log_q"].exp().tolist() == pytest.approx([1 / 4, 1 / 2, 1 / 4, 0])
     assert float(again.total) == pytest.approx(1 / 4)
     assert state["log_q"].exp().tolist() == pytest.approx(
@@ -65,14 +65,14 @@ def test_adjustment_by_hand() -> None:
     the loss.
     """
     method = GroupDRO(eta=math.log(2), adjustment=2.0)
-    found = method.loss(
+    loss = method.loss(
         {"model": nn.Identity()}, batch([1, 1], [0, 1]), method.state(info((4, 16, 1)))
     )
-    whole = 5 + 2**1.5
-    assert found.state["log_q"].exp().tolist() == pytest.approx(
-        [4 / whole, 2**1.5 / whole, 1 / whole]
+    total = 5 + 2**1.5
+    assert loss.state["log_q"].exp().tolist() == pytest.approx(
+        [4 / total, 2**1.5 / total, 1 / total]
     )
-    assert float(found.total) == pytest.approx((4 + 2**1.5) / whole)
+    assert float(loss.total) == pytest.approx((4 + 2**1.5) / total)
 
 
 def test_no_gradient_flows_through_the_weights() -> None:
@@ -80,10 +80,10 @@ def test_no_gradient_flows_through_the_weights() -> None:
         [[LOGIT[1.0], 0.0], [LOGIT[2.0], 0.0]], dtype=torch.float64, requires_grad=True
     )
     method = GroupDRO(eta=3.0)
-    given = Batch(x, torch.zeros(2, dtype=torch.int64), torch.arange(2), torch.tensor([0, 1]))
-    found = method.loss({"model": nn.Identity()}, given, method.state(info((1, 1))))
-    q = found.state["log_q"].exp()
-    found.total.backward()
+    tried_batch = Batch(x, torch.zeros(2, dtype=torch.int64), torch.arange(2), torch.tensor([0, 1]))
+    loss = method.loss({"model": nn.Identity()}, tried_batch, method.state(info((1, 1))))
+    q = loss.state["log_q"].exp()
+    loss.total.backward()
     slope = torch.tensor(
         [-(1 - math.exp(-1.0)), -(1 - math.exp(-2.0))], dtype=torch.float64
     )  # d ln(1 + e^-z)/dz = -(1 - e^-loss)
@@ -94,10 +94,10 @@ def test_weights_survive_losses_that_would_overflow() -> None:
     method = GroupDRO(eta=1.0)
     state = method.state(info((1, 1)))
     x = torch.tensor([[-1e4, 0.0], [0.0, 0.0]])
-    given = Batch(x, torch.zeros(2, dtype=torch.int64), torch.arange(2), torch.tensor([0, 1]))
-    found = method.loss({"model": nn.Identity()}, given, state)
-    assert found.state["log_q"].exp().tolist() == [1.0, 0.0]
-    assert math.isfinite(float(found.total))
+    tried_batch = Batch(x, torch.zeros(2, dtype=torch.int64), torch.arange(2), torch.tensor([0, 1]))
+    loss = method.loss({"model": nn.Identity()}, tried_batch, state)
+    assert loss.state["log_q"].exp().tolist() == [1.0, 0.0]
+    assert math.isfinite(float(loss.total))
 
 
 def test_groups_are_drawn_evenly() -> None:
@@ -119,5 +119,5 @@ def test_worst_group_gains_weight_in_training() -> None:
     # Half of group 3 is told the other class: its loss cannot fall far below ln 2.
     noisy = (sets.train.group == 3) & (np.arange(60) % 8 < 4)
     hard = with_train(sets, label=np.where(noisy, 1 - sets.train.label, sets.train.label))
-    found = run(GroupDRO(eta=0.5), hard, steps=150, lr=3e-3)
-    assert int(found.weights("last")["state/log_q"].argmax()) == 3
+    loss = run(GroupDRO(eta=0.5), hard, steps=150, lr=3e-3)
+    assert int(loss.weights("last")["state/log_q"].argmax()) == 3

@@ -52,7 +52,7 @@ def test_each_part_can_be_alone() -> None:
 def test_hue_is_left_as_it_is_where_colours_are_changed() -> None:
     """Hue is an attribute here, and not jittered. Even pictures of 40 hues of middle brightness, so
     that no level is cut."""
-    colours = [colorsys.hsv_to_rgb(place / 40, 0.4, 0.5) for place in range(40)]
+    colours = [colorsys.hsv_to_rgb(number / 40, 0.4, 0.5) for number in range(40)]
     x = (
         (torch.tensor(colours) * 255)
         .round()
@@ -61,12 +61,12 @@ def test_hue_is_left_as_it_is_where_colours_are_changed() -> None:
     )
     (view,) = ImageNet().views()
     assert view is not None
-    seen = view(x.contiguous(), KEYS)[:, :, 8, 8].double() / 255
-    found = [colorsys.rgb_to_hsv(*colour) for colour in seen.tolist()]
-    apart = [(hue - place / 40 + 0.5) % 1 - 0.5 for place, (hue, _, _) in enumerate(found)]
+    changed_colours = view(x.contiguous(), KEYS)[:, :, 8, 8].double() / 255
+    hsv = [colorsys.rgb_to_hsv(*colour) for colour in changed_colours.tolist()]
+    apart = [(hue - number / 40 + 0.5) % 1 - 0.5 for number, (hue, _, _) in enumerate(hsv)]
     assert max(map(abs, apart)) < 0.03  # levels are whole numbers
-    for place, value in ((1, 0.4), (2, 0.5)):
-        assert np.std([colour[place] - value for colour in found]) > 0.03  # what is jittered
+    for number, value in ((1, 0.4), (2, 0.5)):
+        assert np.std([colour[number] - value for colour in hsv]) > 0.03  # what is jittered
 
 
 def test_every_row_is_changed_anew_at_every_visit() -> None:
@@ -74,8 +74,8 @@ def test_every_row_is_changed_anew_at_every_visit() -> None:
     rows = TrainingRows(split().train, DATA, settings, 0, "epoch", ImageNet().views())  # type: ignore[arg-type]
     first, second = rows.batch(0, 9), rows.batch(1, 9)
     assert sorted(first.ids.tolist()) == sorted(second.ids.tolist())
-    one, two = first.x[first.ids.argsort()], second.x[second.ids.argsort()]
-    same = (one == two).flatten(1).all(1)
+    first_x, two = first.x[first.ids.argsort()], second.x[second.ids.argsort()]
+    same = (first_x == two).flatten(1).all(1)
     assert len(same) > 40 and float(same.double().mean()) < 0.1
 
 
@@ -92,7 +92,7 @@ def test_only_training_batches_are_augmented(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(cropping.ImageNet, "apply", counted)
     # After a run its augmentation is tried on noise, which is no batch.
     monkeypatch.setattr("crosswind.training.requirements.changes_nothing", lambda *given: False)
-    found = run(ImageNet(), model="small-cnn", steps=12)
+    trajectory = run(ImageNet(), model="small-cnn", steps=12)
     assert calls == [16] * 12 + [60], (
         "and once all 60 training pictures, to tell how far they were moved"
     )
@@ -100,7 +100,9 @@ def test_only_training_batches_are_augmented(monkeypatch: pytest.MonkeyPatch) ->
     untouched = run(ImageNet(), model="small-cnn", steps=0).predictions["last"]
     for name in ("validation", "test"):
         assert np.array_equal(still[name].logits, untouched[name].logits)  # type: ignore[arg-type]
-    weights = {key.removeprefix("model."): value for key, value in found.weights("last").items()}
+    weights = {
+        key.removeprefix("model."): value for key, value in trajectory.weights("last").items()
+    }
     from crosswind.models.build import build_model, unnamed
 
     model = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 0)
@@ -108,7 +110,7 @@ def test_only_training_batches_are_augmented(monkeypatch: pytest.MonkeyPatch) ->
     x = torch.from_numpy(DATA.inputs(np.arange(90, 120))).permute(0, 3, 1, 2).float() / 127.5 - 1
     with torch.inference_mode():
         expected = model.eval()(x).numpy()
-    assert np.allclose(found.predictions["last"]["validation"].logits, expected, atol=1e-5)  # type: ignore[arg-type]
+    assert np.allclose(trajectory.predictions["last"]["validation"].logits, expected, atol=1e-5)  # type: ignore[arg-type]
 
 
 def test_inputs_that_are_no_pictures_are_refused() -> None:

@@ -41,9 +41,14 @@ def squared(**knobs: Any) -> IRM:
     return IRM(**{"estimate": "squared", "anneal_steps": 500, **knobs})
 
 
-def loss(method: IRM, given: Batch, many: int = 3) -> dict[str, Any]:
-    found = method.loss({"model": nn.Identity()}, given, method.state(info(*[1] * many)))
-    return {"total": found.total, **{name: float(value) for name, value in found.terms.items()}}
+def loss(method: IRM, tried_batch: Batch, n_environments: int = 3) -> dict[str, Any]:
+    irm_loss = method.loss(
+        {"model": nn.Identity()}, tried_batch, method.state(info(*[1] * n_environments))
+    )
+    return {
+        "total": irm_loss.total,
+        **{name: float(value) for name, value in irm_loss.terms.items()},
+    }
 
 
 def test_loss_by_hand() -> None:
@@ -56,17 +61,19 @@ def test_loss_by_hand() -> None:
     (1/16 + 9/16)/2 ln^2 3 = 5/16 ln^2 3. With weight 8 the total is ln 4 - ln3/4 + 5/2 ln^2 3, a
     step earlier with weight 1 it is ln 4 - ln3/4 + 5/16 ln^2 3.
     """
-    given = batch([LOG3, -LOG3, -LOG3], [0, 0, 1])
-    found = loss(squared(penalty_weight=8.0), given)
-    assert found["risk"] == pytest.approx(math.log(4) - LOG3 / 4)
-    assert found["penalty"] == pytest.approx(5 / 16 * LOG3**2)
-    assert found["total"].item() == pytest.approx(math.log(4) - LOG3 / 4 + 5 / 2 * LOG3**2)
-    earlier = loss(squared(penalty_weight=8.0), replace(given, step=499))
+    tried_batch = batch([LOG3, -LOG3, -LOG3], [0, 0, 1])
+    by_hand = loss(squared(penalty_weight=8.0), tried_batch)
+    assert by_hand["risk"] == pytest.approx(math.log(4) - LOG3 / 4)
+    assert by_hand["penalty"] == pytest.approx(5 / 16 * LOG3**2)
+    assert by_hand["total"].item() == pytest.approx(math.log(4) - LOG3 / 4 + 5 / 2 * LOG3**2)
+    earlier = loss(squared(penalty_weight=8.0), replace(tried_batch, step=499))
     assert earlier["total"].item() == pytest.approx(math.log(4) - LOG3 / 4 + 5 / 16 * LOG3**2)
-    assert loss(squared(penalty_weight=8.0, rescale=True), given)["total"].item() == pytest.approx(
-        found["total"].item() / 8
-    )
-    assert loss(squared(penalty_weight=0.5, rescale=True), given)["total"].item() == pytest.approx(
+    assert loss(squared(penalty_weight=8.0, rescale=True), tried_batch)[
+        "total"
+    ].item() == pytest.approx(by_hand["total"].item() / 8)
+    assert loss(squared(penalty_weight=0.5, rescale=True), tried_batch)[
+        "total"
+    ].item() == pytest.approx(
         math.log(4) - LOG3 / 4 + 5 / 32 * LOG3**2  # a weight below 1 divides nothing
     )
 
@@ -92,7 +99,7 @@ def test_halves_are_right_on_average_and_the_square_is_not() -> None:
     slopes = [(1 / (1 + math.exp(-value)) - 1) * value for value in z]
     unequal = np.mean([a * b for a, b in itertools.permutations(slopes, 2)])
     orders = list(itertools.permutations(z))
-    found = {
+    mean_of_estimate = {
         estimate: np.mean(
             [
                 loss(IRM(estimate=estimate), batch(list(order), [0] * 4))["penalty"]
@@ -101,19 +108,19 @@ def test_halves_are_right_on_average_and_the_square_is_not() -> None:
         )
         for estimate in ("halves", "squared")
     }
-    assert found["halves"] == pytest.approx(unequal)
-    assert found["squared"] == pytest.approx(np.mean(slopes) ** 2)
-    assert found["squared"] > found["halves"] + 0.01
+    assert mean_of_estimate["halves"] == pytest.approx(unequal)
+    assert mean_of_estimate["squared"] == pytest.approx(np.mean(slopes) ** 2)
+    assert mean_of_estimate["squared"] > mean_of_estimate["halves"] + 0.01
 
 
-def slow(logits: Tensor, given: Batch, weight: float) -> Tensor:
+def slow(logits: Tensor, tried_batch: Batch, weight: float) -> Tensor:
     """The definition: for each environment its risk under a scale, differentiated by the scale."""
-    assert given.environment is not None
+    assert tried_batch.environment is not None
     risks, penalties = [], []
-    for code in given.environment.unique():
-        rows = given.environment == code
+    for code in tried_batch.environment.unique():
+        rows = tried_batch.environment == code
         scale = torch.tensor(1.0, dtype=logits.dtype, requires_grad=True)
-        risk = nn.functional.cross_entropy(logits[rows] * scale, given.y[rows])
+        risk = nn.functional.cross_entropy(logits[rows] * scale, tried_batch.y[rows])
         (slope,) = torch.autograd.grad(risk, scale, create_graph=True)
         risks.append(risk)
         penalties.append(slope**2)
@@ -124,9 +131,12 @@ def test_closed_form_is_the_scale_differentiated() -> None:
     generator = torch.Generator().manual_seed(0)
     for n in (1, 2, 40):
         x = (3 * torch.randn(n, 5, generator=generator, dtype=torch.float64)).requires_grad_()
-        y, environment = (torch.randint(many, (n,), generator=generator) for many in (5, 4))
-        given = Batch(x, y, torch.arange(n), y, environment, step=500)
-        fast, reference = loss(squared(penalty_weight=7.0), given, 4)["total"], slow(x, given, 7.0)
+        y, environment = (torch.randint(n_rows, (n,), generator=generator) for n_rows in (5, 4))
+        tried_batch = Batch(x, y, torch.arange(n), y, environment, step=500)
+        fast, reference = (
+            loss(squared(penalty_weight=7.0), tried_batch, 4)["total"],
+            slow(x, tried_batch, 7.0),
+        )
         assert fast.item() == pytest.approx(reference.item(), rel=1e-12)
         gradients = [torch.autograd.grad(total, x)[0] for total in (fast, reference)]
         assert gradients[0].abs().max() > 1e-3 and torch.allclose(
@@ -139,31 +149,30 @@ def test_closed_form_is_the_scale_differentiated() -> None:
 def test_environments_of_one_row_and_absent_ones_give_numbers(
     estimate: str, environment: list[int]
 ) -> None:
-    given = batch([LOG3, -LOG3, 1.0][: len(environment)], environment)
-    found = loss(IRM(estimate=estimate), given)
-    assert math.isfinite(found["total"].item())
-    found["total"].backward()
+    tried_batch = batch([LOG3, -LOG3, 1.0][: len(environment)], environment)
+    losses = loss(IRM(estimate=estimate), tried_batch)
+    assert math.isfinite(losses["total"].item())
+    losses["total"].backward()
     assert (
-        given.x.grad is not None
-        and torch.isfinite(given.x.grad).all()
-        and given.x.grad.abs().sum() > 0
+        tried_batch.x.grad is not None
+        and torch.isfinite(tried_batch.x.grad).all()
+        and tried_batch.x.grad.abs().sum() > 0
     )
     if estimate == "halves" and len(set(environment)) == len(environment):
-        assert found["penalty"] == 0.0
+        assert losses["penalty"] == 0.0
 
 
 def test_huge_and_half_precision_logits_give_numbers() -> None:
-    given = batch([1e4, -1e4], [0, 1])
-    assert loss(squared(), given)["penalty"] == pytest.approx(1e8 / 2)
-    coarse = replace(given, x=torch.tensor([[1.0, 0.0], [-1.0, 0.0]]).bfloat16())
+    tried_batch = batch([1e4, -1e4], [0, 1])
+    assert loss(squared(), tried_batch)["penalty"] == pytest.approx(1e8 / 2)
+    coarse = replace(tried_batch, x=torch.tensor([[1.0, 0.0], [-1.0, 0.0]]).bfloat16())
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = loss(squared(), coarse)["total"]
+        total = loss(squared(), coarse)["total"]
     exact = loss(squared(), replace(coarse, x=coarse.x.double()))["total"]
-    assert found.dtype == torch.float32 and found.item() == pytest.approx(exact.item(), rel=1e-5)
+    assert total.dtype == torch.float32 and total.item() == pytest.approx(exact.item(), rel=1e-5)
 
 
-# -- the switch
-# --------------------------------------------------------------------------------------------------
+# -- the switch ------------------------------------------------------------------------------------
 
 SGD: dict[str, Any] = {"optimiser": "sgd", "lr": 0.1, "precision": "fp64"}
 
@@ -178,14 +187,14 @@ def test_weight_is_one_up_to_the_switch() -> None:
         run(IRM(penalty_weight=weight, anneal_steps=5), steps=6, validate_every=5, **SGD)
         for weight in (50.0, 1.0)
     ]
-    first = [found.history[0]["train"] for found in ended]
+    first = [entry_found.history[0]["train"] for entry_found in ended]
     assert first[0] == first[1] and ended[0].history[1]["train"] != ended[1].history[1]["train"]
 
 
 def test_optimiser_begins_anew_at_the_switch_and_only_there() -> None:
     """With weight 1 on both sides of it, the switch is nothing but the reset."""
-    there = run(IRM(penalty_weight=1.0, anneal_steps=6))
-    assert not same_weights(there, run(IRM(penalty_weight=1.0, anneal_steps=6, reset=False)))
+    with_switch = run(IRM(penalty_weight=1.0, anneal_steps=6))
+    assert not same_weights(with_switch, run(IRM(penalty_weight=1.0, anneal_steps=6, reset=False)))
     plain = run(IRM(penalty_weight=1.0, anneal_steps=6, reset=False))
     assert same_weights(
         plain, run(IRM(penalty_weight=1.0, anneal_steps=0))
@@ -251,18 +260,18 @@ def test_defaults_are_domainbeds() -> None:
 def test_no_stop_rule_makes_it_erm_in_silence() -> None:
     """Nothing is learned at this rate, so patience would end the run at once; stop_at would too."""
     for rule in ({"patience": 1}, {"patience": None, "stop_at": 0.01}):
-        found = run(IRM(anneal_steps=40), steps=50, validate_every=2, lr=1e-30, **rule)
-        assert found.history[-1]["step"] == (44 if rule["patience"] else 42)
-        assert found.selections["best-id"].step == 42
-        assert found.warnings == []
+        trajectory = run(IRM(anneal_steps=40), steps=50, validate_every=2, lr=1e-30, **rule)
+        assert trajectory.history[-1]["step"] == (44 if rule["patience"] else 42)
+        assert trajectory.selections["best-id"].step == 42
+        assert trajectory.warnings == []
 
 
 def test_one_environment_is_refused() -> None:
-    one = with_train(split(), environment=np.zeros(60, dtype=np.int64))
+    single_environment = with_train(split(), environment=np.zeros(60, dtype=np.int64))
     with pytest.raises(
         NeedsError, match="'irm' needs at least two environments with training rows, and there is 1"
     ):
-        run(IRM(anneal_steps=2), one)
+        run(IRM(anneal_steps=2), single_environment)
 
 
 def test_penalty_is_brought_down() -> None:

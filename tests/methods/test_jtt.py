@@ -108,8 +108,8 @@ def test_error_set_is_the_base_networks_by_the_labels_that_training_sees() -> No
         x = torch.from_numpy(DATA.inputs(np.array([row]))).permute(0, 3, 1, 2).float() / 127.5 - 1
         with torch.inference_mode():
             wrong.append(int(net(x).argmax()) != bool(sets.train.label[row]))
-    found = fit(WILES, sets, {"tiny": DATA}, model, chosen, 0)  # type: ignore[arg-type]
-    assert found.weights("last")["state/wrong"].tolist() == wrong
+    trajectory = fit(WILES, sets, {"tiny": DATA}, model, chosen, 0)  # type: ignore[arg-type]
+    assert trajectory.weights("last")["state/wrong"].tolist() == wrong
     assert 5 <= sum(wrong) <= 40
     true = [
         left != (right != truth)
@@ -119,10 +119,10 @@ def test_error_set_is_the_base_networks_by_the_labels_that_training_sees() -> No
 
 
 def test_first_training_is_half_the_steps_is_not_stopped_and_hands_on_its_last_weights() -> None:
-    given = TrainingSettings.of(
+    settings_given = TrainingSettings.of(
         {"steps": 101, "epochs": 7.0, "patience": 3, "stop_at": 0.5, "lr": 0.01}
     )
-    first = base_settings(given, JTT.needs, vars(WILES))
+    first = base_settings(settings_given, JTT.needs, vars(WILES))
     assert (first.steps, first.epochs, first.patience, first.stop_at, first.lr) == (
         51,
         3.5,
@@ -130,8 +130,12 @@ def test_first_training_is_half_the_steps_is_not_stopped_and_hands_on_its_last_w
         None,
         0.01,
     )
-    assert first.fit_at is None and base_settings(given, JTT.needs, vars(JTT())).fit_at == 0.9
-    assert base_settings(replace(given, epochs=None), JTT.needs, vars(WILES)).epochs is None
+    assert (
+        first.fit_at is None and base_settings(settings_given, JTT.needs, vars(JTT())).fit_at == 0.9
+    )
+    assert (
+        base_settings(replace(settings_given, epochs=None), JTT.needs, vars(WILES)).epochs is None
+    )
     # The weights of the base run's best step are others, and give another error set.
     settings = {"steps": 40, "lr": 3e-2, "validate_every": 2, "patience": None}
     base = run(ERM(), noisy(), **{**settings, "steps": 20})
@@ -191,24 +195,28 @@ def test_second_training_starts_fresh_from_the_weights_and_batches_of_erm(seed: 
     """Not from the first network, and not from those of seed 0."""
     from crosswind.models.build import build_model, unnamed
 
-    found = run(Watched(), noisy(), seed=seed, model="small-cnn")
+    trajectory = run(Watched(), noisy(), seed=seed, model="small-cnn")
     fresh = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), seed).state_dict()
     assert all(torch.equal(BEGUN[key], value) for key, value in fresh.items())
-    assert {row["stage"] for row in found.history} == {"main"} and found.history[-1]["step"] == 12
+    assert {row["stage"] for row in trajectory.history} == {"main"} and trajectory.history[-1][
+        "step"
+    ] == 12
 
 
 def test_half_of_a_run_on_few_rows_leaves_no_error_set_and_the_default_does() -> None:
     """Where no row is left wrong the run is ERM and says so; the default's first training ends
     while some are."""
     few, settings = noisy(), {"steps": 600, "lr": 2e-2, "patience": None, "validate_every": 600}
-    found = run(WILES, few, **settings)
-    assert int(found.weights("last")["state/wrong"].sum()) == 0
-    assert found.warnings == [
+    trajectory = run(WILES, few, **settings)
+    assert int(trajectory.weights("last")["state/wrong"].sum()) == 0
+    assert trajectory.warnings == [
         "jtt: the first network got no training row wrong, so this run is ERM; lower `fit_at` or"
         " `first`"
     ]
-    found = run(JTT(), few, **settings)
-    assert 0 < int(found.weights("last")["state/wrong"].sum()) <= 6 and found.warnings == []
+    trajectory = run(JTT(), few, **settings)
+    assert (
+        0 < int(trajectory.weights("last")["state/wrong"].sum()) <= 6 and trajectory.warnings == []
+    )
 
 
 def test_an_error_set_of_all_rows_is_told_of() -> None:
@@ -225,9 +233,9 @@ def test_a_first_network_that_diverged_is_told_of() -> None:
     diverged = {
         key: value * float("nan") for key, value in run(ERM(), steps=2).weights("last").items()
     }
-    found = run(JTT(), base=diverged)
-    assert 0 < int(found.weights("last")["state/wrong"].sum()) < 60
-    assert found.warnings == [
+    trajectory = run(JTT(), base=diverged)
+    assert 0 < int(trajectory.weights("last")["state/wrong"].sum()) < 60
+    assert trajectory.warnings == [
         "jtt: the first network diverged, so the rows that it got wrong are no error set; lower the"
         " learning rate"
     ]
@@ -243,8 +251,11 @@ def test_a_study_hands_on_the_last_weights_too(tmp_path: Path) -> None:
     for rule, value in [("best-id", 1.0), ("last", 2.0)]:
         save_file({"model.w": torch.tensor([value])}, str(tmp_path / f"weights-{rule}.safetensors"))
     methods = (JTT(), SimpleNamespace(needs=Needs(base=Base())))
-    given = [_base_weights(method, [tmp_path]) for method in methods]  # type: ignore[arg-type]
-    assert [float(found["model.w"]) for found in given if found] == [2.0, 1.0]
+    settings_given = [_base_weights(method, [tmp_path]) for method in methods]  # type: ignore[arg-type]
+    assert [float(trajectory["model.w"]) for trajectory in settings_given if trajectory] == [
+        2.0,
+        1.0,
+    ]
 
 
 @pytest.mark.slow

@@ -32,21 +32,21 @@ def adapted(name: str, input: InputSpec = IMAGE, method: LoRA | None = None, **k
     def make(**_: Any) -> Any:
         return model_of(name, input, **knobs)
 
-    made: Any = (method or LoRA()).modules(Info(input, 2, 60), make)["model"]
-    return made.eval()
+    model: Any = (method or LoRA()).modules(Info(input, 2, 60), make)["model"]
+    return model.eval()
 
 
 def test_an_adapted_layer_by_hand() -> None:
     """W x + b + (alpha / rank) B A x, whatever A and B are."""
     model = adapted("mlp", method=LoRA(rank=3, alpha=6.0))
-    layer, *_ = [part for part in model.modules() if hasattr(part, "lora_A")]
+    layer, *_ = [submodule for submodule in model.modules() if hasattr(submodule, "lora_A")]
     a, b = layer.lora_A["default"].weight, layer.lora_B["default"].weight
     assert a.shape[0] == b.shape[1] == 3 and not b.any()
     with torch.no_grad():
         b.normal_(generator=torch.Generator().manual_seed(0))
         x = torch.randn(5, a.shape[1], generator=torch.Generator().manual_seed(1))
-        wanted = layer.base_layer(x) + 2.0 * x @ a.T @ b.T
-        assert torch.allclose(layer(x), wanted, atol=1e-5)
+        by_hand = layer.base_layer(x) + 2.0 * x @ a.T @ b.T
+        assert torch.allclose(layer(x), by_hand, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def test_an_adapted_layer_by_hand() -> None:
 def test_it_begins_as_the_model_does_and_trains_adapters_and_head_alone(
     name: str, input: InputSpec, knobs: Any
 ) -> None:
-    given = {key: value() if callable(value) else value for key, value in knobs.items()}
-    plain, model = model_of(name, input, **given).eval(), adapted(name, input, **given)
+    knob_values = {key: value() if callable(value) else value for key, value in knobs.items()}
+    plain, model = model_of(name, input, **knob_values).eval(), adapted(name, input, **knob_values)
     x = torch.randint(1, 19, (3, 6)) if name == "transformer" else torch.rand(3, 3, 8, 8) * 2 - 1
     assert torch.allclose(plain(x), model(x), atol=1e-5)
     head = {id(parameter) for parameter in model.head.parameters()}
@@ -160,16 +160,20 @@ def test_peft_reads_what_a_run_keeps(tmp_path: Path) -> None:
     again: Any
     again, _ = kept_answers(about["spec"], [folder.parent])(split.validation, datasets)
     (name,) = split.validation
-    told = read_predictions(folder.parent / "predictions.npz")["last"][name].logits
-    assert told is not None and np.array_equal(again["last"][name].logits, told)
-    kept = load_file(str(folder.parent / "weights-last.safetensors"))
+    kept_logits = read_predictions(folder.parent / "predictions.npz")["last"][name].logits
+    assert kept_logits is not None and np.array_equal(again["last"][name].logits, kept_logits)
+    kept_tensors = load_file(str(folder.parent / "weights-last.safetensors"))
     assert (
-        not any("base_layer" in key for key in kept)
-        and sum(value.numel() for value in kept.values()) < 6_000
+        not any("base_layer" in key for key in kept_tensors)
+        and sum(value.numel() for value in kept_tensors.values()) < 6_000
     )
     network = adapted("clip", method=LoRA(rank=2), path=clip_folder(), tuned=True)
     network.load_state_dict(
-        {key.removeprefix("model."): value for key, value in kept.items() if "classes" not in key},
+        {
+            key.removeprefix("model."): value
+            for key, value in kept_tensors.items()
+            if "classes" not in key
+        },
         strict=False,
     )
     theirs: Any = PeftModel.from_pretrained(
@@ -177,12 +181,12 @@ def test_peft_reads_what_a_run_keeps(tmp_path: Path) -> None:
     ).eval()
     x = torch.rand(3, 3, 32, 32) * 2 - 1
     with torch.inference_mode():
-        found = theirs.get_image_features(pixel_values=network.preprocess(x)).pooler_output
+        their_features = theirs.get_image_features(pixel_values=network.preprocess(x)).pooler_output
         plain = (
             model_of("clip", InputSpec.image(32, 32, 3), path=clip_folder(), tuned=True)
             .eval()
             .features(x)
         )
         ours = network.features(x)
-    assert torch.allclose(torch.nn.functional.normalize(found, dim=1), ours, atol=1e-5)
+    assert torch.allclose(torch.nn.functional.normalize(their_features, dim=1), ours, atol=1e-5)
     assert (ours - plain).abs().max() > 1e-4

@@ -39,11 +39,13 @@ def fix(monkeypatch: pytest.MonkeyPatch, share: float, partner: list[int] | None
         monkeypatch.setattr("crosswind.methods.mixup._partners", lambda *_: torch.tensor(partner))
 
 
-def loss_of(given: Batch, many: int = 2, **knobs: Any) -> tuple[Tensor, Tensor]:
+def loss_of(tried_batch: Batch, n_environments: int = 2, **knobs: Any) -> tuple[Tensor, Tensor]:
     """The loss, and what the model was given."""
     model, method = Plain(), Mixup(**knobs)
-    state = method.state(Info(InputSpec.features(2), 2, 9, environment_counts=(3,) * many))
-    return method.loss({"model": model}, given, state).total, model.came
+    state = method.state(
+        Info(InputSpec.features(2), 2, 9, environment_counts=(3,) * n_environments)
+    )
+    return method.loss({"model": model}, tried_batch, state).total, model.came
 
 
 def test_loss_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,17 +90,17 @@ def test_blend_is_that_of_the_images_in_their_layout(
         memory_format=layout
     )
     model, zeros = Flat(), torch.zeros(3, dtype=torch.int64)
-    given = Batch(x, zeros, zeros, zeros, zeros)
-    Mixup().loss({"model": model}, given, {"environment_rows": torch.tensor([2, 1])})
+    tried_batch = Batch(x, zeros, zeros, zeros, zeros)
+    Mixup().loss({"model": model}, tried_batch, {"environment_rows": torch.tensor([2, 1])})
     assert model.came.is_contiguous(memory_format=layout)
     assert torch.allclose(model.came, 0.25 * x + 0.75 * x[[2, 2, 0]])
 
 
-def circle(found: Tensor, environment: list[int]) -> dict[int, int]:
+def circle(partners: Tensor, environment: list[int]) -> dict[int, int]:
     """To which environment the rows of each are sent; it must be the same for all of them."""
     sent: dict[int, set[int]] = {}
-    for place, code in enumerate(environment):
-        sent.setdefault(code, set()).add(environment[int(found[place])])
+    for row, code in enumerate(environment):
+        sent.setdefault(code, set()).add(environment[int(partners[row])])
     assert all(len(codes) == 1 for codes in sent.values())
     return {code: codes.pop() for code, codes in sent.items()}
 
@@ -120,18 +122,20 @@ def test_partners_are_those_of_a_plain_loop_over_the_circle(environment: list[in
     ids, circles = torch.arange(len(environment)) * 7, set()
     for seed in range(40):
         torch.manual_seed(seed)
-        found = _partners(ids, torch.tensor(environment), 7)
-        sent = circle(found, environment)
-        here, seen = environment[0], []
+        partners = _partners(ids, torch.tensor(environment), 7)
+        sent = circle(partners, environment)
+        environment_now, visited = environment[0], []
         for _ in sent:
-            seen.append(here)
-            here = sent[here]
-        assert sorted(seen) == sorted(sent) and here == environment[0]
-        for code, other in sent.items():
-            own = [int(found[place]) for place, mine in enumerate(environment) if mine == code]
-            rows = [place for place, mine in enumerate(environment) if mine == other]
-            served = [own.count(row) for row in rows]
-            assert sum(served) == len(own) and max(served) - min(served) <= 1
+            visited.append(environment_now)
+            environment_now = sent[environment_now]
+        assert sorted(visited) == sorted(sent) and environment_now == environment[0]
+        for code, next_environment in sent.items():
+            partners_of_code = [
+                int(partners[place]) for place, mine in enumerate(environment) if mine == code
+            ]
+            rows = [place for place, mine in enumerate(environment) if mine == next_environment]
+            served = [partners_of_code.count(row) for row in rows]
+            assert sum(served) == len(partners_of_code) and max(served) - min(served) <= 1
         circles.add(tuple(sorted(sent.items())))
     assert len(circles) > 1 or len(set(environment)) == 2
 
@@ -161,9 +165,9 @@ def test_partners_go_with_ids_and_not_with_places() -> None:
         torch.tensor([3, 0, 4, 1, 2]),
     )
     torch.manual_seed(0)
-    one = ids[_partners(ids, environment, 2)]
+    partner_ids = ids[_partners(ids, environment, 2)]
     torch.manual_seed(0)
-    assert torch.equal(ids[order][_partners(ids[order], environment[order], 2)], one[order])
+    assert torch.equal(ids[order][_partners(ids[order], environment[order], 2)], partner_ids[order])
 
 
 @pytest.mark.parametrize("alpha", [0.01, 0.1, 0.2, 0.5, 1.0, 2.0, 10.0])
@@ -186,16 +190,16 @@ def test_lambda_has_scipys_beta_distribution(alpha: float) -> None:
 def test_one_lambda_a_batch_and_another_the_next() -> None:
     """Rows of environment 0 are all 0 and those of 1 all 1: a blend is 1 - lambda or lambda, the
     same for all rows."""
-    given = batch([[0.0, 0.0]] * 4 + [[1.0, 1.0]] * 4, [0] * 8, [0] * 4 + [1] * 4)
+    tried_batch = batch([[0.0, 0.0]] * 4 + [[1.0, 1.0]] * 4, [0] * 8, [0] * 4 + [1] * 4)
     torch.manual_seed(0)
-    seen = []
+    lambdas = []
     for _ in range(20):
-        came = loss_of(given, alpha=1.0)[1]
+        came = loss_of(tried_batch, alpha=1.0)[1]
         assert len(set(came[:4].flatten().tolist())) == 1 and torch.allclose(came[4:], 1 - came[:4])
-        seen.append(float(came[0, 0]))
-    assert len(set(seen)) == 20
+        lambdas.append(float(came[0, 0]))
+    assert len(set(lambdas)) == 20
     torch.manual_seed(0)
-    assert float(loss_of(given, alpha=1.0)[1][0, 0]) == seen[0]
+    assert float(loss_of(tried_batch, alpha=1.0)[1][0, 0]) == lambdas[0]
 
 
 def test_texts_are_refused() -> None:
@@ -204,12 +208,12 @@ def test_texts_are_refused() -> None:
 
 
 def test_one_environment_is_refused() -> None:
-    one = with_train(split(), environment=np.zeros(60, dtype=np.int64))
+    single_environment = with_train(split(), environment=np.zeros(60, dtype=np.int64))
     with pytest.raises(
         NeedsError,
         match="'mixup' needs at least two environments with training rows, and there is 1",
     ):
-        run(Mixup(), one)
+        run(Mixup(), single_environment)
 
 
 def test_validation_and_test_rows_are_not_blended() -> None:
@@ -223,8 +227,8 @@ def test_validation_and_test_rows_are_not_blended() -> None:
 
 
 def test_settings_make_other_runs_and_it_learns() -> None:
-    found = [run(Mixup(alpha=alpha)) for alpha in (0.2, 1.0)]
-    assert not same_weights(*found)
+    trajectories = [run(Mixup(alpha=alpha)) for alpha in (0.2, 1.0)]
+    assert not same_weights(*trajectories)
     assert (
         run(Mixup(), steps=100, patience=None).history[-1]["validation"]["validation"]["accuracy"]
         > 0.9

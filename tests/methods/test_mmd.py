@@ -47,8 +47,8 @@ def batch(x: Any, environment: Any) -> Batch:
 
 
 def alignment(
-    given: Batch,
-    many: int = 4,
+    tried_batch: Batch,
+    n_environments: int = 4,
     head: nn.Module | None = None,
     rows: tuple[int, ...] | None = None,
     **knobs: Any,
@@ -59,16 +59,16 @@ def alignment(
         Info(
             InputSpec.image(8, 8, 3),
             2,
-            many,
-            environment_names=("e",) * many,
-            environment_counts=rows or (9,) * many,
+            n_environments,
+            environment_names=("e",) * n_environments,
+            environment_counts=rows or (9,) * n_environments,
         )
     )
-    found = method.loss({"model": Plain(head)}, given, state)
-    assert found.total.item() == pytest.approx(
-        float(found.terms["classification"] + method.weight * found.terms["alignment"])
+    loss = method.loss({"model": Plain(head)}, tried_batch, state)
+    assert loss.total.item() == pytest.approx(
+        float(loss.terms["classification"] + method.weight * loss.terms["alignment"])
     )
-    return (found.total - found.terms["classification"]) / method.weight
+    return (loss.total - loss.terms["classification"]) / method.weight
 
 
 FOUR = [[0.0], [1.0], [0.0], [2.0]]
@@ -102,9 +102,11 @@ def test_three_environments_are_the_mean_of_their_pairs() -> None:
     1 + 17/32 - 2 (1/2 + 1/2)/2 = 17/32; biased, (1/4 + 1/4 + 17/32)/3 = 11/32. Unbiased it has no
     pair of rows, and only -15/32 is left.
     """
-    given = batch([*FOUR, [1.0]], [0, 0, 1, 1, 3])
-    assert alignment(given, widths=[HALVING]).item() == pytest.approx(11 / 32)
-    assert alignment(given, widths=[HALVING], estimate="unbiased").item() == pytest.approx(-15 / 32)
+    tried_batch = batch([*FOUR, [1.0]], [0, 0, 1, 1, 3])
+    assert alignment(tried_batch, widths=[HALVING]).item() == pytest.approx(11 / 32)
+    assert alignment(tried_batch, widths=[HALVING], estimate="unbiased").item() == pytest.approx(
+        -15 / 32
+    )
 
 
 @pytest.mark.parametrize("knobs", [{}, {"estimate": "unbiased"}, {"widths": DOMAINBED}])
@@ -114,22 +116,25 @@ def test_three_environments_are_the_mean_of_their_pairs() -> None:
 def test_small_and_absent_environments_give_numbers(
     knobs: dict[str, Any], environment: list[int]
 ) -> None:
-    given = batch(np.random.default_rng(0).normal(size=(len(environment), 3)), environment)
-    found = alignment(given, **knobs)
+    tried_batch = batch(np.random.default_rng(0).normal(size=(len(environment), 3)), environment)
+    distance = alignment(tried_batch, **knobs)
     usable = [code for code in set(environment) if environment.count(code) > ("estimate" in knobs)]
-    assert math.isfinite(found.item()) and (found.item() == 0.0) == (len(usable) < 2)
-    found.backward()
-    assert given.x.grad is not None and torch.isfinite(given.x.grad).all()
+    assert math.isfinite(distance.item()) and (distance.item() == 0.0) == (len(usable) < 2)
+    distance.backward()
+    assert tried_batch.x.grad is not None and torch.isfinite(tried_batch.x.grad).all()
 
 
 def test_one_training_row_that_a_batch_repeats_is_an_environment_of_one_row() -> None:
-    given = batch([*FOUR, [5.0], [5.0], [5.0]], [0, 0, 1, 1, 3, 3, 3])
+    tried_batch = batch([*FOUR, [5.0], [5.0], [5.0]], [0, 0, 1, 1, 3, 3, 3])
     alone = alignment(batch(FOUR, [0, 0, 1, 1]), estimate="unbiased", widths=[1.0]).item()
     assert alignment(
-        given, rows=(9, 9, 9, 1), estimate="unbiased", widths=[1.0]
+        tried_batch, rows=(9, 9, 9, 1), estimate="unbiased", widths=[1.0]
     ).item() == pytest.approx(alone)
     assert (
-        abs(alignment(given, rows=(9, 9, 9, 2), estimate="unbiased", widths=[1.0]).item() - alone)
+        abs(
+            alignment(tried_batch, rows=(9, 9, 9, 2), estimate="unbiased", widths=[1.0]).item()
+            - alone
+        )
         > 0.1
     )
 
@@ -152,15 +157,17 @@ def slow(x: Tensor, environment: Any, widths: list[float] | None, unbiased: bool
     def kernel(i: int, j: int) -> Any:
         return sum(torch.exp(-(x[i] - x[j]).square().sum() / (2 * width**2)) for width in widths)
 
-    def mean(one: list[int], two: list[int], skip: bool) -> Any:
-        found = [kernel(i, j) for i in one for j in two if not (skip and i == j)]
-        return sum(found) / len(found)
+    def mean(first_rows: list[int], two: list[int], skip: bool) -> Any:
+        kernel_values = [kernel(i, j) for i in first_rows for j in two if not (skip and i == j)]
+        return sum(kernel_values) / len(kernel_values)
 
-    found = [
+    distances = [
         mean(one, one, unbiased) + mean(two, two, unbiased) - 2 * mean(one, two, False)
-        for one, two in itertools.combinations([part for part in rows if len(part) > unbiased], 2)
+        for one, two in itertools.combinations(
+            [environment_rows for environment_rows in rows if len(environment_rows) > unbiased], 2
+        )
     ]
-    return sum(found) / len(found)  # type: ignore[return-value]
+    return sum(distances) / len(distances)  # type: ignore[return-value]
 
 
 @pytest.mark.slow
@@ -173,13 +180,15 @@ def test_it_and_its_gradient_are_those_of_loops_over_pairs(
         random = np.random.default_rng(seed)
         environment = random.integers(0, 6, 14)
         environment[environment == 2] = 3  # a code in the middle that no row has
-        given = batch(random.normal(3, 2, (14, 5)), environment)
+        tried_batch = batch(random.normal(3, 2, (14, 5)), environment)
         ours, reference = (
-            alignment(given, 8, widths=widths, estimate=estimate),
-            slow(given.x, environment, widths, estimate[0] == "u"),
+            alignment(tried_batch, 8, widths=widths, estimate=estimate),
+            slow(tried_batch.x, environment, widths, estimate[0] == "u"),
         )
         assert ours.item() == pytest.approx(reference.item(), rel=1e-10)
-        (slope,), (expected,) = (torch.autograd.grad(value, given.x) for value in (ours, reference))
+        (slope,), (expected,) = (
+            torch.autograd.grad(value, tried_batch.x) for value in (ours, reference)
+        )
         assert torch.allclose(slope, expected, atol=1e-12)
 
 
@@ -189,28 +198,31 @@ def test_unbiased_is_zero_on_average_where_biased_is_not() -> None:
     k) / 2, k the mean kernel."""
     random = np.random.default_rng(0)
     draws = [batch(random.normal(size=(8, 2)), [0, 0, 0, 0, 1, 1, 1, 1]) for _ in range(400)]
-    found = {
-        name: [alignment(given, widths=[1.0], estimate=name).item() for given in draws]
+    values_by_estimate = {
+        name: [alignment(tried_batch, widths=[1.0], estimate=name).item() for tried_batch in draws]
         for name in ("biased", "unbiased")
     }
-    assert abs(np.mean(found["unbiased"])) < 4 * np.std(found["unbiased"]) / 20
-    assert np.mean(found["biased"]) == pytest.approx(
+    assert (
+        abs(np.mean(values_by_estimate["unbiased"]))
+        < 4 * np.std(values_by_estimate["unbiased"]) / 20
+    )
+    assert np.mean(values_by_estimate["biased"]) == pytest.approx(
         (1 - 1 / 3) / 2, abs=0.03
     )  # E exp(-|a - b|^2 / 2) is 1 / (1 + 2) in the plane
 
 
 def test_median_width_follows_features_where_fixed_widths_have_no_slope() -> None:
     x, environment = np.random.default_rng(0).normal(size=(16, 4)), [0, 1] * 8
-    found = {}
+    slopes = {}
     for scale, widths in itertools.product((1.0, 1e4), (None, DOMAINBED)):
-        given = batch(scale * x, environment)
-        value = alignment(given, widths=widths)
-        found[scale, widths is None] = (
+        tried_batch = batch(scale * x, environment)
+        value = alignment(tried_batch, widths=widths)
+        slopes[scale, widths is None] = (
             value.item(),
-            scale * torch.autograd.grad(value, given.x)[0].norm().item(),
+            scale * torch.autograd.grad(value, tried_batch.x)[0].norm().item(),
         )
-    assert found[1e4, True] == pytest.approx(found[1.0, True])
-    assert found[1e4, False][1] == 0.0 and found[1.0, False][1] > 0.1
+    assert slopes[1e4, True] == pytest.approx(slopes[1.0, True])
+    assert slopes[1e4, False][1] == 0.0 and slopes[1.0, False][1] > 0.1
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -223,9 +235,9 @@ def test_rows_that_coincide_give_numbers(others: int, dtype: torch.dtype) -> Non
         x += 1e-5 * torch.randn(32, 8, generator=torch.Generator().manual_seed(2)).to(dtype)
     x[:others] += 5 * torch.randn(others, 8, generator=torch.Generator().manual_seed(1)).to(dtype)
     zeros = torch.zeros(32, dtype=torch.int64)
-    given = Batch(x.requires_grad_(), zeros, zeros, zeros, torch.arange(32) % 2)
-    value = alignment(given)
-    (slope,) = torch.autograd.grad(value, given.x)
+    tried_batch = Batch(x.requires_grad_(), zeros, zeros, zeros, torch.arange(32) % 2)
+    value = alignment(tried_batch)
+    (slope,) = torch.autograd.grad(value, tried_batch.x)
     assert abs(value.item()) <= 2 and torch.isfinite(slope).all() and slope.norm() < 1
 
 
@@ -235,17 +247,19 @@ def test_slopes_of_all_rows_cancel() -> None:
     two places, and only one of its rows moved."""
     generator = torch.Generator().manual_seed(0)
     for _ in range(20):
-        given = batch(torch.randn(16, 256, dtype=torch.float64, generator=generator), [0, 1] * 8)
-        (slopes,) = torch.autograd.grad(alignment(given), given.x)
+        tried_batch = batch(
+            torch.randn(16, 256, dtype=torch.float64, generator=generator), [0, 1] * 8
+        )
+        (slopes,) = torch.autograd.grad(alignment(tried_batch), tried_batch.x)
         assert float(slopes.abs().max()) > 1e-4 and float(slopes.sum(0).abs().max()) < 1e-14
 
 
 def test_features_gain_nothing_by_shrinking() -> None:
     """The median width shrinks with them: along the features the slope is 0. With the width held it
     is not, and they collapse."""
-    given = batch(np.random.default_rng(0).normal(size=(16, 4)), [0, 1] * 8)
-    (slope,) = torch.autograd.grad(alignment(given), given.x)
-    assert slope.norm() > 0.05 and abs((slope * given.x).sum().item()) < 1e-12
+    tried_batch = batch(np.random.default_rng(0).normal(size=(16, 4)), [0, 1] * 8)
+    (slope,) = torch.autograd.grad(alignment(tried_batch), tried_batch.x)
+    assert slope.norm() > 0.05 and abs((slope * tried_batch.x).sum().item()) < 1e-12
 
 
 def test_biased_estimate_does_not_stop_the_classifier() -> None:
@@ -273,12 +287,12 @@ def test_same_features_in_both_environments_cost_nothing() -> None:
 def test_bf16_features_are_compared_in_float32() -> None:
     x = (torch.randn(32, 64, generator=torch.Generator().manual_seed(0)) + 3).bfloat16()
     zeros = torch.zeros(32, dtype=torch.int64)
-    found = {}
+    distances = {}
     for name, rows in {"coarse": x, "exact": x.double()}.items():
-        given = Batch(rows, zeros, zeros, zeros, torch.arange(32) % 2)
+        tried_batch = Batch(rows, zeros, zeros, zeros, torch.arange(32) % 2)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=name == "coarse"):
-            found[name] = alignment(given, 2).item()
-    assert found["coarse"] == pytest.approx(found["exact"], rel=1e-4)
+            distances[name] = alignment(tried_batch, 2).item()
+    assert distances["coarse"] == pytest.approx(distances["exact"], rel=1e-4)
 
 
 def test_no_kernel_is_above_1_by_rounding() -> None:
@@ -302,27 +316,27 @@ def test_no_kernel_is_above_1_by_rounding() -> None:
 def test_features_far_from_the_origin_keep_their_digits() -> None:
     x = torch.randn(32, 64, generator=torch.Generator().manual_seed(0)) + 300
     zeros = torch.zeros(32, dtype=torch.int64)
-    found = [
+    distances = [
         alignment(Batch(rows, zeros, zeros, zeros, torch.arange(32) % 2), 2).item()
         for rows in (x, x.double())
     ]
-    assert found[0] == pytest.approx(found[1], rel=1e-4)
+    assert distances[0] == pytest.approx(distances[1], rel=1e-4)
 
 
 @pytest.mark.parametrize("value", [[], [1.0, -1.0], [0], 0.5, ["a"], [True], [math.inf]])
 def test_widths_that_are_none_are_refused(value: Any) -> None:
-    item = next(item for item in knobs_of(MMD) if item.name == "widths")
+    knob = next(knob for knob in knobs_of(MMD) if knob.name == "widths")
     with pytest.raises(InputError, match="widths: must be"):
-        check(item, value, "widths")
-    assert check(item, [1, 0.5], "widths") == [1.0, 0.5] and check(item, None, "widths") is None
+        check(knob, value, "widths")
+    assert check(knob, [1, 0.5], "widths") == [1.0, 0.5] and check(knob, None, "widths") is None
 
 
 def test_one_environment_is_refused() -> None:
-    one = with_train(split(), environment=np.ones(60, dtype=np.int64))
+    single_environment = with_train(split(), environment=np.ones(60, dtype=np.int64))
     with pytest.raises(
         NeedsError, match="'mmd' needs at least two environments with training rows, and there is 1"
     ):
-        run(MMD(), one)
+        run(MMD(), single_environment)
 
 
 def test_every_knob_changes_the_run() -> None:
@@ -330,7 +344,7 @@ def test_every_knob_changes_the_run() -> None:
         run(MMD(**knobs))
         for knobs in ({}, {"weight": 0.0}, {"estimate": "unbiased"}, {"widths": DOMAINBED})
     ]
-    assert all(not same_weights(one, two) for one, two in itertools.combinations(ended, 2))
+    assert all(not same_weights(first, two) for first, two in itertools.combinations(ended, 2))
 
 
 def test_distance_is_brought_down() -> None:

@@ -39,10 +39,13 @@ def slow(x: np.ndarray, group: np.ndarray, centre: int) -> float:
             )
         )
 
-    others = [code for code in sorted(set(group.tolist())) if code not in (-1, centre)]
+    other_codes = [code for code in sorted(set(group.tolist())) if code not in (-1, centre)]
     return float(
         np.mean(
-            [mean(centre, centre) + mean(code, code) - 2 * mean(centre, code) for code in others]
+            [
+                mean(centre, centre) + mean(code, code) - 2 * mean(centre, code)
+                for code in other_codes
+            ]
         )
     )
 
@@ -57,29 +60,31 @@ def test_environments_are_compared_with_the_clean_one_and_not_with_each_other(ce
         ours = kernel_distance(rows, torch.tensor(group), 6, centre=centre)
         assert ours.item() == pytest.approx(slow(x, group, centre), rel=1e-9)
         (slope,) = torch.autograd.grad(ours, rows)
-        for place in ((0, 0), (5, 3), (23, 4)):
+        for pair in ((0, 0), (5, 3), (23, 4)):
             moved = [x.copy(), x.copy()]
             for sign, copy in zip((1e-6, -1e-6), moved, strict=True):
-                copy[place] += sign
+                copy[pair] += sign
             rise = (slow(moved[0], group, centre) - slow(moved[1], group, centre)) / 2e-6
-            assert float(slope[place]) == pytest.approx(rise, abs=1e-6)
+            assert float(slope[pair]) == pytest.approx(rise, abs=1e-6)
 
 
 def test_with_two_groups_the_centre_changes_nothing() -> None:
     x, group = torch.randn(12, 3, generator=torch.Generator().manual_seed(0)), torch.arange(12) % 2
     for unbiased in (False, True):
-        both = [
+        distances = [
             kernel_distance(x, group, 2, unbiased=unbiased, centre=centre)
             for centre in (None, 0, 1)
         ]
-        assert torch.allclose(both[0], both[1]) and torch.allclose(both[0], both[2])
+        assert torch.allclose(distances[0], distances[1]) and torch.allclose(
+            distances[0], distances[2]
+        )
 
 
 def test_rows_of_pairs_that_are_not_aligned_are_in_the_width_alone() -> None:
     """The third pair, of blur, moves nothing but the median: with fixed widths the two values would
     be one."""
     pairs = [[0, 0], [2, 1], [5, 5]], [[0, 1], [2, 0], [6, 5]], [0, 1, 0], [1, 0, 2]
-    some = float(found(MMDAlign(aligned=["noise"]), given(*pairs)).terms["alignment"])
+    alignment = float(found(MMDAlign(aligned=["noise"]), given(*pairs)).terms["alignment"])
     squared = [
         4.0,
         4,
@@ -92,7 +97,7 @@ def test_rows_of_pairs_that_are_not_aligned_are_in_the_width_alone() -> None:
     ]
     squared += [(a - 6) ** 2 + (b - 5) ** 2 for a, b in ((0, 0), (2, 1), (0, 1), (2, 0))]
     w = 2 * sorted(squared)[7]  # fifteen pairs of six rows
-    assert some == pytest.approx(1 + math.exp(-4 / w) - math.exp(-1 / w) - math.exp(-5 / w))
+    assert alignment == pytest.approx(1 + math.exp(-4 / w) - math.exp(-1 / w) - math.exp(-5 / w))
 
 
 def test_each_environment_is_compared_with_the_clean_one() -> None:
@@ -100,7 +105,13 @@ def test_each_environment_is_compared_with_the_clean_one() -> None:
     the members of the pairs."""
     random = np.random.default_rng(3)
     first, second = random.normal(size=(9, 4)), random.normal(size=(9, 4))
-    here, there = [0, 0, 0, 0, 1, 1, 2, 2, 0], [1, 1, 2, 2, 0, 0, 0, 0, 0]
-    ours = float(found(MMDAlign(), given(first, second, here, there)).terms["alignment"])
-    group = np.array([*here[:8], -1, *there[:8], -1])  # the last row has no partner
+    environments, partner_environments = [0, 0, 0, 0, 1, 1, 2, 2, 0], [1, 1, 2, 2, 0, 0, 0, 0, 0]
+    ours = float(
+        found(MMDAlign(), given(first, second, environments, partner_environments)).terms[
+            "alignment"
+        ]
+    )
+    group = np.array(
+        [*environments[:8], -1, *partner_environments[:8], -1]
+    )  # the last row has no partner
     assert ours == pytest.approx(slow(np.concatenate([first, second]), group, 0))

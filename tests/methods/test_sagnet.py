@@ -69,8 +69,7 @@ class Spy:
         return found
 
 
-# -- styles by hand
-# --------------------------------------------------------------------------------------------------
+# -- styles by hand --------------------------------------------------------------------------------
 
 
 def test_restyling_by_hand() -> None:
@@ -126,8 +125,7 @@ def test_styles_of_half_precision_are_measured_in_single() -> None:
     assert slope.dtype == torch.bfloat16
 
 
-# -- the three losses by plain loops
-# --------------------------------------------------------------------------------------------
+# -- the three losses by plain loops ---------------------------------------------------------------
 
 
 def style_of(maps: Tensor) -> tuple[float, float]:
@@ -226,8 +224,7 @@ def test_even_answers_by_hand() -> None:
         assert float(found.terms["even"]) == pytest.approx(expected)
 
 
-# -- who moves what
-# --------------------------------------------------------------------------------------------------
+# -- who moves what --------------------------------------------------------------------------------
 
 
 def anew(modules: Modules, given: Batch, weight: float, seed: int) -> dict[str, list[Tensor]]:
@@ -384,8 +381,7 @@ def test_style_network_begins_and_stays_another_one() -> None:
     )  # never used
 
 
-# -- evaluation
-# --------------------------------------------------------------------------------------------------
+# -- evaluation ------------------------------------------------------------------------------------
 
 
 def test_styles_are_exchanged_in_training_steps_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -479,8 +475,7 @@ def test_it_does_not_follow_a_brightness_that_goes_with_the_class() -> None:
     assert max(ended["ERM"]) < 0.9 and min(ended["SagNet"]) > 0.95, ended
 
 
-# -- who is refused
-# --------------------------------------------------------------------------------------------------
+# -- who is refused --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

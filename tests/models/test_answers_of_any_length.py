@@ -64,8 +64,7 @@ def test_twice_the_length_takes_about_twice_the_time() -> None:
     assert seconds(80_000) < 40 * max(seconds(8_000), 0.01)  # the square is a hundred
 
 
-# -- the rule as it is defined: pass after pass over the whole text
-# ----------------------------------------------------------------
+# -- the rule as it is defined: pass after pass over the whole text --------------------------------
 
 _LEAD = re.compile(rf"^{answers._LEAD_WORDS.pattern}{answers._LEAD_NOUN.pattern}")
 _EDGES = re.compile(

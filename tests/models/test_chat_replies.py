@@ -366,8 +366,7 @@ def test_an_error_with_a_large_or_nested_body_is_its_status(server: ChatServer) 
     assert str(refused.value).isprintable() and len(str(refused.value)) < 500
 
 
-# -- seconds
-# --------------------------------------------------------------------------------------------------
+# -- seconds ---------------------------------------------------------------------------------------
 
 
 def drips(
@@ -511,8 +510,7 @@ def test_a_server_that_does_not_listen_has_no_more_seconds(
         assert time.monotonic() - began < 40
 
 
-# -- addresses
-# --------------------------------------------------------------------------------------------------
+# -- addresses -------------------------------------------------------------------------------------
 
 
 LOCATIONS = [

@@ -250,8 +250,7 @@ def test_keys_tell_pixels_and_shapes_apart() -> None:
     assert len(set(keys)) == 4 and image_keys(images[:1]) == keys[:1]
 
 
-# -- what is refused
-# --------------------------------------------------------------------------------------------------
+# -- what is refused -------------------------------------------------------------------------------
 
 
 def planned(tmp_path: Path | None = None, **knobs: Any) -> dict[str, Any]:
@@ -339,8 +338,7 @@ def test_what_is_seen_when_it_is_asked_is_one_sentence(tmp_path: Path) -> None:
         asked(Clip(str(tmp_path)), images)
 
 
-# -- in studies and in training
-# ------------------------------------------------------------------------------------------------
+# -- in studies and in training --------------------------------------------------------------------
 
 
 STUDY: dict[str, Any] = {

@@ -73,8 +73,7 @@ def pattern() -> torch.Tensor:
     return torch.sin(torch.arange(3 * 224 * 224) * 0.01).view(1, 3, 224, 224)
 
 
-# -- the real weights
-# --------------------------------------------------------------------------------------------------
+# -- the real weights ------------------------------------------------------------------------------
 
 
 @slow
@@ -257,8 +256,7 @@ def test_a_study_tunes_it_and_methods_of_batch_norm_work_on_it(lite0: Path, tmp_
     assert len(found) == 3 and len(set(found.values())) == 3
 
 
-# -- any network of timm
-# --------------------------------------------------------------------------------------------------
+# -- any network of timm ---------------------------------------------------------------------------
 
 
 @slow

@@ -212,8 +212,7 @@ def test_the_cnn_takes_tokens_of_a_given_tokenizer(tmp_path: Path) -> None:
     assert model(torch.from_numpy(found.apply(TEXTS))).shape == (5, 2)
 
 
-# -- what a folder is
-# --------------------------------------------------------------------------------------------------
+# -- what a folder is ------------------------------------------------------------------------------
 
 
 def planned(models: dict[str, Any], folder: Path | None = None) -> dict[str, ModelSpec]:

@@ -41,8 +41,7 @@ CHOOSING = {
 }
 Rows = list[list[str]]
 
-# -- reading
-# --------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
 class Tables(HTMLParser):
@@ -196,8 +195,7 @@ class Raw:
         return [rule for rule in ("best-id", "best-ood", "last", "best-target") if rule in found]
 
 
-# -- every cell again
-# --------------------------------------------------------------------------------------------------
+# -- every cell again ------------------------------------------------------------------------------
 
 
 def mean_and_half(values: list[float], sign: str = "", level: float = 0.95) -> str:

@@ -69,8 +69,7 @@ def test_figures_are_of_a_version_that_can_be_drawn() -> None:
     assert charts.VEGA_LITE in vl_convert.get_vegalite_versions()
 
 
-# -- the script
-# --------------------------------------------------------------------------------------------------
+# -- the script ------------------------------------------------------------------------------------
 
 
 @pytest.fixture

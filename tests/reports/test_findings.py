@@ -94,8 +94,7 @@ def sentences(item: Findings) -> str:
     return "\n".join(line for _, lines in item.parts for line in lines)
 
 
-# -- every sentence again
-# --------------------------------------------------------------------------------------------------
+# -- every sentence again --------------------------------------------------------------------------
 
 
 class Again(NamedTuple):
@@ -253,8 +252,7 @@ def test_nothing_is_told_of_noise() -> None:
     )
 
 
-# -- what is compared
-# --------------------------------------------------------------------------------------------------
+# -- what is compared ------------------------------------------------------------------------------
 
 
 def test_a_cost_needs_a_shift_without_parts_and_equal_test_rows() -> None:

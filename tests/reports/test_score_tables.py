@@ -422,8 +422,7 @@ def _numbers(table: Table, **wanted: str) -> dict[str, str]:
     return rows[0]
 
 
-# -- points that tie, rules by other scores, runs that doubt themselves
-# -------------------------------------------------------
+# -- points that tie, rules by other scores, runs that doubt themselves ----------------------------
 
 
 def _points(rule: str, name: str, **points: dict[str, Any]) -> dict[int, str]:

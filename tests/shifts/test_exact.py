@@ -129,8 +129,7 @@ def test_rows_spread_thinner_than_rounding_are_not_lost() -> None:
     assert controlled_rounding(np.full(12_000_000, 1 / 12_000_000), 0, 1).sum() == 1
 
 
-# -- a split checks itself
-# --------------------------------------------------------------------------------------------------
+# -- a split checks itself -------------------------------------------------------------------------
 
 
 def _units() -> dict[str, Any]:

@@ -281,8 +281,7 @@ def test_files_are_named_by_their_place(tmp_path: Path) -> None:
     assert set(whole.originals.tolist()) == set(twice.originals.tolist())
 
 
-# -- any composition
-# --------------------------------------------------------------------------------------------------
+# -- any composition -------------------------------------------------------------------------------
 
 
 @st.composite

@@ -298,8 +298,7 @@ def test_the_card_of_weights_may_name_another_order(world: Path, tmp_path: Path)
     )
 
 
-# -- studies
-# --------------------------------------------------------------------------------------------------
+# -- studies ---------------------------------------------------------------------------------------
 
 
 def study(world: Path, model: dict[str, Any], **changes: Any) -> dict[str, Any]:
@@ -404,8 +403,7 @@ def test_without_validation_the_test_sets_are_looked_at(world: Path, tmp_path: P
     assert {row["status"] for row in results.rows} == {"failed"}
 
 
-# -- words
-# --------------------------------------------------------------------------------------------------
+# -- words -----------------------------------------------------------------------------------------
 
 
 def test_orders_are_written_so_that_they_can_be_given() -> None:

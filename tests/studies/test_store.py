@@ -243,7 +243,7 @@ def test_a_study_needs_a_name_that_every_database_takes(name, store):
 
 
 # --- claiming and recording
-# ----------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def test_of_many_that_claim_a_run_one_gets_it(store):

@@ -43,8 +43,7 @@ def keys_with(model: dict[str, Any], folder: Path) -> set[str]:
     return {job.key for job in plan_with(model, folder).jobs}
 
 
-# -- weights outside an ONNX file
-# ---------------------------------------------------------------------------------------------
+# -- weights outside an ONNX file ------------------------------------------------------------------
 
 
 def network(weight: np.ndarray[Any, Any], place: str = "initializer") -> onnx.ModelProto:
@@ -170,8 +169,7 @@ def test_the_present_weights_answer_within_one_process(tmp_path: Path) -> None:
     assert np.array_equal(answers[0], answers[2])
 
 
-# -- modules beside a function
-# ------------------------------------------------------------------------------------------------
+# -- modules beside a function ---------------------------------------------------------------------
 
 FORMS: dict[str, tuple[str, dict[str, str]]] = {
     "import": ("import helper\n", {"helper.py": "N = {n}\n"}),
@@ -279,8 +277,7 @@ def test_the_present_modules_answer_within_one_process_and_each_folder_has_its_o
     assert found == [1, 2, 3, 2]
 
 
-# -- what is said
-# --------------------------------------------------------------------------------------------------
+# -- what is said ----------------------------------------------------------------------------------
 
 
 def test_what_cannot_be_read_is_said_once_by_the_plan(tmp_path: Path) -> None:

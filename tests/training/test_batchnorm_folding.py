@@ -191,8 +191,7 @@ def test_weights_are_those_of_the_moment() -> None:
     assert torch.allclose(plain, found, atol=1e-5)
 
 
-# -- modules of other people
-# -------------------------------------------------------------------------------------------------
+# -- modules of other people -----------------------------------------------------------------------
 
 
 def conv(before: int = 3, after: int = 4, **settings: Any) -> nn.Conv2d:
@@ -408,8 +407,7 @@ def test_tracing_writes_into_no_module_and_calls_no_hook() -> None:
     assert body.calls == calls == body.count and not hasattr(body, "last")  # type: ignore[comparison-overlap]
 
 
-# -- precision
-# --------------------------------------------------------------------------------------------------
+# -- precision -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["mlp", "small-cnn", "resnet-w16"])
@@ -444,8 +442,7 @@ def test_float64_differs_by_its_own_rounding() -> None:
     assert found.dtype == torch.float64 and 0 < (plain - found).abs().max() < 1e-14
 
 
-# -- where it is used
-# --------------------------------------------------------------------------------------------------
+# -- where it is used ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

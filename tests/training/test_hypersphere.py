@@ -48,8 +48,7 @@ def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-# -- points
-# --------------------------------------------------------------------------------------------------
+# -- points ----------------------------------------------------------------------------------------
 
 
 def test_published_distances_and_centres_on_their_circles() -> None:
@@ -125,8 +124,7 @@ def test_noise_is_as_large_as_drawn() -> None:
     assert changed[:, 3].max() < 200
 
 
-# -- measures
-# --------------------------------------------------------------------------------------------------
+# -- measures --------------------------------------------------------------------------------------
 
 
 def test_invariance_by_hand_and_by_a_loop() -> None:
@@ -194,8 +192,7 @@ def test_tau_by_counting_pairs() -> None:
     )
 
 
-# -- the whole
-# --------------------------------------------------------------------------------------------------
+# -- the whole -------------------------------------------------------------------------------------
 
 
 def test_margins_are_the_difference_of_the_logits() -> None:

@@ -30,8 +30,7 @@ class Toy(Method):
     limit = Limit.none("a toy")
 
 
-# -- what a plain trajectory holds
-# ------------------------------------------------------------------------------------------
+# -- what a plain trajectory holds -----------------------------------------------------------------
 
 
 def test_trajectory_holds_every_rule_and_set() -> None:
@@ -160,8 +159,7 @@ def test_bf16_is_another_arithmetic_that_learns_too() -> None:
     assert found.selections["best-id"].scores["validation"].accuracy > 0.9
 
 
-# -- the stop rule
-# --------------------------------------------------------------------------------------------------
+# -- the stop rule ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -248,8 +246,7 @@ def test_epochs_bound_the_steps() -> None:
     assert run(ERM(), epochs=2, steps=100).history[-1]["step"] == math.ceil(2 * 60 / 16)
 
 
-# -- divergence
-# --------------------------------------------------------------------------------------------------
+# -- divergence ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -272,8 +269,7 @@ def test_divergence_ends_the_run_and_is_scored() -> None:
     assert len(found.predictions["last"]["test"]) == 45
 
 
-# -- going on
-# --------------------------------------------------------------------------------------------------
+# -- going on --------------------------------------------------------------------------------------
 
 
 class Stopped(Exception):
@@ -409,8 +405,7 @@ def test_broken_checkpoint_is_one_sentence(tmp_path: Path) -> None:
             run(ERM(), checkpoint=path)
 
 
-# -- refusals
-# --------------------------------------------------------------------------------------------------
+# -- refusals --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -576,8 +571,7 @@ def test_environments_share_every_batch_evenly_or_are_refused() -> None:
             run(Environments(), with_train(sets, environment=environment))
 
 
-# -- the hooks, each by a toy
-# -----------------------------------------------------------------------------------------------
+# -- the hooks, each by a toy ----------------------------------------------------------------------
 
 
 def _halved(step: int, epoch: int) -> float:
@@ -987,8 +981,7 @@ def test_stage_without_validation_hands_on_silently() -> None:
         run(Encoder(end="best"))
 
 
-# -- rules by other scores
-# --------------------------------------------------------------------------------------------------
+# -- rules by other scores -------------------------------------------------------------------------
 
 
 def mislabelled() -> Sets:

@@ -28,8 +28,7 @@ from crosswind.training.own_action import OwnAction, declared_action, look_steps
 TERM_METHODS = [name for name in NAMES if declared_action(cls_of(name)()).idle]
 
 
-# -- every method states its measure
-# ------------------------------------------------------------------------------------------
+# -- every method states its measure ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -59,8 +58,7 @@ def test_a_method_of_another_package_without_a_declaration_says_so() -> None:
     assert action_of("", None, Limit({"count": 0}), ["views"]) == Action(views=True)
 
 
-# -- the doubt
-# --------------------------------------------------------------------------------------------------
+# -- the doubt -------------------------------------------------------------------------------------
 
 NEARLY_IDLE = [
     ("beta-vae", {"beta": 1e-9}),
@@ -171,8 +169,7 @@ def test_translations_of_another_class_are_doubted() -> None:
     assert numbers_of(made("cyclegan"), {"quality": torch.full((4,), -1.0)}) == {}
 
 
-# -- what is measured
-# --------------------------------------------------------------------------------------------------
+# -- what is measured ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -267,8 +264,7 @@ def test_a_term_that_begins_after_a_switch_is_seen() -> None:
     )
 
 
-# -- nothing is moved
-# --------------------------------------------------------------------------------------------------
+# -- nothing is moved ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -316,8 +312,7 @@ def test_a_stopped_run_tells_what_it_looked_at_before(tmp_path: Path) -> None:
     assert found.action == whole.action
 
 
-# -- what it costs
-# --------------------------------------------------------------------------------------------------
+# -- what it costs ---------------------------------------------------------------------------------
 
 
 def test_looks_are_few_and_the_first_comes_before_the_first_validation() -> None:

@@ -392,8 +392,7 @@ def fitted_map(measures: Floats, accuracies: Floats) -> tuple[float, float] | No
     return slope, float(accuracies.mean() - slope * measures.mean())
 
 
-# -- several models
-# --------------------------------------------------------------------------------------------------
+# -- several models --------------------------------------------------------------------------------
 
 
 def estimated_jointly(

@@ -150,8 +150,7 @@ def _names_of(output_of: Codes, class_names: Sequence[str]) -> tuple[str, ...]:
     return tuple(class_names[code] for code in np.argsort(output_of))
 
 
-# -- orders that people use
-# --------------------------------------------------------------------------------------------------
+# -- orders that people use ------------------------------------------------------------------------
 
 
 def _numbers_in(name: str) -> list[tuple[int, float, str]]:
@@ -202,8 +201,7 @@ def _usual_orders(class_names: Sequence[str], label: Codes) -> dict[str, Codes]:
     return distinct
 
 
-# -- what the rows show
-# --------------------------------------------------------------------------------------------------
+# -- what the rows show ----------------------------------------------------------------------------
 
 
 def _counts(answer: Codes, label: Codes, n_classes: int) -> Floats:

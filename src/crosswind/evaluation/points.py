@@ -170,8 +170,7 @@ HELD: Mapping[str, Rule] = {
 stay inside the pool."""
 
 
-# -- the table
-# --------------------------------------------------------------------------------------------------
+# -- the table -------------------------------------------------------------------------------------
 
 
 def read(points: Sequence[Point], resamples: int, by_architecture: bool) -> Columns:
@@ -236,8 +235,7 @@ def pairs(first_codes: Rows, second_codes: Rows, mask: Mask) -> list[tuple[int, 
     return sorted(set(zip(first_codes[mask].tolist(), second_codes[mask].tolist(), strict=True)))
 
 
-# -- numbers of one cell
-# --------------------------------------------------------------------------------------------------
+# -- numbers of one cell ---------------------------------------------------------------------------
 
 
 _SAME = "all networks have the same accuracy"
@@ -380,8 +378,7 @@ def _ratio(above: Floats, below: Floats) -> Floats:
     )
 
 
-# -- from cells to numbers
-# --------------------------------------------------------------------------------------------------
+# -- from cells to numbers -------------------------------------------------------------------------
 
 
 def mean_of(cells: Sequence[tuple[int, Found]]) -> tuple[Floats | None, str]:

@@ -142,8 +142,7 @@ def templates() -> Any:
     return Environment(loader=source, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
 
 
-# -- the script of a page
-# --------------------------------------------------------------------------------------------------
+# -- the script of a page --------------------------------------------------------------------------
 
 
 @cache
@@ -196,8 +195,7 @@ def cache_file() -> Path | None:
     )
 
 
-# -- parts of a specification
-# -------------------------------------------------------------------------------------------------
+# -- parts of a specification ----------------------------------------------------------------------
 
 
 def text(field: str, **options: Any) -> dict[str, Any]:

@@ -133,8 +133,7 @@ def _readable(value: Any) -> Any:
     return escaped_bytes(value) if isinstance(value, str) else value
 
 
-# -- targets
-# --------------------------------------------------------------------------------------------------
+# -- targets ---------------------------------------------------------------------------------------
 
 
 def to_table(store: Store, study: str, destination: Path) -> int:

@@ -161,8 +161,7 @@ def _check_names(
             raise unknown(f"{path}.{name}" if name_in_path else path, kind, name, names)
 
 
-# -- models and estimators
-# --------------------------------------------------------------------------------------------------
+# -- models and estimators -------------------------------------------------------------------------
 
 
 def _entries(declared: Any, room: str) -> Iterator[tuple[str, str, Facts, dict[str, Any]]]:
@@ -355,8 +354,7 @@ def _weights(knobs: Values, path: str, folder: Path | None) -> dict[str, str]:
     return {"weights": str(file), "weights_sha256": sha256}
 
 
-# -- methods and their points
-# -------------------------------------------------------------------------------------------------
+# -- methods and their points ----------------------------------------------------------------------
 
 
 def methods_of(study: Study) -> dict[str, MethodEntry]:

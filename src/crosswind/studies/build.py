@@ -48,8 +48,7 @@ Parts = list[tuple[str, dict[str, Any]]]
 """The components of a shift as plain values, each with the path where it was written."""
 
 
-# -- data sets
-# --------------------------------------------------------------------------------------------------
+# -- data sets -------------------------------------------------------------------------------------
 
 
 def data_values(spec: DataSpec, field: str, folder: Path | None) -> dict[str, Any]:
@@ -205,8 +204,7 @@ def check_pixels(dataset: AttributedDataset, workers: int = 1) -> NDArray[np.uin
         return np.concatenate([future.result() for future in waiting])
 
 
-# -- splits
-# --------------------------------------------------------------------------------------------------
+# -- splits ----------------------------------------------------------------------------------------
 
 
 def split_values(

@@ -404,8 +404,7 @@ def _named(fields: Mapping[str, str], point: Point) -> Iterator[None]:
         ) from None
 
 
-# -- what is refused
-# --------------------------------------------------------------------------------------------------
+# -- what is refused -------------------------------------------------------------------------------
 
 
 def _check_names(

@@ -112,8 +112,7 @@ class Trained:
     loss: Floats
 
 
-# -- points
-# --------------------------------------------------------------------------------------------------
+# -- points ----------------------------------------------------------------------------------------
 
 
 def pole(dimensions: int) -> Floats:
@@ -177,8 +176,7 @@ def noisy(y: Ints, rates: Floats, rng: np.random.Generator, flips: bool = False)
     return out
 
 
-# -- networks
-# --------------------------------------------------------------------------------------------------
+# -- networks --------------------------------------------------------------------------------------
 
 
 def trained(design: Design, fit: Fit, seed: int, threads: int = 1) -> Trained:
@@ -260,8 +258,7 @@ def margins(stack: Stack, x: Floats) -> NDArray[np.float32]:
     return out.add_(offset).numpy()
 
 
-# -- measures
-# --------------------------------------------------------------------------------------------------
+# -- measures --------------------------------------------------------------------------------------
 
 
 def invariance(answers: NDArray[np.bool_]) -> Floats:
@@ -319,8 +316,7 @@ def taus(measure: Floats, accuracy: Floats) -> Floats:
     return out
 
 
-# -- the whole
-# --------------------------------------------------------------------------------------------------
+# -- the whole -------------------------------------------------------------------------------------
 
 
 def measured(networks: Trained, design: Design, seed: int, threads: int = 1) -> Found:

@@ -120,8 +120,7 @@ def _fewer_errors(rows: NDArray[np.float64]) -> float:
     return float(spared / wrong) if wrong else 0.0
 
 
-# -- what is refused
-# --------------------------------------------------------------------------------------------------
+# -- what is refused -------------------------------------------------------------------------------
 
 
 def refuse(pairing: Pairing, where: str, path: str) -> None:
@@ -343,8 +342,7 @@ def check_stages(name: str, needs: Needs, stages: Sequence[str]) -> None:
             )
 
 
-# -- what is warned of
-# --------------------------------------------------------------------------------------------------
+# -- what is warned of -----------------------------------------------------------------------------
 
 
 def warnings_of(pairing: Pairing) -> list[str]:

@@ -91,8 +91,7 @@ def check_file(path: Path) -> None:
         raise InputError("model", f"there is no file {str(path)!r}")
 
 
-# -- models made elsewhere
-# --------------------------------------------------------------------------------------------------
+# -- models made elsewhere -------------------------------------------------------------------------
 
 
 def _given(name: str, kind: str, knobs: Mapping[str, Any], takes: InputSpec | None) -> AskedModel:
@@ -184,8 +183,7 @@ def _onnx_input(path: str, settings: Mapping[str, Any]) -> InputSpec | None:
     return InputSpec.image(height, width, channels) if channels in (1, 3) else None
 
 
-# -- a file of weights with its card
-# ------------------------------------------------------------------------------------------
+# -- a file of weights with its card ---------------------------------------------------------------
 
 
 def _weights(path: Path) -> AskedModel:
@@ -335,8 +333,7 @@ class _Network:
         return None if encoder is None else encoder.apply, network.eval()
 
 
-# -- a run of a store
-# --------------------------------------------------------------------------------------------------
+# -- a run of a store ------------------------------------------------------------------------------
 
 
 def _run(word: str) -> AskedModel:

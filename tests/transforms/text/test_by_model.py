@@ -252,8 +252,7 @@ def test_batches_hold_texts_of_about_equal_lengths() -> None:
     assert batches([], 10) == []
 
 
-# -- kept on disk
-# --------------------------------------------------------------------------------------------------
+# -- kept on disk ----------------------------------------------------------------------------------
 
 
 def count_texts(monkeypatch: pytest.MonkeyPatch, name: str) -> list[int]:
@@ -371,8 +370,7 @@ def test_a_full_or_broken_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> N
         Kept("some", "other").put(texts, keys, texts)
 
 
-# -- what is refused
-# --------------------------------------------------------------------------------------------------
+# -- what is refused -------------------------------------------------------------------------------
 
 
 def test_what_cannot_be_is_one_sentence(

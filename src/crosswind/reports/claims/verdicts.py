@@ -269,8 +269,7 @@ def _with_verdicts(
     )
 
 
-# -- what is compared
-# --------------------------------------------------------------------------------------------------
+# -- what is compared ------------------------------------------------------------------------------
 
 
 def _costs(setting_results: PlaceResults, resolved: Mapping[str, Any]) -> Iterator[Finding]:

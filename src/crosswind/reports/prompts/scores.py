@@ -196,8 +196,7 @@ def _over(shown_results: Sequence[PlaceResults], data: str, method: str) -> Said
     return None
 
 
-# -- tables and figure
-# --------------------------------------------------------------------------------------------------
+# -- tables and figure -----------------------------------------------------------------------------
 
 
 def prompt_table(comparison: Asked) -> Table:

@@ -48,8 +48,7 @@ _LARGEST = {
 }
 
 
-# -- states
-# --------------------------------------------------------------------------------------------------
+# -- states ----------------------------------------------------------------------------------------
 
 
 def run_table(arranged: Results, reasons: bool = True) -> Table:
@@ -160,8 +159,7 @@ def warning_table(runs: Iterable[Mapping[str, Any]]) -> Table | None:
     return Table.of("warnings", "Warnings of runs", rows, notes) if rows else None
 
 
-# -- where the time went
-# --------------------------------------------------------------------------------------------------
+# -- where the time went ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

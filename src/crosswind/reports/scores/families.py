@@ -332,8 +332,7 @@ def _registered(label: str, resolved: Mapping[str, Any]) -> str:
     return str((settings or {}).get("method", label))
 
 
-# -- tables and figure
-# --------------------------------------------------------------------------------------------------
+# -- tables and figure -----------------------------------------------------------------------------
 
 
 def change_table(view: Families) -> Table:

@@ -44,8 +44,7 @@ _WORST = METRICS["worst_group"]
 _Layouts = set[tuple[int, int]]
 """The number of split seeds and of runs behind the cells of a table."""
 
-# -- every number
-# --------------------------------------------------------------------------------------------------
+# -- every number ----------------------------------------------------------------------------------
 
 
 def overview(setting_results: PlaceResults) -> list[Table]:
@@ -198,8 +197,7 @@ def _estimate_numbers(entry: Entry, label: str) -> dict[str, Any]:
     }
 
 
-# -- one place
-# --------------------------------------------------------------------------------------------------
+# -- one place -------------------------------------------------------------------------------------
 
 
 def place_tables(
@@ -508,8 +506,7 @@ def _table(
     return Table(name, title, tuple(columns), rows, tuple(every), keys)
 
 
-# -- of the page only
-# --------------------------------------------------------------------------------------------------
+# -- of the page only ------------------------------------------------------------------------------
 
 
 def seed_table(setting_results: PlaceResults) -> Table:
