@@ -60,7 +60,7 @@ def rows_by_hand(
         low = float(stats.beta.ppf(0.05, x, rows - x + 1)) if x else 0.0
         return low, float(stats.beta.ppf(0.95, x + 1, rows - x)) if x < rows else 1.0
 
-    here, there = exact(right, m) if m else (right, right), exact(e, n)
-    below = np.hypot(max(moved, right - here[0]), e - there[0])
-    above = np.hypot(max(moved, here[1] - right), there[1] - e)
+    source_bounds, target_bounds = exact(right, m) if m else (right, right), exact(e, n)
+    below = np.hypot(max(moved, right - source_bounds[0]), e - target_bounds[0])
+    above = np.hypot(max(moved, source_bounds[1] - right), target_bounds[1] - e)
     return max(float(e - below), 0.0), min(float(e + above), 1.0)

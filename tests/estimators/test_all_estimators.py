@@ -39,12 +39,14 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def told(estimator: Estimator, source: Labelled, target: Answers) -> float:
-    found = estimated(estimator, source, target)
-    assert isinstance(found, Estimate), found
-    assert 0 <= found.accuracy <= 1 and (
-        found.low is None or found.high is not None and found.low <= found.accuracy <= found.high
+    estimate = estimated(estimator, source, target)
+    assert isinstance(estimate, Estimate), estimate
+    assert 0 <= estimate.accuracy <= 1 and (
+        estimate.low is None
+        or estimate.high is not None
+        and estimate.low <= estimate.accuracy <= estimate.high
     )
-    return found.accuracy
+    return estimate.accuracy
 
 
 def test_how_many_there_are() -> None:
@@ -87,10 +89,10 @@ def test_the_order_of_rows_is_nothing_to_a_direct_estimator(name: str) -> None:
         assert told(DIRECT[name], source, target) == first, "equal answers, equal estimates"
         turned = Answers(target.answer, np.asfortranarray(target.logits))
         assert told(DIRECT[name], source, turned) == pytest.approx(first, abs=1e-9)
-        other = told(
+        permuted = told(
             DIRECT[name], source.take(random.permutation(90)), target.take(random.permutation(70))
         )
-        assert other == pytest.approx(first, abs=1e-9)
+        assert permuted == pytest.approx(first, abs=1e-9)
         doubled = told(
             DIRECT[name],
             source.take(np.repeat(np.arange(90), 2)),
@@ -103,19 +105,24 @@ def test_the_order_of_rows_is_nothing_to_a_direct_estimator(name: str) -> None:
 def test_the_order_of_rows_and_of_models_is_nothing_to_a_joint_one(name: str) -> None:
     random, models = np.random.default_rng(0), 4
     sources = [drawn(0, 80, strength=1 + 0.5 * i) for i in range(models)]
-    sources = [known(item.answers, sources[0].label) for item in sources]
+    sources = [known(model_rows.answers, sources[0].label) for model_rows in sources]
     targets = [drawn(1, 60, strength=0.5 + 0.5 * i).answers for i in range(models)]
     first = JOINT[name].estimate(sources, targets)
-    rows, others, order = random.permutation(80), random.permutation(60), random.permutation(models)
-    again = JOINT[name].estimate(
-        [sources[i].take(rows) for i in order], [targets[i].take(others) for i in order]
+    rows, other_rows, order = (
+        random.permutation(80),
+        random.permutation(60),
+        random.permutation(models),
     )
-    assert [item.accuracy for item in again] == pytest.approx(
+    again = JOINT[name].estimate(
+        [sources[i].take(rows) for i in order], [targets[i].take(other_rows) for i in order]
+    )
+    assert [model_rows.accuracy for model_rows in again] == pytest.approx(
         [first[i].accuracy for i in order], abs=1e-9
     )
-    found = estimated_jointly(JOINT[name], sources, targets)
-    assert isinstance(found, list) and all(
-        0 <= item.low <= item.accuracy <= item.high <= 1 for item in found
+    estimates = estimated_jointly(JOINT[name], sources, targets)
+    assert isinstance(estimates, list) and all(
+        0 <= model_rows.low <= model_rows.accuracy <= model_rows.high <= 1
+        for model_rows in estimates
     )  # type: ignore[operator]
 
 
@@ -140,22 +147,22 @@ def test_by_type_no_label_of_the_target_reaches_an_estimator() -> None:
         Answers(np.zeros(2, np.int64), label=np.zeros(2))  # type: ignore[call-arg]
     with pytest.raises(dataclasses.FrozenInstanceError):
         Answers(np.zeros(2, np.int64)).label = np.zeros(2)  # type: ignore[attr-defined]
-    for made in KNOWN.values():
-        function = made.measure if issubclass(made, Measure) else made.estimate
-        given = {
+    for estimator in KNOWN.values():
+        function = estimator.measure if issubclass(estimator, Measure) else estimator.estimate
+        hints = {
             name: kind
             for name, kind in get_type_hints(function).items()
             if name in ("target", "targets")
         }
-        assert str(list(given.values())[0]).endswith(("base.Answers'>", "base.Answers]")), made
-        others = set(inspect.signature(function).parameters) - {
+        assert str(list(hints.values())[0]).endswith(("base.Answers'>", "base.Answers]")), estimator
+        other_names = set(inspect.signature(function).parameters) - {
             "self",
             "fitted",
             "target",
             "sources",
             "targets",
         }
-        assert not others, made
+        assert not other_names, estimator
 
 
 def test_an_estimator_that_looks_for_labels_of_the_target_finds_none() -> None:
@@ -174,21 +181,21 @@ def test_an_estimator_that_looks_for_labels_of_the_target_finds_none() -> None:
             return source
 
         def estimate(self, fitted: Labelled, target: Answers) -> float:
-            seen: dict[int, Any] = {}
+            objects_seen: dict[int, Any] = {}
             left: list[Any] = [fitted, target]
             while left:
-                item = left.pop()
-                if id(item) in seen or inspect.ismodule(item) or isinstance(item, type):
+                value = left.pop()
+                if id(value) in objects_seen or inspect.ismodule(value) or isinstance(value, type):
                     continue
-                seen[id(item)] = item
-                left += gc.get_referents(item)
+                objects_seen[id(value)] = value
+                left += gc.get_referents(value)
                 left += (
-                    [item.base] if isinstance(item, np.ndarray) and item.base is not None else []
+                    [value.base] if isinstance(value, np.ndarray) and value.base is not None else []
                 )
-            arrays = [item for item in seen.values() if isinstance(item, np.ndarray)]
+            arrays = [value for value in objects_seen.values() if isinstance(value, np.ndarray)]
             met.append(len(arrays))
             assert not any(
-                item.shape == labels.shape and np.array_equal(item, labels) for item in arrays
+                value.shape == labels.shape and np.array_equal(value, labels) for value in arrays
             )
             return 0.5
 
@@ -215,7 +222,7 @@ def test_an_estimator_that_looks_for_labels_of_the_target_finds_none() -> None:
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_bad_input_is_one_sentence_or_a_right_number(name: str) -> None:
-    made, good = DIRECT[name], drawn(0, 40)
+    estimator, good = DIRECT[name], drawn(0, 40)
     z = good.answers.logits
     assert z is not None
     for bad in (np.nan, np.inf):
@@ -224,54 +231,58 @@ def test_bad_input_is_one_sentence_or_a_right_number(name: str) -> None:
         sets = [(good, Answers(good.answers.answer, broken))]
         sets += [
             (known(Answers(good.answers.answer, broken), good.label), good.answers)
-        ] * made.access.source
+        ] * estimator.access.source
         for source, target in sets:
-            assert str(estimated(made, source, target)).startswith(
+            assert str(estimated(estimator, source, target)).startswith(
                 "the model gave logits that are not finite for the rows of the "
             )
     assert (
-        estimated(made, good, good.answers.take(np.empty(0, np.int64)))
+        estimated(estimator, good, good.answers.take(np.empty(0, np.int64)))
         == "there are no rows to estimate"
     )
     bare = Answers(good.answers.answer, classes=4)
     assert (
-        estimated(made, good, bare)
+        estimated(estimator, good, bare)
         == "the model gives labels without probabilities for the rows of the set"
     )
-    if made.access.source:
-        assert estimated(made, good, said(z[:, :3])) == "the source has 4 classes and the set 3"
+    if estimator.access.source:
         assert (
-            estimated(made, good.take(np.empty(0, np.int64)), good.answers)
+            estimated(estimator, good, said(z[:, :3])) == "the source has 4 classes and the set 3"
+        )
+        assert (
+            estimated(estimator, good.take(np.empty(0, np.int64)), good.answers)
             == "there are no labelled rows of the source"
         )
         assert "none of the model's 4 classes" in str(
-            estimated(made, known(good.answers, good.label + 4), good.answers)
+            estimated(estimator, known(good.answers, good.label + 4), good.answers)
         )
-    one = known(said(np.zeros((6, 1), dtype=np.float32)), [0] * 6)
-    assert told(made, one, one.answers) == 1.0, "one class"
+    single_class = known(said(np.zeros((6, 1), dtype=np.float32)), [0] * 6)
+    assert told(estimator, single_class, single_class.answers) == 1.0, "one class"
     always = known(
         good.answers.take(np.flatnonzero(good.label == 2)), [2] * int((good.label == 2).sum())
     )
-    told(made, always, good.answers)
-    told(made, good.take(np.array([0])), good.answers.take(np.array([1])))
+    told(estimator, always, good.answers)
+    told(estimator, good.take(np.array([0])), good.answers.take(np.array([1])))
     # logits as large as half precision holds: confidence 1 everywhere, 32 of 40 right
     sure = said((np.eye(4)[np.arange(40) % 4] * 6e4).astype(np.float16))
     label = np.where(np.arange(40) < 8, (sure.answer + 1) % 4, sure.answer)
-    value = told(made, known(sure, label), sure)
+    value = told(estimator, known(sure, label), sure)
     assert value == pytest.approx(1.0 if name in ("average-confidence", "cot") else 0.8, abs=0.01)
     zero = z.copy()
     zero[:, 3] = -np.inf  # a class that is ruled out
     ruled = known(said(zero), np.minimum(good.label, 2))
-    assert abs(told(made, ruled, ruled.answers) - ruled.accuracy) < 0.3
+    assert abs(told(estimator, ruled, ruled.answers) - ruled.accuracy) < 0.3
 
 
 @pytest.mark.parametrize("name", JOINT)
 def test_bad_input_of_several_models(name: str) -> None:
-    made, good = JOINT[name], drawn(0, 40)
+    estimator, good = JOINT[name], drawn(0, 40)
     three, sources = [good.answers] * 3, [good] * 3
     assert "there are no rows to estimate" in str(
-        estimated_jointly(made, sources, [good.answers.take(np.empty(0, np.int64))] * 3)
+        estimated_jointly(estimator, sources, [good.answers.take(np.empty(0, np.int64))] * 3)
     )
-    assert "classes" in str(estimated_jointly(made, sources, [*three[:2], said(np.zeros((40, 3)))]))
-    assert "at least, not of 1" in str(estimated_jointly(made, sources[:1], three[:1]))
-    assert isinstance(estimated_jointly(made, sources, three), list)
+    assert "classes" in str(
+        estimated_jointly(estimator, sources, [*three[:2], said(np.zeros((40, 3)))])
+    )
+    assert "at least, not of 1" in str(estimated_jointly(estimator, sources[:1], three[:1]))
+    assert isinstance(estimated_jointly(estimator, sources, three), list)

@@ -72,16 +72,18 @@ def tied_sources() -> list[Labelled]:
     )  # most rows share a score, in every order of the classes
     flat = np.zeros((11, 3))
     sure = np.eye(3)[random.integers(3, size=50)] * 6e4  # 1 in every precision
-    near = np.stack([np.zeros(50), -40 - np.arange(50.0)], axis=1)  # 1 in float64, and yet in order
-    made = [
+    nearly_sure = np.stack(
+        [np.zeros(50), -40 - np.arange(50.0)], axis=1
+    )  # 1 in float64, and yet in order
+    logits_of_sources = [
         few,
         flat,
         sure,
         sure.astype(np.float16),
-        near,
+        nearly_sure,
         random.normal(size=(37, 5)).astype(np.float16),
     ]
-    return [known(said(z), random.integers(z.shape[1], size=len(z))) for z in made]
+    return [known(said(z), random.integers(z.shape[1], size=len(z))) for z in logits_of_sources]
 
 
 @pytest.mark.parametrize("number", range(6))
@@ -93,13 +95,16 @@ def test_the_estimate_for_the_source_is_its_accuracy_exactly(number: int) -> Non
     labels = [source.label, right, (right + 1) % k]
     labels += [np.where(np.arange(n) < wrong, (right + 1) % k, right) for wrong in range(1, n)]
     for label in labels:
-        item = known(source.answers, label)
+        labelled = known(source.answers, label)
         for estimator in BOTH:
-            assert value(estimator, item, item.answers) == item.accuracy
-            assert value(type(estimator)(temperature="fit"), item, item.answers) == item.accuracy
+            assert value(estimator, labelled, labelled.answers) == labelled.accuracy
+            assert (
+                value(type(estimator)(temperature="fit"), labelled, labelled.answers)
+                == labelled.accuracy
+            )
         difference = DifferenceOfConfidences()
-        assert difference.estimate(difference.fit(item), item.answers) == pytest.approx(
-            item.accuracy, abs=1e-12
+        assert difference.estimate(difference.fit(labelled), labelled.answers) == pytest.approx(
+            labelled.accuracy, abs=1e-12
         )
 
 
@@ -111,9 +116,11 @@ def test_a_tie_counts_on_the_target_as_on_the_source() -> None:
     target = said(np.array([[0, 0], [6e4, -6e4], [-6e4, 6e4], [0, 1]], dtype=np.float16))
     for estimator in BOTH:
         assert value(estimator, source, target) == pytest.approx((0 + 0.8 + 0.8 + 0) / 4, abs=1e-12)
-    near = known(of_order := said([[0.0, -40.0], [0.0, -50.0], [0.0, -60.0]]), [1, 0, 0])
+    nearly_tied = known(of_order := said([[0.0, -40.0], [0.0, -50.0], [0.0, -60.0]]), [1, 0, 0])
     assert np.ptp(of_order.confidence) == 0, "equal in float64"
-    assert value(BOTH[0], near, said([[0.0, -40.3], [0.0, -55.0]])) == 0.5, "and yet told apart"
+    assert value(BOTH[0], nearly_tied, said([[0.0, -40.3], [0.0, -55.0]])) == 0.5, (
+        "and yet told apart"
+    )
 
 
 def test_rows_that_differ_by_rounding_are_tied() -> None:
@@ -150,9 +157,9 @@ def test_faults_of_the_public_code() -> None:
     scaled = Labelled(Answers(source.answers.answer, source.answers.logits * 5), source.label)
     assert fitted_temperature(scaled) == pytest.approx(5 * fitted_temperature(source), rel=1e-6)
     assert all(
-        value(type(item)(temperature="fit"), scaled, Answers(target.answer, target.logits * 5))
-        == pytest.approx(value(type(item)(temperature="fit"), source, target), abs=1e-12)
-        for item in BOTH
+        value(type(estimator)(temperature="fit"), scaled, Answers(target.answer, target.logits * 5))
+        == pytest.approx(value(type(estimator)(temperature="fit"), source, target), abs=1e-12)
+        for estimator in BOTH
     )
     plain, fitted = (
         AtcNegativeEntropy(choice).estimate(AtcNegativeEntropy(choice).fit(scaled), target)
@@ -160,13 +167,13 @@ def test_faults_of_the_public_code() -> None:
     )
     assert plain != fitted
     perfect = known(source.answers, source.answers.answer)
-    assert all(value(item, perfect, source.answers) == 1.0 for item in BOTH)
+    assert all(value(estimator, perfect, source.answers) == 1.0 for estimator in BOTH)
     twenty = known(of_two(np.linspace(0.55, 0.95, 20)), [1] * 7 + [0] * 13)
-    assert all(value(item, twenty, twenty.answers) == 0.65 for item in BOTH)
+    assert all(value(estimator, twenty, twenty.answers) == 0.65 for estimator in BOTH)
     zero = known(of_probabilities([[1, 0, 0], [0.6, 0.4, 0], [0.5, 0.3, 0.2]]), [0, 0, 1])
     assert all(
-        value(type(item)(choice), zero, zero.answers) == 2 / 3
-        for item in BOTH
+        value(type(estimator)(choice), zero, zero.answers) == 2 / 3
+        for estimator in BOTH
         for choice in ("none", "fit")
     )
 
@@ -174,14 +181,17 @@ def test_faults_of_the_public_code() -> None:
 def test_the_framework_makes_an_interval_around_it() -> None:
     source, target = drawn(3, 150), drawn(4, 150)
     for estimator in BOTH:
-        told = estimated(estimator, source, target.answers)
+        estimate = estimated(estimator, source, target.answers)
         assert (
-            isinstance(told, Estimate)
-            and told.basis == "rows"
-            and told.low is not None
-            and told.high is not None
+            isinstance(estimate, Estimate)
+            and estimate.basis == "rows"
+            and estimate.low is not None
+            and estimate.high is not None
         )
-        assert told.low < told.accuracy < told.high and told.low <= target.accuracy <= told.high
+        assert (
+            estimate.low < estimate.accuracy < estimate.high
+            and estimate.low <= target.accuracy <= estimate.high
+        )
 
 
 def test_temperature() -> None:
@@ -203,10 +213,10 @@ def test_temperature() -> None:
                 )
             )
 
-        found = minimize_scalar(
+        minimum = minimize_scalar(
             loss, bounds=np.log(BOUNDS), method="bounded", options={"xatol": 1e-10}
         )
-        assert fitted_temperature(source) == pytest.approx(np.exp(found.x), rel=1e-5)
+        assert fitted_temperature(source) == pytest.approx(np.exp(minimum.x), rel=1e-5)
     right = known(source.answers, source.answers.answer)
     wrong = known(source.answers, source.answers.logits.argmin(axis=1))
     assert (fitted_temperature(right), fitted_temperature(wrong)) == BOUNDS

@@ -54,15 +54,15 @@ def test_it_corrects_confidences_that_are_too_high() -> None:
     confidence says .9 and more."""
     source, target = drawn(1, 4000), drawn(2, 4000)
     sure = known(said(source.answers.logits * 10), source.label)
-    told = said(target.answers.logits * 10)
-    assert told.confidence.mean() > target.accuracy + 0.1
-    assert value(sure, told) == pytest.approx(target.accuracy, abs=0.03)
+    overconfident = said(target.answers.logits * 10)
+    assert overconfident.confidence.mean() > target.accuracy + 0.1
+    assert value(sure, overconfident) == pytest.approx(target.accuracy, abs=0.03)
 
 
 def test_a_row_without_mass_is_shared_out() -> None:
     calibrator = fitted_calibrator(np.array([[0.9, 0.1, 0.0]]), np.array([2]))
     assert np.allclose(calibrated(calibrator, np.array([[0.9, 0.1, 0.0]])), [[0, 0, 1]])
-    nothing = tuple((at, np.zeros_like(made)) for at, made in calibrator)
+    nothing = tuple((knots, np.zeros_like(values)) for knots, values in calibrator)
     assert np.allclose(calibrated(nothing, np.array([[0.9, 0.1, 0.0]])), 1 / 3)
     source = known(of_probabilities([[1, 0, 0], [0, 1, 0]]), [2, 2])
     assert value(source, source.answers) == 0.0, "one label, and no answer of it"

@@ -18,7 +18,7 @@ def test_values_by_hand() -> None:
     """Confidences .9 .6 on the target: mean .75. Source: .8 .7, one of two right: .5 - .75 = -.25,
     so the difference is .5."""
     source, target = known(of_two([0.8, 0.7]), [0, 1]), of_two([0.9, 0.4])
-    mean, moved = (estimated(item, source, target) for item in BOTH)
+    mean, moved = (estimated(estimator, source, target) for estimator in BOTH)
     assert (
         isinstance(mean, Estimate)
         and mean.accuracy == pytest.approx(0.75, abs=1e-9)
@@ -31,21 +31,21 @@ def test_the_interval_of_rows_by_hand() -> None:
     """Rows that are all alike leave the chance of the answers alone: the exact bounds of 9 of
     12."""
     source = known(of_two([0.75] * 40), [0, 0, 0, 1] * 10)
-    for item in BOTH:
-        told = estimated(item, source, of_two([0.75] * 12))
+    for estimator in BOTH:
+        estimate = estimated(estimator, source, of_two([0.75] * 12))
         # The share that is right of the source varies too, as 200 draws tell it.
-        variance = 0.75 * 0.25 / 40 if item is BOTH[1] else 0.0
+        variance = 0.75 * 0.25 / 40 if estimator is BOTH[1] else 0.0
         ends = rows_by_hand(0.75, variance, 12, 0.75, 40)
-        assert isinstance(told, Estimate) and told.low is not None
-        assert (told.low, told.high) == pytest.approx(ends, abs=0.01)
+        assert isinstance(estimate, Estimate) and estimate.low is not None
+        assert (estimate.low, estimate.high) == pytest.approx(ends, abs=0.01)
 
 
 def test_both_equal_an_obvious_reference() -> None:
     for seed in range(10):
         source, target = drawn(seed, 70), drawn(20 + seed, 40, strength=1.0).answers
         means = [
-            np.mean([max(np.exp(row) / np.exp(row).sum()) for row in item.logits])
-            for item in (source.answers, target)
+            np.mean([max(np.exp(row) / np.exp(row).sum()) for row in estimator.logits])
+            for estimator in (source.answers, target)
         ]
         right = np.mean(
             [
@@ -55,8 +55,10 @@ def test_both_equal_an_obvious_reference() -> None:
         )
         assert BOTH[0].estimate(BOTH[0].fit(source), target) == pytest.approx(means[1], abs=1e-6)
         expected = np.clip(right + means[1] - means[0], 0, 1)
-        told = estimated(BOTH[1], source, target)
-        assert isinstance(told, Estimate) and told.accuracy == pytest.approx(expected, abs=1e-6)
+        estimate = estimated(BOTH[1], source, target)
+        assert isinstance(estimate, Estimate) and estimate.accuracy == pytest.approx(
+            expected, abs=1e-6
+        )
 
 
 def test_on_the_source_itself_the_difference_is_the_accuracy() -> None:
@@ -66,7 +68,7 @@ def test_on_the_source_itself_the_difference_is_the_accuracy() -> None:
         ([1 - 1e-7, 0.99], [0, 0]),
     ):
         source: Labelled = known(of_two(p), label)
-        told = estimated(BOTH[1], source, source.answers)
-        assert isinstance(told, Estimate) and told.accuracy == pytest.approx(
+        estimate = estimated(BOTH[1], source, source.answers)
+        assert isinstance(estimate, Estimate) and estimate.accuracy == pytest.approx(
             source.accuracy, abs=1e-9
         )

@@ -13,16 +13,16 @@ from crosswind.estimators.base import Answers, Labelled
 from crosswind.estimators.diagnosis import Finding, diagnosed
 
 
-def told(source: Labelled, target: Answers, **more: Any) -> dict[str, Finding]:
-    found = diagnosed(source, target, **more)
-    assert len({item.name for item in found}) == len(found) and all(
-        math.isfinite(item.value) for item in found
+def told(source: Labelled, target: Answers, **options: Any) -> dict[str, Finding]:
+    findings = diagnosed(source, target, **options)
+    assert len({finding.name for finding in findings}) == len(findings) and all(
+        math.isfinite(finding.value) for finding in findings
     )
-    return {item.name: item for item in found}
+    return {finding.name: finding for finding in findings}
 
 
-def labelled(answer: Any, label: Any, classes: int, **more: Any) -> Labelled:
-    return Labelled(Answers(np.asarray(answer), classes=classes, **more), np.asarray(label))
+def labelled(answer: Any, label: Any, classes: int, **options: Any) -> Labelled:
+    return Labelled(Answers(np.asarray(answer), classes=classes, **options), np.asarray(label))
 
 
 def drawn(label: np.ndarray, k: int, seed: int, accuracy: float = 0.8) -> np.ndarray:
@@ -42,28 +42,28 @@ def test_entropy_of_neighbours_and_the_accuracy_that_they_lose() -> None:
         neighbours={name: np.array([[0, 1, 0], [1, 0, -1]])},
         entropies={name: np.array([[0.1, 0.2, 0.3], [0.3, 0.4, 0.5]], dtype=np.float16)},
     )
-    near = {name: np.array([[0, 0, 0], [1, 1, 1]])}
+    votes = {name: np.array([[0, 0, 0], [1, 1, 1]])}
     target = Answers(
         np.array([0, 1]),
         classes=2,
-        neighbours=near,
+        neighbours=votes,
         entropies={name: np.array([[0.2, 0.25, 0.25]] * 2)},
     )
-    found = told(source, target)
-    rise = found[f"entropy-rise:{name}:source"]
+    findings = told(source, target)
+    rise = findings[f"entropy-rise:{name}:source"]
     assert (
         rise.value == pytest.approx(0.15, abs=1e-3)
         and "0.15 nats" in rise.warning
         and "source" in rise.warning
     )
-    assert found[f"entropy-rise:{name}:target"] == Finding(
+    assert findings[f"entropy-rise:{name}:target"] == Finding(
         f"entropy-rise:{name}:target", pytest.approx(0.05)
     )
-    lost = found[f"lost-accuracy:{name}"]
+    lost = findings[f"lost-accuracy:{name}"]
     assert lost.value == pytest.approx(0.75) and "from 1.000 to 0.250" in lost.warning
-    assert found[f"unsteady:{name}:target"] == Finding(f"unsteady:{name}:target", 0.0)
+    assert findings[f"unsteady:{name}:target"] == Finding(f"unsteady:{name}:target", 0.0)
     # A model in training mode says something else of the same row in another batch.
-    moved = Answers(np.array([1, 1]), classes=2, neighbours=near)
+    moved = Answers(np.array([1, 1]), classes=2, neighbours=votes)
     assert (
         "50.0% of the rows got another answer"
         in told(source, moved)[f"unsteady:{name}:target"].warning
@@ -85,9 +85,9 @@ def test_a_neighbourhood_that_keeps_the_label_is_not_warned_of() -> None:
         neighbours={"ni-translate": votes},
         entropies={"ni-translate": entropies},
     )
-    found = told(source, source.answers)
-    assert [item for item in found.values() if item.warning] == []
-    assert 0.04 < found["lost-accuracy:ni-translate"].value < 0.1 and len(found) == 9
+    findings = told(source, source.answers)
+    assert [finding for finding in findings.values() if finding.warning] == []
+    assert 0.04 < findings["lost-accuracy:ni-translate"].value < 0.1 and len(findings) == 9
 
 
 def test_labels_that_have_shifted() -> None:
@@ -102,10 +102,10 @@ def test_labels_that_have_shifted() -> None:
 
     source, same = of(np.arange(3000) % 3), of(np.arange(1500) % 3)
     moved = of(random.choice(3, size=1500, p=[0.7, 0.2, 0.1]))
-    found = told(source, moved.answers)["label-shift"]
+    finding = told(source, moved.answers)["label-shift"]
     assert (
-        found.value == pytest.approx(0.7 - 1 / 3, abs=0.03)
-        and "a shift of labels alone" in found.warning
+        finding.value == pytest.approx(0.7 - 1 / 3, abs=0.03)
+        and "a shift of labels alone" in finding.warning
     )
     assert told(source, same.answers)["label-shift"].warning == ""
     assert "label-shift" not in told(source, Answers(moved.answers.answer, classes=3))
@@ -116,11 +116,11 @@ def test_accuracy_near_that_of_guessing() -> None:
     estimate of .64 is .04 above."""
     label = np.array([0] * 6 + [1] * 4)
     source = labelled(np.array([1] + [0] * 5 + [1] * 4), label, 2)
-    found = told(source, source.answers, accuracy=0.64)
-    assert found["above-chance:source"] == Finding("above-chance:source", pytest.approx(0.3))
+    findings = told(source, source.answers, accuracy=0.64)
+    assert findings["above-chance:source"] == Finding("above-chance:source", pytest.approx(0.3))
     assert (
-        found["above-chance:target"].value == pytest.approx(0.04)
-        and "0.640" in found["above-chance:target"].warning
+        findings["above-chance:target"].value == pytest.approx(0.04)
+        and "0.640" in findings["above-chance:target"].warning
     )
     assert told(source, source.answers, accuracy=0.66)["above-chance:target"].warning == ""
     assert "above-chance:target" not in told(source, source.answers)
@@ -132,13 +132,13 @@ def test_nearly_constant_answers() -> None:
     """Four classes alike: .75 of the labels differ from any one, a quarter of that is .1875."""
     label = np.repeat(np.arange(4), 25)
     source = labelled(label, label, 4)
-    for others, warns in ((19, False), (18, True)):
-        found = told(source, Answers(np.array([2] * (100 - others) + [0] * others), classes=4))[
-            "commonest-answer"
-        ]
+    for other_answers, warns in ((19, False), (18, True)):
+        finding = told(
+            source, Answers(np.array([2] * (100 - other_answers) + [0] * other_answers), classes=4)
+        )["commonest-answer"]
         assert (
-            found.value == pytest.approx(1 - others / 100)
-            and (f"{found.value:.1%}" in found.warning) == warns
+            finding.value == pytest.approx(1 - other_answers / 100)
+            and (f"{finding.value:.1%}" in finding.warning) == warns
         )
     # Nothing unusual where the labels of the source are as lopsided; and an answer that names no
     # class is one too.

@@ -61,9 +61,9 @@ def test_every_refusal_is_one_sentence() -> None:
     def why(
         target: Answers = good.answers, source: Labelled = good, pool: Any = (), **access: Any
     ) -> str:
-        found = refusal(Reading(Access(**access)), source, target, pool)
-        assert estimated(Reading(Access(**access)), source, target, pool) == found or not found
-        return found
+        reason = refusal(Reading(Access(**access)), source, target, pool)
+        assert estimated(Reading(Access(**access)), source, target, pool) == reason or not reason
+        return reason
 
     def with_logits(rows: Any) -> Answers:
         return Answers(good.answers.answer[: len(rows)], np.asarray(rows))
@@ -86,10 +86,10 @@ def test_every_refusal_is_one_sentence() -> None:
     )
     assert why(bare, known(bare, good.label), scores="labels") == ""
     for row in ([np.nan, 0, 1, 2], [np.inf, 0, 1, 2], [-np.inf] * 4):
-        told = "the model gave logits that are not finite for the rows of the "
-        assert why(with_logits([*z[:11], row])) == told + "set"
-        assert why(source=known(with_logits([*z[:11], row]), good.label)) == told + "source"
-        assert why(pool=[known(with_logits([*z[:11], row]), good.label, "fog")]) == told + "fog"
+        estimate = "the model gave logits that are not finite for the rows of the "
+        assert why(with_logits([*z[:11], row])) == estimate + "set"
+        assert why(source=known(with_logits([*z[:11], row]), good.label)) == estimate + "source"
+        assert why(pool=[known(with_logits([*z[:11], row]), good.label, "fog")]) == estimate + "fog"
     ruled_out = with_logits([*z[:11], [-np.inf, 0, 1, 2]])
     assert why(ruled_out) == "" and why(with_logits(z.astype(np.float16) * 0 + 60_000)) == ""
     infinite = (
@@ -125,8 +125,8 @@ def test_every_refusal_is_one_sentence() -> None:
 
 def test_without_access_to_the_source_its_rows_are_not_asked_for() -> None:
     nothing = known(Answers(np.empty(0, np.int64), np.empty((0, 2))), [])
-    told = estimated(AverageConfidence(), nothing, of_two([0.9, 0.7]))
-    assert isinstance(told, Estimate) and told.accuracy == pytest.approx(0.8)
+    estimate = estimated(AverageConfidence(), nothing, of_two([0.9, 0.7]))
+    assert isinstance(estimate, Estimate) and estimate.accuracy == pytest.approx(0.8)
 
 
 # -- the map of a measure --------------------------------------------------------------------------
@@ -135,12 +135,12 @@ def test_without_access_to_the_source_its_rows_are_not_asked_for() -> None:
 def test_map_by_hand() -> None:
     """Measures .2 .4 .6, accuracies .3 .5 .6: slope (.2 x .1667 + .2 x .1333) / .08 = .75,
     intercept .4667 - .3 = .1667."""
-    found = fitted_map(np.array([0.2, 0.4, 0.6]), np.array([0.3, 0.5, 0.6]))
-    assert found == pytest.approx((0.75, 1 / 6))
+    line = fitted_map(np.array([0.2, 0.4, 0.6]), np.array([0.3, 0.5, 0.6]))
+    assert line == pytest.approx((0.75, 1 / 6))
     assert fitted_map(np.array([0.1, 0.1, 0.1]), np.array([0.1, 0.2, 0.3])) is None
     pool = [shares(2, 3, "a"), shares(4, 5, "b"), shares(6, 6, "c")]
-    told = estimated(ShareOfFirst(), shares(5, 0), shares(5, 0).answers, pool)
-    assert isinstance(told, Estimate) and told.accuracy == pytest.approx(0.75 * 0.5 + 1 / 6)
+    estimate = estimated(ShareOfFirst(), shares(5, 0), shares(5, 0).answers, pool)
+    assert isinstance(estimate, Estimate) and estimate.accuracy == pytest.approx(0.75 * 0.5 + 1 / 6)
     beyond = estimated(ShareOfFirst(), shares(5, 0), shares(7, 0).answers, pool)
     assert (
         isinstance(beyond, Estimate)
@@ -157,42 +157,42 @@ def test_a_set_is_not_in_the_line_by_which_it_is_judged() -> None:
     """Ten families on one line, but for one, whose error is counted from the line of the other
     nine: on it, and off by .4."""
     pool = [shares(i % 10, i % 10, f"set {i}") for i in range(9)] + [shares(5, 9, "odd")]
-    told = estimated(ShareOfFirst(), shares(9, 9), shares(4, 0).answers, pool)
+    estimate = estimated(ShareOfFirst(), shares(9, 9), shares(4, 0).answers, pool)
     line = fitted_map(np.array([*range(9), 5]) / 10, np.array([*range(9), 9]) / 10)
     assert (
-        isinstance(told, Estimate)
+        isinstance(estimate, Estimate)
         and line is not None
-        and told.high is not None
-        and told.low is not None
+        and estimate.high is not None
+        and estimate.low is not None
     )
     without = fitted_map(np.arange(9) / 10, np.arange(9) / 10)
     assert without == pytest.approx((1, 0), abs=1e-12)
-    held = []
-    for i, item in enumerate(pool):
-        rest = [other for j, other in enumerate(pool) if j != i]
+    held_out = []
+    for i, pool_set in enumerate(pool):
+        other_sets = [other_set for j, other_set in enumerate(pool) if j != i]
         fit = np.polyfit(
-            [(other.answers.answer == 0).mean() for other in rest],
-            [other.accuracy for other in rest],
+            [(other_set.answers.answer == 0).mean() for other_set in other_sets],
+            [other_set.accuracy for other_set in other_sets],
             1,
         )
-        value = float(np.clip(np.polyval(fit, (item.answers.answer == 0).mean()), 0, 1))
-        held.append((value, item.accuracy))
-    assert (told.low, told.high) == pytest.approx(
-        by_hand(held, told.accuracy, shares(9, 9).accuracy, 1 / 10 + 2 / 10 - 1 / 10)
+        value = float(np.clip(np.polyval(fit, (pool_set.answers.answer == 0).mean()), 0, 1))
+        held_out.append((value, pool_set.accuracy))
+    assert (estimate.low, estimate.high) == pytest.approx(
+        by_hand(held_out, estimate.accuracy, shares(9, 9).accuracy, 1 / 10 + 2 / 10 - 1 / 10)
     )
 
 
 def by_hand(
-    held: list[tuple[float, float]], e: float, anchor: float, excess: float
+    held_out: list[tuple[float, float]], e: float, anchor: float, excess: float
 ) -> tuple[float, float]:
     """The interval of fewer than nineteen families of one set each: absolute scores in order, until
     nine tenths of the mass."""
     ranked = sorted(
         (abs(a - value) / (0.1 + abs(anchor - value)), math.exp(-abs(value - e) / 0.1))
-        for value, a in held
+        for value, a in held_out
     )
-    whole = sum(weight for _, weight in ranked) * (1 + 1 / len(held))
-    mass = np.cumsum([weight for _, weight in ranked]) / whole
+    total = sum(weight for _, weight in ranked) * (1 + 1 / len(held_out))
+    mass = np.cumsum([weight for _, weight in ranked]) / total
     score = float(np.interp(0.9, mass, [score for score, _ in ranked]))
     length = score * (0.1 + abs(anchor - e))
     chance = 1.644854 * math.sqrt(max(e * (1 - e), 0.01) * max(excess, 0))
@@ -223,8 +223,8 @@ def test_conformal_quantiles_by_hand() -> None:
         np.append(np.arange(1.0, 20), 30.0), [*names[:19], names[18]]
     ) == pytest.approx((1, 30))
     assert conformal(np.arange(1.0, 19), ["fog"] * 9 + ["snow"] * 9) == (-np.inf, np.inf)
-    near = np.array([10.0, *[1.0] * 9])
-    assert conformal(np.arange(1.0, 11), names[:10], near) == pytest.approx((-9.81, 9.81)), (
+    nearness = np.array([10.0, *[1.0] * 9])
+    assert conformal(np.arange(1.0, 11), names[:10], nearness) == pytest.approx((-9.81, 9.81)), (
         "of 19, .99 x 19 = 18.81"
     )
     assert (least_families(), least_families(sides=2), least_families(0.8)) == (9, 19, 4)
@@ -233,18 +233,20 @@ def test_conformal_quantiles_by_hand() -> None:
 def test_conformal_intervals_cover_as_often_as_they_say() -> None:
     """A family that can be exchanged with those of the pool is held 9 times in 10, however many
     there are: of one set each."""
-    random, held = np.random.default_rng(0), {}
-    for many, draw in (
+    random, coverage_of = np.random.default_rng(0), {}
+    for n_scores, draw in (
         (19, random.standard_cauchy),
-        *((many, random.standard_normal) for many in (19, 23, 29)),
+        *((n_scores, random.standard_normal) for n_scores in (19, 23, 29)),
     ):
-        found = []
+        covered = []
         for _ in range(4000):
-            scores = draw(many + 1)
-            low, high = conformal(scores[:many], [str(i) for i in range(many)])
-            found.append(low <= scores[many] <= high)
-        held[f"{draw.__name__} {many}"] = float(np.mean(found))
-    assert len(held) == 4 and all(0.885 <= share <= 0.915 for share in held.values()), held
+            scores = draw(n_scores + 1)
+            low, high = conformal(scores[:n_scores], [str(i) for i in range(n_scores)])
+            covered.append(low <= scores[n_scores] <= high)
+        coverage_of[f"{draw.__name__} {n_scores}"] = float(np.mean(covered))
+    assert len(coverage_of) == 4 and all(
+        0.885 <= share <= 0.915 for share in coverage_of.values()
+    ), coverage_of
 
 
 @pytest.mark.parametrize(
@@ -253,32 +255,32 @@ def test_conformal_intervals_cover_as_often_as_they_say() -> None:
 def test_conformal_intervals_of_families_of_three(alike: float, least: float, most: float) -> None:
     """As the pool has them: a family is one observation, so that sets that err alike are not taken
     for three."""
-    random, names, found = np.random.default_rng(1), [str(i // 3) for i in range(66)], []
+    random, names, covered = np.random.default_rng(1), [str(i // 3) for i in range(66)], []
     for _ in range(4000):
-        own, family = random.standard_normal((23, 3)), random.standard_normal((23, 1))
-        scores = math.sqrt(alike) * family + math.sqrt(1 - alike) * own
+        own_scores, family = random.standard_normal((23, 3)), random.standard_normal((23, 1))
+        scores = math.sqrt(alike) * family + math.sqrt(1 - alike) * own_scores
         low, high = conformal(scores[:22].ravel(), names)
-        found.append(low <= scores[22, 0] <= high)
-    assert least <= np.mean(found) <= most
+        covered.append(low <= scores[22, 0] <= high)
+    assert least <= np.mean(covered) <= most
 
 
 def test_intervals_of_small_pools_cover_the_chance_of_rows() -> None:
     """A model whose estimates are right but for chance: rows of source, pool and target are few,
     and its interval still holds."""
-    random, found = np.random.default_rng(2), []
+    random, cases = np.random.default_rng(2), []
     for n, n_pool in ((800, 60), (60, 60), (60, 200), (400, 400)) * 150:
         source = random.random(400) < 0.7
         pool = [source[random.permutation(400)[:n_pool]].mean() for _ in range(22)]
-        held = [
+        held_out = [
             Held(str(i), float(source.mean()), float(accuracy), n_pool)
             for i, accuracy in enumerate(pool)
         ]
-        told = with_pool(Estimate(float(source.mean())), float(source.mean()), held, n, 400)
-        assert told.low is not None and told.high is not None
-        found.append((n, n_pool, told.low <= (random.random(n) < 0.7).mean() <= told.high))
+        estimate = with_pool(Estimate(float(source.mean())), float(source.mean()), held_out, n, 400)
+        assert estimate.low is not None and estimate.high is not None
+        cases.append((n, n_pool, estimate.low <= (random.random(n) < 0.7).mean() <= estimate.high))
     shares = {
-        key: np.mean([right for *other, right in found if tuple(other) == key])
-        for key in {item[:2] for item in found}
+        key: np.mean([right for *case, right in cases if tuple(case) == key])
+        for key in {case_of[:2] for case_of in cases}
     }
     assert len(shares) == 4 and all(share >= 0.85 for share in shares.values()), shares
 
@@ -288,9 +290,9 @@ def test_without_an_interval_it_says_why(monkeypatch: pytest.MonkeyPatch) -> Non
     pool = [replace(drawn(i, 50, strength=0.3 * i), name=str(i)) for i in range(1, 10)]
     plain = estimated(DifferenceOfConfidences(), source, target, pool)
     monkeypatch.setattr(DifferenceOfConfidences, "no_pool_interval", "it fails under fog")
-    told = estimated(DifferenceOfConfidences(), source, target, pool)
+    estimate = estimated(DifferenceOfConfidences(), source, target, pool)
     assert isinstance(plain, Estimate) and plain.low is not None and plain.no_interval == ""
-    assert told == replace(
+    assert estimate == replace(
         plain, low=None, high=None, basis="", no_interval="it fails under fog", warnings=()
     )
     bare = estimated(DifferenceOfConfidences(), source, target)
@@ -304,15 +306,15 @@ def test_without_an_interval_it_says_why(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_every_estimator_without_an_interval_says_why() -> None:
-    every = [load("estimators", item.name) for item in listing("estimators")]
-    direct = [item for item in every if issubclass(item, Estimator)]
-    assert len(direct) == 8 and all(item.resamples or item.no_rows_interval for item in direct)
-    assert sum(not item.no_pool_interval for item in direct) >= 3
+    every = [load("estimators", known.name) for known in listing("estimators")]
+    direct = [known for known in every if issubclass(known, Estimator)]
+    assert len(direct) == 8 and all(known.resamples or known.no_rows_interval for known in direct)
+    assert sum(not known.no_pool_interval for known in direct) >= 3
     whys = [
         why
-        for item in every
+        for known in every
         for key in ("no_pool_interval", "no_rows_interval")
-        if (why := getattr(item, key, ""))
+        if (why := getattr(known, key, ""))
     ]
     assert len(whys) == 11 and not any(why.endswith(".") for why in whys)
 
@@ -320,16 +322,23 @@ def test_every_estimator_without_an_interval_says_why() -> None:
 def test_a_pool_too_small_gives_all_and_says_so() -> None:
     source = drawn(0, 50)
     pool = [drawn(i, 40, strength=1.0) for i in range(1, 9)]
-    pool = [replace(item, name=f"set {i}") for i, item in enumerate(pool)]
-    told = estimated(DifferenceOfConfidences(), source, pool[0].answers, pool)
-    assert isinstance(told, Estimate) and (told.low, told.high, told.basis) == (0.0, 1.0, "pool")
-    assert (
-        told.warnings[-1] == "a pool of 8 families is too small for a 90% interval, which needs 9"
+    pool = [replace(pool_set, name=f"set {i}") for i, pool_set in enumerate(pool)]
+    estimate = estimated(DifferenceOfConfidences(), source, pool[0].answers, pool)
+    assert isinstance(estimate, Estimate) and (estimate.low, estimate.high, estimate.basis) == (
+        0.0,
+        1.0,
+        "pool",
     )
-    more = estimated(
+    assert (
+        estimate.warnings[-1]
+        == "a pool of 8 families is too small for a 90% interval, which needs 9"
+    )
+    with_one_more = estimated(
         DifferenceOfConfidences(), source, pool[0].answers, [*pool, replace(pool[0], name="set 8")]
     )
-    assert isinstance(more, Estimate) and not any("too small" in text for text in more.warnings)
+    assert isinstance(with_one_more, Estimate) and not any(
+        "too small" in text for text in with_one_more.warnings
+    )
 
 
 def test_interval_of_a_pool_by_hand() -> None:
@@ -338,41 +347,42 @@ def test_interval_of_a_pool_by_hand() -> None:
     target = drawn(30, 45, strength=1.0).answers
     gap = source.accuracy - source.answers.confidence.mean()
     e = float(np.clip(target.confidence.mean() + gap, 0, 1))
-    held = [
-        (float(np.clip(item.answers.confidence.mean() + gap, 0, 1)), item.accuracy) for item in pool
+    held_out = [
+        (float(np.clip(pool_set.answers.confidence.mean() + gap, 0, 1)), pool_set.accuracy)
+        for pool_set in pool
     ]
-    told = estimated(DifferenceOfConfidences(), source, target, pool)
-    assert isinstance(told, Estimate) and told.accuracy == pytest.approx(e, abs=1e-9)
-    assert (told.low, told.high) == pytest.approx(
-        by_hand(held, e, source.accuracy, 1 / 45 + 2 / 60 - 1 / 50)
+    estimate = estimated(DifferenceOfConfidences(), source, target, pool)
+    assert isinstance(estimate, Estimate) and estimate.accuracy == pytest.approx(e, abs=1e-9)
+    assert (estimate.low, estimate.high) == pytest.approx(
+        by_hand(held_out, e, source.accuracy, 1 / 45 + 2 / 60 - 1 / 50)
     )
-    assert 0 < told.low < told.high < 1
+    assert 0 < estimate.low < estimate.high < 1
 
 
 def test_an_interval_leans_where_all_errors_do() -> None:
     """Nineteen families whose accuracy is .1 below the estimate: the interval lies around .5, as
     far as chance goes."""
-    held = [Held(str(i), 0.6, 0.5, 500) for i in range(19)]
-    told = with_pool(Estimate(0.6), 0.9, held, 100, 1000)
+    held_out = [Held(str(i), 0.6, 0.5, 500) for i in range(19)]
+    estimate = with_pool(Estimate(0.6), 0.9, held_out, 100, 1000)
     chance = 1.644854 * math.sqrt(0.24 * (1 / 100 + 2 / 1000 - 1 / 500))
     middle = (0.6 - math.hypot(0.1, chance) + 0.5 + chance) / 2
     assert middle == pytest.approx(0.526, abs=0.001)
-    assert (told.low, told.high) == pytest.approx(rows_by_hand(middle, 0.0, 100, 0.9, 1000)), (
-        "as wide as chance is, at least"
-    )
+    assert (estimate.low, estimate.high) == pytest.approx(
+        rows_by_hand(middle, 0.0, 100, 0.9, 1000)
+    ), "as wide as chance is, at least"
 
 
 def test_interval_of_rows_equals_an_obvious_reference() -> None:
     source, target = drawn(1, 60), drawn(2, 45, strength=1.0).answers
-    told = estimated(DifferenceOfConfidences(), source, target)
+    estimate = estimated(DifferenceOfConfidences(), source, target)
     random, values = np.random.default_rng(seed_of(0, "rows of estimates")), []
     for _ in range(200):
         again = source.take(random.integers(60, size=60))
         c = target.take(random.integers(45, size=45)).confidence.mean()
         values.append(np.clip(again.accuracy - again.answers.confidence.mean() + c, 0, 1))
-    assert isinstance(told, Estimate)
-    assert (told.low, told.high) == pytest.approx(
-        rows_by_hand(told.accuracy, float(np.var(values)), 45, source.accuracy, 60)
+    assert isinstance(estimate, Estimate)
+    assert (estimate.low, estimate.high) == pytest.approx(
+        rows_by_hand(estimate.accuracy, float(np.var(values)), 45, source.accuracy, 60)
     )
 
 
@@ -389,17 +399,21 @@ def test_the_interval_of_rows_covers_calibrated_answers(
     by as much as they may be.
     """
     monkeypatch.setattr(type(estimator), "resamples", 20)
-    random, held = np.random.default_rng(0), 0
+    random, n_covered = np.random.default_rng(0), 0
     for _ in range(300):
         sides = []
         for n in (150, 200):
             p = random.uniform(0.5, 1, n)
             sides.append(known(of_two(p), random.uniform(size=n) > p))
-        told = estimated(estimator, sides[0], sides[1].answers)
-        assert isinstance(told, Estimate) and told.low is not None and told.high is not None
-        held += told.low <= sides[1].accuracy <= told.high
-    most = 0.99 if isinstance(estimator, AverageConfidence) else 0.97
-    assert 0.85 * 300 <= held <= most * 300
+        estimate = estimated(estimator, sides[0], sides[1].answers)
+        assert (
+            isinstance(estimate, Estimate)
+            and estimate.low is not None
+            and estimate.high is not None
+        )
+        n_covered += estimate.low <= sides[1].accuracy <= estimate.high
+    largest_share = 0.99 if isinstance(estimator, AverageConfidence) else 0.97
+    assert 0.85 * 300 <= n_covered <= largest_share * 300
 
 
 def test_estimates_are_cut_and_their_warnings_kept() -> None:

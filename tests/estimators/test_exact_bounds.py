@@ -66,17 +66,17 @@ def test_exact_bounds_by_hand() -> None:
 def test_an_interval_of_rows_by_hand() -> None:
     """No mistake in 264: the source reaches 1 - .05^(1/264), the target of 200 rows 1 -
     .05^(1/200), in quadrature."""
-    told = with_rows(Estimate(1.0), 0.0, 200, Drawn(1.0, 264, 1.0))
-    assert told.low == pytest.approx(1 - np.hypot(1 - 0.05 ** (1 / 264), 1 - 0.05 ** (1 / 200)))
-    assert (told.high, told.basis) == (1.0, "rows")
+    estimate = with_rows(Estimate(1.0), 0.0, 200, Drawn(1.0, 264, 1.0))
+    assert estimate.low == pytest.approx(1 - np.hypot(1 - 0.05 ** (1 / 264), 1 - 0.05 ** (1 / 200)))
+    assert (estimate.high, estimate.basis) == (1.0, "rows")
     off = with_rows(Estimate(1.0), 0.0, 200, Drawn(0.9, 264, 1.0))
     reach = 1 - exact_bounds(0.9, 264)[0]
     assert off.low == pytest.approx(1 - np.hypot(reach, 1 - 0.05 ** (1 / 200))), (
         "it is .1 too high on the source itself"
     )
     assert off.high == 1.0
-    one = with_rows(Estimate(1.0), 0.0, 200, Drawn(1.0, 1, 1.0))
-    assert (one.low, one.high) == (0.0, 1.0), "one labelled row"
+    of_one_row = with_rows(Estimate(1.0), 0.0, 200, Drawn(1.0, 1, 1.0))
+    assert (of_one_row.low, of_one_row.high) == (0.0, 1.0), "one labelled row"
 
 
 @pytest.mark.parametrize("margins", ["telling", "equal", "saturated", "tied"])
@@ -90,11 +90,15 @@ def test_no_interval_of_rows_collapses(
     target = answering(random, 50, accuracy, margins).answers
     for rows in (1, 3, 10, 264):
         source = answering(random, rows, accuracy, margins)
-        told = estimated(BY_ROWS[name], source, target)
-        assert isinstance(told, Estimate) and told.low is not None and told.high is not None
+        estimate = estimated(BY_ROWS[name], source, target)
+        assert (
+            isinstance(estimate, Estimate)
+            and estimate.low is not None
+            and estimate.high is not None
+        )
         least = 0.02 if rows > 3 else 0.35
-        assert told.high - told.low >= least, (rows, told)
-        assert 0 <= told.low <= told.accuracy <= told.high <= 1
+        assert estimate.high - estimate.low >= least, (rows, estimate)
+        assert 0 <= estimate.low <= estimate.accuracy <= estimate.high <= 1
 
 
 def test_one_row_to_estimate_may_be_right_or_wrong() -> None:
@@ -103,8 +107,8 @@ def test_one_row_to_estimate_may_be_right_or_wrong() -> None:
         answering(np.random.default_rng(1), 1, 1.0),
     )
     for estimator in (AtcMaximumConfidence(), AverageConfidence()):
-        told = estimated(estimator, source, target.answers)
-        assert isinstance(told, Estimate) and told.low is not None and told.low < 0.1
+        estimate = estimated(estimator, source, target.answers)
+        assert isinstance(estimate, Estimate) and estimate.low is not None and estimate.low < 0.1
 
 
 @pytest.mark.parametrize(("rows", "new"), [(3, 100), (10, 40), (40, 150), (300, 200)])
@@ -116,17 +120,21 @@ def test_intervals_of_few_rows_hold(
     0.9, 0.97 and 1. Calibration by class that was learned from three rows holds 80."""
     estimator = BY_ROWS[name]
     monkeypatch.setattr(type(estimator), "resamples", 12)
-    random, held = np.random.default_rng([rows, new]), []
-    for place in range(72):
+    random, covered = np.random.default_rng([rows, new]), []
+    for trial in range(72):
         accuracy, margins = (
-            (0.9, 0.97, 1.0)[place % 3],
-            ("telling", "equal", "saturated", "tied")[place % 4],
+            (0.9, 0.97, 1.0)[trial % 3],
+            ("telling", "equal", "saturated", "tied")[trial % 4],
         )
         source, target = (answering(random, n, accuracy, margins) for n in (rows, new))
-        told = estimated(estimator, source, target.answers)
-        assert isinstance(told, Estimate) and told.low is not None and told.high is not None
-        held.append(told.low - 1e-9 <= target.accuracy <= told.high + 1e-9)
-    assert np.mean(held) >= (0.85 if rows > 3 else 0.8)
+        estimate = estimated(estimator, source, target.answers)
+        assert (
+            isinstance(estimate, Estimate)
+            and estimate.low is not None
+            and estimate.high is not None
+        )
+        covered.append(estimate.low - 1e-9 <= target.accuracy <= estimate.high + 1e-9)
+    assert np.mean(covered) >= (0.85 if rows > 3 else 0.8)
 
 
 # -- with a pool, and of several models ------------------------------------------------------------
@@ -135,16 +143,22 @@ def test_intervals_of_few_rows_hold(
 def test_an_interval_of_a_pool_without_a_mistake_does_not_collapse() -> None:
     """Many rows of the target and none wrong anywhere: nothing is left of the pool, and the rows'
     own chance stands."""
-    held = [Held(str(i), 1.0, 1.0, 100) for i in range(23)]
-    told = with_pool(Estimate(1.0), 1.0, held, 5000, 264)
-    assert told.low == pytest.approx(1 - np.hypot(1 - 0.05 ** (1 / 264), 1 - 0.05 ** (1 / 5000)))
-    assert told.high == 1.0
-    nothing = with_pool(
-        Estimate(0.0), 0.0, [replace(item, estimate=0.0, accuracy=0.0) for item in held], 5000, 264
+    held_out = [Held(str(i), 1.0, 1.0, 100) for i in range(23)]
+    estimate = with_pool(Estimate(1.0), 1.0, held_out, 5000, 264)
+    assert estimate.low == pytest.approx(
+        1 - np.hypot(1 - 0.05 ** (1 / 264), 1 - 0.05 ** (1 / 5000))
     )
-    assert nothing.low == 0.0 and nothing.high == pytest.approx(1 - told.low)  # type: ignore[operator]
+    assert estimate.high == 1.0
+    nothing = with_pool(
+        Estimate(0.0),
+        0.0,
+        [replace(pool_set, estimate=0.0, accuracy=0.0) for pool_set in held_out],
+        5000,
+        264,
+    )
+    assert nothing.low == 0.0 and nothing.high == pytest.approx(1 - estimate.low)  # type: ignore[operator]
     leaning = with_pool(
-        Estimate(0.9), 0.9, [replace(item, estimate=0.9) for item in held], 5000, 264
+        Estimate(0.9), 0.9, [replace(pool_set, estimate=0.9) for pool_set in held_out], 5000, 264
     )
     assert (
         leaning.low is not None and leaning.high is not None and leaning.high - leaning.low > 0.01
@@ -162,10 +176,14 @@ def test_models_that_agree_on_every_row(
         answering(np.random.default_rng(0), 200, accuracy),
         answering(np.random.default_rng(1), 90, accuracy),
     )
-    found = estimated_jointly(estimator, [source] * 3, [target.answers] * 3)
-    assert isinstance(found, list)
-    for item in found:
-        assert item.low is not None and item.high is not None and item.high - item.low > 0.02
+    estimates = estimated_jointly(estimator, [source] * 3, [target.answers] * 3)
+    assert isinstance(estimates, list)
+    for estimate_of in estimates:
+        assert (
+            estimate_of.low is not None
+            and estimate_of.high is not None
+            and estimate_of.high - estimate_of.low > 0.02
+        )
     few = estimated_jointly(
         AgreementOnTheLine(), [source.take(np.arange(5))] * 3, [target.answers] * 3
     )
@@ -182,23 +200,26 @@ def test_few_rows_and_no_mistakes_are_told_of() -> None:
     target = answering(random, 60, 0.9).answers
     for rows, word in ((1, "1 labelled row,"), (3, "3 labelled rows,"), (29, "29 labelled rows,")):
         source = answering(random, rows, 0.6)
-        told = estimated(DifferenceOfConfidences(), source, target)
-        assert isinstance(told, Estimate) and any(word in text for text in told.warnings)
-        by_name = {item.name: item for item in diagnosed(source, target)}
+        estimate = estimated(DifferenceOfConfidences(), source, target)
+        assert isinstance(estimate, Estimate) and any(word in text for text in estimate.warnings)
+        by_name = {finding.name: finding for finding in diagnosed(source, target)}
         assert (
-            by_name["source-rows"].value == rows and by_name["source-rows"].warning in told.warnings
+            by_name["source-rows"].value == rows
+            and by_name["source-rows"].warning in estimate.warnings
         )
     bare = estimated(AverageConfidence(), answering(random, 3, 1.0), target)
     assert isinstance(bare, Estimate) and not any(
         "labelled row" in text for text in bare.warnings
     ), "it learns nothing from them"
     assert few_rows(30) == few_rows(0) == ()
-    right = {item.name: item for item in diagnosed(answering(random, 40, 1.0), target)}
+    right = {finding.name: finding for finding in diagnosed(answering(random, 40, 1.0), target)}
     assert (
         right["source-mistakes"].value == 0
         and "none of the 40 answers on source is wrong" in right["source-mistakes"].warning
     )
-    usual = {item.name: item.warning for item in diagnosed(answering(random, 400, 0.9), target)}
+    usual = {
+        finding.name: finding.warning for finding in diagnosed(answering(random, 400, 0.9), target)
+    }
     assert usual["source-rows"] == usual["source-mistakes"] == ""
 
 
@@ -206,12 +227,12 @@ def test_confidence_that_is_wrong_on_the_source_reaches_as_far() -> None:
     """Confidences of 1, of which 80% are right on the source: the interval of the mean confidence
     reaches down to that."""
     sure = of_two(np.full(200, 1.0))
-    told = estimated(AverageConfidence(), known(sure, (np.arange(200) < 40).astype(int)), sure)
+    estimate = estimated(AverageConfidence(), known(sure, (np.arange(200) < 40).astype(int)), sure)
     assert (
-        isinstance(told, Estimate)
-        and told.low is not None
-        and told.accuracy == 1
-        and told.low < 0.8
+        isinstance(estimate, Estimate)
+        and estimate.low is not None
+        and estimate.accuracy == 1
+        and estimate.low < 0.8
     )
     unusable = known(said(np.full((9, 2), np.nan)), [0] * 9)
     bare = estimated(AverageConfidence(), unusable, sure)

@@ -22,9 +22,9 @@ FORMS = ("largest", "entropy", "agreement")
 
 def named(name: str, **knobs: Any) -> Invariance:
     cls: Any = registry.load("estimators", name)
-    made = cls(**knobs)
-    assert isinstance(made, Invariance) and isinstance(made, Measure)
-    return made
+    estimator = cls(**knobs)
+    assert isinstance(estimator, Invariance) and isinstance(estimator, Measure)
+    return estimator
 
 
 def black_box(votes: np.ndarray, classes: int = 10, name: str = "ni-translate") -> Answers:
@@ -34,14 +34,16 @@ def black_box(votes: np.ndarray, classes: int = 10, name: str = "ni-translate") 
 def by_loops(votes: np.ndarray, form: str) -> float:
     total = 0.0
     for row in votes.tolist():
-        said = Counter(vote if vote >= 0 else f"unreadable {i}" for i, vote in enumerate(row))
+        counted_votes = Counter(
+            vote if vote >= 0 else f"unreadable {i}" for i, vote in enumerate(row)
+        )
         n = len(row)
         if form == "largest":
-            total += max(said.values()) / n
+            total += max(counted_votes.values()) / n
         elif form == "entropy":
-            total += sum(m / n * math.log(m / n) for m in said.values())
+            total += sum(m / n * math.log(m / n) for m in counted_votes.values())
         else:
-            total += sum(m * (m - 1) for m in said.values()) / (n * (n - 1))
+            total += sum(m * (m - 1) for m in counted_votes.values()) / (n * (n - 1))
     return total / len(votes)
 
 
@@ -49,16 +51,16 @@ def test_values_by_hand() -> None:
     """Votes 0 0 0 1: 3/4; 3/4 log 3/4 + 1/4 log 1/4; 3 x 2 / (4 x 3). Votes 2 2 3 3: 1/2; log 1/2;
     (2 + 2) / 12. Without the first: 0 0 1 and 2 3 3, both 2/3, 2/3 log 2/3 + 1/3 log 1/3, 2 / 6."""
     target = black_box(np.array([[0, 0, 0, 1], [2, 2, 3, 3]]))
-    said = {form: named("ni-translate", form=form).measure(target) for form in FORMS}
+    value_of_form = {form: named("ni-translate", form=form).measure(target) for form in FORMS}
     first = 0.75 * math.log(0.75) + 0.25 * math.log(0.25)
-    assert said == pytest.approx(
+    assert value_of_form == pytest.approx(
         {"largest": 0.625, "entropy": (first - math.log(2)) / 2, "agreement": (1 / 2 + 1 / 3) / 2}
     )
-    said = {
+    value_of_form = {
         form: named("ni-translate", form=form, original=False).measure(target) for form in FORMS
     }
     third = 2 / 3 * math.log(2 / 3) + 1 / 3 * math.log(1 / 3)
-    assert said == pytest.approx({"largest": 2 / 3, "entropy": third, "agreement": 1 / 3})
+    assert value_of_form == pytest.approx({"largest": 2 / 3, "entropy": third, "agreement": 1 / 3})
     assert named("ni-translate").measure(target) == pytest.approx(0.625), (
         "the paper's form, with the row itself"
     )
@@ -69,18 +71,18 @@ def test_loops_say_the_same_and_order_does_not_matter(form: str) -> None:
     random = np.random.default_rng(0)
     for classes, count in ((2, 2), (3, 11), (50, 6)):
         votes = random.integers(-1, classes, size=(40, count))
-        found = named("ni-translate", form=form).measure(black_box(votes, classes))
-        assert found == pytest.approx(by_loops(votes, form), abs=1e-9)
+        measured = named("ni-translate", form=form).measure(black_box(votes, classes))
+        assert measured == pytest.approx(by_loops(votes, form), abs=1e-9)
         mixed = random.permuted(votes[random.permutation(40)], axis=1)
         assert named("ni-translate", form=form).measure(black_box(mixed, classes)) == pytest.approx(
-            found, abs=1e-12
+            measured, abs=1e-12
         )
 
 
 def test_an_answer_that_names_no_class_agrees_with_none() -> None:
     """-1 -1 -1: as three different answers. 4 4 -1: 2/3. As an index -1 would be the last class,
     here 9."""
-    unreadable, some, last = (
+    unreadable, partly_unreadable, last = (
         np.array([[-1, -1, -1]]),
         np.array([[4, 4, -1]]),
         np.array([[9, 9, -1]]),
@@ -88,10 +90,10 @@ def test_an_answer_that_names_no_class_agrees_with_none() -> None:
     assert [float(invariances(unreadable, form)[0]) for form in FORMS] == pytest.approx(
         [1 / 3, -math.log(3), 0]
     )
-    assert [float(invariances(some, form)[0]) for form in FORMS] == [
+    assert [float(invariances(partly_unreadable, form)[0]) for form in FORMS] == [
         float(invariances(last, form)[0]) for form in FORMS
     ]
-    assert float(invariances(some, "agreement")[0]) == pytest.approx(1 / 3)
+    assert float(invariances(partly_unreadable, "agreement")[0]) == pytest.approx(1 / 3)
 
 
 def test_floors_of_answers_at_random() -> None:
@@ -129,20 +131,24 @@ def test_the_number_of_rows_does_not_matter(form: str) -> None:
         random.uniform(size=(50_000, 11)) < stays, 0, random.integers(10, size=(50_000, 11))
     )
     measure = named("ni-erase", form=form)
-    whole = measure.measure(black_box(votes, name="ni-erase"))
-    parts = [measure.measure(black_box(part, name="ni-erase")) for part in np.split(votes, 100)]
-    assert np.mean(parts) == pytest.approx(whole, abs=1e-9) and abs(parts[0] - whole) < 4 * np.std(
-        parts
-    )
+    of_all_rows = measure.measure(black_box(votes, name="ni-erase"))
+    of_parts = [
+        measure.measure(black_box(vote_part, name="ni-erase")) for vote_part in np.split(votes, 100)
+    ]
+    assert np.mean(of_parts) == pytest.approx(of_all_rows, abs=1e-9) and abs(
+        of_parts[0] - of_all_rows
+    ) < 4 * np.std(of_parts)
 
 
 def test_one_is_registered_for_each_neighbourhood_and_reads_labels_only() -> None:
-    known = {
-        item.name: item for item in registry.listing("estimators") if item.name.startswith("ni-")
+    facts_of = {
+        known_facts.name: known_facts
+        for known_facts in registry.listing("estimators")
+        if known_facts.name.startswith("ni-")
     }
-    assert set(known) == set(NEIGHBOURHOODS)
-    for name, item in known.items():
-        access = item.access
+    assert set(facts_of) == set(NEIGHBOURHOODS)
+    for name, known_facts in facts_of.items():
+        access = known_facts.access
         assert (
             access is not None
             and access.neighbourhood == name
@@ -150,7 +156,7 @@ def test_one_is_registered_for_each_neighbourhood_and_reads_labels_only() -> Non
             and not access.weights
         )
         assert access.scores == "labels" and access.passes == NEIGHBOURS + 1
-        assert [knob.name for knob in item.knobs] == [
+        assert [knob.name for knob in known_facts.knobs] == [
             "form",
             "original",
             "neighbours",
@@ -161,11 +167,13 @@ def test_one_is_registered_for_each_neighbourhood_and_reads_labels_only() -> Non
             knob.name for knob in registry.facts(room, NEIGHBOURHOODS[name].transform).knobs
         }
         # Only the neighbourhood of its own name is read.
-        others = {other: np.zeros((2, 3), dtype=np.int64) for other in NEIGHBOURHOODS}
+        other_votes = {
+            other_name: np.zeros((2, 3), dtype=np.int64) for other_name in NEIGHBOURHOODS
+        }
         target = Answers(
             np.zeros(2, dtype=np.int64),
             classes=4,
-            neighbours={**others, name: np.array([[0, 1, 2], [0, 0, 1]])},
+            neighbours={**other_votes, name: np.array([[0, 1, 2], [0, 0, 1]])},
         )
         assert named(name).measure(target) == pytest.approx((1 / 3 + 2 / 3) / 2)
 
@@ -185,8 +193,8 @@ def test_a_black_box_gets_an_estimate_from_a_pool() -> None:
         return Labelled(answers(share), label, name)
 
     pool = [labelled(share, f"set {share}") for share in (0.9, 0.7, 0.6)]
-    told = estimated(named("ni-translate"), labelled(1.0, "source"), answers(0.8), pool)
-    assert isinstance(told, Estimate) and told.accuracy == pytest.approx(0.7, abs=1e-9)
+    estimate = estimated(named("ni-translate"), labelled(1.0, "source"), answers(0.8), pool)
+    assert isinstance(estimate, Estimate) and estimate.accuracy == pytest.approx(0.7, abs=1e-9)
     assert "neighbours (ni-erase)" in str(estimated(named("ni-erase"), pool[0], answers(0.8), pool))
 
 

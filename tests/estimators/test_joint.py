@@ -42,10 +42,14 @@ def test_disagreement_by_hand() -> None:
     """0 1 1 2, 0 1 0 2 and 0 0 0 none agree in 3, 1 and 2 of 4 rows: (3 + 1) / 8, (3 + 2) / 8, (1 +
     2) / 8. None is no answer."""
     three = [answers(0, 1, 1, 2), answers(0, 1, 0, 2), answers(0, 0, 0, -1)]
-    found = estimated_jointly(Disagreement(), [], three)
-    assert isinstance(found, list) and [item.accuracy for item in found] == [0.5, 0.625, 0.375]
+    estimates = estimated_jointly(Disagreement(), [], three)
+    assert isinstance(estimates, list) and [model_rows.accuracy for model_rows in estimates] == [
+        0.5,
+        0.625,
+        0.375,
+    ]
     two = estimated_jointly(Disagreement(), [], three[:2])
-    assert isinstance(two, list) and [item.accuracy for item in two] == [0.75, 0.75]
+    assert isinstance(two, list) and [model_rows.accuracy for model_rows in two] == [0.75, 0.75]
     assert agreements([three[2], three[2]]).tolist() == [[1, 0.75], [0.75, 1]]
 
 
@@ -54,27 +58,34 @@ def test_disagreement_is_the_error_of_models_that_err_apart_as_calibrated_votes_
     both agree in .49 + .09 = .58."""
     random = np.random.default_rng(0)
     votes = (random.uniform(size=(3, 20_000)) > 0.7).astype(np.int64)
-    found = estimated_jointly(Disagreement(), [], [Answers(row, classes=2) for row in votes[:2]])
-    assert isinstance(found, list) and found[0].accuracy == pytest.approx(0.58, abs=0.015)
-    assert (votes[0] == votes[2]).mean() == pytest.approx(found[0].accuracy, abs=0.015)
+    estimates = estimated_jointly(
+        Disagreement(), [], [Answers(row, classes=2) for row in votes[:2]]
+    )
+    assert isinstance(estimates, list) and estimates[0].accuracy == pytest.approx(0.58, abs=0.015)
+    assert (votes[0] == votes[2]).mean() == pytest.approx(estimates[0].accuracy, abs=0.015)
 
 
 def by_loops(form: str, sources: list[Labelled], targets: list[Answers]) -> list[float]:
     m = len(targets)
     cut = lambda rate: norm.ppf(min(max(rate, 1e-4), 1 - 1e-4))  # noqa: E731
     pairs = [(i, j) for i in range(m) for j in range(i)]
-    here = [cut(np.mean(sources[i].answers.answer == sources[j].answers.answer)) for i, j in pairs]
-    there = [cut(np.mean(targets[i].answer == targets[j].answer)) for i, j in pairs]
-    slope, intercept = np.polyfit(here, there, 1)
-    accuracy = [cut(item.accuracy) for item in sources]
+    source_values = [
+        cut(np.mean(sources[i].answers.answer == sources[j].answers.answer)) for i, j in pairs
+    ]
+    target_values = [cut(np.mean(targets[i].answer == targets[j].answer)) for i, j in pairs]
+    slope, intercept = np.polyfit(source_values, target_values, 1)
+    accuracy = [cut(model_rows.accuracy) for model_rows in sources]
     if form == "S":
         return [float(norm.cdf(slope * value + intercept)) for value in accuracy]
-    design, wanted = np.zeros((len(pairs), m)), []
+    design, right_sides = np.zeros((len(pairs), m)), []
     for row, (i, j) in enumerate(pairs):
         design[row, i] = design[row, j] = 0.5
-        wanted.append(there[row] + slope * ((accuracy[i] + accuracy[j]) / 2 - here[row]))
+        right_sides.append(
+            target_values[row] + slope * ((accuracy[i] + accuracy[j]) / 2 - source_values[row])
+        )
     return [
-        float(value) for value in norm.cdf(np.linalg.lstsq(design, np.array(wanted), rcond=None)[0])
+        float(value)
+        for value in norm.cdf(np.linalg.lstsq(design, np.array(right_sides), rcond=None)[0])
     ]
 
 
@@ -84,10 +95,10 @@ def test_agreement_on_the_line_equals_an_obvious_reference(form: str, models: in
     for seed in range(3):
         sources, targets = (
             pool(seed, models, 150, 0.0),
-            [item.answers for item in pool(50 + seed, models, 170, 0.6)],
+            [model_rows.answers for model_rows in pool(50 + seed, models, 170, 0.6)],
         )
-        found = AgreementOnTheLine(form).estimate(sources, targets)
-        assert [item.accuracy for item in found] == pytest.approx(
+        estimates = AgreementOnTheLine(form).estimate(sources, targets)
+        assert [model_rows.accuracy for model_rows in estimates] == pytest.approx(
             by_loops(form, sources, targets), abs=1e-6
         )
 
@@ -103,67 +114,77 @@ def test_agreement_on_the_line_by_hand() -> None:
     ).tolist() == pytest.approx([1, 3, 5])
     sources = pool(3, 4, 200, 0.0)
     for form in "DS":
-        found = AgreementOnTheLine(form).estimate(sources, [item.answers for item in sources])
-        assert [item.accuracy for item in found] == pytest.approx(
-            [item.accuracy for item in sources], abs=1e-9
+        estimates = AgreementOnTheLine(form).estimate(
+            sources, [model_rows.answers for model_rows in sources]
         )
-        assert not any(item.warnings for item in found)
+        assert [model_rows.accuracy for model_rows in estimates] == pytest.approx(
+            [model_rows.accuracy for model_rows in sources], abs=1e-9
+        )
+        assert not any(model_rows.warnings for model_rows in estimates)
 
 
 def test_a_line_that_does_not_fit_is_told_of() -> None:
-    sources, targets = pool(1, 6, 300, 0.0), [item.answers for item in pool(2, 6, 300, 0.5)]
+    sources, targets = (
+        pool(1, 6, 300, 0.0),
+        [model_rows.answers for model_rows in pool(2, 6, 300, 0.5)],
+    )
     good = AgreementOnTheLine().estimate(sources, targets)
     assert not good[0].warnings or "R2 of 0.9" in good[0].warnings[0]
     mixed = [targets[i] for i in (3, 0, 5, 1, 4, 2)]
     bad = AgreementOnTheLine().estimate(sources, mixed)
     assert all(
-        "an R2 of 0." in item.warnings[0]
-        and item.warnings[0].endswith("below 0.95 the estimates are doubtful")
-        for item in bad
+        "an R2 of 0." in model_rows.warnings[0]
+        and model_rows.warnings[0].endswith("below 0.95 the estimates are doubtful")
+        for model_rows in bad
     )
     alike = AgreementOnTheLine().estimate([sources[0]] * 3, targets[:3])
     assert alike[0].warnings == (
         "all pairs of models agree equally often on the source, so that there is no line",
     )
-    assert all(np.isfinite(item.accuracy) for item in alike)
+    assert all(np.isfinite(model_rows.accuracy) for model_rows in alike)
 
 
 @pytest.mark.parametrize(
     "estimator", [Disagreement(), AgreementOnTheLine()], ids=["disagreement", "line"]
 )
 def test_rows_are_drawn_for_all_models_at_once(estimator: Joint) -> None:
-    sources, targets = pool(4, 5, 90, 0.0), [item.answers for item in pool(5, 5, 80, 0.4)]
-    found = estimated_jointly(estimator, sources, targets)
-    assert isinstance(found, list)
+    sources, targets = (
+        pool(4, 5, 90, 0.0),
+        [model_rows.answers for model_rows in pool(5, 5, 80, 0.4)],
+    )
+    estimates = estimated_jointly(estimator, sources, targets)
+    assert isinstance(estimates, list)
     random, drawn_values = np.random.default_rng(seed_of(0, "rows of estimates")), []
     for _ in range(200):
         rows = random.integers(90, size=90) if estimator.access.source else None
-        again = sources if rows is None else [item.take(rows) for item in sources]
+        again = sources if rows is None else [model_rows.take(rows) for model_rows in sources]
         rows = random.integers(80, size=80)
         drawn_values.append(
             [
-                item.accuracy
-                for item in estimator.estimate(again, [item.take(rows) for item in targets])
+                model_rows.accuracy
+                for model_rows in estimator.estimate(
+                    again, [model_rows.take(rows) for model_rows in targets]
+                )
             ]
         )
     plain = estimator.estimate(sources, targets)
-    for item, bare, column, source in zip(
-        found, plain, np.array(drawn_values).T, sources, strict=True
+    for model_rows, bare, column, source in zip(
+        estimates, plain, np.array(drawn_values).T, sources, strict=True
     ):
         assert (
-            item.basis == "rows"
-            and item.accuracy == pytest.approx(bare.accuracy)
-            and item.warnings == bare.warnings
+            model_rows.basis == "rows"
+            and model_rows.accuracy == pytest.approx(bare.accuracy)
+            and model_rows.warnings == bare.warnings
         )
-        known = (source.accuracy, 90) if estimator.access.source else ()
-        assert (item.low, item.high) == pytest.approx(
-            rows_by_hand(bare.accuracy, float(np.var(column)), 80, *known)
+        drawn_source = (source.accuracy, 90) if estimator.access.source else ()
+        assert (model_rows.low, model_rows.high) == pytest.approx(
+            rows_by_hand(bare.accuracy, float(np.var(column)), 80, *drawn_source)
         )
 
 
 def test_what_is_refused() -> None:
     line, sources = AgreementOnTheLine(), pool(0, 3, 30, 0.0)
-    targets = [item.answers for item in sources]
+    targets = [model_rows.answers for model_rows in sources]
 
     def why(
         sources: list[Labelled], targets: list[Answers], estimator: Joint = line
@@ -180,10 +201,10 @@ def test_what_is_refused() -> None:
         why(sources[:2], targets)
         == "3 models answered for the set, and 2 for the labelled rows of the source"
     )
-    nothing = [item.take(np.empty(0, np.int64)) for item in targets]
+    nothing = [model_rows.take(np.empty(0, np.int64)) for model_rows in targets]
     assert why(sources, nothing) == "model 1 of 3: there are no rows to estimate"
     assert (
-        why([item.take(np.empty(0, np.int64)) for item in sources], targets)
+        why([model_rows.take(np.empty(0, np.int64)) for model_rows in sources], targets)
         == "model 1 of 3: there are no labelled rows of the source"
     )
     few = [*targets[:2], targets[2].take(np.arange(7))]
@@ -196,14 +217,14 @@ def test_what_is_refused() -> None:
     assert (
         why([], [targets[0], wide], Disagreement()) == "model 2 of 2 has 5 classes, and the first 3"
     )
-    other = known(sources[1].answers, (sources[1].label + 1) % 3)
+    relabelled = known(sources[1].answers, (sources[1].label + 1) % 3)
     assert (
-        why([sources[0], other, sources[2]], targets)
+        why([sources[0], relabelled, sources[2]], targets)
         == "model 2 of 3 answered for other labelled rows of the source than the first"
     )
-    one = drawn(0, 30)
+    single_model = drawn(0, 30)
     assert (
-        estimated(line, one, one.answers)
+        estimated(line, single_model, single_model.answers)
         == "it compares what 3 models or more say of the same rows, and has one"
     )  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="come as Answers, which hold no labels"):
@@ -212,9 +233,9 @@ def test_what_is_refused() -> None:
 
 def test_models_with_scores_are_read_by_their_labels() -> None:
     pair = [drawn(0, 40), drawn(0, 40, strength=1.0)]
-    found = estimated_jointly(Disagreement(), [], [item.answers for item in pair])
+    estimates = estimated_jointly(Disagreement(), [], [model_rows.answers for model_rows in pair])
     bare = estimated_jointly(
-        Disagreement(), [], [Answers(item.answers.answer, classes=4) for item in pair]
+        Disagreement(), [], [Answers(model_rows.answers.answer, classes=4) for model_rows in pair]
     )
-    assert found == bare
+    assert estimates == bare
     assert isinstance(estimated(AtcMaximumConfidence(), pair[0], pair[1].answers), Estimate)

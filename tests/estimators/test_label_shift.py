@@ -36,9 +36,12 @@ def made(
 
 
 def errors(estimators: list[Estimator], source: Labelled, target: Labelled) -> list[float]:
-    found = [item.estimate(item.fit(source), target.answers) for item in estimators]
+    estimates = [
+        estimator.estimate(estimator.fit(source), target.answers) for estimator in estimators
+    ]
     return [
-        abs((one.accuracy if isinstance(one, Estimate) else one) - target.accuracy) for one in found
+        abs((estimate.accuracy if isinstance(estimate, Estimate) else estimate) - target.accuracy)
+        for estimate in estimates
     ]
 
 
@@ -73,16 +76,16 @@ def test_classes_that_are_not_alike_leave_none_exact_and_every_estimate_says_so(
     few = known(
         target.answers.take(np.arange(1500)), target.label[:1500]
     )  # enough to tell, and quick to draw anew
-    for item in every:
-        type(item).resamples, before = 2, type(item).resamples
+    for estimator in every:
+        type(estimator).resamples, before = 2, type(estimator).resamples
         try:
-            told = estimated(item, source, few.answers)
+            estimate = estimated(estimator, source, few.answers)
         finally:
-            type(item).resamples = before
-        assert isinstance(told, Estimate)
+            type(estimator).resamples = before
+        assert isinstance(estimate, Estimate)
         assert any(
             text.startswith("the answers look as under a shift of labels alone")
-            for text in told.warnings
+            for text in estimate.warnings
         )
 
 
@@ -109,21 +112,21 @@ def test_the_shares_of_the_labels_are_found_again() -> None:
     """Also of a class that is gone and of one that the source lacks; without a shift p is below .05
     in 10 of 100 at most."""
     source, shares = made(0, 6000, (0.5, 0.3, 0.2), APART), (0.1, 0.3, 0.6)
-    found = fitted_shares(source, made(1, 6000, shares, APART).answers)
+    fitted_first = fitted_shares(source, made(1, 6000, shares, APART).answers)
     assert (
-        found is not None
-        and found.told
-        and found.shares.tolist() == pytest.approx(shares, abs=0.03)
+        fitted_first is not None
+        and fitted_first.told
+        and fitted_first.shares.tolist() == pytest.approx(shares, abs=0.03)
     )
-    assert found.moved == pytest.approx(0.4, abs=0.03) and found.explained > 0.8
+    assert fitted_first.moved == pytest.approx(0.4, abs=0.03) and fitted_first.explained > 0.8
     gone = fitted_shares(source, made(2, 6000, (0.5, 0.5, 0.0), APART).answers)
     assert gone is not None and gone.shares.tolist() == pytest.approx((0.5, 0.5, 0.0), abs=0.03)
     lacks = fitted_shares(made(3, 6000, (0.5, 0.0, 0.5), APART), source.answers)
     assert lacks is not None and lacks.shares[1] == 0 and lacks.shares.sum() == pytest.approx(1)
     p = []
     for seed in range(200):
-        one, other = (made(seed + base, 800, (0.5, 0.3, 0.2), APART) for base in (0, 1000))
-        fitted = fitted_shares(one, other.answers)
+        first, second = (made(seed + base, 800, (0.5, 0.3, 0.2), APART) for base in (0, 1000))
+        fitted = fitted_shares(first, second.answers)
         assert fitted is not None
         p.append(fitted.differs)
     assert (np.array(p) < 0.05).mean() <= 0.1
@@ -136,9 +139,9 @@ def test_where_it_cannot_be_told_nothing_is_said() -> None:
     assert label_shift(source, bare) == label_shift(known(bare, source.label), source.answers) == ()
     assert label_shift(known(broken, source.label), source.answers) == ()
     assert label_shift(known(source.answers, source.label - 1), source.answers) == ()
-    one = made(1, 40, (1.0, 0.0, 0.0), (9, 9, 9))
+    single_class = made(1, 40, (1.0, 0.0, 0.0), (9, 9, 9))
     assert (
-        label_shift(one, one.answers) == ()
+        label_shift(single_class, single_class.answers) == ()
         and label_shift(source, source.answers.take(np.arange(1))) == ()
     )
     wide = known(said(np.zeros((5, 101))), [0] * 5)
@@ -178,9 +181,9 @@ def test_what_a_mixture_leaves_by_hand() -> None:
     sure = np.log(np.array([[1 - 1e-9, 1e-9], [1e-9, 1 - 1e-9]]))
     label = np.arange(400) % 2
     source = known(said(sure[label]), label)
-    other = fitted_shares(source, said(sure[(np.arange(400) % 4 == 0).astype(int)]))
-    assert other is not None and other.told and other.unexplained <= 1e-6
-    assert other.shares == pytest.approx((0.75, 0.25), abs=1e-3)
+    shifted = fitted_shares(source, said(sure[(np.arange(400) % 4 == 0).astype(int)]))
+    assert shifted is not None and shifted.told and shifted.unexplained <= 1e-6
+    assert shifted.shares == pytest.approx((0.75, 0.25), abs=1e-3)
     torn = fitted_shares(source, said(np.tile([1e-3, 0.0], (400, 1))))
     assert torn is not None and torn.unexplained > 0.5 and not torn.told
 
@@ -190,8 +193,8 @@ def test_what_a_mixture_leaves_does_not_grow_with_the_rows() -> None:
     which the inputs change by little."""
     source = made(0, 4000, (0.5, 0.3, 0.2), APART)
     for n in (1000, 10000):
-        item = made(1, n, (0.1, 0.3, 0.6), APART, noise=1.53)
-        fitted = fitted_shares(source, item.answers)
+        target = made(1, n, (0.1, 0.3, 0.6), APART, noise=1.53)
+        fitted = fitted_shares(source, target.answers)
         assert fitted is not None and fitted.told, (n, fitted)
 
 

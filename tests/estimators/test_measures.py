@@ -46,7 +46,10 @@ def drawn(n: int, seed: int, k: int = 10) -> Answers:
 def by_loops(name: str, target: Answers) -> float:
     z = np.asarray(target.logits, dtype=np.float64).tolist()
     n, k = len(z), len(z[0])
-    p = [[math.exp(value) / sum(math.exp(other) for other in row) for value in row] for row in z]
+    p = [
+        [math.exp(value) / sum(math.exp(other_value) for other_value in row) for value in row]
+        for row in z
+    ]
     if name == "nuclear-norm":  # the root of P'P has the singular values as its eigenvalues
         gram = np.array(
             [[sum(p[i][a] * p[i][b] for i in range(n)) for b in range(k)] for a in range(k)]
@@ -69,12 +72,12 @@ def by_loops(name: str, target: Answers) -> float:
     if name == "dispersion":
         assert target.features is not None
         rows = [row.astype(np.float64) for row in target.features]
-        found, mean = 0.0, sum(rows) / n
+        spread, mean = 0.0, sum(rows) / n
         classes = set(target.answer.tolist())
         for j in classes:
             mine = [row for row, answer in zip(rows, target.answer, strict=True) if answer == j]
-            found += len(mine) * float(((sum(mine) / len(mine) - mean) ** 2).sum())
-        return math.log(found / (len(classes) - 1) / n)
+            spread += len(mine) * float(((sum(mine) / len(mine) - mean) ** 2).sum())
+        return math.log(spread / (len(classes) - 1) / n)
     phi = -sum(math.log(value) for row in p for value in row) / n / k
     total = 0.0
     for i in range(n):
@@ -162,8 +165,8 @@ def test_mano_has_its_taylor_map_where_it_rises() -> None:
     assert math.isnan(MaNo(taylor="published").measure(answered(rows)))
     good = answered(np.array([[2.0, -0.5, 1], [0, 3, 1]]))
     pool = [Labelled(good.take(np.array([i])), np.array([0]), f"set {i}") for i in range(2)]
-    told = estimated(MaNo(taylor="published", threshold=100), pool[0], answered(bad), pool)
-    assert told == "its measure is not finite for some rows"
+    estimate = estimated(MaNo(taylor="published", threshold=100), pool[0], answered(bad), pool)
+    assert estimate == "its measure is not finite for some rows"
 
 
 def test_mano_decides_by_all_rows_and_anew_for_every_set() -> None:
@@ -193,8 +196,10 @@ def test_dispersion_by_hand() -> None:
         Answers(np.array([0, 0, 2]), classes=3, features=features.astype(np.float16))
     ) == pytest.approx(math.log(294 / 27)), "classes that are not answered do not count"
     # An answer that names no class is left out, and is no class of its own.
-    more = Answers(np.array([0, -1, 0, 1]), classes=3, features=np.array([[0.0], [100], [2], [8]]))
-    assert Dispersion().measure(more) == pytest.approx(math.log(294 / 27))
+    with_unreadable = Answers(
+        np.array([0, -1, 0, 1]), classes=3, features=np.array([[0.0], [100], [2], [8]])
+    )
+    assert Dispersion().measure(with_unreadable) == pytest.approx(math.log(294 / 27))
     assert math.isnan(Dispersion().measure(target.take(np.array([0, 1])))), "one class"
     assert (
         Dispersion().measure(Answers(np.array([0, 1]), classes=2, features=np.ones((2, 3))))
@@ -207,10 +212,12 @@ def test_neither_order_nor_repetition_of_rows_matters(name: str) -> None:
     """Every row twice is the same distribution: public code of energy and dispersion adds log 2, or
     nearly."""
     target, random = drawn(300, 5), np.random.default_rng(0)
-    found = ALL[name].measure(target)
-    assert ALL[name].measure(target.take(random.permutation(300))) == pytest.approx(found, abs=1e-9)
+    measured = ALL[name].measure(target)
+    assert ALL[name].measure(target.take(random.permutation(300))) == pytest.approx(
+        measured, abs=1e-9
+    )
     assert ALL[name].measure(target.take(np.repeat(np.arange(300), 2))) == pytest.approx(
-        found, abs=1e-9
+        measured, abs=1e-9
     )
 
 
@@ -219,24 +226,27 @@ def test_few_rows_and_many_of_one_distribution_measure_alike(name: str) -> None:
     """A hundred sets of 500 rows and all 50,000: the bias of the small ones is less than their
     scatter."""
     target = drawn(50_000, 6)
-    whole = ALL[name].measure(target)
-    parts = [ALL[name].measure(target.take(rows)) for rows in np.split(np.arange(50_000), 100)]
-    scatter = float(np.std(parts))
-    assert 0 < scatter < 0.1 * max(abs(whole), 0.5)
-    assert abs(float(np.mean(parts)) - whole) < scatter and abs(parts[0] - whole) < 4 * scatter
+    of_all_rows = ALL[name].measure(target)
+    of_parts = [ALL[name].measure(target.take(rows)) for rows in np.split(np.arange(50_000), 100)]
+    scatter = float(np.std(of_parts))
+    assert 0 < scatter < 0.1 * max(abs(of_all_rows), 0.5)
+    assert (
+        abs(float(np.mean(of_parts)) - of_all_rows) < scatter
+        and abs(of_parts[0] - of_all_rows) < 4 * scatter
+    )
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_constant_added_to_the_logits_changes_nothing(name: str) -> None:
     target, random = drawn(200, 7), np.random.default_rng(0)
     assert target.logits is not None
-    found = ALL[name].measure(target)
+    measured = ALL[name].measure(target)
     for constant in (-40.0, 3.0):
         assert ALL[name].measure(
             answered(target.logits + constant, target.features)
-        ) == pytest.approx(found, abs=1e-8)
-    own = answered(target.logits + random.normal(size=(200, 1)), target.features)
-    assert (ALL[name].measure(own) == pytest.approx(found, abs=1e-8)) == (
+        ) == pytest.approx(measured, abs=1e-8)
+    with_constant = answered(target.logits + random.normal(size=(200, 1)), target.features)
+    assert (ALL[name].measure(with_constant) == pytest.approx(measured, abs=1e-8)) == (
         not name.startswith("energy")
     )
 

@@ -65,10 +65,10 @@ def test_calibration_by_hand() -> None:
     """Rows of (.9, .1) of which three quarters are right, both ways round: log 3 over log 9 is a
     half, and no class is favoured."""
     p = [0.9] * 4 + [0.1] * 4
-    found = fitted_calibration(known(of_two(p), [0, 0, 0, 1, 1, 1, 1, 0]))
-    assert found.sharpness == pytest.approx(0.5, abs=1e-4) and found.bias == pytest.approx(
-        [0, 0], abs=1e-4
-    )
+    calibration = fitted_calibration(known(of_two(p), [0, 0, 0, 1, 1, 1, 1, 0]))
+    assert calibration.sharpness == pytest.approx(
+        0.5, abs=1e-4
+    ) and calibration.bias == pytest.approx([0, 0], abs=1e-4)
     favoured = known(of_two([0.5] * 10), [0] * 8 + [1] * 2)
     assert fitted_calibration(favoured).probabilities(favoured.answers)[0] == pytest.approx(
         [0.8, 0.2], abs=0.005
@@ -83,10 +83,10 @@ def test_calibration_by_hand() -> None:
 )
 def test_it_is_right_under_a_shift_of_labels(shares: list[float], sharp: float) -> None:
     source, target = classified(0, 3000, [1 / 3] * 3, sharp), classified(1, 3000, shares, sharp)
-    found = estimated(Mlls(), source, target.answers)
-    assert isinstance(found, Estimate)
-    assert found.accuracy == pytest.approx(target.accuracy, abs=0.025)
-    assert not any("shift of labels" in text for text in found.warnings), "it allows for it"
+    estimate = estimated(Mlls(), source, target.answers)
+    assert isinstance(estimate, Estimate)
+    assert estimate.accuracy == pytest.approx(target.accuracy, abs=0.025)
+    assert not any("shift of labels" in text for text in estimate.warnings), "it allows for it"
     if max(shares) > 0.5:
         assert abs(source.accuracy - target.accuracy) > 0.03, "the source's accuracy is no answer"
 
@@ -94,6 +94,6 @@ def test_it_is_right_under_a_shift_of_labels(shares: list[float], sharp: float) 
 def test_an_answer_that_names_no_class_is_not_right() -> None:
     source = classified(0, 500, [1 / 3] * 3)
     target = classified(1, 200, [1 / 3] * 3).answers
-    whole = Mlls().estimate(Mlls().fit(source), target)
+    all_readable = Mlls().estimate(Mlls().fit(source), target)
     target.answer[:100] = -1
-    assert Mlls().estimate(Mlls().fit(source), target) < 0.6 * whole
+    assert Mlls().estimate(Mlls().fit(source), target) < 0.6 * all_readable

@@ -20,7 +20,7 @@ BOTH: list[Any] = [SpectralNorm, FrobeniusNorm]
 
 
 def network(**weights: np.ndarray) -> Answers:
-    named = {name.replace("_", ".", 1): item for name, item in weights.items()}
+    named = {name.replace("_", ".", 1): tensor for name, tensor in weights.items()}
     return Answers(np.zeros(2, dtype=np.int64), classes=2, weights=named)
 
 
@@ -28,10 +28,10 @@ def dense(kernel: np.ndarray, rows: int, columns: int) -> np.ndarray:
     """The periodic convolution as a matrix, by entries: output (o, r, c) reads input (a, r + i, c +
     j) by kernel[o, a, i, j]."""
     out, into, height, width = kernel.shape
-    found = np.zeros((out, rows, columns, into, rows, columns))
+    matrix = np.zeros((out, rows, columns, into, rows, columns))
     for o, a, r, c, i, j in np.ndindex(out, into, rows, columns, height, width):
-        found[o, r, c, a, (r + i) % rows, (c + j) % columns] += kernel[o, a, i, j]
-    return found.reshape(out * rows * columns, into * rows * columns)
+        matrix[o, r, c, a, (r + i) % rows, (c + j) % columns] += kernel[o, a, i, j]
+    return matrix.reshape(out * rows * columns, into * rows * columns)
 
 
 def test_values_by_hand() -> None:
@@ -111,15 +111,15 @@ def test_a_hundred_layers_do_not_overflow_and_their_order_does_not_matter(kind: 
     random = np.random.default_rng(3)
     weights = {f"{i}.weight": 1e4 * random.normal(size=(4, 4)) for i in range(100)}
     measure: WeightNorm = kind()
-    found = measure.measure(Answers(np.zeros(1, dtype=np.int64), classes=2, weights=weights))
+    measured = measure.measure(Answers(np.zeros(1, dtype=np.int64), classes=2, weights=weights))
     again = measure.measure(
         Answers(np.zeros(1, dtype=np.int64), classes=2, weights=dict(reversed(weights.items())))
     )
-    assert -3000 < found < -1842 and again == pytest.approx(found), "100 log 1e8 is 1842"
+    assert -3000 < measured < -1842 and again == pytest.approx(measured), "100 log 1e8 is 1842"
     smaller = {name: weight / 2 for name, weight in weights.items()}
     assert measure.measure(
         Answers(np.zeros(1, dtype=np.int64), classes=2, weights=smaller)
-    ) == pytest.approx(found + 200 * math.log(2)), "smaller weights measure more"
+    ) == pytest.approx(measured + 200 * math.log(2)), "smaller weights measure more"
 
 
 @pytest.mark.parametrize("kind", BOTH)

@@ -39,21 +39,24 @@ def pool() -> list[Labelled]:
     out = []
     for family in range(22):
         for level in range(2):
-            item = digits(100 + 3 * family + level, 150, 0.15 * (level + 1) * (1 + family % 4))
-            out.append(replace(item, name=f"change {family} {level}", family=f"change {family}"))
+            pool_set = digits(100 + 3 * family + level, 150, 0.15 * (level + 1) * (1 + family % 4))
+            out.append(
+                replace(pool_set, name=f"change {family} {level}", family=f"change {family}")
+            )
     return out
 
 
 def test_sets_are_drawn_with_other_shares() -> None:
-    item, random = digits(3, 400), np.random.default_rng(0)
-    before = np.bincount(item.label, minlength=5) / 400
+    labelled, random = digits(3, 400), np.random.default_rng(0)
+    before = np.bincount(labelled.label, minlength=5) / 400
     for share in (0.15, 0.3, 0.45, 0.6) * 4:
-        moved = with_other_shares(item, share, 400, random)
+        moved = with_other_shares(labelled, share, 400, random)
         after = np.bincount(moved.label, minlength=5) / 400
         assert 0.5 * np.abs(after - before).sum() == pytest.approx(share, abs=0.08)
-        assert moved.answers.logits is not None and item.answers.logits is not None
+        assert moved.answers.logits is not None and labelled.answers.logits is not None
         rows = {
-            row.tobytes(): code for row, code in zip(item.answers.logits, item.label, strict=True)
+            row.tobytes(): code
+            for row, code in zip(labelled.answers.logits, labelled.label, strict=True)
         }
         assert all(
             rows[row.tobytes()] == code
@@ -63,17 +66,23 @@ def test_sets_are_drawn_with_other_shares() -> None:
 
 def test_the_same_sets_whatever_was_asked_before(source: Labelled, pool: list[Labelled]) -> None:
     first, again = shifted_sets(source, pool[:4]), shifted_sets(source, pool[:4])
-    assert [id(item) for item in first] == [id(item) for item in again] and len(first) == 8 + 2 * 4
-    copied = shifted_sets(replace(source), [replace(item) for item in pool[:4]])
+    assert [id(drawn_set) for drawn_set in first] == [id(drawn_set) for drawn_set in again] and len(
+        first
+    ) == 8 + 2 * 4
+    copied = shifted_sets(replace(source), [replace(drawn_set) for drawn_set in pool[:4]])
     assert all(
-        np.array_equal(one.label, other.label) for one, other in zip(first, copied, strict=True)
+        np.array_equal(first_set.label, copied_set.label)
+        for first_set, copied_set in zip(first, copied, strict=True)
     )
-    assert {item.family for item in first} == {FAMILY, "change 0", "change 1"}
+    assert {drawn_set.family for drawn_set in first} == {FAMILY, "change 0", "change 1"}
 
 
 def test_one_class_alone_cannot_shift() -> None:
-    one = known(said(np.zeros((30, 2))), [1] * 30)
-    assert with_other_shares(one, 0.5, 30, np.random.default_rng(0)).label.tolist() == [1] * 30
+    single_class = known(said(np.zeros((30, 2))), [1] * 30)
+    assert (
+        with_other_shares(single_class, 0.5, 30, np.random.default_rng(0)).label.tolist()
+        == [1] * 30
+    )
 
 
 def test_sets_are_like_a_target_by_what_moved(source: Labelled, pool: list[Labelled]) -> None:
@@ -92,15 +101,17 @@ def test_a_target_without_a_shift_of_labels_learns_from_the_pool_as_it_is(
 ) -> None:
     target = digits(6, 500, 0.3).answers
     prepared = Prepared(DifferenceOfConfidences(), source, pool)
-    found = prepared(target)
-    held = [
-        Held(item.family, prepared._direct(item.answers).accuracy, item.accuracy, 150)
-        for item in pool
+    estimate = prepared(target)
+    held_out = [
+        Held(pool_set.family, prepared._direct(pool_set.answers).accuracy, pool_set.accuracy, 150)
+        for pool_set in pool
     ]
-    assert isinstance(found, Estimate) and prepared.shifted(target) is None
-    plain = with_pool(Estimate(found.accuracy), source.accuracy, held, 500, 800)
-    assert (found.low, found.high) == (plain.low, plain.high)
-    assert prepared.pool_error(target) == prepared.pool_error() == pytest.approx(mean_error(held))
+    assert isinstance(estimate, Estimate) and prepared.shifted(target) is None
+    plain = with_pool(Estimate(estimate.accuracy), source.accuracy, held_out, 500, 800)
+    assert (estimate.low, estimate.high) == (plain.low, plain.high)
+    assert (
+        prepared.pool_error(target) == prepared.pool_error() == pytest.approx(mean_error(held_out))
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,14 +126,16 @@ def test_the_choice_hears_that_labels_have_shifted(
     pytest.importorskip("ot", reason="POT, the extra `transport`, is not installed")
     target = digits(7, 600, noise, shares)
     transport, corrected, by_entropy = (
-        Prepared(made(), source, pool) for made in (Cott, Mlls, MutualInformation)
+        Prepared(estimator_class(), source, pool)
+        for estimator_class in (Cott, Mlls, MutualInformation)
     )
-    found = corrected(target.answers)
-    assert isinstance(found, Estimate) and found.low is not None and found.high is not None
+    estimate = corrected(target.answers)
+    assert isinstance(estimate, Estimate) and estimate.low is not None and estimate.high is not None
     assert (
-        found.low <= target.accuracy <= found.high and abs(found.accuracy - target.accuracy) < 0.06
+        estimate.low <= target.accuracy <= estimate.high
+        and abs(estimate.accuracy - target.accuracy) < 0.06
     )
-    assert TEXT not in found.warnings
+    assert TEXT not in estimate.warnings
     wrong = transport(target.answers)
     assert (
         isinstance(wrong, Estimate)
@@ -134,7 +147,10 @@ def test_the_choice_hears_that_labels_have_shifted(
         and wrong.high is not None
         and wrong.low <= target.accuracy <= wrong.high
     ), "its interval learned it"
-    errors = [item.pool_error(target.answers) for item in (transport, corrected)]
+    errors = [
+        prepared_estimator.pool_error(target.answers)
+        for prepared_estimator in (transport, corrected)
+    ]
     assert errors[0] is not None and errors[1] is not None and errors[1] < errors[0] / 2
     by_line = by_entropy(target.answers)
     assert isinstance(by_line, Estimate) and by_line.low is not None and by_line.high is not None
@@ -143,14 +159,14 @@ def test_the_choice_hears_that_labels_have_shifted(
 
 def test_a_doubt_where_like_estimates_erred() -> None:
     """Twenty changes: ten left 0.9 and were right, ten gave 0.6 and erred by .12."""
-    held = [Held(str(i), 0.9, 0.9 - 0.01 * (i % 2), 200) for i in range(10)]
-    held += [Held(str(i), 0.6, 0.48, 200) for i in range(10, 20)]
-    low = with_pool(Estimate(0.6), 0.92, held, 500, 1000)
+    held_out = [Held(str(i), 0.9, 0.9 - 0.01 * (i % 2), 200) for i in range(10)]
+    held_out += [Held(str(i), 0.6, 0.48, 200) for i in range(10, 20)]
+    low = with_pool(Estimate(0.6), 0.92, held_out, 500, 1000)
     assert [text for text in low.warnings if text.startswith(DOUBT)] == [
         f"{DOUBT} 11 points on average"
     ]
-    assert with_pool(Estimate(0.9), 0.92, held, 500, 1000).warnings == ()
-    assert mean_error(held) == pytest.approx(0.0625)
-    assert mean_error([replace(held[0], like=3.0), replace(held[10], like=1.0)]) == pytest.approx(
-        0.03
-    )
+    assert with_pool(Estimate(0.9), 0.92, held_out, 500, 1000).warnings == ()
+    assert mean_error(held_out) == pytest.approx(0.0625)
+    assert mean_error(
+        [replace(held_out[0], like=3.0), replace(held_out[10], like=1.0)]
+    ) == pytest.approx(0.03)

@@ -100,27 +100,30 @@ def test_on_the_source_itself_the_thresholded_form_is_the_accuracy() -> None:
             (right + 1) % 4,
             np.where(np.arange(80) < 9, (right + 1) % 4, right),
         ):
-            item = known(answers, label)
+            labelled = known(answers, label)
             for choice in ("none", "fit"):
-                assert value(Cott(choice), item, answers) == item.accuracy
+                assert value(Cott(choice), labelled, answers) == labelled.accuracy
 
 
 def test_many_rows_are_drawn_and_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = drawn(8, 300), drawn(9, 500).answers
-    whole = estimated(Cot(), source, target)
+    of_all_rows = estimated(Cot(), source, target)
     monkeypatch.setattr(transport, "LARGEST", 4 * 200)
     for estimator, sets in ((Cot(), ["set"]), (Cott(), ["source", "set"])):
-        told = estimated(estimator, source, target)
-        assert isinstance(told, Estimate) and isinstance(whole, Estimate)
+        estimate = estimated(estimator, source, target)
+        assert isinstance(estimate, Estimate) and isinstance(of_all_rows, Estimate)
         sentences = {
             "source": "of the 300 rows of the source 200",
             "set": "of the 500 rows of the set 200",
         }
         end = " were drawn with a fixed seed, since all would take minutes"
-        assert list(told.warnings) == [sentences[name] + end for name in sets]
-        assert told.accuracy == pytest.approx(whole.accuracy, abs=0.1) and told.low is None
+        assert list(estimate.warnings) == [sentences[name] + end for name in sets]
+        assert (
+            estimate.accuracy == pytest.approx(of_all_rows.accuracy, abs=0.1)
+            and estimate.low is None
+        )
         order = np.random.default_rng(0).permutation(500)
-        assert estimated(estimator, source, target.take(order)) == told
+        assert estimated(estimator, source, target.take(order)) == estimate
 
 
 def test_without_the_library_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,7 +98,7 @@ def test_the_right_order_is_left_alone(name: str) -> None:
 
 def test_usual_orders_have_names() -> None:
     rng = np.random.default_rng(0)
-    found = {}
+    orders = {}
     for name in (
         "numbers sorted as text",
         "two turned round",
@@ -109,8 +109,8 @@ def test_usual_orders_have_names() -> None:
         right, label = drawn(confusion(len(names), 0.9, rng), 300, rng)
         better = better_order(outputs_of(order, names)[right], label, names)
         assert better is not None
-        found[name] = better.name
-    assert found == {
+        orders[name] = better.name
+    assert orders == {
         "numbers sorted as text": "sorted as text",
         "two turned round": "turned round",
         "capitals first": "sorted as text",
@@ -142,8 +142,8 @@ def test_labels_and_no_answers_and_classes_without_rows() -> None:
     right, label = drawn(confusion(12, 0.95, rng), 360, rng)
     answer = outputs_of(sorted(names), names)[right]
     answer[::5] = -1
-    seen = label != 4
-    better = better_order(answer[seen], label[seen], names)
+    has_rows = label != 4
+    better = better_order(answer[has_rows], label[has_rows], names)
     assert better is not None and better.classes == tuple(sorted(names)) and better.unseen == ("4",)
     assert better_order(np.full(360, -1), label, names) is None
     assert better_order(answer[:0], label[:0], names) is None
@@ -193,8 +193,8 @@ def test_a_thousand_classes_take_seconds_and_more_than_three_thousand_are_not_lo
     label = np.repeat(np.arange(1000), 3)
     better = better_order(999 - label, label, names)
     assert better is not None and better.name == "turned round"
-    many = [f"{code:06}" for code in range(100_000)]
-    assert better_order(label, label[::-1].copy(), many) is None, (
+    class_names = [f"{code:06}" for code in range(100_000)]
+    assert better_order(label, label[::-1].copy(), class_names) is None, (
         "a table of their square would take 80 GB"
     )
 

@@ -31,26 +31,30 @@ def test_accuracy_groups_and_balance_by_hand() -> None:
     0|red rows 0-3: 3/4. 0|blue rows 4, 5: 1/2. 1|red row 6: 0/1. 1|blue row 7: 1/1.
     Recall of class 0 = 4/6, of class 1 = 1/2: balanced (4/6 + 1/2) / 2 = 7/12.
     """
-    found = scores(
+    score_values = scores(
         _predictions([0, 0, 0, 0, 0, 0, 1, 1], [0, 0, 1, 0, 0, 1, 0, 1], [0, 0, 0, 0, 1, 1, 2, 3]),
         GROUPS,
         CLASSES,
     )
-    assert found["n"] == 8
-    assert found["accuracy"] == 5 / 8
-    assert found["balanced_accuracy"] == pytest.approx(7 / 12, abs=1e-15)
-    assert found["groups"] == {
+    assert score_values["n"] == 8
+    assert score_values["accuracy"] == 5 / 8
+    assert score_values["balanced_accuracy"] == pytest.approx(7 / 12, abs=1e-15)
+    assert score_values["groups"] == {
         "0|red": {"n": 4, "accuracy": 0.75},
         "0|blue": {"n": 2, "accuracy": 0.5},
         "1|red": {"n": 1, "accuracy": 0.0},
         "1|blue": {"n": 1, "accuracy": 1.0},
     }
-    assert (found["worst_group"], found["worst_group_name"], found["worst_group_n"]) == (
+    assert (
+        score_values["worst_group"],
+        score_values["worst_group_name"],
+        score_values["worst_group_n"],
+    ) == (
         0.0,
         "1|red",
         1,
     )
-    assert found["groups_skipped"] == 0
+    assert score_values["groups_skipped"] == 0
 
 
 def test_worst_group_skips_small_groups_and_says_so() -> None:
@@ -58,14 +62,18 @@ def test_worst_group_skips_small_groups_and_says_so() -> None:
     data = _predictions(
         [0, 0, 0, 0, 0, 0, 1, 1], [0, 0, 1, 0, 0, 1, 0, 1], [0, 0, 0, 0, 1, 1, 2, 3]
     )
-    found = scores(data, GROUPS, CLASSES, min_rows=2)
-    assert (found["worst_group"], found["worst_group_name"], found["worst_group_n"]) == (
+    score_values = scores(data, GROUPS, CLASSES, min_rows=2)
+    assert (
+        score_values["worst_group"],
+        score_values["worst_group_name"],
+        score_values["worst_group_n"],
+    ) == (
         0.5,
         "0|blue",
         2,
     )
-    assert found["groups_skipped"] == 2
-    assert len(found["groups"]) == 4
+    assert score_values["groups_skipped"] == 2
+    assert len(score_values["groups"]) == 4
     none = scores(data, GROUPS, CLASSES, min_rows=5)
     assert (none["worst_group"], none["worst_group_name"], none["worst_group_n"]) == (
         None,
@@ -75,24 +83,28 @@ def test_worst_group_skips_small_groups_and_says_so() -> None:
 
 
 def test_equal_worst_groups_give_the_first() -> None:
-    found = scores(_predictions([0, 0, 1, 1], [1, 0, 0, 1], [1, 1, 2, 2]), GROUPS, CLASSES)
-    assert (found["worst_group"], found["worst_group_name"]) == (0.5, "0|blue")
+    score_values = scores(_predictions([0, 0, 1, 1], [1, 0, 0, 1], [1, 1, 2, 2]), GROUPS, CLASSES)
+    assert (score_values["worst_group"], score_values["worst_group_name"]) == (0.5, "0|blue")
 
 
 def test_rows_outside_any_group_count_only_overall() -> None:
-    found = scores(_predictions([0, 0], [0, 1], [0, -1]), GROUPS, CLASSES)
-    assert found["accuracy"] == 0.5
-    assert found["groups"] == {"0|red": {"n": 1, "accuracy": 1.0}}
+    score_values = scores(_predictions([0, 0], [0, 1], [0, -1]), GROUPS, CLASSES)
+    assert score_values["accuracy"] == 0.5
+    assert score_values["groups"] == {"0|red": {"n": 1, "accuracy": 1.0}}
 
 
 def test_unparsed_answers_are_wrong_and_counted_apart() -> None:
-    found = scores(_predictions([0, 1, 1, 0], [0, -1, 1, -1], [0, 2, 2, 0]), GROUPS, CLASSES)
-    assert (found["accuracy"], found["unparsed"]) == (0.5, 2)
+    score_values = scores(_predictions([0, 1, 1, 0], [0, -1, 1, -1], [0, 2, 2, 0]), GROUPS, CLASSES)
+    assert (score_values["accuracy"], score_values["unparsed"]) == (0.5, 2)
 
 
 def test_without_logits_there_is_no_likelihood_and_no_calibration() -> None:
-    found = scores(_predictions([0, 1], [0, 1], [0, 2]), GROUPS, CLASSES)
-    assert found["nll"] is None and found["ece"] is None and found["non_finite"] is None
+    score_values = scores(_predictions([0, 1], [0, 1], [0, 2]), GROUPS, CLASSES)
+    assert (
+        score_values["nll"] is None
+        and score_values["ece"] is None
+        and score_values["non_finite"] is None
+    )
 
 
 def test_likelihood_and_calibration_by_hand() -> None:
@@ -104,14 +116,14 @@ def test_likelihood_and_calibration_by_hand() -> None:
     / 3.
     """
     probabilities = np.array([[0.9, 0.1], [0.79, 0.21], [0.35, 0.65]])
-    found = scores(
+    score_values = scores(
         _predictions([0, 1, 1], [0, 0, 1], [0, 2, 2], np.log(probabilities)), GROUPS, CLASSES
     )
-    assert found["nll"] == pytest.approx(
+    assert score_values["nll"] == pytest.approx(
         -(math.log(0.9) + math.log(0.21) + math.log(0.65)) / 3, abs=1e-6
     )
-    assert found["ece"] == pytest.approx((0.1 + 0.79 + 0.35) / 3, abs=1e-6)
-    assert found["non_finite"] == 0
+    assert score_values["ece"] == pytest.approx((0.1 + 0.79 + 0.35) / 3, abs=1e-6)
+    assert score_values["non_finite"] == 0
 
 
 def test_calibration_error_pools_rows_of_a_bin() -> None:
@@ -119,10 +131,10 @@ def test_calibration_error_pools_rows_of_a_bin() -> None:
     |2/3 - 0.8| * 3/4;
     0.5 (wrong) belongs to (0, 0.5]: |0 - 0.5| * 1/4. Sum 0.1 + 0.125 = 0.225.
     """
-    found = calibration_error(
+    score_values = calibration_error(
         np.array([0.6, 0.8, 1.0, 0.5]), np.array([True, False, True, False]), bins=2
     )
-    assert found == pytest.approx(0.225, abs=1e-15)
+    assert score_values == pytest.approx(0.225, abs=1e-15)
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=60))
@@ -141,16 +153,21 @@ def test_calibration_error_equals_the_loop(rows: list[tuple[float, bool]]) -> No
 
 
 def test_log_likelihoods_are_stable() -> None:
-    found = log_likelihoods(np.array([[1e4, 0.0], [-1e4, -1e4]], dtype=np.float32))
-    assert found[0].tolist() == [0.0, -1e4]
-    assert found[1] == pytest.approx([-math.log(2)] * 2)
+    score_values = log_likelihoods(np.array([[1e4, 0.0], [-1e4, -1e4]], dtype=np.float32))
+    assert score_values[0].tolist() == [0.0, -1e4]
+    assert score_values[1] == pytest.approx([-math.log(2)] * 2)
 
 
 def test_a_diverged_model_has_scores_that_json_can_hold() -> None:
-    found = scores(
+    score_values = scores(
         _predictions([0, 1], [0, 0], [0, 2], [[math.nan, 1.0], [2.0, 1.0]]), GROUPS, CLASSES
     )
-    assert (found["accuracy"], found["non_finite"], found["nll"], found["ece"]) == (
+    assert (
+        score_values["accuracy"],
+        score_values["non_finite"],
+        score_values["nll"],
+        score_values["ece"],
+    ) == (
         0.5,
         1,
         None,
@@ -160,8 +177,8 @@ def test_a_diverged_model_has_scores_that_json_can_hold() -> None:
         _predictions([0, 1], [0, 0], [0, 2], [[1.0, 0.0], [2.0, -math.inf]]), GROUPS, CLASSES
     )
     assert masked["nll"] is None and masked["ece"] is not None
-    for item in (found, masked):
-        canonical(item)
+    for score_of_json in (score_values, masked):
+        canonical(score_of_json)
 
 
 @pytest.mark.parametrize(

@@ -24,25 +24,25 @@ def test_the_thresholds_by_hand() -> None:
     """Of 0.001, 0.02, 0.03 and 0.9 Holm tells the first, 0.004, and stops at 0.06: two steps of 4
     and 3. FDR tells three, 0.04."""
     p = dict(enumerate([0.001, 0.02, 0.03, 0.9]))
-    found = judged_together(p, "holm")
-    assert [found.tells(i) for i in p] == [
+    family = judged_together(p, "holm")
+    assert [family.tells(i) for i in p] == [
         True,
         False,
         False,
         False,
-    ] and found.threshold == pytest.approx(0.05 / 4)
-    found = judged_together(p, "fdr")
-    assert [found.tells(i) for i in p] == [
+    ] and family.threshold == pytest.approx(0.05 / 4)
+    family = judged_together(p, "fdr")
+    assert [family.tells(i) for i in p] == [
         True,
         True,
         True,
         False,
-    ] and found.threshold == pytest.approx(0.05 * 3 / 4)
-    found = judged_together(p, "none")
+    ] and family.threshold == pytest.approx(0.05 * 3 / 4)
+    family = judged_together(p, "none")
     assert (
-        [found.tells(i) for i in p] == [True, True, True, False]
-        and found.threshold == 0.05
-        and found.level == 0.95
+        [family.tells(i) for i in p] == [True, True, True, False]
+        and family.threshold == 0.05
+        and family.level == 0.95
     )
     assert (
         judged_together({0: 0.2, 1: 0.9}, "holm").threshold
@@ -60,7 +60,7 @@ def test_an_interval_at_the_level_excludes_zero_exactly_where_a_difference_is_to
     multiplicity: str, many: int
 ) -> None:
     draw = np.random.default_rng(many)
-    told = 0
+    n_told = 0
     for study in range(12):
         n, runs = int(draw.integers(2, 9)), int(draw.integers(1, 4))
         effects = draw.choice([0.0, 0.02, 0.2], many)
@@ -68,31 +68,39 @@ def test_an_interval_at_the_level_excludes_zero_exactly_where_a_difference_is_to
             i: dict(enumerate(effects[i] + 0.03 * draw.normal(size=n * runs))) for i in range(many)
         }
         zero = dict.fromkeys(range(n * runs), 0.0)
-        alone = {i: paired(zero, own) for i, own in values.items()}
+        alone = {i: paired(zero, own_values) for i, own_values in values.items()}
         family = judged_together(
-            {i: item.p for i, item in alone.items() if item is not None and item.p is not None},
+            {
+                i: difference.p
+                for i, difference in alone.items()
+                if difference is not None and difference.p is not None
+            },
             multiplicity,
         )
         adjusted = {"holm": holm, "fdr": benjamini_hochberg, "none": dict}[multiplicity]
         assert family.adjusted == adjusted(
-            {i: item.p for i, item in alone.items() if item is not None and item.p is not None}
+            {
+                i: difference.p
+                for i, difference in alone.items()
+                if difference is not None and difference.p is not None
+            }
         )
-        for i, own in values.items():
-            wide, again = paired(zero, own, family.level), at_level(alone[i], family.level)
+        for i, own_values in values.items():
+            wide, again = paired(zero, own_values, family.level), at_level(alone[i], family.level)
             assert (
                 wide is not None
                 and again is not None
                 and wide.excludes_zero == family.tells(i) == (family.adjusted[i] < ALPHA)
             )
             assert (wide.low, wide.high) == pytest.approx((again.low, again.high)), f"study {study}"
-            told += family.tells(i)
-    assert told, "some are told"
+            n_told += family.tells(i)
+    assert n_told, "some are told"
 
 
 def test_of_the_intervals_of_told_differences_few_miss() -> None:
     """False coverage: over 300 studies of 20 differences of all sizes, at most 5% of the intervals
     of told ones miss the truth."""
-    draw, missed, told = np.random.default_rng(5), 0, 0
+    draw, missed, n_told = np.random.default_rng(5), 0, 0
     for _ in range(300):
         true = draw.exponential(0.03, 20) * draw.choice([-1, 0, 1], 20)
         values = true + 0.03 * draw.normal(size=(6, 20))
@@ -103,8 +111,8 @@ def test_of_the_intervals_of_told_differences_few_miss() -> None:
         half = stats.t.ppf(1 - family.threshold / 2, t) * error
         outside = np.abs(values.mean(axis=0) - true) > half
         differs = np.array([family.tells(i) for i in range(20)])
-        missed, told = missed + int((outside & differs).sum()), told + int(differs.sum())
-    assert told > 500 and missed / told < 0.05
+        missed, n_told = missed + int((outside & differs).sum()), n_told + int(differs.sum())
+    assert n_told > 500 and missed / n_told < 0.05
 
 
 @pytest.mark.parametrize(
@@ -128,8 +136,8 @@ def test_a_level_in_words(level: float, words: str) -> None:
 @pytest.mark.parametrize("n", [2, 3, 5, 16])
 def test_the_interval_of_a_spread_holds_it(n: int) -> None:
     draw = np.random.default_rng(n)
-    found = [sd_bounds(float(sd), n) for sd in draw.normal(size=(2000, n)).std(axis=1, ddof=1)]
-    assert np.mean([low <= 1 <= high for low, high in found]) == pytest.approx(0.95, abs=0.016)
+    bounds = [sd_bounds(float(sd), n) for sd in draw.normal(size=(2000, n)).std(axis=1, ddof=1)]
+    assert np.mean([low <= 1 <= high for low, high in bounds]) == pytest.approx(0.95, abs=0.016)
     chi2 = stats.chi2.ppf([0.975, 0.025], n - 1)
     assert sd_bounds(0.03, n) == pytest.approx(tuple(0.03 * np.sqrt((n - 1) / chi2)))
     with pytest.raises(ValueError, match="no spread"):
@@ -155,14 +163,14 @@ def test_the_seeds_told_have_the_power_in_the_study(
     sd, studies = 0.04, 400
     n = seeds_to_tell(sd, 0.05, hardest_level(multiplicity, many))
     assert n is not None
-    draw, told = np.random.default_rng(many), 0
+    draw, n_told = np.random.default_rng(many), 0
     for _ in range(studies):
         values = np.append(0.05, np.full(many - 1, others)) + sd * draw.normal(size=(n, many))
         t = np.abs(values.mean(axis=0)) / (values.std(axis=0, ddof=1) / n**0.5)
-        told += judged_together(
+        n_told += judged_together(
             dict(enumerate((2 * stdtr(n - 1, -t)).tolist())), multiplicity
         ).tells(0)
-    assert told / studies > 0.8 - 2.6 * (0.8 * 0.2 / studies) ** 0.5
+    assert n_told / studies > 0.8 - 2.6 * (0.8 * 0.2 / studies) ** 0.5
 
 
 @pytest.mark.parametrize("pilot", [3, 5, 16])
@@ -175,19 +183,19 @@ def test_the_range_of_seeds_allows_for_the_spread_of_few(pilot: int, many: int) 
     assert needed is not None
     draw = np.random.default_rng(pilot)
     ranges = [
-        seeds_needed(float(some), pilot, 0.05, level)
-        for some in sd * draw.normal(size=(120, pilot)).std(axis=1, ddof=1)
+        seeds_needed(float(spread_seen), pilot, 0.05, level)
+        for spread_seen in sd * draw.normal(size=(120, pilot)).std(axis=1, ddof=1)
     ]
-    held = [(least or 10_000) <= needed <= (most or 10_000) for least, most in ranges]
-    assert np.mean(held) > 0.9
+    covered = [(least or 10_000) <= needed <= (greatest or 10_000) for least, greatest in ranges]
+    assert np.mean(covered) > 0.9
     powers = []
-    for _, most in ranges:
-        n = most or 10_000
+    for _, greatest in ranges:
+        n = greatest or 10_000
         t, shift = stats.t.ppf((1 + level) / 2, n - 1), 0.05 / sd * n**0.5
         powers.append(1.0 if shift > 30 else float(stats.nct.sf(t, n - 1, shift)))
     assert np.mean(powers) > 0.8 and np.mean(np.array(powers) > 0.79) > 0.93
 
 
 def test_what_few_seeds_tell_is_a_range_too() -> None:
-    least, most = effects_told(0.01, 3, 0.95, 0.8)
-    assert (least, most) == pytest.approx((0.0326 * 0.5207, 0.0326 * 6.285), rel=5e-3)
+    least, greatest = effects_told(0.01, 3, 0.95, 0.8)
+    assert (least, greatest) == pytest.approx((0.0326 * 0.5207, 0.0326 * 6.285), rel=5e-3)

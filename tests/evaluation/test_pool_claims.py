@@ -47,17 +47,19 @@ def test_numbers_by_domain_by_hand() -> None:
     """Tau 1, .6 and 0. Of near, values 2 1 4 3 5 against 1 2 3 4 5: sum of products of centred
     numbers 8, of squares 10 and 10."""
     points = networks({"S": RISING, "near": TWO, "far": FOUR}, DROPS)
-    found = by_domain(points)
-    assert list(found) == ["S", "near", "far"]
-    assert [item.tau.value for item in found.values()] == pytest.approx([1, 0.6, 0])
-    assert found["near"].r2.value == pytest.approx(0.64) and found["S"].r2.value == pytest.approx(1)
+    domains = by_domain(points)
+    assert list(domains) == ["S", "near", "far"]
+    assert [domain.tau.value for domain in domains.values()] == pytest.approx([1, 0.6, 0])
+    assert domains["near"].r2.value == pytest.approx(0.64) and domains[
+        "S"
+    ].r2.value == pytest.approx(1)
     assert (
-        found["near"].micro.value is None
-        and found["near"].micro.why == "the networks have one training domain"
+        domains["near"].micro.value is None
+        and domains["near"].micro.why == "the networks have one training domain"
     )
     # Of far, 3 2 4 5 1: products -2x0 - 1x-1 + 0 + 1x2 + 2x-2 = -1, so that the squared correlation
     # is .01.
-    assert found["far"].r2.value == pytest.approx(0.01)
+    assert domains["far"].r2.value == pytest.approx(0.01)
 
 
 def test_on_a_domain_where_some_train_the_others_are_judged_by_hand() -> None:
@@ -77,14 +79,16 @@ def test_on_a_domain_where_some_train_the_others_are_judged_by_hand() -> None:
         for (i, o), table in tables.items()
         for n, pair in enumerate(table)
     ]
-    found = by_domain(points)
-    assert [found["A"].tau.value, found["A"].r2.value, found["A"].micro.value] == pytest.approx(
-        [1 / 3, 0.25, 1 / 3]
-    )
-    assert [found["C"].tau.value, found["C"].micro.value] == pytest.approx(
+    domains = by_domain(points)
+    assert [
+        domains["A"].tau.value,
+        domains["A"].r2.value,
+        domains["A"].micro.value,
+    ] == pytest.approx([1 / 3, 0.25, 1 / 3])
+    assert [domains["C"].tau.value, domains["C"].micro.value] == pytest.approx(
         [2 / 3, 9 / np.sqrt(13 * 15)]
     )
-    assert (found["C"].tau.cells, found["A"].micro.cells) == (2, 1)
+    assert (domains["C"].tau.cells, domains["A"].micro.cells) == (2, 1)
 
 
 def test_how_far_a_domain_is_and_how_tau_falls_by_hand() -> None:
@@ -92,11 +96,11 @@ def test_how_far_a_domain_is_and_how_tau_falls_by_hand() -> None:
     1) / 2, a fall of .5."""
     points = networks({"S": RISING, "near": TWO, "far": FOUR}, DROPS)
     assert lost(points) == pytest.approx({"near": 0.1, "far": 0.2}) and farthest(points) == "far"
-    told = falls("ni", points)
+    decision = falls("ni", points)
     assert (
-        told.found is not None
-        and told.found.mean == pytest.approx(0.5)
-        and "over 3 domains" in told.what
+        decision.found is not None
+        and decision.found.mean == pytest.approx(0.5)
+        and "over 3 domains" in decision.what
     )
     two = falls("ni", networks({"S": RISING, "far": FOUR}, DROPS))
     assert (
@@ -128,33 +132,37 @@ def many(sign: float, seed: int, networks: int = 14) -> list[Point]:
 
 def test_verdicts_both_ways_and_p_values_adjusted_together() -> None:
     good, none, bad = many(1, 1), many(0, 2), many(-1, 3)
-    found = decide({"good": good, "bad": bad}, {"atc": none}, {"good": 0.02, "bad": 0.3})
-    assert [(item.claim, item.verdict) for item in found if item.claim in (1, 3)] == [
+    decisions = decide({"good": good, "bad": bad}, {"atc": none}, {"good": 0.02, "bad": 0.3})
+    assert [
+        (decision.claim, decision.verdict) for decision in decisions if decision.claim in (1, 3)
+    ] == [
         (1, HOLDS),
         (1, OPPOSITE),
         (3, HOLDS),
         (3, OPPOSITE),
     ]
-    (last,) = (item for item in found if item.claim == 4)
+    (last,) = (decision for decision in decisions if decision.claim == 4)
     assert last.verdict == HOLDS and "good, which stay below, less that of bad" in last.what
-    assert len(found) == 2 + 2 + 2 + 1, "claims 1, 2 and 3 for both, and the fourth"
+    assert len(decisions) == 2 + 2 + 2 + 1, "claims 1, 2 and 3 for both, and the fourth"
     p = {
-        i: 1.0 if item.found is None or item.found.p is None else item.found.p
-        for i, item in enumerate(found)
+        i: 1.0 if decision.found is None or decision.found.p is None else decision.found.p
+        for i, decision in enumerate(decisions)
     }
-    assert [item.adjusted for item in found] == [holm(p)[i] for i in range(len(found))] and max(
-        p.values()
-    ) > min(p.values())
-    one = comparison(none, good, held="in-sample").macro_tau
-    assert found[0].found == at_level(one, found[0].level), (
+    assert [decision.adjusted for decision in decisions] == [
+        holm(p)[i] for i in range(len(decisions))
+    ] and max(p.values()) > min(p.values())
+    compared_tau = comparison(none, good, held="in-sample").macro_tau
+    assert decisions[0].found == at_level(compared_tau, decisions[0].level), (
         "the difference of macro tau, good less atc"
     )
-    hard = [[item for item in side if item.test == "far"] for side in (none, good)]
-    assert found[4].found == at_level(comparison(*hard, held="in-sample").macro_tau, found[0].level)
-    assert found[4].what.startswith("on far, ")
+    hard = [[decision for decision in side if decision.test == "far"] for side in (none, good)]
+    assert decisions[4].found == at_level(
+        comparison(*hard, held="in-sample").macro_tau, decisions[0].level
+    )
+    assert decisions[4].what.startswith("on far, ")
     assert all(
-        item.found is None or item.found.excludes_zero == (item.verdict != CANNOT_TELL)
-        for item in found
+        decision.found is None or decision.found.excludes_zero == (decision.verdict != CANNOT_TELL)
+        for decision in decisions
     )
 
 
@@ -163,16 +171,16 @@ def test_the_fourth_claim_by_hand() -> None:
     is .8; ID has no part."""
     low = networks({"S": RISING, "near": TWO, "far": FOUR}, DROPS)
     high = networks({"S": RISING, "near": FOUR, "far": RISING[::-1]}, DROPS)
-    (told,) = (
-        item
-        for item in decide({"low": low, "high": high}, {}, {"low": 0.1, "high": 0.11})
-        if item.claim == 4
+    (decision,) = (
+        decision_of
+        for decision_of in decide({"low": low, "high": high}, {}, {"low": 0.1, "high": 0.11})
+        if decision_of.claim == 4
     )
-    assert told.found is not None and told.found.mean == pytest.approx(0.8)
+    assert decision.found is not None and decision.found.mean == pytest.approx(0.8)
     (none,) = (
-        item
-        for item in decide({"low": low, "high": high}, {}, {"low": 0.0, "high": 0.1})
-        if item.claim == 4
+        decision_of
+        for decision_of in decide({"low": low, "high": high}, {}, {"low": 0.0, "high": 0.1})
+        if decision_of.claim == 4
     )
     assert none.found is None and none.why == "no neighbourhood above 0.1 nats has a tau"
     assert none.verdict == CANNOT_TELL and none.adjusted == 1.0

@@ -86,13 +86,15 @@ def test_every_number_by_hand() -> None:
     Micro: of 15 pairs 2 are tied in value. Inside A 1, inside B 3, between them six up and one
     down: 9 / sqrt(13 x 15).
     """
-    found = judge([*A_ON_C, *B_ON_C])
-    assert (found.networks, found.points) == (6, 6)
-    assert found.macro_tau.value == as_number(2 / 3) and found.macro_tau.cells == 2
-    assert found.micro_tau.value == as_number(9 / math.sqrt(13 * 15)) and found.micro_tau.cells == 1
-    held = found.fits["training"]
-    assert held.uses_target_labels and held.held == "training"
-    assert [item.value for item in (held.r2, held.explained, held.mae, held.bias)] == [
+    judged = judge([*A_ON_C, *B_ON_C])
+    assert (judged.networks, judged.points) == (6, 6)
+    assert judged.macro_tau.value == as_number(2 / 3) and judged.macro_tau.cells == 2
+    assert (
+        judged.micro_tau.value == as_number(9 / math.sqrt(13 * 15)) and judged.micro_tau.cells == 1
+    )
+    fitted = judged.fits["training"]
+    assert fitted.uses_target_labels and fitted.held == "training"
+    assert [number.value for number in (fitted.r2, fitted.explained, fitted.mae, fitted.bias)] == [
         as_number(0.625),
         as_number((0.75 - 0.375) / 2),
         as_number((50 / 3 + 20 / 3) / 2),
@@ -100,30 +102,34 @@ def test_every_number_by_hand() -> None:
     ]
     # In sample the residuals of A are -.1 .2 -.1, those of B 0: MAE half of 13.333, and 1 - SSE/SST
     # is the squared correlation.
-    own = found.fits["in-sample"]
+    in_sample = judged.fits["in-sample"]
     assert (
-        own.uses_target_labels
-        and own.mae.value == as_number(20 / 3)
-        and own.explained.value == as_number(0.625)
+        in_sample.uses_target_labels
+        and in_sample.mae.value == as_number(20 / 3)
+        and in_sample.explained.value == as_number(0.625)
     )
-    assert own.bias.value == as_number(0)
+    assert in_sample.bias.value == as_number(0)
 
 
 def test_an_estimate_is_judged_as_it_is() -> None:
     """Estimates .3 .5 .7 of .2 .6 .4: errors .1 -.1 .3, MAE 16.667, bias 10, 1 - .11 / .08; tau 1/3
     as a score."""
     points = [
-        replace(item, value=value) for item, value in zip(A_ON_C, (0.3, 0.5, 0.7), strict=True)
+        replace(point_or_number, value=value)
+        for point_or_number, value in zip(A_ON_C, (0.3, 0.5, 0.7), strict=True)
     ]
-    found = judge(points, estimates=True)
-    own = found.fits["estimate"]
-    assert not own.uses_target_labels and "estimate" not in judge(points).fits
-    assert [item.value for item in (own.mae, own.bias, own.explained)] == [
+    judged = judge(points, estimates=True)
+    of_estimate = judged.fits["estimate"]
+    assert not of_estimate.uses_target_labels and "estimate" not in judge(points).fits
+    assert [
+        point_or_number.value
+        for point_or_number in (of_estimate.mae, of_estimate.bias, of_estimate.explained)
+    ] == [
         as_number(50 / 3),
         as_number(10),
         as_number(-0.375),
     ]
-    assert found.macro_tau.value == as_number(1 / 3)
+    assert judged.macro_tau.value == as_number(1 / 3)
     with pytest.raises(ValueError, match="not an accuracy"):
         judge(A_ON_C, estimates=True)
 
@@ -136,23 +142,25 @@ def test_micro_and_macro_disagree_where_domains_differ_more_than_networks() -> N
         for domain, base in (("A", 20), ("B", 60))
         for i in range(5)
     ]
-    found = judge(points)
-    assert found.macro_tau.value == as_number(-1)
+    judged = judge(points)
+    assert judged.macro_tau.value == as_number(-1)
     # 25 pairs between domains up, 20 inside them down, of 45
-    assert found.micro_tau.value == as_number(5 / 45)
+    assert judged.micro_tau.value == as_number(5 / 45)
 
 
 def test_two_micro_taus_are_compared_by_hand() -> None:
     """9 / sqrt(13 x 15) as above; accuracies as values, on other rows, have 1. Over the same draws
     equal ones differ by 0."""
     points = [*A_ON_C, *B_ON_C]
-    exact = [replace(item, value=item.accuracy, test="D") for item in points]
-    found = micro_difference(points, exact)
+    exact = [replace(point, value=point.accuracy, test="D") for point in points]
+    difference = micro_difference(points, exact)
     assert (
-        found is not None and found.mean == as_number(1 - 9 / math.sqrt(13 * 15)) and found.n == 6
+        difference is not None
+        and difference.mean == as_number(1 - 9 / math.sqrt(13 * 15))
+        and difference.n == 6
     )
-    assert found.low is not None and found.low < found.mean
-    same = micro_difference(points, [replace(item, value=2 * item.value) for item in points])
+    assert difference.low is not None and difference.low < difference.mean
+    same = micro_difference(points, [replace(point, value=2 * point.value) for point in points])
     assert same is not None and (same.mean, same.low, same.high) == (0, 0, 0)
     assert micro_difference(A_ON_C, A_ON_C) is None, "one training domain"
     with pytest.raises(ValueError, match="not the same"):
@@ -167,7 +175,7 @@ def test_one_network_over_domains_by_hand() -> None:
         Point(name, "S", f"t{i}", i, a) for name, row in table.items() for i, a in enumerate(row, 1)
     ]
     assert judge(points).across_tau.value == as_number(1 / 9)
-    assert judge([item for item in points if item.test != "t3"]).across_tau.value is None
+    assert judge([point for point in points if point.test != "t3"]).across_tau.value is None
 
 
 # -- by loops --------------------------------------------------------------------------------------
@@ -204,11 +212,11 @@ def tau(points: Sequence[Point]) -> float:
 
 def test_taus_equal_loops_over_the_definitions() -> None:
     points = made()
-    found = judge(points, resamples=10)
+    judged = judge(points, resamples=10)
     kinds, training, tests = (
         sorted({getattr(p, name) for p in points}) for name in ("architecture", "training", "test")
     )
-    macro, micro, own, arch = [], [], [], []
+    macro, micro, own_taus, arch = [], [], [], []
     for kind in kinds:
         inside = [p for p in points if p.architecture == kind]
         cells = [(i, o) for i in training for o in tests if i != o]
@@ -218,57 +226,59 @@ def test_taus_equal_loops_over_the_definitions() -> None:
         micro.append(
             np.mean([tau([p for p in inside if p.test == o and p.training != o]) for o in tests])
         )
-        own.append(
+        own_taus.append(
             np.mean([tau([p for p in inside if p.test == i == p.training]) for i in training])
         )
     arch = [tau([p for p in points if p.test == o and p.training != o]) for o in tests]
-    assert found.macro_tau.value == as_number(np.mean(macro)) and found.macro_tau.cells == 18
-    assert found.micro_tau.value == as_number(np.mean(micro)) and found.micro_tau.cells == 8
-    assert found.id_tau.value == as_number(np.mean(own)) and found.id_tau.cells == 6
-    assert found.arch_tau.value == as_number(np.mean(arch)) and found.arch_tau.cells == 4
+    assert judged.macro_tau.value == as_number(np.mean(macro)) and judged.macro_tau.cells == 18
+    assert judged.micro_tau.value == as_number(np.mean(micro)) and judged.micro_tau.cells == 8
+    assert judged.id_tau.value == as_number(np.mean(own_taus)) and judged.id_tau.cells == 6
+    assert judged.arch_tau.value == as_number(np.mean(arch)) and judged.arch_tau.cells == 4
     names = sorted({p.network for p in points})
     each = {
         name: [p for p in points if p.network == name and p.test != p.training] for name in names
     }
-    assert found.across_tau.value == as_number(np.mean([tau(rows) for rows in each.values()]))
+    assert judged.across_tau.value == as_number(np.mean([tau(rows) for rows in each.values()]))
     # All networks as one pool: each cell has both architectures.
-    one = judge(points, by_architecture=False, resamples=10)
-    whole = [
+    as_one = judge(points, by_architecture=False, resamples=10)
+    taus_of_all = [
         tau([p for p in points if (p.training, p.test) == (i, o)])
         for i in training
         for o in tests
         if i != o
     ]
     assert (
-        one.macro_tau.value == as_number(np.mean(whole))
-        and one.arch_tau.value == found.arch_tau.value
+        as_one.macro_tau.value == as_number(np.mean(taus_of_all))
+        and as_one.arch_tau.value == judged.arch_tau.value
     )
 
 
 def test_a_pool_counts_once_however_many_cells_it_has() -> None:
     points = [p for p in made() if p.architecture == "x" or (p.training, p.test) == ("A", "B")]
-    one = [
+    taus_of_x = [
         tau([p for p in points if (p.architecture, p.training, p.test) == ("x", i, o)])
         for i in "ABC"
         for o in "ABCD"
         if i != o
     ]
-    other = tau([p for p in points if p.architecture == "y"])
-    found = judge(points, resamples=10).macro_tau
-    assert found.value == as_number((np.mean(one) + other) / 2) and found.cells == 10
-    assert found.value != as_number(np.mean([*one, other]))
+    tau_of_y = tau([p for p in points if p.architecture == "y"])
+    macro_tau = judge(points, resamples=10).macro_tau
+    assert (
+        macro_tau.value == as_number((np.mean(taus_of_x) + tau_of_y) / 2) and macro_tau.cells == 10
+    )
+    assert macro_tau.value != as_number(np.mean([*taus_of_x, tau_of_y]))
 
 
 @pytest.mark.parametrize("held", RULES)
 def test_lines_equal_loops_over_the_definitions(held: str) -> None:
     points = made()
-    told = predictions(points, held)
+    predicted = predictions(points, held)
     expected = []
     for p in points:
         slope, intercept = line([q for q in points if RULES[held](p, q)])
         expected.append(None if p.training == p.test else slope * p.value + intercept)
-    assert [item is None for item in told] == [item is None for item in expected]
-    assert told == [item if item is None else as_number(item) for item in expected]
+    assert [value is None for value in predicted] == [value is None for value in expected]
+    assert predicted == [value if value is None else as_number(value) for value in expected]
     columns: list[list[float]] = [[], [], [], []]
     for _, rows in itertools.groupby(
         sorted(
@@ -290,37 +300,37 @@ def test_lines_equal_loops_over_the_definitions(held: str) -> None:
         columns[1].append(1 - ((z - y) ** 2).sum() / ((y - y.mean()) ** 2).sum())
         columns[2].append(100 * np.abs(z - y).mean())
         columns[3].append(100 * (z - y).mean())
-    found = judge(points, resamples=10).fits[held]
-    assert [item.value for item in (found.r2, found.explained, found.mae, found.bias)] == [
+    fitted = judge(points, resamples=10).fits[held]
+    assert [value.value for value in (fitted.r2, fitted.explained, fitted.mae, fitted.bias)] == [
         as_number(np.mean(column)) for column in columns
     ]
-    assert found.mae.cells == 18 and found.uses_target_labels == HELD[held].uses_target_labels
+    assert fitted.mae.cells == 18 and fitted.uses_target_labels == HELD[held].uses_target_labels
 
 
 def test_a_draw_is_the_table_with_its_networks_repeated() -> None:
     """Each draw of networks as a table in which rows stand as often as the draw takes their
     network: scipy and polyfit on that."""
     points = made(6, seed=3)
-    at = read(points, 40, True)
+    table = read(points, 40, True)
     names = sorted({p.network for p in points})
-    cell = at.cells[-1]
-    rows = np.flatnonzero(at.of_cell(cell))
+    cell = table.cells[-1]
+    rows = np.flatnonzero(table.of_cell(cell))
     inside = [points[i] for i in rows]
-    taus, (r2, explained, mae, bias) = cell_tau(at, rows), errors(at, cell, rows, "training")
+    taus, (r2, explained, mae, bias) = cell_tau(table, rows), errors(table, cell, rows, "training")
     compared = 0
-    for draw, weights in enumerate(at.weights):
+    for draw, weights in enumerate(table.weights):
         times = dict(zip(names, weights.astype(int), strict=True))
         mine = [p for p in inside for _ in range(times[p.network])]
-        others = [
+        other_points = [
             q for q in points if RULES["training"](inside[0], q) for _ in range(times[q.network])
         ]
         if (
             len({p.value for p in mine}) < 2
             or len({p.accuracy for p in mine}) < 2
-            or len({q.value for q in others}) < 2
+            or len({q.value for q in other_points}) < 2
         ):
             continue
-        slope, intercept = line(others)
+        slope, intercept = line(other_points)
         y = np.array([p.accuracy for p in mine])
         error = np.array([slope * p.value + intercept for p in mine]) - y
         assert taus[draw] == as_number(tau(mine))
@@ -332,8 +342,8 @@ def test_a_draw_is_the_table_with_its_networks_repeated() -> None:
         compared += 1
     assert (
         compared >= 30
-        and at.weights[0].tolist() == [1] * len(names)
-        and (at.weights.sum(axis=1) == len(names)).all()
+        and table.weights[0].tolist() == [1] * len(names)
+        and (table.weights.sum(axis=1) == len(names)).all()
     )
 
 
@@ -381,29 +391,35 @@ def test_rows_of_one_network_are_one_observation() -> None:
     points = made(12, ("A",), ("B", "C", "D"), ("x",), noise=0.2)
     twice = [*points, *points]
     as_others = [*points, *(replace(p, network=f"{p.network} again") for p in points)]
-    one, rows, clusters = (judge(table, estimates=True) for table in (points, twice, as_others))
-    assert rows.macro_tau == one.macro_tau and (rows.networks, rows.points) == (12, 72)
+    first, rows, clusters = (judge(table, estimates=True) for table in (points, twice, as_others))
+    assert rows.macro_tau == first.macro_tau and (rows.networks, rows.points) == (12, 72)
     for pick in (
         lambda f: f.macro_tau,
         lambda f: f.fits["estimate"].mae,
         lambda f: f.fits["estimate"].bias,
     ):
-        assert width(pick(rows)) == as_number(width(pick(one)))
+        assert width(pick(rows)) == as_number(width(pick(first)))
         # Twice the networks: about the width over the root of two, and a smaller t.
-        assert 0.5 * width(pick(one)) < width(pick(clusters)) < 0.85 * width(pick(one))
+        assert 0.5 * width(pick(first)) < width(pick(clusters)) < 0.85 * width(pick(first))
 
 
 def test_every_number_has_an_interval_that_holds_it() -> None:
-    found = judge(made(8), estimates=True)
-    numbers = [found.id_tau, found.macro_tau, found.micro_tau, found.arch_tau, found.across_tau]
-    for fit in found.fits.values():
+    judged = judge(made(8), estimates=True)
+    numbers = [
+        judged.id_tau,
+        judged.macro_tau,
+        judged.micro_tau,
+        judged.arch_tau,
+        judged.across_tau,
+    ]
+    for fit in judged.fits.values():
         numbers += [fit.r2, fit.explained, fit.mae, fit.bias]
     assert len(numbers) == 29 and all(
-        width(item) > 0 for item in numbers if item is not found.fits["in-sample"].bias
+        width(number) > 0 for number in numbers if number is not judged.fits["in-sample"].bias
     )
-    assert all(item.high <= 1 for item in numbers[:5] if item.high is not None)
+    assert all(number.high <= 1 for number in numbers[:5] if number.high is not None)
     again = judge(made(8), estimates=True)
-    assert again == found
+    assert again == judged
 
 
 def test_the_standard_error_by_hand() -> None:
@@ -420,27 +436,36 @@ def test_the_interval_of_a_mean_error_is_about_that_of_students_t() -> None:
     points = made(20, ("A",), ("B",), ("x",), noise=0.1)
     error = np.array([100 * (p.value - p.accuracy) for p in points])
     exact = stats.t.interval(LEVEL, 19, error.mean(), error.std(ddof=1) / math.sqrt(20))
-    found = judge(points, estimates=True).fits["estimate"].bias
-    assert found.value == as_number(error.mean())
-    assert width(found) == pytest.approx(exact[1] - exact[0], rel=0.1)
+    bias = judge(points, estimates=True).fits["estimate"].bias
+    assert bias.value == as_number(error.mean())
+    assert width(bias) == pytest.approx(exact[1] - exact[0], rel=0.1)
 
 
 # -- undefined -------------------------------------------------------------------------------------
 
 
 def test_what_is_undefined_has_a_reason_and_no_number() -> None:
-    one = judge(made(5, ("A",), ("B", "C"), ("x",)), resamples=50)
-    assert (one.micro_tau.value, one.micro_tau.why) == (
+    single_architecture = judge(made(5, ("A",), ("B", "C"), ("x",)), resamples=50)
+    assert (single_architecture.micro_tau.value, single_architecture.micro_tau.why) == (
         None,
         "the networks have one training domain",
     )
-    assert (one.arch_tau.value, one.arch_tau.why) == (None, "the networks have one architecture")
-    assert (one.id_tau.value, one.id_tau.why) == (None, "there are no points of this kind")
-    assert one.fits["training"].mae == Number(
+    assert (single_architecture.arch_tau.value, single_architecture.arch_tau.why) == (
+        None,
+        "the networks have one architecture",
+    )
+    assert (single_architecture.id_tau.value, single_architecture.id_tau.why) == (
+        None,
+        "there are no points of this kind",
+    )
+    assert single_architecture.fits["training"].mae == Number(
         None, left_out=2, why="there is nothing to fit the line on"
     )
-    assert one.fits["architecture"].r2.value is None and one.across_tau.value is None
-    assert one.fits["test"].mae.value is not None
+    assert (
+        single_architecture.fits["architecture"].r2.value is None
+        and single_architecture.across_tau.value is None
+    )
+    assert single_architecture.fits["test"].mae.value is not None
     few = judge(made(2, ("A",), ("B", "C"), ("x",)))
     assert few.macro_tau == Number(None, left_out=2, why="fewer than 3 networks")
     three = judge(made(3, ("A",), ("B", "C"), ("x",)))
@@ -501,30 +526,33 @@ def noisier(points: Sequence[Point], noise: float, seed: int) -> list[Point]:
 def test_two_estimators_are_compared_by_network() -> None:
     base = made(10, ("A",), ("B", "C", "D"), ("x", "y"))
     good, bad = noisier(base, 0.02, 1), noisier(base, 0.15, 2)
-    found, back = comparison(bad, good[::-1]), comparison(good, bad)
-    one, other = judge(bad, estimates=True), judge(good, estimates=True)
-    assert found.mae is not None and found.macro_tau is not None and back.mae is not None
+    compared, back = comparison(bad, good[::-1]), comparison(good, bad)
+    first, second = judge(bad, estimates=True), judge(good, estimates=True)
+    assert compared.mae is not None and compared.macro_tau is not None and back.mae is not None
     assert (
-        other.fits["estimate"].mae.value is not None and one.fits["estimate"].mae.value is not None
+        second.fits["estimate"].mae.value is not None
+        and first.fits["estimate"].mae.value is not None
     )
-    assert found.mae.mean == as_number(
-        other.fits["estimate"].mae.value - one.fits["estimate"].mae.value
+    assert compared.mae.mean == as_number(
+        second.fits["estimate"].mae.value - first.fits["estimate"].mae.value
     )
-    assert found.macro_tau.mean == as_number(
-        (other.macro_tau.value or 0) - (one.macro_tau.value or 0)
+    assert compared.macro_tau.mean == as_number(
+        (second.macro_tau.value or 0) - (first.macro_tau.value or 0)
     )
     assert (
-        found.mae.n == 20
-        and found.mae.p is not None
-        and found.mae.p < 1e-4
-        and found.mae.excludes_zero
+        compared.mae.n == 20
+        and compared.mae.p is not None
+        and compared.mae.p < 1e-4
+        and compared.mae.excludes_zero
     )
-    assert (back.mae.mean, back.mae.p) == (as_number(-found.mae.mean), as_number(found.mae.p))
-    assert found.macro_tau.low is not None and 0 < found.macro_tau.low < found.macro_tau.mean
+    assert (back.mae.mean, back.mae.p) == (as_number(-compared.mae.mean), as_number(compared.mae.p))
+    assert (
+        compared.macro_tau.low is not None and 0 < compared.macro_tau.low < compared.macro_tau.mean
+    )
     # A held-out line of a measure instead of the values themselves.
-    held = comparison(bad, good, held="test")
-    assert held.mae is not None and held.mae.mean == as_number(
-        (other.fits["test"].mae.value or 0) - (one.fits["test"].mae.value or 0)
+    held_out = comparison(bad, good, held="test")
+    assert held_out.mae is not None and held_out.mae.mean == as_number(
+        (second.fits["test"].mae.value or 0) - (first.fits["test"].mae.value or 0)
     )
 
 
@@ -559,50 +587,56 @@ def test_equal_estimators_have_no_p_and_few_networks_no_interval() -> None:
 def test_several_comparisons_are_adjusted_by_holm() -> None:
     base = made(10, ("A",), ("B", "C"), ("x",))
     reference = noisier(base, 0.1, 0)
-    others = {f"e{i}": noisier(base, 0.1 - 0.02 * i, i + 1) for i in range(4)} | {"same": reference}
-    found = comparisons(reference, others, resamples=300)
-    plain = {
-        name: item.mae.p
-        for name, item in found.items()
-        if item.mae is not None and item.mae.p is not None
+    other_points = {f"e{i}": noisier(base, 0.1 - 0.02 * i, i + 1) for i in range(4)} | {
+        "same": reference
     }
-    assert len(plain) == 4 and {name: found[name].mae_holm for name in plain} == holm(plain)
-    assert found["same"].mae_holm is None and found["e3"].macro_tau_holm is not None
-    one, other = found["e3"].mae, comparison(reference, others["e3"], resamples=300).mae
-    assert (
-        one is not None
-        and other is not None
-        and (one.mean, one.sd, one.p) == (other.mean, other.sd, other.p)
+    compared = comparisons(reference, other_points, resamples=300)
+    plain = {
+        name: comparison_of.mae.p
+        for name, comparison_of in compared.items()
+        if comparison_of.mae is not None and comparison_of.mae.p is not None
+    }
+    assert len(plain) == 4 and {name: compared[name].mae_holm for name in plain} == holm(plain)
+    assert compared["same"].mae_holm is None and compared["e3"].macro_tau_holm is not None
+    adjusted_mae, plain_mae = (
+        compared["e3"].mae,
+        comparison(reference, other_points["e3"], resamples=300).mae,
     )
-    for item in (found[name] for name in plain):
-        mae, tau = item.mae, item.macro_tau
+    assert (
+        adjusted_mae is not None
+        and plain_mae is not None
+        and (adjusted_mae.mean, adjusted_mae.sd, adjusted_mae.p)
+        == (plain_mae.mean, plain_mae.sd, plain_mae.p)
+    )
+    for comparison_of in (compared[name] for name in plain):
+        mae, tau = comparison_of.mae, comparison_of.macro_tau
         assert mae is not None and mae.excludes_zero == (
-            item.mae_holm is not None and item.mae_holm < 0.05
+            comparison_of.mae_holm is not None and comparison_of.mae_holm < 0.05
         )
         assert tau is not None and tau.excludes_zero == (
-            item.macro_tau_holm is not None and item.macro_tau_holm < 0.05
+            comparison_of.macro_tau_holm is not None and comparison_of.macro_tau_holm < 0.05
         )
 
 
 def test_equally_good_estimators_are_rarely_told_apart() -> None:
     """Of 120 pairs of equal estimators at 15 networks, 12 are expected below .1; 22 is three
     standard deviations above."""
-    told = [0, 0]
+    n_told = [0, 0]
     for seed in range(120):
         base = made(15, ("A",), ("B", "C"), ("x",), seed=seed)
-        found = comparison(
+        compared = comparison(
             noisier(base, 0.1, 2 * seed), noisier(base, 0.1, 2 * seed + 1), resamples=200
         )
-        for i, item in enumerate((found.mae, found.macro_tau)):
+        for i, difference in enumerate((compared.mae, compared.macro_tau)):
             assert (
-                item is not None
-                and item.p is not None
-                and item.low is not None
-                and item.high is not None
+                difference is not None
+                and difference.p is not None
+                and difference.low is not None
+                and difference.high is not None
             )
-            assert (item.p < 1 - LEVEL) == (item.low > 0 or item.high < 0)
-            told[i] += item.p < 0.1
-    assert max(told) <= 22 and min(told) >= 2
+            assert (difference.p < 1 - LEVEL) == (difference.low > 0 or difference.high < 0)
+            n_told[i] += difference.p < 0.1
+    assert max(n_told) <= 22 and min(n_told) >= 2
 
 
 # -- coverage --------------------------------------------------------------------------------------
@@ -619,10 +653,18 @@ def with_intervals(networks: int = 6, seed: int = 0) -> list[Point]:
             low, high = (
                 (None, None) if (i, j) == (0, 5) else (middle - 0.06, middle + 0.06 + 0.01 * j)
             )
-            more = {"severity": float(j), "synthetic": j < 4}
+            options = {"severity": float(j), "synthetic": j < 4}
             points.append(
                 Point(
-                    f"n{i}", "S", f"t{j}", middle, accuracy, low=low, high=high, source=0.95, **more
+                    f"n{i}",
+                    "S",
+                    f"t{j}",
+                    middle,
+                    accuracy,
+                    low=low,
+                    high=high,
+                    source=0.95,
+                    **options,
                 )
             )  # type: ignore[arg-type]
     return points
@@ -630,12 +672,12 @@ def with_intervals(networks: int = 6, seed: int = 0) -> list[Point]:
 
 def test_coverage_equals_loops() -> None:
     points = with_intervals()
-    found = {(item.kind, item.strength): item for item in coverage(points)}
+    covered_of = {(covered.kind, covered.strength): covered for covered in coverage(points)}
     kinds, strengths = ("all", "natural", "synthetic"), ("all", "weak", "middle", "strong")
-    assert list(found) == list(itertools.product(kinds, strengths))
+    assert list(covered_of) == list(itertools.product(kinds, strengths))
     drops = [0.95 - p.accuracy for p in points]
     first, second = np.quantile(drops, [1 / 3, 2 / 3])
-    for (kind, strength), item in found.items():
+    for (kind, strength), covered in covered_of.items():
         mine = []
         for p, drop in zip(points, drops, strict=True):
             level = "weak" if drop <= first else "middle" if drop <= second else "strong"
@@ -645,22 +687,31 @@ def test_coverage_equals_loops() -> None:
             ):
                 mine.append(p)
         ends = [p for p in mine if p.low is not None]
-        assert (item.pairs, item.without) == (len(ends), len(mine) - len(ends))
+        assert (covered.pairs, covered.without) == (len(ends), len(mine) - len(ends))
         if ends:
-            assert item.share.value == as_number(
+            assert covered.share.value == as_number(
                 sum(p.low <= p.accuracy <= p.high for p in ends) / len(ends)
             )  # type: ignore[operator]
-            assert item.width == as_number(float(np.median([p.high - p.low for p in ends])))  # type: ignore[operator]
-            assert item.networks == len({p.network for p in ends})
+            assert covered.width == as_number(float(np.median([p.high - p.low for p in ends])))  # type: ignore[operator]
+            assert covered.networks == len({p.network for p in ends})
         else:
-            assert item.share == Number(None, why="there are no intervals") and item.width is None
-    assert found["natural", "weak"].pairs == 0 and found["all", "all"].without == 1
-    severities = [item.strength for item in coverage(points, by="severity") if item.kind == "all"]
+            assert (
+                covered.share == Number(None, why="there are no intervals")
+                and covered.width is None
+            )
+    assert covered_of["natural", "weak"].pairs == 0 and covered_of["all", "all"].without == 1
+    severities = [
+        covered.strength for covered in coverage(points, by="severity") if covered.kind == "all"
+    ]
     assert severities == ["all", *(f"severity {j}" for j in range(6))]
     # Without a source the network's own point in domain is the source; that point is no shift.
     inside = [Point(f"n{i}", "S", "S", 0.5, 0.95) for i in range(6)]
-    assert coverage([*(replace(p, source=None) for p in points), *inside]) == list(found.values())
-    assert [item.strength for item in coverage([replace(p, source=None) for p in points])][:2] == [
+    assert coverage([*(replace(p, source=None) for p in points), *inside]) == list(
+        covered_of.values()
+    )
+    assert [covered.strength for covered in coverage([replace(p, source=None) for p in points])][
+        :2
+    ] == [
         "all",
         "unknown",
     ]
@@ -682,7 +733,7 @@ def test_the_interval_of_a_share_by_hand() -> None:
     most. t for 2 degrees of freedom is 2.919986, so that they count as 6 (1.644854 / 2.919986)^2 =
     1.903901 pairs, 1.269267 of them covered. All covered: three, counting as 0.951951 pairs.
     """
-    found = whole(
+    covered = whole(
         [
             pair(0, 0, True),
             pair(0, 1, True),
@@ -695,8 +746,8 @@ def test_the_interval_of_a_share_by_hand() -> None:
     count = 6 * (1.644854 / 2.919986) ** 2
     right = count * 2 / 3
     assert count == pytest.approx(1.903901, abs=1e-6)
-    assert found.share.low == as_number(stats.beta.ppf(0.05, right, count - right + 1))
-    assert found.share.high == as_number(stats.beta.ppf(0.95, right + 1, count - right))
+    assert covered.share.low == as_number(stats.beta.ppf(0.05, right, count - right + 1))
+    assert covered.share.high == as_number(stats.beta.ppf(0.95, right + 1, count - right))
     every = whole([pair(i, j, True) for i in range(3) for j in range(2)]).share
     assert (every.value, every.high) == (1, 1) and every.low == as_number(0.05 ** (1 / (count / 2)))
     none = whole([pair(i, j, False) for i in range(3) for j in range(2)]).share
@@ -710,9 +761,12 @@ def test_the_interval_of_a_share_by_hand() -> None:
 
 def test_a_share_is_as_sure_as_its_networks_are_many() -> None:
     """Networks of which each covers all or nothing: ten shifts tell no more than one."""
-    one, ten = ([pair(i, j, i % 4 > 0) for i in range(20) for j in range(many)] for many in (1, 10))
+    single_networks, ten = (
+        [pair(i, j, i % 4 > 0) for i in range(20) for j in range(n_networks)]
+        for n_networks in (1, 10)
+    )
     apart = [replace(p, network=f"{p.network}/{p.test}") for p in ten]
-    widths = [width(whole(points).share) for points in (one, ten, apart)]
+    widths = [width(whole(points).share) for points in (single_networks, ten, apart)]
     assert widths[1] == pytest.approx(widths[0], rel=0.1) and widths[2] < 0.5 * widths[0]
 
 
@@ -724,6 +778,6 @@ def test_coverage_needs_shifts() -> None:
 
 
 def test_predictions_of_a_cell_have_a_row_a_draw() -> None:
-    at = read(made(5), 7, True)
-    rows = np.flatnonzero(at.of_cell(at.cells[0]))
-    assert predicted(at, at.cells[0], rows, "training").shape == (8, 5)
+    table = read(made(5), 7, True)
+    rows = np.flatnonzero(table.of_cell(table.cells[0]))
+    assert predicted(table, table.cells[0], rows, "training").shape == (8, 5)

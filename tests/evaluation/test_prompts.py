@@ -58,10 +58,10 @@ def test_table_3_follows_from_the_best_prompts_of_table_5() -> None:
     below it, 82.31 and 32.18."""
     assert len(SCORES) == 17 * 8
     chosen = best_prompt(SCORES)
-    for place, (data, average) in enumerate(((CONTROLLED, 82.31), (REAL, 32.18))):
+    for column, (data, average) in enumerate(((CONTROLLED, 82.31), (REAL, 32.18))):
         means = over_data(chosen, data)
         assert {model: round(value, 2) for model, value in means.items()} == {
-            name: row[place] for name, row in TABLE_3.items()
+            name: row[column] for name, row in TABLE_3.items()
         }
         assert sum(means.values()) / len(means) == pytest.approx(average, abs=0.006)
 
@@ -77,11 +77,11 @@ def test_a_fixed_prompt_is_worth_less_and_a_model_with_one_prompt_has_that() -> 
 def test_the_largest_drops_of_table_5() -> None:
     """The paper tells of a drop of 37%: that of LLaVA-1.5 on dSprites, 37.41. InstructBLIP's on
     DeepFashion is larger."""
-    found = spread(SCORES)
-    assert found["LLaVA-1.5", "dsprites"] == pytest.approx(37.41)
-    assert max(found, key=found.__getitem__) == ("InstructBLIP", "deepfashion")
-    assert found["InstructBLIP", "deepfashion"] == pytest.approx(38.75)
-    assert not any(model.startswith("CLIP") for model, _ in found)
+    spreads = spread(SCORES)
+    assert spreads["LLaVA-1.5", "dsprites"] == pytest.approx(37.41)
+    assert max(spreads, key=spreads.__getitem__) == ("InstructBLIP", "deepfashion")
+    assert spreads["InstructBLIP", "deepfashion"] == pytest.approx(38.75)
+    assert not any(model.startswith("CLIP") for model, _ in spreads)
 
 
 def test_a_prompt_may_be_chosen_by_other_scores_and_only_among_all() -> None:

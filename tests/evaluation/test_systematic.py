@@ -66,12 +66,12 @@ SWAPPED = {"W, third", "D, fourth"}
 they had aligned the other."""
 
 
-def agrees(reference: float, seen: float, unseen: float, printed: float, slack: float) -> bool:
+def agrees(reference: float, seen_rows: float, unseen: float, printed: float, slack: float) -> bool:
     """Whether accuracies within `slack` of those printed give the printed rho, which is rounded to
     0.01."""
-    seen, unseen, reference = seen / 100, unseen / 100, reference / 100
-    low = rho(seen + slack, unseen - slack, reference + slack) or 0.0
-    high = rho(seen - slack, unseen + slack, reference - slack)
+    seen_rows, unseen, reference = seen_rows / 100, unseen / 100, reference / 100
+    low = rho(seen_rows + slack, unseen - slack, reference + slack) or 0.0
+    high = rho(seen_rows - slack, unseen + slack, reference - slack)
     return low - 0.005 <= printed <= (1.0 if high is None else high) + 0.005
 
 
@@ -86,10 +86,14 @@ def test_rows_of_table_2_follow_from_equation_1_and_two_do_not() -> None:
 def test_rows_of_table_3_follow_from_equation_1() -> None:
     checked, wrong = 0, set()
     for name, row in TABLE_3.items():
-        for (one, other), (seen, unseen, printed) in zip(REFERENCE_3, row, strict=True):
+        for (single_seed, unseen_reference), (seen_rows, unseen, printed) in zip(
+            REFERENCE_3, row, strict=True
+        ):
             checked += 1
-            if not agrees((one + 3 * other) / 4, seen, unseen, printed, _POINT):
-                wrong.add((name, seen, unseen, printed))
+            if not agrees(
+                (single_seed + 3 * unseen_reference) / 4, seen_rows, unseen, printed, _POINT
+            ):
+                wrong.add((name, seen_rows, unseen, printed))
     assert checked == 40
     assert wrong == set(), wrong
 
@@ -98,32 +102,34 @@ def test_the_interval_covers_over_rows_and_seeds() -> None:
     """Runs whose true accuracies vary; 95% intervals hold the true rho, 0.5 / 0.8, in 90% of 200
     trials or more."""
     generator = np.random.default_rng(0)
-    seen = np.arange(400) < 100
+    seen_rows = np.arange(400) < 100
     covered = 0
     for trial in range(200):
-        chance = np.where(seen, 0.8, 0.5)
+        chance = np.where(seen_rows, 0.8, 0.5)
         right = generator.random((8, 400)) < np.clip(
             chance + 0.05 * generator.standard_normal((8, 1)), 0, 1
         )
-        told = systematic(right, seen, replicates=300, seed=trial)
+        systematic_scores = systematic(right, seen_rows, replicates=300, seed=trial)
         assert (
-            told.low is not None
-            and told.high is not None
-            and told.rho is not None
-            and told.low <= told.rho <= told.high
+            systematic_scores.low is not None
+            and systematic_scores.high is not None
+            and systematic_scores.rho is not None
+            and systematic_scores.low <= systematic_scores.rho <= systematic_scores.high
         )
-        covered += told.low <= 0.5 / 0.8 <= told.high
+        covered += systematic_scores.low <= 0.5 / 0.8 <= systematic_scores.high
     assert covered >= 180, covered
 
 
 def test_an_interval_repeats_is_wider_over_seeds_and_is_none_where_rho_is_often_undefined() -> None:
     generator = np.random.default_rng(1)
-    seen = np.arange(300) < 150
-    one = generator.random((1, 300)) < 0.7
-    assert systematic(one, seen) == systematic(one, seen)
-    spread = np.stack([generator.random(300) < np.where(seen, 0.9, p) for p in (0.2, 0.5, 0.8)])
+    seen_rows = np.arange(300) < 150
+    single_seed = generator.random((1, 300)) < 0.7
+    assert systematic(single_seed, seen_rows) == systematic(single_seed, seen_rows)
+    spread = np.stack(
+        [generator.random(300) < np.where(seen_rows, 0.9, p) for p in (0.2, 0.5, 0.8)]
+    )
     same = np.repeat(spread[1:2], 3, axis=0)
-    wide, narrow = systematic(spread, seen), systematic(same, seen)
+    wide, narrow = systematic(spread, seen_rows), systematic(same, seen_rows)
     assert (
         wide.low is not None
         and wide.high is not None
@@ -131,46 +137,55 @@ def test_an_interval_repeats_is_wider_over_seeds_and_is_none_where_rho_is_often_
         and narrow.high is not None
     )
     assert wide.high - wide.low > 2 * (narrow.high - narrow.low)
-    near = systematic(one, seen, one)
-    assert near.low is None and near.undefined > 0.05
-    assert near.reference == pytest.approx(float(one.mean()))
+    near_reference = systematic(single_seed, seen_rows, single_seed)
+    assert near_reference.low is None and near_reference.undefined > 0.05
+    assert near_reference.reference == pytest.approx(float(single_seed.mean()))
     with pytest.raises(ValueError, match="of classes that training showed there, and of others"):
-        systematic(one, np.ones(300, bool))
+        systematic(single_seed, np.ones(300, bool))
 
 
 def test_an_interval_of_rho_does_not_collapse_where_no_row_is_wrong_by_hand() -> None:
     """Of n right answers the chance is p^n = .025 at the lower end: 100 unseen rows reach down to
     .025^(1/100) of the seen accuracy."""
-    seen = np.arange(150) < 50
-    told = systematic(np.ones((1, 150), bool), seen)
-    assert told.rho == 1
-    assert (told.low, told.high) == (pytest.approx(0.025 ** (1 / 100)), 1.0)
-    again = systematic(np.ones((5, 150), bool), seen)
-    assert (again.low, again.high) == (told.low, told.high), "seeds that answer alike tell no more"
-    one = systematic(np.ones((1, 51), bool), np.arange(51) < 50)
-    assert one.low == pytest.approx(0.025), "one unseen row"
+    seen_rows = np.arange(150) < 50
+    systematic_scores = systematic(np.ones((1, 150), bool), seen_rows)
+    assert systematic_scores.rho == 1
+    assert (systematic_scores.low, systematic_scores.high) == (
+        pytest.approx(0.025 ** (1 / 100)),
+        1.0,
+    )
+    again = systematic(np.ones((5, 150), bool), seen_rows)
+    assert (again.low, again.high) == (systematic_scores.low, systematic_scores.high), (
+        "seeds that answer alike tell no more"
+    )
+    single_seed = systematic(np.ones((1, 51), bool), np.arange(51) < 50)
+    assert single_seed.low == pytest.approx(0.025), "one unseen row"
 
 
 def test_an_interval_of_rho_does_not_collapse_where_every_unseen_row_is_wrong_by_hand() -> None:
     """rho = 0 / .5; of 20 wrong answers (1 - u)^20 = .025 at the upper end u, and rho ends there at
     u / .5."""
-    seen = np.arange(60) < 40
+    seen_rows = np.arange(60) < 40
     right = np.zeros((1, 60), bool)
     right[0, :20] = True
-    told = systematic(right, seen)
-    assert told.rho == told.low == 0
-    assert told.high == pytest.approx((1 - 0.025 ** (1 / 20)) / 0.5)
-    low = systematic(right[:, ::2], seen[::2])
-    assert low.high is not None and told.high is not None and low.high > told.high, "half the rows"
+    systematic_scores = systematic(right, seen_rows)
+    assert systematic_scores.rho == systematic_scores.low == 0
+    assert systematic_scores.high == pytest.approx((1 - 0.025 ** (1 / 20)) / 0.5)
+    low = systematic(right[:, ::2], seen_rows[::2])
+    assert (
+        low.high is not None
+        and systematic_scores.high is not None
+        and low.high > systematic_scores.high
+    ), "half the rows"
 
 
 def test_an_interval_of_rho_holds_the_bounds_of_seen_and_unseen_rows_by_hand() -> None:
     """No mistake of the 30 seen rows, none of the 10 unseen right, and a reference that is right on
     none: above rho = 0 reaches u = 1 - .025^(1/10) alone, whatever the seen accuracy."""
-    seen = np.arange(40) < 30
-    told = systematic(seen[None], seen, np.zeros((1, 40), bool))
-    assert told.rho == told.low == 0
-    assert told.high == pytest.approx(1 - 0.025 ** (1 / 10))
+    seen_rows = np.arange(40) < 30
+    systematic_scores = systematic(seen_rows[None], seen_rows, np.zeros((1, 40), bool))
+    assert systematic_scores.rho == systematic_scores.low == 0
+    assert systematic_scores.high == pytest.approx(1 - 0.025 ** (1 / 10))
     # Seen 30 of 30, unseen 6 of 12: below, u = 1 - CP; above, u and s = .025^(1/30) in quadrature.
     right = np.concatenate([np.ones(30, bool), np.arange(12) < 6])
     half = systematic(right[None], np.arange(42) < 30)
@@ -183,40 +198,47 @@ def test_an_interval_of_rho_holds_the_bounds_of_seen_and_unseen_rows_by_hand() -
 def test_an_interval_of_rho_widens_by_a_reference_that_is_right_on_no_row_by_hand() -> None:
     """20 of 20 seen rows, 10 of 20 unseen ones, and a reference 0 of 40, which may be r = 1 -
     .025^(1/40): rho falls from .5 to (.5 - r) / (1 - r)."""
-    seen = np.arange(40) < 20
+    seen_rows = np.arange(40) < 20
     right = (np.arange(40) < 30)[None]
-    bare, told = systematic(right, seen), systematic(right, seen, np.zeros((1, 40), bool))
+    bare, systematic_scores = (
+        systematic(right, seen_rows),
+        systematic(right, seen_rows, np.zeros((1, 40), bool)),
+    )
     r = 1 - 0.025 ** (1 / 40)
     below = 0.5 - 0.2720  # the exact bounds of 10 of 20 are .2720 and .7280
-    assert bare.rho == told.rho == 0.5
+    assert bare.rho == systematic_scores.rho == 0.5
     assert bare.low == pytest.approx(0.5 - below, abs=1e-4)
-    assert told.low == pytest.approx(0.5 - np.hypot(below, 0.5 - (0.5 - r) / (1 - r)), abs=1e-4)
+    assert systematic_scores.low == pytest.approx(
+        0.5 - np.hypot(below, 0.5 - (0.5 - r) / (1 - r)), abs=1e-4
+    )
 
 
 def test_bounds_that_reach_the_reference_leave_rho_open_above() -> None:
     """One seen row that is right: its accuracy may be .025, and rho whatever."""
-    seen = np.arange(21) < 1
-    told = systematic(np.arange(21)[None] < 6, seen)
-    assert told.rho == pytest.approx(0.25) and told.high == 1
-    assert told.low is not None and told.low < 0.1
+    seen_rows = np.arange(21) < 1
+    systematic_scores = systematic(np.arange(21)[None] < 6, seen_rows)
+    assert systematic_scores.rho == pytest.approx(0.25) and systematic_scores.high == 1
+    assert systematic_scores.low is not None and systematic_scores.low < 0.1
 
 
 def test_seeds_that_err_on_other_rows_count_as_more_rows() -> None:
     """Eight runs, right on 70% of 200 rows: the same ones each time, or others."""
     generator = np.random.default_rng(0)
-    seen = np.arange(200) < 100
+    seen_rows = np.arange(200) < 100
     alike = np.repeat(generator.random((1, 200)) < 0.7, 8, axis=0)
-    other = generator.random((8, 200)) < 0.7
-    ends = [systematic(right, seen) for right in (alike, other)]
+    other_right = generator.random((8, 200)) < 0.7
+    ends = [systematic(right, seen_rows) for right in (alike, other_right)]
     widths = [
-        item.high - item.low for item in ends if item.high is not None and item.low is not None
+        interval_end.high - interval_end.low
+        for interval_end in ends
+        if interval_end.high is not None and interval_end.low is not None
     ]
     assert len(widths) == 2 and widths[0] > 1.5 * widths[1]
-    once = other.copy()
+    once = other_right.copy()
     once[:, 100:] = True
-    several = systematic(once, seen)
+    several = systematic(once, seen_rows)
     once[0, 150] = False
-    mistake = systematic(once, seen)
+    mistake = systematic(once, seen_rows)
     assert several.low is not None and mistake.low is not None
     assert mistake.low <= several.low + 0.01, "a mistake in 800 answers tells hardly more than none"
 
@@ -228,15 +250,15 @@ def test_scores_tell_seen_and_unseen_pairs_of_every_environment_that_has_both() 
     group = np.array([0, 1, 1, 1, 1, 2, 3, 3])
     label = group // 2
     answer = np.where([1, 1, 1, 1, 0, 1, 1, 0], label, 1 - label)
-    made = Predictions(np.arange(8), label, group, answer, None)
-    told = scores(made, names, ["a", "b"], seen=[True, True, True, False])
+    predictions = Predictions(np.arange(8), label, group, answer, None)
+    told = scores(predictions, names, ["a", "b"], seen=[True, True, True, False])
     assert (told["seen_accuracy"], told["unseen_accuracy"]) == (0.75, 0.5)
     assert told["rho"] == pytest.approx(2 / 3)
     assert (
         set(told["environments"]) == {"e=noise"}
         and told["environments"]["e=noise"]["n_unseen"] == 2
     )
-    assert scores(made, names, ["a", "b"])["rho"] is None
+    assert scores(predictions, names, ["a", "b"])["rho"] is None
     assert all(name in METRICS for name in ("seen_accuracy", "unseen_accuracy", "rho"))
     nothing = by_environment(
         (answer == label)[None], group, [True] * 4, names, ["a", "b"], replicates=0
@@ -286,7 +308,7 @@ def test_effective_robustness_of_338_published_networks() -> None:
     assert table.shape == (338, 214)
     names = np.array(table["model"].to_list())
     top = {name: table[name].to_numpy() / 100 for name in table.columns if name != "model"}
-    found = {}
+    robustness = {}
     for shifted in (
         "imagenetv2-matched-frequency",
         "imagenet-sketch",
@@ -295,15 +317,19 @@ def test_effective_robustness_of_338_published_networks() -> None:
     ):
         gap, line = effective_robustness(top["val"], top[shifted])
         usable = np.isfinite(gap)
-        other = linregress(logit(top["val"][usable]), logit(top[shifted][usable]))
+        other_line = linregress(logit(top["val"][usable]), logit(top[shifted][usable]))
         assert np.allclose(
-            (line.slope, line.intercept, line.r2), (other.slope, other.intercept, other.rvalue**2)
+            (line.slope, line.intercept, line.r2),
+            (other_line.slope, other_line.intercept, other_line.rvalue**2),
         )
-        found[shifted] = (gap, line)
+        robustness[shifted] = (gap, line)
     assert (
-        found["imagenetv2-matched-frequency"][1].r2 > 0.999 > 0.98 > found["imagenet-sketch"][1].r2
+        robustness["imagenetv2-matched-frequency"][1].r2
+        > 0.999
+        > 0.98
+        > robustness["imagenet-sketch"][1].r2
     )
-    for gap, _ in found.values():
+    for gap, _ in robustness.values():
         assert set(names[np.argsort(-np.where(np.isfinite(gap), gap, -1))[:2]]) == {
             "vit_b_32_clip_zeroshot",
             "resnet50_clip_zeroshot",
