@@ -116,9 +116,9 @@ def reply(
     content: Any, *, model: str | None = MODEL, usage: dict[str, int] | None = None, **message: Any
 ) -> dict[str, Any]:
     """The body of an answer."""
-    said = {"role": "assistant", "content": content, **message}
+    reply_message = {"role": "assistant", "content": content, **message}
     body: dict[str, Any] = {"id": "1", "object": "chat.completion", "created": 0, "model": model}
-    body["choices"] = [{"index": 0, "finish_reason": "stop", "message": said}]
+    body["choices"] = [{"index": 0, "finish_reason": "stop", "message": reply_message}]
     return body if usage is None else {**body, "usage": usage}
 
 

@@ -552,15 +552,15 @@ CASES = [(words, text, right) for words, cases in TABLE.items() for text, right 
 
 
 def read(words: tuple[str, ...], text: str) -> str | None:
-    place = Parser(words)(text)
-    return None if place is None else words[place]
+    word_number = Parser(words)(text)
+    return None if word_number is None else words[word_number]
 
 
 def test_every_answer_of_the_table_is_read_right_or_not_at_all() -> None:
     wrong = [
-        (text, right, found)
+        (text, right, answer_read)
         for words, text, right in CASES
-        if (found := read(words, text)) != right
+        if (answer_read := read(words, text)) != right
     ]
     assert not wrong, wrong
     assert len(CASES) >= 480 and len({(words, text) for words, text, _ in CASES}) == len(CASES)

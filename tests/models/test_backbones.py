@@ -79,8 +79,8 @@ def test_weights_are_the_seeds(name: str) -> None:
     ]
     assert torch.equal(before, torch.default_generator.get_state())
     assert all(torch.equal(value, models[1][key]) for key, value in models[0].items())
-    for other in models[2:]:
-        assert not torch.equal(_drawn(models[0]), _drawn(other))
+    for other_model in models[2:]:
+        assert not torch.equal(_drawn(models[0]), _drawn(other_model))
 
 
 def _drawn(weights: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -177,8 +177,8 @@ def test_depths_and_maps_are_those_of_the_paper(name: str, depth: int) -> None:
     with torch.device("meta"):
         model = build_model(name, {}, InputSpec.image(224, 224, 3), unnamed(10), 0)
         layers = [
-            part
-            for part, module in model.named_modules()
+            module_name
+            for module_name, module in model.named_modules()
             if isinstance(module, torch.nn.Conv2d | torch.nn.Linear)
         ]
         assert sum("downsample" not in layer for layer in layers) == depth
@@ -220,9 +220,9 @@ def test_vit_tiny_reads_patches_of_4_and_learns() -> None:
     )
     grey = build_model("vit-tiny", {"depth": 1}, InputSpec.image(64, 64, 1), unnamed(2), 0)
     assert grey.until(x[:, :1].repeat(1, 1, 2, 2), "block1").shape == (4, 257, 192)
-    whole = build_model("vit-tiny", {}, InputSpec.image(32, 32, 3), unnamed(2), 0)
-    assert len(whole.stages) == 13 and sum(
-        p.numel() for p in whole.parameters()
+    vit = build_model("vit-tiny", {}, InputSpec.image(32, 32, 3), unnamed(2), 0)
+    assert len(vit.stages) == 13 and sum(
+        p.numel() for p in vit.parameters()
     ) / 1e6 == pytest.approx(5.4, abs=0.05)
     optimiser = torch.optim.Adam(model.parameters(), 1e-3)
     for step in range(20):
@@ -304,10 +304,10 @@ def test_bad_input_is_one_sentence() -> None:
         ),
     ]:
         with pytest.raises(InputError, match=message):
-            given = (
+            input_spec = (
                 InputSpec.features(5) if shape is None else InputSpec.image(*shape[1:], shape[0])
             )
-            build_model(name, knobs, given, unnamed(2), 0)
+            build_model(name, knobs, input_spec, unnamed(2), 0)
     with pytest.raises(InputError, match="no stage 'layer9'"):
         build_model("mlp", {}, InputSpec.image(8, 8, 3), unnamed(2), 0).taps(
             torch.rand(1, 3, 8, 8), ["layer9"]

@@ -14,19 +14,19 @@ from crosswind.models.build import build_model, unnamed
 
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> dict:
-    kept: dict = {}
-    monkeypatch.setattr(build, "_built", kept)
-    return kept
+    empty_cache: dict = {}
+    monkeypatch.setattr(build, "_built", empty_cache)
+    return empty_cache
 
 
-def made(seed: int = 0, **more: object) -> nn.Module:
+def made(seed: int = 0, **options: object) -> nn.Module:
     return build_model(
-        more.pop("name", "small-cnn"),
-        more.pop("knobs", {}),
+        options.pop("name", "small-cnn"),
+        options.pop("knobs", {}),
         InputSpec.image(16, 16, 3),
         unnamed(4),
         seed,
-        **more,
+        **options,
     )  # type: ignore[arg-type]
 
 
@@ -89,16 +89,16 @@ def test_weights_of_a_file_are_read_each_time(tmp_path: Path, nothing_kept: dict
     path = tmp_path / "weights.safetensors"
     for value in (1.0, 2.0):
         state = {
-            key: torch.full_like(item, value)
-            for key, item in (
+            key: torch.full_like(tensor, value)
+            for key, tensor in (
                 build_model("resnet18", {}, InputSpec.image(32, 32, 3), unnamed(4), 0)
                 .state_dict()
                 .items()
             )
         }
         save_file(state, str(path))
-        found = build_model(
+        model_found = build_model(
             "resnet18", {"weights": str(path)}, InputSpec.image(32, 32, 3), unnamed(4), 0
         )
-        assert float(next(iter(found.layer1.parameters())).detach().mean()) == value
+        assert float(next(iter(model_found.layer1.parameters())).detach().mean()) == value
     assert len(nothing_kept) == 1

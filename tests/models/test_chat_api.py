@@ -30,13 +30,13 @@ CLASSES = ("no", "yes")
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatServer]:
-    with ChatServer() as found:
-        monkeypatch.setenv("OPENAI_BASE_URL", found.url)
+    with ChatServer() as raised:
+        monkeypatch.setenv("OPENAI_BASE_URL", raised.url)
         monkeypatch.setenv("OPENAI_API_KEY", SECRET)
         monkeypatch.setenv("CROSSWIND_ANSWERS", str(tmp_path / "answers"))
         monkeypatch.setattr(chat_client, "FIRST_WAIT", 0.01)
-        yield found
-        found.shutdown()
+        yield raised
+        raised.shutdown()
 
 
 def pictures(n: int, *, equal: bool = False) -> cw.AttributedDataset:
@@ -81,7 +81,7 @@ def test_an_image_arrives_without_loss_beside_the_prompt_and_the_settings_of_tab
     data = pictures(3)
     assert said(data, prompt="One of {labels}?", detail="low", max_tokens=7) == ["yes"] * 3
     assert len(server.asked) == 3 and server.keys == {f"Bearer {SECRET}"}
-    seen = []
+    pictures_seen = []
     for body in server.asked:
         (message,) = body.pop("messages")
         assert message["role"] == "user" and message["content"][0] == {
@@ -90,13 +90,15 @@ def test_an_image_arrives_without_loss_beside_the_prompt_and_the_settings_of_tab
         }
         image = message["content"][1]["image_url"]
         assert image["detail"] == "low" and image["url"].startswith("data:image/png;base64,")
-        seen.append(
+        pictures_seen.append(
             np.asarray(Image.open(io.BytesIO(base64.b64decode(image["url"].partition(",")[2]))))
         )
         assert isinstance(body.pop("seed"), int)
         assert body == {"model": MODEL, "temperature": 1.0, "top_p": 1.0, "max_tokens": 7}
-    given = data.inputs(np.arange(3))
-    assert all(any(np.array_equal(one, image) for image in seen) for one in given)
+    pictures_given = data.inputs(np.arange(3))
+    assert all(
+        any(np.array_equal(picture, image) for image in pictures_seen) for picture in pictures_given
+    )
 
 
 def test_settings_that_an_endpoint_refuses_can_be_left_out(server: ChatServer) -> None:
@@ -114,28 +116,28 @@ def test_settings_that_an_endpoint_refuses_can_be_left_out(server: ChatServer) -
 def test_texts_stand_in_the_prompt_and_parts_on_lines_of_their_own(server: ChatServer) -> None:
     said(texts(["a fine day", "rain {labels}", "one\x1ftwo"]), prompt="{list}: {text}", parallel=1)
     said(texts(["a fine day"]), prompt="Is it {labels}?")
-    asked = [
+    prompts_asked = [
         "no, yes: a fine day",
         "no, yes: rain {labels}",
         "no, yes: one\ntwo",
         "Is it no or yes?\n\na fine day",
     ]
-    assert [body["messages"][0]["content"] for body in server.asked] == asked
+    assert [body["messages"][0]["content"] for body in server.asked] == prompts_asked
 
 
 def test_equal_questions_are_asked_once_and_answers_are_kept_for_all_that_ask_alike(
     server: ChatServer,
 ) -> None:
     assert said(pictures(6, equal=True)) == ["yes"] * 6 and len(server.asked) == 1
-    many = pictures(40)
+    many_pictures = pictures(40)
     server.says = lambda content: time.sleep(0.02) or "yes"  # type: ignore[func-returns-value]
-    said(many, 30, parallel=4)
+    said(many_pictures, 30, parallel=4)
     assert (
         len(server.asked) == 30 and 1 < server.most_together <= 4
     )  # the first picture is that of before
-    said(many)
+    said(many_pictures)
     assert len(server.asked) == 40 and spent() == 40 * 42
-    said(many, parallel=1, tries=1, serving="")
+    said(many_pictures, parallel=1, tries=1, serving="")
     assert len(server.asked) == 40
     changes = [
         {"prompt": "Is it {labels}?"},
@@ -147,7 +149,7 @@ def test_equal_questions_are_asked_once_and_answers_are_kept_for_all_that_ask_al
         {"serving": "b"},
     ]
     for number, change in enumerate(changes):
-        said(many, 1, **change)
+        said(many_pictures, 1, **change)
         assert len(server.asked) == 41 + number, change
 
 
@@ -236,10 +238,10 @@ FAILING: dict[str, tuple[Callable[[Any], None], str]] = {
 def test_what_does_not_pass_fails_at_once_in_one_sentence(server: ChatServer, way: str) -> None:
     step, sentence = FAILING[way]
     server.script = [step]
-    with pytest.raises(DataError, match=rf"^0 of 1 rows are answered: .*{sentence}") as found:
+    with pytest.raises(DataError, match=rf"^0 of 1 rows are answered: .*{sentence}") as raised:
         said(pictures(1))
     assert (
-        len(server.asked) == 1 and SECRET not in str(found.value) and "\n" not in str(found.value)
+        len(server.asked) == 1 and SECRET not in str(raised.value) and "\n" not in str(raised.value)
     )
 
 
@@ -254,9 +256,9 @@ def test_a_dated_version_and_a_name_that_is_given_are_the_model(
 
 
 def test_answers_of_several_forms_are_read(server: ChatServer) -> None:
-    parts = [{"type": "text", "text": "ye"}, {"type": "text", "text": "s"}]
+    content_parts = [{"type": "text", "text": "ye"}, {"type": "text", "text": "s"}]
     forms = [
-        reply(parts),
+        reply(content_parts),
         reply(None, refusal="I cannot help with that."),
         reply(None),
         reply(""),
@@ -286,9 +288,9 @@ def test_a_word_in_the_place_of_a_key_is_left_in_answers(
 def test_a_key_in_the_place_of_its_variable_is_refused_without_being_shown(
     server: ChatServer, knob: str
 ) -> None:
-    with pytest.raises(InputError, match=f"^{knob}: must be the name of a variable") as found:
+    with pytest.raises(InputError, match=f"^{knob}: must be the name of a variable") as raised:
         ChatApi(name=MODEL, **{knob: SECRET}).ready()
-    assert SECRET not in str(found.value)
+    assert SECRET not in str(raised.value)
 
 
 @pytest.mark.parametrize("form", ["seconds", "date"])
@@ -322,9 +324,9 @@ def test_when_tries_end_what_was_answered_is_kept(server: ChatServer) -> None:
     with pytest.raises(
         DataError,
         match=r"^3 of 8 rows are answered: 127.0.0.1:\d+ did not answer in 4 tries, .*status 500",
-    ) as found:
+    ) as raised:
         said(data, parallel=1, tries=4)
-    assert len(server.asked) == 7 and SECRET not in str(found.value)
+    assert len(server.asked) == 7 and SECRET not in str(raised.value)
     assert said(data, parallel=1) == ["yes"] * 8 and len(server.asked) == 12
 
 
@@ -339,9 +341,9 @@ def test_a_limit_of_tokens_stops_before_it_is_passed_and_loses_nothing(server: C
             r"^4 of 10 rows are answered: the limit of 200 tokens is reached: budget 'gpt-local'"
             r" has spent 168 "
         ),
-    ) as found:
+    ) as raised:
         said(data, most_tokens=200, **knobs)
-    assert "raise most_tokens" in str(found.value) and len(server.asked) == 4 and spent() == 168
+    assert "raise most_tokens" in str(raised.value) and len(server.asked) == 4 and spent() == 168
     with pytest.raises(DataError, match=r"^4 of 10 rows"):
         said(data, most_tokens=200, **knobs)
     assert len(server.asked) == 4
@@ -371,12 +373,12 @@ def test_a_server_that_does_not_tell_tokens_is_charged_as_estimated(server: Chat
 
 
 def test_several_processes_share_the_file(server: ChatServer) -> None:
-    with AnswerCache(cache_file()) as one, AnswerCache(cache_file()) as two:
+    with AnswerCache(cache_file()) as first_cache, AnswerCache(cache_file()) as two:
         assert (
-            one.reserve("b", 60, 100)
+            first_cache.reserve("b", 60, 100)
             and not two.reserve("b", 50, 100)
             and two.reserve("b", 40, 100)
-            and one.spent("b") == 100
+            and first_cache.spent("b") == 100
         )
 
 
@@ -394,10 +396,10 @@ def test_processes_that_come_to_one_row_together_ask_once(
         " parallel=2).answer(SimpleNamespace(rows=np.arange(6)), data, ('no', 'yes'))\n"
     )
     flags = [str(tmp_path / name) for name in ("a", "b")]
-    both = [
+    processes = [
         subprocess.Popen([sys.executable, "-c", code, flag, *flags], cwd=tmp_path) for flag in flags
     ]
-    assert [process.wait(60) for process in both] == [0, 0]
+    assert [process.wait(60) for process in processes] == [0, 0]
     assert len(server.asked) == 6
 
 
@@ -434,9 +436,11 @@ def test_a_key_that_is_none_is_refused_without_being_shown(
     server: ChatServer, monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", key)
-    with pytest.raises(InputError, match="^OPENAI_API_KEY: (is not set|holds characters)") as found:
+    with pytest.raises(
+        InputError, match="^OPENAI_API_KEY: (is not set|holds characters)"
+    ) as raised:
         said(pictures(1))
-    assert not key.strip() or key not in str(found.value)
+    assert not key.strip() or key not in str(raised.value)
 
 
 def test_variables_may_have_other_names(
@@ -457,9 +461,9 @@ def test_readiness_is_told_before_anything_is_asked(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-wrong-1234")
     with pytest.raises(
         InputError, match=r"^OPENAI_API_KEY: 127.0.0.1:\d+ refuses the key"
-    ) as found:
+    ) as raised:
         ChatApi(name=MODEL).ready()
-    assert "sk-wrong" not in str(found.value)
+    assert "sk-wrong" not in str(raised.value)
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     with pytest.raises(InputError, match="^OPENAI_BASE_URL: 127.0.0.1:9 cannot be reached"):
         ChatApi(name=MODEL).ready()

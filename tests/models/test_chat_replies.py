@@ -46,12 +46,12 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatServ
 
 def asked(rows: int, **knobs: Any) -> tuple[list[int], list[str], list[str]]:
     """Classes, texts and doubts of so many pictures, asked one after the other."""
-    some: Any = SimpleNamespace(rows=np.arange(rows))
+    row_set: Any = SimpleNamespace(rows=np.arange(rows))
     with hearing_doubts() as doubts:
-        codes, _, said = ChatApi(name=MODEL, **{"parallel": 1, **knobs}).answer(
-            some, pictures(rows), ("no", "yes")
+        codes, _, texts_said = ChatApi(name=MODEL, **{"parallel": 1, **knobs}).answer(
+            row_set, pictures(rows), ("no", "yes")
         )  # type: ignore[misc]
-    return codes.tolist(), list(said), doubts
+    return codes.tolist(), list(texts_said), doubts
 
 
 def packed(body: bytes, packing: str, **headers: str) -> Step:
@@ -214,11 +214,11 @@ def test_a_bad_reply_is_one_rows_refusal_that_is_kept_and_told(server: ChatServe
         step for way, (bad, _) in kinds.items() for step in (good, *[bad] * tries[way])
     ]
     rows, requests = 2 * len(kinds) + 1, len(kinds) + sum(tries.values()) + 1
-    codes, said, doubts = asked(rows, reply_bytes=200_000)
+    codes, texts_said, doubts = asked(rows, reply_bytes=200_000)
     assert codes == [*[1, -1] * len(kinds), 1] and len(server.asked) == requests
     host = server.url.split("/")[2]
     for row, (way, (_, reason)) in enumerate(kinds.items()):
-        refused = said[2 * row + 1]
+        refused = texts_said[2 * row + 1]
         assert refused.startswith("[no answer: ") and reason in refused, way
         (doubt,) = [
             text for text in doubts if text.startswith(f"{host} sent {refused[12:-1]} for ")
@@ -227,7 +227,7 @@ def test_a_bad_reply_is_one_rows_refusal_that_is_kept_and_told(server: ChatServe
     assert all(text.isprintable() and SECRET not in text for text in doubts)
     assert asked(rows, reply_bytes=200_000) == (
         codes,
-        said,
+        texts_said,
         doubts,
     )  # and is told again, and not asked again
     assert len(server.asked) == requests
@@ -244,10 +244,10 @@ def test_the_rows_of_a_bad_reply_are_named(server: ChatServer) -> None:
     ]
     _, _, doubts = asked(6)
     host = server.url.split("/")[2]
-    kept = "counted as wrong and kept (name another `serving` to ask again)"
+    sentence_end = "counted as wrong and kept (name another `serving` to ask again)"
     assert doubts == [
-        f"{host} sent a reply that is nested too deeply for 2 of 6 rows, id 1, 2: {kept}",
-        f"{host} sent an answer with half a character in it for 1 of 6 rows, id 4: {kept}",
+        f"{host} sent a reply that is nested too deeply for 2 of 6 rows, id 1, 2: {sentence_end}",
+        f"{host} sent an answer with half a character in it for 1 of 6 rows, id 4: {sentence_end}",
     ]
 
 
@@ -322,19 +322,19 @@ def test_what_steers_a_terminal_is_kept_and_steers_none(server: ChatServer, tmp_
     from crosswind.studies.predictions_file import TEXTS, read_texts, write_texts
 
     server.script = [gives(200, reply(text)) for text in STEERING]
-    codes, said, doubts = asked(len(STEERING))
-    assert said == STEERING and not doubts
-    ids = np.arange(len(said))
+    codes, texts_said, doubts = asked(len(STEERING))
+    assert texts_said == STEERING and not doubts
+    ids = np.arange(len(texts_said))
     shown = write_texts(
         tmp_path,
-        {"given": {"test": Predictions(ids, ids, ids, np.array(codes), None, said)}},
+        {"given": {"test": Predictions(ids, ids, ids, np.array(codes), None, texts_said)}},
         ("no", "yes"),
     )
     written = (tmp_path / TEXTS).read_text(encoding="utf-8")
     assert all(line.isprintable() for line in written.splitlines()) and len(
         written.splitlines()
-    ) == len(said)
-    assert [item["text"] for item in read_texts(tmp_path)] == said
+    ) == len(texts_said)
+    assert [text_kept["text"] for text_kept in read_texts(tmp_path)] == texts_said
     assert "\x1b" not in str(shown) and "\u202e" not in str(shown)
 
 
@@ -535,9 +535,9 @@ def test_a_question_is_not_sent_on(
     server.script = [gives(status, b"", {"Location": location.format(port=port)})]
     with pytest.raises(DataError) as refused:
         asked(2)
-    other = re.escape(named.format(port=port))
+    other_address = re.escape(named.format(port=port))
     sentence = (
-        rf"127\.0\.0\.1:{port} sends on to {other} \(status {status}\), .* set OPENAI_BASE_URL to"
+        rf"127\.0\.0\.1:{port} sends on to {other_address} \(status {status}\), .* set OPENAI_BASE_URL to"
         r" its address$"
     )
     assert re.search(sentence, str(refused.value)) and SECRET not in str(refused.value)
@@ -594,20 +594,20 @@ def test_another_address_is_asked_anew(server: ChatServer, monkeypatch: pytest.M
     """A broken endpoint is no property of a question; an answer is."""
     server.script = [gives(200, reply("yes")), content("\ud800")]
     assert asked(2)[0] == [1, -1]
-    with ChatServer() as other:
-        monkeypatch.setenv("OPENAI_BASE_URL", other.url)
-        assert asked(2) == ([1, 1], ["yes", "yes"], []) and len(other.asked) == 1
-        other.shutdown()
+    with ChatServer() as other_server:
+        monkeypatch.setenv("OPENAI_BASE_URL", other_server.url)
+        assert asked(2) == ([1, 1], ["yes", "yes"], []) and len(other_server.asked) == 1
+        other_server.shutdown()
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     assert asked(2)[0] == [1, 1] and len(server.asked) == 2
 
 
 def test_what_was_too_large_is_asked_again_when_more_is_allowed(server: ChatServer) -> None:
     server.says = lambda question: "yes " + " " * 50_000
-    codes, said, doubts = asked(1, reply_bytes=10_000)
+    codes, texts_said, doubts = asked(1, reply_bytes=10_000)
     assert (
         codes == [-1]
-        and said == ["[no answer: a reply of more than 10,000 bytes]"]
+        and texts_said == ["[no answer: a reply of more than 10,000 bytes]"]
         and "raise reply_bytes" in doubts[0]
     )
     assert asked(1, reply_bytes=9_000)[0] == [-1] and len(server.asked) == 1

@@ -39,12 +39,12 @@ def own_features(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many images passed the image encoder, a number for every call."""
-    seen: list[int] = []
+    counts_seen: list[int] = []
     real = clip._Network.image_features
 
     def features(self: Any, images: Any) -> Any:
         hook = self.model.vision_model.register_forward_pre_hook(
-            lambda _, __: seen.append(min(self.batch, len(images)))
+            lambda _, __: counts_seen.append(min(self.batch, len(images)))
         )
         try:
             return real(self, images)
@@ -52,7 +52,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             hook.remove()
 
     monkeypatch.setattr(clip._Network, "image_features", features)
-    return seen
+    return counts_seen
 
 
 class Rows:
@@ -137,13 +137,13 @@ def test_pixels_are_those_of_the_processor(shape: tuple[int, int]) -> None:
 
 def test_prompts_are_a_mean_of_directions_and_names_are_spoken() -> None:
     net = Clip(clip_folder())._network()
-    one, two = (
+    first, two = (
         net.text_features(("a {label}",), ("one", "two")),
         net.text_features(("the digit {label} .",), ("one", "two")),
     )
-    both = one + two
+    summed = first + two
     together = net.text_features(("a {label}", "the digit {label} ."), ("one", "two"))
-    assert np.allclose(together, both / np.linalg.norm(both, axis=1, keepdims=True), atol=1e-6)
+    assert np.allclose(together, summed / np.linalg.norm(summed, axis=1, keepdims=True), atol=1e-6)
     images = pictures(3)
     plain = said(images, names=("zero", "one", "the digit"))[1]
     mapped = Clip(clip_folder(), names={"a0": "zero", "b": "one"})
@@ -226,8 +226,8 @@ def test_what_is_kept_is_bounded_and_a_damaged_file_is_made_anew(
     FeatureCache(tmp_path, "a").of_images(first, compute)
     FeatureCache(tmp_path, "b").of_images(second, compute)
     assert [path.parent.name for path in tmp_path.glob("*/*.npy")] == ["b"] and calls == [20, 20]
-    (kept,) = tmp_path.glob("b/*.npy")
-    kept.write_bytes(kept.read_bytes()[:100])
+    (kept_file,) = tmp_path.glob("b/*.npy")
+    kept_file.write_bytes(kept_file.read_bytes()[:100])
     FeatureCache(tmp_path, "b").of_images(second, compute)
     assert calls == [20, 20, 20]
     monkeypatch.setenv("CROSSWIND_FEATURES_GIB", "much")
@@ -265,19 +265,19 @@ def planned(tmp_path: Path | None = None, **knobs: Any) -> dict[str, Any]:
 
 
 def test_a_folder_counts_by_its_files_and_not_by_its_place(tmp_path: Path) -> None:
-    found = planned(tmp_path)
+    plan_found = planned(tmp_path)
     assert (
-        found["files"] == {}
-        and "path" not in found["keyed"]
-        and len(found["keyed"]["path_sha256"]) == 64
+        plan_found["files"] == {}
+        and "path" not in plan_found["keyed"]
+        and len(plan_found["keyed"]["path_sha256"]) == 64
     )
     copy = write_clip(tmp_path / "copy")
-    assert planned(tmp_path, path="copy")["keyed"] == found["keyed"] and planned(
+    assert planned(tmp_path, path="copy")["keyed"] == plan_found["keyed"] and planned(
         tmp_path, path="copy"
     )["knobs"]["path"] == str(copy)
     assert (
         planned(tmp_path, path=str(write_clip(tmp_path / "other", seed=1)))["keyed"]
-        != found["keyed"]
+        != plan_found["keyed"]
     )
     assert "files" not in planned(tuned=True)
 
@@ -366,19 +366,19 @@ STUDY: dict[str, Any] = {
 def test_a_study_asks_with_prompts_fine_tunes_and_probes(
     tmp_path: Path, counted: list[int]
 ) -> None:
-    own = {"model": "clip", "path": clip_folder()}
+    clip_entry = {"model": "clip", "path": clip_folder()}
     models: dict[str, Any] = {
-        "general": own,
+        "general": clip_entry,
         "tailored": {
-            **own,
+            **clip_entry,
             "prompts": ["the digit {label} .", "a photo of the number {label} ."],
             "names": {"0": "zero"},
         },
-        "tuned": {**own, "tuned": True},
+        "tuned": {**clip_entry, "tuned": True},
         "probe": {"model": "linear-probe", "of": "clip", "settings": {"path": clip_folder()}},
     }
-    results = cw.run_study({**STUDY, "models": models}, tmp_path / "out", workers=1)
-    rows = [row for row in results.rows if row["set"] == "test"]
+    study_results = cw.run_study({**STUDY, "models": models}, tmp_path / "out", workers=1)
+    rows = [row for row in study_results.rows if row["set"] == "test"]
     assert {row["status"] for row in rows} == {"finished"}
     assert {row["model"] for row in rows} >= {"tuned", "probe"} and len(
         {json.dumps(row["metrics"]["nll"]) for row in rows}
@@ -411,6 +411,8 @@ def test_a_probe_reads_what_the_answers_left(counted: list[int]) -> None:
 
     knobs = {"of": "clip", "settings": {"path": clip_folder()}}
     features = encoded(held(images), "linear-probe", knobs, 0, "cpu", "fp32")
-    given = features.inputs(np.arange(12))
-    assert given.shape == (12, 16) and np.allclose(np.linalg.norm(given, axis=1), 1, atol=1e-6)
+    pictures_given = features.inputs(np.arange(12))
+    assert pictures_given.shape == (12, 16) and np.allclose(
+        np.linalg.norm(pictures_given, axis=1), 1, atol=1e-6
+    )
     assert len(counted) == passed == 1

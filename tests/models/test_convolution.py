@@ -89,20 +89,26 @@ def test_an_activation_may_write_into_what_is_made() -> None:
     """A convolution with no norm after it, as in VGG and squeeze-and-excitation, is followed by an
     activation in place."""
     theirs, ours, x = pair_of(CASES[0], bias=True)
-    made = [passed(nn.Sequential(part, nn.ReLU(inplace=True)), x, False) for part in (theirs, ours)]
-    for a, b in zip(*made, strict=True):
+    passes = [
+        passed(nn.Sequential(convolution_made, nn.ReLU(inplace=True)), x, False)
+        for convolution_made in (theirs, ours)
+    ]
+    for a, b in zip(*passes, strict=True):
         assert torch.allclose(a, b, rtol=1e-4, atol=1e-5 * float(a.abs().max()))
 
 
 def test_products_leave_out_the_padding() -> None:
     """A 3 x 3 kernel on a 2 x 2 map with a border of one: each of four pixels sees four, two rows
     of two: 8 products of 36 taps."""
-    found = products(Shape(2, 2, 2, 2, (3, 3), (1, 1), (1, 1)))
-    assert len(found) == 8 and sum(item.end - item.start for item in found) == 16
+    products_found = products(Shape(2, 2, 2, 2, (3, 3), (1, 1), (1, 1)))
+    assert (
+        len(products_found) == 8
+        and sum(product.end - product.start for product in products_found) == 16
+    )
     # Output pixel (1, 1) sees input rows 0 and 1 by kernel rows 0 and 1, columns 0 to 2 from kernel
     # column 0 on.
     assert [
-        (p.of, p.tap, p.start, p.end, p.left) for p in found if (p.row, p.column) == (1, 1)
+        (p.of, p.tap, p.start, p.end, p.left) for p in products_found if (p.row, p.column) == (1, 1)
     ] == [
         (0, 0, 0, 2, 0),
         (1, 1, 0, 2, 0),
@@ -140,20 +146,20 @@ def test_a_large_map_and_other_kinds_stay_with_torch() -> None:
 
 def test_the_second_derivative_is_torch_s() -> None:
     """A penalty on the gradient of the input goes through as it does with torch's convolution."""
-    made = []
+    derivatives = []
     for model in pair_of((6, 5, 1, 3, 1, 1))[:2]:
-        given = (
+        x_given = (
             torch.linspace(-1, 1, 24)
             .view(2, 6, 1, 2)
             .to(memory_format=torch.channels_last)
             .requires_grad_()
         )
-        assert (type(model(given).grad_fn).__name__ == "_ConvolutionBackward") == isinstance(
+        assert (type(model(x_given).grad_fn).__name__ == "_ConvolutionBackward") == isinstance(
             model, SmallMapConv2d
         )
-        (slope,) = torch.autograd.grad(model(given).square().sum(), given, create_graph=True)
-        made.append(torch.autograd.grad(slope.square().sum(), [model.weight, given]))
-    for a, b in zip(*made, strict=True):
+        (slope,) = torch.autograd.grad(model(x_given).square().sum(), x_given, create_graph=True)
+        derivatives.append(torch.autograd.grad(slope.square().sum(), [model.weight, x_given]))
+    for a, b in zip(*derivatives, strict=True):
         assert torch.allclose(a, b, rtol=1e-4, atol=1e-5 * float(a.abs().max()))
 
 
@@ -173,19 +179,19 @@ def test_transforms_of_functions_get_torch_s_convolution() -> None:
 
 def test_no_gradient_is_made_that_nobody_wants() -> None:
     theirs, ours, x = pair_of(CASES[1], bias=True)
-    for wanted in itertools.product([False, True], repeat=3):
-        made = []
+    for gradients_wanted in itertools.product([False, True], repeat=3):
+        gradients_made = []
         for model in (theirs, ours):
             model.zero_grad()
-            model.weight.requires_grad_(wanted[0])
-            model.bias.requires_grad_(wanted[1])
-            given = x.clone().requires_grad_(wanted[2])
-            out = model(given)
-            assert out.requires_grad == any(wanted)
-            if any(wanted):
+            model.weight.requires_grad_(gradients_wanted[0])
+            model.bias.requires_grad_(gradients_wanted[1])
+            x_given = x.clone().requires_grad_(gradients_wanted[2])
+            out = model(x_given)
+            assert out.requires_grad == any(gradients_wanted)
+            if any(gradients_wanted):
                 out.sum().backward()
-            made.append([model.weight.grad, model.bias.grad, given.grad])
-        for a, b in zip(*made, strict=True):
+            gradients_made.append([model.weight.grad, model.bias.grad, x_given.grad])
+        for a, b in zip(*gradients_made, strict=True):
             assert (a is None) == (b is None)
             assert a is None or torch.allclose(a, b, rtol=1e-4, atol=1e-4 * float(a.abs().max()))
 
@@ -194,46 +200,55 @@ def test_no_gradient_is_made_that_nobody_wants() -> None:
 def test_no_gradient_is_made_that_a_descent_does_not_ask_for(case, monkeypatch) -> None:
     """Of input, weight and bias that all want one, any choice by `backward(inputs)` or `grad`: all
     one's bits, no other work."""
-    made: list[str] = []
+    made_names: list[str] = []
     for name in ("_input_gradient", "_weight_gradient"):
         plain = getattr(convolution, name)
         monkeypatch.setattr(
             convolution,
             name,
-            lambda *given, plain=plain, name=name: made.append(name) or plain(*given),
+            lambda *given, plain=plain, name=name: made_names.append(name) or plain(*given),
         )
     _, ours, x = pair_of(case, bias=True)
     given = x.clone().requires_grad_()
     leaves = [given * 1.0, ours.weight, ours.bias]
     total = ours(leaves[0]).square().sum()
-    whole = torch.autograd.grad(total, leaves, retain_graph=True)
+    all_gradients = torch.autograd.grad(total, leaves, retain_graph=True)
     for chosen in itertools.product([False, True], repeat=3):
-        some = [place for place in range(3) if chosen[place]]
-        if not some:
+        chosen_places = [index for index in range(3) if chosen[index]]
+        if not chosen_places:
             continue
-        made.clear()
-        found = torch.autograd.grad(total, [leaves[place] for place in some], retain_graph=True)
-        assert all(torch.equal(one, whole[place]) for one, place in zip(found, some, strict=True))
-        assert ("_weight_gradient" in made) == chosen[1] and ("_input_gradient" in made) == chosen[
-            0
-        ]
-        made.clear()
-        parts = [given, ours.weight, ours.bias]
-        for part in parts:
-            part.grad = None
-        total.backward(inputs=[parts[place] for place in some], retain_graph=True)
-        assert [part.grad is not None for part in parts] == list(chosen)
-        assert all(torch.equal(parts[place].grad, whole[place]) for place in some)
-        assert ("_weight_gradient" in made) == chosen[1] and ("_input_gradient" in made) == chosen[
-            0
-        ]
+        made_names.clear()
+        gradients = torch.autograd.grad(
+            total, [leaves[index] for index in chosen_places], retain_graph=True
+        )
+        assert all(
+            torch.equal(gradient, all_gradients[index])
+            for gradient, index in zip(gradients, chosen_places, strict=True)
+        )
+        assert ("_weight_gradient" in made_names) == chosen[1] and (
+            "_input_gradient" in made_names
+        ) == chosen[0]
+        made_names.clear()
+        leaves_parts = [given, ours.weight, ours.bias]
+        for leaf in leaves_parts:
+            leaf.grad = None
+        total.backward(inputs=[leaves_parts[index] for index in chosen_places], retain_graph=True)
+        assert [leaf.grad is not None for leaf in leaves_parts] == list(chosen)
+        assert all(
+            torch.equal(leaves_parts[index].grad, all_gradients[index]) for index in chosen_places
+        )
+        assert ("_weight_gradient" in made_names) == chosen[1] and (
+            "_input_gradient" in made_names
+        ) == chosen[0]
 
 
 @pytest.mark.parametrize(("name", "many"), [("resnet-w16", 20), ("small-cnn", 3), ("vit-tiny", 1)])
 def test_models_are_built_with_it_under_the_same_names(name, many) -> None:
     model = build_model(name, {}, InputSpec.image(32, 32, 3), unnamed(3), 0)
-    found = [part for part in model.modules() if isinstance(part, nn.Conv2d)]
-    assert len(found) == many and all(type(part) is SmallMapConv2d for part in found)
+    convolutions = [submodule for submodule in model.modules() if isinstance(submodule, nn.Conv2d)]
+    assert len(convolutions) == many and all(
+        type(submodule) is SmallMapConv2d for submodule in convolutions
+    )
     assert copy.deepcopy(model).load_state_dict(model.state_dict())
     torch.manual_seed(0)
     x = torch.randn(4, 3, 32, 32)
@@ -290,8 +305,8 @@ def test_a_convolution_that_overruns_picks_its_pixels_first(case, unsafe, kind) 
         passed(theirs, x, False),
         passed(copy.deepcopy(theirs).double(), x.double(), False),
     )
-    for made in (plain, passed(ours, x, False)):
-        for ours_value, exact_value in zip(made, exact, strict=True):
+    for passed_through in (plain, passed(ours, x, False)):
+        for ours_value, exact_value in zip(passed_through, exact, strict=True):
             assert torch.allclose(ours_value.double(), exact_value, rtol=1e-4, atol=1e-4)
 
 

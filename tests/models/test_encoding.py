@@ -40,9 +40,9 @@ def texts(**changes: Any) -> AttributedDataset:
 
 
 def pictures(n: int = 300) -> AttributedDataset:
-    kept = np.random.default_rng(0).integers(0, 256, (n, 8, 8, 3), dtype=np.uint8)
+    picture_array = np.random.default_rng(0).integers(0, 256, (n, 8, 8, 3), dtype=np.uint8)
     table = AttributeTable((Attribute("label", ("a", "b")),), np.arange(n)[None] % 2)
-    return AttributedDataset("pictures", table, lambda rows: kept[rows], PICTURE)
+    return AttributedDataset("pictures", table, lambda rows: picture_array[rows], PICTURE)
 
 
 def encode(data: AttributedDataset, name: str, seed: int = 0, **knobs: Any) -> AttributedDataset:
@@ -56,8 +56,8 @@ def test_tokens_are_hashes_of_words_and_pairs() -> None:
     def code(token: str) -> int:
         return zlib.crc32(token.encode()) % 99 + 1
 
-    found = encode(texts(), "bag-of-words", buckets=100, words=3).inputs(np.arange(3))
-    assert found.dtype == np.int64 and found.tolist() == [
+    encoded_data = encode(texts(), "bag-of-words", buckets=100, words=3).inputs(np.arange(3))
+    assert encoded_data.dtype == np.int64 and encoded_data.tolist() == [
         [code("it"), code("isn't"), code("bad"), code("it isn't"), code("isn't bad")],
         [0, 0, 0, 0, 0],
         [code("bad"), code("bad"), code("bad"), code("bad bad"), code("bad bad")],
@@ -68,9 +68,9 @@ def test_a_text_is_the_mean_of_its_vectors() -> None:
     model = build_model("bag-of-words", {"width": 4}, InputSpec.tokens(3, 10), unnamed(2), 0)
     vectors = model.get_parameter("embedding.weight").detach()
     with torch.no_grad():
-        found = model.features(torch.tensor([[2, 5, 0], [0, 0, 0], [2, 2, 5]]))
+        encoded_data = model.features(torch.tensor([[2, 5, 0], [0, 0, 0], [2, 2, 5]]))
     assert torch.allclose(
-        found,
+        encoded_data,
         torch.stack(
             [(vectors[2] + vectors[5]) / 2, torch.zeros(4), (2 * vectors[2] + vectors[5]) / 3]
         ),
@@ -81,17 +81,17 @@ def test_a_text_is_the_mean_of_its_vectors() -> None:
 def test_values_of_a_derived_attribute_become_rows_under_their_numbers() -> None:
     edits = DerivedAttribute("edit", ("no", "yes"), "eda", (None, {"delete": 0.9}), mode="fixed")
     data = derive(texts(), edits)
-    found = encode(data, "bag-of-words", words=4)
+    encoded_data = encode(data, "bag-of-words", words=4)
     assert (
-        found.n_rows == data.n_rows == 6
-        and found.ids.tolist() == data.row_ids(np.arange(6)).tolist()
+        encoded_data.n_rows == data.n_rows == 6
+        and encoded_data.ids.tolist() == data.row_ids(np.arange(6)).tolist()
     )
-    assert found.table.column("edit").tolist() == [0, 1] * 3 and found.table.column(
+    assert encoded_data.table.column("edit").tolist() == [0, 1] * 3 and encoded_data.table.column(
         "label"
     ).tolist() == [0, 0, 1, 1, 0, 0]
     plain = encode(texts(), "bag-of-words", words=4).inputs(np.arange(3))
-    assert np.array_equal(found.inputs(np.array([0, 2, 4])), plain) and not np.array_equal(
-        found.inputs(np.array([1, 3, 5])), plain
+    assert np.array_equal(encoded_data.inputs(np.array([0, 2, 4])), plain) and not np.array_equal(
+        encoded_data.inputs(np.array([1, 3, 5])), plain
     )
     mixed = np.array([0, 5, 2, 1])
     assert [evaluation_inputs(data, np.array([row]))[0] for row in mixed] == evaluation_inputs(
@@ -108,25 +108,28 @@ def test_features_are_those_of_the_model_whatever_stands_beside_a_row(tmp_path: 
         str(tmp_path / "w.safetensors"),
     )
     probe = {"of": "small-cnn", "weights": str(tmp_path / "w.safetensors")}
-    found = encode(data, "linear-probe", **probe)
+    encoded_data = encode(data, "linear-probe", **probe)
     rows = np.array([290, 3, 17])
     x = torch.from_numpy(data.inputs(rows)).permute(0, 3, 1, 2) / 127.5 - 1
     with torch.no_grad():
-        assert np.allclose(found.inputs(rows), model.features(x).numpy(), atol=1e-5)
-    assert found.input == InputSpec.features(128) and np.array_equal(
-        found.inputs(np.arange(300))[rows], found.inputs(rows)
+        assert np.allclose(encoded_data.inputs(rows), model.features(x).numpy(), atol=1e-5)
+    assert encoded_data.input == InputSpec.features(128) and np.array_equal(
+        encoded_data.inputs(np.arange(300))[rows], encoded_data.inputs(rows)
     )
     assert (
-        encode(data, "linear-probe", 1, **probe) is found
-        and encode(data, "linear-probe", of="small-cnn") is not found
+        encode(data, "linear-probe", 1, **probe) is encoded_data
+        and encode(data, "linear-probe", of="small-cnn") is not encoded_data
     )
     drawn = [encode(data, "linear-probe", seed, of="small-cnn").fingerprint for seed in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2] and data.fingerprint not in drawn
 
 
 def test_a_probe_of_texts_reads_their_tokens_first() -> None:
-    found = encode(texts(), "linear-probe", of="bag-of-words", settings={"width": 5})
-    assert found.inputs(np.arange(3)).shape == (3, 5) and not found.inputs(np.array([1])).any()
+    encoded_data = encode(texts(), "linear-probe", of="bag-of-words", settings={"width": 5})
+    assert (
+        encoded_data.inputs(np.arange(3)).shape == (3, 5)
+        and not encoded_data.inputs(np.array([1])).any()
+    )
 
 
 def test_what_a_model_takes_as_it_is_stays(tmp_path: Path) -> None:
@@ -172,10 +175,10 @@ def test_words_of_inputs() -> None:
         "features of 3 numbers",
         "texts of 9 tokens",
     ]
-    both = InputSpec.image_and_text(8, 8, 3)
+    image_and_text = InputSpec.image_and_text(8, 8, 3)
     assert (
-        both.dtype == object
-        and both.row_shape == ()
-        and str(both) == "images of 8 x 8 x 3 with texts"
+        image_and_text.dtype == object
+        and image_and_text.row_shape == ()
+        and str(image_and_text) == "images of 8 x 8 x 3 with texts"
     )
     assert PICTURE.tensor_shape == (3, 8, 8) and BagOfWords.built.takes == ("text", "tokens")

@@ -32,9 +32,9 @@ def test_the_same_tensors_come_out_under_their_names_or_those_of_a_network(tmp_p
     for content in (theirs, {"state_dict": theirs, "epoch": 3}, {"model": theirs}):
         source, digest = pickled(tmp_path / "w.pth", content)
         assert convert_weights(source, into, sha256=digest) == file_hash(into)
-        found = load_file(into)
-        assert found.keys() == theirs.keys() and all(
-            torch.equal(found[key], value) for key, value in theirs.items()
+        tensors = load_file(into)
+        assert tensors.keys() == theirs.keys() and all(
+            torch.equal(tensors[key], value) for key, value in theirs.items()
         )
     convert_weights(source, into, sha256=digest, like=net)
     assert all(torch.equal(value, theirs[f"_{key}"]) for key, value in load_file(into).items())
@@ -67,7 +67,7 @@ def test_what_cannot_be_converted_is_one_sentence(tmp_path: Path) -> None:
     bare, single = pickled(tmp_path / "b.pth", torch.zeros(1))
     cut = tmp_path / "cut.pth"
     cut.write_bytes(source.read_bytes()[:500])
-    for given, message in [
+    for arguments, message in [
         ((source, into, "0" * 64), f"sha256: that of .* is {digest}, not 0000"),
         ((tmp_path / "none.pth", into, digest), "source: there is no file"),
         (
@@ -79,7 +79,7 @@ def test_what_cannot_be_converted_is_one_sentence(tmp_path: Path) -> None:
         ((cut, into, file_hash(cut)), "source: .*cut.pth' is no file of tensors alone"),
     ]:
         with pytest.raises(InputError, match=f"^{message}"):
-            convert_weights(given[0], given[1], sha256=given[2])
+            convert_weights(arguments[0], arguments[1], sha256=arguments[2])
     for like, message in [
         (
             nn.Conv2d(3, 5, 1),

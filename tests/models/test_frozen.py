@@ -96,12 +96,12 @@ def test_the_loop_trains_around_frozen_statistics(weights: str, method: Any) -> 
     theirs["conv1.weight"] = torch.zeros(64, 3, 3, 3)
     save_file(theirs, weights)
     settings = TrainingSettings(steps=2, batch=16, validate_every=1, evaluation_batch=32)
-    kept = fit(method, split(), {"tiny": DATA}, spec, settings, 0).weights("last")  # type: ignore[arg-type]
-    found = [key for key in kept if key.startswith("model.") and "running" in key]
-    assert len(found) == 40 and all(
-        torch.equal(kept[key], theirs[key.removeprefix("model.")]) for key in found
+    trained_weights = fit(method, split(), {"tiny": DATA}, spec, settings, 0).weights("last")  # type: ignore[arg-type]
+    statistics = [key for key in trained_weights if key.startswith("model.") and "running" in key]
+    assert len(statistics) == 40 and all(
+        torch.equal(trained_weights[key], theirs[key.removeprefix("model.")]) for key in statistics
     )
-    assert not torch.equal(kept["model.bn1.bias"], theirs["bn1.bias"])
+    assert not torch.equal(trained_weights["model.bn1.bias"], theirs["bn1.bias"])
 
 
 def test_random_weights_are_never_frozen(weights: str) -> None:

@@ -64,10 +64,10 @@ def asked(folder: Path, images: Any, **knobs: Any) -> Any:
     model = VisionLanguage(**{**KNOBS, "path": str(folder), **knobs, "tuned": False})
     loaded, question = model._loaded(), model.question(NAMES)
     text, shown = loaded.said(question.text, None), _pictures(images)
-    said = model._alone(
+    scores = model._alone(
         loaded, text, question.words, loaded.shared(text, question.words, shown), shown
     )
-    return of_classes(said, torch.from_numpy(question.classes), len(NAMES)).numpy()
+    return of_classes(scores, torch.from_numpy(question.classes), len(NAMES)).numpy()
 
 
 @pytest.mark.parametrize("kind", ["llava", "instructblip"])
@@ -114,11 +114,11 @@ def passes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[int
     from types import SimpleNamespace
 
     loaded = image_text.load(str(folder), None, None, False, "auto", False, "auto")
-    many: list[int] = []
+    batch_sizes: list[int] = []
     plain = type(loaded.model).forward
 
     def counted(self: Any, *given: Any, **told: Any) -> Any:
-        many.append(len(told["input_ids"]))
+        batch_sizes.append(len(told["input_ids"]))
         return plain(self, *given, **told)
 
     monkeypatch.setattr(type(loaded.model), "forward", counted)
@@ -127,7 +127,9 @@ def passes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[int
         path=str(folder), prompt="Which digit is it", by="score", names=names, batch=4
     )
     rows: Any = SimpleNamespace(rows=np.arange(4))
-    return model.answer(rows, cw.load("digits"), [str(digit) for digit in range(10)])[1], [*many]
+    return model.answer(rows, cw.load("digits"), [str(digit) for digit in range(10)])[1], [
+        *batch_sizes
+    ]
 
 
 @pytest.mark.parametrize("kind", ["llava", "instructblip", "phi"])
@@ -149,16 +151,16 @@ def test_a_network_that_confuses_labels_is_asked_for_one_at_a_time(
 ) -> None:
     from transformers import LlamaModel
 
-    wanted, _ = passes(folders["llava"], monkeypatch)
+    logits_wanted, _ = passes(folders["llava"], monkeypatch)
     plain = LlamaModel.forward
     monkeypatch.setattr(
         LlamaModel,
         "forward",
         lambda self, *given, position_ids=None, **told: plain(self, *given, **told),
     )
-    logits, many = passes(folders["llava"], monkeypatch)
-    assert many == [1, 1, 1, 1] + [4] * 10
-    np.testing.assert_allclose(logits, wanted, rtol=1e-4, atol=1e-4)
+    logits, passes_made = passes(folders["llava"], monkeypatch)
+    assert passes_made == [1, 1, 1, 1] + [4] * 10
+    np.testing.assert_allclose(logits, logits_wanted, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["llava", "instructblip"])
@@ -245,8 +247,10 @@ def test_adapters_leave_what_tells_tokens_alone(
         "vision_tower" in name for name in names
     )
     assert not any("lm_head" in name or "embed" in name for name in names)
-    part = adapted(folder, targets=["vision_tower"])
-    inside = {name for name, parameter in part.named_parameters() if parameter.requires_grad}
+    adapted_tower = adapted(folder, targets=["vision_tower"])
+    inside = {
+        name for name, parameter in adapted_tower.named_parameters() if parameter.requires_grad
+    }
     assert inside and all("vision_tower" in name and ".lora_" in name for name in inside)
 
 
@@ -356,16 +360,20 @@ def test_a_study_trains_it_and_peft_reads_what_is_kept(
     from peft import PeftModel
     from transformers import AutoModelForImageTextToText
 
-    told = {
+    model_entry = {
         "model": "vision-language",
         "path": str(folders[kind]),
         "prompt": "Which digit is it",
         "by": "score",
     }
-    study = {**STUDY, "models": {"asked": told, "tuned": {**told, "tuned": True}}, "keep": "all"}
+    study = {
+        **STUDY,
+        "models": {"asked": model_entry, "tuned": {**model_entry, "tuned": True}},
+        "keep": "all",
+    }
     study["methods"] = {"erm": {}, "wise-ft": {"alpha": 0.5}, "lora": {"rank": 2}, "deepcoral": {}}
-    results = cw.run_study({**study, "environments": ["ink"]}, tmp_path / "out", workers=1)
-    rows = [row for row in results.rows if row["set"] == "test"]
+    study_results = cw.run_study({**study, "environments": ["ink"]}, tmp_path / "out", workers=1)
+    rows = [row for row in study_results.rows if row["set"] == "test"]
     assert {row["status"] for row in rows} == {"finished"} and {row["method"] for row in rows} >= {
         "asked",
         "lora",
@@ -378,11 +386,11 @@ def test_a_study_trains_it_and_peft_reads_what_is_kept(
     ).eval()
     from safetensors.torch import load_file
 
-    kept = load_file(str(folder.parent / "weights-last.safetensors"))
-    assert kept and not any("base_layer" in key or "lm_head" in key for key in kept)
+    kept_tensors = load_file(str(folder.parent / "weights-last.safetensors"))
+    assert kept_tensors and not any("base_layer" in key or "lm_head" in key for key in kept_tensors)
     ours = adapted(folders[kind])
     ours.load_state_dict(
-        {key.removeprefix("model."): value for key, value in kept.items()}, strict=False
+        {key.removeprefix("model."): value for key, value in kept_tensors.items()}, strict=False
     )
     x = read(pictures(2))
     plain, learnt = network(folders[kind]), ours.by_word(ours.preprocess(x))

@@ -23,20 +23,20 @@ LEVELS = (40, 200)
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Dark and bright pictures of 4 x 4 pixels, of which one in ten is in the wrong folder; 21
     without labels."""
-    place = tmp_path_factory.mktemp("levels")
+    levels_folder = tmp_path_factory.mktemp("levels")
     for code, name in enumerate(("dark", "light")):
-        (place / "known" / name).mkdir(parents=True)
+        (levels_folder / "known" / name).mkdir(parents=True)
         for row in range(20):
             level = LEVELS[code if row % 10 else 1 - code] + row
             Image.fromarray(np.full((4, 4), level, dtype=np.uint8)).save(
-                place / "known" / name / f"{row}.png"
+                levels_folder / "known" / name / f"{row}.png"
             )
-    (place / "new").mkdir()
+    (levels_folder / "new").mkdir()
     for row in range(21):
         Image.fromarray(np.full((4, 4), LEVELS[row % 2], dtype=np.uint8)).save(
-            place / "new" / f"{row}.png"
+            levels_folder / "new" / f"{row}.png"
         )
-    return place
+    return levels_folder
 
 
 def network(
@@ -48,7 +48,7 @@ def network(
 ) -> str:
     """A network that calls a picture light where its mean, times `by`, is above 120; `outputs` in
     their order."""
-    made = {
+    output_forms = {
         "logits": (TensorProto.FLOAT, [rows, 2]),
         "probabilities": (TensorProto.FLOAT, [rows, 2]),
         "label": (TensorProto.INT64, [rows]),
@@ -81,7 +81,7 @@ def network(
         helper.make_node("ArgMax", ["logits"], ["label"], axis=1, keepdims=0),
     ]
     first = helper.make_tensor_value_info("x", kind, [rows, 3, 4, 4])
-    last = [helper.make_tensor_value_info(name, *made[name]) for name in outputs]
+    last = [helper.make_tensor_value_info(name, *output_forms[name]) for name in outputs]
     graph = helper.make_graph(nodes, "levels", [first], last)
     onnx.save(
         helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), path
@@ -90,16 +90,16 @@ def network(
 
 
 def accuracy(model: str, world: Path, **settings: Any) -> float:
-    given = {
+    arguments = {
         "size": 4,
         "pool_rows": 0,
         "near_rows": 0,
         "estimators": ["atc-mc"],
         "settings": {"scale": "bytes", **settings},
     }
-    found = cw.estimate(model, world / "new", world / "known", **given)
-    assert found.n == 21 and found.source_n == 40
-    return float(found.source_accuracy or 0)
+    estimates = cw.estimate(model, world / "new", world / "known", **arguments)
+    assert estimates.n == 21 and estimates.source_n == 40
+    return float(estimates.source_accuracy or 0)
 
 
 @pytest.mark.parametrize(
@@ -166,8 +166,15 @@ def test_of_several_outputs_the_scores_are_read(
 ) -> None:
     model = network(tmp_path / "net.onnx", outputs=outputs)
     if outputs == ("label",):
-        near = {"size": 4, "pool_rows": 0, "settings": {"scale": "bytes"}, "estimators": ["atc-mc"]}
-        assert cw.estimate(model, world / "new", world / "known", **near).source_accuracy == 0.9
+        arguments = {
+            "size": 4,
+            "pool_rows": 0,
+            "settings": {"scale": "bytes"},
+            "estimators": ["atc-mc"],
+        }
+        assert (
+            cw.estimate(model, world / "new", world / "known", **arguments).source_accuracy == 0.9
+        )
     else:
         assert accuracy(model, world) == 0.9
 

@@ -129,10 +129,10 @@ def pictures(rows: int) -> Any:
 
 
 def answered(path: str, rows: int = 6, **knobs: Any) -> list[int]:
-    some: Any = SimpleNamespace(rows=np.arange(rows))
+    row_set: Any = SimpleNamespace(rows=np.arange(rows))
     return list(
         Onnx(path=path, scale="unit", **knobs)
-        .answer(some, pictures(rows), ("no", "yes"))[0]
+        .answer(row_set, pictures(rows), ("no", "yes"))[0]
         .tolist()
     )
 

@@ -19,9 +19,15 @@ def built(name: str, side: int = 32, channels: int = 3, classes: int = 10, **kno
 
 def kernels(model: nn.Module) -> list[tuple[int, int, int, int]]:
     """Output channels, input channels, side and stride of every convolution."""
-    found = [part for part in model.modules() if isinstance(part, nn.Conv2d)]
+    convolutions = [submodule for submodule in model.modules() if isinstance(submodule, nn.Conv2d)]
     return [
-        (part.out_channels, part.in_channels, part.kernel_size[0], part.stride[0]) for part in found
+        (
+            submodule.out_channels,
+            submodule.in_channels,
+            submodule.kernel_size[0],
+            submodule.stride[0],
+        )
+        for submodule in convolutions
     ]
 
 
@@ -40,8 +46,17 @@ def test_nin_is_blocks_of_one_convolution_and_two_perceptrons_at_every_pixel() -
     """Three blocks of width 8: 8 x 3 x 25 + 8, twice 8 x 8 + 8; 8 x 8 x 25 + 8, twice 72; 8 x 8 x 9
     + 8, once 72; head 90: 608 + 144 + 1,608 + 144 + 584 + 72 + 90 = 3,250."""
     model = built("nin", width=8)
-    one = (8, 8, 1, 1)
-    assert kernels(model) == [(8, 3, 5, 1), one, one, (8, 8, 5, 1), one, one, (8, 8, 3, 1), one]
+    kernel_shape = (8, 8, 1, 1)
+    assert kernels(model) == [
+        (8, 3, 5, 1),
+        kernel_shape,
+        kernel_shape,
+        (8, 8, 5, 1),
+        kernel_shape,
+        kernel_shape,
+        (8, 8, 3, 1),
+        kernel_shape,
+    ]
     assert count(model) == 3_250
     x = torch.rand(2, 3, 32, 32)
     assert sides(model, x) == [(8, 16), (8, 8), (8, 8)] and model.width == 8
@@ -131,8 +146,12 @@ def test_deep_ones_learn_with_and_without_norm_and_dropout_is_for_training(
     name: str, knobs: dict[str, Any], norm: str
 ) -> None:
     model = built(name, 16, 1, 2, **knobs, norm=norm, dropout=0.1)
-    assert any(isinstance(part, nn.BatchNorm2d) for part in model.modules()) == (norm == "batch")
-    assert {part.p for part in model.modules() if isinstance(part, nn.Dropout)} == {0.1}
+    assert any(isinstance(submodule, nn.BatchNorm2d) for submodule in model.modules()) == (
+        norm == "batch"
+    )
+    assert {submodule.p for submodule in model.modules() if isinstance(submodule, nn.Dropout)} == {
+        0.1
+    }
     y = torch.arange(16) % 2
     x = (
         torch.rand(16, 1, 16, 16, generator=torch.Generator().manual_seed(0))

@@ -26,8 +26,8 @@ IDS, LOGITS = np.arange(ROWS), np.array([[2.0, 1.0], [1.0, 2.0], [3.0, 0.0], [0.
 def asked(path: Path, class_names: tuple[str, ...] = ("no", "yes")) -> list[int]:
     images = np.zeros((ROWS, 4, 4, 3), dtype=np.uint8)
     data = cw.from_frame({"label": [class_names[row % 2] for row in range(ROWS)]}, images)
-    some: Any = SimpleNamespace(rows=np.arange(ROWS))
-    return list(PredictionsFile(path=str(path)).answer(some, data, class_names)[0].tolist())
+    row_set: Any = SimpleNamespace(rows=np.arange(ROWS))
+    return list(PredictionsFile(path=str(path)).answer(row_set, data, class_names)[0].tolist())
 
 
 def header(descr: str, shape: tuple[int, ...]) -> bytes:

@@ -61,10 +61,10 @@ def test_a_file_is_taken_whole_and_a_head_of_other_classes_is_made_anew(
         all(torch.equal(value, same[key]) for key, value in weights.items())
         and same.keys() == weights.keys()
     )
-    other, fresh = built(path, name, classes=3), build_model(name, {}, SHAPE, unnamed(3), 0)
+    other_head, fresh = built(path, name, classes=3), build_model(name, {}, SHAPE, unnamed(3), 0)
     heads = {key for key in weights if key.startswith(("fc.", "heads."))}
     assert len(heads) == 2
-    for key, value in other.state_dict().items():
+    for key, value in other_head.state_dict().items():
         assert torch.equal(value, fresh.state_dict()[key] if key in heads else weights[key]), key
 
 
@@ -72,7 +72,7 @@ def test_files_of_another_origin(tmp_path: Path) -> None:
     """What a run keeps, with its state; a file without the counters of batch norm; a file without a
     head."""
     _, weights = saved(tmp_path / "w.safetensors")
-    kept = {f"model.{key}": value for key, value in weights.items()} | {
+    run_tensors = {f"model.{key}": value for key, value in weights.items()} | {
         "state/log_q": torch.zeros(2),
         "other.x": torch.zeros(1),
     }
@@ -80,9 +80,9 @@ def test_files_of_another_origin(tmp_path: Path) -> None:
         key: value for key, value in weights.items() if not key.endswith("num_batches_tracked")
     }
     headless = {key: value for key, value in weights.items() if not key.startswith("fc.")}
-    for place, found in enumerate((kept, older, headless)):
-        path = tmp_path / f"{place}.safetensors"
-        save_file(found, str(path))
+    for number, tensors in enumerate((run_tensors, older, headless)):
+        path = tmp_path / f"{number}.safetensors"
+        save_file(tensors, str(path))
         assert torch.equal(
             built(path).state_dict()["layer4.1.conv2.weight"], weights["layer4.1.conv2.weight"]
         )
@@ -144,7 +144,7 @@ def test_what_does_not_fit_is_one_sentence_that_names_the_first_difference(tmp_p
             built(path, **knobs)
     broken = tmp_path / "broken.safetensors"
     broken.write_bytes(path.read_bytes()[:1000])
-    for given, message in [
+    for weights_path, message in [
         (broken, "cannot be read as safetensors"),
         (tmp_path / "none.safetensors", "there is no file"),
         (
@@ -157,7 +157,7 @@ def test_what_does_not_fit_is_one_sentence_that_names_the_first_difference(tmp_p
         ("weights.pth", "unknown weights of model 'resnet18': 'weights.pth'"),
     ]:
         with pytest.raises(InputError, match=f"^model.weights: .*{message}"):
-            built(given)
+            built(weights_path)
     with pytest.raises(
         InputError,
         match="model.inputs: ImageNet's means are of 3 channels, and these images have 1",
@@ -260,13 +260,13 @@ def test_a_published_file_gives_torchvisions_logits(
     )
     x = torch.rand(2, 3, side, side)
     ours = built("IMAGENET1K_V1", name, 1000, InputSpec.image(side, side, 3)).eval()
-    seen = tv.resize(x, [224, 224], antialias=True) if name == "vit-b-16" else x
+    resized_x = tv.resize(x, [224, 224], antialias=True) if name == "vit-b-16" else x
     with torch.inference_mode():
         expected = their(
-            tv.normalize(seen, list(pretrained.IMAGENET_MEAN), list(pretrained.IMAGENET_SD))
+            tv.normalize(resized_x, list(pretrained.IMAGENET_MEAN), list(pretrained.IMAGENET_SD))
         )
-        found = ours(x * 2 - 1)
-        assert torch.allclose(found, expected, rtol=0, atol=1e-4 * float(expected.abs().max()))
+        our_logits = ours(x * 2 - 1)
+        assert torch.allclose(our_logits, expected, rtol=0, atol=1e-4 * float(expected.abs().max()))
         tuned = built("IMAGENET1K_V1", name, 7, InputSpec.image(side, side, 3)).eval()
         assert torch.equal(tuned.features(x), ours.features(x)) and tuned(x).shape == (2, 7)
 
@@ -274,8 +274,8 @@ def test_a_published_file_gives_torchvisions_logits(
 def test_weights_by_name_see_imagenets_scale(monkeypatch: pytest.MonkeyPatch) -> None:
     """Value 0.5 in red is 0 in (-1, 1), and (0.5 - 0.485) / 0.229 = 0.0655 as torchvision's weights
     were trained."""
-    found = Normalise()(torch.zeros(1, 3, 1, 1)).flatten().tolist()
-    assert found == pytest.approx([0.015 / 0.229, 0.044 / 0.224, 0.094 / 0.225], abs=1e-6)
+    normalised = Normalise()(torch.zeros(1, 3, 1, 1)).flatten().tolist()
+    assert normalised == pytest.approx([0.015 / 0.229, 0.044 / 0.224, 0.094 / 0.225], abs=1e-6)
     weights = build_model("resnet18", {}, SHAPE, unnamed(1000), 4).state_dict()
     monkeypatch.setattr(pretrained, "torchvision_weights", lambda name, url: weights)
     named, centred = built("IMAGENET1K_V1").eval(), built("IMAGENET1K_V1", inputs="centred").eval()
@@ -295,11 +295,11 @@ def test_training_starts_from_the_file_and_not_from_random_weights(tmp_path: Pat
         {key: value.contiguous() for key, value in model.items()}, str(tmp_path / "v.safetensors")
     )
     spec = ModelSpec("vit-tiny", {"depth": 1, "weights": str(tmp_path / "v.safetensors")})
-    found = fit(
+    trajectory = fit(
         ERM(), split(), {"tiny": DATA}, spec, TrainingSettings(steps=0, evaluation_batch=32), 0
     )  # type: ignore[arg-type]
-    kept = found.weights("last")
-    assert all(torch.equal(kept[f"model.{key}"], value) for key, value in model.items())
+    trained_weights = trajectory.weights("last")
+    assert all(torch.equal(trained_weights[f"model.{key}"], value) for key, value in model.items())
 
 
 STUDY: dict[str, Any] = {
@@ -327,7 +327,7 @@ STUDY: dict[str, Any] = {
 def test_a_study_tunes_from_a_file_and_another_file_is_another_run(tmp_path: Path) -> None:
     """Weights of 7 classes for 10, beside the study. Where the file changes its run is done anew;
     the other's stays."""
-    study, out, found = tmp_path / "tune.yaml", tmp_path / "out", []
+    study, out, keys_found = tmp_path / "tune.yaml", tmp_path / "out", []
     study.write_text(json.dumps(STUDY), encoding="utf-8")
     for seed in (7, 8):
         start = build_model("vit-tiny", {"depth": 1}, SHAPE, unnamed(7), seed).state_dict()
@@ -340,12 +340,12 @@ def test_a_study_tunes_from_a_file_and_another_file_is_another_run(tmp_path: Pat
             assert {run["status"] for run in store.runs("tune")} == {"finished"} and len(
                 store.runs("tune")
             ) == 2
-            assert store.counts()["finished"] == 2 + len(found)
+            assert store.counts()["finished"] == 2 + len(keys_found)
             rows = [
                 row for row in store.results("tune", without=("groups",)) if row["set"] == "test"
             ]
-        found.append({row["model"]: (row["key"], row["metrics"]["nll"]) for row in rows})
-    before, after = found
+        keys_found.append({row["model"]: (row["key"], row["metrics"]["nll"]) for row in rows})
+    before, after = keys_found
     assert before["random"] == after["random"]
     assert (
         len({before["random"], before["given"], after["given"]})

@@ -24,17 +24,17 @@ def knobs(prompt: str = "jeon2025-general-1", **other: Any) -> dict[str, Any]:
 def test_labels_are_listed_as_in_the_paper() -> None:
     assert filled("{labels}", ["a"]) == "a" and filled("{labels}", ["a", "b"]) == "a or b"
     assert filled("into {labels}: {list}.", ["a", "b", "c"]) == "into a, b, or c: a, b, c."
-    asked = question_of(knobs(names={"0": "square", "1": "{list}"}), ["0", "1", "big_heart"])
-    assert asked.words == ("square", "{list}", "big heart")
-    assert asked.text.startswith("Classify the image into square, ")
-    assert asked.read(["Square.", "the big heart", "0", "a circle"]).tolist() == [0, 2, -1, -1]
+    question = question_of(knobs(names={"0": "square", "1": "{list}"}), ["0", "1", "big_heart"])
+    assert question.words == ("square", "{list}", "big heart")
+    assert question.text.startswith("Classify the image into square, ")
+    assert question.read(["Square.", "the big heart", "0", "a circle"]).tolist() == [0, 2, -1, -1]
 
 
 def test_every_named_prompt_asks_its_own_data_set() -> None:
     classes = {"jeon2025-dress": ["mini_length", "no_dress"]}
     named = prompts()
     assert len(named) == 11 and {
-        name for item in named.values() for name in item.get("tailored", [])
+        name for named_prompt in named.values() for name in named_prompt.get("tailored", [])
     } == {
         *(
             "dsprites",
@@ -48,22 +48,22 @@ def test_every_named_prompt_asks_its_own_data_set() -> None:
         )
     }
     for name in named:
-        own = classes.get(name, ["no", "yes"])
-        asked = question_of(knobs(name), own)
-        assert "{l" not in asked.text or name == "jeon2025-clip"
+        own_classes = classes.get(name, ["no", "yes"])
+        question = question_of(knobs(name), own_classes)
+        assert "{l" not in question.text or name == "jeon2025-clip"
         if named[name].get("answers"):
-            assert asked.words == ("yes", "no")
-            assert asked.read(["Yes, it does.", "No, there is none."]).tolist() == [
-                own.index(named[name]["answers"][w]) for w in asked.words
+            assert question.words == ("yes", "no")
+            assert question.read(["Yes, it does.", "No, there is none."]).tolist() == [
+                own_classes.index(named[name]["answers"][w]) for w in question.words
             ]
 
 
 def test_answers_stand_for_classes_and_several_may_stand_for_one() -> None:
-    asked = question_of(
+    question = question_of(
         knobs("Is it a dress?", answers={"yes": "b", "no": "a", "a robe": "b"}), ["a", "b"]
     )
-    assert asked.text == "Is it a dress?" and asked.classes.tolist() == [1, 0, 1]
-    assert asked.read(["yes", "No.", "It is a robe", "no idea"]).tolist() == [1, 0, 1, -1]
+    assert question.text == "Is it a dress?" and question.classes.tolist() == [1, 0, 1]
+    assert question.read(["yes", "No.", "It is a robe", "no idea"]).tolist() == [1, 0, 1, -1]
 
 
 @pytest.mark.parametrize(
@@ -100,11 +100,14 @@ def test_what_makes_no_question_is_refused_in_one_sentence(
 
 def test_texts_are_kept_and_those_without_a_label_are_shown(tmp_path: Path) -> None:
     texts = ["Dress.", "I cannot say", "schräg \n", "I cannot say"]
-    said = Predictions(
+    predictions = Predictions(
         np.arange(4) + 7, np.zeros(4, int), np.zeros(4, int), np.array([1, -1, -1, -1]), None, texts
     )
-    shown = write_texts(tmp_path, {"given": {"test": said}}, ["shirt", "dress"])
-    assert [(item["id"], item["text"], item["label"]) for item in read_texts(tmp_path)] == [
+    shown = write_texts(tmp_path, {"given": {"test": predictions}}, ["shirt", "dress"])
+    assert [
+        (text_kept["id"], text_kept["text"], text_kept["label"])
+        for text_kept in read_texts(tmp_path)
+    ] == [
         *(
             (7, "Dress.", "dress"),
             (8, "I cannot say", None),
@@ -115,7 +118,7 @@ def test_texts_are_kept_and_those_without_a_label_are_shown(tmp_path: Path) -> N
     grid: Any = shown["unread answers, test"]
     assert grid.caption == "3 of 4 answers (75.0%) could not be read as a label"
     assert grid.rows[0] == (2, "I cannot say", 8) and len(grid.rows) == 2
-    write_predictions(tmp_path / "predictions.npz", {"given": {"test": said}})
+    write_predictions(tmp_path / "predictions.npz", {"given": {"test": predictions}})
     assert read_predictions(tmp_path / "predictions.npz")["given"]["test"].texts is None
     assert list(read_texts(tmp_path / "nowhere")) == []
     assert (

@@ -54,7 +54,7 @@ def test_logits_are_those_of_every_text_by_itself_unpadded(depth):
     x = torch.zeros(len(lengths), 12, dtype=torch.int64)
     for row, length in enumerate(lengths):
         x[row, :length] = torch.from_numpy(drawn.integers(1, 50, length))
-    weights, wanted = dict(model.named_parameters()), []
+    weights, logits_by_hand = dict(model.named_parameters()), []
     for row, length in zip(x, lengths, strict=True):
         maxima = []
         for number, kernel in enumerate(KERNELS):
@@ -72,8 +72,8 @@ def test_logits_are_those_of_every_text_by_itself_unpadded(depth):
                 torch.cat(maxima), weights["hidden.1.weight"], weights["hidden.1.bias"]
             )
         )
-        wanted.append(functional.linear(wide, weights["fc.weight"], weights["fc.bias"]))
-    torch.testing.assert_close(model(x), torch.stack(wanted))
+        logits_by_hand.append(functional.linear(wide, weights["fc.weight"], weights["fc.bias"]))
+    torch.testing.assert_close(model(x), torch.stack(logits_by_hand))
     torch.testing.assert_close(model(x[3:4, :3]), model(x)[3:4])
 
 
@@ -81,7 +81,7 @@ def test_sizes_are_those_of_the_paper():
     model = build_model("text-cnn", {}, InputSpec.tokens(256, 50263), ("1", "2", "3", "4", "5"), 0)
     convolutions = sum(512 * 256 * kernel + 256 for kernel in (3, 4, 5))
     assert (
-        sum(part.numel() for part in model.parameters())
+        sum(parameter.numel() for parameter in model.parameters())
         == 50263 * 512 + convolutions + 3 * 256 * 512 + 512 + 512 * 5 + 5
     )
     assert model.stages == ("embedding", "convolutions", "hidden") and model.width == 512

@@ -54,18 +54,18 @@ def imagenet_pictures(chosen: Iterable[int], side: int) -> tuple[torch.Tensor, t
     """Real pictures in (-1, 1), resized from 160 pixels a side, and their classes."""
     from PIL import Image
 
-    with np.load(real_data("imagenet_1000x160_jpeg.npz")) as held:
-        packed, offsets, labels = held["jpeg"], held["offsets"], held["label"]
+    with np.load(real_data("imagenet_1000x160_jpeg.npz")) as archive:
+        packed, offsets, labels = archive["jpeg"], archive["offsets"], archive["label"]
     files = [io.BytesIO(packed[offsets[i] : offsets[i + 1]].tobytes()) for i in chosen]
-    made = np.stack(
+    picture_array = np.stack(
         [
             np.asarray(Image.open(file).convert("RGB").resize((side, side), Image.BICUBIC))
             for file in files
         ]
     )
-    return torch.from_numpy(made).permute(0, 3, 1, 2).float() / 127.5 - 1, torch.from_numpy(
-        labels[list(chosen)]
-    )
+    return torch.from_numpy(picture_array).permute(
+        0, 3, 1, 2
+    ).float() / 127.5 - 1, torch.from_numpy(labels[list(chosen)])
 
 
 def pattern() -> torch.Tensor:
@@ -82,12 +82,14 @@ def test_lite0_gives_the_logits_of_its_authors_own_network(lite0: Path) -> None:
     `pattern`, in evaluation mode."""
     model = built(InputSpec.image(224, 224, 3), 1000, weights=str(lite0)).eval()
     with torch.inference_mode():
-        found = model(pattern())[0]
-    assert found[[0, 1, 281, 999]].tolist() == pytest.approx(
+        our_logits = model(pattern())[0]
+    assert our_logits[[0, 1, 281, 999]].tolist() == pytest.approx(
         [-1.454248, -0.258234, -0.079498, 1.461867], abs=1e-4
     )
-    assert int(found.argmax()) == 905 and float(found.max()) == pytest.approx(6.137704, abs=1e-4)
-    assert float(found.sum()) == pytest.approx(-83.894043, abs=1e-2)
+    assert int(our_logits.argmax()) == 905 and float(our_logits.max()) == pytest.approx(
+        6.137704, abs=1e-4
+    )
+    assert float(our_logits.sum()) == pytest.approx(-83.894043, abs=1e-2)
 
 
 def first_principles(weights: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
@@ -134,9 +136,9 @@ def test_lite0_gives_the_logits_of_its_original_file_on_real_pictures(
     x, _ = imagenet_pictures(range(0, 1000, 63), side)
     model = built(InputSpec.image(side, side, 3), 1000, weights=str(lite0)).eval()
     with torch.inference_mode():
-        found, wanted = model(x), first_principles(original, x)
-    assert found.shape == (16, 1000) and float(wanted.abs().max()) > 5
-    assert float((found - wanted).abs().max()) < 1e-4
+        our_logits, their_logits = model(x), first_principles(original, x)
+    assert our_logits.shape == (16, 1000) and float(their_logits.abs().max()) > 5
+    assert float((our_logits - their_logits).abs().max()) < 1e-4
 
 
 @slow

@@ -41,11 +41,15 @@ def test_joining_is_associative_and_commutative_to_the_bit(
     first: NormalForm, second: NormalForm, third: NormalForm
 ) -> None:
     together = (first & second) & third
-    for other in (first & (second & third), (third & first) & second, second & (third & first)):
-        assert together == other
-        assert together.weights.tobytes() == other.weights.tobytes()
-        assert [item.key for item in together.supplements] == [
-            item.key for item in other.supplements
+    for other_order in (
+        first & (second & third),
+        (third & first) & second,
+        second & (third & first),
+    ):
+        assert together == other_order
+        assert together.weights.tobytes() == other_order.weights.tobytes()
+        assert [supplement.key for supplement in together.supplements] == [
+            supplement.key for supplement in other_order.supplements
         ]
 
 
@@ -53,10 +57,10 @@ def test_joining_is_associative_and_commutative_to_the_bit(
 def test_joining_multiplies_weights_and_cuts_regions(first: NormalForm, second: NormalForm) -> None:
     joined = first & second
     assert np.allclose(joined.weights, first.weights * second.weights)
-    regions = [item.region & second.support for item in first.supplements] + [
-        item.region & first.support for item in second.supplements
+    regions = [supplement.region & second.support for supplement in first.supplements] + [
+        supplement.region & first.support for supplement in second.supplements
     ]
-    assert sorted(item.region.tobytes() for item in joined.supplements) == sorted(
+    assert sorted(supplement.region.tobytes() for supplement in joined.supplements) == sorted(
         region.tobytes() for region in regions
     )
 
@@ -115,7 +119,7 @@ def test_every_shift_is_described_and_read_back() -> None:
 
 
 def test_the_room_holds_these_shifts_and_their_facts_are_those_of_the_classes() -> None:
-    names = [item.name for item in listing("shifts") if item.module.startswith("crosswind.")]
+    names = [known.name for known in listing("shifts") if known.module.startswith("crosswind.")]
     assert names == [
         "low-data-drift",
         "official",
@@ -128,7 +132,7 @@ def test_the_room_holds_these_shifts_and_their_facts_are_those_of_the_classes() 
     for name in names:
         cls = load("shifts", name)
         assert issubclass(cls, Shift)
-        assert [item.name for item in facts("shifts", name).knobs] == list(
+        assert [known.name for known in facts("shifts", name).knobs] == list(
             getattr(cls, "__dataclass_fields__", {})
         )
 

@@ -21,7 +21,7 @@ def noisy(
     mode: str, copies: int = 30, values: tuple[str, ...] = ("clean", "noise")
 ) -> AttributedDataset:
     settings = tuple(
-        None if value == "clean" else {"severity": place} for place, value in enumerate(values)
+        None if value == "clean" else {"severity": code} for code, value in enumerate(values)
     )
     return derive(
         world((2, 2), copies),
@@ -29,7 +29,7 @@ def noisy(
     )
 
 
-def study(spec: Any, draw: Any = "all", **rest: Any) -> SplitPlan:
+def study(spec: Any, draw: Any = "all", **options: Any) -> SplitPlan:
     # The derived attribute is listed first on purpose: it is the last axis of the cells wherever it
     # is named.
     return SplitPlan(
@@ -37,8 +37,8 @@ def study(spec: Any, draw: Any = "all", **rest: Any) -> SplitPlan:
         ("corruption", "a"),
         parse_shift(spec),
         parse_draw(draw),
-        rest.pop("roles", Roles(5, 0.2)),
-        **rest,
+        options.pop("roles", Roles(5, 0.2)),
+        **options,
     )
 
 
@@ -140,9 +140,9 @@ def test_per_visit_counterexamples_see_the_values_of_their_region() -> None:
     assert law is not None
     extra = split.train.origin == 1
     assert extra.sum() == 4
-    own = np.eye(2)[split.train.true_label]
-    assert (law[~extra] == own[~extra]).all()
-    assert (law[extra] == 1 - own[extra]).all()
+    own_value = np.eye(2)[split.train.true_label]
+    assert (law[~extra] == own_value[~extra]).all()
+    assert (law[extra] == 1 - own_value[extra]).all()
 
 
 def test_groups_without_the_derived_attribute_do_not_move_with_the_visit() -> None:

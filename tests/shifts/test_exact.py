@@ -29,10 +29,10 @@ SHARES = st.one_of(
 @given(st.lists(st.integers(0, 2**50), min_size=1, max_size=8), SHARES)
 @example([2_800, 5_000], 1 / 3)
 def test_a_share_of_a_count_is_exact(counts: list[int], share: float | Fraction) -> None:
-    wanted = exact(share, "share")
-    got = rounded_up(np.array(counts), wanted)
+    exact_share = exact(share, "share")
+    got = rounded_up(np.array(counts), exact_share)
     assert got.dtype == np.int64
-    assert got.tolist() == [math.ceil(count * wanted) for count in counts]
+    assert got.tolist() == [math.ceil(count * exact_share) for count in counts]
 
 
 def test_no_test_row_trains_at_a_share_in_full_precision() -> None:
@@ -40,13 +40,17 @@ def test_no_test_row_trains_at_a_share_in_full_precision() -> None:
     validate, 3,326 may train."""
     data = {"d": world((2, 2), 5_000)}
     split = make_split(data, "d", plan(n_attributes=1, roles=Roles(10, 1 / 3)), seed=0)
-    found = [split.train.rows, split.validation["validation"].rows, split.evaluation["test"].rows]
-    assert [len(part) for part in found] == [
+    rows_of_sets = [
+        split.train.rows,
+        split.validation["validation"].rows,
+        split.evaluation["test"].rows,
+    ]
+    assert [len(rows_of_set) for rows_of_set in rows_of_sets] == [
         4 * 3_326,
         4 * 1_663,
         40,
     ]  # a third of training and validation together
-    assert len(np.unique(np.concatenate(found))) == sum(map(len, found))
+    assert len(np.unique(np.concatenate(rows_of_sets))) == sum(map(len, rows_of_sets))
     assert (data["d"].table.column("y")[split.train.rows] == split.train.label).all()
 
 
@@ -76,18 +80,19 @@ def test_roles_hold_on_large_cells(
         )  # nothing left to test on, or to train on
         return
     sets = [split.train, *split.validation.values(), *split.evaluation.values()]
-    chosen = np.concatenate([part.rows for part in sets])
+    chosen = np.concatenate([role_rows.rows for role_rows in sets])
     assert len(np.unique(chosen)) == len(chosen) <= 52_008
     assert (
-        data["d"].table.column("y")[chosen] == np.concatenate([part.true_label for part in sets])
+        data["d"].table.column("y")[chosen]
+        == np.concatenate([role_rows.true_label for role_rows in sets])
     ).all()
     if not units:
         left = 52_008 - len(split.evaluation["test"])
-        wanted = exact(validation, "validation")
+        exact_share = exact(validation, "validation")
         # Rounded up in each of four cells, so training has up to four rows less; then validation is
         # cut to its share of the whole.
-        assert abs(sum(map(len, split.validation.values())) - wanted * left) <= min(
-            4 / (1 - wanted), left
+        assert abs(sum(map(len, split.validation.values())) - exact_share * left) <= min(
+            4 / (1 - exact_share), left
         )
 
 
@@ -96,12 +101,14 @@ def test_a_strange_quota_gives_a_split_or_a_sentence(share: Any) -> None:
     data = {"d": world((2, 2), 50)}
     for roles in (Roles(3, share), Roles(share, 3)):
         try:
-            told = plan_counts(data, "d", plan(n_attributes=1, roles=roles))
+            counted = plan_counts(data, "d", plan(n_attributes=1, roles=roles))
         except InputError as error:
             assert str(error).startswith(("roles.test", "shift"))
         else:
-            assert told.train_rows > 0
-            assert "validation" in told.set_rows or "roles.validation" in " ".join(told.warnings)
+            assert counted.train_rows > 0
+            assert "validation" in counted.set_rows or "roles.validation" in " ".join(
+                counted.warnings
+            )
 
 
 @pytest.mark.parametrize(
@@ -150,8 +157,8 @@ def test_a_wrong_deal_is_not_handed_on(fault: str) -> None:
     study = plan(n_attributes=1, roles=Roles(4, 0.2))
     make_split(data, "d", study, seed=0)
     dealt = next(
-        kept
-        for key, kept in data["d"].cache[("cell index", "y", ("a",))].kept.items()
+        deal
+        for key, deal in data["d"].cache[("cell index", "y", ("a",))].kept.items()
         if key[0] == "deal"
     )
     dealt.kept.clear()

@@ -30,7 +30,7 @@ SETS = {
 def shown(datasets: dict[str, AttributedDataset], split: Split) -> dict[str, dict[str, set[Any]]]:
     """Role -> how a picture is named -> the names of all pictures of the role, looked up row by
     row."""
-    found: dict[str, dict[str, set[Any]]] = {
+    shown_by_role: dict[str, dict[str, set[Any]]] = {
         role: {"origin": set(), "content": set()} for role in ("train", "validation", "test")
     }
     sets = [("train", split.train), *(("validation", rows) for rows in split.validation.values())]
@@ -38,18 +38,22 @@ def shown(datasets: dict[str, AttributedDataset], split: Split) -> dict[str, dic
         data = datasets[rows.source]
         base = rows.rows if rows.visit_law is not None else rows.rows // data.n_derived
         names = data.ids if data.originals is None else data.originals
-        found[role]["origin"] |= {(data.origin, int(names[row])) for row in base}
+        shown_by_role[role]["origin"] |= {(data.origin, int(names[row])) for row in base}
         if data.contents is not None:
-            found[role]["content"] |= {int(data.contents[row]) for row in base}
-    return found
+            shown_by_role[role]["content"] |= {int(data.contents[row]) for row in base}
+    return shown_by_role
 
 
 def refuse_shared(datasets: dict[str, AttributedDataset], split: Split) -> None:
-    found = shown(datasets, split)
-    for one, other in (("train", "test"), ("train", "validation"), ("validation", "test")):
+    shown_by_role = shown(datasets, split)
+    for first_role, second_role in (
+        ("train", "test"),
+        ("train", "validation"),
+        ("validation", "test"),
+    ):
         for kind in ("origin", "content"):
-            assert not found[one][kind] & found[other][kind], (
-                f"{kind} of a picture in {one} and in {other}"
+            assert not shown_by_role[first_role][kind] & shown_by_role[second_role][kind], (
+                f"{kind} of a picture in {first_role} and in {second_role}"
             )
 
 
@@ -61,8 +65,8 @@ def test_a_rendition_takes_the_roles_of_what_it_shows() -> None:
     """100 rows a cell: a fifth tests, a fifth of the other 80 validates. The other data set shows
     the same under another name."""
     main = world((2, 2), 100, name="clean")
-    other = replace(world((2, 2), 100, name="sheared"), origin="clean")
-    datasets = {"main": main, "other": other}
+    other_dataset = replace(world((2, 2), 100, name="sheared"), origin="clean")
+    datasets = {"main": main, "other": other_dataset}
     study = plan(n_attributes=1, sets=SETS)
     split = make_split(datasets, "main", study, 0)
     refuse_shared(datasets, split)
@@ -97,16 +101,16 @@ def test_what_shows_nothing_twice_is_dealt_as_ever() -> None:
 def test_rows_that_were_kept_out_of_training_are_free() -> None:
     """`keep` leaves a class out of the data that train: its pictures are all the other data set's
     to test on."""
-    whole = world((3, 2), 20, name="clean")
-    main = whole.keep({"y": ["y0", "y1"]})
-    other = replace(whole, name="sheared")
+    clean = world((3, 2), 20, name="clean")
+    main = clean.keep({"y": ["y0", "y1"]})
+    sheared = replace(clean, name="sheared")
     sets = {
         "test": SetPlan("test"),
         "elsewhere": SetPlan("test", source="other", labels={"y2": "y1"}),
     }
-    split = make_split({"main": main, "other": other}, "main", plan(n_attributes=1, sets=sets), 0)
-    refuse_shared({"main": main, "other": other}, split)
-    label = whole.table.column("y")[split.evaluation["elsewhere"].rows]
+    split = make_split({"main": main, "other": sheared}, "main", plan(n_attributes=1, sets=sets), 0)
+    refuse_shared({"main": main, "other": sheared}, split)
+    label = clean.table.column("y")[split.evaluation["elsewhere"].rows]
     assert np.bincount(label).tolist() == [8, 8, 40]
 
 
@@ -114,10 +118,10 @@ def test_a_unit_of_another_data_set_is_left_out_whole() -> None:
     """Videos of three frames: one frame that trains takes the other two with it, also those that
     the data that train lack."""
     main = world((2, 1), 30, name="frames")
-    kept = replace(main.keep({"y": ["y0", "y1"]}), name="main")
+    main_kept = replace(main.keep({"y": ["y0", "y1"]}), name="main")
     units = np.arange(60) // 3
-    other = replace(world((2, 1), 30, name="frames"), units=units)
-    datasets = {"main": kept, "other": other}
+    frames = replace(world((2, 1), 30, name="frames"), units=units)
+    datasets = {"main": main_kept, "other": frames}
     sets = {"test": SetPlan("test"), "elsewhere": SetPlan("test", source="other")}
     study = plan(n_attributes=1, sets=sets, roles=Roles(0.8, 1))
     split = make_split(datasets, "main", study, 0)
@@ -169,9 +173,9 @@ def test_official_test_rows_that_train_elsewhere_are_refused_or_allowed() -> Non
     main = replace(world((2, 1), 20, official=10, name="cifar"), contents=pictures(np.arange(40)))
     contents = pictures(np.arange(40) + 100)
     contents[10:16] = np.arange(6)
-    other = replace(world((2, 1), 20, official=10, name="cinic"), contents=contents)
+    other_dataset = replace(world((2, 1), 20, official=10, name="cinic"), contents=contents)
     sets = {"test": SetPlan("test"), "elsewhere": SetPlan("test", source="other")}
-    datasets = {"main": main, "other": other}
+    datasets = {"main": main, "other": other_dataset}
     with pytest.raises(
         InputError,
         match=r"^overlap: the official split of 'cinic' tests on 6 pictures that train or",
@@ -191,8 +195,8 @@ def test_leftover_rows_of_an_official_split_are_free() -> None:
     codes_main = world((2, 1), 20, official=10, name="clean")
     sets = {"test": SetPlan("test"), "elsewhere": SetPlan("test", source="other")}
     roles = Roles(2, 0.25, {"column": "split", "train": "train", "test": "test"})
-    other = AttributedDataset("other", world((2, 1), 20).table, origin="clean")
-    datasets = {"main": codes_main, "other": other}
+    other_dataset = AttributedDataset("other", world((2, 1), 20).table, origin="clean")
+    datasets = {"main": codes_main, "other": other_dataset}
     split = make_split(datasets, "main", plan(n_attributes=0, roles=roles, sets=sets), 0)
     refuse_shared(datasets, split)
     assert len(split.evaluation["test"]) == 4 and len(split.evaluation["elsewhere"]) == 20
@@ -202,12 +206,14 @@ def test_nothing_left_says_how_many() -> None:
     main = world((2, 1), 20, name="clean")
     trained = make_split({"main": main}, "main", plan(n_attributes=0), 0).train.rows
     table = world((2, 1), 20).table
-    other = AttributedDataset(
+    other_dataset = AttributedDataset(
         "other", type(table)(table.attributes, table.codes[:, trained]), ids=trained, origin="clean"
     )
     sets = {"test": SetPlan("test"), "elsewhere": SetPlan("test", source="other")}
     with pytest.raises(InputError) as caught:
-        make_split({"main": main, "other": other}, "main", plan(n_attributes=0, sets=sets), 0)
+        make_split(
+            {"main": main, "other": other_dataset}, "main", plan(n_attributes=0, sets=sets), 0
+        )
     expected = (
         "data.other: leaves no test row for set 'elsewhere': all 24 show pictures that have another"
         " role elsewhere in the study"
@@ -241,13 +247,13 @@ def test_names_of_pictures_are_checked_and_kept() -> None:
     named = replace(
         data, originals=pictures(np.arange(16) + 50), contents=pictures(np.arange(16) + 90)
     )
-    kept = (
+    subset = (
         named.keep({"y": ["y1"]})
         .with_units("a")
         .with_attribute("more", ["x"], np.zeros(8, dtype=int))
     )
-    assert kept.origin == "world" and kept.originals is not None and kept.contents is not None
-    assert kept.originals.tolist() == list(range(58, 66)) and kept.contents.tolist() == list(
+    assert subset.origin == "world" and subset.originals is not None and subset.contents is not None
+    assert subset.originals.tolist() == list(range(58, 66)) and subset.contents.tolist() == list(
         range(98, 106)
     )
 
@@ -268,17 +274,19 @@ def test_files_are_named_by_their_place(tmp_path: Path) -> None:
     once = crosswind.load(
         "table", path=str(tmp_path / "once.csv"), images=str(folder / ".." / "pictures"), size=16
     )
-    whole = crosswind.load("image-folder", path=str(folder), size=8)
-    assert twice.origin == once.origin == whole.origin
+    folder_data = crosswind.load("image-folder", path=str(folder), size=8)
+    assert twice.origin == once.origin == folder_data.origin
     assert (
-        twice.originals is not None and once.originals is not None and whole.originals is not None
+        twice.originals is not None
+        and once.originals is not None
+        and folder_data.originals is not None
     )
     assert (
         len(set(twice.originals.tolist())) == 12
         and twice.originals[12:].tolist() == twice.originals[:2].tolist()
     )
     assert once.originals.tolist() == twice.originals[:3].tolist()
-    assert set(whole.originals.tolist()) == set(twice.originals.tolist())
+    assert set(folder_data.originals.tolist()) == set(twice.originals.tolist())
 
 
 # -- any composition -------------------------------------------------------------------------------
@@ -293,19 +301,27 @@ def compositions(draw: st.DrawFn) -> tuple[dict[str, AttributedDataset], Any, in
     official = draw(st.booleans())
     datasets = {}
     for name in ("main", "other", *(["third"] if draw(st.booleans()) else [])):
-        made = world((2, 2), generator.integers(2, 12, (2, 2)), 3 if official else None, name=name)
-        stock = generator.integers(0, draw(st.sampled_from([n, 10 * n, 10_000])), made.n_base)
+        world_made = world(
+            (2, 2), generator.integers(2, 12, (2, 2)), 3 if official else None, name=name
+        )
+        stock = generator.integers(0, draw(st.sampled_from([n, 10 * n, 10_000])), world_made.n_base)
         kind = draw(st.sampled_from(["origin", "content", "both"]))
         if kind != "content":
-            made = replace(made, origin="stock", originals=pictures(stock))
+            world_made = replace(world_made, origin="stock", originals=pictures(stock))
         if kind != "origin":
             # Contents agree with origins, and join some that differ.
-            made = replace(made, contents=pictures(stock // draw(st.sampled_from([1, 2]))))
+            world_made = replace(
+                world_made, contents=pictures(stock // draw(st.sampled_from([1, 2])))
+            )
         if not official and draw(st.booleans()):
-            made = replace(made, units=generator.integers(0, made.n_base, made.n_base))
+            world_made = replace(
+                world_made, units=generator.integers(0, world_made.n_base, world_made.n_base)
+            )
         if draw(st.integers(0, 3)) == 0:
-            made = made.with_attribute("z", ["only"], np.zeros(made.n_base, dtype=int))
-        datasets[name] = made
+            world_made = world_made.with_attribute(
+                "z", ["only"], np.zeros(world_made.n_base, dtype=int)
+            )
+        datasets[name] = world_made
     roles = Roles(
         None, 0.3, {"column": "split", "train": "train", "test": "test"} if official else None
     )
@@ -324,25 +340,30 @@ def compositions(draw: st.DrawFn) -> tuple[dict[str, AttributedDataset], Any, in
 @settings(max_examples=150)
 @given(compositions())
 def test_no_picture_has_two_roles(study: tuple[dict[str, AttributedDataset], Any, int]) -> None:
-    datasets, made, seed = study
+    datasets, split_plan, seed = study
     try:
-        split = make_split(datasets, "main", made, seed)
+        split = make_split(datasets, "main", split_plan, seed)
     except InputError as error:
         assert error.field == "overlap" or "leave" in error.problem or "no " in error.problem, str(
             error
         )
         # What is refused for its pictures can be allowed, and is then told with a number.
         if error.field == "overlap":
-            warnings = make_split(datasets, "main", replace(made, overlap="allowed"), seed).warnings
+            warnings = make_split(
+                datasets, "main", replace(split_plan, overlap="allowed"), seed
+            ).warnings
             assert any("overlap: allowed" in text for text in warnings)
         return
     refuse_shared(datasets, split)
     for rows in (split.train, *split.validation.values(), *split.evaluation.values()):
         assert len(np.unique(rows.rows)) == len(rows)
-        if made.roles.official is not None:
-            part = datasets[rows.source].table.column("split")[rows.rows]
-            assert len(np.unique(part)) <= 1 and (part == (rows in split.evaluation.values())).all()
-    again = make_split(datasets, "main", made, seed)
+        if split_plan.roles.official is not None:
+            official_part = datasets[rows.source].table.column("split")[rows.rows]
+            assert (
+                len(np.unique(official_part)) <= 1
+                and (official_part == (rows in split.evaluation.values())).all()
+            )
+    again = make_split(datasets, "main", split_plan, seed)
     assert np.array_equal(again.train.rows, split.train.rows)
     units = datasets["main"].units
     if units is not None:

@@ -18,13 +18,13 @@ from crosswind.shifts.split.rounding import controlled_rounding
 def margin_excess(counts: np.ndarray, expected: np.ndarray) -> list[int]:
     """How many rows each axis has out of place: beyond the whole numbers around the expectations of
     its values."""
-    found = []
+    excesses = []
     for axis in range(expected.ndim):
         have, want = (
             np.moveaxis(table, axis, 0).reshape(len(np.moveaxis(table, axis, 0)), -1).sum(axis=1)
             for table in (counts, expected)
         )
-        found.append(
+        excesses.append(
             int(
                 (
                     np.maximum(np.floor(want + 1e-7) - have, 0)
@@ -32,7 +32,7 @@ def margin_excess(counts: np.ndarray, expected: np.ndarray) -> list[int]:
                 ).sum()
             )
         )
-    return found
+    return excesses
 
 
 def check(counts: np.ndarray, expected: np.ndarray, total: int) -> None:
@@ -91,7 +91,8 @@ def test_seeds_break_ties_and_replay() -> None:
     expected = np.full((3, 3, 3), 10 / 27)
     drawn = [controlled_rounding(expected, seed, 10) for seed in range(200)]
     assert all(
-        (one == controlled_rounding(expected, seed, 10)).all() for seed, one in enumerate(drawn[:5])
+        (counts_drawn == controlled_rounding(expected, seed, 10)).all()
+        for seed, counts_drawn in enumerate(drawn[:5])
     )
     chosen = np.sum(drawn, axis=0)
     # Every cell is as likely: 200 x 10 / 27 = 74 times each, standard deviation under 7.

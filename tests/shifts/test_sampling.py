@@ -27,14 +27,14 @@ def weights(
     are supplements."""
     cell = np.repeat(np.arange(len(counts)), counts)
     origin = (np.arange(len(cell)) >= len(cell) - extra).astype(np.int8)
-    found, law_of_visits = sampling_weights(
+    weights_found, law_of_visits = sampling_weights(
         sampler, cell, cell, origin, None if law is None else np.array(law)
     )
-    assert law_of_visits is None and found.sum() == pytest.approx(1, abs=1e-12)
-    assert all(np.ptp(found[cell == one]) == 0 for one in set(cell)) or extra
+    assert law_of_visits is None and weights_found.sum() == pytest.approx(1, abs=1e-12)
+    assert all(np.ptp(weights_found[cell == cell_code]) == 0 for cell_code in set(cell)) or extra
     return [
-        Fraction(float(found[np.searchsorted(cell, one)])).limit_denominator(1000)
-        for one in sorted(set(cell))
+        Fraction(float(weights_found[np.searchsorted(cell, cell_code)])).limit_denominator(1000)
+        for cell_code in sorted(set(cell))
     ]
 
 
@@ -106,9 +106,9 @@ def test_the_law_of_the_test_set_counts_with_its_weights() -> None:
     be made good."""
     data = world((2, 2), 60)
 
-    def train(**rest: Any) -> Any:
+    def train(**options: Any) -> Any:
         return make_split(
-            {"d": data}, "d", plan(LDD, 30, 1, Roles(10, 0), sampler="reweight", **rest), 0
+            {"d": data}, "d", plan(LDD, 30, 1, Roles(10, 0), sampler="reweight", **options), 0
         ).train
 
     even = train()
@@ -120,7 +120,7 @@ def test_the_law_of_the_test_set_counts_with_its_weights() -> None:
     assert trained.weight == pytest.approx(np.full(80, 1 / 80))
 
 
-def visited(sampler: Any, spec: Any = SC, **rest: Any) -> Any:
+def visited(sampler: Any, spec: Any = SC, **options: Any) -> Any:
     plan_of = SplitPlan(
         "y",
         ("corruption", "a"),
@@ -128,7 +128,7 @@ def visited(sampler: Any, spec: Any = SC, **rest: Any) -> Any:
         parse_draw(10),
         Roles(5, 0.2),
         sampler=sampler,
-        **rest,
+        **options,
     )
     return make_split({"d": noisy("per-visit")}, "d", plan_of, 0).train
 
@@ -149,9 +149,9 @@ def test_of_values_drawn_at_every_visit_the_pairs_are_weighed(sampler: str) -> N
     assert np.array_equal(rows.visit_law, plain.visit_law) and rows.weight[
         extra
     ].sum() == pytest.approx(0.5)
-    seen = np.zeros((2, 2))
-    np.add.at(seen, rows.label, rows.weight[:, None] * rows.visit_law)
-    assert seen == pytest.approx(np.full((2, 2), 0.25))
+    visits_seen = np.zeros((2, 2))
+    np.add.at(visits_seen, rows.label, rows.weight[:, None] * rows.visit_law)
+    assert visits_seen == pytest.approx(np.full((2, 2), 0.25))
 
 
 def test_a_law_of_visits_is_turned_towards_the_rare_value() -> None:
@@ -199,7 +199,7 @@ def test_planning_names_the_groups_that_a_sampler_never_draws(
 
     only = {"type": "only", "attribute": "corruption", "values": "noise"}
     sets = {"test": SetPlan("test", parse_shift(only))}
-    made = SplitPlan(
+    split_plan = SplitPlan(
         "y",
         ("corruption", "a"),
         parse_shift(SC),
@@ -208,18 +208,18 @@ def test_planning_names_the_groups_that_a_sampler_never_draws(
         sampler=sampler,
         sets=sets,
     )
-    counts = DrawCounts(plan_counts({"d": noisy(mode)}, "d", made))
+    counts = DrawCounts(plan_counts({"d": noisy(mode)}, "d", split_plan))
     assert counts.undrawn(None, True, sampler) == left
     assert counts.undrawn(("corruption",), False, sampler) == (
         ["corruption=clean"] if sampler == "reweight" else []
     )
     assert np.count_nonzero(counts.together(None, True, sampler)) == 4 - len(left)
     counts.check_sampler(sampler, "sampler")
-    rows = make_split({"d": noisy(mode)}, "d", made, 0).train
+    rows = make_split({"d": noisy(mode)}, "d", split_plan, 0).train
     law = np.eye(2)[rows.rows % 2] if rows.visit_law is None else rows.visit_law
-    seen = np.zeros((2, 2))
-    np.add.at(seen, rows.label, rows.weight[:, None] * law)
-    assert int((seen == 0).sum()) == len(left)
+    visits_seen = np.zeros((2, 2))
+    np.add.at(visits_seen, rows.label, rows.weight[:, None] * law)
+    assert int((visits_seen == 0).sum()) == len(left)
     assert rows.sampler == (sampler if isinstance(sampler, str) else "mixture")
 
 

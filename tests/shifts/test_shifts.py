@@ -58,9 +58,11 @@ def test_a_class_that_is_never_matched_is_warned_of_and_the_matching_is_told() -
 def test_strength_is_the_probability_of_the_match() -> None:
     """r = 0.7, V = 4, m = 1: P(match) = 0.7 + 0.3 / 4 = 0.775, P(other) = 0.075; m = 2: 0.35 +
     0.075 = 0.425 each."""
-    one = form_of({"type": "spurious-correlation", "attribute": "a", "strength": 0.7}, 4, 4)
-    assert one.supplements == ()
-    assert one.weights[1] / one.weights[1].sum() == pytest.approx([0.075, 0.775, 0.075, 0.075])
+    of_strength = form_of({"type": "spurious-correlation", "attribute": "a", "strength": 0.7}, 4, 4)
+    assert of_strength.supplements == ()
+    assert of_strength.weights[1] / of_strength.weights[1].sum() == pytest.approx(
+        [0.075, 0.775, 0.075, 0.075]
+    )
     two = form_of({"type": "spurious-correlation", "attribute": "a", "strength": 0.7}, 2, 4)
     assert two.weights[0] / two.weights[0].sum() == pytest.approx([0.425, 0.075, 0.425, 0.075])
     assert two.weights.max() == 1.0
@@ -121,7 +123,7 @@ def test_low_data_drift_by_count_is_a_supplement() -> None:
         {"type": "low-data-drift", "attribute": "a", "low": ["a1", "a2"], "count": 7}, 2, 3
     )
     assert form.weights.tolist() == [[1, 0, 0], [1, 0, 0]]
-    assert [item.count for item in form.supplements] == [7]
+    assert [supplement.count for supplement in form.supplements] == [7]
     assert form.supplements[0].region.tolist() == [[False, True, True]] * 2
 
 
@@ -130,9 +132,9 @@ def test_counterexamples_stay_where_the_other_shifts_allow() -> None:
         {"type": "spurious-correlation", "attribute": "a"},
         {"type": "unseen-data", "attribute": "b"},
     ]
-    (item,) = form_of(spec, 2, 2, 3).supplements
-    assert item.region.sum() == 2 * 2
-    assert not item.region[:, :, 2].any()
+    (supplement,) = form_of(spec, 2, 2, 3).supplements
+    assert supplement.region.sum() == 2 * 2
+    assert not supplement.region[:, :, 2].any()
 
 
 def test_unseen_data_warns_of_a_single_value() -> None:

@@ -85,10 +85,10 @@ def test_there_are_87_numbers() -> None:
 
 @pytest.mark.parametrize("name", TABLE_6)
 def test_table_6(name: str) -> None:
-    sizes, copies, test, share, official, bases, wanted, test_rows = TABLE_6[name]
+    sizes, copies, test, share, official, bases, published_rows, test_rows = TABLE_6[name]
     data = {name: world(sizes, copies, official)}
     roles = Roles(test, share, None if official is None else OFFICIAL)
-    for shift, base, rows in zip(SHIFTS, bases, wanted, strict=True):
+    for shift, base, rows in zip(SHIFTS, bases, published_rows, strict=True):
         study = plan(
             jeon(shift), {"total": base} if shift == "uniform" else base, 3, roles, sets=SETS
         )
@@ -120,8 +120,8 @@ def test_table_6(name: str) -> None:
 def test_table_10(name: str, size: str) -> None:
     sizes, copies, test, share = TABLE_6[name][:4]
     data = {name: world(sizes, copies)}
-    bases, wanted = TABLE_10[name, size]
-    for shift, base, rows in zip(SHIFTS[1:], bases, wanted, strict=True):
+    bases, published_rows = TABLE_10[name, size]
+    for shift, base, rows in zip(SHIFTS[1:], bases, published_rows, strict=True):
         assert (
             plan_counts(data, name, plan(jeon(shift), base, 3, Roles(test, share))).train_rows
             == rows

@@ -78,14 +78,14 @@ def all_rows(split: Split) -> dict[str, np.ndarray]:
 def test_roles_are_disjoint_and_no_row_comes_twice(
     study: tuple[AttributedDataset, Any, int],
 ) -> None:
-    data, made, seed = study
-    rows = all_rows(split_or_skip(data, made, seed))
+    data, split_plan, seed = study
+    rows = all_rows(split_or_skip(data, split_plan, seed))
     together = np.concatenate(list(rows.values()))
     assert len(np.unique(together)) == len(together)
     if data.units is not None:
         owners: dict[int, str] = {}
-        for name, some in rows.items():
-            for unit in np.unique(data.units[some]):
+        for name, row_numbers in rows.items():
+            for unit in np.unique(data.units[row_numbers]):
                 assert owners.setdefault(int(unit), name) == name
 
 
@@ -94,12 +94,12 @@ def test_roles_are_disjoint_and_no_row_comes_twice(
 def test_the_same_seeds_replay_and_a_new_table_index_changes_nothing(
     study: tuple[AttributedDataset, Any, int],
 ) -> None:
-    data, made, seed = study
-    first = split_or_skip(data, made, seed)
+    data, split_plan, seed = study
+    first = split_or_skip(data, split_plan, seed)
     fresh = AttributedDataset(
         data.name, data.table, ids=data.ids, units=data.units
     )  # nothing kept from before
-    again = make_split({"d": fresh}, "d", made, seed)
+    again = make_split({"d": fresh}, "d", split_plan, seed)
     for name, rows in all_rows(first).items():
         assert (rows == all_rows(again)[name]).all()
     assert first.report == again.report
@@ -111,27 +111,27 @@ def test_the_same_seeds_replay_and_a_new_table_index_changes_nothing(
 def test_another_run_seed_changes_training_and_validation_rows_alone(
     study: tuple[AttributedDataset, Any, int],
 ) -> None:
-    data, made, seed = study
-    first, second = split_or_skip(data, made, seed), split_or_skip(data, made, seed + 1)
+    data, split_plan, seed = study
+    first, second = split_or_skip(data, split_plan, seed), split_or_skip(data, split_plan, seed + 1)
     assert (first.evaluation["test"].rows == second.evaluation["test"].rows).all()
     assert len(first.train) == len(second.train)
-    seen = set(first.train.rows) | set().union(
+    rows_seen = set(first.train.rows) | set().union(
         *(set(rows.rows) for rows in first.validation.values())
     )
-    assert not seen & set(second.evaluation["test"].rows)
+    assert not rows_seen & set(second.evaluation["test"].rows)
 
 
 @settings(max_examples=80)
 @given(studies())
 def test_the_report_counts_what_the_rows_are(study: tuple[AttributedDataset, Any, int]) -> None:
-    data, made, seed = study
-    split = split_or_skip(data, made, seed)
+    data, split_plan, seed = study
+    split = split_or_skip(data, split_plan, seed)
     report = split.report["sets"]
     for name, rows in (("train", split.train), ("test", split.evaluation["test"])):
         counts = cell_counts(data, rows, ("y", "a", "b"))
-        told = {cell: entry["realised"] for cell, entry in report[name]["cells"].items()}
+        realised = {cell: entry["realised"] for cell, entry in report[name]["cells"].items()}
         for cell, number in np.ndenumerate(counts):
-            assert told.get(f"y=y{cell[0]}, a=a{cell[1]}, b=b{cell[2]}", 0) == number
+            assert realised.get(f"y=y{cell[0]}, a=a{cell[1]}, b=b{cell[2]}", 0) == number
         table = data.table
         assert (rows.true_label == table.column("y")[rows.rows]).all()
         words = [f"y={table.attribute('y').values[table.column('y')[row]]}" for row in rows.rows]
@@ -139,7 +139,7 @@ def test_the_report_counts_what_the_rows_are(study: tuple[AttributedDataset, Any
             rows.group_names[group].startswith(word)
             for group, word in zip(rows.group, words, strict=True)
         )
-    counted = plan_counts({"d": data}, "d", made, seed)
+    counted = plan_counts({"d": data}, "d", split_plan, seed)
     assert counted.train_rows == len(split.train)
     assert counted.test_rows == len(split.evaluation["test"])
     assert counted.validation_rows == sum(len(rows) for rows in split.validation.values())
@@ -150,8 +150,8 @@ def test_roles_do_not_depend_on_shift_run_seed_or_order_of_rows() -> None:
     turned = np.random.default_rng(0).permutation(data.n_base)
     shuffled = AttributedDataset("t", data.table.rows(turned), ids=data.ids[turned])
     first = make_split({"d": data}, "d", plan(None, "all", 1), 0).evaluation["test"]
-    other = make_split({"d": shuffled}, "d", plan(jeon("SC"), "all", 1), 5).evaluation["test"]
-    assert set(data.ids[first.rows]) == set(shuffled.ids[other.rows])
+    other_order = make_split({"d": shuffled}, "d", plan(jeon("SC"), "all", 1), 5).evaluation["test"]
+    assert set(data.ids[first.rows]) == set(shuffled.ids[other_order.rows])
     moved = make_split({"d": data}, "d", plan(None, "all", 1, split_seed=1), 0).evaluation["test"]
     assert set(moved.rows) != set(first.rows)
 
@@ -302,14 +302,14 @@ def test_two_supplements_keep_apart() -> None:
 
 def test_named_sets_by_law() -> None:
     data = world((2, 3), 40)
-    seen, unseen = (
+    only_seen, unseen = (
         {"type": "only", "attribute": "a", "values": values} for values in (["a0", "a1"], "last")
     )
     sets = {
         "validation": SetPlan("validation", "train"),
         "ood-validation": SetPlan("validation"),
         "test": SetPlan("test"),
-        "seen": SetPlan("test", parse_shift(seen)),
+        "seen": SetPlan("test", parse_shift(only_seen)),
         "unseen": SetPlan("test", parse_shift(unseen), parse_draw({"total": 6})),
         "trained-on": SetPlan("train", "train"),
     }
@@ -341,16 +341,16 @@ def test_laws_may_name_attributes_that_cut_no_cells() -> None:
         "test": SetPlan("test"),
     }
     split = make_split({"d": data}, "d", plan(None, 4, 1, Roles(0.5, 0.2), sets=sets), 0)
-    some = split.evaluation["b0"]
-    assert (data.table.column("b")[some.rows] == 0).all()
-    whole = split.evaluation["test"]
-    assert set(some.rows) == {row for row in whole.rows if data.table.column("b")[row] == 0}
-    assert some.group_names == whole.group_names
+    of_b0 = split.evaluation["b0"]
+    assert (data.table.column("b")[of_b0.rows] == 0).all()
+    all_test = split.evaluation["test"]
+    assert set(of_b0.rows) == {row for row in all_test.rows if data.table.column("b")[row] == 0}
+    assert of_b0.group_names == all_test.group_names
 
 
 def test_another_source_is_a_target_with_a_map_of_classes() -> None:
     data = world((3, 2), 20)
-    other = AttributedDataset(
+    other_dataset = AttributedDataset(
         "other",
         AttributeTable(
             (Attribute("y", ("zero", "y1", "two", "nine")),), np.repeat(np.arange(4), 5)[None]
@@ -360,23 +360,23 @@ def test_another_source_is_a_target_with_a_map_of_classes() -> None:
         "test": SetPlan("test"),
         "target": SetPlan("test", source="o", labels={"zero": "y0", "two": "y2", "nine": None}),
     }
-    split = make_split({"d": data, "o": other}, "d", plan(jeon("SC"), 4, 1, sets=sets), 0)
+    split = make_split({"d": data, "o": other_dataset}, "d", plan(jeon("SC"), 4, 1, sets=sets), 0)
     target = split.evaluation["target"]
     assert (target.source, len(target)) == ("o", 15)
-    assert target.label.tolist() == other.table.column("y")[target.rows].tolist()
+    assert target.label.tolist() == other_dataset.table.column("y")[target.rows].tolist()
     assert target.group_names == ("y=y0", "y=y1", "y=y2")
     sets = {
         "target-validation": SetPlan("validation", source="o", labels=sets["target"].labels),
         **sets,
     }
-    split = make_split({"d": data, "o": other}, "d", plan(jeon("SC"), 4, 1, sets=sets), 0)
+    split = make_split({"d": data, "o": other_dataset}, "d", plan(jeon("SC"), 4, 1, sets=sets), 0)
     assert len(split.validation["target-validation"]) + len(split.evaluation["target"]) == 15
     assert not set(split.validation["target-validation"].rows) & set(
         split.evaluation["target"].rows
     )
     with pytest.raises(InputError, match="sets.target.labels: says nothing of class 'zero'"):
         make_split(
-            {"d": data, "o": other},
+            {"d": data, "o": other_dataset},
             "d",
             plan(sets={"target": SetPlan("test", source="o")}, n_attributes=1),
             0,
@@ -397,13 +397,18 @@ def test_the_official_split_wins() -> None:
     assert len(split.train) == 4 * (6 - 2)
     assert (data.table.column("split")[split.evaluation["test"].rows] == 1).all()
     assert len(split.evaluation["test"]) == len(split.evaluation["marked"]) == 12
-    whole = Roles(official={"column": "split", "train": "train", "test": "test"})
+    official_roles = Roles(official={"column": "split", "train": "train", "test": "test"})
     assert (
-        len(make_split({"d": data}, "d", plan(None, "all", 1, whole), 0).evaluation["test"]) == 16
+        len(
+            make_split({"d": data}, "d", plan(None, "all", 1, official_roles), 0).evaluation["test"]
+        )
+        == 16
     )
-    given = Roles(official={"column": "split", "train": "train", "test": [], "validation": "test"})
+    given_roles = Roles(
+        official={"column": "split", "train": "train", "test": [], "validation": "test"}
+    )
     with pytest.raises(InputError, match=r"roles.official.test: names no value"):
-        make_split({"d": data}, "d", plan(None, "all", 1, given), 0)
+        make_split({"d": data}, "d", plan(None, "all", 1, given_roles), 0)
 
 
 def test_a_unit_in_two_parts_of_the_official_split_is_refused() -> None:
@@ -427,22 +432,27 @@ def test_a_unit_may_have_rows_of_no_part_of_the_official_split() -> None:
     """Patients 0 to 3 train and have rows in a part that the study does not name, patients 4 and 5
     are of the test part."""
     patient, row = np.divmod(np.arange(60), 10)
-    part = np.where(patient >= 4, 2, row % 2)
+    part_code = np.where(patient >= 4, 2, row % 2)
     attributes = (
         Attribute("y", ("y0", "y1")),
         Attribute("a", ("a0",)),
         Attribute("split", ("train", "id_val", "test")),
     )
-    table = AttributeTable(attributes, np.stack([row // 2 % 2, 0 * row, part]))
+    table = AttributeTable(attributes, np.stack([row // 2 % 2, 0 * row, part_code]))
     data = AttributedDataset("m", table, units=patient)
     named = Roles(official={"column": "split", "train": "train", "test": "test"}, validation=0.25)
     sets = {"validation": SetPlan("validation"), "test": SetPlan("test")}
     split = make_split({"d": data}, "d", plan(None, "all", 1, named, sets=sets), 0)
     validation, test = split.validation["validation"].rows, split.evaluation["test"].rows
     rows = np.concatenate([split.train.rows, validation])
-    assert (part[rows] == 0).all() and (part[test] == 2).all() and len(test) and len(validation)
+    assert (
+        (part_code[rows] == 0).all()
+        and (part_code[test] == 2).all()
+        and len(test)
+        and len(validation)
+    )
     assert not set(patient[split.train.rows]) & set(patient[validation])
-    both = Roles(
+    official_roles = Roles(
         official={"column": "split", "train": "train", "validation": "id_val", "test": "test"}
     )
     with pytest.raises(
@@ -451,7 +461,7 @@ def test_a_unit_may_have_rows_of_no_part_of_the_official_split() -> None:
             "unit 0 of m is in two parts of the official split; a source whose option unit is none"
         ),
     ):
-        make_split({"d": data}, "d", plan(None, "all", 1, both, sets=sets), 0)
+        make_split({"d": data}, "d", plan(None, "all", 1, official_roles, sets=sets), 0)
 
 
 def test_toys_as_units_give_whole_toys() -> None:
@@ -473,8 +483,8 @@ def test_toys_as_units_give_whole_toys() -> None:
 def test_groups_and_environments_follow_the_shift() -> None:
     data = world((2, 2, 3), 20)
 
-    def names(spec: Any, **rest: Any) -> tuple[str, int]:
-        train = make_split({"d": data}, "d", plan(spec, 4, 2, **rest), 0).train
+    def names(spec: Any, **options: Any) -> tuple[str, int]:
+        train = make_split({"d": data}, "d", plan(spec, 4, 2, **options), 0).train
         return train.environment_names[0], len(train.group_names)
 
     assert names(jeon("SC")) == ("a=a0", 4)
@@ -492,9 +502,9 @@ def test_samplers() -> None:
     data = world((2, 2), np.array([[200, 40], [40, 200]]))
     spec = {"type": "spurious-correlation", "attribute": "a", "counterexamples": 0.2}
 
-    def train(sampler: Any, **rest: Any) -> Any:
+    def train(sampler: Any, **options: Any) -> Any:
         return make_split(
-            {"d": data}, "d", plan(spec, 50, 1, Roles(10, 0), sampler=sampler, **rest), 0
+            {"d": data}, "d", plan(spec, 50, 1, Roles(10, 0), sampler=sampler, **options), 0
         ).train
 
     uniform, reweight, balanced, mixture = (
@@ -666,10 +676,10 @@ def test_rows_sort_by_cell_and_whole_hash_even_where_leading_bits_agree() -> Non
     hashes = generator.integers(0, 1 << 8, 500).astype(np.uint64) | (
         generator.integers(0, 3, 500).astype(np.uint64) << np.uint64(60)
     )
-    wanted = sorted(range(500), key=lambda row: (codes[row], hashes[row], row))
-    assert sorted_rows(codes, 3, hashes).tolist() == wanted
-    many = codes.astype(np.uint64) << np.uint64(45)
-    assert sorted_rows(many, 1 << 47, hashes).tolist() == wanted
+    sorted_by_hand = sorted(range(500), key=lambda row: (codes[row], hashes[row], row))
+    assert sorted_rows(codes, 3, hashes).tolist() == sorted_by_hand
+    large_codes = codes.astype(np.uint64) << np.uint64(45)
+    assert sorted_rows(large_codes, 1 << 47, hashes).tolist() == sorted_by_hand
 
 
 @pytest.mark.parametrize("hidden", ["a0", "a1", "a2"])
@@ -680,21 +690,21 @@ def test_the_unseen_law_is_what_each_shift_leaves_out(hidden: str) -> None:
         "target": SetPlan("test", "unseen"),
         "known": SetPlan("test", "train"),
     }
-    made = plan(
+    split_plan = plan(
         {"type": "unseen-data", "attribute": "a", "unseen": hidden}, roles=Roles(4, 0.2), sets=sets
     )
-    split = make_split({"d": data}, "d", made, 0)
-    target, known = (split.evaluation[name].rows for name in ("target", "known"))
+    split = make_split({"d": data}, "d", split_plan, 0)
+    target, known_rows = (split.evaluation[name].rows for name in ("target", "known"))
     values = np.array(data.attribute("a").values)[data.table.column("a")]
     assert set(values[target]) == {hidden} and len(target) == 2 * 2 * 4
-    assert hidden not in set(values[known]) and len(known) == 2 * 2 * 2 * 4
-    told = plan_counts({"d": data}, "d", made)
-    assert told.set_rows == {
+    assert hidden not in set(values[known_rows]) and len(known_rows) == 2 * 2 * 2 * 4
+    counted = plan_counts({"d": data}, "d", split_plan)
+    assert counted.set_rows == {
         "validation": len(split.validation["validation"].rows),
         "target": 16,
         "known": 32,
     }
-    assert told.test_cells.sum() == 8  # reweighting looks at rows that can be trained on
+    assert counted.test_cells.sum() == 8  # reweighting looks at rows that can be trained on
 
 
 def test_counterexamples_are_not_unseen() -> None:
@@ -721,13 +731,19 @@ def test_the_share_of_training_rows_that_two_seeds_have_in_common(
     show: seeds redraw little where most rows are drawn."""
     data = world((2, 2, 2), np.full((2, 2, 2), 50))
     study = plan(parse_shift([]), size, 2, Roles(2, 0.2, None))
-    told = plan_counts({"d": data}, "d", study).train_shared
-    assert least <= told <= most
+    shared_told = plan_counts({"d": data}, "d", study).train_shared
+    assert least <= shared_told <= most
     drawn = [
         set(make_split({"d": data}, "d", study, seed).train.rows.tolist()) for seed in range(10)
     ]
-    found = np.mean([len(one & two) / len(one) for i, one in enumerate(drawn) for two in drawn[:i]])
-    assert found == pytest.approx(told, abs=0.03)
+    shared_found = np.mean(
+        [
+            len(first_rows & two) / len(first_rows)
+            for i, first_rows in enumerate(drawn)
+            for two in drawn[:i]
+        ]
+    )
+    assert shared_found == pytest.approx(shared_told, abs=0.03)
     assert make_split({"d": data}, "d", study, 0).report["train_shared"] == pytest.approx(
-        told, abs=1e-4
+        shared_told, abs=1e-4
     )

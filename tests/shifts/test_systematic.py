@@ -36,13 +36,21 @@ def test_shares_are_dealt_apart_by_seed_and_smaller_ones_lie_in_larger_ones() ->
     quarters = table(10, shares=dict.fromkeys(VALUES[1:], 0.25))
     assert quarters.sum(axis=0).tolist() == [10, 3, 2, 3, 2]
     assert (quarters[:, 1:].sum(axis=1) == 1).all()
-    tenth, quarter, half, whole = (
+    tenth, quarter, half, all_of_it = (
         table(20, shares={"noise": share})[:, 1] for share in (0.1, "1/4", 0.5, 1)
     )
-    assert [one.sum() for one in (tenth, quarter, half, whole)] == [2, 5, 10, 20]
+    assert [share_column.sum() for share_column in (tenth, quarter, half, all_of_it)] == [
+        2,
+        5,
+        10,
+        20,
+    ]
     assert not (tenth & ~quarter).any() and not (quarter & ~half).any()
-    others = [table(20, shares={"noise": 0.5}, seed=seed)[:, 1].tolist() for seed in range(4)]
-    assert others[0] == half.tolist() and len({tuple(one) for one in others}) == 4
+    other_seeds = [table(20, shares={"noise": 0.5}, seed=seed)[:, 1].tolist() for seed in range(4)]
+    assert (
+        other_seeds[0] == half.tolist()
+        and len({tuple(share_column) for share_column in other_seeds}) == 4
+    )
 
 
 def test_lists_may_say_ranges_and_superclasses_and_shares_fill_them_up() -> None:
@@ -58,16 +66,16 @@ def test_lists_may_say_ranges_and_superclasses_and_shares_fill_them_up() -> None
     none = table(shares={"noise": 0.5}, superclasses=families, spare=["dogs", "birds"])[:, 1]
     assert np.flatnonzero(every).tolist() == kinds
     assert np.flatnonzero(~none).tolist() == kinds
-    more = table(
+    filled = table(
         classes={"clean": "all", "noise": ["birds"]},
         shares={"noise": 0.3, "blur": 0.5},
         superclasses=families,
     )
     assert (
-        more[:, 1].sum() == 6
-        and more[10:14, 1].all()
-        and more[:, 2].sum() == 10
-        and not (more[:, 1] & more[:, 2]).any()
+        filled[:, 1].sum() == 6
+        and filled[10:14, 1].all()
+        and filled[:, 2].sum() == 10
+        and not (filled[:, 1] & filled[:, 2]).any()
     )
     for seed in range(20):  # dealt whole: never a part of a superclass
         dealt = table(shares={"noise": 0.5}, superclasses=families, seed=seed)[:, 1]
@@ -155,7 +163,7 @@ SHIFT = {
 
 
 def visits(
-    sampler: Any, shift: Any = SHIFT, dataset: AttributedDataset | None = None, **rest: Any
+    sampler: Any, shift: Any = SHIFT, dataset: AttributedDataset | None = None, **options: Any
 ) -> np.ndarray:
     """The share of training's visits of each class under each environment, from rows; the plan's
     table must say the same."""
@@ -167,7 +175,7 @@ def visits(
         parse_draw("all"),
         Roles(5, 0.2),
         sampler=sampler,
-        **rest,
+        **options,
     )
     split = make_split({"d": data}, "d", plan, 0)
     law = split.train.visit_law
@@ -179,10 +187,10 @@ def visits(
             for code in range(4)
         ]
     )
-    told = DrawCounts(plan_counts({"d": data}, "d", plan)).shown_in(sampler)
+    shown = DrawCounts(plan_counts({"d": data}, "d", plan)).shown_in(sampler)
     assert np.allclose(
         shares,
-        [[told[f"y{code}"].get(name, 0.0) for name in VALUES[:3]] for code in range(4)],
+        [[shown[f"y{code}"].get(name, 0.0) for name in VALUES[:3]] for code in range(4)],
         atol=1e-12,
     )
     return shares
@@ -213,15 +221,15 @@ def test_rows_that_have_their_environment_are_sampled_so_too() -> None:
     named = Cells(cells.label, (Attribute("e", VALUES[:3]),))
     table = data.table
     attributes = (table.attributes[0], named.attributes[0], Attribute("a", ("a0",)))
-    made = AttributedDataset("renditions", type(table)(attributes, table.codes))
-    shares = visits({"environment": 0.75}, dataset=made)
+    renditions = AttributedDataset("renditions", type(table)(attributes, table.codes))
+    shares = visits({"environment": 0.75}, dataset=renditions)
     assert np.allclose(
         shares, [[3 / 16, 1 / 8, 0], [3 / 16, 0, 1 / 16], [3 / 16, 0, 1 / 16], [3 / 16, 0, 0]]
     )
     # Rows of seen cells: two each of y0, y1, y2, one of y3. Classes are seen as often as they have
     # rows.
     assert np.allclose(
-        visits({"image": 0.25}, dataset=made),
+        visits({"image": 0.25}, dataset=renditions),
         np.array([[6, 2, 0], [6, 0, 2], [6, 0, 2], [4, 0, 0]]) / 28,
     )
 
@@ -241,10 +249,10 @@ def test_it_composes_with_other_shifts_and_what_is_kept_apart_stays_apart(
         shares = visits(sampler, [SHIFT, other])
         assert ((shares > 0) == [[1, 1, 0], [1, 0, 1], [1, 0, 1], [1, 0, 0]]).all()
         if sampler != "uniform":
-            whole = shares.sum(axis=1) if "image" in sampler else np.ones(4)
+            mass = shares.sum(axis=1) if "image" in sampler else np.ones(4)
             assert np.isclose(
                 shares[:, 0].sum(),
-                0.75 if "environment" in sampler else (whole * [0.5, 0.5, 0.5, 1]).sum(),
+                0.75 if "environment" in sampler else (mass * [0.5, 0.5, 0.5, 1]).sum(),
             )
 
 
@@ -261,9 +269,9 @@ def test_a_sampler_of_environments_needs_them_and_the_label_marginal_is_told() -
         sampler={"environment": 0.75},
     )
     notes = make_split({"d": per_visit()}, "d", plan, 0).report["notes"]
-    told = (
+    sentence = (
         "y3 is 0.1875 of the visits of training, y0 is 0.3125 of the visits of training (even:"
         " 0.25)"
     )
-    assert f"sampler environment: of 4 classes {told}" in notes
+    assert f"sampler environment: of 4 classes {sentence}" in notes
     assert Environments.of(parse_shift([SHIFT, SHIFT]), cells_of(2, 2), np.arange(4)) is None

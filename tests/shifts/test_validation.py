@@ -63,15 +63,16 @@ def _shares(
     value = np.eye(values)[rows.rows % values] if rows.visit_law is None else rows.visit_law
     size = int(np.prod([len(data.table.attribute(name).values) for name in names]))
     return np.stack(
-        [np.bincount(cell, value[:, place], minlength=size) for place in range(values)], axis=1
+        [np.bincount(cell, value[:, value_code], minlength=size) for value_code in range(values)],
+        axis=1,
     )
 
 
 def _off(data: AttributedDataset, split: Split, name: str = "validation") -> float:
     """By how many rows a set is off training's proportions in its worst cell."""
-    other = split.validation.get(name) or split.evaluation[name]
-    train, there = _shares(data, split.train), _shares(data, other)
-    return float(np.abs(there - train * len(other) / len(split.train)).max())
+    other_set = split.validation.get(name) or split.evaluation[name]
+    train, other_shares = _shares(data, split.train), _shares(data, other_set)
+    return float(np.abs(other_shares - train * len(other_set) / len(split.train)).max())
 
 
 @pytest.mark.parametrize("shift", SHIFTS)
@@ -131,13 +132,13 @@ def test_a_seen_set_follows_training_and_is_the_same_for_every_run() -> None:
         assert (first == second).all()
         matched = data.table.column("y")[first] == data.table.column("a")[first]
         assert abs(matched.mean() - 1 / 1.3) < 0.005
-    more = make_split(
+    other_seed = make_split(
         {"d": data}, "d", plan([WILES], {"total": 910}, 1, Roles(60, 0.2), sets=sets), seed=1
     )
     less = make_split(
         {"d": data}, "d", plan([WILES], {"total": 450}, 1, Roles(60, 0.2), sets=sets), seed=1
     )
-    assert len(more.evaluation["seen"]) < len(
+    assert len(other_seed.evaluation["seen"]) < len(
         less.evaluation["seen"]
     )  # 200 counterexamples are a larger share of 450
 
@@ -146,8 +147,8 @@ def test_a_seen_set_follows_training_and_is_the_same_for_every_run() -> None:
 @pytest.mark.parametrize("shift", ["SC", "LDD by count", "systematic", "SC&LDD by count"])
 def test_validation_has_the_shares_of_training_under_derived_values(mode: str, shift: str) -> None:
     renamed = [
-        {key: "view" if value == "a" else value for key, value in part.items()}
-        for part in SHIFTS[shift]
+        {key: "view" if value == "a" else value for key, value in shift_part.items()}
+        for shift_part in SHIFTS[shift]
     ]
     study = SplitPlan(
         "y", ("b", "view"), parse_shift(renamed), parse_draw({"total": 900}), Roles(10, 0.2)
@@ -160,11 +161,16 @@ def test_validation_has_the_shares_of_training_under_derived_values(mode: str, s
     views = DerivedAttribute("view", ("a0", "a1", "a2"), "gaussian-noise", settings, mode)
     data = derive(AttributedDataset("d", renamed_table), views)
     split = make_split({"d": data}, "d", study, seed=1)
-    train, there = (
+    train, validation_shares = (
         _shares(data, split.train, ("y", "b")),
         _shares(data, split.validation["validation"], ("y", "b")),
     )
-    assert np.abs(there - train * len(split.validation["validation"]) / len(split.train)).max() <= 2
+    assert (
+        np.abs(
+            validation_shares - train * len(split.validation["validation"]) / len(split.train)
+        ).max()
+        <= 2
+    )
 
 
 def test_what_validation_cannot_give_is_told_and_the_others_give_it() -> None:

@@ -18,11 +18,11 @@ ATTRIBUTES = ("a", "b", "c", "d")
 
 def cells_of(*sizes: int) -> Cells:
     """Cells of a label "y" and attributes "a", "b", ... with values y0, y1, ..., a0, a1, ..."""
-    made = [
+    attributes_made = [
         Attribute(name, tuple(f"{name}{value}" for value in range(size)))
         for name, size in zip(("y", *ATTRIBUTES), sizes, strict=False)
     ]
-    return Cells(made[0], tuple(made[1:]))
+    return Cells(attributes_made[0], tuple(attributes_made[1:]))
 
 
 def world(
@@ -30,7 +30,7 @@ def world(
     copies: int | np.ndarray,
     official: int | None = None,
     name: str = "world",
-    **rest: Any,
+    **options: Any,
 ) -> AttributedDataset:
     """A data set with `copies` rows a cell (or an array of numbers), `official` of them its own
     training rows."""
@@ -43,7 +43,7 @@ def world(
         within = np.arange(len(cell)) - np.repeat(np.cumsum(counts) - counts, counts)
         codes = np.concatenate([codes, (within >= official)[None].astype(np.int64)])
         attributes.append(Attribute("split", ("train", "test")))
-    return AttributedDataset(name, AttributeTable(tuple(attributes), codes), **rest)
+    return AttributedDataset(name, AttributeTable(tuple(attributes), codes), **options)
 
 
 def plan(
@@ -51,7 +51,7 @@ def plan(
     draw: Any = "all",
     n_attributes: int = 2,
     roles: Roles | None = None,
-    **rest: Any,
+    **options: Any,
 ) -> SplitPlan:
     """A plan over the label and the first attributes of a `world`."""
     return SplitPlan(
@@ -60,7 +60,7 @@ def plan(
         parse_shift(shift),
         parse_draw(draw),
         roles or Roles(),
-        **rest,
+        **options,
     )
 
 
@@ -80,7 +80,8 @@ def jeon(names: str) -> list[dict[str, Any]]:
         []
         if names == "uniform"
         else [
-            {**makers[part], "attribute": ATTRIBUTES[i]} for i, part in enumerate(names.split("+"))
+            {**makers[shift_name], "attribute": ATTRIBUTES[i]}
+            for i, shift_name in enumerate(names.split("+"))
         ]
     )
 

@@ -44,23 +44,28 @@ def test_weights_on_values_and_on_pairs_are_told_apart() -> None:
     weights = np.ones((3, 3, 3, 2))
     weights *= (1 + 4 * np.eye(3))[:, :, None, None]  # pairs of the label and the first attribute
     weights *= np.array([1, 1, 0.3])[None, None, :, None]  # values of the second
-    found = explain(expected(target, weights))
-    assert found.taken == {1: "cross", 2: "main"}
-    tied, rare, plain = (found.parts[axis] for axis in (1, 2, 3))
+    explanation = explain(expected(target, weights))
+    assert explanation.taken == {1: "cross", 2: "main"}
+    tied, rare, plain = (explanation.parts[axis] for axis in (1, 2, 3))
     assert tied.matched is not None and tied.matched.tolist() == np.eye(3, dtype=bool).tolist()
     assert tied.v_left > 0.5 and not tied.drifts and tied.tv_left < 1e-3
     assert rare.drifts and rare.low == [2] and abs(rare.v_left) < 0.02
     assert rare.tv_left == pytest.approx(1 / 3 - 0.3 / 2.3, abs=0.01)
     assert not plain.drifts and plain.tv_left < 1e-3
-    assert found.parts[0].tv_left < 1e-3
+    assert explanation.parts[0].tv_left < 1e-3
 
 
 def test_low_values_by_class_are_told_by_their_classes() -> None:
     """The last value weighs 0.6, 0.3 and 0 by class; the others weigh the same in all classes."""
     weights = np.ones((3, 3))
     weights[:, 2] = [0.6, 0.3, 0.0]
-    part = explain(expected(np.ones((3, 3)), weights)).parts[1]
-    assert part.low == [2] and part.drifts and part.matched is None and abs(part.v_left) < 0.02
+    explained = explain(expected(np.ones((3, 3)), weights)).parts[1]
+    assert (
+        explained.low == [2]
+        and explained.drifts
+        and explained.matched is None
+        and abs(explained.v_left) < 0.02
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,13 +79,15 @@ def test_a_correlation_moves_shares_and_classes_that_are_no_shifts(
     and values more frequent."""
     cells = cells_of(classes, values, 2)
     spec = {"type": "spurious-correlation", "attribute": "a", "strength": strength}
-    made = Composition(cells, np.full(cells.shape, 1 / cells.size), {("a", SC): parse_shift(spec)})
+    shifted = Composition(
+        cells, np.full(cells.shape, 1 / cells.size), {("a", SC): parse_shift(spec)}
+    )
     for seed in range(2):
-        found, _ = judge(columns_of(made, 10_000, seed))
+        audits, _ = judge(columns_of(shifted, 10_000, seed))
         assert [
-            (item.name, verdict.kind)
-            for item in found
-            for verdict in item.verdicts
+            (column_audit.name, verdict.kind)
+            for column_audit in audits
+            for verdict in column_audit.verdicts
             if verdict.status == "shift"
         ] == [("a", SC)]
 
@@ -93,11 +100,16 @@ def test_an_unseen_value_takes_its_class_along() -> None:
         ("a", SC): parse_shift({"type": "spurious-correlation", "attribute": "a", "strength": 0.8}),
         ("a", UDS): parse_shift({"type": "unseen-data", "attribute": "a", "unseen": "a2"}),
     }
-    found, _ = judge(
+    audits, _ = judge(
         columns_of(Composition(cells, np.full(cells.shape, 1 / cells.size), shifts), 2000, 0)
     )
-    said = {
-        (item.name, verdict.kind): verdict.status for item in found for verdict in item.verdicts
+    statuses_by_kind = {
+        (column_audit.name, verdict.kind): verdict.status
+        for column_audit in audits
+        for verdict in column_audit.verdicts
     }
-    assert [key for key, status in said.items() if status == "shift"] == [("a", SC), ("a", UDS)]
-    assert said["y", LABEL] == "follows"
+    assert [key for key, status in statuses_by_kind.items() if status == "shift"] == [
+        ("a", SC),
+        ("a", UDS),
+    ]
+    assert statuses_by_kind["y", LABEL] == "follows"

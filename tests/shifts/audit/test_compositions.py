@@ -28,52 +28,56 @@ def test_the_effect_of_a_cause_by_hand() -> None:
         ("b", LDD): parse_shift({"type": "low-data-drift", "attribute": "b", "ratio": "1/3"}),
         ("c", UDS): parse_shift({"type": "unseen-data", "attribute": "c"}),
     }
-    made = Composition(cells, np.full(cells.shape, 1 / cells.size), causes)
-    assert made.effect(("a", SC)) == pytest.approx(0.6)
-    assert made.effect(("b", LDD)) == pytest.approx(0.25)
-    assert made.effect(("c", UDS)) == pytest.approx(1 / 3)
-    assert made.law().sum() == pytest.approx(1) and made.law()[..., 2].sum() == 0
+    composed = Composition(cells, np.full(cells.shape, 1 / cells.size), causes)
+    assert composed.effect(("a", SC)) == pytest.approx(0.6)
+    assert composed.effect(("b", LDD)) == pytest.approx(0.25)
+    assert composed.effect(("c", UDS)) == pytest.approx(1 / 3)
+    assert composed.law().sum() == pytest.approx(1) and composed.law()[..., 2].sum() == 0
 
 
 def test_compositions_are_of_all_kinds() -> None:
-    made = [composition(seed) for seed in range(60)]
-    kinds = [kind for one in made for _, kind in one.causes]
+    compositions = [composition(seed) for seed in range(60)]
+    kinds = [kind for composed in compositions for _, kind in composed.causes]
     assert {kind: kinds.count(kind) >= 5 for kind in KINDS} == dict.fromkeys(KINDS, True)
-    assert any(not one.causes for one in made) and any(len(one.causes) >= 3 for one in made)
-    shapes = [one.cells.shape for one in made]
+    assert any(not composed.causes for composed in compositions) and any(
+        len(composed.causes) >= 3 for composed in compositions
+    )
+    shapes = [composed.cells.shape for composed in compositions]
     assert {len(shape) - 1 for shape in shapes} == {2, 3, 4, 5} and {
         shape[0] for shape in shapes
     } == set(range(2, 11))
     assert set().union(*(shape[1:] for shape in shapes)) == {2, 3, 4, 5, 6}
-    for one in made:
-        assert one.law().sum() == pytest.approx(1) and one.population.sum() == pytest.approx(1)
+    for composed in compositions:
+        assert composed.law().sum() == pytest.approx(
+            1
+        ) and composed.population.sum() == pytest.approx(1)
 
 
 def test_few_compositions() -> None:
     """With rates of 2% more than two of 24 compositions, or of 30 causes, would go wrong in 2 of
     100 such tests."""
-    found = tally(24, 1000, seed=7)
-    assert found.compositions == 24 and found.causes.total() >= 25
-    assert found.wrong <= 2, "\n".join(found.trouble)
-    assert found.missed.total() <= 2, "\n".join(found.trouble)
+    counted = tally(24, 1000, seed=7)
+    assert counted.compositions == 24 and counted.causes.total() >= 25
+    assert counted.wrong <= 2, "\n".join(counted.trouble)
+    assert counted.missed.total() <= 2, "\n".join(counted.trouble)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("rows", "seed"), [(1000, 0), (1000, 1), (3000, 0)])
 def test_two_hundred_compositions(rows: int, seed: int) -> None:
-    found = tally(200, rows, seed)
-    assert found.compositions == 200 and found.causes.total() >= 200
-    assert set(found.causes) == set(SIZES)
-    assert found.wrong <= 0.05 * 200, "\n".join(found.trouble)
-    assert found.missed.total() <= 0.05 * found.causes.total(), "\n".join(found.trouble)
+    counted = tally(200, rows, seed)
+    assert counted.compositions == 200 and counted.causes.total() >= 200
+    assert set(counted.causes) == set(SIZES)
+    assert counted.wrong <= 0.05 * 200, "\n".join(counted.trouble)
+    assert counted.missed.total() <= 0.05 * counted.causes.total(), "\n".join(counted.trouble)
     for kind in (SC, LDD, UDS):
         assert (
-            found.false[kind] <= 0.02 * found.tests[kind]
-            and found.missed[kind] <= 0.1 * found.causes[kind]
+            counted.false[kind] <= 0.02 * counted.tests[kind]
+            and counted.missed[kind] <= 0.1 * counted.causes[kind]
         ), kind
 
 
 @pytest.mark.slow
 def test_strongly_dependent_attributes_make_few_false_causes() -> None:
-    found = tally(200, 1000, 4, dependence=0.6)
-    assert found.wrong <= 0.05 * 200, "\n".join(found.trouble)
+    counted = tally(200, 1000, 4, dependence=0.6)
+    assert counted.wrong <= 0.05 * 200, "\n".join(counted.trouble)

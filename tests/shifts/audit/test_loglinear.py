@@ -44,15 +44,15 @@ def test_a_score_test_by_hand() -> None:
     Pearson's; with one more row of variance 450 / 25.75 = 17.476.
     """
     pool = pool_of([[60, 40]], [[30, 70]])
-    found = score_test(pool, fit(pool, []), pool.main(1))
-    assert found.statistic == pytest.approx(450 / 25.75, rel=1e-6)
-    assert found.freedom == pytest.approx(24.75 / 25.75, rel=1e-6)
+    tested = score_test(pool, fit(pool, []), pool.main(1))
+    assert tested.statistic == pytest.approx(450 / 25.75, rel=1e-6)
+    assert tested.freedom == pytest.approx(24.75 / 25.75, rel=1e-6)
 
 
 def test_what_is_in_the_model_is_not_asked_for_again() -> None:
     pool = pool_of([[60, 40]], [[30, 70]])
-    found = score_test(pool, fit(pool, [pool.main(1)]), pool.main(1))
-    assert (found.statistic, found.log_p) == pytest.approx((0, 0), abs=1e-3)
+    tested = score_test(pool, fit(pool, [pool.main(1)]), pool.main(1))
+    assert (tested.statistic, tested.log_p) == pytest.approx((0, 0), abs=1e-3)
 
 
 def test_score_tests_are_fair_where_nothing_is_shifted() -> None:
@@ -63,13 +63,15 @@ def test_score_tests_are_fair_where_nothing_is_shifted() -> None:
     """
     generator = np.random.default_rng(0)
     law = generator.dirichlet(np.full(60, 2.0))
-    found = []
+    tested = []
     for _ in range(400):
         tables = [generator.multinomial(500, law).reshape(10, 6).tolist() for _ in range(2)]
         pool = pool_of(*tables)
-        found.append(score_test(pool, fit(pool, [pool.main(0), pool.main(1)]), pool.cross(1)).log_p)
-    assert np.mean(np.array(found) < math.log(0.05)) <= 0.09
-    assert np.mean(np.array(found) < math.log(0.001)) <= 0.0076
+        tested.append(
+            score_test(pool, fit(pool, [pool.main(0), pool.main(1)]), pool.cross(1)).log_p
+        )
+    assert np.mean(np.array(tested) < math.log(0.05)) <= 0.09
+    assert np.mean(np.array(tested) < math.log(0.001)) <= 0.0076
 
 
 def test_the_tail_of_chi_squared() -> None:
@@ -85,14 +87,14 @@ def test_the_tail_of_chi_squared() -> None:
 def test_raking_by_hand() -> None:
     """A flat law raked to classes (0.8, 0.2) and values (0.6, 0.4) is their product."""
     pool = pool_of([[48, 32], [12, 8]], [[5, 5], [5, 5]])
-    found = rake(pool, pool.target, [pool.main(0), pool.main(1)])
-    assert found == pytest.approx([0.48, 0.32, 0.12, 0.08])
+    tested = rake(pool, pool.target, [pool.main(0), pool.main(1)])
+    assert tested == pytest.approx([0.48, 0.32, 0.12, 0.08])
 
 
 def test_raking_leaves_what_the_start_lacks() -> None:
     pool = pool_of([[10, 10], [0, 20]], [[10, 0], [10, 10]])
-    found = rake(pool, pool.target, [pool.main(0)])
-    assert found == pytest.approx([0.5, 0, 0.25, 0.25])
+    tested = rake(pool, pool.target, [pool.main(0)])
+    assert tested == pytest.approx([0.5, 0, 0.25, 0.25])
 
 
 def test_factors_sum_over_their_levels() -> None:

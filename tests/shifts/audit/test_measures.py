@@ -74,8 +74,8 @@ def test_ratios_by_hand() -> None:
     None of 100 beside 30 of 100: 0, at most 0.03 / 0.3 = 0.1. 5 of 100 beside none: infinite, at
     least 0.05 / 0.03.
     """
-    found = ratio_intervals(np.array([60.0, 40]), np.array([30.0, 70]))
-    assert (found[0].value, found[0].low, found[0].high) == pytest.approx(
+    interval = ratio_intervals(np.array([60.0, 40]), np.array([30.0, 70]))
+    assert (interval[0].value, interval[0].low, interval[0].high) == pytest.approx(
         (2, 2 / 1.40422, 2 * 1.40422), abs=1e-4
     )
     none, only, neither = ratio_intervals(np.array([0.0, 5, 0, 95]), np.array([30.0, 0, 0, 70]))[:3]
@@ -90,8 +90,8 @@ def test_ratios_by_hand() -> None:
 def test_shares_by_hand() -> None:
     """Wilson for 10 of 100, z = 1.96: (0.1 + 0.019207) / 1.038415 = 0.114797, +- 0.059570; none of
     1000: the rule of three."""
-    found = share_interval(10, 100)
-    assert (found.value, found.low, found.high) == pytest.approx(
+    interval = share_interval(10, 100)
+    assert (interval.value, interval.low, interval.high) == pytest.approx(
         (0.1, 0.055229, 0.174366), abs=1e-5
     )
     assert share_interval(0, 1000).high == rule_of_three(1000) == 0.003
@@ -116,28 +116,28 @@ def test_intervals_of_v_hold_what_they_should(truth: float) -> None:
     1,000.
     """
     generator = np.random.default_rng(2)
-    held = 0
+    n_covered = 0
     for _ in range(60):
         law = np.array([[1 + truth, 1 - truth], [1 - truth, 1 + truth]]) / 4
         train = generator.multinomial(400, law.ravel()).reshape(2, 2).astype(float)
         target = generator.multinomial(400, np.full(4, 0.25)).reshape(2, 2).astype(float)
-        found = v_interval(train, target, generator)
-        assert found.low <= found.value <= found.high
-        held += found.low - 1e-9 <= truth <= found.high + 1e-9
-    assert held >= 51
+        interval = v_interval(train, target, generator)
+        assert interval.low <= interval.value <= interval.high
+        n_covered += interval.low - 1e-9 <= truth <= interval.high + 1e-9
+    assert n_covered >= 51
 
 
 def test_intervals_of_the_variation_hold_what_they_should() -> None:
     """Shares (0.5, 0.3, 0.2) and (0.3, 0.3, 0.4) are 0.2 apart."""
     generator = np.random.default_rng(3)
-    held = 0
+    n_covered = 0
     for _ in range(60):
         train = generator.multinomial(500, [0.5, 0.3, 0.2]).astype(float)
         target = generator.multinomial(500, [0.3, 0.3, 0.4]).astype(float)
-        found = variation_interval(train, target, generator)
-        assert 0 <= found.low <= found.value <= found.high <= 1
-        held += found.low <= 0.2 <= found.high
-    assert held >= 51
+        interval = variation_interval(train, target, generator)
+        assert 0 <= interval.low <= interval.value <= interval.high <= 1
+        n_covered += interval.low <= 0.2 <= interval.high
+    assert n_covered >= 51
 
 
 def test_intervals_of_the_variation_are_not_led_astray_by_many_values() -> None:
@@ -146,14 +146,14 @@ def test_intervals_of_the_variation_are_not_led_astray_by_many_values() -> None:
     distances as they are would lie above 0.2."""
     generator = np.random.default_rng(5)
     law = np.full(40, 1 / 40) + np.tile([0.01, -0.01], 20)
-    held = 0
+    n_covered = 0
     for _ in range(40):
         train = generator.multinomial(300, law).astype(float)
-        found = variation_interval(
+        interval = variation_interval(
             train, generator.multinomial(300, np.full(40, 1 / 40)).astype(float), generator
         )
-        held += found.low <= 0.2
-    assert held >= 30
+        n_covered += interval.low <= 0.2
+    assert n_covered >= 30
 
 
 def test_redrawn_tables_have_the_rows_and_shares_of_the_one_observed() -> None:

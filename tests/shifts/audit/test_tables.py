@@ -15,21 +15,23 @@ from crosswind.core.errors import DataError, InputError
 from crosswind.shifts.audit.tables import Tables, read_tables
 
 
-def tables(train: Any, target: Any, **rest: Any) -> Tables:
-    return read_tables({"y": ["a", "b"] * 5, **train}, {"y": ["a", "b"] * 5, **target}, "y", **rest)
+def tables(train: Any, target: Any, **options: Any) -> Tables:
+    return read_tables(
+        {"y": ["a", "b"] * 5, **train}, {"y": ["a", "b"] * 5, **target}, "y", **options
+    )
 
 
 def column(
-    train: list[Any], target: list[Any], **rest: Any
+    train: list[Any], target: list[Any], **options: Any
 ) -> tuple[tuple[str, ...], list[int], list[int]]:
-    found = next(
-        item
-        for item in tables(
-            {"c": train, "keep": [0, 1] * 5}, {"c": target, "keep": [0, 1] * 5}, **rest
+    coded = next(
+        coded_column
+        for coded_column in tables(
+            {"c": train, "keep": [0, 1] * 5}, {"c": target, "keep": [0, 1] * 5}, **options
         ).columns
-        if item.name == "c"
+        if coded_column.name == "c"
     )
-    return found.values, found.train.tolist(), found.target.tolist()
+    return coded.values, coded.train.tolist(), coded.target.tolist()
 
 
 @pytest.mark.parametrize(
@@ -50,30 +52,36 @@ def column(
 def test_one_value_has_one_name(
     train: list[Any], target: list[Any], values: tuple[str, ...]
 ) -> None:
-    found, one, other = column(train, target)
-    assert found == values
+    names, train_codes, target_codes = column(train, target)
+    assert names == values
     expected = [[str(cell).strip().lower() for cell in side] for side in (train, target)]
-    assert len({*one}) == len({*expected[0]}) and len({*other}) == len({*expected[1]})
+    assert len({*train_codes}) == len({*expected[0]}) and len({*target_codes}) == len(
+        {*expected[1]}
+    )
 
 
 def test_codes_are_those_of_the_rows() -> None:
-    values, one, other = column([3, 1, 2, 1, 1, 1, 1, 1, 1, 1], ["2"] * 9 + ["10"])
+    values, train_codes, target_codes = column([3, 1, 2, 1, 1, 1, 1, 1, 1, 1], ["2"] * 9 + ["10"])
     assert values == ("1", "2", "3", "10")
-    assert one == [2, 0, 1, *[0] * 7] and other == [1] * 9 + [3]
+    assert train_codes == [2, 0, 1, *[0] * 7] and target_codes == [1] * 9 + [3]
 
 
 def test_numbers_of_many_values_are_put_into_classes_by_both_tables() -> None:
     """0 to 99 and 100 to 199 by halves: ten classes of forty halves, five of them training's, each
     value in its own."""
     train, target = np.arange(200) / 2, 100 + np.arange(200) / 2
-    found = read_tables(
+    read = read_tables(
         {"y": [0, 1] * 100, "x": train}, {"y": [0, 1] * 100, "x": target}, "y"
     ).columns[1]
-    assert len(found.values) == 10 and found.values[:2] == ("below 20", "20 to 40")
-    assert np.bincount(np.concatenate([found.train, found.target])).tolist() == [40] * 10
-    assert (found.train == train // 20).all() and found.target.min() == 5
-    whole = read_tables({"y": [0, 1] * 200, "x": np.arange(400) % 150}, {"y": [0], "x": [3]}, "y")
-    assert len(whole.columns[1].values) == 10 and any("quantiles" in note for note in whole.notes)
+    assert len(read.values) == 10 and read.values[:2] == ("below 20", "20 to 40")
+    assert np.bincount(np.concatenate([read.train, read.target])).tolist() == [40] * 10
+    assert (read.train == train // 20).all() and read.target.min() == 5
+    of_whole_numbers = read_tables(
+        {"y": [0, 1] * 200, "x": np.arange(400) % 150}, {"y": [0], "x": [3]}, "y"
+    )
+    assert len(of_whole_numbers.columns[1].values) == 10 and any(
+        "quantiles" in note for note in of_whole_numbers.notes
+    )
     named = read_tables(
         {"y": [0, 1] * 200, "x": np.arange(400) % 150}, {"y": [0], "x": [3]}, "y", names=["x"]
     )
@@ -89,10 +97,10 @@ def test_few_numbers_and_many_whole_ones_are_names() -> None:
 
 def test_missing_numbers_stay_out_of_the_classes() -> None:
     values = [*(np.arange(99) / 7), None]
-    found = read_tables(
+    read = read_tables(
         {"y": [0, 1] * 50, "x": values}, {"y": [0, 1] * 50, "x": values}, "y"
     ).columns[1]
-    assert found.values[-1] == "(missing)" and (found.train == len(found.values) - 1).sum() == 1
+    assert read.values[-1] == "(missing)" and (read.train == len(read.values) - 1).sum() == 1
 
 
 def test_what_is_left_out_is_said() -> None:
@@ -112,9 +120,9 @@ def test_what_is_left_out_is_said() -> None:
         "one": ["x"] * rows,
         "empty": [None] * rows,
     }
-    found = read_tables({**train, "empty": [""] * rows}, target, "y")
-    assert [item.name for item in found.columns] == ["y", "keep"]
-    assert dict(found.skipped) == {
+    read = read_tables({**train, "empty": [""] * rows}, target, "y")
+    assert [coded_column.name for coded_column in read.columns] == ["y", "keep"]
+    assert dict(read.skipped) == {
         "id": "an identifier: 120 different values in 120 rows",
         "number": "an identifier: 120 different values in 120 rows",
         "one": "has one value only",
@@ -128,9 +136,9 @@ def test_names_without_end_and_nested_cells_are_left_out() -> None:
     frame = polars.DataFrame(
         {"y": [0, 1] * 1500, "a": names, "list": [[1]] * 3000, "b": [0, 1, 2] * 1000}
     )
-    found = read_tables(frame, frame, "y")
-    assert [item.name for item in found.columns] == ["y", "b"]
-    assert dict(found.skipped) == {
+    read = read_tables(frame, frame, "y")
+    assert [coded_column.name for coded_column in read.columns] == ["y", "b"]
+    assert dict(read.skipped) == {
         "a": "1,200 different values, more than 1,000; put them into classes",
         "list": "holds list(int64) values",
     }
@@ -154,26 +162,30 @@ def test_values_that_may_be_one_are_left_out_until_it_is_said(one: str, other: s
 
 
 def test_a_single_missing_number_is_missing() -> None:
-    found = read_tables(
+    read = read_tables(
         {"y": ["a"], "x": [float("nan")]}, {"y": ["a", "b"], "x": [float("nan"), 2.5]}, "y"
     ).columns[1]
     assert (
-        found.values == ("2.5", "(missing)")
-        and found.train.tolist() == [1]
-        and found.target.tolist() == [1, 0]
+        read.values == ("2.5", "(missing)")
+        and read.train.tolist() == [1]
+        and read.target.tolist() == [1, 0]
     )
 
 
 def test_rows_without_a_label_are_left_out() -> None:
     train = {"y": ["a", "b", None, "a"], "x": [1, 2, 3, 1]}
-    found = read_tables(train, {"y": ["a", "b"], "x": [1, 2]}, "y")
-    assert [len(item.train) for item in found.columns] == [3, 3] and found.columns[1].values == (
+    read = read_tables(train, {"y": ["a", "b"], "x": [1, 2]}, "y")
+    assert [len(coded_column.train) for coded_column in read.columns] == [3, 3] and read.columns[
+        1
+    ].values == (
         "1",
         "2",
     )
-    assert "1 of 4 rows of the training table have no label and were left out" in found.notes
+    assert "1 of 4 rows of the training table have no label and were left out" in read.notes
     without = read_tables(train, {"y": [None, None], "x": [1, 2]}, "y")
-    assert not without.labelled and [len(item.train) for item in without.columns] == [4, 4]
+    assert not without.labelled and [
+        len(coded_column.train) for coded_column in without.columns
+    ] == [4, 4]
     with pytest.raises(
         DataError, match="the label 'y' has no value in any row of the training table"
     ):
@@ -200,12 +212,12 @@ def test_files_and_frames_are_read_alike(tmp_path: Path) -> None:
     ]
     read = [
         [
-            (item.name, item.values, item.train.tolist())
-            for item in read_tables(form, frame, "y").columns
+            (coded_column.name, coded_column.values, coded_column.train.tolist())
+            for coded_column in read_tables(form, frame, "y").columns
         ]
         for form in forms
     ]
-    assert len(read) == 5 and all(found == read[0] for found in read)
+    assert len(read) == 5 and all(columns_read == read[0] for columns_read in read)
     assert [values for _, values, _ in read[0]] == [
         ("a", "b"),
         ("1", "2", "3", "4"),
@@ -242,8 +254,8 @@ def test_an_unknown_label_names_the_nearest() -> None:
         match="label: unknown column of the training table 'specie', did you mean 'species'",
     ):
         read_tables({"species": [1], "x": [2]}, {"species": [1], "x": [2]}, "specie")
-    many = {"y": range(3000), "x": [1, 2] * 1500}
+    long_table = {"y": range(3000), "x": [1, 2] * 1500}
     with pytest.raises(
         DataError, match="the label 'y' has 3,000 different values, and an audit is of classes"
     ):
-        read_tables(many, many, "y")
+        read_tables(long_table, long_table, "y")

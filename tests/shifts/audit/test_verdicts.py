@@ -31,59 +31,63 @@ def birds(
     dusk and night; the sky shows the place four times of five."""
     generator = np.random.default_rng(seed)
     bird = generator.integers(0, 3, rows)
-    place = np.where(generator.random(rows) < tie, bird, generator.integers(0, 3, rows))
-    sky = np.where(generator.random(rows) < 0.8, place, generator.integers(0, 3, rows))
+    place_code = np.where(generator.random(rows) < tie, bird, generator.integers(0, 3, rows))
+    sky = np.where(generator.random(rows) < 0.8, place_code, generator.integers(0, 3, rows))
     return {
         "bird": BIRDS[bird],
-        "place": PLACES[place],
+        "place": PLACES[place_code],
         "sky": np.array(["blue", "green", "grey"])[sky],
         "light": generator.choice(["day", "dusk", "night"], rows, p=light),
         "camera": generator.choice(list(cameras), rows),
     }
 
 
-def statuses(found: Audit) -> dict[tuple[str, str], str]:
+def statuses(report: Audit) -> dict[tuple[str, str], str]:
     return {
-        (item.name, verdict.kind): verdict.status
-        for item in found.columns
-        for verdict in item.verdicts
+        (column_audit.name, verdict.kind): verdict.status
+        for column_audit in report.columns
+        for verdict in column_audit.verdicts
     }
 
 
 def test_three_shifts_at_once_are_named_and_nothing_else() -> None:
-    found = audit(
+    report = audit(
         birds(1000, 0, tie=0.8, light=(0.7, 0.28, 0.02), cameras="abc"), birds(1000, 1), "bird"
     )
-    assert sorted(found.shifts) == [("camera", UDS), ("light", LDD), ("place", SC)]
-    said = statuses(found)
-    assert said.pop(("sky", SC)) == "follows"
-    assert set(said.values()) <= {"shift", "follows", "no shift"}
-    assert len(said) == 4 * 3 + 2 - 1
-    place = found.column("place")
+    assert sorted(report.shifts) == [("camera", UDS), ("light", LDD), ("place", SC)]
+    status_of = statuses(report)
+    assert status_of.pop(("sky", SC)) == "follows"
+    assert set(status_of.values()) <= {"shift", "follows", "no shift"}
+    assert len(status_of) == 4 * 3 + 2 - 1
+    place_audit = report.column("place")
     assert (
-        place.v_train is not None and place.v_target is not None and place.v_difference is not None
+        place_audit.v_train is not None
+        and place_audit.v_target is not None
+        and place_audit.v_difference is not None
     )
-    assert place.v_train == pytest.approx(0.8, abs=0.06) and place.v_target < 0.1
-    assert place.v_difference.value == pytest.approx(place.v_train - place.v_target)
-    words = place.verdict(SC).words
+    assert place_audit.v_train == pytest.approx(0.8, abs=0.06) and place_audit.v_target < 0.1
+    assert place_audit.v_difference.value == pytest.approx(
+        place_audit.v_train - place_audit.v_target
+    )
+    words = place_audit.verdict(SC).words
     assert all(f"{bird} with {where}" in words for bird, where in zip(BIRDS, PLACES, strict=True))
-    night = next(value for value in found.column("light").values if value.name == "night")
+    night = next(value for value in report.column("light").values if value.name == "night")
     assert (
         night.ratio.low < 0.02 / 0.25 < night.ratio.high
-        and "night" in found.column("light").verdict(LDD).words
+        and "night" in report.column("light").verdict(LDD).words
     )
     assert (
-        found.column("camera").unseen == ("d",)
-        and "d (2" in found.column("camera").verdict(UDS).words
+        report.column("camera").unseen == ("d",)
+        and "d (2" in report.column("camera").verdict(UDS).words
     )
 
 
 def test_what_follows_names_what_it_follows_from() -> None:
     """The sky is the place's four times of five: its V with the bird is about 0.8 x 0.8 in
     training, all of it the place's."""
-    found = audit(birds(2000, 0, tie=0.8), birds(2000, 1), "bird").column("sky")
-    verdict = found.verdict(SC)
-    assert found.v_difference is not None and found.v_difference.value == pytest.approx(
+    sky_audit = audit(birds(2000, 0, tie=0.8), birds(2000, 1), "bird").column("sky")
+    verdict = sky_audit.verdict(SC)
+    assert sky_audit.v_difference is not None and sky_audit.v_difference.value == pytest.approx(
         0.64, abs=0.06
     )
     assert verdict.effect is not None and abs(verdict.effect.value) < 0.06
@@ -91,29 +95,31 @@ def test_what_follows_names_what_it_follows_from() -> None:
 
 
 def test_no_shift_is_no_shift() -> None:
-    found = audit(birds(1500, 0), birds(1500, 1), "bird")
-    assert found.shifts == [] and set(statuses(found).values()) == {"no shift"}
-    assert "no shift" in str(found) and "Shifts" not in str(found)
+    report = audit(birds(1500, 0), birds(1500, 1), "bird")
+    assert report.shifts == [] and set(statuses(report).values()) == {"no shift"}
+    assert "no shift" in str(report) and "Shifts" not in str(report)
 
 
 def test_the_same_table_twice_and_a_part_of_it() -> None:
-    whole = birds(1500, 0, tie=0.5)
-    twice = audit(whole, whole, "bird")
+    all_rows = birds(1500, 0, tie=0.5)
+    twice = audit(all_rows, all_rows, "bird")
     assert set(statuses(twice).values()) == {"no shift"}
-    for item in twice.columns:
-        assert item.variation.value == 0 and (
-            item.v_difference is None or item.v_difference.value == 0
+    for column_audit in twice.columns:
+        assert column_audit.variation.value == 0 and (
+            column_audit.v_difference is None or column_audit.v_difference.value == 0
         )
-    half = audit({name: values[::2] for name, values in whole.items()}, whole, "bird")
+    half = audit({name: values[::2] for name, values in all_rows.items()}, all_rows, "bird")
     assert half.shifts == [] and "follows" not in statuses(half).values()
 
 
 def test_twenty_rows_cannot_tell() -> None:
-    found = audit(birds(20, 0, tie=0.3), birds(20, 1), "bird")
-    assert found.shifts == []
-    said = list(statuses(found).values())
-    assert said.count("cannot tell") >= 10
-    assert all(verdict.words for item in found.columns for verdict in item.verdicts)
+    report = audit(birds(20, 0, tie=0.3), birds(20, 1), "bird")
+    assert report.shifts == []
+    status_list = list(statuses(report).values())
+    assert status_list.count("cannot tell") >= 10
+    assert all(
+        verdict.words for column_audit in report.columns for verdict in column_audit.verdicts
+    )
 
 
 def test_twenty_rows_of_a_perfect_tie_are_enough() -> None:
@@ -123,13 +129,13 @@ def test_twenty_rows_of_a_perfect_tie_are_enough() -> None:
 def test_a_target_without_labels() -> None:
     target = birds(1000, 1)
     del target["bird"]
-    found = audit(birds(1000, 0, tie=0.8, light=(0.7, 0.28, 0.02), cameras="abc"), target, "bird")
-    assert sorted(found.shifts) == [("camera", UDS), ("light", LDD)]
-    assert found.label is None and found.column("place").v_train is None
-    assert {status for (_, kind), status in statuses(found).items() if kind == SC} == {
+    report = audit(birds(1000, 0, tie=0.8, light=(0.7, 0.28, 0.02), cameras="abc"), target, "bird")
+    assert sorted(report.shifts) == [("camera", UDS), ("light", LDD)]
+    assert report.label is None and report.column("place").v_train is None
+    assert {status for (_, kind), status in statuses(report).items() if kind == SC} == {
         "cannot tell"
     }
-    assert any("no label" in note for note in found.notes)
+    assert any("no label" in note for note in report.notes)
 
 
 def test_rare_values_by_class_are_drift_and_no_correlation() -> None:
@@ -138,10 +144,12 @@ def test_rare_values_by_class_are_drift_and_no_correlation() -> None:
     generator = np.random.default_rng(0)
     table = birds(3000, 0)
     rare = np.where(table["bird"] == "wren", 0.0, 1 / 3)
-    kept = (table["light"] != "night") | (generator.random(3000) < rare)
-    found = audit({name: values[kept] for name, values in table.items()}, birds(2000, 1), "bird")
-    assert found.shifts == [("light", LDD)]
-    light = found.column("light")
+    is_kept = (table["light"] != "night") | (generator.random(3000) < rare)
+    report = audit(
+        {name: values[is_kept] for name, values in table.items()}, birds(2000, 1), "bird"
+    )
+    assert report.shifts == [("light", LDD)]
+    light = report.column("light")
     assert light.v_difference is not None and light.v_difference.low > 0
     assert light.verdict(SC).status in ("follows", "no shift")
 
@@ -152,9 +160,9 @@ def test_values_unseen_in_the_same_rows_follow() -> None:
     train, target = birds(1000, 0, cameras="abc"), birds(1000, 1)
     train["site"] = np.full(1000, "hill")
     target["site"] = np.where((target["camera"] == "d") & (np.arange(1000) % 3 > 0), "lake", "hill")
-    found = audit(train, target, "bird")
-    assert found.shifts == [("camera", UDS)]
-    assert found.column("site").verdict(UDS).follows_from == ("camera",)
+    report = audit(train, target, "bird")
+    assert report.shifts == [("camera", UDS)]
+    assert report.column("site").verdict(UDS).follows_from == ("camera",)
 
 
 def test_a_label_shift_and_what_depends_on_the_label() -> None:
@@ -167,9 +175,9 @@ def test_a_label_shift_and_what_depends_on_the_label() -> None:
         beak = np.where(generator.random(2000) < 0.7, bird, generator.integers(0, 3, 2000))
         return {"bird": BIRDS[bird], "beak": beak, "light": generator.integers(0, 2, 2000)}
 
-    found = audit(table(0, (0.45, 0.45, 0.1)), table(1, (1 / 3, 1 / 3, 1 / 3)), "bird")
-    assert found.shifts == [("bird", LABEL)]
-    drift = found.column("beak").verdict(LDD)
+    report = audit(table(0, (0.45, 0.45, 0.1)), table(1, (1 / 3, 1 / 3, 1 / 3)), "bird")
+    assert report.shifts == [("bird", LABEL)]
+    drift = report.column("beak").verdict(LDD)
     assert drift.status == "follows" and drift.follows_from == ("bird",)
 
 
@@ -177,17 +185,20 @@ def test_two_columns_that_say_the_same() -> None:
     train, target = birds(1000, 0, tie=0.9), birds(1000, 1)
     for table in (train, target):
         table["copy"] = np.array(
-            [{"sea": "x", "forest": "y", "garden": "z"}[place] for place in table["place"]]
+            [
+                {"sea": "x", "forest": "y", "garden": "z"}[place_name]
+                for place_name in table["place"]
+            ]
         )
-    found = audit(train, target, "bird")
-    assert found.shifts == [("place", SC)]
-    assert "either may be the cause" in found.column("copy").verdict(SC).words
+    report = audit(train, target, "bird")
+    assert report.shifts == [("place", SC)]
+    assert "either may be the cause" in report.column("copy").verdict(SC).words
 
 
 def test_a_stronger_tie_in_the_target_is_no_spurious_correlation() -> None:
-    found = audit(birds(1000, 0), birds(1000, 1, tie=0.8), "bird")
-    assert ("place", SC) not in found.shifts
-    assert "the target ties it to the label more" in found.column("place").verdict(SC).words
+    report = audit(birds(1000, 0), birds(1000, 1, tie=0.8), "bird")
+    assert ("place", SC) not in report.shifts
+    assert "the target ties it to the label more" in report.column("place").verdict(SC).words
 
 
 def test_a_value_absent_by_chance_is_no_unseen_value() -> None:
@@ -198,26 +209,26 @@ def test_a_value_absent_by_chance_is_no_unseen_value() -> None:
         table["flag"] = np.full(1000, "plain", dtype=object)
     target["flag"][:5] = "odd"
     train["flag"][:2] = "strange"
-    found = audit(train, target, "bird").column("flag")
-    assert found.unseen == ("odd",) and found.unseen_share.value == 0.005
-    assert {verdict.status for verdict in found.verdicts} == {"no shift"}
-    assert "0.3%" in found.verdict(UDS).words
+    flag_audit = audit(train, target, "bird").column("flag")
+    assert flag_audit.unseen == ("odd",) and flag_audit.unseen_share.value == 0.005
+    assert {verdict.status for verdict in flag_audit.verdicts} == {"no shift"}
+    assert "0.3%" in flag_audit.verdict(UDS).words
 
 
 def test_values_that_only_training_has() -> None:
     train, target = birds(1000, 0, cameras="abcdz"), birds(1000, 1)
-    found = audit(train, target, "bird")
-    assert found.shifts == [("camera", LDD)]
-    assert '"value": null' in json.dumps(found.to_json(), allow_nan=False)  # an infinite ratio
-    assert "only training has z" in found.column("camera").verdict(LDD).words
+    report = audit(train, target, "bird")
+    assert report.shifts == [("camera", LDD)]
+    assert '"value": null' in json.dumps(report.to_json(), allow_nan=False)  # an infinite ratio
+    assert "only training has z" in report.column("camera").verdict(LDD).words
 
 
 def test_values_that_no_row_shares() -> None:
-    found = audit(birds(500, 0, cameras="ab"), birds(500, 1, cameras="xyz"), "bird")
-    assert sorted(found.shifts) == [("camera", LDD), ("camera", UDS)]
+    report = audit(birds(500, 0, cameras="ab"), birds(500, 1, cameras="xyz"), "bird")
+    assert sorted(report.shifts) == [("camera", LDD), ("camera", UDS)]
     assert (
-        found.column("camera").unseen_share.value == 1.0
-        and found.column("place").verdict(SC).status == "no shift"
+        report.column("camera").unseen_share.value == 1.0
+        and report.column("place").verdict(SC).status == "no shift"
     )
 
 
@@ -256,16 +267,20 @@ def test_many_classes_and_values_hide_no_correlation(classes: int, values: int) 
 
 def test_same_seed_same_audit_and_verdicts_do_not_depend_on_it() -> None:
     train, target = birds(600, 0, tie=0.4), birds(500, 1)
-    one, again, other = (audit(train, target, "bird", seed=seed) for seed in (0, 0, 1))
-    assert json.dumps(one.to_json()) == json.dumps(again.to_json()) != json.dumps(other.to_json())
-    assert statuses(one) == statuses(other)
+    first, again, other_seed = (audit(train, target, "bird", seed=seed) for seed in (0, 0, 1))
+    assert (
+        json.dumps(first.to_json())
+        == json.dumps(again.to_json())
+        != json.dumps(other_seed.to_json())
+    )
+    assert statuses(first) == statuses(other_seed)
     fewer = audit(train, target, "bird", columns=["place"])
-    assert fewer.column("place").v_difference == one.column("place").v_difference
+    assert fewer.column("place").v_difference == first.column("place").v_difference
 
 
 def test_columns_are_chosen_by_name() -> None:
-    found = audit(birds(100, 0), birds(100, 1), "bird", columns=["light", "place"])
-    assert [item.name for item in found.columns] == ["place", "light", "bird"]
+    report = audit(birds(100, 0), birds(100, 1), "bird", columns=["light", "place"])
+    assert [column_audit.name for column_audit in report.columns] == ["place", "light", "bird"]
     with pytest.raises(
         InputError, match="columns: unknown column of either table 'plac', did you mean 'place'"
     ):
@@ -281,9 +296,9 @@ SHIFT = [
 def test_a_split_is_audited_between_its_sets() -> None:
     data = world((3, 3, 4), 120)
     split = cw.split(data, "y", ["a", "b"], SHIFT, test=30)
-    found = cw.audit(split, "test")
-    assert sorted(found.shifts) == [("a", SC), ("b", UDS)]
-    assert (found.train_rows, found.target_rows) == (
+    report = cw.audit(split, "test")
+    assert sorted(report.shifts) == [("a", SC), ("b", UDS)]
+    assert (report.train_rows, report.target_rows) == (
         len(split.train.rows),
         len(split.evaluation["test"].rows),
     )
@@ -307,15 +322,18 @@ def test_a_derived_attribute_of_a_split_is_audited(mode: str) -> None:
     from crosswind.shifts.split import Roles, make_split
 
     split = make_split({"d": noisy(mode, 400)}, "d", study(CORRELATED, roles=Roles(100, 0.2)), 0)
-    found = audit(split, "test")
-    assert ("corruption", SC) in found.shifts and len(found.columns) == 3
+    report = audit(split, "test")
+    assert ("corruption", SC) in report.shifts and len(report.columns) == 3
 
 
 def test_data_sets_and_attribute_tables_are_tables() -> None:
-    one, other = world((3, 3), 60), world((3, 3), np.array([[100, 5, 5], [5, 100, 5], [5, 5, 100]]))
+    training_world, target_world = (
+        world((3, 3), 60),
+        world((3, 3), np.array([[100, 5, 5], [5, 100, 5], [5, 5, 100]])),
+    )
     assert (
-        cw.audit(other, one, "y").shifts
-        == cw.audit(other.table, one.table, "y").shifts
+        cw.audit(target_world, training_world, "y").shifts
+        == cw.audit(target_world.table, training_world.table, "y").shifts
         == [("a", SC)]
     )
 
