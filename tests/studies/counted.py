@@ -56,7 +56,7 @@ def picture(rows: np.ndarray) -> np.ndarray:
     return (noise + 100 * (rows[:, None] % 2)).astype(np.uint8).reshape(-1, *SHAPE)
 
 
-def execute(kind: str, spec: Mapping[str, Any], place: Workspace) -> dict[str, Any]:
+def execute(kind: str, spec: Mapping[str, Any], workspace: Workspace) -> dict[str, Any]:
     """Hold `spec["rows"]` rows and tell a digest of them; with `dies`, the first try ends as the
     first rows are drawn."""
     from crosswind.core.registry import load
@@ -64,8 +64,8 @@ def execute(kind: str, spec: Mapping[str, Any], place: Workspace) -> dict[str, A
     from crosswind.data.resident import ResidentRows
 
     data = load("sources", NAME)().load()
-    if spec.get("dies") and not place.checkpoint.exists():
-        place.checkpoint.write_text("tried")
+    if spec.get("dies") and not workspace.checkpoint.exists():
+        workspace.checkpoint.write_text("tried")
 
         def falls(rows: np.ndarray) -> np.ndarray:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -73,16 +73,16 @@ def execute(kind: str, spec: Mapping[str, Any], place: Workspace) -> dict[str, A
 
         object.__setattr__(data, "read", falls)
     rows = np.arange(spec["rows"])
-    held = ResidentRows(data, rows, evaluation=False)
-    held.bring()
-    found = digest_arrays({"pixels": held.take(rows)})
+    resident = ResidentRows(data, rows, evaluation=False)
+    resident.bring()
+    pixels_digest = digest_arrays({"pixels": resident.take(rows)})
     handles = [os.path.realpath(f"/proc/self/fd/{entry}") for entry in os.listdir("/proc/self/fd")]
     return {
         "status": "finished",
         "scores": [],
         "cost": {
-            "held": held.held(),
-            "digest": found,
+            "held": resident.held(),
+            "digest": pixels_digest,
             "regions": sum("crosswind-pixels" in name for name in handles),
         },
     }

@@ -32,32 +32,32 @@ def lines(log: Path) -> list[list[str]]:
     )
 
 
-def execute(kind: str, spec: Mapping[str, Any], place: Workspace) -> dict[str, Any]:
+def execute(kind: str, spec: Mapping[str, Any], workspace: Workspace) -> dict[str, Any]:
     """`jobs.execute`; with KILLS set, a fit ends its process at the first report of each stage."""
     if kind != "fit":
-        return jobs.execute(kind, spec, place)
+        return jobs.execute(kind, spec, workspace)
     log = Path(os.environ[LOG])
 
     def write(*words: object) -> None:
         with log.open("a", encoding="utf-8") as file:
             file.write(" ".join(str(word).replace(" ", "-") for word in words) + "\n")
 
-    def report(told: dict[str, Any]) -> None:
-        place.report(told)
-        at = (place.key, told["stage"], told["step"])
+    def report(report_values: dict[str, Any]) -> None:
+        workspace.report(report_values)
+        moment = (workspace.key, report_values["stage"], report_values["step"])
         if os.environ.get(KILLS) and [
             "killed",
-            place.key,
-            str(told["stage"]).replace(" ", "-"),
+            workspace.key,
+            str(report_values["stage"]).replace(" ", "-"),
         ] not in [words[:3] for words in lines(log)]:
-            write("killed", *at)
+            write("killed", *moment)
             os.kill(os.getpid(), signal.SIGKILL)
-        write("at", *at)
+        write("at", *moment)
 
-    write("begun", place.key)
-    found = jobs.execute(kind, spec, replace(place, report=report))
-    write("done", place.key)
-    return found
+    write("begun", workspace.key)
+    done_files = jobs.execute(kind, spec, replace(workspace, report=report))
+    write("done", workspace.key)
+    return done_files
 
 
 def go_on(study: Mapping[str, Any], out: str, log: str, kills: bool) -> None:

@@ -22,7 +22,7 @@ from crosswind.studies.store import Store
 FINE_TUNING = {"lora", "wise-ft"}
 """Methods of given weights or of linear layers, which a ResNet from scratch has not."""
 METHODS = {
-    item.name for item in listing("methods") if item.module.startswith("crosswind.")
+    known.name for known in listing("methods") if known.module.startswith("crosswind.")
 } - FINE_TUNING
 SHIFTS = {"none", "SC", "LDD", "UDS", "SC+LDD", "SC+UDS", "LDD+UDS", "SC+LDD+UDS"}
 HOT = (
@@ -84,8 +84,8 @@ def test_the_study_is_killed_and_gone_on_with(tmp_path: Path) -> None:
             if run["status"] in ("finished", "diverged")
         }
     os.kill(driver.pid, signal.SIGKILL)
-    _, said = driver.communicate()
-    assert driver.returncode == -signal.SIGKILL, said.decode()
+    _, error_text = driver.communicate()
+    assert driver.returncode == -signal.SIGKILL, error_text.decode()
     left = states(out)
     early = {key: run for key, run in left.items() if run["status"] in ("finished", "diverged")}
     assert 60 <= len(early) < len(left) - 20
@@ -103,12 +103,16 @@ def test_the_study_is_killed_and_gone_on_with(tmp_path: Path) -> None:
 
     # 16 methods x 8 shifts, ERM with the second model too; and the two that cannot but diverge.
     labels = [run["labels"] for run in runs.values()]
-    own = [item for item in labels if item["method"] in METHODS]
-    assert {(item["method"], item["shift"]) for item in own} == {
+    own_labels = [run_labels for run_labels in labels if run_labels["method"] in METHODS]
+    assert {(run_labels["method"], run_labels["shift"]) for run_labels in own_labels} == {
         (name, shift) for name in METHODS for shift in SHIFTS
     }
-    assert (len(own), len(runs)) == ((len(METHODS) + 1) * 8, (len(METHODS) + 1) * 8 + 2)
-    assert {item["model"] for item in own if item["method"] in ("bn-adapt", "sagnet")} == {"conv"}
+    assert (len(own_labels), len(runs)) == ((len(METHODS) + 1) * 8, (len(METHODS) + 1) * 8 + 2)
+    assert {
+        run_labels["model"]
+        for run_labels in own_labels
+        if run_labels["method"] in ("bn-adapt", "sagnet")
+    } == {"conv"}
     hot = [run for run in runs.values() if run["labels"]["method"] == "hot"]
     counts = {
         status: sum(run["status"] == status for run in runs.values())
@@ -120,14 +124,14 @@ def test_the_study_is_killed_and_gone_on_with(tmp_path: Path) -> None:
 
     page = (out / "report.html").read_text()
     assert "diverged" in page and page.count("a loss was not finite by step 4") >= 1
-    told = subprocess.run(
+    reported = subprocess.run(
         command("report", str(out), "--json", "--no-page"),
         capture_output=True,
         text=True,
         check=True,
     ).stdout
     table = next(
-        table for table in json.loads(told)["studies"][0]["tables"] if table["name"] == "runs"
+        table for table in json.loads(reported)["studies"][0]["tables"] if table["name"] == "runs"
     )
     rows = [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
     assert (

@@ -73,11 +73,13 @@ def test_a_model_that_is_right_is_told_that_it_is(answer: str) -> None:
         "probabilities": Knower(list(names), True),
         "predict": Knower(list(names), False),
     }[answer]
-    found = cw.evaluate(model, split)
-    assert set(found) == {*split.validation, *split.evaluation}
-    assert all(scores["accuracy"] == 1 for scores in found.values())
+    scores_by_set = cw.evaluate(model, split)
+    assert set(scores_by_set) == {*split.validation, *split.evaluation}
+    assert all(scores["accuracy"] == 1 for scores in scores_by_set.values())
     if answer == "probabilities":
-        assert found["test"]["ece"] == pytest.approx(0.2, abs=1e-4)  # sure to 80%, and always right
+        assert scores_by_set["test"]["ece"] == pytest.approx(
+            0.2, abs=1e-4
+        )  # sure to 80%, and always right
 
 
 @pytest.mark.parametrize("probabilities", [True, False])
@@ -152,7 +154,7 @@ def test_a_split_is_asked_for(split: Any) -> None:
 def test_a_run_that_diverges_is_scored_under_every_rule(method: str) -> None:
     dataset = pictures(side=8)
     split = split_of(dataset)
-    found = cw.train(
+    trajectory = cw.train(
         method,
         split,
         dataset,
@@ -162,9 +164,9 @@ def test_a_run_that_diverges_is_scored_under_every_rule(method: str) -> None:
         validate_every=2,
         lr=1e8 if method == "beta-vae" else 1e30,
     )
-    assert found.status == "diverged"
+    assert trajectory.status == "diverged"
     for rule in ("best-id", "last"):
-        assert set(cw.evaluate(found, split, rule)) == {*split.validation, *split.evaluation}
+        assert set(cw.evaluate(trajectory, split, rule)) == {*split.validation, *split.evaluation}
 
 
 @pytest.mark.parametrize("method", ["beta-vae", "l2d", "cyclegan", "randaugment", "erm"])

@@ -60,13 +60,13 @@ STUDY: dict[str, Any] = {
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatServer]:
-    with ChatServer(lambda content: "I see the digit 3.") as found:
-        monkeypatch.setenv("OPENAI_BASE_URL", found.url)
+    with ChatServer(lambda content: "I see the digit 3.") as chat_server:
+        monkeypatch.setenv("OPENAI_BASE_URL", chat_server.url)
         monkeypatch.setenv("OPENAI_API_KEY", SECRET)
         monkeypatch.setenv("CROSSWIND_ANSWERS", str(tmp_path / "answers"))
         monkeypatch.setattr(chat_client, "FIRST_WAIT", 0.01)
-        yield found
-        found.shutdown()
+        yield chat_server
+        chat_server.shutdown()
 
 
 def command(*words: str) -> list[str]:
@@ -86,20 +86,26 @@ def test_a_set_is_asked_once_for_all_shifts_and_seeds_and_the_plan_knew_it(
     assert len(plan.runs) == 6 and len({job.key for job in plan.jobs if job.kind == "predict"}) == 1
     before = foreseen(plan)["gpt"]
     assert not server.asked and server.lists == 0
-    found = cw.run_study({**STUDY, "models": {"gpt": priced}}, tmp_path / "out")
+    study_results = cw.run_study({**STUDY, "models": {"gpt": priced}}, tmp_path / "out")
     with Store.open(tmp_path / "out") as store:
-        said = run_predictions(store, next(row["key"] for row in store.results("asked")))[GIVEN][
-            "test"
-        ]
-    assert len(server.asked) == before["requests"] == len(said) > 20 and before["answered"] == 0
-    tokens = len(said) * (20 + -(-len("Which digit is it, 0, 1, 2, 3, 4, 5, 6, 7, 8, or 9?") // 4))
+        predictions = run_predictions(store, next(row["key"] for row in store.results("asked")))[
+            GIVEN
+        ]["test"]
+    assert (
+        len(server.asked) == before["requests"] == len(predictions) > 20 and before["answered"] == 0
+    )
+    tokens = len(predictions) * (
+        20 + -(-len("Which digit is it, 0, 1, 2, 3, 4, 5, 6, 7, 8, or 9?") // 4)
+    )
     assert (before["input_tokens"], before["output_tokens"]) == (
         tokens,
-        5 * len(said),
+        5 * len(predictions),
     ) and not before["measured"]
-    assert before["price"] == pytest.approx((2.5 * tokens + 10 * 5 * len(said)) / 1e6)
-    accuracies = {row["metrics"]["accuracy"] for row in found.rows if row["set"] == "test"}
-    assert (said.answer == 3).all() and accuracies == {float((said.label == 3).mean())}
+    assert before["price"] == pytest.approx((2.5 * tokens + 10 * 5 * len(predictions)) / 1e6)
+    accuracies = {row["metrics"]["accuracy"] for row in study_results.rows if row["set"] == "test"}
+    assert (predictions.answer == 3).all() and accuracies == {
+        float((predictions.label == 3).mean())
+    }
     after = foreseen(make_plan(study_from(STUDY)))["gpt"]
     assert (
         after["answered"] == after["requests"] == before["requests"]
@@ -113,7 +119,7 @@ def test_a_set_is_asked_once_for_all_shifts_and_seeds_and_the_plan_knew_it(
     cw.run_study(
         {**STUDY, "models": {"gpt": {**GPT, "parallel": 2, "timeout": 9.0}}}, tmp_path / "elsewhere"
     )
-    assert len(server.asked) == len(said)
+    assert len(server.asked) == len(predictions)
 
 
 def test_how_it_is_asked_is_no_part_of_a_job(tmp_path: Path, server: ChatServer) -> None:
@@ -141,7 +147,7 @@ def test_how_it_is_asked_is_no_part_of_a_job(tmp_path: Path, server: ChatServer)
 
     assert set(apart) == set(ChatApi.built.apart)
     assert {key(**{name: value}) for name, value in apart.items()} == {key()}
-    parts = {
+    changed_knobs = {
         "name": "other",
         "prompt": "Is it {labels}?",
         "detail": "low",
@@ -150,8 +156,10 @@ def test_how_it_is_asked_is_no_part_of_a_job(tmp_path: Path, server: ChatServer)
         "max_tokens": 6,
         "seed": 3,
     }
-    parts |= {"serving": "4-bit", "names": {"3": "three"}}
-    assert len({key(**{name: value}) for name, value in parts.items()} | {key()}) == 1 + len(parts)
+    changed_knobs |= {"serving": "4-bit", "names": {"3": "three"}}
+    assert len(
+        {key(**{name: value}) for name, value in changed_knobs.items()} | {key()}
+    ) == 1 + len(changed_knobs)
 
 
 def test_a_study_that_is_killed_asks_no_answered_image_again(
@@ -165,30 +173,32 @@ def test_a_study_that_is_killed_asks_no_answered_image_again(
     )
     try:
         answers, until = tmp_path / "answers" / "answers.sqlite", time.monotonic() + 60
-        kept = 0
+        n_answers = 0
         while (
-            (kept < first or len(server.asked) < first + parallel)
+            (n_answers < first or len(server.asked) < first + parallel)
             and process.poll() is None
             and time.monotonic() < until
         ):
             time.sleep(0.05)
             if answers.exists() and server.answered.total() == first:
                 with sqlite3.connect(f"file:{answers}?mode=ro", uri=True) as connection:
-                    kept = connection.execute("SELECT count(*) FROM answers").fetchone()[0]
+                    n_answers = connection.execute("SELECT count(*) FROM answers").fetchone()[0]
                 connection.close()
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     assert (
-        kept == first and server.answered.total() == first and len(server.asked) == first + parallel
+        n_answers == first
+        and server.answered.total() == first
+        and len(server.asked) == first + parallel
     )
     answered = set(server.answered)
     time.sleep(0.2)
     server.hold_from = None
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    asked = [json.dumps(body["messages"][0]["content"]) for body in server.asked]
-    counts = {question: asked.count(question) for question in asked}
+    pictures_asked = [json.dumps(body["messages"][0]["content"]) for body in server.asked]
+    counts = {question: pictures_asked.count(question) for question in pictures_asked}
     assert {
         question for question, number in counts.items() if number == 1
     } >= answered  # the server counts
@@ -196,10 +206,10 @@ def test_a_study_that_is_killed_asks_no_answered_image_again(
         sum(number - 1 for number in counts.values()) == parallel
     )  # those in flight at the kill, once more
     with Store.open(tmp_path / "out") as store:
-        said = run_predictions(store, next(row["key"] for row in store.results("asked")))[GIVEN][
-            "test"
-        ]
-    assert len(said) == len(counts) and (said.answer == 3).all()
+        predictions = run_predictions(store, next(row["key"] for row in store.results("asked")))[
+            GIVEN
+        ]["test"]
+    assert len(predictions) == len(counts) and (predictions.answer == 3).all()
 
 
 def test_the_key_is_in_nothing_that_is_written(tmp_path: Path, server: ChatServer) -> None:
@@ -215,9 +225,11 @@ def test_the_key_is_in_nothing_that_is_written(tmp_path: Path, server: ChatServe
     texts: list[bytes] = []
 
     def done(*words: str) -> int:
-        found = subprocess.run([*run, *words], capture_output=True, env=environment, check=False)
-        texts.extend([found.stdout, found.stderr])
-        return found.returncode
+        completed = subprocess.run(
+            [*run, *words], capture_output=True, env=environment, check=False
+        )
+        texts.extend([completed.stdout, completed.stderr])
+        return completed.returncode
 
     out = str(tmp_path / "out")
     assert done("run", written(tmp_path), "--out", out, "--workers", "1", "--json") == 0
@@ -240,7 +252,7 @@ def test_the_key_is_in_nothing_that_is_written(tmp_path: Path, server: ChatServe
 
 def test_a_limit_stops_a_study_and_a_higher_one_goes_on(tmp_path: Path, server: ChatServer) -> None:
     limited = {**STUDY, "models": {"gpt": {**GPT, "parallel": 1, "most_tokens": 420}}}
-    found = cw.run_study(limited, tmp_path / "out")
+    study_results = cw.run_study(limited, tmp_path / "out")
     before = len(server.asked)
     with Store.open(tmp_path / "out") as store:
         reasons = {
@@ -249,7 +261,7 @@ def test_a_limit_stops_a_study_and_a_higher_one_goes_on(tmp_path: Path, server: 
             if job.kind == "predict"
         }
     (reason,) = reasons
-    assert found.summary.failed and 9 <= before <= 10
+    assert study_results.summary.failed and 9 <= before <= 10
     assert (
         reason.startswith(f"{before} of ")
         and "the limit of 420 tokens is reached" in reason
@@ -260,8 +272,8 @@ def test_a_limit_stops_a_study_and_a_higher_one_goes_on(tmp_path: Path, server: 
         tmp_path / "out",
         retry_failed=True,
     )
-    asked = [json.dumps(body["messages"]) for body in server.asked]
-    assert not again.summary.failed and len(asked) == len(set(asked)) > before
+    messages_asked = [json.dumps(body["messages"]) for body in server.asked]
+    assert not again.summary.failed and len(messages_asked) == len(set(messages_asked)) > before
 
 
 def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -339,8 +351,11 @@ def test_a_broken_reply_is_one_row_of_a_run_and_told_with_host_and_row(
     assert f"{host} sent a reply that is nested too deeply for 1 of {requests} rows, id " in shown
     with Store.open(out) as store:
         row = next(iter(store.results("asked")))
-        said = run_predictions(store, row["key"])[GIVEN]["test"]
-    assert sorted(said.answer.tolist())[:3] == [-1, -1, 3] and len(row["metrics"]["doubts"]) == 2
+        predictions = run_predictions(store, row["key"])[GIVEN]["test"]
+    assert (
+        sorted(predictions.answer.tolist())[:3] == [-1, -1, 3]
+        and len(row["metrics"]["doubts"]) == 2
+    )
     assert _status(["run", study, "--out", out, "--workers", "1", "--retry-failed"]) == 0
     assert _status(["run", study, "--out", str(tmp_path / "again"), "--workers", "1"]) == 0
     assert len(server.asked) == requests

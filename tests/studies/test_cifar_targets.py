@@ -30,21 +30,21 @@ def told_apart(n: int, seed: int) -> Part:
 
 @pytest.mark.slow
 def test_one_model_is_tested_on_the_whole_family(tmp_path: Path) -> None:
-    places = {
+    folders = {
         name: tmp_path / "originals" / name
         for name in ("cifar10", "cifar10.1", "cifar10.2", "cinic10")
     }
-    for place in places.values():
-        place.mkdir(parents=True)
+    for folder in folders.values():
+        folder.mkdir(parents=True)
     files = binary_files([told_apart(100, i) for i in range(6)])
-    tar_gz(places["cifar10"] / "cifar-10-binary.tar.gz", files, "cifar-10-batches-bin")
+    tar_gz(folders["cifar10"] / "cifar-10-binary.tar.gz", files, "cifar-10-batches-bin")
     images, labels = told_apart(60, 7)
-    np.save(places["cifar10.1"] / "cifar10.1_v6_data.npy", images)
-    np.save(places["cifar10.1"] / "cifar10.1_v6_labels.npy", labels.astype(np.int32))
-    for part, seed in (("train", 8), ("test", 9)):
+    np.save(folders["cifar10.1"] / "cifar10.1_v6_data.npy", images)
+    np.save(folders["cifar10.1"] / "cifar10.1_v6_labels.npy", labels.astype(np.int32))
+    for part_name, seed in (("train", 8), ("test", 9)):
         images, labels = told_apart(50, seed)
         np.savez(
-            places["cifar10.2"] / f"cifar102_{part}.npz",
+            folders["cifar10.2"] / f"cifar102_{part_name}.npz",
             images=images,
             labels=labels,
             label_names=np.array(CLASSES),
@@ -58,7 +58,7 @@ def test_one_model_is_tested_on_the_whole_family(tmp_path: Path) -> None:
                 else f"cifar10-{'test' if split == 'test' else 'train'}-{i}.png"
             )
             pictures[f"{split}/{CLASSES[label]}/{name}"] = png(image)
-    tar_gz(places["cinic10"] / "CINIC-10.tar.gz", pictures, ".")
+    tar_gz(folders["cinic10"] / "CINIC-10.tar.gz", pictures, ".")
     root = str(tmp_path)
     for source in (
         Cifar10(root=root),
@@ -68,17 +68,17 @@ def test_one_model_is_tested_on_the_whole_family(tmp_path: Path) -> None:
     ):
         prepare(source, accept_totals=True)
 
-    def entry(name: str, **more: Any) -> dict[str, Any]:
+    def entry(name: str, **options: Any) -> dict[str, Any]:
         return {
             "source": name,
             "options": {"root": root},
             "label": "class",
             "attributes": [],
-            **more,
+            **options,
         }
 
     official = {"official": {"column": "split", "train": ["train"], "test": ["test"]}}
-    results = crosswind.run_study(
+    study_results = crosswind.run_study(
         {
             "name": "family",
             "data": {
@@ -102,15 +102,17 @@ def test_one_model_is_tested_on_the_whole_family(tmp_path: Path) -> None:
         },
         tmp_path / "out",
     )
-    assert [row["reason"] for row in results.rows if row["status"] != "finished"] == []
-    found = {row["set"]: row["metrics"] for row in results.rows if row["rule"] == "best-id"}
+    assert [row["reason"] for row in study_results.rows if row["status"] != "finished"] == []
+    metrics_by_set = {
+        row["set"]: row["metrics"] for row in study_results.rows if row["rule"] == "best-id"
+    }
     # All of what has no parts, the test part of what has, and of CINIC-10's only what CIFAR-10 has
     # not.
-    assert {name: metrics["n"] for name, metrics in found.items()} == {
+    assert {name: metrics["n"] for name, metrics in metrics_by_set.items()} == {
         "validation": 100,
         "test": 100,
         "later": 60,
         "again": 50,
         "cinic": 30,
     }
-    assert min(metrics["accuracy"] for metrics in found.values()) > 0.8
+    assert min(metrics["accuracy"] for metrics in metrics_by_set.values()) > 0.8

@@ -218,7 +218,7 @@ def test_a_reference_that_is_not_run_there_is_named_as_one() -> None:
 
 def test_claims_change_no_run() -> None:
     plain = make_plan(study())
-    told = make_plan(
+    plan_with_claim = make_plan(
         study(
             GOOD,
             {
@@ -228,8 +228,8 @@ def test_claims_change_no_run() -> None:
             },
         )
     )
-    assert [run.key for run in plain.runs] == [run.key for run in told.runs]
-    assert [run.spec for run in plain.runs] == [run.spec for run in told.runs]
+    assert [run.key for run in plain.runs] == [run.key for run in plan_with_claim.runs]
+    assert [run.spec for run in plain.runs] == [run.spec for run in plan_with_claim.runs]
 
 
 def test_a_side_without_a_model_takes_the_claim_s() -> None:

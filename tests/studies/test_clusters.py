@@ -70,9 +70,11 @@ def test_a_key_knows_the_features_and_not_their_place(tmp_path: Path) -> None:
     assert first.spec["data"]["d"]["clusters"]["features"] == str(
         (tmp_path / "one" / "features.npy").resolve()
     )
-    (other,) = planned(write(tmp_path / "three", np.random.default_rng(5).random((ROWS, 2)))).runs
+    (other_run,) = planned(
+        write(tmp_path / "three", np.random.default_rng(5).random((ROWS, 2)))
+    ).runs
     (seeded,) = planned(write(tmp_path / "four", clusters={"seed": 1})).runs
-    assert len({first.key, other.key, seeded.key}) == 3
+    assert len({first.key, other_run.key, seeded.key}) == 3
 
 
 def test_features_that_change_are_seen_by_the_next_plan(tmp_path: Path) -> None:

@@ -74,11 +74,13 @@ def test_paper_has_three_assignments_of_one_shift_and_six_of_several(paper: Plan
     """All five data sets, to the row of tables 6 and 10; every method meets every case at three
     rates and seeds."""
     study, plan = load_study("jeon2025/controlled", "paper", STAND_INS), paper
-    found: dict[tuple[str, str], list[int]] = {}
+    counts_of: dict[tuple[str, str], list[int]] = {}
     for draw in plan.draws:
-        found.setdefault((draw.source.partition("-")[0], draw.shift), []).append(draw.train_rows)
-    assert len(found) == 5 * 8
-    for (data, shift), rows in found.items():
+        counts_of.setdefault((draw.source.partition("-")[0], draw.shift), []).append(
+            draw.train_rows
+        )
+    assert len(counts_of) == 5 * 8
+    for (data, shift), rows in counts_of.items():
         times = 1 if shift == "uniform" else 6 if "+" in shift else 3
         assert rows == [TABLE_6[data][SHIFTS.index(shift)]] * times, (data, shift)
     assert {(draw.source.partition("-")[0], draw.test_rows) for draw in plan.draws} == set(
@@ -98,17 +100,17 @@ def test_paper_has_three_assignments_of_one_shift_and_six_of_several(paper: Plan
             for end in ("", "-2", "-3", "-4", "-5", "-6")
         ]
         assert len(set(slots)) == 6 and all(sorted(slot) == sorted(slots[0]) for slot in slots)
-    of = {
+    methods_of = {
         name: {run.labels["method"] for run in plan.runs if run.labels["data"].startswith(name)}
         for name in ("celeba", "shapes3d")
     }
-    assert of["celeba"] - of["shapes3d"] == {
+    assert methods_of["celeba"] - methods_of["shapes3d"] == {
         "autoaugment-imagenet",
         "irm",
         "causirl-mmd-faces-and-clothes",
         "causirl-coral-faces-and-clothes",
     }
-    assert of["shapes3d"] - of["celeba"] == {
+    assert methods_of["shapes3d"] - methods_of["celeba"] == {
         "autoaugment",
         "irm-squared",
         "causirl-mmd-shapes3d",
@@ -153,8 +155,8 @@ def test_a_run_that_was_killed_and_resumed_gives_the_tables_of_one_that_was_not(
     tmp_path: Path,
 ) -> None:
     """Of all methods, bpa, ubnet, pnd, ada, me-ada and l2d with their stages among them."""
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    subprocess.run(command(whole), capture_output=True, check=True, timeout=300)
+    uninterrupted, killed = tmp_path / "whole", tmp_path / "killed"
+    subprocess.run(command(uninterrupted), capture_output=True, check=True, timeout=300)
     for least in (8, 20):
         driver = subprocess.Popen(
             command(killed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -166,24 +168,24 @@ def test_a_run_that_was_killed_and_resumed_gives_the_tables_of_one_that_was_not(
         os.kill(driver.pid, signal.SIGKILL)
         assert driver.wait() == -signal.SIGKILL and least <= _finished(killed) < 42
     subprocess.run(command(killed), capture_output=True, check=True, timeout=300)
-    records = [record_of(out) for out in (whole, killed)]
+    records = [record_of(out) for out in (uninterrupted, killed)]
     assert all(
         {status for status, _ in record.found.runs.values()} == {"finished"} for record in records
     )
     tables = [[table.to_csv() for table in record.number_tables(every=True)] for record in records]
     assert tables[0] == tables[1] and len(tables[0][0].splitlines()) == 1 + 42 * 2
-    (item,) = families(records[1].places, records[1].resolved)
-    assert len(item.family) == ROWS and item.baseline == "resnet-8"
+    (view,) = families(records[1].places, records[1].resolved)
+    assert len(view.family) == ROWS and view.baseline == "resnet-8"
 
 
 def _finished(out: Path) -> int:
     if not (out / "store.sqlite").exists():
         return 0
     with Store.open(out) as store:
-        known = "jeon2025/controlled" in store.study_names()
+        is_known = "jeon2025/controlled" in store.study_names()
         return (
             sum(run["status"] == "finished" for run in store.runs("jeon2025/controlled"))
-            if known
+            if is_known
             else 0
         )
 

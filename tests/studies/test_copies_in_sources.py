@@ -88,11 +88,11 @@ def of_arrays(folder: Path) -> AttributedDataset:
 
 
 def of_torch(folder: Path) -> AttributedDataset:
-    items = [
+    samples = [
         (picture, int(bird == "tern"))
         for picture, bird in zip(twice(pixels()), LABELS, strict=True)
     ]
-    return cw.from_torch(items, {"place": PLACES, "bird": LABELS})
+    return cw.from_torch(samples, {"place": PLACES, "bird": LABELS})
 
 
 def of_texts(folder: Path) -> AttributedDataset:
@@ -134,10 +134,12 @@ SOURCES = [
 
 
 def held(dataset: AttributedDataset, rows: np.ndarray) -> set[bytes]:
-    found = dataset.inputs(rows)
+    inputs = dataset.inputs(rows)
     return {
-        str(item).encode() if found.dtype == object else np.ascontiguousarray(item).tobytes()
-        for item in found
+        str(row_input).encode()
+        if inputs.dtype == object
+        else np.ascontiguousarray(row_input).tobytes()
+        for row_input in inputs
     }
 
 
@@ -151,12 +153,12 @@ def test_no_copy_both_trains_and_tests(
     validation = held(dataset, split.validation["validation"].rows)
     assert len(train) > 20 and len(test) > 10 and len(validation) > 5
     assert not train & test and not train & validation and not validation & test
-    told = [text for text in split.report["warnings"] if "other rows hold too" in text]
-    thing = {"text": "texts", "image": "pictures", "features": "rows of numbers"}[
+    sentences = [text for text in split.report["warnings"] if "other rows hold too" in text]
+    row_words = {"text": "texts", "image": "pictures", "features": "rows of numbers"}[
         dataset.check_inputs().kind
     ]
-    assert told == [
-        f"{dataset.name}: {2 * N} rows hold {N} {thing} that other rows hold too; each has one role"
+    assert sentences == [
+        f"{dataset.name}: {2 * N} rows hold {N} {row_words} that other rows hold too; each has one role"
     ]
 
 
@@ -164,7 +166,7 @@ def test_the_same_bytes_in_two_folders_train_or_test(tmp_path: Path) -> None:
     for name in "ab":
         written(tmp_path / name, pixels(), [f"{LABELS[i]}/{name}{i}.png" for i in range(N)])
     written(tmp_path / "b", pixels(10, seed=5), [f"gull/new{i}.png" for i in range(10)])
-    one, other = (cw.load("image-folder", path=str(tmp_path / name), size=8) for name in "ab")
+    first, second = (cw.load("image-folder", path=str(tmp_path / name), size=8) for name in "ab")
     study = study_from(
         {
             "data": {
@@ -194,8 +196,8 @@ def test_the_same_bytes_in_two_folders_train_or_test(tmp_path: Path) -> None:
         in text
         for text in planned.warnings
     )
-    assert one.files is not None and other.files is not None
-    ours, theirs = names_of([one.files, other.files])
+    assert first.files is not None and second.files is not None
+    ours, theirs = names_of([first.files, second.files])
     assert len(np.intersect1d(ours, theirs)) == N
 
 
@@ -240,12 +242,12 @@ def test_labels_that_contradict_each_other_are_named() -> None:
     labels = [*LABELS[:-3], "gull", "gull", "gull"]
     assert labels[-3:] != LABELS[-3:]
     split = cw.split(cw.from_frame({**FRAME, "bird": labels}, twice(pixels())), "bird", ["place"])
-    told = [text for text in split.report["warnings"] if "different labels" in text]
+    sentences = [text for text in split.report["warnings"] if "different labels" in text]
     wrong = [row for row in range(2 * N) if labels[row] != labels[2 * N - 1 - row] and row < N]
     assert (
-        told
+        sentences
         and f"frame: {len(wrong)} of these stand in rows of different labels, such as rows "
-        in told[0]
+        in sentences[0]
     )
 
 
@@ -285,30 +287,30 @@ def test_numbers_that_differ_have_different_hashes() -> None:
     rows[np.arange(2000), np.arange(2000) % 40] = 1 + np.arange(2000) // 40
     hashes = number_hashes(rows)
     assert hashes is not None and len(np.unique(hashes)) == 2000
-    one, other = (
+    first, second = (
         number_hashes(np.array([[0.0, 1.0]], np.float32)),
         number_hashes(np.array([[-0.0, 1.0]], np.float32)),
     )
-    assert one is not None and other is not None and one[0] == other[0]
+    assert first is not None and second is not None and first[0] == second[0]
 
 
 def test_a_file_is_read_no_further_than_it_takes_to_tell_it_apart(tmp_path: Path) -> None:
     draw, read = np.random.default_rng(0), []
-    held = [draw.bytes(3 * PROBE) for _ in range(4)] + [
+    contents_held = [draw.bytes(3 * PROBE) for _ in range(4)] + [
         draw.bytes(3 * PROBE + 1),
         draw.bytes(100),
         draw.bytes(101),
     ]
-    held[3] = held[2][:10] + b"x" + held[2][11:]  # the middles are equal
-    held += [held[0]]
-    for i, data in enumerate(held):
+    contents_held[3] = contents_held[2][:10] + b"x" + contents_held[2][11:]  # the middles are equal
+    contents_held += [contents_held[0]]
+    for i, data in enumerate(contents_held):
         (tmp_path / str(i)).write_bytes(data)
 
     def opened(row: int) -> Path:
         read.append(row)
         return tmp_path / str(row)
 
-    files = FileContents(np.array([len(data) for data in held]), opened, str)
+    files = FileContents(np.array([len(data) for data in contents_held]), opened, str)
     names = files.names()
     assert names[0] == names[7] and len(np.unique(names)) == 7
     assert sorted(read) == [
@@ -344,28 +346,28 @@ def test_a_load_reads_no_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_sets_of_a_validation_source_are_dealt_by_contents_too() -> None:
-    one = cw.from_frame({"bird": LABELS[:N], "place": PLACES[:N]}, pixels(), name="one")
-    other = cw.from_frame(
+    first = cw.from_frame({"bird": LABELS[:N], "place": PLACES[:N]}, pixels(), name="one")
+    second = cw.from_frame(
         {"bird": LABELS[:N], "place": PLACES[:N]}, pixels()[:, ::-1].copy(), name="other"
     )
     same = cw.from_frame({"bird": LABELS[:N], "place": PLACES[:N]}, pixels(), name="same")
-    for beside, lacking in ((other, 0), (same, N - N // 5)):
+    for beside, lacking in ((second, 0), (same, N - N // 5)):
         plan = SplitPlan(
             label="bird",
             attributes=("place",),
             roles=Roles(test=0.2, validation=0.2, official=None),
             sets={**default_sets(), "far": SetPlan("test", source=beside.name)},
         )
-        counts = plan_counts({"one": one, beside.name: beside}, "one", plan)
+        counts = plan_counts({"one": first, beside.name: beside}, "one", plan)
         assert counts.set_rows["far"] <= N - lacking
         assert any("left out" in text for text in counts.warnings) == bool(lacking)
 
 
 def test_equal_pixels_in_other_files_are_refused_before_anything_is_trained(tmp_path: Path) -> None:
-    pictures, places = pixels(N), PLACES[:N]
+    pictures, place_names = pixels(N), PLACES[:N]
     names = written(tmp_path, pictures, [f"{i}.png" for i in range(N)])
     copies = written(tmp_path, pictures, [f"copy{i}.bmp" for i in range(N)])
-    frame = {"path": [*names, *copies], "bird": LABELS[:N] * 2, "place": places * 2}
+    frame = {"path": [*names, *copies], "bird": LABELS[:N] * 2, "place": place_names * 2}
     polars.DataFrame(frame).write_csv(tmp_path / "rows.csv")
     study: dict[str, Any] = {
         "data": {
@@ -404,8 +406,10 @@ def test_equal_pixels_in_other_files_are_refused_before_anything_is_trained(tmp_
     )
     assert copy.is_dir()
     study["data"]["own"]["options"]["root"] = str(tmp_path / "root")
-    told = cw.plan(study).warnings  # the remedy that the sentence names
-    assert any(f"{2 * N} rows hold {N} pictures that other rows hold too" in text for text in told)
+    warnings = cw.plan(study).warnings  # the remedy that the sentence names
+    assert any(
+        f"{2 * N} rows hold {N} pictures that other rows hold too" in text for text in warnings
+    )
     check_ready(cw.plan(study), 1)
 
 
@@ -415,8 +419,8 @@ def test_what_a_program_made_itself_is_not_known_and_that_is_said() -> None:
         np.arange(80).reshape(2, 40) % 2,
     )
     dataset = AttributedDataset("mine", table, pixels(40).__getitem__, InputSpec.image(8, 8, 3))
-    own = {"source": dataset, "label": "bird", "attributes": []}
-    planned = cw.plan({"data": {"own": own}, "shifts": {"none": []}, "models": ["mlp"]})
+    own_entry = {"source": dataset, "label": "bird", "attributes": []}
+    planned = cw.plan({"data": {"own": own_entry}, "shifts": {"none": []}, "models": ["mlp"]})
     assert any(
         note.startswith("own: what its rows hold cannot be hashed before planning")
         for note in planned.notes

@@ -60,8 +60,18 @@ def pipe(path, other):
 
 
 DAMAGE = {
-    item.__name__: item
-    for item in (delete, delete_the_folder, truncate, flip_a_bit, append, swap, link, folder, pipe)
+    damage_kind.__name__: damage_kind
+    for damage_kind in (
+        delete,
+        delete_the_folder,
+        truncate,
+        flip_a_bit,
+        append,
+        swap,
+        link,
+        folder,
+        pipe,
+    )
 }
 SAME_SIZE = ("flip_a_bit",)  # what status cannot see; swapped files may have one size too
 
@@ -91,14 +101,15 @@ def test_every_kind_of_damage_is_noticed(kind, study, capsys):
         0,
         {"jobs": 12, "damaged": [], "undone": 0, "changed": []},
     )
-    struck, other = chance.sample([run.key for run in runs], 2)
-    DAMAGE[kind](files[struck], files[other])
-    expected = {struck, other} if kind == "swap" else {struck}
+    struck, other_key = chance.sample([run.key for run in runs], 2)
+    DAMAGE[kind](files[struck], files[other_key])
+    expected = {struck, other_key} if kind == "swap" else {struck}
 
-    status, found = found_by("check", out, capsys)
-    assert status == 1 and {item["key"] for item in found["damaged"]} == expected, found
+    status, report = found_by("check", out, capsys)
+    assert status == 1 and {damaged["key"] for damaged in report["damaged"]} == expected, report
     assert all(
-        item["faults"][0].startswith("score.json ") and item["labels"] for item in found["damaged"]
+        damaged["faults"][0].startswith("score.json ") and damaged["labels"]
+        for damaged in report["damaged"]
     )
     _, (row,) = found_by("status", out, capsys)
     assert set(row["damaged"]) <= expected and (
@@ -107,8 +118,8 @@ def test_every_kind_of_damage_is_noticed(kind, study, capsys):
 
     summary, _ = done(out, runs)
     assert summary.executed == 0, "nobody has asked for it"
-    status, found = found_by("check", out, capsys, "--repair")
-    assert (status, found["undone"]) == (1, len(expected))
+    status, report = found_by("check", out, capsys, "--repair")
+    assert (status, report["undone"]) == (1, len(expected))
     with Store.open(out) as store:
         assert store.counts("toys")["pending"] == len(expected)
         assert len(store.results("toys", unscored=False)) == 2 * (12 - len(expected)), (
@@ -129,9 +140,9 @@ def test_a_check_in_words(study, capsys):
     truncate(files[runs[3].key], None)
     size = files[runs[3].key].stat().st_size
     assert _status(["check", str(out)]) == 1
-    said = capsys.readouterr().out.splitlines()
-    assert said[1] == f"  {runs[3].key[:12]} (run3 0): score.json has {size} bytes, not {size + 1}"
-    assert said[2] == "--repair has them done again by the next crosswind run"
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == f"  {runs[3].key[:12]} (run3 0): score.json has {size} bytes, not {size + 1}"
+    assert lines[2] == "--repair has them done again by the next crosswind run"
     assert _status(["status", str(out)]) == 0
     assert (
         f"files of 1 jobs are gone or damaged ({runs[3].key[:12]}: score.json has"
@@ -157,11 +168,11 @@ def test_a_run_does_not_start_from_a_damaged_one(workers, tmp_path, capsys):
     flip_a_bit(artifact_folder(out, base.key) / "score.json", None)
     summary, runs = done(out, [base, top, later], workers)
     assert (summary.finished, summary.failed, summary.executed) == (1, 2, 0)
-    said = (
+    sentence = (
         f"needs {base.key[:12]}, of whose files score.json is not what the run wrote; `crosswind"
         " check --repair` has it done again"
     )
-    assert runs["top"]["reason"] == said
+    assert runs["top"]["reason"] == sentence
     assert _status(["check", str(out), "--repair"]) == 1
     summary, _ = done(out, [base, top, later], workers)
     assert (summary.finished, summary.executed) == (3, 3)

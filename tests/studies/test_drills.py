@@ -94,10 +94,11 @@ class Drilled(Method):
 
 def numbers(out: Path) -> list[dict[str, Any]]:
     """Every number of the study that was finished or has diverged."""
-    kept = ("key", "rule", "set", "metrics", "status", "seed", "method", "shift")
+    compared_fields = ("key", "rule", "set", "metrics", "status", "seed", "method", "shift")
     with Store.open(out) as store:
         rows = [
-            {name: row[name] for name in kept} for row in store.results("drill", unscored=False)
+            {name: row[name] for name in compared_fields}
+            for row in store.results("drill", unscored=False)
         ]
     return json.loads(
         json.dumps(sorted(rows, key=lambda row: (row["key"], row["rule"], row["set"])))
@@ -205,8 +206,8 @@ def test_a_store_on_a_read_only_disk(number: int, tmp_path: Path, calm: Path) ->
         stderr=subprocess.DEVNULL,
     )
     until = time.monotonic() + 60
-    wanted = chance.randrange(0, 8)
-    while driver.poll() is None and time.monotonic() < until and len(ended(out)) < wanted:
+    n_done = chance.randrange(0, 8)
+    while driver.poll() is None and time.monotonic() < until and len(ended(out)) < n_done:
         time.sleep(0.05)
     driver.kill()
     driver.wait()
@@ -219,11 +220,11 @@ def test_a_store_on_a_read_only_disk(number: int, tmp_path: Path, calm: Path) ->
         subprocess.run(["mount", "-o", "remount,ro,bind", disk], check=True)
         before, files = ended(out), _bytes(out)
         refused = crosswind("run", study, "--workers", "1", "--out", out)
-        told = [
+        lines = [
             line for line in refused.stderr.strip().splitlines() if not line.startswith("warning: ")
         ]  # of the plan
-        assert refused.returncode == 2 and len(told) == 1, refused.stderr
-        assert re.search(r"read-only|[Rr]ead-only", told[0]), refused.stderr
+        assert refused.returncode == 2 and len(lines) == 1, refused.stderr
+        assert re.search(r"read-only|[Rr]ead-only", lines[0]), refused.stderr
         if before:
             assert crosswind("status", out).returncode == 0
             assert "Accuracy on test" in crosswind("report", out, "--tables", "all").stdout
@@ -320,8 +321,8 @@ def test_two_drivers_on_one_store(number: int, tmp_path: Path, calm: Path) -> No
         time.sleep(chance.uniform(0.0, 2.0))
     if chance.random() < 0.3:
         drivers[0].kill()  # the other one takes over what it had
-    said = [driver.communicate(timeout=240)[1] for driver in drivers]
-    assert drivers[1].returncode == 0 and drivers[0].returncode in (0, -9), said
+    errors = [driver.communicate(timeout=240)[1] for driver in drivers]
+    assert drivers[1].returncode == 0 and drivers[0].returncode in (0, -9), errors
     with Store.open(out) as store:
         assert store.counts("drill")["finished"] == 8
         assert {run["attempts"] for run in store.runs("drill")} == {1}, "a run was done twice"

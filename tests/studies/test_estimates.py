@@ -79,13 +79,13 @@ def test_an_estimator_more_trains_and_predicts_nothing(tmp_path: Path) -> None:
     assert plain == [(row["shift"], row["set"], row["metrics"]["accuracy"]) for row in after.rows]
     assert len(plain) == 12, "two shifts, three sets, two rules"
     for row in after.rows:
-        told = {
+        estimates = {
             name: value for name, value in row["metrics"].items() if name.startswith("estimate")
         }
-        assert len(told) == (0 if row["set"] == "validation" else 10)
-        for label in ("average", "difference-of-confidences") if told else ():
-            error = told[f"estimate:{label}"] - row["metrics"]["accuracy"]
-            assert told[f"estimate_error:{label}"] == pytest.approx(error) and told[
+        assert len(estimates) == (0 if row["set"] == "validation" else 10)
+        for label in ("average", "difference-of-confidences") if estimates else ():
+            error = estimates[f"estimate:{label}"] - row["metrics"]["accuracy"]
+            assert estimates[f"estimate_error:{label}"] == pytest.approx(error) and estimates[
                 f"estimate_covers:{label}"
             ] in (0.0, 1.0)
     assert any("Estimated accuracy on large" in table.title for table in after.tables)
@@ -101,10 +101,10 @@ def test_an_estimate_is_keyed_by_what_it_reads() -> None:
     assert len(estimates) == 2 * 2 * 2, "two shifts, two test sets, two estimators"
     kinds = {job.key: job.kind for job in plan.jobs}
     assert all([kinds[key] for key in job.needs] == ["fit", "predict"] for job in estimates)
-    others = of_kind(
+    other_jobs = of_kind(
         planned(sets={**SETS, "large": {**SETS["large"], "draw": {"total": 100}}}), "estimate"
     )
-    same = {job.key for job in estimates} & {job.key for job in others}
+    same = {job.key for job in estimates} & {job.key for job in other_jobs}
     assert len(same) == 4, "those of the set that stays"
     fewer = planned(sets=SETS, estimators=["difference-of-confidences"])
     assert {job.key for job in of_kind(fewer, "estimate")} < {job.key for job in estimates}
@@ -115,25 +115,25 @@ def test_models_that_nobody_trains_here_are_estimated_where_they_give_logits(
     tmp_path: Path,
 ) -> None:
     digits = cw.load("digits")
-    said = digits.table.column("digit").astype(np.int64)
-    logits = np.eye(10, dtype=np.float32)[said] * 2
+    answers = digits.table.column("digit").astype(np.int64)
+    logits = np.eye(10, dtype=np.float32)[answers] * 2
     names = {str(code): logits[:, code] for code in range(10)}
     polars.DataFrame({"id": digits.ids, **names}).write_csv(tmp_path / "logits.csv")
-    polars.DataFrame({"id": digits.ids, "label": said}).write_csv(tmp_path / "labels.csv")
+    polars.DataFrame({"id": digits.ids, "label": answers}).write_csv(tmp_path / "labels.csv")
     models = {
         "sure": {"model": "predictions", "path": str(tmp_path / "logits.csv")},
         "mute": {"model": "predictions", "path": str(tmp_path / "labels.csv")},
     }
-    found = cw.run_study(
+    study_results = cw.run_study(
         {**STUDY, "models": models, "shifts": {"none": []}}, tmp_path / "out", workers=0
     )
-    told = {row["method"]: row for row in found.rows if row["set"] == "test"}
+    row_of = {row["method"]: row for row in study_results.rows if row["set"] == "test"}
     confidence = np.exp(2) / (np.exp(2) + 9)
-    assert told["sure"]["metrics"]["estimate:average"] == pytest.approx(confidence, abs=1e-5)
-    assert told["sure"]["metrics"]["estimate:difference-of-confidences"] == pytest.approx(1.0)
+    assert row_of["sure"]["metrics"]["estimate:average"] == pytest.approx(confidence, abs=1e-5)
+    assert row_of["sure"]["metrics"]["estimate:difference-of-confidences"] == pytest.approx(1.0)
     assert (
-        told["mute"]["metrics"]["accuracy"] == 1.0
-        and "estimate:average" not in told["mute"]["metrics"]
+        row_of["mute"]["metrics"]["accuracy"] == 1.0
+        and "estimate:average" not in row_of["mute"]["metrics"]
     )
     with Store.open(tmp_path / "out") as store:
         warnings = [text for row in store.runs("estimates") for text in row["warnings"]]
@@ -225,30 +225,35 @@ def test_a_pool_and_neighbours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     first = cw.run_study(plain, tmp_path / "out", workers=0)
     names = ["difference-of-confidences", "nuclear-norm", "ni-translate"]
     after = cw.run_study({**study, "estimators": names}, tmp_path / "out", workers=0)
-    told = {row["set"]: row["metrics"] for row in after.rows if row["rule"] == "best-id"}["test"]
+    metrics_by_set = {row["set"]: row["metrics"] for row in after.rows if row["rule"] == "best-id"}[
+        "test"
+    ]
     before = {row["set"]: row["metrics"] for row in first.rows if row["rule"] == "best-id"}["test"]
-    assert {name: told[name] for name in before} == before
+    assert {name: metrics_by_set[name] for name in before} == before
     assert (
-        0 <= told["estimate:ni-translate"] <= 1 and told.get("estimate_low:ni-translate") is None
+        0 <= metrics_by_set["estimate:ni-translate"] <= 1
+        and metrics_by_set.get("estimate_low:ni-translate") is None
     ), "it shows no interval"
     for name in names[:2]:
         low, value, high, covers = (
-            told[f"estimate{part}:{name}"] for part in ("_low", "", "_high", "_covers")
+            metrics_by_set[f"estimate{ending}:{name}"]
+            for ending in ("_low", "", "_high", "_covers")
         )
         assert (
             0 <= low <= high <= 1
             and 0 <= value <= 1
-            and covers == float(low <= told["accuracy"] <= high)
+            and covers == float(low <= metrics_by_set["accuracy"] <= high)
         )
     (group,) = estimates(cw.report(tmp_path / "out")).groups
     (table,) = group.figures[0][1]
     drawn = {row[0]: row[4:] for row in table.rows}
     ends = {
-        name: [told[f"estimate{part}:{name}"] for part in ("", "_low", "_high")]
+        name: [metrics_by_set[f"estimate{ending}:{name}"] for ending in ("", "_low", "_high")]
         for name in names[:2]
     }
     assert {name: drawn[name] for name in names[:2]} == {
-        name: pytest.approx((told["accuracy"], *ends[name]), abs=1e-5) for name in names[:2]
+        name: pytest.approx((metrics_by_set["accuracy"], *ends[name]), abs=1e-5)
+        for name in names[:2]
     }
     assert list(drawn) == names
     kinds = [
@@ -285,13 +290,18 @@ def test_without_a_pool_a_measure_is_written_as_it_is(tmp_path: Path) -> None:
         "large",
         "small",
     ]
-    results = cw.run_study(study, tmp_path / "out", workers=0)
-    told = {row["set"]: row["metrics"] for row in results.rows if row["rule"] == "last"}
+    study_results = cw.run_study(study, tmp_path / "out", workers=0)
+    metrics_by_set = {
+        row["set"]: row["metrics"] for row in study_results.rows if row["rule"] == "last"
+    }
     with Store.open(tmp_path / "out") as store:
         (key,) = {row["key"] for row in store.runs("estimates")}
-        said = run_predictions(store, key)["last"]
+        predictions = run_predictions(store, key)["last"]
     for name in ("test", "large", "small"):
-        metrics, answers = told[name], Answers(said[name].answer, said[name].logits)
+        metrics, answers = (
+            metrics_by_set[name],
+            Answers(predictions[name].answer, predictions[name].logits),
+        )
         assert metrics["measure:nuclear-norm"] == pytest.approx(NuclearNorm().measure(answers))
         assert metrics["entropy_rise:nuclear-norm"] is None and np.isfinite(
             metrics["entropy_rise:ni-translate"]
@@ -319,14 +329,18 @@ def test_what_a_model_says_of_copies_is_what_it_says_of_each() -> None:
 
     def answers(sets: Any, datasets: Any) -> Any:
         out = {}
-        for name, item in sets.items():
-            sizes.append(datasets[item.source].n_base)
-            logits = says(datasets[item.source].inputs(item.rows))
-            out[name] = Predictions(item.rows, item.label, item.group, logits.argmax(1), logits)
+        for name, rows_of_set in sets.items():
+            sizes.append(datasets[rows_of_set.source].n_base)
+            logits = says(datasets[rows_of_set.source].inputs(rows_of_set.rows))
+            out[name] = Predictions(
+                rows_of_set.rows, rows_of_set.label, rows_of_set.group, logits.argmax(1), logits
+            )
         return {"last": out}, []
 
     plain = varying.copy_answers(answers, rows, {"digits": digits}, "", 0, 20)["last"]
-    near = varying.copy_answers(answers, rows, {"digits": digits}, "ni-translate", 3, 20)["last"]
+    of_neighbours = varying.copy_answers(answers, rows, {"digits": digits}, "ni-translate", 3, 20)[
+        "last"
+    ]
     alone = varying.copy_answers(answers, rows, {"digits": digits}, "ni-translate", 3, 0)["last"]
     assert (
         plain.answer.shape == (len(POOL), 20, 1)
@@ -334,9 +348,9 @@ def test_what_a_model_says_of_copies_is_what_it_says_of_each() -> None:
         and plain.logits.shape == (len(POOL), 20, 2)
     )
     assert (
-        near.answer.shape == (len(POOL), 20, 4)
-        and near.entropy is not None
-        and near.entropy.shape == near.answer.shape
+        of_neighbours.answer.shape == (len(POOL), 20, 4)
+        and of_neighbours.entropy is not None
+        and of_neighbours.entropy.shape == of_neighbours.answer.shape
     )
     assert alone.answer.shape == (1, len(rows), 4)
     drawn = [frozenset(_first_of(digits, rows, 20, change.family)) for change in POOL]
@@ -347,15 +361,15 @@ def test_what_a_model_says_of_copies_is_what_it_says_of_each() -> None:
     assert len(union) < len(rows) and sizes[0] == len(union) * len(POOL), (
         "no table of the copies of rows that nobody asked for"
     )
-    for place in (0, 20, 68):
-        chosen = np.sort(_first_of(digits, rows, 20, POOL[place].family))
-        change = ((POOL[place].family, POOL[place].knobs),)
-        many = copies(digits, rows.rows[chosen], [change] * (place + 1))
-        expected = says(many.inputs(np.arange(20) * (place + 1) + place))
-        assert np.array_equal(plain.logits[place], expected) and np.array_equal(
-            plain.answer[place, :, 0], expected.argmax(1)
+    for number in (0, 20, 68):
+        chosen = np.sort(_first_of(digits, rows, 20, POOL[number].family))
+        change = ((POOL[number].family, POOL[number].knobs),)
+        copied = copies(digits, rows.rows[chosen], [change] * (number + 1))
+        expected = says(copied.inputs(np.arange(20) * (number + 1) + number))
+        assert np.array_equal(plain.logits[number], expected) and np.array_equal(
+            plain.answer[number, :, 0], expected.argmax(1)
         )
-        assert np.array_equal(plain.label[place], rows.label[chosen])
+        assert np.array_equal(plain.label[number], rows.label[chosen])
     assert plain.label.shape == (len(POOL), 20) and len(np.unique(plain.answer)) == 2
     logits = says(digits.inputs(rows.rows))
     assert np.array_equal(alone.answer[0, :, 0], logits.argmax(1))

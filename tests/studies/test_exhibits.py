@@ -75,14 +75,14 @@ def test_what_is_written_is_read_and_nothing_else(tmp_path: Path) -> None:
     write_exhibits(tmp_path, {})
     assert not list(tmp_path.iterdir()) and read_exhibits(tmp_path) == {}
     write_exhibits(tmp_path, EVERY)
-    found = read_exhibits(tmp_path)
+    exhibits = read_exhibits(tmp_path)
     assert (
-        list(found) == list(EVERY)
-        and found["exits"] == EVERY["exits"]
-        and found["pairs"] == EVERY["pairs"]
+        list(exhibits) == list(EVERY)
+        and exhibits["exits"] == EVERY["exits"]
+        and exhibits["pairs"] == EVERY["pairs"]
     )
-    assert found["sheet"] == EVERY["sheet"]
-    picture = found["traversal"]
+    assert exhibits["sheet"] == EVERY["sheet"]
+    picture = exhibits["traversal"]
     assert isinstance(picture, Picture)
     for pixels, png in (
         (np.arange(24).reshape(2, 4, 3), picture.png),
@@ -90,14 +90,14 @@ def test_what_is_written_is_read_and_nothing_else(tmp_path: Path) -> None:
     ):
         with Image.open(io.BytesIO(png)) as image:
             assert np.array_equal(np.asarray(image), pixels)
-    whole = (tmp_path / FILE).read_text()
+    file_text = (tmp_path / FILE).read_text()
     for damaged in (
         "",
         "[]",
         '{"a": 1}',
-        whole[:-5],
-        whole.replace('"kind": "bars"', '"kind": "pie"'),
-        whole.replace("iVBOR", "AAAAA"),
+        file_text[:-5],
+        file_text.replace('"kind": "bars"', '"kind": "pie"'),
+        file_text.replace("iVBOR", "AAAAA"),
     ):
         (tmp_path / FILE).write_text(damaged)
         with pytest.raises((ValueError, OSError)):
@@ -106,13 +106,13 @@ def test_what_is_written_is_read_and_nothing_else(tmp_path: Path) -> None:
 
 def test_a_sheet_sets_images_side_by_side_and_enlarges_small_ones() -> None:
     images = np.arange(2 * 3 * 2 * 4 * 3, dtype=np.uint8).reshape(2, 3, 2, 4, 3)
-    found = pixels_of(Picture.sheet(images, least=8))
-    assert found.shape == (2 * 4 + 2, 3 * 8 + 2 * 2, 3)
+    pixels = pixels_of(Picture.sheet(images, least=8))
+    assert pixels.shape == (2 * 4 + 2, 3 * 8 + 2 * 2, 3)
     for row in range(2):
         for column in range(3):
-            part = found[6 * row : 6 * row + 4, 10 * column : 10 * column + 8]
-            assert (part == images[row, column].repeat(2, 0).repeat(2, 1)).all()
-    assert (found[4:6] == 255).all() and (found[:, 8:10] == 255).all()
+            tile = pixels[6 * row : 6 * row + 4, 10 * column : 10 * column + 8]
+            assert (tile == images[row, column].repeat(2, 0).repeat(2, 1)).all()
+    assert (pixels[4:6] == 255).all() and (pixels[:, 8:10] == 255).all()
     assert pixels_of(Picture.sheet(images[..., :1], least=1)).shape == (2 * 2 + 2, 3 * 4 + 4)
     for names in ({"columns": ["a"]}, {"rows": ["a", "b", "c"]}):
         with pytest.raises(ValueError, match="2 x 3 images has so many names"):
@@ -139,7 +139,7 @@ def test_what_cannot_be_drawn_is_no_exhibit(make: Any) -> None:
 
 
 def test_the_weights_of_groups_are_on_the_page_and_in_no_number(tmp_path: Path) -> None:
-    found = cw.run_study(STUDY, tmp_path / "out", workers=0)
+    study_results = cw.run_study(STUDY, tmp_path / "out", workers=0)
     folders = {
         json.loads(path.read_text())["kind"]
         for path in (tmp_path / "out").rglob("job.json")
@@ -148,7 +148,7 @@ def test_the_weights_of_groups_are_on_the_page_and_in_no_number(tmp_path: Path) 
     assert folders == {"fit", "score"} and len(list((tmp_path / "out").rglob(FILE))) == 2, (
         "of GroupDRO, and of no other"
     )
-    assert not any("weight" in name for row in found.rows for name in row["metrics"])
+    assert not any("weight" in name for row in study_results.rows for name in row["metrics"])
     files = sorted((tmp_path / "out").rglob(FILE))
     weights = read_exhibits(files[0].parent)["group weights"]
     assert (

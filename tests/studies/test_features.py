@@ -48,8 +48,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str
     training = {"steps": 4, "validate_every": 4, "batch": 16}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CROSSWIND_FEATURES", str(folder / "cache"))
-        results = cw.run_study({**study, "training": training, "keep": "selected"}, folder / "out")
-    return folder / "out", {row["method"]: row["key"] for row in results.rows}
+        study_results = cw.run_study(
+            {**study, "training": training, "keep": "selected"}, folder / "out"
+        )
+    return folder / "out", {row["method"]: row["key"] for row in study_results.rows}
 
 
 def test_the_features_of_a_run_are_what_its_last_layer_reads(
@@ -59,7 +61,7 @@ def test_the_features_of_a_run_are_what_its_last_layer_reads(
     out, keys = store
     table = features_of(f"{out}#{keys['erm']}")
     with Store.open(out) as opened:
-        said = run_predictions(opened, keys["erm"])["best-id"]["test"]
+        predictions = run_predictions(opened, keys["erm"])["best-id"]["test"]
         folder = next(
             path
             for key in opened.run(keys["erm"])["needs"]
@@ -72,11 +74,11 @@ def test_the_features_of_a_run_are_what_its_last_layer_reads(
         if name.endswith(".weight") and value.shape[0] == 10
     )
     logits = table.features @ weights[f"{head}.weight"].T + weights[f"{head}.bias"]
-    assert table.features.dtype == np.float32 and table.ids.tolist() == said.ids.tolist()
-    assert np.abs(logits - said.logits).max() < 1e-4
+    assert table.features.dtype == np.float32 and table.ids.tolist() == predictions.ids.tolist()
+    assert np.abs(logits - predictions.logits).max() < 1e-4
     assert (
         table.by == ("digit", "ink")
-        and [int(code) for code in table.columns["digit"]] == said.label.tolist()
+        and [int(code) for code in table.columns["digit"]] == predictions.label.tolist()
     )
 
 
@@ -92,16 +94,14 @@ def test_a_run_that_keeps_adapters_alone_has_features_and_estimates(tmp_path: Pa
         "keep": "selected",
     }
     study |= {"methods": {"erm": {}, "lora": {"rank": 2}}, "sizes": {"few": {"total": 40}}}
-    results = cw.run_study(
+    study_results = cw.run_study(
         {**study, "training": {"steps": 3, "validate_every": 3, "batch": 8, "lr": 0.01}},
         tmp_path / "out",
     )
-    run = (
-        f"{tmp_path / 'out'}#{next(row['key'] for row in results.rows if row['method'] == 'lora')}"
-    )
+    run = f"{tmp_path / 'out'}#{next(row['key'] for row in study_results.rows if row['method'] == 'lora')}"
     table = features_of(run)
     with Store.open(tmp_path / "out") as opened:
-        said = run_predictions(opened, run.partition("#")[2])["best-id"]["test"]
+        predictions = run_predictions(opened, run.partition("#")[2])["best-id"]["test"]
         needs = [opened.run(key)["artifacts"] for key in opened.run(run.partition("#")[2])["needs"]]
     weights = load_file(
         next(path for folder in needs for path in folder.glob("weights-best-id.safetensors"))
@@ -112,20 +112,24 @@ def test_a_run_that_keeps_adapters_alone_has_features_and_estimates(tmp_path: Pa
         if name.endswith("classes.weight") and value.shape[0] == 10
     )
     logits = table.features @ weights[head].T + weights[head.replace("weight", "bias")]
-    assert np.abs(logits - said.logits).max() < 1e-3
-    told = cw.estimate(run, "digits", estimators=["atc-mc", "dispersion"], pool_rows=0, near_rows=0)
-    assert told.rows and told.n == 1797
+    assert np.abs(logits - predictions.logits).max() < 1e-3
+    estimates = cw.estimate(
+        run, "digits", estimators=["atc-mc", "dispersion"], pool_rows=0, near_rows=0
+    )
+    assert estimates.rows and estimates.n == 1797
 
 
 def test_a_validation_set_and_all_rows(store: tuple[Path, dict[str, str]]) -> None:
     out, keys = store
     run = f"{out}#{keys['erm']}"
-    test, held, every = (features_of(run, rows=name) for name in ("test", "validation", "all"))
-    assert len(every.ids) == cw.load("digits").n_base and not set(test.ids.tolist()) & set(
-        held.ids.tolist()
+    test, validation, every = (
+        features_of(run, rows=name) for name in ("test", "validation", "all")
     )
-    places = np.searchsorted(every.ids, test.ids)
-    assert np.abs(every.features[places] - test.features).max() < 1e-5
+    assert len(every.ids) == cw.load("digits").n_base and not set(test.ids.tolist()) & set(
+        validation.ids.tolist()
+    )
+    positions = np.searchsorted(every.ids, test.ids)
+    assert np.abs(every.features[positions] - test.features).max() < 1e-5
 
 
 def test_a_model_that_is_only_asked_has_those_that_it_compares(
@@ -133,15 +137,16 @@ def test_a_model_that_is_only_asked_has_those_that_it_compares(
 ) -> None:
     out, keys = store
     monkeypatch.setenv("CROSSWIND_FEATURES", str(out.parent / "cache"))
-    asked = features_of(f"{out}#{keys['asked']}")
+    asked_features = features_of(f"{out}#{keys['asked']}")
     begun = features_of("clip", "digits", settings={"path": clip_folder()})
-    assert asked.features.shape[1] == 16 and np.allclose(
-        np.linalg.norm(asked.features, axis=1), 1, atol=1e-5
+    assert asked_features.features.shape[1] == 16 and np.allclose(
+        np.linalg.norm(asked_features.features, axis=1), 1, atol=1e-5
     )
-    order = {one: place for place, one in enumerate(begun.ids.tolist())}
+    order = {row_id: position for position, row_id in enumerate(begun.ids.tolist())}
     # The study's pictures are as large as the source gives them in both.
     assert np.array_equal(
-        begun.features[[order[one] for one in asked.ids.tolist()]], asked.features
+        begun.features[[order[row_id] for row_id in asked_features.ids.tolist()]],
+        asked_features.features,
     )
 
 
@@ -170,10 +175,10 @@ def test_clusters_of_features_are_an_attribute_as_in_table_15(
     """Six clusters; one group is trained on, here 1 and 4, and two that no training shows, 3 and 6,
     are tested on."""
     out, keys = store
-    told = CliRunner().invoke(
+    invoked = CliRunner().invoke(
         app, ["features", f"{out}#{keys['erm']}", "--rows", "all", "--out", str(tmp_path / "f")]
     )
-    assert told.exit_code == 0 and "features.npy" in told.output
+    assert invoked.exit_code == 0 and "features.npy" in invoked.output
     features = np.load(tmp_path / "f" / "features.npy")
     with (tmp_path / "f" / "rows.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -218,7 +223,7 @@ def test_clusters_of_features_are_an_attribute_as_in_table_15(
 def heaps() -> FeatureTable:
     rng, heap = np.random.default_rng(0), np.repeat([0, 1], 30)
     features = (rng.normal(size=(60, 5)) + 30 * heap[:, None]).astype(np.float32)
-    columns = {"heap": [str(one) for one in heap], "light": ["dark", "bright"] * 30}
+    columns = {"heap": [str(heap_point) for heap_point in heap], "light": ["dark", "bright"] * 30}
     return FeatureTable("toy", features, np.arange(60), columns, ("heap", "light"))
 
 
@@ -227,23 +232,23 @@ def test_umap_is_steady_and_keeps_heaps_apart(tmp_path: Path) -> None:
     from crosswind.reports.rows.feature_map import laid_out, write_map
 
     table = heaps()
-    places = laid_out(table.features, seed=3)
-    assert np.array_equal(places, laid_out(table.features, seed=3)) and not np.array_equal(
-        places, laid_out(table.features, seed=4)
+    coordinates = laid_out(table.features, seed=3)
+    assert np.array_equal(coordinates, laid_out(table.features, seed=3)) and not np.array_equal(
+        coordinates, laid_out(table.features, seed=4)
     )
-    middles = [places[:30].mean(0), places[30:].mean(0)]
+    middles = [coordinates[:30].mean(0), coordinates[30:].mean(0)]
     inside = max(
-        np.linalg.norm(places[:30] - middles[0], axis=1).max(),
-        np.linalg.norm(places[30:] - middles[1], axis=1).max(),
+        np.linalg.norm(coordinates[:30] - middles[0], axis=1).max(),
+        np.linalg.norm(coordinates[30:] - middles[1], axis=1).max(),
     )
     assert np.linalg.norm(middles[0] - middles[1]) > inside
     paths = write_map(table, tmp_path, seed=3)
     assert [path.name for path in paths] == ["umap.json", "umap.svg", "umap.png"]
-    told = json.loads((tmp_path / "umap.json").read_text())
+    written = json.loads((tmp_path / "umap.json").read_text())
     assert (
-        told["seed"] == 3
-        and len(told["points"]["x"]) == 60
-        and told["points"]["attributes"]["light"][:2] == ["dark", "bright"]
+        written["seed"] == 3
+        and len(written["points"]["x"]) == 60
+        and written["points"]["attributes"]["light"][:2] == ["dark", "bright"]
     )
     with pytest.raises(InputError, match="by: unknown attribute 'colour'"):
         write_map(table, tmp_path, ["colour"])

@@ -37,8 +37,8 @@ def test_a_run_that_did_next_to_nothing_is_doubted_wherever_it_is_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    results = cw.run_study(study(tmp_path), out)
-    for row in results.rows:
+    study_results = cw.run_study(study(tmp_path), out)
+    for row in study_results.rows:
         doubts, action = row["metrics"]["doubts"], row["metrics"].get("action")
         assert any(SENTENCE in text for text in doubts) == (row["method"] == "deepcoral"), row[
             "method"
@@ -52,8 +52,8 @@ def test_a_run_that_did_next_to_nothing_is_doubted_wherever_it_is_shown(
     printed = capsys.readouterr().out
     assert f"warned of in 2: {SENTENCE}" in printed and "acts: its own" not in printed
     assert _status(["status", str(out), "--json"]) == 0
-    (told,) = json.loads(capsys.readouterr().out)
-    assert [item["runs"] for item in told["warnings"] if SENTENCE in item["text"]] == [2]
+    (status,) = json.loads(capsys.readouterr().out)
+    assert [warning["runs"] for warning in status["warnings"] if SENTENCE in warning["text"]] == [2]
     assert _status(["report", str(out), "--tables", "all"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert (
@@ -71,17 +71,17 @@ def test_a_run_that_did_next_to_nothing_is_doubted_wherever_it_is_shown(
 def test_a_plan_says_what_random_weights_leave_of_lora(tmp_path: Path) -> None:
     values = yaml.safe_load(study(tmp_path).read_text("utf-8"))
     values |= {"models": ["mlp"], "methods": {"erm": {}, "lora": {}, "wise-ft": {}}}
-    told = cw.plan(values).warnings
+    warnings = cw.plan(values).warnings
     assert any(
         "lora learns a change of low rank of the initial weights, and those of 'mlp' are random"
         in text
-        for text in told
+        for text in warnings
     )
     assert any(
         "wise-ft goes back towards the initial weights, and those of 'mlp' are random" in text
-        for text in told
+        for text in warnings
     )
-    assert not any("erm" in text for text in told)
+    assert not any("erm" in text for text in warnings)
 
 
 SHORT = [(name, want.steps, want.because) for name, want in WANTED.items() if want.steps]
@@ -89,7 +89,7 @@ SHORT = [(name, want.steps, want.because) for name, want in WANTED.items() if wa
 
 def test_the_methods_that_want_a_long_run_say_what_to_raise() -> None:
     assert {name for name, _, _ in SHORT} == {"beta-vae", "cyclegan", "vicreg"}
-    assert set(WANTED) <= {item.name for item in listing("methods")}
+    assert set(WANTED) <= {known.name for known in listing("methods")}
     assert all("raise" in short and steps >= 100 for _, steps, short in SHORT)
 
 
@@ -105,26 +105,26 @@ def test_a_plan_says_that_a_run_is_too_short_for_a_method_and_what_to_raise(
         ({"steps": 10_000, "epochs": 1, "validate_every": 10}, True),  # a single step of 100 rows
         ({"steps": 10 * steps, "epochs": 100_000, "validate_every": 10}, False),
     ):
-        told = cw.plan(
+        warnings = cw.plan(
             {**values, "methods": {"erm": {}, name: knobs}, "training": training}
         ).warnings
         assert (
             any(
                 f"below {steps} it was seen far behind plain training: {short}" in text
-                for text in told
+                for text in warnings
             )
             == warned
         ), training
-    own = {"training": {"steps": steps}}
-    told = cw.plan({**values, "methods": {"erm": {}, name: {**knobs, **own}}}).warnings
+    own_training = {"training": {"steps": steps}}
+    warnings = cw.plan({**values, "methods": {"erm": {}, name: {**knobs, **own_training}}}).warnings
     assert not any(
-        "far behind plain training" in text for text in told
+        "far behind plain training" in text for text in warnings
     )  # steps of the method's own
 
 
 def test_a_short_run_says_so_too_and_one_at_its_limit_does_not() -> None:
-    (told,) = [text for text in tried("vicreg").doubts["last"] if "far behind" in text]
-    assert told.startswith(
+    (doubt,) = [text for text in tried("vicreg").doubts["last"] if "far behind" in text]
+    assert doubt.startswith(
         "vicreg has 12 steps, and below 150 it was seen far behind plain training: "
     )
     assert not any(

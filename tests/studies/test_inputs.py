@@ -70,10 +70,10 @@ def on_texts(path: Path, **changes: Any) -> dict[str, Any]:
     }
 
 
-def scores(found: Any, model: str) -> dict[tuple[str, str], float]:
+def scores(study_results: Any, model: str) -> dict[tuple[str, str], float]:
     rows = [
         row
-        for row in found.rows
+        for row in study_results.rows
         if row["set"] == "test" and row["rule"] == "best-id" and row["model"] == model
     ]
     return {(row["shift"], row["method"]): row["metrics"]["accuracy"] for row in rows}
@@ -92,9 +92,9 @@ def test_texts_are_learnt_and_what_is_not_trained_reads_strings(
         **on_texts(reviews)["models"],
         "rule": {"model": "callable", "function": "rules_of_words:praised"},
     }
-    found = cw.run_study(on_texts(reviews, models=models), tmp_path / "out")
-    assert found.summary.finished == 2 * 4 and not found.summary.failed
-    accuracy = scores(found, "bag-of-words")
+    study_results = cw.run_study(on_texts(reviews, models=models), tmp_path / "out")
+    assert study_results.summary.finished == 2 * 4 and not study_results.summary.failed
+    accuracy = scores(study_results, "bag-of-words")
     assert (
         accuracy["none", "erm"] > 0.85
         and accuracy["none", "groupdro"] > 0.85
@@ -147,13 +147,17 @@ def test_edits_of_texts_are_values_of_an_attribute(reviews: Path, tmp_path: Path
         "        file.writelines(t + '\\n' for t in texts)\n    return [0] * len(texts)\n"
     )
     study["models"]["echo"]["function"] = f"{tmp_path / 'echo.py'}:seen"
-    found = cw.run_study(study, tmp_path / "out")
-    assert found.summary.finished == 2
-    whole, shown = (
+    study_results = cw.run_study(study, tmp_path / "out")
+    assert study_results.summary.finished == 2
+    all_texts, shown = (
         set(polars.read_parquet(reviews)["text"]),
         set((tmp_path / "seen").read_text().splitlines()),
     )
-    assert shown & whole and shown - whole and scores(found, "bag-of-words")["edits", "erm"] > 0.6
+    assert (
+        shown & all_texts
+        and shown - all_texts
+        and scores(study_results, "bag-of-words")["edits", "erm"] > 0.6
+    )
 
 
 def features_of(folder: Path, width: int = 6) -> tuple[Path, np.ndarray]:
@@ -210,18 +214,18 @@ def test_features_are_learnt_by_every_kind_of_method(tmp_path: Path) -> None:
         environments=["site"],
         training=training,
     )
-    found = cw.run_study(study, tmp_path / "out")
-    assert found.summary.finished == 2 * 3 + 1 and not found.summary.failed
+    study_results = cw.run_study(study, tmp_path / "out")
+    assert study_results.summary.finished == 2 * 3 + 1 and not study_results.summary.failed
     for model in ("linear-probe", "mlp"):
-        assert min(value for (_, method), value in scores(found, model).items()) > 0.7
+        assert min(value for (_, method), value in scores(study_results, model).items()) > 0.7
     with Store.open(tmp_path / "out") as store:
         rows = [
             row
             for row in store.results("features")
             if row["method"] == "first" and row["set"] == "test"
         ]
-        said = run_predictions(store, rows[0]["key"])[GIVEN]["test"]
-    assert np.array_equal(said.answer, (x[said.ids, 0] / 3).round().clip(0, 2))
+        predictions = run_predictions(store, rows[0]["key"])[GIVEN]["test"]
+    assert np.array_equal(predictions.answer, (x[predictions.ids, 0] / 3).round().clip(0, 2))
 
 
 @pytest.mark.slow
@@ -251,29 +255,29 @@ def test_a_probe_is_trained_on_another_models_features(tmp_path: Path) -> None:
         "models": {"probe": {**probe, "weights": str(weights)}, "random": probe},
         "methods": ["erm", "groupdro"],
     }
-    found = cw.run_study(study, tmp_path / "out")
-    assert found.summary.failed == 0
-    own = scores(first, "small-cnn")["none", "erm"]
+    study_results = cw.run_study(study, tmp_path / "out")
+    assert study_results.summary.failed == 0
+    own_score = scores(first, "small-cnn")["none", "erm"]
     assert (
-        own > 0.5
-        and scores(found, "probe")["none", "erm"]
-        > own - 0.05
-        > scores(found, "random")["none", "erm"]
+        own_score > 0.5
+        and scores(study_results, "probe")["none", "erm"]
+        > own_score - 0.05
+        > scores(study_results, "random")["none", "erm"]
     )
 
 
 def derived(
     study: dict[str, Any], name: str, transform: str, mode: str = "fixed"
 ) -> dict[str, Any]:
-    made = deepcopy(study)
-    made["data"][name]["derive"] = {
+    derived_study = deepcopy(study)
+    derived_study["data"][name]["derive"] = {
         "name": "edit",
         "transform": transform,
         "values": {"no": None, "yes": {}},
         "mode": mode,
     }
-    made["data"][name]["attributes"] = ["edit"]
-    return made
+    derived_study["data"][name]["attributes"] = ["edit"]
+    return derived_study
 
 
 def test_what_does_not_fit_is_one_sentence_before_any_work(reviews: Path, tmp_path: Path) -> None:
@@ -288,7 +292,12 @@ def test_what_does_not_fit_is_one_sentence_before_any_work(reviews: Path, tmp_pa
     options = {"path": str(tmp_path / "y.csv"), "features": str(tmp_path / "y.npy")}
     far = {**texts["data"]["reviews"], "source": "features", "options": options}
     sets = {"far": {"role": "test", "source": "far", "law": "uniform"}}
-    both = {**texts, "data": {**texts["data"], "far": far}, "sets": sets, "selection": ["last"]}
+    two_datasets = {
+        **texts,
+        "data": {**texts["data"], "far": far},
+        "sets": sets,
+        "selection": ["last"],
+    }
     cases: list[tuple[dict[str, Any], type[CrosswindError], str]] = [
         (
             {**texts, "methods": ["erm", "randaugment"]},
@@ -399,7 +408,7 @@ def test_what_does_not_fit_is_one_sentence_before_any_work(reviews: Path, tmp_pa
             "reads each row .* once, and its",
         ),
         (
-            both,
+            two_datasets,
             InputError,
             "features of 5 numbers cannot be tested by a model trained on the texts",
         ),
@@ -442,15 +451,17 @@ def test_texts_are_estimated_without_a_pool(reviews: Path, tmp_path: Path) -> No
     study = on_texts(
         reviews, methods=["erm"], shifts={"none": []}, estimators=["average-confidence", "atc-mc"]
     )
-    found = cw.run_study(study, tmp_path / "out", workers=0)
-    told = next(
-        row["metrics"] for row in found.rows if row["set"] == "test" and row["rule"] == "best-id"
+    study_results = cw.run_study(study, tmp_path / "out", workers=0)
+    metrics = next(
+        row["metrics"]
+        for row in study_results.rows
+        if row["set"] == "test" and row["rule"] == "best-id"
     )
     assert (
         0
-        <= told["estimate_low:atc-mc"]
-        <= told["estimate:atc-mc"]
-        <= told["estimate_high:atc-mc"]
+        <= metrics["estimate_low:atc-mc"]
+        <= metrics["estimate:atc-mc"]
+        <= metrics["estimate_high:atc-mc"]
         <= 1
     )
 

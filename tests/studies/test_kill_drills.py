@@ -111,7 +111,7 @@ def test_kills_at_random_moments_lose_and_repeat_nothing(number, tmp_path, undis
     for _ in range(chance.randint(2, 5)):
         driver = start(out, log_file)
         lines = len(log_lines(log_file))
-        known = {int(pid) for _, _, pid in log_lines(log_file)}
+        worker_pids = {int(pid) for _, _, pid in log_lines(log_file)}
         if chance.random() < 0.75:  # else the kill may also come while the driver starts
             begun = time.monotonic()
             while (
@@ -122,7 +122,7 @@ def test_kills_at_random_moments_lose_and_repeat_nothing(number, tmp_path, undis
                 time.sleep(0.005)
         for _ in range(chance.choice((0, 0, 1, 2))):
             time.sleep(chance.uniform(0.0, 0.3))
-            workers = sorted({int(pid) for _, _, pid in log_lines(log_file)} - known)
+            workers = sorted({int(pid) for _, _, pid in log_lines(log_file)} - worker_pids)
             workers = [pid for pid in workers if process_start(pid)]
             if workers and driver.poll() is None:
                 os.kill(chance.choice(workers), signal.SIGKILL)
@@ -131,8 +131,8 @@ def test_kills_at_random_moments_lose_and_repeat_nothing(number, tmp_path, undis
         time.sleep(chance.uniform(0.0, 0.6))
         kills["driver"] += driver.poll() is None
         driver.kill()
-        _, said = driver.communicate()
-        assert driver.returncode in (0, -signal.SIGKILL), said
+        _, error_text = driver.communicate()
+        assert driver.returncode in (0, -signal.SIGKILL), error_text
         witness.look()
     runs = graph(log_file)
     with Store.open(out, create=True) as store, Pool(JOB, 2) as engine:
@@ -211,8 +211,8 @@ if sys.argv[-1] == "leave a try":  # files of an earlier try that was not record
 {MOMENTS[moment]}
 sys.exit(toys.main(sys.argv[1:4]))
 """
-    more = ["leave a try"] if "old files" in moment else []
-    command = [sys.executable, "-c", code, str(out), str(log_file), "2", *more]
+    extra_steps = ["leave a try"] if "old files" in moment else []
+    command = [sys.executable, "-c", code, str(out), str(log_file), "2", *extra_steps]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, check=False, timeout=60)
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     witness.look()

@@ -9,9 +9,9 @@ from crosswind.studies.leases import STALE_SECONDS, Driver, machine, process_sta
 def test_a_process_is_known_by_its_number_and_its_start():
     driver = Driver.current()
     assert driver.lives(0.0, 1e9)
-    other = Driver(driver.id, driver.host, driver.pid, driver.start)
+    same_driver = Driver(driver.id, driver.host, driver.pid, driver.start)
     driver.end()
-    assert not other.lives(0.0, 0.0)
+    assert not same_driver.lives(0.0, 0.0)
 
 
 def test_a_number_given_to_another_process_is_not_taken_for_the_driver():

@@ -39,25 +39,27 @@ def test_each_rendition_is_the_target_once(root: Path, scale: str | None) -> Non
     assert len(plan.runs) == 4 * methods * {"tiny": 1, "small": 3, None: 5}[scale]
     assert [draw.shift for draw in plan.draws] == list(PACS_RENDITIONS)
     assert {draw.test_rows for draw in plan.draws} == {7 * 2}  # a quarter of 8 in each of 7 classes
-    seen = set()
+    targets_seen = set()
     for run, spec in zip(plan.runs, whole_specs(plan), strict=True):
         data = build_dataset(spec["data"]["pacs"])
         split = make_split(
             {"pacs": data}, "pacs", build_split_plan(spec["split"]), int(spec["seed"])
         )
         rendition = np.array(PACS_RENDITIONS)[data.table.column("rendition")]
-        target, known = split.evaluation["target"].rows, split.evaluation["seen"].rows
+        target, known_rows = split.evaluation["target"].rows, split.evaluation["seen"].rows
         shift = run.labels["shift"]
-        seen.add(shift)
+        targets_seen.add(shift)
         assert set(rendition[target]) == {shift} and len(target) == 14
-        others = set(PACS_RENDITIONS) - {shift}
-        for rows in (split.train.rows, split.validation["validation"].rows, known):
-            assert set(rendition[rows]) == others
-        together = np.concatenate([split.train.rows, split.validation["validation"].rows, known])
+        other_renditions = set(PACS_RENDITIONS) - {shift}
+        for rows in (split.train.rows, split.validation["validation"].rows, known_rows):
+            assert set(rendition[rows]) == other_renditions
+        together = np.concatenate(
+            [split.train.rows, split.validation["validation"].rows, known_rows]
+        )
         assert (
             len(np.unique(together)) == len(together) == 3 * 7 * EACH
         )  # every row of the three has its place
-    assert seen == set(PACS_RENDITIONS)
+    assert targets_seen == set(PACS_RENDITIONS)
 
 
 @pytest.mark.slow  # eight runs of four steps in a worker, and the report of them
@@ -75,9 +77,9 @@ def test_the_tiny_study_runs(root: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert _status(["run", "pacs/leave-one-out", *options]) == 0
     assert "Accuracy in % on target" in capsys.readouterr().out
     assert _status(["report", str(root / "out"), "--tables", "all", "--no-page"]) == 0
-    told = capsys.readouterr().out
+    output_text = capsys.readouterr().out
     for words in ("Accuracy on target", "Accuracy on seen", "photo +art_painting +cartoon +sketch"):
-        assert re.search(words, told)
+        assert re.search(words, output_text)
 
 
 def test_a_shift_that_leaves_nothing_out_is_named() -> None:

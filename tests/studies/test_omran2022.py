@@ -79,17 +79,18 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert len(synsets) >= 310
     picture = encoded((90, 60, 30), "x.jpg")
     names = [
-        f"{part}/{synset}/{i}.JPEG"
+        f"{part_name}/{synset}/{i}.JPEG"
         for synset in synsets
-        for part, n in (("train", 3), ("val", 1))
+        for part_name, n in (("train", 3), ("val", 1))
         for i in range(n)
     ]
-    made = {
+    file_bytes = {
         name: picture + name.encode() for name in names
     }  # after its end, so that no two files hold the same
     written(
         folder / "imagenet",
-        made | {"LOC_synset_mapping.txt": "\n".join(f"{name} it" for name in synsets).encode()},
+        file_bytes
+        | {"LOC_synset_mapping.txt": "\n".join(f"{name} it" for name in synsets).encode()},
     )
     return folder
 
@@ -158,14 +159,14 @@ def test_small_scale_is_planned(
 ) -> None:
     tests = [
         "data.pictures.roles.test=2",
-        *(f"data.{other}.roles.test=2" for other in SETS.get(name, ())[1:]),
+        *(f"data.{other_set}.roles.test=2" for other_set in SETS.get(name, ())[1:]),
     ]
     plan = planned(
         name,
         scale,
         root,
         *SMALL[name],
-        *(item.format(root=root) for item in more),
+        *(setting.format(root=root) for setting in more),
         *(tests if name != "renditions" else []),
     )
     assert len(plan.runs) == runs
@@ -200,27 +201,34 @@ def test_the_paper_scale_deals_the_classes_as_published(root: Path) -> None:
     plan = planned("class-splits", "paper", root)
     assert len(plan.runs) == 2 * (7 + 3 + 3), "each fine-tuned, and as it was before"
     tables = {(draw.source, draw.shift): draw.environments for draw in plan.draws}
-    seen = {
+    classes_seen = {
         key: {label for label, shares in table.items() if shares.get("noise")}
         for key, table in tables.items()
     }
     n = len(tables["pictures", "0"])
     assert [
-        len(seen["pictures", share]) / n for share in ("0", "0.1", "0.25", "0.5", "1")
+        len(classes_seen["pictures", share]) / n for share in ("0", "0.1", "0.25", "0.5", "1")
     ] == pytest.approx([0, 0.1, 0.25, 0.5, 1], abs=2 / n)
-    assert seen["pictures", "0.1"] < seen["pictures", "0.25"] < seen["pictures", "0.5"]
+    assert (
+        classes_seen["pictures", "0.1"]
+        < classes_seen["pictures", "0.25"]
+        < classes_seen["pictures", "0.5"]
+    )
     dogs = {label for label in tables["pictures", "0"] if "n02085620" <= label <= "n02113978"}
     assert (
         len(dogs) > 20
-        and dogs <= seen["pictures", "0.5 all"]
-        and not dogs & seen["pictures", "0.5 none"]
+        and dogs <= classes_seen["pictures", "0.5 all"]
+        and not dogs & classes_seen["pictures", "0.5 none"]
     )
-    assert (len(tables["classes-150", "0.5"]), len(seen["classes-150", "0.5"])) == (150, 75)
-    assert (len(tables["classes-200", "0.5"]), len(seen["classes-200", "0.5"])) == (200, 100)
+    assert (len(tables["classes-150", "0.5"]), len(classes_seen["classes-150", "0.5"])) == (150, 75)
+    assert (len(tables["classes-200", "0.5"]), len(classes_seen["classes-200", "0.5"])) == (
+        200,
+        100,
+    )
     # A picture of an affected class has noise with probability 1/2, and every class is seen as
     # often.
     for label, shares in tables["pictures", "0.25"].items():
-        noise = 0.5 / n if label in seen["pictures", "0.25"] else 0.0
+        noise = 0.5 / n if label in classes_seen["pictures", "0.25"] else 0.0
         assert sum(shares.values()) == pytest.approx(1 / n) and shares["noise"] == pytest.approx(
             noise
         )
@@ -234,11 +242,11 @@ def test_the_paper_scale_of_table_1_samples_environments_as_published(root: Path
         for shares in draw.environments.values():
             for name, value in shares.items():
                 share[name] = share.get(name, 0) + value
-        others = [name for name in share if name != "clean"]
-        assert len(others) == {"none": 0, "N": 1, "N+B": 2, "N+B+W+D": 4}[draw.shift]
-        assert share["clean"] == pytest.approx(0.75 if others else 1)
-        assert [share[name] for name in others] == pytest.approx(
-            [0.25 / max(len(others), 1)] * len(others)
+        other_names = [name for name in share if name != "clean"]
+        assert len(other_names) == {"none": 0, "N": 1, "N+B": 2, "N+B+W+D": 4}[draw.shift]
+        assert share["clean"] == pytest.approx(0.75 if other_names else 1)
+        assert [share[name] for name in other_names] == pytest.approx(
+            [0.25 / max(len(other_names), 1)] * len(other_names)
         )
     assert len(planned("rotations", "paper", root).runs) == 2 * (1 + 3) * 3
     assert len(planned("learning-rate", "paper", root).runs) == 1 + 3 * 7
@@ -255,16 +263,16 @@ def test_the_sets_of_seen_and_unseen_noise_are_those_of_the_shift(root: Path) ->
     cells = cell_index(data, "class", ["environment"]).cells
     noise = cells.axes[1].code_of("noise")
     shown = parse_shift(study.shifts["N"]).normal_form(cells).weights[:, noise] > 0
-    seen, unseen = (
+    seen_weights, unseen = (
         parse_shift(study.sets[f"noise-{side}"].law).normal_form(cells).weights > 0
         for side in ("seen", "unseen")
     )
     assert (
-        (seen[:, noise] == shown).all()
+        (seen_weights[:, noise] == shown).all()
         and (unseen[:, noise] == ~shown).all()
         and 0 < shown.sum() < len(shown)
     )
-    assert not np.delete(seen, noise, 1).any() and not np.delete(unseen, noise, 1).any()
+    assert not np.delete(seen_weights, noise, 1).any() and not np.delete(unseen, noise, 1).any()
 
 
 @pytest.mark.slow
@@ -279,7 +287,7 @@ def test_the_tiny_study_runs(
     with Store.open(tmp_path / "out") as store:
         record = gather(store, f"omran2022/{name}")
     assert record.behind.left_out == []
-    assert any(item.apart is not None for item in record.behind.answers)
+    assert any(answers.apart is not None for answers in record.behind.answers)
 
 
 @pytest.mark.parametrize(
@@ -325,9 +333,9 @@ def test_bad_input_is_one_sentence_and_status_2(
     root: Path, tmp_path: Path, setting: str, words: str, capsys: Any
 ) -> None:
     options = [
-        part
+        word
         for data in ("pictures", "any")
-        for part in ("--set", f"data.{data}.options.root={root}")
+        for word in ("--set", f"data.{data}.options.root={root}")
     ]
     out = tmp_path / "out"
     assert (
@@ -346,6 +354,8 @@ def test_bad_input_is_one_sentence_and_status_2(
         )
         == 2
     )
-    told = capsys.readouterr().err.strip()
-    assert re.search(words, told) and "\n" not in told and "Traceback" not in told, told
+    error_text = capsys.readouterr().err.strip()
+    assert (
+        re.search(words, error_text) and "\n" not in error_text and "Traceback" not in error_text
+    ), error_text
     assert not out.exists()

@@ -80,10 +80,10 @@ def test_a_set_of_one_class_is_told_and_the_others_are_not(role: str) -> None:
     alone = parse_shift([{"type": "only", "attribute": "label", "values": ["d"]}])
     sets = {**default_sets(), "alone": SetPlan(role=role, law=alone)}
     split = cw.split(dataset, "label", ["site"], test=4, validation=0.3, sets=sets)
-    told = [text for text in split.warnings if "of the class" in text]
-    assert len(told) == 1
-    assert told[0].startswith("alone: all ")
-    assert "its accuracy says how often a model answers with that class" in told[0]
+    warnings = [text for text in split.warnings if "of the class" in text]
+    assert len(warnings) == 1
+    assert warnings[0].startswith("alone: all ")
+    assert "its accuracy says how often a model answers with that class" in warnings[0]
 
 
 def test_ordinary_sets_are_not_doubted() -> None:
@@ -129,5 +129,5 @@ def test_an_audit_says_that_one_class_tells_no_correlation() -> None:
         "the label 'label' has one value on both sides, 'c': correlations with it cannot be told"
         in str(cw.audit(table, table, "label"))
     )
-    other = {"label": ["c", "d"] * 20, "site": ["s", "s", "t", "t"] * 10}
-    assert "has one value on both sides" not in str(cw.audit(other, other, "label"))
+    target_table = {"label": ["c", "d"] * 20, "site": ["s", "s", "t", "t"] * 10}
+    assert "has one value on both sides" not in str(cw.audit(target_table, target_table, "label"))

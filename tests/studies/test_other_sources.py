@@ -20,10 +20,10 @@ OFFICIAL = {"official": {"column": "split", "train": ["train"], "test": ["test"]
 
 def study(root: Path) -> dict[str, Any]:
     def entry(source: str, **options: Any) -> dict[str, Any]:
-        given = {"root": str(root), **options}
+        source_options = {"root": str(root), **options}
         return {
             "source": source,
-            "options": given,
+            "options": source_options,
             "label": "digit",
             "attributes": [],
             "roles": OFFICIAL,
@@ -58,10 +58,12 @@ def test_mnist_to_usps(tmp_path: Path) -> None:
         prepare(source, accept_totals=True)
     (spec,) = whole_specs(make_plan(study_from(study(tmp_path))))
     assert set(spec["data"]) == {"mnist", "usps"}
-    results = crosswind.run_study(study(tmp_path), tmp_path / "out")
-    assert [row["reason"] for row in results.rows if row["status"] != "finished"] == []
-    found = {
-        row["set"]: row["metrics"]["accuracy"] for row in results.rows if row["rule"] == "best-id"
+    study_results = crosswind.run_study(study(tmp_path), tmp_path / "out")
+    assert [row["reason"] for row in study_results.rows if row["status"] != "finished"] == []
+    accuracy_by_set = {
+        row["set"]: row["metrics"]["accuracy"]
+        for row in study_results.rows
+        if row["rule"] == "best-id"
     }
-    assert set(found) == {"validation", "test", "usps"}
-    assert found["test"] > 0.6 and found["usps"] > 0.6
+    assert set(accuracy_by_set) == {"validation", "test", "usps"}
+    assert accuracy_by_set["test"] > 0.6 and accuracy_by_set["usps"] > 0.6

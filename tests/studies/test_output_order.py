@@ -61,22 +61,22 @@ def shifted(x):
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Grey pictures of 4 x 4 pixels in folders named 0 to 11, others without labels, and models
     that read their level."""
-    place = tmp_path_factory.mktemp("grey")
+    grey_folder = tmp_path_factory.mktemp("grey")
     for number in range(12):
-        folder = place / "known" / str(number)
+        folder = grey_folder / "known" / str(number)
         folder.mkdir(parents=True)
         for row in range(10):
             grey = np.full((4, 4), 20 * number + (1 if row == 0 else 0), dtype=np.uint8)
             grey.flat[row] += 1  # no two rows are one picture
             Image.fromarray(grey).save(folder / f"{row}.png")
-    (place / "new").mkdir()
+    (grey_folder / "new").mkdir()
     for row in range(60):
         Image.fromarray(np.full((4, 4), 20 * (row % 12), dtype=np.uint8)).save(
-            place / "new" / f"{row}.png"
+            grey_folder / "new" / f"{row}.png"
         )
-    (place / "models.py").write_text(FUNCTIONS.format(names=NAMES))
-    _save_onnx(place / "as_text.onnx")
-    return place
+    (grey_folder / "models.py").write_text(FUNCTIONS.format(names=NAMES))
+    _save_onnx(grey_folder / "as_text.onnx")
+    return grey_folder
 
 
 def _save_onnx(path: Path) -> None:
@@ -106,16 +106,16 @@ def _save_onnx(path: Path) -> None:
     )
 
 
-def asked(world: Path, function: str, **more: Any) -> Any:
-    given = {
+def asked(world: Path, function: str, **options: Any) -> Any:
+    arguments = {
         "source": world / "known",
         "size": 4,
         "pool_rows": 0,
         "near_rows": 0,
         "estimators": ["atc-mc"],
-        **more,
+        **options,
     }
-    return cw.estimate(f"{world}/models.py:{function}", world / "new", **given)
+    return cw.estimate(f"{world}/models.py:{function}", world / "new", **arguments)
 
 
 MODELS = {
@@ -131,17 +131,17 @@ def test_another_order_is_refused_until_it_is_named(world: Path, function: str) 
     order, name = MODELS[function]
     with pytest.raises(InputError) as refused:
         asked(world, function)
-    told = str(refused.value)
-    assert told.startswith(
+    message = str(refused.value)
+    assert message.startswith(
         f"classes: {world}/models.py:{function} seems to have its outputs in another order"
-    ), told
+    ), message
     assert (
         f"in the order {','.join(order)}, the classes {name}; give the second, or the first to"
-        " leave it as it is" in told
+        " leave it as it is" in message
     )
-    assert "of 120 labelled rows of known" in told and "90.0% in the order" in told
-    found = asked(world, function, classes=order)
-    assert found.source_accuracy == pytest.approx(0.9) and found.notes == ()
+    assert "of 120 labelled rows of known" in message and "90.0% in the order" in message
+    estimates = asked(world, function, classes=order)
+    assert estimates.source_accuracy == pytest.approx(0.9) and estimates.notes == ()
     insisted = asked(world, function, classes=NAMES)
     assert (
         insisted.source_accuracy < 0.3
@@ -194,11 +194,11 @@ def test_the_command_names_an_order_that_can_be_given_to_it(
         "--json",
     ]
     assert _status(command) == 2
-    told = capsys.readouterr()
-    assert told.out == "" and told.err.startswith(
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.startswith(
         "error: --classes: as_text.onnx seems to have its outputs in another order"
     )
-    order = told.err.partition("% in the order ")[2].partition(", the classes ")[0]
+    order = printed.err.partition("% in the order ")[2].partition(", the classes ")[0]
     assert _status([*command, "--classes", order]) == 0
     assert json.loads(capsys.readouterr().out)["source_accuracy"] == 1.0
     assert _status(["estimate", "--help"]) == 0
@@ -213,30 +213,30 @@ def test_a_model_beside_has_an_order_of_its_own(world: Path) -> None:
         InputError, match="^beside_classes: .*as_text seems to have its outputs in another order"
     ):
         asked(world, "logits", beside=beside, estimators=["disagreement"])
-    found = asked(
+    estimates = asked(
         world, "logits", beside=beside, beside_classes=[AS_TEXT], estimators=["disagreement"]
     )
-    assert found.rows[0].estimate.accuracy == 1.0, "the same network, in another order"
+    assert estimates.rows[0].estimate.accuracy == 1.0, "the same network, in another order"
     insisted = asked(
         world, "logits", beside=beside, beside_classes=[NAMES], estimators=["disagreement"]
     )
     assert insisted.rows[0].estimate.accuracy < 0.3 and "as_text seems" in insisted.notes[0]
-    both = [*beside, f"{world}/models.py:turned_round"]
-    found = asked(
+    two_models = [*beside, f"{world}/models.py:turned_round"]
+    estimates = asked(
         world,
         "logits",
-        beside=both,
+        beside=two_models,
         beside_classes=[AS_TEXT, NAMES[::-1]],
         estimators=["disagreement"],
     )
-    assert found.rows[0].estimate.accuracy == 1.0
+    assert estimates.rows[0].estimate.accuracy == 1.0
     with pytest.raises(
         InputError,
         match=(
             "beside_classes: are to be given once for all, or once for each of the 2 models beside"
         ),
     ):
-        asked(world, "logits", beside=both, beside_classes=[NAMES] * 3)
+        asked(world, "logits", beside=two_models, beside_classes=[NAMES] * 3)
     with pytest.raises(InputError, match="beside_classes: must be the classes of the model"):
         asked(world, "logits", beside=beside, beside_classes=[["a", "b"]])
 
@@ -342,17 +342,17 @@ def test_a_study_refuses_another_order_until_its_model_names_it(
     elif kind != "onnx":
         study(world, model)
         numbers = polars.read_csv(world / "known.csv")["number"].to_list()
-        said = np.array([AS_TEXT.index(str(number)) for number in numbers])
+        answers = np.array([AS_TEXT.index(str(number)) for number in numbers])
         if kind == "npz":
-            np.savez(tmp_path / "said.npz", id=np.arange(120), logits=np.eye(12)[said])
+            np.savez(tmp_path / "said.npz", id=np.arange(120), logits=np.eye(12)[answers])
         else:  # somebody named the outputs by the wrong list
-            polars.DataFrame({"id": range(120), "label": [NAMES[code] for code in said]}).write_csv(
-                tmp_path / "said.csv"
-            )
+            polars.DataFrame(
+                {"id": range(120), "label": [NAMES[code] for code in answers]}
+            ).write_csv(tmp_path / "said.csv")
         model = {"model": "predictions", "path": str(tmp_path / f"said.{kind}")}
-    results = cw.run_study(study(world, model), tmp_path / "out")
-    assert {row["status"] for row in results.rows} == {"failed"}
-    (reason,) = reasons(tmp_path / "out", results)
+    study_results = cw.run_study(study(world, model), tmp_path / "out")
+    assert {row["status"] for row in study_results.rows} == {"failed"}
+    (reason,) = reasons(tmp_path / "out", study_results)
     assert (
         "seems to have its outputs in another order" in reason and "of the set validation" in reason
     )
@@ -396,11 +396,11 @@ def test_classes_that_are_not_those_of_the_data_are_refused_before_anything_is_a
 
 def test_without_validation_the_test_sets_are_looked_at(world: Path, tmp_path: Path) -> None:
     model = {"model": "callable", "function": f"{world}/models.py:as_text"}
-    given = study(world, model, sets={"test": {"role": "test"}}, selection=["last"])
-    given["data"]["grey"]["roles"] = {"test": 3, "validation": 1}
-    results = cw.run_study(given, tmp_path / "out")
-    assert all("of the set test" in reason for reason in reasons(tmp_path / "out", results))
-    assert {row["status"] for row in results.rows} == {"failed"}
+    study_values = study(world, model, sets={"test": {"role": "test"}}, selection=["last"])
+    study_values["data"]["grey"]["roles"] = {"test": 3, "validation": 1}
+    study_results = cw.run_study(study_values, tmp_path / "out")
+    assert all("of the set test" in reason for reason in reasons(tmp_path / "out", study_results))
+    assert {row["status"] for row in study_results.rows} == {"failed"}
 
 
 # -- words -----------------------------------------------------------------------------------------

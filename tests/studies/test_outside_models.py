@@ -75,8 +75,8 @@ def theirs(tmp_path: Path, digits: cw.AttributedDataset) -> dict[str, dict[str, 
     """The three kinds of model: predictions that are wrong in every fifth row, a linear network,
     the brightness of a picture."""
     label = digits.table.column("digit").astype(np.int64)
-    said = np.where(digits.ids % 5 == 0, (label + 1) % 10, label)
-    polars.DataFrame({"id": digits.ids, "label": said, "note": ["a"] * len(said)}).write_csv(
+    answers = np.where(digits.ids % 5 == 0, (label + 1) % 10, label)
+    polars.DataFrame({"id": digits.ids, "label": answers, "note": ["a"] * len(answers)}).write_csv(
         tmp_path / "table.csv"
     )
     weight = np.random.default_rng(0).normal(size=(3072, 10)).astype(np.float32)
@@ -113,45 +113,52 @@ def planned(models: dict[str, Any], **changes: Any) -> Plan:
 def test_they_stand_in_the_same_tables_and_are_asked_once(
     tmp_path: Path, theirs: dict[str, Any], digits: cw.AttributedDataset
 ) -> None:
-    found = cw.run_study({**STUDY, "models": {"mlp": {}, **theirs}}, tmp_path / "out")
-    assert found.summary.finished == 2 * 2 * 4
-    text = "\n\n".join(table.to_text() for table in found.tables)
-    table = next(part for part in text.split("\n\n") if part.startswith("method") and "net" in part)
+    study_results = cw.run_study({**STUDY, "models": {"mlp": {}, **theirs}}, tmp_path / "out")
+    assert study_results.summary.finished == 2 * 2 * 4
+    text = "\n\n".join(table.to_text() for table in study_results.tables)
+    table = next(
+        block for block in text.split("\n\n") if block.startswith("method") and "net" in block
+    )
     assert [line.split()[0] for line in table.splitlines()[2:]] == [
         "erm",
         "table",
         "net",
         "function",
     ]
-    asked = [int(line) for line in (tmp_path / "log").read_text().splitlines()]
+    batch_sizes = [int(line) for line in (tmp_path / "log").read_text().splitlines()]
     with Store.open(tmp_path / "out") as store:
         rows = [
             row
             for row in store.results("outside")
             if row["set"] == "test" and row["rule"] == "best-id"
         ]
-        said = {
+        predictions_by_method = {
             row["method"]: run_predictions(store, row["key"])[GIVEN]["test"]
             for row in rows
             if row["method"] in theirs
         }
     # The test set once for two shifts and two seeds; validation sets are other rows under each.
-    tests = len(said["function"])
-    whole = [tests] if tests <= 256 else [256] * (tests // 256) + [tests % 256]
-    assert all(asked.count(part) >= 1 for part in whole) and asked.count(256) == tests // 256
+    tests = len(predictions_by_method["function"])
+    full_batches = [tests] if tests <= 256 else [256] * (tests // 256) + [tests % 256]
+    assert (
+        all(batch_sizes.count(block) >= 1 for block in full_batches)
+        and batch_sizes.count(256) == tests // 256
+    )
     accuracies: dict[str, set[float]] = {}
     for row in rows:
         accuracies.setdefault(row["method"], set()).add(row["metrics"]["accuracy"])
-    places = np.searchsorted(digits.ids, said["net"].ids)
-    label = digits.table.column("digit")[places]
-    pixels = digits.inputs(places)
-    x = pixels.transpose(0, 3, 1, 2).reshape(len(places), -1) * np.float32(2 / 255) - np.float32(1)
+    positions = np.searchsorted(digits.ids, predictions_by_method["net"].ids)
+    label = digits.table.column("digit")[positions]
+    pixels = digits.inputs(positions)
+    x = pixels.transpose(0, 3, 1, 2).reshape(len(positions), -1) * np.float32(2 / 255) - np.float32(
+        1
+    )
     logits = x @ np.load(tmp_path / "weight.npy")
-    np.testing.assert_allclose(said["net"].logits, logits, rtol=1e-3, atol=1e-3)
-    assert accuracies["table"] == {float((said["table"].ids % 5 != 0).mean())}
+    np.testing.assert_allclose(predictions_by_method["net"].logits, logits, rtol=1e-3, atol=1e-3)
+    assert accuracies["table"] == {float((predictions_by_method["table"].ids % 5 != 0).mean())}
     assert accuracies["net"] == {float((logits.argmax(1) == label).mean())}
     assert accuracies["function"] == {
-        float((pixels.reshape(len(places), -1).mean(1).astype(int) % 10 == label).mean())
+        float((pixels.reshape(len(positions), -1).mean(1).astype(int) % 10 == label).mean())
     }
     nll = {row["method"]: row["metrics"]["nll"] for row in rows}
     assert nll["table"] is None and nll["function"] is None and nll["net"] > 0
@@ -165,10 +172,12 @@ def test_they_stand_in_the_same_tables_and_are_asked_once(
 def test_without_a_trained_model_nothing_is_trained(tmp_path: Path, theirs: dict[str, Any]) -> None:
     plan = planned({"table": theirs["table"]})
     assert {job.kind for job in plan.jobs} == {"predict", "score"} and len(plan.runs) == 4
-    found = cw.run_study(
+    study_results = cw.run_study(
         {**STUDY, "models": {"table": theirs["table"]}, "seeds": 1}, tmp_path / "out"
     )
-    assert found.summary.finished == 2 and {row["model"] for row in found.rows} == {"table"}
+    assert study_results.summary.finished == 2 and {row["model"] for row in study_results.rows} == {
+        "table"
+    }
 
 
 def test_tables_may_hold_logits_by_class_and_files_may_be_of_three_kinds(
@@ -185,27 +194,32 @@ def test_tables_may_hold_logits_by_class_and_files_may_be_of_three_kinds(
         name[0]: {"model": "predictions", "path": str(tmp_path / name)}
         for name in ("a.csv", "b.parquet", "c.npz")
     }
-    found = cw.run_study(
+    study_results = cw.run_study(
         {**STUDY, "models": models, "shifts": {"none": []}, "seeds": 1}, tmp_path / "out"
     )
-    told = [row["metrics"] for row in found.rows if row["set"] == "test"]
-    assert len(told) == 3 and told[0]["nll"] > 0
-    assert told[1] == told[2] and told[0]["nll"] == pytest.approx(told[1]["nll"])
+    metrics = [row["metrics"] for row in study_results.rows if row["set"] == "test"]
+    assert len(metrics) == 3 and metrics[0]["nll"] > 0
+    assert metrics[1] == metrics[2] and metrics[0]["nll"] == pytest.approx(metrics[1]["nll"])
 
 
 @pytest.mark.parametrize("name", ["logits", "names"])
 def test_a_function_may_give_logits_or_names(
     name: str, tmp_path: Path, theirs: dict[str, Any]
 ) -> None:
-    numbers, other = (
+    numbers, other_entry = (
         theirs["function"],
         {**theirs["function"], "function": f"{tmp_path / 'theirs.py'}:{name}", "batch": 7},
     )
-    study = {**STUDY, "models": {"one": numbers, "two": other}, "shifts": {"none": []}, "seeds": 1}
-    one, two = (
+    study = {
+        **STUDY,
+        "models": {"one": numbers, "two": other_entry},
+        "shifts": {"none": []},
+        "seeds": 1,
+    }
+    first_metrics, two = (
         row["metrics"] for row in cw.run_study(study, tmp_path / "out").rows if row["set"] == "test"
     )
-    assert one["accuracy"] == two["accuracy"] and one["groups"] == two["groups"]
+    assert first_metrics["accuracy"] == two["accuracy"] and first_metrics["groups"] == two["groups"]
 
 
 def test_keys_know_what_is_in_the_files_and_not_where_they_lie(
@@ -243,10 +257,10 @@ def test_a_set_is_asked_for_once_and_validation_sets_by_shift_and_seed(
     theirs: dict[str, Any],
 ) -> None:
     plan = planned({"table": theirs["table"]})
-    found = {}
+    counts = {}
     for job in of_kind(plan, "predict"):
-        found.setdefault(job.labels["set"], set()).add(job.key)
-    assert {name: len(keys) for name, keys in found.items()} == {"validation": 4, "test": 1}
+        counts.setdefault(job.labels["set"], set()).add(job.key)
+    assert {name: len(keys) for name, keys in counts.items()} == {"validation": 4, "test": 1}
     unseen = planned(
         {"table": theirs["table"]},
         sets={"test": {"role": "test", "law": "train"}},
@@ -289,11 +303,11 @@ BAD = {
 def test_bad_files_end_in_one_sentence(name: str, tmp_path: Path, theirs: dict[str, Any]) -> None:
     model, spoil, sentence = BAD[name]
     spoil(Path(theirs[model]["path"]))
-    found = cw.run_study(
+    study_results = cw.run_study(
         {**STUDY, "models": {model: theirs[model]}, "shifts": {"none": []}, "seeds": 1},
         tmp_path / "out",
     )
-    (row,) = found.rows
+    (row,) = study_results.rows
     assert row["status"] == "failed" and "\n" not in row["reason"]
     with Store.open(tmp_path / "out") as store:
         reasons = {store.run(need)["reason"] for need in store.run(row["key"])["needs"]}
@@ -313,12 +327,13 @@ def test_bad_functions_end_in_one_sentence(
     function: str, sentence: str, tmp_path: Path, theirs: dict[str, Any]
 ) -> None:
     models = {"function": {"model": "callable", "function": f"{tmp_path / 'theirs.py'}:{function}"}}
-    found = cw.run_study(
+    study_results = cw.run_study(
         {**STUDY, "models": models, "shifts": {"none": []}, "seeds": 1}, tmp_path / "out"
     )
     with Store.open(tmp_path / "out") as store:
         reasons = {
-            str(store.run(need)["reason"]) for need in store.run(found.rows[0]["key"])["needs"]
+            str(store.run(need)["reason"])
+            for need in store.run(study_results.rows[0]["key"])["needs"]
         }
     assert all(sentence in reason for reason in reasons), reasons
 
@@ -380,8 +395,8 @@ def test_a_set_that_is_added_is_predicted_by_what_was_trained(keep: str, tmp_pat
         ]
 
     assert told(before.rows, {"validation", "test"}) == told(after.rows, {"validation", "test"})
-    whole = cw.run_study({**study, "sets": sets}, tmp_path / "fresh")
-    assert told(whole.rows, {"more"}) == told(after.rows, {"more"})
+    fresh_results = cw.run_study({**study, "sets": sets}, tmp_path / "fresh")
+    assert told(fresh_results.rows, {"more"}) == told(after.rows, {"more"})
 
 
 def test_a_new_metric_trains_nothing(tmp_path: Path) -> None:
@@ -395,12 +410,12 @@ def test_a_new_metric_trains_nothing(tmp_path: Path) -> None:
         def share_of_zero(predictions: Any, groups: Any, classes: Any) -> float:
             return float((predictions.answer == 0).mean())
 
-        found = cw.run_study(study, tmp_path / "out")
-        titles = [table.title for table in found.tables]
+        study_results = cw.run_study(study, tmp_path / "out")
+        titles = [table.title for table in study_results.tables]
     finally:
         metrics.METRICS.pop("share_of_zero")
-    assert found.summary.executed == 1 and all(
-        0 <= row["metrics"]["share_of_zero"] <= 1 for row in found.rows
+    assert study_results.summary.executed == 1 and all(
+        0 <= row["metrics"]["share_of_zero"] <= 1 for row in study_results.rows
     )
     assert any("Share of zero on test" in title for title in titles), (
         "it has a table of its own, and nobody told the report"

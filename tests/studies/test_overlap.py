@@ -88,10 +88,10 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("originals")
     draw = np.random.default_rng(0)
     for name, rows in (("mnist", (12_000, 2_000)), ("fashion-mnist", (14_000, 10_000))):
-        parts = [
+        parts_drawn = [
             (draw.integers(0, 256, (n, 28, 28), dtype=np.uint8), np.arange(n) % 10) for n in rows
         ]
-        write_mnist(folder / name, parts, packed=False)
+        write_mnist(folder / name, parts_drawn, packed=False)
     written(
         folder / "pacs",
         {name: data for name, data in pacs_files(12).items() if not name.endswith(".txt")},
@@ -102,19 +102,19 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def root(originals: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder of prepared data, which studies find without naming it."""
-    place = tmp_path_factory.mktemp("root")
-    wanted: list[PreparedSource] = [
-        FashionMnist(root=str(place), size=16),
-        Mnist(root=str(place), size=14),
-        Mnist(root=str(place)),
-        Pacs(root=str(place), size=64, lists=False),
+    root_folder = tmp_path_factory.mktemp("root")
+    sources: list[PreparedSource] = [
+        FashionMnist(root=str(root_folder), size=16),
+        Mnist(root=str(root_folder), size=14),
+        Mnist(root=str(root_folder)),
+        Pacs(root=str(root_folder), size=64, lists=False),
     ]
-    for source in wanted:
+    for source in sources:
         name = str(type(source).registered_name)
         prepare(source, originals=str(originals / name), accept_totals=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CROSSWIND_DATA", str(place))
-        yield place
+        patch.setenv("CROSSWIND_DATA", str(root_folder))
+        yield root_folder
 
 
 def rows_by_role(
@@ -127,21 +127,21 @@ def rows_by_role(
     sets = [("train", rows) for _, rows in sets] + [
         ("test", rows) for rows in split.evaluation.values()
     ]
-    found = []
+    role_rows = []
     for role, rows in sets:
         values = 1 if rows.visit_law is not None else datasets[rows.source].n_derived
-        found.append((role, rows.source, np.unique(rows.rows // values)))
-    return datasets, found
+        role_rows.append((role, rows.source, np.unique(rows.rows // values)))
+    return datasets, role_rows
 
 
 def shared(spec: dict[str, Any], digits: dict[str, np.ndarray]) -> tuple[int, int]:
     """Pictures in training or validation and in a test set: by origin, and by pixels before an
     attribute is derived."""
-    datasets, found = rows_by_role(spec)
+    datasets, role_rows = rows_by_role(spec)
     names: dict[str, dict[str, set[Any]]] = {
         kind: {"train": set(), "test": set()} for kind in ("origin", "pixels")
     }
-    for role, source, rows in found:
+    for role, source, rows in role_rows:
         data = datasets[source]
         keys = data.ids if data.originals is None else data.originals
         names["origin"][role] |= {(data.origin, key) for key in keys[rows].tolist()}
@@ -152,7 +152,7 @@ def shared(spec: dict[str, Any], digits: dict[str, np.ndarray]) -> tuple[int, in
                 pixels = data.inputs(np.arange(data.n_base)).reshape(data.n_base, -1)
                 digits[data.fingerprint] = np.array([hash(picture.tobytes()) for picture in pixels])
             names["pixels"][role] |= set(digits[data.fingerprint][rows].tolist())
-    origin, pixels = (len(both["train"] & both["test"]) for both in names.values())
+    origin, pixels = (len(name_pair["train"] & name_pair["test"]) for name_pair in names.values())
     return origin, pixels
 
 
@@ -166,16 +166,16 @@ def swept(needs_files: bool) -> tuple[int, int, int]:
         if any(data.source in PREPARED for data in study.data.values()) != needs_files:
             continue
         studies += 1
-        seen: set[tuple[str, str]] = set()
+        pairs_seen: set[tuple[str, str]] = set()
         plan = make_plan(study, path.parent)
         for run, spec in zip(plan.runs, whole_specs(plan), strict=True):
             point = (run.labels["data"], run.labels["shift"])
-            if point in seen or len(seen) == 6:
+            if point in pairs_seen or len(pairs_seen) == 6:
                 continue
-            seen.add(point)
+            pairs_seen.add(point)
             several += len(spec["data"]) > 1
             assert shared(spec, pixels) == (0, 0), f"{path}, {point}"
-        points += len(seen)
+        points += len(pairs_seen)
     return studies, points, several
 
 
@@ -229,17 +229,17 @@ def test_a_plan_says_what_is_left_out_and_its_key_tells(monkeypatch: pytest.Monk
     )
     assert left in plan.warnings and plan.draws[0].test_rows == 150
     allowed = make_plan(study_from({**RENDITIONS, "overlap": "allowed"}))
-    told = (
+    sentence = (
         "clean, none, all: dark: 1,647 test rows show pictures that train or validate (overlap:"
         " allowed)"
     )
-    assert told in allowed.warnings
+    assert sentence in allowed.warnings
     assert allowed.runs[0].key != plan.runs[0].key
-    datasets, found = rows_by_role(next(whole_specs(allowed)))
-    assert [len(rows) for role, source, rows in found if source == "dark"] == [1797]
-    told = plan.runs[0].key
+    datasets, role_rows = rows_by_role(next(whole_specs(allowed)))
+    assert [len(rows) for role, source, rows in role_rows if source == "dark"] == [1797]
+    sentence = plan.runs[0].key
     monkeypatch.setattr(sys.modules[make_split.__module__]._Study, "pictures", lambda study: None)
-    assert make_plan(study_from(RENDITIONS)).runs[0].key != told
+    assert make_plan(study_from(RENDITIONS)).runs[0].key != sentence
 
 
 def test_keys_of_studies_of_one_source_do_not_know_of_it(monkeypatch: pytest.MonkeyPatch) -> None:

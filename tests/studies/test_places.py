@@ -18,15 +18,15 @@ from crosswind.studies.store import Store
 from crosswind.training.settings import WORKER_VARIABLE
 
 
-def execute(kind: str, spec: Any, place: Workspace) -> dict[str, Any]:
+def execute(kind: str, spec: Any, workspace: Workspace) -> dict[str, Any]:
     """Tell the place of this worker; die at the first try if the specification says so, after the
     others have begun."""
     begun = Path(spec["log"]) / f"{spec['name']}-{os.getpid()}"
     begun.touch()
     while len({path.name.split("-")[0] for path in begun.parent.iterdir()}) < spec["others"]:
         time.sleep(0.01)
-    if spec["dies"] and not place.checkpoint.exists():
-        place.checkpoint.touch()
+    if spec["dies"] and not workspace.checkpoint.exists():
+        workspace.checkpoint.touch()
         os._exit(3)
     if not spec["dies"]:
         while (
@@ -48,6 +48,6 @@ def test_a_worker_that_replaces_a_dead_one_takes_its_place(tmp_path: Path) -> No
     ):
         store.add_plan("toys", {}, {}, runs)
         summary = drive(store, runs, engine, time_limit=60)
-        found = {run["labels"]["method"]: run["cost"]["place"] for run in store.runs("toys")}
-    assert found == {"a": "0", "b": "1", "c": "2"}
+        place_of = {run["labels"]["method"]: run["cost"]["place"] for run in store.runs("toys")}
+    assert place_of == {"a": "0", "b": "1", "c": "2"}
     assert summary.finished == 3 and 0 < summary.busy <= 1

@@ -69,8 +69,10 @@ def drawn(folder: Path) -> Counter[int]:
 
 
 def open_regions() -> list[str]:
-    found = [os.path.realpath(f"/proc/self/fd/{entry}") for entry in os.listdir("/proc/self/fd")]
-    return [name for name in found if "crosswind-pixels" in name]
+    open_paths = [
+        os.path.realpath(f"/proc/self/fd/{entry}") for entry in os.listdir("/proc/self/fd")
+    ]
+    return [name for name in open_paths if "crosswind-pixels" in name]
 
 
 def test_two_workers_hold_one_copy_and_leave_nothing(counted: ModuleType, tmp_path: Path) -> None:
@@ -144,7 +146,7 @@ def test_a_study_draws_its_rows_once_and_its_numbers_are_those_of_one_that_strea
         "streamed": Pool("crosswind.studies.jobs:execute", 2, [counted.MODULE], memory=0),
         "here": Inline("crosswind.studies.jobs:execute"),
     }
-    found = {}
+    numbers_by_way = {}
     for name, engine in engines.items():
         with Store.open(tmp_path / name, create=True) as store, engine:
             store.add_plan("counted", {}, plan.study.model_dump(), plan.jobs)
@@ -153,10 +155,13 @@ def test_a_study_draws_its_rows_once_and_its_numbers_are_those_of_one_that_strea
             logits = {}
             for path in sorted((tmp_path / name).rglob("predictions.npz")):
                 for rule, sets in read_predictions(path).items():
-                    for of, item in sets.items():
-                        assert item.logits is not None
-                        logits[path.parent.name, rule, of] = item.logits.tobytes()
-            found[name] = logits
+                    for set_name, set_metrics in sets.items():
+                        assert set_metrics.logits is not None
+                        logits[path.parent.name, rule, set_name] = set_metrics.logits.tobytes()
+            numbers_by_way[name] = logits
         if name == "two":
             assert set(drawn(tmp_path).values()) == {1}
-    assert len(found["two"]) >= 4 and found["two"] == found["streamed"] == found["here"]
+    assert (
+        len(numbers_by_way["two"]) >= 4
+        and numbers_by_way["two"] == numbers_by_way["streamed"] == numbers_by_way["here"]
+    )

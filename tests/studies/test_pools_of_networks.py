@@ -67,12 +67,14 @@ def numbers(tmp_path: Path) -> Path:
 
 def planned(study: str, scale: str | None, root: Path) -> Plan:
     """The plan, at the small scale with fewer rows: there are 300."""
-    found = load_study(study, scale, [])
-    settings = [f"data.{name}.options.root={root}" for name in found.data]
+    study_found = load_study(study, scale, [])
+    settings = [f"data.{name}.options.root={root}" for name in study_found.data]
     if scale == "small":
-        drawn = [name for name, item in found.sets.items() if isinstance(item.draw, dict)]
+        drawn = [
+            name for name, set_spec in study_found.sets.items() if isinstance(set_spec.draw, dict)
+        ]
         settings += [
-            *(f"sizes.all.{main}.total=100" for main in found.sizes["all"]),
+            *(f"sizes.all.{main}.total=100" for main in study_found.sizes["all"]),
             *(f"sets.{name}.draw.total=20" for name in drawn),
         ]
     return make_plan(load_study(study, scale, settings))
@@ -152,7 +154,7 @@ def test_the_tiny_pools_run_and_their_estimators_are_judged(
     if name == "entropy":
         write_mnist(root / "originals" / "mnist", [drawn_digits(300, 0), drawn_digits(100, 1)])
         ready(Mnist(root=str(root), size=16))
-    places = [
+    settings = [
         word
         for data in load_study(f"ng2022/{name}", "tiny", []).data
         for word in ("--set", f"data.{data}.options.root={root}")
@@ -164,7 +166,7 @@ def test_the_tiny_pools_run_and_their_estimators_are_judged(
                 f"ng2022/{name}",
                 "--scale",
                 "tiny",
-                *places,
+                *settings,
                 "--out",
                 str(root / "out"),
                 "--workers",
@@ -173,18 +175,18 @@ def test_the_tiny_pools_run_and_their_estimators_are_judged(
         )
         == 0
     )
-    found = cw.report(root / "out")
-    assert len(found.pools) == pools
-    for item in found.pools:
-        assert len(item.pool.methods) == networks and not item.pool.missed
-        assert {"ni-randaugment", "ne-randaugment", "atc-mc"} <= item.pool.values.keys() and len(
-            item.tables
+    report = cw.report(root / "out")
+    assert len(report.pools) == pools
+    for judged in report.pools:
+        assert len(judged.pool.methods) == networks and not judged.pool.missed
+        assert {"ni-randaugment", "ne-randaugment", "atc-mc"} <= judged.pool.values.keys() and len(
+            judged.tables
         ) == 7
-        form, *_ = (table for table in item.tables["forms"] if "forms" in table.name)
+        form, *_ = (table for table in judged.tables["forms"] if "forms" in table.name)
         assert form.rows[0][0] == "ne-randaugment"
-    section = estimate_sections.pools(found)
+    section = estimate_sections.pools(report)
     undefined = sum(
-        not item.tables["domains"] for item in found.pools
+        not judged.tables["domains"] for judged in report.pools
     )  # of networks this small, which may all be alike
     assert len(section.groups) == 7 * pools - undefined and section.title in (
         root / "out" / "report.html"
@@ -206,18 +208,18 @@ def test_without_the_networks_the_plan_names_the_file(
         make_plan(load_study(study, None, []))
 
 
-def folders(place: Path, names: tuple[str, ...], side: int = 16) -> None:
+def folders(folder: Path, names: tuple[str, ...], side: int = 16) -> None:
     """Folders of four pictures for each of three classes; a class has its own brightness, with
     noise."""
     for place_of, name in enumerate(names):
         draw = np.random.default_rng(place_of)
         for code, label in enumerate(("n01", "n02", "n03")):
-            (place / name / label).mkdir(parents=True)
+            (folder / name / label).mkdir(parents=True)
             for number in range(4):
                 image = np.clip(
                     60 + 60 * code + draw.integers(-30, 30, (side, side, 3)), 0, 255
                 ).astype(np.uint8)
-                (place / name / label / f"{number}.png").write_bytes(png(image))
+                (folder / name / label / f"{number}.png").write_bytes(png(image))
 
 
 FUNCTION = """
@@ -242,10 +244,10 @@ def test_given_networks_are_estimated_on_every_set_and_nothing_is_trained(
     }
     for entry in values["data"].values():
         entry["options"] |= {"size": 16}
-    results = cw.run_study(values, tmp_path / "out")
-    rows = {row["set"]: row["metrics"] for row in results.rows if row["set"] != "validation"}
+    study_results = cw.run_study(values, tmp_path / "out")
+    rows = {row["set"]: row["metrics"] for row in study_results.rows if row["set"] != "validation"}
     assert list(rows) == ["test", "noise-1", "noise-3", "noise-5", "one", "two", "three"]
-    assert {row["method"] for row in results.rows} == {"given"}
+    assert {row["method"] for row in study_results.rows} == {"given"}
     assert all(
         np.isfinite(row["estimate:average-confidence"]) and row["accuracy"] > 0.5
         for row in rows.values()
@@ -276,7 +278,7 @@ def test_on_a_smaller_set_a_network_answers_among_its_classes_alone(
     With `answers: all` the same network, in the same store, is wrong on every row of ObjectNet.
     """
     monkeypatch.setenv("CROSSWIND_DATA", str(tmp_path / "data"))
-    names = [synsets()[place] for place in (0, 1, 2, 5, 10, 15, 987)]
+    names = [synsets()[class_number] for class_number in (0, 1, 2, 5, 10, 15, 987)]
     files = {"LOC_synset_mapping.txt": "\n".join(names).encode()}
     files |= wild.named(
         *(f"val/{name}/{name}_{number}.JPEG" for name in names for number in range(4))

@@ -152,8 +152,8 @@ def test_three_drivers_share_the_work(url, tmp_path):
         for _ in range(3)
     ]
     for process in processes:
-        _, said = process.communicate(timeout=60)
-        assert process.returncode == 0, said.decode()
+        _, error_text = process.communicate(timeout=60)
+        assert process.returncode == 0, error_text.decode()
     counted = Counter(" ".join(line.split()[:2]) for line in log_file.read_text().splitlines())
     assert counted == Counter(
         {f"{word} {run.spec['name']}": 1 for word in ("start", "end") for run in graph(log_file)}

@@ -51,23 +51,23 @@ def test_every_row_and_column_of_table_5_is_asked_once_with_the_prompt_of_table_
 ) -> None:
     study = load_study(f"jeon2025/{name}")
     assert study.prompts is not None and isinstance(study.models, dict) and list(study.data) == data
-    of_data, asked = data_of(study.models), {}
+    of_data, asked_prompts = data_of(study.models), {}
     for (model, prompt), labels in entries_of(study.prompts.model_dump()).items():
         for label in labels:
-            for one in of_data.get(label, data):
-                assert (model, prompt, one) not in asked
-                asked[model, prompt, one] = study.models[label]
-    assert set(asked) == {(*row, one) for row in TABLE_5 for one in data}
-    for (model, prompt, one), settings in asked.items():
+            for data_name in of_data.get(label, data):
+                assert (model, prompt, data_name) not in asked_prompts
+                asked_prompts[model, prompt, data_name] = study.models[label]
+    assert set(asked_prompts) == {(*row, data_name) for row in TABLE_5 for data_name in data}
+    for (model, prompt, data_name), settings in asked_prompts.items():
         assert settings
         if model.startswith("CLIP"):
             assert settings["prompts"] == ["a photo of a {label}"]
         else:
             number = prompt[-1]
-            general = f"tumor-{number}" if one == "camelyon17" else f"general-{number}"
+            general = f"tumor-{number}" if data_name == "camelyon17" else f"general-{number}"
             assert (
                 settings["prompt"]
-                == f"jeon2025-{TAILORED[one] if prompt == 'Tailored' else general}"
+                == f"jeon2025-{TAILORED[data_name] if prompt == 'Tailored' else general}"
             )
 
 
@@ -81,14 +81,14 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    place = tmp_path_factory.mktemp("models")
-    module.write_all(place)
+    models_folder = tmp_path_factory.mktemp("models")
+    module.write_all(models_folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_HUB_OFFLINE", "1")
-        patch.setenv("CROSSWIND_FEATURES", str(place / "features"))
-        patch.setenv("CROSSWIND_ANSWERS", str(place / "answers"))
-        patch.chdir(place)
-        yield place
+        patch.setenv("CROSSWIND_FEATURES", str(models_folder / "features"))
+        patch.setenv("CROSSWIND_ANSWERS", str(models_folder / "answers"))
+        patch.chdir(models_folder)
+        yield models_folder
 
 
 @pytest.mark.slow
@@ -103,12 +103,12 @@ def test_the_paper_is_planned_to_the_row(folders: Path) -> None:
     study = load_study("jeon2025/prompts", None, stand_ins)
     assert isinstance(study.models, dict)
     # Weights in 4 bits want a package that is made for GPUs.
-    whole = [
+    settings = [
         f"models.{label}.four_bit=false"
         for label, entry in study.models.items()
         if entry and "four_bit" in entry
     ]
-    plan = make_plan(load_study("jeon2025/prompts", None, [*stand_ins, *whole]))
+    plan = make_plan(load_study("jeon2025/prompts", None, [*stand_ins, *settings]))
     shifts = list(plan.study.shifts)
     for draw in plan.draws:
         assert (
@@ -167,23 +167,23 @@ def test_prompts_run_through_and_a_server_is_asked_each_question_once(
     }
     rows = {"GPT-4o": {"Tailored": "gpt-4o-object"}}
     record = _ran(_with_servers("prompts", labels, rows), tmp_path / "out")
-    (item,) = record.prompts
-    table = prompt_table(item)
+    (comparison,) = record.prompts
+    table = prompt_table(comparison)
     assert table.columns == ("model", "prompt", "dsprites", "shapes3d")
-    told = {(row[0], row[1]) for row in table.rows}
-    assert told == {row for row in TABLE_5 if row[0] not in ("Phi-3.5-vision", "GPT-4o mini")}
+    rows_told = {(row[0], row[1]) for row in table.rows}
+    assert rows_told == {row for row in TABLE_5 if row[0] not in ("Phi-3.5-vision", "GPT-4o mini")}
     # A third of the shapes of dSprites are squares, half of the kept ones of Shapes3D are spheres.
     assert {
-        item.said["GPT-4o", prompt, "dsprites"].mean
+        comparison.said["GPT-4o", prompt, "dsprites"].mean
         for prompt in ("General 1", "General 2", "Tailored")
     } == {27 / 81}
-    assert item.said["GPT-4o", "Tailored", "shapes3d"].mean == 0.5
-    assert item.choices[ORACLE]["GPT-4o", "dsprites"].prompt == "General 1"
+    assert comparison.said["GPT-4o", "Tailored", "shapes3d"].mean == 0.5
+    assert comparison.choices[ORACLE]["GPT-4o", "dsprites"].prompt == "General 1"
     assert record.claims and any(
         section["columns"][0] == "model" for section in record.to_json()["tables"]
     )
-    asked = Counter(json.dumps(body, sort_keys=True) for body in server.asked)
-    assert len(asked) > 3 * (81 + 32) and set(asked.values()) == {1}
+    bodies = Counter(json.dumps(body, sort_keys=True) for body in server.asked)
+    assert len(bodies) > 3 * (81 + 32) and set(bodies.values()) == {1}
 
 
 @pytest.mark.slow
@@ -191,16 +191,16 @@ def test_finetuned_runs_through_and_the_report_shows_table_14(
     folders: Path, tmp_path: Path
 ) -> None:
     record = _ran(_with_servers("finetuned", {}, {}), tmp_path / "out")
-    (item,) = record.prompts
-    table = tuned_table(item)
+    (comparison,) = record.prompts
+    table = tuned_table(comparison)
     assert table is not None and {(row[0], row[1]) for row in table.rows} == {
         (model, data)
         for model in ("LLaVA-1.5", "InstructBLIP")
         for data in ("iwildcam", "fmow", "camelyon17")
     }
     assert all(row[-1] == 2 for row in table.rows)
-    assert item.averages == {"real-world": ["iwildcam", "fmow", "camelyon17"]}
-    assert len(prompt_table(item).rows) == len({row for row in TABLE_5 if row[0][0] in "CIL"})
+    assert comparison.averages == {"real-world": ["iwildcam", "fmow", "camelyon17"]}
+    assert len(prompt_table(comparison).rows) == len({row for row in TABLE_5 if row[0][0] in "CIL"})
 
 
 def test_every_model_of_the_real_sets_is_tuned_over_the_rates_of_table_8() -> None:
@@ -228,12 +228,12 @@ def test_real_sets_are_validated_on_the_default_set_of_wilds() -> None:
 def test_files_and_bits_of_models_are_those_of_table_9(name: str) -> None:
     study = load_study(f"jeon2025/{name}")
     assert isinstance(study.models, dict)
-    asked = [
+    asked_entries = [
         entry
         for entry in study.models.values()
         if entry and str(entry.get("path", "")).startswith("instructblip")
     ]
-    in_words = [entry for entry in asked if not entry.get("tuned")]
+    in_words = [entry for entry in asked_entries if not entry.get("tuned")]
     assert in_words and all(entry["four_bit"] is True and entry["beams"] == 5 for entry in in_words)
     paths = {
         entry["path"]

@@ -137,10 +137,11 @@ def test_schema_names_every_field_and_says_what_it_is() -> None:
         "Claim",
         "Search",
     } <= set(schema["$defs"])
-    for part in schema["$defs"].values():
+    for definition in schema["$defs"].values():
         assert all(
-            item.get("description") or "$ref" in str(item) for item in part["properties"].values()
-        ), part["title"]
+            property_schema.get("description") or "$ref" in str(property_schema)
+            for property_schema in definition["properties"].values()
+        ), definition["title"]
     assert set(schema["$defs"]["Claim"]["required"]) == {"text", "better"}
     assert set(schema["$defs"]["ClustersSpec"]["required"]) == {"features", "k"}
 
@@ -194,10 +195,10 @@ def test_each_writes_an_entry_for_every_combination() -> None:
         },
         "wide": {"model": "mlp", "hidden": 64},
     }
-    made = {"method": "erm", "models": [name for name, *_ in depths], "label_noise": 0.2}
+    expanded_entry = {"method": "erm", "models": [name for name, *_ in depths], "label_noise": 0.2}
     assert study.methods == {
         "erm": {},
-        **{f"some-{b}-0.2": {**made, "training": {"batch": b}} for b in (8, 16)},
+        **{f"some-{b}-0.2": {**expanded_entry, "training": {"batch": b}} for b in (8, 16)},
     }
     plan = make_plan(study)
     assert len(plan.runs) == 3 * (5 + 2 * 4), (

@@ -60,13 +60,13 @@ def words(log_file):
 
 
 def test_results_do_not_depend_on_engine_or_workers(tmp_path):
-    found = []
+    numbers_found = []
     for workers in (0, 1, 2):
         summary, runs = done(tmp_path / str(workers), graph(tmp_path / "log", seconds=0.0), workers)
         assert (summary.finished, summary.executed, len(runs)) == (14, 14, 14)
-        found.append(outcome(tmp_path / str(workers)))
-    assert found[0] == found[1] == found[2]
-    assert len(found[0][0]) == 28
+        numbers_found.append(outcome(tmp_path / str(workers)))
+    assert numbers_found[0] == numbers_found[1] == numbers_found[2]
+    assert len(numbers_found[0][0]) == 28
     assert not (tmp_path / "0" / "checkpoints").exists() or not os.listdir(
         tmp_path / "0" / "checkpoints"
     )
@@ -169,12 +169,12 @@ def test_a_fault_of_our_own_stops_the_study(workers, tmp_path):
     with pytest.raises(InternalError, match="^the toy contradicts itself$"):
         done(tmp_path / "out", runs, workers)
     with Store.open(tmp_path / "out") as store:
-        told = {run["labels"]["method"]: run for run in store.runs("toys")}
-    assert (told["fault"]["status"], told["fault"]["reason"]) == (
+        run_of = {run["labels"]["method"]: run for run in store.runs("toys")}
+    assert (run_of["fault"]["status"], run_of["fault"]["reason"]) == (
         "failed",
         "the toy contradicts itself",
     )
-    assert told["good"]["status"] == "pending"
+    assert run_of["good"]["status"] == "pending"
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -243,10 +243,10 @@ def test_what_the_machine_stopped_is_done_again_at_the_next_run_and_nothing_else
     workers = int(kind in OF_WORKERS)
     done(tmp_path / "out", runs[2:], workers, study="before")
     for number in (1, 2):
-        summary, found = done(tmp_path / "out", runs, workers)
+        summary, rows_found = done(tmp_path / "out", runs, workers)
         assert (summary.failed, summary.finished) == (2, 1)
-        assert (found["base"]["cause"], found["base"]["attempts"]) == (cause, attempts)
-        assert kind not in FAILURES or re.search(FAILURES[kind][0], found["base"]["reason"]), (
+        assert (rows_found["base"]["cause"], rows_found["base"]["attempts"]) == (cause, attempts)
+        assert kind not in FAILURES or re.search(FAILURES[kind][0], rows_found["base"]["reason"]), (
             "as in a worker"
         )
         times = number if cause else 1
@@ -271,23 +271,23 @@ def test_on_a_full_disk_no_more_runs_are_begun(tmp_path, capsys):
         planned("full", does="quota"),
         *(planned(f"more{i}") for i in range(5)),
     ]
-    summary, found = done(tmp_path / "out", runs)
+    summary, rows_found = done(tmp_path / "out", runs)
     assert (summary.finished, summary.failed, summary.executed) == (1, 1, 2)
     assert (
         "the disk is full, so no more runs are begun; free space and give the command again"
         in summary.stopped
     )
-    assert [found[f"more{i}"]["status"] for i in range(5)] == ["pending"] * 5
+    assert [rows_found[f"more{i}"]["status"] for i in range(5)] == ["pending"] * 5
     from crosswind.cli.main import _status
 
     assert _status(["status", str(tmp_path / "out")]) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert said[1].startswith(
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].startswith(
         "  1 stopped by the machine (disk full): they run again at the next run (OSError: [Errno"
         " 122]"
     )
     # A run that always fills the disk does not keep the others from their turn.
-    summary, found = done(tmp_path / "out", runs)
+    summary, rows_found = done(tmp_path / "out", runs)
     assert (summary.finished, summary.failed, summary.executed) == (6, 1, 6) and summary.stopped
 
 
@@ -310,32 +310,32 @@ def test_a_full_disk_fails_the_run_or_stops_the_study_and_breaks_nothing(tmp_pat
         pytest.skip("only root can mount a small disk")
     runs = [planned("before"), planned("fill", does="fill"), planned("after")]
     try:
-        summary, found = done(folder / "out", runs, 1)
+        summary, rows_found = done(folder / "out", runs, 1)
         assert (summary.finished, summary.failed) == (
             1,
             1,
         ) and "the disk is full" in summary.stopped
         assert (
-            "No space left on device" in found["fill"]["reason"]
-            and found["fill"]["cause"] == "disk"
+            "No space left on device" in rows_found["fill"]["reason"]
+            and rows_found["fill"]["cause"] == "disk"
         )
-        summary, found = done(folder / "out", runs, 1)
+        summary, rows_found = done(folder / "out", runs, 1)
         assert (summary.finished, summary.failed, summary.executed) == (2, 1, 2)
         # Now not even the store can be written.
-        more = [planned(f"more{i}", padding="x" * 2000) for i in range(50)]
+        more_runs = [planned(f"more{i}", padding="x" * 2000) for i in range(50)]
         with Store.open(folder / "out", create=True) as store, Inline(JOB) as engine:
-            store.add_plan("more", {}, {}, more)
+            store.add_plan("more", {}, {}, more_runs)
             with pytest.raises(StoreError, match=r"full|No space"):
                 drive(
                     store,
-                    more,
+                    more_runs,
                     engine,
                     on_event=lambda progress: fill_up(folder) if progress.done == 3 else None,
                 )
         (folder / "ballast").unlink()
         with Store.open(folder / "out", create=True) as store, store.transaction() as connection:
             assert connection.exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"
-        summary, found = done(folder / "out", more, 1, study="more")
+        summary, rows_found = done(folder / "out", more_runs, 1, study="more")
         assert summary.finished == 50 and summary.executed <= 47
     finally:
         subprocess.run(["umount", "-l", folder], check=True)
@@ -352,20 +352,25 @@ def fill_up(folder):
 
 
 def test_progress_is_told(tmp_path):
-    told = []
+    events = []
     runs = [
         planned("base", seconds=0.6),
         planned("bad", does="raise"),
         planned("last", seconds=0.1),
     ]
-    done(tmp_path / "out", runs, 1, on_event=told.append)
-    assert [item.done + item.failed for item in told] == sorted(
-        item.done + item.failed for item in told
+    done(tmp_path / "out", runs, 1, on_event=events.append)
+    assert [event.done + event.failed for event in events] == sorted(
+        event.done + event.failed for event in events
     )
-    assert (told[0].done, told[0].total, told[0].left) == (0, 3, None)
-    assert (told[-1].done, told[-1].failed, told[-1].running, told[-1].left) == (2, 1, 0, 0.0)
-    assert {item.report.get("steps") for item in told if item.message == "runs"} == {3}
-    after_first = next(item for item in told if item.done == 1)
+    assert (events[0].done, events[0].total, events[0].left) == (0, 3, None)
+    assert (events[-1].done, events[-1].failed, events[-1].running, events[-1].left) == (
+        2,
+        1,
+        0,
+        0.0,
+    )
+    assert {event.report.get("steps") for event in events if event.message == "runs"} == {3}
+    after_first = next(event for event in events if event.done == 1)
     assert after_first.left is not None and 0.3 < after_first.left < 2.5
 
 
@@ -424,8 +429,8 @@ def test_a_signal_ends_a_study_cleanly(interruptible, number, workers, tmp_path)
     process = start(out, log_file, workers)
     until(lambda: sum(words(log_file).values()) > 6)
     process.send_signal(number)
-    _, said = process.communicate(timeout=10)
-    assert (process.returncode, said) == (130, b"")
+    _, error_text = process.communicate(timeout=10)
+    assert (process.returncode, error_text) == (130, b"")
     with Store.open(out) as store:
         counts, live = store.counts("toys"), store.live_drivers()
         assert {run["attempts"] for run in store.runs("toys") if run["status"] == "pending"} == {0}
@@ -564,10 +569,10 @@ def test_a_pool_needs_a_worker():
 def test_a_job_is_told_its_kind_and_the_folders_it_needs(tmp_path, monkeypatch):
     from tests.studies import toys
 
-    told = []
+    jobs_told = []
 
     def told_of(kind, spec, place):
-        told.append((spec["name"], kind, sorted(place.needed), place.profile))
+        jobs_told.append((spec["name"], kind, sorted(place.needed), place.profile))
         return toys.execute(kind, spec, place)
 
     monkeypatch.setattr(toys, "told_of", told_of, raising=False)
@@ -579,7 +584,7 @@ def test_a_job_is_told_its_kind_and_the_folders_it_needs(tmp_path, monkeypatch):
     ):
         store.add_plan("toys", {}, {}, [estimate, *fits])
         drive(store, [estimate, *fits], engine)
-    assert told == [
+    assert jobs_told == [
         ("fit0", "fit", [], None),
         ("fit1", "fit", [], None),
         ("all", "estimate", list(estimate.needs), None),

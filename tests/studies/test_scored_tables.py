@@ -43,11 +43,11 @@ def scores(
 def written(
     tmp_path: Path,
     new: Columns,
-    known: Columns,
+    source_table: Columns,
     write: Callable[[Path, Columns], object] | None = None,
 ) -> tuple[str, str]:
     paths = tmp_path / "t.csv", tmp_path / "s.csv"
-    for path, columns in zip(paths, (new, known), strict=True):
+    for path, columns in zip(paths, (new, source_table), strict=True):
         if write is None:
             polars.DataFrame(columns).write_csv(path)
         else:
@@ -58,17 +58,19 @@ def written(
 def both(kind: str = "logits", classes: Sequence[str] = CLASSES) -> tuple[Columns, Columns, float]:
     """Columns of new rows and of labelled ones, and how many of these are right."""
     new, _ = scores(1, kind, classes)
-    known, label = scores(2, kind, classes)
-    answers = np.stack(list(known.values()), axis=1).argmax(axis=1)
+    source_table, label = scores(2, kind, classes)
+    answers = np.stack(list(source_table.values()), axis=1).argmax(axis=1)
     return (
         new,
-        {**known, "label": label},
+        {**source_table, "label": label},
         float(np.mean([classes[code] == name for code, name in zip(answers, label, strict=True)])),
     )
 
 
-def accuracy(paths: tuple[Any, Any], **more: Any) -> tuple[tuple[str, ...], float, tuple[str, ...]]:
-    read = read_scored_tables(*paths, more.pop("label", None), more.pop("classes", None))
+def accuracy(
+    paths: tuple[Any, Any], **options: Any
+) -> tuple[tuple[str, ...], float, tuple[str, ...]]:
+    read = read_scored_tables(*paths, options.pop("label", None), options.pop("classes", None))
     assert read.labelled is not None
     return read.classes, read.labelled.accuracy, read.notes
 
@@ -103,8 +105,8 @@ OTHERS: dict[str, NDArray[Any]] = {
 @pytest.mark.parametrize("kind", ["logits", "probabilities", "logarithms"])
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_columns_are_left_out_by_name(tmp_path: Path, name: str, kind: str) -> None:
-    new, known, right = both(kind)
-    paths = written(tmp_path, {name: OTHERS[name], **new}, {**known, name: OTHERS[name]})
+    new, source_table, right = both(kind)
+    paths = written(tmp_path, {name: OTHERS[name], **new}, {**source_table, name: OTHERS[name]})
     assert accuracy(paths) == (
         CLASSES,
         right,
@@ -113,26 +115,28 @@ def test_other_columns_are_left_out_by_name(tmp_path: Path, name: str, kind: str
 
 
 def test_several_columns_are_left_out_and_only_those_of_numbers_named(tmp_path: Path) -> None:
-    new, known, right = both()
-    more = {"file": ["a.png"] * N, "fold": OTHERS["fold"], "id": OTHERS["id"]}
+    new, source_table, right = both()
+    extra_columns = {"file": ["a.png"] * N, "fold": OTHERS["fold"], "id": OTHERS["id"]}
     notes = ("Columns fold, id are no class of the source: left out.",)
-    assert accuracy(written(tmp_path, {**new, **more}, {**known, **more})) == (
+    assert accuracy(
+        written(tmp_path, {**new, **extra_columns}, {**source_table, **extra_columns})
+    ) == (
         CLASSES,
         right,
         notes,
     )
-    found = cw.estimate(
+    estimates = cw.estimate(
         predictions=tmp_path / "t.csv", source=tmp_path / "s.csv", estimators=["atc-mc"]
     )
-    assert notes[0] in str(found) and found.to_json()["notes"] == list(notes)
+    assert notes[0] in str(estimates) and estimates.to_json()["notes"] == list(notes)
 
 
 def test_a_column_without_a_name_is_left_out(tmp_path: Path) -> None:
     import pandas
 
-    new, known, right = both()
+    new, source_table, right = both()
     paths = written(
-        tmp_path, new, known, lambda path, columns: pandas.DataFrame(columns).to_csv(path)
+        tmp_path, new, source_table, lambda path, columns: pandas.DataFrame(columns).to_csv(path)
     )
     assert accuracy(paths) == (
         CLASSES,
@@ -143,8 +147,8 @@ def test_a_column_without_a_name_is_left_out(tmp_path: Path) -> None:
 
 
 def test_an_index_of_pandas_in_parquet_is_left_out(tmp_path: Path) -> None:
-    new, known, right = both()
-    for name, columns in (("t", new), ("s", known)):
+    new, source_table, right = both()
+    for name, columns in (("t", new), ("s", source_table)):
         polars.DataFrame({**columns, "__index_level_0__": np.arange(N)}).write_parquet(
             tmp_path / f"{name}.parquet"
         )
@@ -168,12 +172,12 @@ def test_an_index_of_pandas_in_parquet_is_left_out(tmp_path: Path) -> None:
     ],
 )
 def test_columns_named_by_the_class_with_something_beside_it(tmp_path: Path, form: str) -> None:
-    new, known, right = both("probabilities")
+    new, source_table, right = both("probabilities")
     named = {name: form.format(name.title() if form == "PROB_{}" else name) for name in CLASSES}
     paths = written(
         tmp_path,
         {**{named[name]: column for name, column in new.items()}, "fold": OTHERS["fold"]},
-        {named.get(name, name): column for name, column in known.items()}
+        {named.get(name, name): column for name, column in source_table.items()}
         | {"fold": OTHERS["fold"]},
     )
     classes, share, notes = accuracy(paths)
@@ -198,29 +202,34 @@ def test_columns_named_by_the_class_with_something_beside_it(tmp_path: Path, for
 def test_classes_written_otherwise(
     tmp_path: Path, labels: tuple[str, ...], columns: tuple[str, ...]
 ) -> None:
-    new, known, right = both()
-    label = [labels[CLASSES.index(name)] for name in known.pop("label")]
+    new, source_table, right = both()
+    label = [labels[CLASSES.index(name)] for name in source_table.pop("label")]
     renamed = dict(zip(CLASSES, columns, strict=True))
-    known = {renamed[name]: column for name, column in known.items()} | {"label": label}
-    found = accuracy(
-        written(tmp_path, {renamed[name]: column for name, column in new.items()}, known)
+    source_table = {renamed[name]: column for name, column in source_table.items()} | {
+        "label": label
+    }
+    accuracy_found = accuracy(
+        written(tmp_path, {renamed[name]: column for name, column in new.items()}, source_table)
     )
-    assert found[:2] == (labels, right) and f"{columns[0]} ({labels[0]})" in found[2][0]
+    assert (
+        accuracy_found[:2] == (labels, right)
+        and f"{columns[0]} ({labels[0]})" in accuracy_found[2][0]
+    )
 
 
 def test_logits_and_probabilities_beside_each_other(tmp_path: Path) -> None:
     """The first of two families that answer alike is read; two that answer otherwise are
     refused."""
-    new, known, right = both("logits")
-    other, other_known, _ = both("probabilities")
-    label = known.pop("label")
+    new, source_table, right = both("logits")
+    other_table, other_known, _ = both("probabilities")
+    label = source_table.pop("label")
     other_known.pop("label")
     twice = [
         {
-            **{f"logit_{name}": values for name, values in one.items()},
+            **{f"logit_{name}": values for name, values in logits_table.items()},
             **{f"prob_{name}": values for name, values in two.items()},
         }
-        for one, two in ((new, other), (known, other_known))
+        for logits_table, two in ((new, other_table), (source_table, other_known))
     ]
     classes, share, notes = accuracy(written(tmp_path, twice[0], {**twice[1], "label": label}))
     assert (
@@ -242,13 +251,13 @@ def test_logits_and_probabilities_beside_each_other(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["probabilities", "logarithms"])
 def test_a_class_that_never_occurs_in_the_source_is_told_by_sums(tmp_path: Path, kind: str) -> None:
     names = (*CLASSES, "fox")
-    new, known, _ = both(kind, names)
-    seen = np.array(known["label"]) != "fox"
-    known = {name: np.array(column)[seen] for name, column in known.items()} | {
-        "confidence": OTHERS["confidence"][: seen.sum()]
+    new, source_table, _ = both(kind, names)
+    is_seen = np.array(source_table["label"]) != "fox"
+    source_table = {name: np.array(column)[is_seen] for name, column in source_table.items()} | {
+        "confidence": OTHERS["confidence"][: is_seen.sum()]
     }
     classes, _, notes = accuracy(
-        written(tmp_path, {**new, "confidence": OTHERS["confidence"]}, known)
+        written(tmp_path, {**new, "confidence": OTHERS["confidence"]}, source_table)
     )
     assert classes == names and notes == (
         (
@@ -261,9 +270,11 @@ def test_a_class_that_never_occurs_in_the_source_is_told_by_sums(tmp_path: Path,
 
 def test_a_column_of_logits_that_may_be_a_class_is_refused_until_it_is_told(tmp_path: Path) -> None:
     names = (*CLASSES, "fox")
-    new, known, _ = both("logits", names)
-    seen = np.array(known["label"]) != "fox"
-    paths = written(tmp_path, new, {name: np.array(column)[seen] for name, column in known.items()})
+    new, source_table, _ = both("logits", names)
+    is_seen = np.array(source_table["label"]) != "fox"
+    paths = written(
+        tmp_path, new, {name: np.array(column)[is_seen] for name, column in source_table.items()}
+    )
     with pytest.raises(
         InputError,
         match=(
@@ -275,9 +286,9 @@ def test_a_column_of_logits_that_may_be_a_class_is_refused_until_it_is_told(tmp_
     assert accuracy(paths, classes=names)[0] == names
     assert accuracy(paths, classes=CLASSES)[0] == CLASSES
     affixed = [
-        {f"z_{name}": column for name, column in columns.items()} for columns in (new, known)
+        {f"z_{name}": column for name, column in columns.items()} for columns in (new, source_table)
     ]
-    affixed[1] = {name: np.array(column)[seen] for name, column in affixed[1].items()}
+    affixed[1] = {name: np.array(column)[is_seen] for name, column in affixed[1].items()}
     affixed[1]["label"] = affixed[1].pop("z_label")
     assert accuracy(written(tmp_path, *affixed))[0] == names, "what the columns share tells it"
 
@@ -292,11 +303,13 @@ def test_few_labelled_rows_may_lack_a_class_by_chance(
     """A fox is the answer in about a quarter of the rows: of 10 rows all miss it with probability
     .06, of 60 with 3e-8."""
     names = (*CLASSES, "fox")
-    new, known, _ = both("logits", names)
-    labels = np.array(known["label"])
+    new, source_table, _ = both("logits", names)
+    labels = np.array(source_table["label"])
     first = [int(np.flatnonzero(labels == name)[0]) for name in CLASSES]
     rows = np.resize([*first, *np.flatnonzero(labels != "fox")], labelled_rows)
-    paths = written(tmp_path, new, {name: np.array(column)[rows] for name, column in known.items()})
+    paths = written(
+        tmp_path, new, {name: np.array(column)[rows] for name, column in source_table.items()}
+    )
     if refused:
         with pytest.raises(InputError, match="'fox' of t.csv may be a class that never occurs"):
             accuracy(paths)
@@ -308,17 +321,18 @@ def test_few_labelled_rows_may_lack_a_class_by_chance(
 def test_labels_that_no_column_is_named_by_are_refused_with_the_order_that_fits(
     tmp_path: Path,
 ) -> None:
-    new, known, right = both()
+    new, source_table, right = both()
     order = {"cat": "1", "dog": "0", "owl": "2"}
-    numbered = {**known, "label": [order[name] for name in known["label"]]}
+    numbered = {**source_table, "label": [order[name] for name in source_table["label"]]}
     paths = written(tmp_path, {**new, "id": OTHERS["id"]}, {**numbered, "id": OTHERS["id"]})
-    told = (
+    pattern = (
         r"s\.csv has the label '\d', which is no class of the scores \(cat, dog, owl\) and 2 more"
         r" such labels; name the classes of "
     )
     with pytest.raises(
         DataError,
-        match=told + r"these columns in their order by classes; 1,0,2 fits the labelled rows best,"
+        match=pattern
+        + r"these columns in their order by classes; 1,0,2 fits the labelled rows best,"
         rf" {right:.1%}",
     ):
         accuracy(paths)
@@ -328,8 +342,8 @@ def test_labels_that_no_column_is_named_by_are_refused_with_the_order_that_fits(
     ):
         accuracy(paths, classes=["0", "1", "2"])
     numbers = {str(code): column for code, column in enumerate(new.values())}
-    known_numbers = {str(code): known[name] for code, name in enumerate(CLASSES)} | {
-        "label": known["label"]
+    known_numbers = {str(code): source_table[name] for code, name in enumerate(CLASSES)} | {
+        "label": source_table["label"]
     }
     paths = written(tmp_path, numbers, known_numbers)
     with pytest.raises(
@@ -341,13 +355,13 @@ def test_labels_that_no_column_is_named_by_are_refused_with_the_order_that_fits(
 
 
 def test_a_class_without_a_column_is_named(tmp_path: Path) -> None:
-    new, known, _ = both()
-    known["label"][7] = "fox"
+    new, source_table, _ = both()
+    source_table["label"][7] = "fox"
     with pytest.raises(
         DataError,
         match=r"s\.csv has the label 'fox', which is no class of the scores \(cat, dog, owl\)",
     ):
-        accuracy(written(tmp_path, new, known))
+        accuracy(written(tmp_path, new, source_table))
     with pytest.raises(
         InputError,
         match="classes: name 'fox', and no column of numbers of both tables has that name",
@@ -356,25 +370,25 @@ def test_a_class_without_a_column_is_named(tmp_path: Path) -> None:
 
 
 def test_both_tables_have_the_columns_of_every_class(tmp_path: Path) -> None:
-    new, known, _ = both()
+    new, source_table, _ = both()
     new.pop("owl")
     with pytest.raises(DataError, match="owl"):
-        accuracy(written(tmp_path, new, known))
-    new, known, right = both()
+        accuracy(written(tmp_path, new, source_table))
+    new, source_table, right = both()
     turned = {name: new[name] for name in reversed(CLASSES)}
-    assert accuracy(written(tmp_path, turned, known))[:2] == (
+    assert accuracy(written(tmp_path, turned, source_table))[:2] == (
         CLASSES[::-1],
         right,
     ), "their order may differ"
 
 
 def test_columns_that_are_named_in_another_order_than_they_stand(tmp_path: Path) -> None:
-    new, known, right = both()
+    new, source_table, right = both()
     wrong = {"cat": "dog", "dog": "owl", "owl": "cat", "label": "label"}
     paths = written(
         tmp_path,
         {wrong[name]: column for name, column in new.items()},
-        {wrong[key]: col for key, col in known.items()},
+        {wrong[key]: col for key, col in source_table.items()},
     )
     with pytest.raises(
         InputError,
@@ -389,14 +403,14 @@ def test_columns_that_are_named_in_another_order_than_they_stand(tmp_path: Path)
     assert insisted[1] < 0.3 and "the first was asked for" in insisted[2][0]
     with pytest.raises(InputError, match="seems to have its outputs in another order"):
         accuracy(paths, classes=["owl", "dog", "cat"])
-    new, known, right = both()
+    new, source_table, right = both()
     with pytest.raises(InputError, match="; leave them out"):
-        accuracy(written(tmp_path, new, known), classes=["dog", "owl", "cat"])
+        accuracy(written(tmp_path, new, source_table), classes=["dog", "owl", "cat"])
 
 
 def test_two_labelled_rows_do_not_bear_out_another_order(tmp_path: Path) -> None:
-    new, known, _ = both()
-    few = {name: column[:2] for name, column in known.items()}
+    new, source_table, _ = both()
+    few = {name: column[:2] for name, column in source_table.items()}
     with pytest.raises(
         InputError,
         match=(
@@ -435,11 +449,11 @@ def _semicolons(
 def test_tables_as_programs_write_them(
     tmp_path: Path, encoding: str, mark: str, decimal: str
 ) -> None:
-    new, known, right = both()
+    new, source_table, right = both()
     paths = written(
         tmp_path,
         new,
-        known,
+        source_table,
         lambda path, columns: _semicolons(path, columns, encoding, mark, decimal),
     )
     assert accuracy(paths) == (CLASSES, pytest.approx(right), ())
@@ -448,16 +462,17 @@ def test_tables_as_programs_write_them(
 def test_frames_and_mappings_are_tables_too() -> None:
     import pandas
 
-    new, known, right = both()
+    new, source_table, right = both()
     tables = [
-        (new, known),
-        (polars.DataFrame(new), polars.DataFrame(known)),
-        (pandas.DataFrame(new), pandas.DataFrame(known)),
+        (new, source_table),
+        (polars.DataFrame(new), polars.DataFrame(source_table)),
+        (pandas.DataFrame(new), pandas.DataFrame(source_table)),
     ]
     for pair in tables:
-        found = cw.estimate(predictions=pair[0], source=pair[1], estimators=["atc-mc"])
+        estimates = cw.estimate(predictions=pair[0], source=pair[1], estimators=["atc-mc"])
         assert (
-            found.source_accuracy == pytest.approx(right) and found.data == "the predictions table"
+            estimates.source_accuracy == pytest.approx(right)
+            and estimates.data == "the predictions table"
         )
 
 
@@ -466,16 +481,16 @@ def test_frames_and_mappings_are_tables_too() -> None:
     [("label", True), ("class", True), ("target", True), ("wahrheit", True), ("y", True)],
 )
 def test_the_column_of_labels(tmp_path: Path, label: str, usual: bool) -> None:
-    new, known, right = both()
-    known[label] = known.pop("label")
-    assert accuracy(written(tmp_path, new, known))[1] == right
-    known["note"] = ["a"] * N
+    new, source_table, right = both()
+    source_table[label] = source_table.pop("label")
+    assert accuracy(written(tmp_path, new, source_table))[1] == right
+    source_table["note"] = ["a"] * N
     if label == "wahrheit":
         with pytest.raises(
             InputError, match=r"label: is needed: which column of s\.csv holds the labels"
         ):
-            accuracy(written(tmp_path, new, known))
-    assert accuracy(written(tmp_path, new, known), label=label)[1] == right
+            accuracy(written(tmp_path, new, source_table))
+    assert accuracy(written(tmp_path, new, source_table), label=label)[1] == right
 
 
 @pytest.mark.parametrize(
@@ -536,7 +551,7 @@ def test_ways_to_find_columns() -> None:
     assert columns_of(["a", "b"], ["b", "x", "a"])[0].classes == ("b", "a")
     assert columns_of(["a", "b"], ["A", "a", "b"])[0].columns == ("a", "b")
     assert columns_of(["a", "b"], ["x", "y"]) == []
-    assert [found.columns for found in columns_of(["a", "b"], ["a1", "b1", "a2", "b2"])] == [
+    assert [way.columns for way in columns_of(["a", "b"], ["a1", "b1", "a2", "b2"])] == [
         ("a1", "b1"),
         ("a2", "b2"),
     ]

@@ -42,29 +42,35 @@ def entries(**changes: Any) -> dict[str, MethodEntry]:
 
 
 def test_every_method_tries_as_many_points_and_the_same_learning_rates() -> None:
-    found = entries()
-    assert [len(entry.points) for entry in found.values()] == [5, 5, 5]
+    searched_entries = entries()
+    assert [len(entry.points) for entry in searched_entries.values()] == [5, 5, 5]
     rates = {
-        label: [training["lr"] for *_, training in entry.points] for label, entry in found.items()
+        label: [training["lr"] for *_, training in entry.points]
+        for label, entry in searched_entries.items()
     }
     assert rates["erm"] == rates["irm"] == rates["deepcoral"] and len(set(rates["erm"])) == 5
     assert all(1e-4 <= rate <= 1e-2 for rate in rates["erm"])
     assert len(make_plan(study()).runs) == 3 * 5 * 2
-    assert entries() == found and entries(search={"points": 5, "seed": 1}) != found
+    assert (
+        entries() == searched_entries
+        and entries(search={"points": 5, "seed": 1}) != searched_entries
+    )
 
 
 def test_drawn_values_lie_in_the_declared_ranges_and_spread_over_them() -> None:
-    found = entries(methods=["erm", "irm", "deepcoral", "jtt", "augmix"], search={"points": 200})
-    for label, entry in found.items():
+    searched_entries = entries(
+        methods=["erm", "irm", "deepcoral", "jtt", "augmix"], search={"points": 200}
+    )
+    for label, entry in searched_entries.items():
         for _, values, _ in entry.points:
             for knob in facts("methods", label).knobs:
                 assert check(knob, values[knob.name], knob.name) == values[knob.name]
-    weights = sorted(values["weight"] for _, values, _ in found["deepcoral"].points)
+    weights = sorted(values["weight"] for _, values, _ in searched_entries["deepcoral"].points)
     assert (
         0.01 <= weights[0] < 0.03 and 3 < weights[-1] <= 10 and 0.1 < weights[100] < 1
     )  # evenly in the logarithm
-    assert {values["up"] for _, values, _ in found["jtt"].points} == {20, 50, 100}
-    assert {values["estimate"] for _, values, _ in found["irm"].points} == {
+    assert {values["up"] for _, values, _ in searched_entries["jtt"].points} == {20, 50, 100}
+    assert {values["estimate"] for _, values, _ in searched_entries["irm"].points} == {
         "halves"
     }  # declares no range
 
@@ -73,18 +79,20 @@ def test_what_is_given_is_kept_and_a_list_is_a_choice() -> None:
     changes: dict[str, Any] = {
         "methods": {"erm": {}, "deepcoral": {"weight": [0.5, 2.0], "form": "covariance"}}
     }
-    found = entries(
+    searched_entries = entries(
         training={"steps": 600, "lr": [0.001, 0.002, 0.003, 0.004]}, search={"points": 4}, **changes
     )
-    assert {values["form"] for _, values, _ in found["deepcoral"].points} == {"covariance"}
-    assert {values["weight"] for _, values, _ in found["deepcoral"].points} == {0.5, 2.0}
-    assert {training["lr"] for *_, training in found["erm"].points} == {
+    assert {values["form"] for _, values, _ in searched_entries["deepcoral"].points} == {
+        "covariance"
+    }
+    assert {values["weight"] for _, values, _ in searched_entries["deepcoral"].points} == {0.5, 2.0}
+    assert {training["lr"] for *_, training in searched_entries["erm"].points} == {
         0.001,
         0.002,
         0.003,
         0.004,
     }  # all that differ
-    label = found["deepcoral"].points[0][0]
+    label = searched_entries["deepcoral"].points[0][0]
     assert label.startswith("weight=") and ", lr=0.00" in label and "form" not in label
 
 

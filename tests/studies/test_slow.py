@@ -56,8 +56,8 @@ def planned(training: dict[str, Any] | None = None, **changes: Any) -> tuple[str
     ],
 )
 def test_a_plan_says_it_once(training, changes, has: bool) -> None:
-    told = [text for text in planned(training, **changes) if "bfloat16" in text]
-    assert len(told) == (0 if has else 1) and all(text.startswith(SAID) for text in told)
+    sentences = [text for text in planned(training, **changes) if "bfloat16" in text]
+    assert len(sentences) == (0 if has else 1) and all(text.startswith(SAID) for text in sentences)
 
 
 @pytest.mark.parametrize(
@@ -88,11 +88,11 @@ def test_plan_and_run_print_it(
 def test_train_says_it(has: bool) -> None:
     digits = cw.load("digits")
     split = cw.split(digits, "digit", ["ink", "size"], draw={"total": 100})
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         cw.train("erm", split, digits, model="mlp", steps=1, batch=8, precision="bf16")
         cw.train("erm", split, digits, model="mlp", steps=1, batch=8)
-    assert [str(item.message).partition(",")[0] for item in told] == (
+    assert [str(warning.message).partition(",")[0] for warning in warned] == (
         [] if has else ["precision = 'bf16' asks for bfloat16"]
     )
-    assert all(item.filename == __file__ for item in told)
+    assert all(warning.filename == __file__ for warning in warned)

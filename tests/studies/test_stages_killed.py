@@ -86,12 +86,12 @@ def test_every_stage_is_killed_and_gone_on_with_and_first_networks_are_trained_o
         sum(key in job.needs for job in fits.values()) for key in bases
     ) == [2, 4]
 
-    told = lines(tmp_path / "rough.log")
+    log_lines_read = lines(tmp_path / "rough.log")
     killed = [
         (key, stage, int(step))
-        for word, key, *rest in told
+        for word, key, *moment in log_lines_read
         if word == "killed"
-        for stage, step in [rest]
+        for stage, step in [moment]
     ]
     stages = {
         key: ["main"] if key in bases else STAGES[job.spec["method"]["name"]]
@@ -102,11 +102,12 @@ def test_every_stage_is_killed_and_gone_on_with_and_first_networks_are_trained_o
     )
     assert ends == [-signal.SIGKILL] * len(killed) + [0]
     for key, stage, step in killed:
-        later = [int(words[3]) for words in told if words[:3] == ["at", key, stage]]
+        later = [int(words[3]) for words in log_lines_read if words[:3] == ["at", key, stage]]
         assert later and min(later) > step, "it went on behind the kill, in the middle of the stage"
 
     begun, done = (
-        Counter(words[1] for words in told if words[0] == word) for word in ("begun", "done")
+        Counter(words[1] for words in log_lines_read if words[0] == word)
+        for word in ("begun", "done")
     )
     assert done == dict.fromkeys(fits, 1)
     assert begun == {key: 1 + len(stages[key]) for key in fits}, (

@@ -28,7 +28,7 @@ from crosswind.studies.spec import study_from
 from crosswind.transforms import neighbourhood
 from crosswind.transforms.neighbourhood import NEIGHBOURHOODS, TEXT_POOL
 
-KNOWN = {item.name: item.access for item in listing("estimators")}
+KNOWN = {known.name: known.access for known in listing("estimators")}
 CHEAP = ["ni-eda", "ni-randomreplace"]
 PRAISE, BLAME = (
     ["good", "great", "fine", "lovely", "fun"],
@@ -89,28 +89,36 @@ def test_each_estimator_gives_a_number_on_texts_or_is_refused(
                 f"estimators.{name}."
             ), name
             refused[name] = error.problem
-    given = [name for name in KNOWN if name not in refused]
-    assert len(given) >= 12 and len(given) + len(refused) == len(KNOWN) >= 19
-    assert set(CHEAP) <= set(given) and not {
-        name for name, item in NEIGHBOURHOODS.items() if item.takes == "image"
-    } & set(given)
+    names_given = [name for name in KNOWN if name not in refused]
+    assert len(names_given) >= 12 and len(names_given) + len(refused) == len(KNOWN) >= 19
+    assert set(CHEAP) <= set(names_given) and not {
+        name
+        for name, known_neighbourhood in NEIGHBOURHOODS.items()
+        if known_neighbourhood.takes == "image"
+    } & set(names_given)
     assert (
         "its neighbours are changed images, and data.reviews has texts" in refused["ni-translate"]
     )
-    found = cw.run_study(on_texts(reviews, estimators=given), tmp_path / "out", workers=0)
-    assert not found.summary.failed
-    (told,) = [
-        row["metrics"] for row in found.rows if row["set"] == "test" and row["rule"] == "best-id"
+    study_results = cw.run_study(
+        on_texts(reviews, estimators=names_given), tmp_path / "out", workers=0
+    )
+    assert not study_results.summary.failed
+    (metrics,) = [
+        row["metrics"]
+        for row in study_results.rows
+        if row["set"] == "test" and row["rule"] == "best-id"
     ]
-    said = " ".join(path.read_text("utf-8") for path in (tmp_path / "out").rglob("job.json"))
+    written_text = " ".join(
+        path.read_text("utf-8") for path in (tmp_path / "out").rglob("job.json")
+    )
     numbers = 0
-    for name in given:
+    for name in names_given:
         if (
-            f"estimate:{name}" not in told
+            f"estimate:{name}" not in metrics
         ):  # such as a measure that is one number for every set of the pool
-            assert f"{name} has no estimate for test: its measure is " in said, name
+            assert f"{name} has no estimate for test: its measure is " in written_text, name
             continue
-        value, low, high = (told[f"estimate{part}:{name}"] for part in ("", "_low", "_high"))
+        value, low, high = (metrics[f"estimate{ending}:{name}"] for ending in ("", "_low", "_high"))
         assert 0 <= value <= 1, name
         shown = name not in (*CHEAP, "average-confidence")  # which say why they have none
         assert (low is not None) == shown and (
@@ -142,15 +150,19 @@ def test_what_texts_cannot_be_asked(reviews: Path, change: dict[str, Any], sente
 def test_a_measure_has_as_many_votes_as_it_asks_for(reviews: Path, tmp_path: Path) -> None:
     """Of three votes on two classes the commonest has 2/3 or all; those of a larger count begin
     with those of a smaller one."""
-    asked = {
+    entries_asked = {
         "three": {"estimator": "ni-eda", "neighbours": 2},
         "six": {"estimator": "ni-eda", "neighbours": 5},
     }
-    found = cw.run_study(
-        on_texts(reviews, estimators=asked, seeds=5, pool_rows=0), tmp_path / "out", workers=0
+    study_results = cw.run_study(
+        on_texts(reviews, estimators=entries_asked, seeds=5, pool_rows=0),
+        tmp_path / "out",
+        workers=0,
     )
     rows = [
-        row["metrics"] for row in found.rows if row["set"] == "test" and row["rule"] == "best-id"
+        row["metrics"]
+        for row in study_results.rows
+        if row["set"] == "test" and row["rule"] == "best-id"
     ]
     assert len(rows) == 5
     for row in rows:
@@ -165,10 +177,10 @@ def test_a_measure_has_as_many_votes_as_it_asks_for(reviews: Path, tmp_path: Pat
             and 1 / 2 <= row["measure:six"] < row["measure:three"] + 1e-9
         )
     votes = [
-        said["best-id/answer"]
-        for said in map(np.load, sorted((tmp_path / "out").rglob("copies*.npz")))
+        copies_archive["best-id/answer"]
+        for copies_archive in map(np.load, sorted((tmp_path / "out").rglob("copies*.npz")))
     ]
-    assert sorted({item.shape[2] for item in votes}) == [3, 6]
+    assert sorted({vote_array.shape[2] for vote_array in votes}) == [3, 6]
 
 
 def test_images_are_refused_the_neighbours_of_texts() -> None:
@@ -196,9 +208,9 @@ def test_images_are_refused_the_neighbours_of_texts() -> None:
 
 
 def test_changed_copies_are_asked_for_once_and_again_where_they_are_others(reviews: Path) -> None:
-    def keys(**more: Any) -> dict[tuple[str, int, str], str]:
+    def keys(**options: Any) -> dict[tuple[str, int, str], str]:
         jobs = of_kind(
-            make_plan(study_from(on_texts(reviews, **{"estimators": CHEAP, **more}))), "vary"
+            make_plan(study_from(on_texts(reviews, **{"estimators": CHEAP, **options}))), "vary"
         )
         return {(job.spec["near"], job.spec["pool"], job.labels["set"]): job.key for job in jobs}
 
@@ -207,10 +219,10 @@ def test_changed_copies_are_asked_for_once_and_again_where_they_are_others(revie
         "the pool, and for each neighbourhood those of target, source and pool"
     )
     assert keys(estimators={"ni-eda": {"form": "entropy"}}).items() <= first.items()
-    for other in ({"ni-eda": {"neighbours": 3}}, {"ni-randomreplace": {"rate": 0.3}}):
-        assert {key for (near, *_), key in keys(estimators=other).items() if near} & set(
-            first.values()
-        ) == set()
+    for other_entries in ({"ni-eda": {"neighbours": 3}}, {"ni-randomreplace": {"rate": 0.3}}):
+        assert {
+            key for (near_name, *_), key in keys(estimators=other_entries).items() if near_name
+        } & set(first.values()) == set()
     assert not set(keys(pool_rows=20).values()) & {
         key for (_, pool, _), key in first.items() if pool
     }
@@ -222,12 +234,15 @@ def test_the_pool_of_texts_is_that_of_a_plain_loop(reviews: Path) -> None:
 
     def answers(sets: Any, datasets: Any) -> Any:
         out = {}
-        for name, item in sets.items():
+        for name, rows_of_set in sets.items():
             lengths = np.array(
-                [len(text) for text in datasets[item.source].inputs(item.rows)], dtype=np.float32
+                [len(text) for text in datasets[rows_of_set.source].inputs(rows_of_set.rows)],
+                dtype=np.float32,
             )
             logits = np.stack([lengths / 100, 1 - lengths / 100], axis=1)
-            out[name] = Predictions(item.rows, item.label, item.group, logits.argmax(1), logits)
+            out[name] = Predictions(
+                rows_of_set.rows, rows_of_set.label, rows_of_set.group, logits.argmax(1), logits
+            )
         return {"last": out}, []
 
     plain = varying.copy_answers(
@@ -238,30 +253,32 @@ def test_the_pool_of_texts_is_that_of_a_plain_loop(reviews: Path) -> None:
         and plain.answer.shape == (66, len(rows.rows), 1)
         and plain.logits.shape[0] == len(TEXT_POOL)
     )
-    for place in (0, 20, 65):
-        change = ((TEXT_POOL[place].transform, TEXT_POOL[place].knobs),)
-        made = copies(data, rows.rows, [change] * (place + 1))
-        texts = made.inputs(np.arange(len(rows.rows)) * (place + 1) + place)
-        assert plain.logits[place, :, 0] == pytest.approx([len(text) / 100 for text in texts])
+    for number in (0, 20, 65):
+        change = ((TEXT_POOL[number].transform, TEXT_POOL[number].knobs),)
+        copied = copies(data, rows.rows, [change] * (number + 1))
+        texts = copied.inputs(np.arange(len(rows.rows)) * (number + 1) + number)
+        assert plain.logits[number, :, 0] == pytest.approx([len(text) / 100 for text in texts])
 
 
 def test_a_model_is_asked_about_texts_without_labels(
     reviews: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = cw.run_study(
+    study_results = cw.run_study(
         on_texts(reviews, pool_rows=0, keep="selected"), tmp_path / "out", workers=0
     )
-    key = found.rows[0]["key"]
-    asked = cw.estimate(
+    key = study_results.rows[0]["key"]
+    estimates = cw.estimate(
         f"{tmp_path / 'out'}#{key[:12]}", str(reviews / "new.csv"), pool_rows=20, near_rows=12
     )
-    told = {row.estimator: row for row in asked.rows}
+    row_of = {row.estimator: row for row in estimates.rows}
     assert {"ni-eda", "atc-mc", "cott", "nuclear-norm", "dispersion"} <= set(
-        told
-    ) and "ni-randaugment" not in str(asked)
-    assert all(0 <= row.estimate.accuracy <= 1 and row.pool_error is not None for row in asked.rows)
-    assert len(asked.doubtful) == 12 and all(
-        item.text and item.picture is None for item in asked.doubtful
+        row_of
+    ) and "ni-randaugment" not in str(estimates)
+    assert all(
+        0 <= row.estimate.accuracy <= 1 and row.pool_error is not None for row in estimates.rows
+    )
+    assert len(estimates.doubtful) == 12 and all(
+        doubtful.text and doubtful.picture is None for doubtful in estimates.doubtful
     )
     command = [
         "estimate",
@@ -290,7 +307,7 @@ def test_a_model_is_asked_about_texts_without_labels(
     )
     out = capsys.readouterr().out
     assert "ni-eda" in out and "Left out: ni-erase, since its neighbours are changed images." in out
-    assert asked.doubtful[0].text[:20] in page.read_text(
+    assert estimates.doubtful[0].text[:20] in page.read_text(
         "utf-8"
     ) or '<q dir="auto">' in page.read_text("utf-8")
 
@@ -300,7 +317,8 @@ def test_the_parts_of_pairs_are_changed_by_themselves(tmp_path: Path) -> None:
     they are at hand."""
     table = polars.read_parquet(real_data("cad_nli.parquet")).head(40)
     pairs = [
-        f"{one}{PART_MARK}{two}" for one, two in table.select("premise", "hypothesis").iter_rows()
+        f"{premise}{PART_MARK}{two}"
+        for premise, two in table.select("premise", "hypothesis").iter_rows()
     ]
     table.select("premise", "hypothesis", label=polars.int_range(40) % 2).write_parquet(
         tmp_path / "pairs.parquet"
@@ -342,14 +360,14 @@ def test_neighbours_by_networks_are_made_once_for_all_models(
     and `estimate`."""
     monkeypatch.setenv("CROSSWIND_DATA", str(tmp_path / "data"))
     monkeypatch.setattr(neighbourhood, "TEXT_POOL", TEXT_POOL[::9])
-    asked: dict[str, int] = {}
+    n_asked: dict[str, int] = {}
     for name in ("ssmba", "back-translation"):
         cls = load("text-transforms", name)
 
         def counted(
             self: Any, texts: Any, keys: Any, name: str = name, changed: Any = cls.changed
         ) -> Any:
-            asked[name] = asked.get(name, 0) + len(texts)
+            n_asked[name] = n_asked.get(name, 0) + len(texts)
             return changed(self, texts, keys)
 
         monkeypatch.setattr(cls, "changed", counted)
@@ -361,52 +379,61 @@ def test_neighbours_by_networks_are_made_once_for_all_models(
     data["reviews"]["roles"] = {"test": 3, "validation": 0.1}
     study = on_texts(reviews, data=data, estimators=dear, pool_rows=2, keep="selected")
     (little / "study.yaml").write_text(yaml.safe_dump(study))
-    found = cw.run_study(little / "study.yaml", tmp_path / "out", workers=0)
-    (told,) = [
-        row["metrics"] for row in found.rows if row["set"] == "test" and row["rule"] == "best-id"
+    study_results = cw.run_study(little / "study.yaml", tmp_path / "out", workers=0)
+    (metrics,) = [
+        row["metrics"]
+        for row in study_results.rows
+        if row["set"] == "test" and row["rule"] == "best-id"
     ]
-    assert not found.summary.failed and all(0 <= told[f"estimate:{name}"] <= 1 for name in dear)
-    first = dict(asked)
-    rows = sum(row["metrics"]["n"] for row in found.rows if row["rule"] == "best-id")
+    assert not study_results.summary.failed and all(
+        0 <= metrics[f"estimate:{name}"] <= 1 for name in dear
+    )
+    first = dict(n_asked)
+    rows = sum(row["metrics"]["n"] for row in study_results.rows if row["rule"] == "best-id")
     assert first["ssmba"] == first["back-translation"] == 10 * (rows + 8 * 2)
-    more = {
+    more_models = {
         "bag-of-words": {"buckets": 2048, "words": 32},
         "wider": {"model": "bag-of-words", "words": 32, "width": 16},
     }
-    (little / "study.yaml").write_text(yaml.safe_dump({**study, "models": more}))
+    (little / "study.yaml").write_text(yaml.safe_dump({**study, "models": more_models}))
     again = cw.run_study(little / "study.yaml", tmp_path / "again", workers=0)
-    assert len(again.rows) == 2 * len(found.rows) and asked == first
+    assert len(again.rows) == 2 * len(study_results.rows) and n_asked == first
     estimated = cw.estimate(
-        f"{tmp_path / 'out'}#{found.rows[0]['key'][:12]}",
+        f"{tmp_path / 'out'}#{study_results.rows[0]['key'][:12]}",
         str(reviews / "new.csv"),
         pool_rows=2,
         near_rows=2,
         estimators={"ni-ssmba": {"model": str(little / "bert"), "rate": 0.3}},
     )
-    assert [row.estimator for row in estimated.rows] == ["ni-ssmba"] and asked["ssmba"] > first[
+    assert [row.estimator for row in estimated.rows] == ["ni-ssmba"] and n_asked["ssmba"] > first[
         "ssmba"
     ]
-    asked["ssmba"] = 0
+    n_asked["ssmba"] = 0
     command = [
         "estimate",
         "--model",
-        f"{tmp_path / 'out'}#{found.rows[0]['key'][:12]}",
+        f"{tmp_path / 'out'}#{study_results.rows[0]['key'][:12]}",
         "--data",
         str(reviews / "new.csv"),
     ]
     command += ["--estimators", "ni-ssmba", "--pool-rows", "2", "--neighbour-rows", "2"]
-    own = ["--set", "ni-ssmba.rate=0.3", "--set"]
+    own_settings = ["--set", "ni-ssmba.rate=0.3", "--set"]
     assert (
-        _status([*command, *own, f"ni-ssmba.model={little / 'bert'}"]) == 0 and asked["ssmba"] == 0
+        _status([*command, *own_settings, f"ni-ssmba.model={little / 'bert'}"]) == 0
+        and n_asked["ssmba"] == 0
     )
     capsys.readouterr()
-    for given, sentence in (
+    for words_given, sentence in (
         (["--set", "ni-ssmba.rate=0.3"], "model: must name a model"),
-        ([*own, "ni-ssmba.modl=x"], "did you mean"),
+        ([*own_settings, "ni-ssmba.modl=x"], "did you mean"),
     ):
-        assert _status([*command, *given]) == 2
-        said = capsys.readouterr().err.strip()
-        assert "--estimators.ni-ssmba" in said and sentence in said and "\n" not in said
+        assert _status([*command, *words_given]) == 2
+        error_text = capsys.readouterr().err.strip()
+        assert (
+            "--estimators.ni-ssmba" in error_text
+            and sentence in error_text
+            and "\n" not in error_text
+        )
 
 
 def test_neighbours_by_networks_are_refused_when_planned(
@@ -446,8 +473,8 @@ def test_neighbours_by_networks_are_refused_when_planned(
             yaml.safe_dump(on_texts(reviews, estimators=estimators))
         )
         assert _status(["plan", str(tmp_path / "study.yaml")]) == 2
-        said = capsys.readouterr().err.strip()
-        assert "\n" not in said and "estimators." in said
+        error_text = capsys.readouterr().err.strip()
+        assert "\n" not in error_text and "estimators." in error_text
     digits = {
         "digits": {
             "source": "digits",

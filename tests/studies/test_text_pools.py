@@ -71,17 +71,21 @@ def texts(seed: int) -> Iterator[str]:
 def table(path: Path, rows: int, **columns: tuple[object, ...]) -> None:
     """As many rows of every combination of values; of pairs of sentences where the labels are
     words."""
-    made, pairs = texts(0), isinstance(columns["label"][0], str)
+    text_stream, pairs = texts(0), isinstance(columns["label"][0], str)
     every = [
         dict(zip(columns, values, strict=True))
         for values in product(*columns.values())
         for _ in range(rows)
     ]
-    told = [
-        {"premise": next(made), "hypothesis": next(made)} if pairs else {"text": next(made)}
+    text_rows = [
+        {"premise": next(text_stream), "hypothesis": next(text_stream)}
+        if pairs
+        else {"text": next(text_stream)}
         for _ in every
     ]
-    polars.DataFrame([one | two for one, two in zip(told, every, strict=True)]).write_parquet(path)
+    polars.DataFrame(
+        [text_row | two for text_row, two in zip(text_rows, every, strict=True)]
+    ).write_parquet(path)
 
 
 @pytest.fixture
@@ -106,36 +110,45 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def originals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, with prepared copies of few reviews and pairs, and a small RoBERTa."""
-    made = texts(1)
-    for place in ("amazon-reviews", "drugs.com", "mnli", "mednli"):
-        (tmp_path / "originals" / place).mkdir(parents=True)
+    text_stream = texts(1)
+    for source_name in ("amazon-reviews", "drugs.com", "mnli", "mednli"):
+        (tmp_path / "originals" / source_name).mkdir(parents=True)
     for category, name in FILES.items():
-        told = [
-            review(next(made), stars, f"{category}{number}")
+        lines = [
+            review(next(text_stream), stars, f"{category}{number}")
             for stars in (1, 2, 3, 4, 5)
             for number in range(20)
         ]
-        (tmp_path / "originals/amazon-reviews" / name).write_bytes(gzip.compress(jsonl(*told)))
+        (tmp_path / "originals/amazon-reviews" / name).write_bytes(gzip.compress(jsonl(*lines)))
     head = "\tdrugName\tcondition\treview\trating\tdate\tusefulCount\n"
-    for part in ("Train", "Test"):
+    for part_name in ("Train", "Test"):
         rows = [
-            f'{number}\tOne\tPain\t"""{next(made)}"""\t{number % 10 + 1}\tMay 20, 2012\t1\n'
+            f'{number}\tOne\tPain\t"""{next(text_stream)}"""\t{number % 10 + 1}\tMay 20, 2012\t1\n'
             for number in range(40)
         ]
-        (tmp_path / f"originals/drugs.com/drugsCom{part}_raw.tsv").write_text(
+        (tmp_path / f"originals/drugs.com/drugsCom{part_name}_raw.tsv").write_text(
             head + "".join(rows), encoding="utf-8"
         )
-    parts = {"train": TRAINED, "dev_matched": TRAINED, "dev_mismatched": ALONE}
+    genres_of = {"train": TRAINED, "dev_matched": TRAINED, "dev_mismatched": ALONE}
     (tmp_path / "originals/mnli/multinli_1.0").mkdir()
-    for part, genres in parts.items():
-        told = [
-            nli(label, next(made), next(made), f"{genre}{part}{label}{number}", genre)
+    for part_name, genres in genres_of.items():
+        lines = [
+            nli(
+                label,
+                next(text_stream),
+                next(text_stream),
+                f"{genre}{part_name}{label}{number}",
+                genre,
+            )
             for genre, label, number in product(genres, RELATIONS, range(8))
         ]
-        (tmp_path / "originals/mnli" / MNLI.format(part)).write_bytes(jsonl(*told))
-    for part in ("train", "dev", "test"):
-        told = [nli(label, next(made), next(made)) for label, _ in product(RELATIONS, range(6))]
-        (tmp_path / f"originals/mednli/mli_{part}_v1.jsonl").write_bytes(jsonl(*told))
+        (tmp_path / "originals/mnli" / MNLI.format(part_name)).write_bytes(jsonl(*lines))
+    for part_name in ("train", "dev", "test"):
+        lines = [
+            nli(label, next(text_stream), next(text_stream))
+            for label, _ in product(RELATIONS, range(6))
+        ]
+        (tmp_path / f"originals/mednli/mli_{part_name}_v1.jsonl").write_bytes(jsonl(*lines))
     for kind in (AmazonReviews, Drugs, MultiNLI, MedNLI):
         prepare(kind(root=str(tmp_path)), accept_totals=True)
     write_encoder(tmp_path / "roberta", max_position_embeddings=260)
@@ -146,11 +159,15 @@ def originals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def planned(study: str, scale: str | None, *settings: str) -> Plan:
     """The plan, with all rows of the test sets at paper scale: there are few."""
-    found = load_study(f"ng2022/{study}", scale, [])
+    study_found = load_study(f"ng2022/{study}", scale, [])
     drawn = (
         []
         if scale
-        else [f"sets.{name}.draw=all" for name, item in found.sets.items() if item.role == "test"]
+        else [
+            f"sets.{name}.draw=all"
+            for name, set_spec in study_found.sets.items()
+            if set_spec.role == "test"
+        ]
     )
     return make_plan(load_study(f"ng2022/{study}", scale, [*drawn, *settings]))
 
@@ -182,7 +199,7 @@ def test_the_pools_have_the_grid_of_table_6(
     rare = "estimators=[atc-mc]"  # thirty thousand jobs take seconds to plan
     plan = planned(study, scale, *([rare] if scale != "tiny" else []))
     assert pool(plan) == networks
-    assert sum(item.role == "test" for item in plan.study.sets.values()) == domains
+    assert sum(set_spec.role == "test" for set_spec in plan.study.sets.values()) == domains
     if scale == "extreme":
         assert plan.draws[0].test_rows == 3 * 18, (
             "MedNLI's own split, which has other names, takes no row from the test"
@@ -244,14 +261,14 @@ def test_a_tiny_pool_runs_and_its_estimators_are_judged(originals: Path) -> None
         )
         == 0
     )
-    (item,) = cw.report(originals / "out").pools
-    assert len(item.pool.methods) == 10 and not item.pool.missed
-    points = item.pool.values["ni-randomreplace"]
+    (judged,) = cw.report(originals / "out").pools
+    assert len(judged.pool.methods) == 10 and not judged.pool.missed
+    points = judged.pool.values["ni-randomreplace"]
     assert len(points) == 100 and sum(p.training == p.test for p in points) == 10, (
         "each is in domain once"
     )
-    assert item.every["ni-eda"].micro_tau.cells + item.every[
+    assert judged.every["ni-eda"].micro_tau.cells + judged.every[
         "ni-eda"
     ].micro_tau.left_out == 10 and "pool-reviews-micro" in {
-        table.name for table in item.tables["domains"]
+        table.name for table in judged.tables["domains"]
     }

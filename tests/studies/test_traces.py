@@ -59,8 +59,8 @@ def test_one_run_of_every_kind_is_traced_and_no_number_changes(
     workers: int, tmp_path: Path, plain: list[Any]
 ) -> None:
     engine = Pool(JOB, workers) if workers else Inline(JOB)
-    summary, found = done(tmp_path, engine, profile=tmp_path / "profile")
-    assert found == plain
+    summary, rows_found = done(tmp_path, engine, profile=tmp_path / "profile")
+    assert rows_found == plain
     names = ["digits-small-one-erm", "digits-small-one-groupdro"]
     assert sorted(summary.traces) == [
         str(tmp_path / "profile" / f"{name}.json.gz") for name in names
@@ -84,8 +84,8 @@ def test_one_run_of_every_kind_is_traced_and_no_number_changes(
 @pytest.mark.slow
 def test_a_trace_that_cannot_be_written_fails_no_run(tmp_path: Path, plain: list[Any]) -> None:
     (tmp_path / "profile").write_text("a file is in the way")
-    summary, found = done(tmp_path, Inline(JOB), profile=tmp_path / "profile")
-    assert found == plain and summary.finished == 3 and summary.traces == ()
+    summary, rows_found = done(tmp_path, Inline(JOB), profile=tmp_path / "profile")
+    assert rows_found == plain and summary.finished == 3 and summary.traces == ()
     assert len(summary.untraced) == 2
     assert summary.untraced[0].startswith(
         "digits, small/one, erm: digits-small-one-erm.json.gz cannot be written: "

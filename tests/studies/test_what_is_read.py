@@ -220,8 +220,8 @@ def write(folder: Path, form: str, n: int) -> Path:
     start, files = FORMS[form]
     for name, text in {"theirs.py": "", **files}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        own = start + ANSWER if name == "theirs.py" else ""
-        (folder / name).write_text(text.format(n=n) + own, encoding="utf-8")
+        own_line = start + ANSWER if name == "theirs.py" else ""
+        (folder / name).write_text(text.format(n=n) + own_line, encoding="utf-8")
     (folder / "stranger.py").write_text(
         f"N = {n}\n", encoding="utf-8"
     )  # beside it, and not imported
@@ -245,7 +245,7 @@ def test_a_module_beside_the_study_is_read_with_what_it_imports(tmp_path: Path) 
     read = (
         plan_with({"model": "callable", "function": "theirs:answer"}, tmp_path).jobs[0].spec["read"]
     )
-    assert [Path(place).name for place in read] == ["theirs.py", "first.py", "second.py"]
+    assert [Path(path_read).name for path_read in read] == ["theirs.py", "first.py", "second.py"]
 
 
 @pytest.mark.parametrize(
@@ -266,15 +266,15 @@ def test_what_is_installed_or_broken_is_no_module_of_the_folder(text: str, tmp_p
 def test_the_present_modules_answer_within_one_process_and_each_folder_has_its_own(
     tmp_path: Path,
 ) -> None:
-    found = []
+    answers_found = []
     for folder, n in (("a", 1), ("b", 2), ("a", 3), ("b", 2)):
         (tmp_path / folder).mkdir(exist_ok=True)
         (tmp_path / folder / "common_helper.py").write_text(f"N = {n}\n", encoding="utf-8")
         (tmp_path / folder / "theirs.py").write_text(
             "from common_helper import N\n\ndef answer(x):\n    return N\n", encoding="utf-8"
         )
-        found.append(load_function(f"{tmp_path / folder / 'theirs.py'}:answer")(None))
-    assert found == [1, 2, 3, 2]
+        answers_found.append(load_function(f"{tmp_path / folder / 'theirs.py'}:answer")(None))
+    assert answers_found == [1, 2, 3, 2]
 
 
 # -- what is said ----------------------------------------------------------------------------------
@@ -295,12 +295,12 @@ def test_what_cannot_be_read_is_said_once_by_the_plan(tmp_path: Path) -> None:
         "seeds": 2,
     }
     values["models"]["two"]["version"] = 2
-    told = [text for text in make_plan(study_from(values)).warnings if "key" in text]
-    assert len(told) == 1
+    warnings = [text for text in make_plan(study_from(values)).warnings if "key" in text]
+    assert len(warnings) == 1
     assert re.match(
         r"models\.one, two: what its function reads beside the modules of its folder .* raise"
         r" version",
-        told[0],
+        warnings[0],
     )
     onnx.save(network(np.ones((3072, 10), np.float32)), tmp_path / "net.onnx")
     assert not any(
@@ -344,9 +344,9 @@ def test_check_names_what_has_changed_and_run_does_it_again(
     assert runs[0] > 0
     assert check() == (0, [])
     model(tmp_path, 10)
-    status, found = check()
+    status, report = check()
     assert status == 1
-    assert [Path(item["path"]).name for item in found] == [changed]
+    assert [Path(item["path"]).name for item in report] == [changed]
     assert _status(["check", str(out)]) == 1
     assert "has changed since" in capsys.readouterr().out
     runs.append(run())

@@ -72,20 +72,31 @@ def finish(out: Path, plan: Plan, engine: Any) -> list[dict[str, Any]]:
 
 def numbers(store: Store) -> list[dict[str, Any]]:
     """Everything that must not depend on how the study was executed."""
-    kept = ("key", "rule", "set", "metrics", "status", "seed", "method", "point", "shift", "size")
-    return [{name: row[name] for name in kept} for row in store.results("whole")]
+    compared_fields = (
+        "key",
+        "rule",
+        "set",
+        "metrics",
+        "status",
+        "seed",
+        "method",
+        "point",
+        "shift",
+        "size",
+    )
+    return [{name: row[name] for name in compared_fields} for row in store.results("whole")]
 
 
 def artifacts(out: Path) -> dict[str, str]:
     """A digest of the arrays of every prediction file."""
-    found = {}
+    files_found = {}
     for path in sorted((out / "artifacts").rglob("predictions.npz")):
         total = hashlib.sha256()
         with np.load(path, allow_pickle=False) as arrays:
             for name in sorted(arrays.files):
                 total.update(name.encode() + arrays[name].tobytes())
-        found[path.parent.name] = total.hexdigest()
-    return found
+        files_found[path.parent.name] = total.hexdigest()
+    return files_found
 
 
 def test_the_plan_is_the_product_of_its_axes() -> None:
