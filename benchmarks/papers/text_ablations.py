@@ -24,7 +24,7 @@ import crosswind as cw
 from crosswind.evaluation.compare import Difference, holm
 from crosswind.evaluation.points import Point
 from crosswind.evaluation.pools import by_domain, micro_difference
-from crosswind.reports.pools.networks import Pool
+from crosswind.reports.pools.networks import ModelPool
 
 MARGIN = 0.1
 """By how much a micro tau may differ for "only a small difference" (section 5.4); ours, set before
@@ -32,7 +32,7 @@ any network was trained."""
 
 
 def tests(
-    pool: Pool, settings: dict[str, dict[str, Any]], rows: dict[str, int]
+    pool: ModelPool, settings: dict[str, dict[str, Any]], rows: dict[str, int]
 ) -> list[dict[str, Any]]:
     """Every test. `settings`: of each estimator; `rows`: of each test set."""
     most = max(rows, key=rows.__getitem__)

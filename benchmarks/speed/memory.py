@@ -22,7 +22,7 @@ from benchmarks.speed import pictures
 
 from crosswind.core.types import Job
 from crosswind.studies.engines import Task
-from crosswind.studies.engines.pool import Pool
+from crosswind.studies.engines.pool import WorkerPool
 from crosswind.studies.plan import make_plan
 from crosswind.studies.spec import study_from
 
@@ -60,7 +60,10 @@ def planned(rows: int, side: int, train: int, steps: int) -> list[Job]:
 def measured(runs: list[Job]) -> tuple[list[int], list[int], int]:
     """Peaks and private memory of workers that did one run each at the same time, and what they
     hold in common, in bytes."""
-    with tempfile.TemporaryDirectory() as folder, Pool(JOB, len(runs), [pictures.__name__]) as pool:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        WorkerPool(JOB, len(runs), [pictures.__name__]) as pool,
+    ):
         for number, run in enumerate(runs):
             place = Path(folder) / str(number)
             pool.submit(

@@ -47,7 +47,7 @@ from crosswind.core.types import Job
 from crosswind.shifts.split import make_split
 from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.build import build_dataset, build_split_plan
-from crosswind.studies.engines.pool import Pool
+from crosswind.studies.engines.pool import WorkerPool
 from crosswind.studies.engines.worker import ONE_THREAD
 from crosswind.studies.plan import make_plan
 from crosswind.studies.scheduler import drive
@@ -148,7 +148,7 @@ class Bench:
     folder: Path
     stack: ExitStack
     start: dict[str, float] | None = None
-    pool: Pool | None = None
+    pool: WorkerPool | None = None
     store: Store | None = None
     runs: dict[tuple[str, int], list[Job]] = field(default_factory=dict)
 
@@ -178,7 +178,9 @@ class Bench:
     def _begin(self) -> None:
         """What a study costs before its first run: plan, store, workers and what they import."""
         self.store = self.stack.enter_context(Store.open(self.folder / "store", create=True))
-        self.pool = self.stack.enter_context(Pool(JOB, self.at_once, [StudyMethod.__module__]))
+        self.pool = self.stack.enter_context(
+            WorkerPool(JOB, self.at_once, [StudyMethod.__module__])
+        )
         for precision in OURS:
             self._add(self._planned(precision, self.steps, precision), precision)
         first = self._planned("fp32", 1, "start")

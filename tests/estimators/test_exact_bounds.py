@@ -18,7 +18,14 @@ from crosswind.estimators.diagnosis import diagnosed
 from crosswind.estimators.difference_of_confidences import DifferenceOfConfidences
 from crosswind.estimators.disagreement import Disagreement
 from crosswind.estimators.estimating import estimated, estimated_jointly
-from crosswind.estimators.intervals import Drawn, Held, exact_bounds, few_rows, with_pool, with_rows
+from crosswind.estimators.intervals import (
+    DrawnSource,
+    Held,
+    exact_bounds,
+    few_rows,
+    with_pool,
+    with_rows,
+)
 
 BY_ROWS = {
     item.name: made()
@@ -66,16 +73,16 @@ def test_exact_bounds_by_hand() -> None:
 def test_an_interval_of_rows_by_hand() -> None:
     """No mistake in 264: the source reaches 1 - .05^(1/264), the target of 200 rows 1 -
     .05^(1/200), in quadrature."""
-    estimate = with_rows(Estimate(1.0), 0.0, 200, Drawn(1.0, 264, 1.0))
+    estimate = with_rows(Estimate(1.0), 0.0, 200, DrawnSource(1.0, 264, 1.0))
     assert estimate.low == pytest.approx(1 - np.hypot(1 - 0.05 ** (1 / 264), 1 - 0.05 ** (1 / 200)))
     assert (estimate.high, estimate.basis) == (1.0, "rows")
-    off = with_rows(Estimate(1.0), 0.0, 200, Drawn(0.9, 264, 1.0))
+    off = with_rows(Estimate(1.0), 0.0, 200, DrawnSource(0.9, 264, 1.0))
     reach = 1 - exact_bounds(0.9, 264)[0]
     assert off.low == pytest.approx(1 - np.hypot(reach, 1 - 0.05 ** (1 / 200))), (
         "it is .1 too high on the source itself"
     )
     assert off.high == 1.0
-    of_one_row = with_rows(Estimate(1.0), 0.0, 200, Drawn(1.0, 1, 1.0))
+    of_one_row = with_rows(Estimate(1.0), 0.0, 200, DrawnSource(1.0, 1, 1.0))
     assert (of_one_row.low, of_one_row.high) == (0.0, 1.0), "one labelled row"
 
 

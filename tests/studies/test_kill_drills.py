@@ -19,7 +19,7 @@ from tests.studies.toys import JOB, graph
 
 from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.engines.inline import Inline
-from crosswind.studies.engines.pool import Pool
+from crosswind.studies.engines.pool import WorkerPool
 from crosswind.studies.leases import process_start
 from crosswind.studies.scheduler import drive
 from crosswind.studies.store import DONE, Store
@@ -135,7 +135,7 @@ def test_kills_at_random_moments_lose_and_repeat_nothing(number, tmp_path, undis
         assert driver.returncode in (0, -signal.SIGKILL), error_text
         witness.look()
     runs = graph(log_file)
-    with Store.open(out, create=True) as store, Pool(JOB, 2) as engine:
+    with Store.open(out, create=True) as store, WorkerPool(JOB, 2) as engine:
         store.add_plan("toys", {}, {}, runs)
         # A run whose worker was killed twice has failed, and says so; the same study run again
         # heals it.
@@ -185,7 +185,7 @@ def test_a_kill_at_the_worst_moment_loses_and_repeats_nothing(moment, tmp_path, 
 import os, signal, sys, time
 from crosswind.studies import artifacts, database
 from crosswind.studies import run_recorder as recorder
-from crosswind.studies.engines.pool import Pool
+from crosswind.studies.engines.pool import WorkerPool
 from crosswind.studies.store import Store
 from tests.studies import toys
 def die(*_, **__):
@@ -217,7 +217,7 @@ sys.exit(toys.main(sys.argv[1:4]))
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     witness.look()
     runs = graph(log_file)
-    with Store.open(out, create=True) as store, Pool(JOB, 2) as engine:
+    with Store.open(out, create=True) as store, WorkerPool(JOB, 2) as engine:
         store.add_plan("toys", {}, {}, runs)
         assert drive(store, runs, engine).finished == 14
         assert {run["attempts"] for run in store.runs("toys")} == {1}

@@ -12,7 +12,7 @@ import pytest
 from tests.studies.toys import planned
 
 from crosswind.studies.engines import Workspace
-from crosswind.studies.engines.pool import Pool
+from crosswind.studies.engines.pool import WorkerPool
 from crosswind.studies.scheduler import drive
 from crosswind.studies.store import Store
 from crosswind.training.settings import WORKER_VARIABLE
@@ -44,7 +44,7 @@ def test_a_worker_that_replaces_a_dead_one_takes_its_place(tmp_path: Path) -> No
     runs = [planned(name, log=str(log), others=3, dies=name == "b") for name in ("a", "b", "c")]
     with (
         Store.open(tmp_path / "out", create=True) as store,
-        Pool("tests.studies.test_places:execute", 3) as engine,
+        WorkerPool("tests.studies.test_places:execute", 3) as engine,
     ):
         store.add_plan("toys", {}, {}, runs)
         summary = drive(store, runs, engine, time_limit=60)

@@ -20,7 +20,7 @@ from crosswind.core.types import digest_arrays
 from crosswind.data.budget import bounded
 from crosswind.studies.engines import Event, Task
 from crosswind.studies.engines.inline import Inline
-from crosswind.studies.engines.pool import Pool
+from crosswind.studies.engines.pool import WorkerPool
 from crosswind.studies.plan import make_plan
 from crosswind.studies.predictions_file import read_predictions
 from crosswind.studies.scheduler import drive
@@ -39,7 +39,7 @@ def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleT
     registry.forget("sources", module.NAME)
 
 
-def finished(pool: Pool, folder: Path, *specs: dict[str, Any]) -> list[Event]:
+def finished(pool: WorkerPool, folder: Path, *specs: dict[str, Any]) -> list[Event]:
     """Run the specs, trying once more what is lost; the events that ended each."""
     todo = {str(number): dict(spec) for number, spec in enumerate(specs)}
     waiting, ended, deadline = list(todo), {}, time.monotonic() + 100
@@ -77,7 +77,7 @@ def open_regions() -> list[str]:
 
 def test_two_workers_hold_one_copy_and_leave_nothing(counted: ModuleType, tmp_path: Path) -> None:
     before = open_regions()
-    with Pool("tests.studies.counted:execute", 2, [counted.MODULE]) as pool:
+    with WorkerPool("tests.studies.counted:execute", 2, [counted.MODULE]) as pool:
         events = finished(pool, tmp_path, *[{"rows": rows} for rows in (3000, 3000, 1500, 3000)])
         assert pool._pixels is not None and 3000 * 768 < pool._pixels.used() < 3000 * 768 + (
             1 << 16
@@ -95,7 +95,7 @@ def test_two_workers_hold_one_copy_and_leave_nothing(counted: ModuleType, tmp_pa
 def test_a_worker_that_dies_while_it_draws_costs_no_bit(
     counted: ModuleType, tmp_path: Path
 ) -> None:
-    with Pool("tests.studies.counted:execute", 2, [counted.MODULE]) as pool:
+    with WorkerPool("tests.studies.counted:execute", 2, [counted.MODULE]) as pool:
         events = finished(
             pool,
             tmp_path,
@@ -113,7 +113,9 @@ def test_a_worker_that_dies_while_it_draws_costs_no_bit(
 
 
 def test_the_bound_is_that_of_all_workers(counted: ModuleType, tmp_path: Path) -> None:
-    with Pool("tests.studies.counted:execute", 2, [counted.MODULE], memory=1000 * 768) as pool:
+    with WorkerPool(
+        "tests.studies.counted:execute", 2, [counted.MODULE], memory=1000 * 768
+    ) as pool:
         events = finished(pool, tmp_path, {"rows": 1800}, {"rows": 1800})
         assert pool._pixels is not None and 990 * 768 < pool._pixels.used() < 1000 * 768 + 4096
     assert not any(event.result["cost"]["held"] for event in events)
@@ -142,8 +144,8 @@ def test_a_study_draws_its_rows_once_and_its_numbers_are_those_of_one_that_strea
     }
     plan = make_plan(study_from(study, name="counted"))
     engines = {
-        "two": Pool("crosswind.studies.jobs:execute", 2, [counted.MODULE]),
-        "streamed": Pool("crosswind.studies.jobs:execute", 2, [counted.MODULE], memory=0),
+        "two": WorkerPool("crosswind.studies.jobs:execute", 2, [counted.MODULE]),
+        "streamed": WorkerPool("crosswind.studies.jobs:execute", 2, [counted.MODULE], memory=0),
         "here": Inline("crosswind.studies.jobs:execute"),
     }
     numbers_by_way = {}

@@ -18,7 +18,7 @@ from crosswind.cli.main import _status
 from crosswind.core.errors import StoreError
 from crosswind.studies import database
 from crosswind.studies.artifacts import artifact_folder
-from crosswind.studies.engines.pool import Pool
+from crosswind.studies.engines.pool import WorkerPool
 from crosswind.studies.scheduler import drive
 from crosswind.studies.store import Store
 
@@ -100,7 +100,7 @@ def test_a_study_runs_and_is_read(url, tmp_path):
         planned("bad", does="raise"),
         planned("dies", does="die"),
     ]
-    with Store.open(url, tmp_path / "out", create=True) as store, Pool(JOB, 2) as engine:
+    with Store.open(url, tmp_path / "out", create=True) as store, WorkerPool(JOB, 2) as engine:
         store.add_plan("toys", {"a": 1}, {}, runs)
         summary = drive(store, runs, engine)
         assert (summary.finished, summary.failed) == (14, 2)
@@ -118,7 +118,7 @@ def test_a_study_runs_and_is_read(url, tmp_path):
 
 def test_files_are_checked(url, tmp_path, capsys):
     runs, out = [planned("a"), planned("b")], tmp_path / "out"
-    with Store.open(url, out, create=True) as store, Pool(JOB, 1) as engine:
+    with Store.open(url, out, create=True) as store, WorkerPool(JOB, 1) as engine:
         store.add_plan("toys", {}, {}, runs)
         assert drive(store, runs, engine).finished == 2
         (artifact_folder(out, runs[0].key) / "score.json").write_text("2.0")
@@ -138,11 +138,11 @@ def test_three_drivers_share_the_work(url, tmp_path):
     )
     code += (
         "from crosswind.studies.store import Store; from crosswind.studies.engines.pool import"
-        " Pool; from pathlib import Path\n"
+        " WorkerPool; from pathlib import Path\n"
     )
     code += "runs = t.graph(Path(sys.argv[3]))\n"
     code += (
-        "with Store.open(sys.argv[1], sys.argv[2], create=True) as store, Pool(t.JOB, 1) as"
+        "with Store.open(sys.argv[1], sys.argv[2], create=True) as store, WorkerPool(t.JOB, 1) as"
         " engine:\n"
     )
     code += "    store.add_plan('toys', {}, {}, runs)\n    drive(store, runs, engine)\n"

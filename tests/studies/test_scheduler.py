@@ -17,7 +17,7 @@ from crosswind.core.errors import InputError, InternalError, StoreError
 from crosswind.core.types import Job
 from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.engines.inline import Inline
-from crosswind.studies.engines.pool import Pool
+from crosswind.studies.engines.pool import WorkerPool
 from crosswind.studies.engines.worker import one_thread
 from crosswind.studies.leases import process_start
 from crosswind.studies.scheduler import drive
@@ -25,7 +25,7 @@ from crosswind.studies.store import Store
 
 
 def engine_of(workers):
-    return Pool(JOB, workers) if workers else Inline(JOB)
+    return WorkerPool(JOB, workers) if workers else Inline(JOB)
 
 
 def done(out, runs, workers=0, study="toys", **options):
@@ -293,7 +293,7 @@ def test_on_a_full_disk_no_more_runs_are_begun(tmp_path, capsys):
 
 def test_a_job_that_cannot_be_loaded_fails_its_runs(tmp_path):
     for job in ("tests.studies.toys:nothing", "no.such.module:job", "nonsense"):
-        with Store.open(tmp_path / job, create=True) as store, Pool(job, 1) as engine:
+        with Store.open(tmp_path / job, create=True) as store, WorkerPool(job, 1) as engine:
             store.add_plan("toys", {}, {}, [planned("a")])
             assert drive(store, [planned("a")], engine).failed == 1
             assert f"the job {job} cannot be loaded" in store.runs("toys")[0]["reason"]
@@ -548,7 +548,7 @@ def test_workers_are_kept_from_study_to_study_and_one_that_dies_between_them_cos
     tmp_path,
 ):
     pids = []
-    with Store.open(tmp_path / "out", create=True) as store, Pool(JOB, 1) as engine:
+    with Store.open(tmp_path / "out", create=True) as store, WorkerPool(JOB, 1) as engine:
         for name in ("a", "b", "c"):
             store.add_plan(name, {}, {}, [planned(name)])
             assert drive(store, [planned(name)], engine).finished == 1
@@ -563,7 +563,7 @@ def test_workers_are_kept_from_study_to_study_and_one_that_dies_between_them_cos
 
 def test_a_pool_needs_a_worker():
     with pytest.raises(ValueError, match="at least one worker"):
-        Pool(JOB, 0)
+        WorkerPool(JOB, 0)
 
 
 def test_a_job_is_told_its_kind_and_the_folders_it_needs(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ import pytest
 
 from crosswind.core.types import Job
 from crosswind.studies.engines.inline import Inline
-from crosswind.studies.engines.pool import Pool
+from crosswind.studies.engines.pool import WorkerPool
 from crosswind.studies.plan import make_plan
 from crosswind.studies.scheduler import Summary, drive
 from crosswind.studies.spec import study_from
@@ -58,7 +58,7 @@ def plain(tmp_path_factory: Any) -> list[Any]:
 def test_one_run_of_every_kind_is_traced_and_no_number_changes(
     workers: int, tmp_path: Path, plain: list[Any]
 ) -> None:
-    engine = Pool(JOB, workers) if workers else Inline(JOB)
+    engine = WorkerPool(JOB, workers) if workers else Inline(JOB)
     summary, rows_found = done(tmp_path, engine, profile=tmp_path / "profile")
     assert rows_found == plain
     names = ["digits-small-one-erm", "digits-small-one-groupdro"]

@@ -28,7 +28,7 @@ from crosswind.core.types import InputSpec
 from crosswind.reports.scores.results import arrange
 from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.engines.inline import Inline
-from crosswind.studies.engines.pool import Pool
+from crosswind.studies.engines.pool import WorkerPool
 from crosswind.studies.plan import Plan, make_plan
 from crosswind.studies.predictions_file import read_predictions
 from crosswind.studies.scheduler import drive
@@ -252,8 +252,8 @@ def test_what_a_fit_starts_from_is_in_its_key(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.slow
 def test_one_and_two_workers_give_equal_numbers(tmp_path: Path) -> None:
     plan = planned(label_noise=0.2)
-    one = finish(tmp_path / "one", plan, Pool(JOB, 1))
-    two = finish(tmp_path / "two", plan, Pool(JOB, 2))
+    one = finish(tmp_path / "one", plan, WorkerPool(JOB, 1))
+    two = finish(tmp_path / "two", plan, WorkerPool(JOB, 2))
     here = finish(tmp_path / "here", plan, Inline(JOB))
     assert one == two == here
     assert len({row["key"] for row in one}) == 12 and all(

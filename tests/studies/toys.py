@@ -156,13 +156,13 @@ def main(arguments):
     """`python -m tests.studies.toys OUT LOG WORKERS`: drive `graph` to its end, as a process that
     can be killed."""
     from crosswind.studies.engines.inline import Inline
-    from crosswind.studies.engines.pool import Pool
+    from crosswind.studies.engines.pool import WorkerPool
     from crosswind.studies.scheduler import drive
     from crosswind.studies.store import Store
 
     where, log_file, workers = arguments[0], Path(arguments[1]), int(arguments[2])
     runs = graph(log_file)
-    engine = Pool(JOB, workers) if workers else Inline(JOB)
+    engine = WorkerPool(JOB, workers) if workers else Inline(JOB)
     try:
         with Store.open(where, create=True) as store, engine:
             store.add_plan("toys", {}, {}, runs)

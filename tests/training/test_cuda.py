@@ -25,7 +25,7 @@ from crosswind.core.types import InputSpec
 from crosswind.methods.base import Batch, Loss, Method, Stage
 from crosswind.methods.erm import ERM
 from crosswind.studies.engines.inline import Inline
-from crosswind.studies.engines.pool import Pool
+from crosswind.studies.engines.pool import WorkerPool
 from crosswind.training import cuda_graphs
 from crosswind.training.batchnorm_folding import evaluated, folded
 from crosswind.training.device import reproducible
@@ -240,7 +240,7 @@ def test_several_runs_share_a_gpu(tmp_path: Path) -> None:
         training={"steps": 20, "batch": 32, "validate_every": 5, "device": "cuda"},
     )
     alone = finish(tmp_path / "alone", plan, Inline(JOB))
-    together = finish(tmp_path / "together", plan, Pool(JOB, 3))
+    together = finish(tmp_path / "together", plan, WorkerPool(JOB, 3))
     assert len(alone) == len(together) > 50 and alone == together
 
 

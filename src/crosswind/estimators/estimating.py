@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 from crosswind.core.knobs import Access
 from crosswind.core.seeds import seed_of
 from crosswind.estimators.base import Answers, Estimate, Estimator, Floats, Joint, Labelled, Measure
-from crosswind.estimators.intervals import Drawn, Held, few_rows, mean_error, with_pool, with_rows
+from crosswind.estimators.intervals import (
+    DrawnSource,
+    Held,
+    few_rows,
+    mean_error,
+    with_pool,
+    with_rows,
+)
 from crosswind.estimators.label_shift import TEXT, Fitted, fitted_shares
 from crosswind.estimators.shifted_pool import likeness, shifted_sets
 from crosswind.models.form import extra_missing
@@ -158,7 +165,7 @@ class Prepared:
             values.append(_as_estimate(estimator.estimate(estimator.fit(again), drawn)).accuracy)
         drawn_source = None
         if m and not refusal(estimator, source, source.answers):
-            drawn_source = Drawn(
+            drawn_source = DrawnSource(
                 source.accuracy, m, self._direct(source.answers).accuracy, estimator.access.source
             )
         return with_rows(estimate, float(np.var(values)), n, drawn_source)
@@ -429,7 +436,7 @@ def estimated_jointly(
             ]
         )
     drawn_sources = (
-        [Drawn(model.accuracy, m, model.accuracy) for model in sources]
+        [DrawnSource(model.accuracy, m, model.accuracy) for model in sources]
         if access.source
         else [None] * len(estimates)
     )

@@ -80,7 +80,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnSource:
     """The labelled rows of a source: the share `right`, how many, and what the estimator says of
     them, `estimate`. `read`: whether it learns from them."""
 
@@ -135,7 +135,9 @@ def with_pool(
     ends = _cut(value - _wider(-room * low, chance)), _cut(value + _wider(room * high, chance))
     # Where neither the pool nor the rows hold a mistake all of these lengths are 0.
     middle = (ends[0] + ends[1]) / 2
-    below, above = _chance_of_rows(middle, n, Drawn(anchor, n_source, anchor) if n_source else None)
+    below, above = _chance_of_rows(
+        middle, n, DrawnSource(anchor, n_source, anchor) if n_source else None
+    )
     return replace(
         estimate,
         low=_cut(min(ends[0], middle - below)),
@@ -174,7 +176,9 @@ def _wider(length: float, chance: float) -> float:
     return float(np.hypot(length, chance)) if length >= 0 else length + chance
 
 
-def with_rows(estimate: Estimate, variance: float, n: int, source: Drawn | None = None) -> Estimate:
+def with_rows(
+    estimate: Estimate, variance: float, n: int, source: DrawnSource | None = None
+) -> Estimate:
     """The estimate with the interval of rows. `variance`: of the estimate when rows are drawn anew;
     `n`: rows of the target; `source`: what is known of the labelled rows, None without any."""
     learned = source.rows if source is not None and source.read else n
@@ -211,7 +215,7 @@ def few_rows(n_source: int) -> tuple[str, ...]:
 
 
 def _chance_of_rows(
-    value: float, n: int, source: Drawn | None, moved: float = 0.0
+    value: float, n: int, source: DrawnSource | None, moved: float = 0.0
 ) -> tuple[float, float]:
     """How far below and above `value` chance reaches: that of the source's rows, at least `moved`,
     and that of the target's."""

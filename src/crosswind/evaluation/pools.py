@@ -63,7 +63,7 @@ from crosswind.evaluation.points import (
 
 @final
 @dataclass(frozen=True)
-class Fit:
+class LineFit:
     """How well accuracies are told, by a line fitted as `held` says, or by an estimate itself
     (`held` is "estimate").
 
@@ -100,7 +100,7 @@ class Judgement:
     micro_tau: Number
     arch_tau: Number
     across_tau: Number
-    fits: Mapping[str, Fit]
+    fits: Mapping[str, LineFit]
 
 
 _ONE_DOMAIN = "the networks have one training domain"
@@ -475,7 +475,7 @@ def _share(is_inside: Floats, network: Rows, n_networks: int) -> Number:
     return Number(share, *exact_bounds(share, count, LEVEL))
 
 
-def _fit(table: Columns, rule: str) -> Fit:
+def _fit(table: Columns, rule: str) -> LineFit:
     columns: list[list[tuple[int, Found]]] = [[], [], [], []]
     for cell in table.cells:
         for column, number in zip(
@@ -492,7 +492,7 @@ def _fit(table: Columns, rule: str) -> Fit:
         average(column, table.weights.shape[1], *ends)
         for column, ends in zip(columns, bounds, strict=True)
     )
-    return Fit(rule, rule in HELD and HELD[rule].uses_target_labels, *numbers)
+    return LineFit(rule, rule in HELD and HELD[rule].uses_target_labels, *numbers)
 
 
 def micro_difference(

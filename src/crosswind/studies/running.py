@@ -10,7 +10,7 @@ from crosswind.core.types import canonical
 from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.build import build_dataset, check_pixels
 from crosswind.studies.engines.inline import Inline
-from crosswind.studies.engines.pool import Pool
+from crosswind.studies.engines.pool import WorkerPool
 from crosswind.studies.jobs import WEIGHTS
 from crosswind.studies.pixel_copies import check_pixel_copies
 from crosswind.studies.plan import Plan
@@ -128,7 +128,9 @@ def run_plan(
     reopen_fits(plan, store)
     number = min(workers, max(1, len(plan.runs)))
     with (
-        Pool(EXECUTE, number, modules, memory=memory) if workers else Inline(EXECUTE, memory=memory)
+        WorkerPool(EXECUTE, number, modules, memory=memory)
+        if workers
+        else Inline(EXECUTE, memory=memory)
     ) as engine:
         limit = plan.study.time_limit
         return drive(

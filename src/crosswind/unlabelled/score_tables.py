@@ -57,7 +57,7 @@ class ScoredTables:
 
 
 @dataclass(frozen=True)
-class _Table:
+class _ScoreTable:
     """A table as it stands. `numbers`: its columns of numbers by name, float64, NaN where a cell is
     empty."""
 
@@ -133,7 +133,7 @@ def read_scored_tables(
 # -- columns ---------------------------------------------------------------------------------------
 
 
-def _read(table_given: Any, field: str) -> _Table:
+def _read(table_given: Any, field: str) -> _ScoreTable:
     if isinstance(table_given, str | Path):
         name, frame = (
             Path(table_given).name,
@@ -148,7 +148,7 @@ def _read(table_given: Any, field: str) -> _Table:
         for column in frame.columns
         if (values := _numbers(frame[column])) is not None
     }
-    return _Table(field, name, frame, numbers)
+    return _ScoreTable(field, name, frame, numbers)
 
 
 def _numbers(column: Series) -> Floats | None:
@@ -178,7 +178,7 @@ def _is_whole(values: Floats, numbers: Mapping[str, Floats]) -> bool:
     return fractions and outside and not (finite % 1 != 0).any()
 
 
-def _label_column(source_table: _Table, label: str | None) -> str:
+def _label_column(source_table: _ScoreTable, label: str | None) -> str:
     columns = source_table.frame.columns
     if label:
         if label not in columns:
@@ -195,7 +195,10 @@ def _label_column(source_table: _Table, label: str | None) -> str:
 
 
 def _chosen(
-    shared: Sequence[str], classes: Sequence[str] | None, new: _Table, values: Sequence[str] | None
+    shared: Sequence[str],
+    classes: Sequence[str] | None,
+    new: _ScoreTable,
+    values: Sequence[str] | None,
 ) -> ScoreColumns:
     """The columns of scores among `shared`, those of numbers: by the names of the classes, or as
     `classes` names them in order."""
@@ -237,7 +240,7 @@ def _chosen(
     return ScoreColumns(tuple(scores), names)
 
 
-def _agree(families: Sequence[ScoreColumns], new: _Table) -> bool:
+def _agree(families: Sequence[ScoreColumns], new: _ScoreTable) -> bool:
     """Whether every family of columns answers alike for all rows, as logits and their probabilities
     do."""
     answers = []
@@ -249,7 +252,7 @@ def _agree(families: Sequence[ScoreColumns], new: _Table) -> bool:
 
 
 def _with_unseen(
-    chosen: ScoreColumns, new: _Table, source_table: _Table, classes: Sequence[str] | None
+    chosen: ScoreColumns, new: _ScoreTable, source_table: _ScoreTable, classes: Sequence[str] | None
 ) -> ScoreColumns:
     """The columns with those of classes that never occur in the source. Raises `DataError` where it
     cannot be told."""
@@ -280,7 +283,7 @@ def _with_unseen(
     return ScoreColumns(tuple(columns), tuple(class_of[name] for name in columns), chosen.how)
 
 
-def _check_several(table: _Table, chosen: ScoreColumns) -> None:
+def _check_several(table: _ScoreTable, chosen: ScoreColumns) -> None:
     if chosen.columns and len(chosen.columns) < 2:
         raise DataError(
             f"{table.name} needs a column of scores for each class, two at least, and has"
@@ -294,10 +297,10 @@ def _check_several(table: _Table, chosen: ScoreColumns) -> None:
 
 
 def _check_labels(
-    source_table: _Table,
+    source_table: _ScoreTable,
     labels: Sequence[str],
     chosen: ScoreColumns,
-    new: _Table,
+    new: _ScoreTable,
     shared: Sequence[str],
 ) -> None:
     """Refuse labels that no column of scores is named by, with the classes that the columns seem to
@@ -336,7 +339,9 @@ def _check_labels(
     raise DataError(f"{problem}{other_labels}{remedy}", limit=100_000)
 
 
-def _check_one_missing(source_table: _Table, values: Sequence[str], shared: Sequence[str]) -> None:
+def _check_one_missing(
+    source_table: _ScoreTable, values: Sequence[str], shared: Sequence[str]
+) -> None:
     """Refuse the one label that has no column of scores where all others have one."""
     for name in values:
         other_values = [other_value for other_value in values if other_value != name]
@@ -350,7 +355,7 @@ def _check_one_missing(source_table: _Table, values: Sequence[str], shared: Sequ
 
 
 def _order_note(
-    chosen: ScoreColumns, labelled: Labelled, new: _Table, classes: Sequence[str] | None
+    chosen: ScoreColumns, labelled: Labelled, new: _ScoreTable, classes: Sequence[str] | None
 ) -> tuple[str, ...]:
     """Refuse columns that are named in another order than they stand; what to say of an order that
     is insisted on."""
@@ -409,7 +414,7 @@ def _absent_note(chosen: ScoreColumns, values: Sequence[str]) -> tuple[str, ...]
     )
 
 
-def _notes(new: _Table, chosen: ScoreColumns, label: str) -> tuple[str, ...]:
+def _notes(new: _ScoreTable, chosen: ScoreColumns, label: str) -> tuple[str, ...]:
     """What is told of the columns: which are left out, and which stand for a class by another
     name."""
     left = [name for name in new.numbers if name not in chosen.columns and name != label]
@@ -438,7 +443,7 @@ def _notes(new: _Table, chosen: ScoreColumns, label: str) -> tuple[str, ...]:
 # -- scores ----------------------------------------------------------------------------------------
 
 
-def _answers(table: _Table, columns: Sequence[str]) -> Answers:
+def _answers(table: _ScoreTable, columns: Sequence[str]) -> Answers:
     """What the columns say of every row; logarithms of probabilities. Raises `DataError` for
     numbers that are no scores."""
     scores = table.scores(columns)

@@ -10,19 +10,19 @@ from tests.shifts.worlds import cells_of
 
 from crosswind.shifts.audit import KINDS
 from crosswind.shifts.audit.attribution import explain
-from crosswind.shifts.audit.loglinear import Pool
+from crosswind.shifts.audit.loglinear import LoglinearPool
 from crosswind.shifts.audit.verdicts import judge
 from crosswind.shifts.base import parse_shift
 
 SC, LDD, UDS, LABEL = KINDS
 
 
-def expected(target: np.ndarray, weights: np.ndarray, rows: float = 2000) -> Pool:
+def expected(target: np.ndarray, weights: np.ndarray, rows: float = 2000) -> LoglinearPool:
     """The pool of the expected counts under a target law and weights, both [classes, values,
     values, ...]."""
     train = target * weights
     codes = np.stack(np.unravel_index(np.arange(target.size), target.shape)).astype(np.int64)
-    return Pool(
+    return LoglinearPool(
         codes,
         target.shape,
         (train / train.sum()).ravel() * rows,

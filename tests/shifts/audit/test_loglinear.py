@@ -8,14 +8,14 @@ import math
 import numpy as np
 import pytest
 
-from crosswind.shifts.audit.loglinear import Factor, Pool, fit, log_tail, rake, score_test
+from crosswind.shifts.audit.loglinear import Factor, LoglinearPool, fit, log_tail, rake, score_test
 
 
-def pool_of(train: list[list[float]], target: list[list[float]]) -> Pool:
+def pool_of(train: list[list[float]], target: list[list[float]]) -> LoglinearPool:
     """A pool of a label and one attribute, by tables [classes, values]."""
     a, b = np.array(train, dtype=float), np.array(target, dtype=float)
     codes = np.stack(np.unravel_index(np.arange(a.size), a.shape)).astype(np.int64)
-    return Pool(codes, a.shape, a.ravel(), b.ravel())
+    return LoglinearPool(codes, a.shape, a.ravel(), b.ravel())
 
 
 def test_a_fit_gives_each_level_its_share_of_training() -> None:

@@ -13,7 +13,7 @@ from crosswind.core.registry import register
 from crosswind.data.sources.base import Reading
 from crosswind.data.sources.packed_texts import joined, of_texts
 from crosswind.data.sources.packed_trees import Packed
-from crosswind.data.sources.wilds_table import Table
+from crosswind.data.sources.wilds_table import WildsTable
 
 IDENTITIES = ("male", "female", "LGBTQ", "christian", "muslim", "other_religions", "black", "white")
 FILE = "all_data_with_identities.csv"
@@ -43,7 +43,7 @@ class CivilComments(Packed):
         """The comments in the order of the table."""
         tree, column_names = self.tree(folder), [*IDENTITIES, "identity_any"]
         table_columns, inside = self.lists(folder, tree, [FILE])[FILE]
-        rows = Table(
+        rows = WildsTable(
             table_columns,
             inside,
             ["comment_text", "split", "toxicity", "article_id", *column_names],
@@ -70,7 +70,7 @@ class CivilComments(Packed):
         )
 
 
-def _halves(rows: Table, name: str) -> list[str]:
+def _halves(rows: WildsTable, name: str) -> list[str]:
     """yes for a share of at least a half."""
     out = []
     for row, cell in enumerate(rows[name], 1):

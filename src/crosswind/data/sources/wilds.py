@@ -20,7 +20,7 @@ from crosswind.core.registry import register
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.sources.base import Reading, positions
 from crosswind.data.sources.packed_trees import PackedTrees, listed_files
-from crosswind.data.sources.wilds_table import Table
+from crosswind.data.sources.wilds_table import WildsTable
 from crosswind.data.trees import Tree, in_order
 
 Column = tuple[Attribute, NDArray[np.int64]]
@@ -39,7 +39,7 @@ class Wilds(PackedTrees):
     wanted: ClassVar[tuple[str, ...]]
     """The columns of the table that are read."""
 
-    def columns(self, rows: Table) -> tuple[list[str], list[Column], NDArray[np.int64]]:
+    def columns(self, rows: WildsTable) -> tuple[list[str], list[Column], NDArray[np.int64]]:
         """Of each row the picture below the table's folder, the attributes, of which `split` is the
         last, and the unit."""
         raise NotImplementedError
@@ -47,7 +47,7 @@ class Wilds(PackedTrees):
     def read(self, folder: Path) -> Reading:
         """The pictures in the order of the table."""
         tree = self.tree(folder)
-        rows = Table(tree, self._place(tree), self.wanted, self.card.get)
+        rows = WildsTable(tree, self._place(tree), self.wanted, self.card.get)
         names, columns, units = self.columns(rows)
         if not names:
             raise DataError(f"{rows.where} has no row of an official split")
@@ -93,7 +93,7 @@ class Camelyon17(Wilds):
     card = card_of("camelyon17")
     wanted = ("patient", "node", "x_coord", "y_coord", "tumor", "slide", "center", "split")
 
-    def columns(self, rows: Table) -> tuple[list[str], list[Column], NDArray[np.int64]]:
+    def columns(self, rows: WildsTable) -> tuple[list[str], list[Column], NDArray[np.int64]]:
         """See `Wilds.columns`."""
         center = np.array(rows.numbers("center", range(5)))
         split = np.array(rows.numbers("split", range(2)))
@@ -141,7 +141,7 @@ class IWildCam(Wilds):
     card = card_of("iwildcam")
     wanted = ("split", "location_remapped", "y", "filename")
 
-    def columns(self, rows: Table) -> tuple[list[str], list[Column], NDArray[np.int64]]:
+    def columns(self, rows: WildsTable) -> tuple[list[str], list[Column], NDArray[np.int64]]:
         """See `Wilds.columns`."""
         labels, location_codes = rows.numbers("y"), rows.numbers("location_remapped")
         numbers, locations = sorted(set(labels)), sorted(set(location_codes))
@@ -180,7 +180,7 @@ class Fmow(Wilds):
     table = "rgb_metadata.csv"
     wanted = ("split", "img_filename", "category", "country_code", "timestamp")
 
-    def columns(self, rows: Table) -> tuple[list[str], list[Column], NDArray[np.int64]]:
+    def columns(self, rows: WildsTable) -> tuple[list[str], list[Column], NDArray[np.int64]]:
         """See `Wilds.columns`."""
         split_cells = rows["split"]
         rows.words("split", ("train", "val", "test", "seq"))
@@ -190,7 +190,7 @@ class Fmow(Wilds):
         ]
         official_of = [_OFFICIAL.get(pair) for pair in zip(split_cells, ages, strict=True)]
         rows_kept = [row for row, name in enumerate(official_of) if name is not None]
-        countries = Table(
+        countries = WildsTable(
             rows.tree, f"{rows.before}country_code_mapping.csv", ("alpha-3", "region")
         )
         region_of = dict(zip(countries["alpha-3"], countries["region"], strict=True))
@@ -227,11 +227,11 @@ _OFFICIAL = {
 _LAST = re.compile(r"_\d+_(?:ms)?rgb\.\w+$")
 
 
-def _species(rows: Table, numbers: Sequence[int]) -> list[str]:
+def _species(rows: WildsTable, numbers: Sequence[int]) -> list[str]:
     """The name of each label; one that two labels have is followed by its number."""
     list_name = f"{rows.before}categories.csv"
     species_table = (
-        Table(rows.tree, list_name, ("y", "name")) if list_name in rows.tree.sizes else None
+        WildsTable(rows.tree, list_name, ("y", "name")) if list_name in rows.tree.sizes else None
     )
     if species_table is None or not {"y", "name"} <= set(species_table.names):
         return list(map(str, numbers))

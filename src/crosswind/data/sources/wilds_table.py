@@ -16,7 +16,7 @@ from crosswind.data.trees import Tree
 _MOST = 1 << 30
 
 
-class Table:
+class WildsTable:
     """Some columns of a CSV table of a tree; `before`: the folder that it lies in, with `/`;
     `names`: of all its columns."""
 

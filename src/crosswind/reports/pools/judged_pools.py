@@ -22,7 +22,7 @@ from crosswind.evaluation.pool_claims import (
 )
 from crosswind.evaluation.pools import Judgement, OnDomain, by_domain, comparisons, judge
 from crosswind.reports.pools import estimate_figures as draw
-from crosswind.reports.pools.networks import Pool
+from crosswind.reports.pools.networks import ModelPool
 from crosswind.reports.tables import Cell, Table, slug
 
 ATC = ("atc-mc", "atc-ne")
@@ -33,7 +33,7 @@ ATC = ("atc-mc", "atc-ne")
 class Judged:
     """A pool with everything that is told of it; each is computed when it is asked for, once."""
 
-    pool: Pool
+    pool: ModelPool
     _parts: dict[tuple[str, ...], dict[str, Judgement]] = field(default_factory=dict)
 
     @cached_property

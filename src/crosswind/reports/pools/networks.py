@@ -31,7 +31,7 @@ from crosswind.reports.scores.results import PlaceResults
 
 
 @dataclass
-class Pool:
+class ModelPool:
     """A pool of networks.
 
     `values`: by estimator, what is judged: the measure, or the estimated accuracy of `direct` ones.
@@ -110,7 +110,7 @@ class _Seen(NamedTuple):
     metrics: Mapping[str, Any]
 
 
-def pools_of(rule_results: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> list[Pool]:
+def pools_of(rule_results: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> list[ModelPool]:
     """The pools of a study, by its first selection rule; `resolved` is the study with defaults.
 
     One has five networks, or three shifted domains, that an estimator told something of.
@@ -156,8 +156,8 @@ def _pool(
     seen_networks: Sequence[_Seen],
     estimators: Mapping[str, Mapping[str, Any]],
     resolved: Mapping[str, Any],
-) -> Pool:
-    pool, methods = Pool(name), _named(resolved["methods"], "method")
+) -> ModelPool:
+    pool, methods = ModelPool(name), _named(resolved["methods"], "method")
     rises: dict[str, list[float]] = {}
     laws: dict[str, dict[str, None]] = {}
     for seen_network in seen_networks:

@@ -92,7 +92,7 @@ class Wrong(NamedTuple):
     examples: Sequence[Example]
 
 
-class Answers(NamedTuple):
+class MethodAnswers(NamedTuple):
     """What a method answered under a shift, over `seeds`.
 
     `confusion`: of the rows of a class, the share that was given each answer. `cells`: by two
@@ -120,7 +120,7 @@ class Behind:
     """What was found; `left_out` names what was not, a sentence each."""
 
     strips: list[Strip] = field(default_factory=list)
-    answers: list[Answers] = field(default_factory=list)
+    answers: list[MethodAnswers] = field(default_factory=list)
     curves: list[Curve] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
@@ -205,7 +205,7 @@ def _left_out(behind: Behind, subject: str) -> Iterator[None]:
 # -- files of jobs ---------------------------------------------------------------------------------
 
 
-class _Drawn(NamedTuple):
+class _DrawnSplit(NamedTuple):
     """A run's split with the data sets of its rows, and the rows of one test set."""
 
     split: Split
@@ -256,7 +256,7 @@ class _Reader(JobFiles):
             else None
         )
 
-    def draw(self, key: str, name: str) -> _Drawn:
+    def draw(self, key: str, name: str) -> _DrawnSplit:
         """The split of a run, with its set called `name`."""
         jobs = self.jobs(key)
         fits = (about["spec"] for _, about in jobs if about["kind"] == "fit")
@@ -279,7 +279,7 @@ class _Reader(JobFiles):
         report = self.json(key, "split.json")
         return self.split_of(json.dumps([whole_spec, report["sets"]["train"]["cells"]]), name)
 
-    def _split_of(self, split_text: str, name: str) -> _Drawn:
+    def _split_of(self, split_text: str, name: str) -> _DrawnSplit:
         from crosswind.shifts.split import make_split
         from crosswind.studies.build import build_dataset, build_split_plan
 
@@ -295,7 +295,7 @@ class _Reader(JobFiles):
             for shift_part in spec["split"]["shift"]
             if shift_part["type"] == "systematic"
         )
-        return _Drawn(
+        return _DrawnSplit(
             split,
             datasets,
             name,
@@ -381,7 +381,7 @@ def _described(values: Values, position: int) -> str:
     return ", ".join(f"{name} {names[codes[position]]}" for name, (codes, names) in values.items())
 
 
-def _strip(setting: Place, shift: str, seed: int, drawn: _Drawn) -> Strip:
+def _strip(setting: Place, shift: str, seed: int, drawn: _DrawnSplit) -> Strip:
     split, sets = drawn.split, []
     for rows in (split.train, drawn.test):
         dataset = drawn.datasets[rows.source]
@@ -419,8 +419,13 @@ def _strip(setting: Place, shift: str, seed: int, drawn: _Drawn) -> Strip:
 
 
 def _answers(
-    setting: Place, shift: str, method: str, drawn: _Drawn, reader: _Reader, keys: Sequence[str]
-) -> Answers:
+    setting: Place,
+    shift: str,
+    method: str,
+    drawn: _DrawnSplit,
+    reader: _Reader,
+    keys: Sequence[str],
+) -> MethodAnswers:
     predictions_of_seeds = [
         predictions for key in keys if (predictions := _said(reader, key, setting)) is not None
     ]
@@ -466,7 +471,7 @@ def _answers(
         else None
     )
     wrong = _wrong(dataset, virtual_rows, rows, order, answers, values, names)
-    return Answers(
+    return MethodAnswers(
         setting, shift, method, len(predictions_of_seeds), confusion, cells, wrong, pairs_kept
     )
 

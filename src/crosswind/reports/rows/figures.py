@@ -8,7 +8,7 @@ from typing import Any
 from crosswind.evaluation.compare import summary
 from crosswind.reports.charts import Figure, chart, layer, number, on_ramp, text, tips
 from crosswind.reports.claims.robustness import WITHOUT, beside_words
-from crosswind.reports.rows.answers import Answers
+from crosswind.reports.rows.answers import MethodAnswers
 from crosswind.reports.rows.learning import Curve
 from crosswind.reports.rows.pairs import MOST_NAMES
 from crosswind.reports.scores.results import LEVEL
@@ -19,7 +19,7 @@ LINES = 9
 """Lines of a panel that colour and dash together tell apart."""
 
 
-def confusion(method_answers: Sequence[Answers]) -> tuple[Figure, Table] | None:
+def confusion(method_answers: Sequence[MethodAnswers]) -> tuple[Figure, Table] | None:
     """Class x answer, one panel a method, under one shift; None for more classes than there is room
     for."""
     rows = [
@@ -43,7 +43,9 @@ def confusion(method_answers: Sequence[Answers]) -> tuple[Figure, Table] | None:
     )
 
 
-def cells(method_answers: Sequence[Answers], pair: tuple[str, str]) -> tuple[Figure, Table] | None:
+def cells(
+    method_answers: Sequence[MethodAnswers], pair: tuple[str, str]
+) -> tuple[Figure, Table] | None:
     """Accuracy by the values of two attributes, one panel a method, under one shift; None where
     there is no room."""
     first_name, second_name = pair
@@ -68,7 +70,7 @@ def cells(method_answers: Sequence[Answers], pair: tuple[str, str]) -> tuple[Fig
     )
 
 
-def apart(method_answers: Sequence[Answers]) -> tuple[Figure, Table] | None:
+def apart(method_answers: Sequence[MethodAnswers]) -> tuple[Figure, Table] | None:
     """Accuracy by class and environment, one panel a method, under one systematic shift; pairs that
     training showed are framed."""
     first = next(answers.apart for answers in method_answers if answers.apart is not None)
@@ -114,7 +116,7 @@ def apart(method_answers: Sequence[Answers]) -> tuple[Figure, Table] | None:
     )
 
 
-def rho_by_environment(method_answers: Sequence[Answers], reference: str = "") -> list[Table]:
+def rho_by_environment(method_answers: Sequence[MethodAnswers], reference: str = "") -> list[Table]:
     """rho of every method (rows) under every environment (columns), and the mean over these; none
     where either is single.
 
@@ -159,7 +161,9 @@ def rho_by_environment(method_answers: Sequence[Answers], reference: str = "") -
     ]
 
 
-def rhos(method_answers: Sequence[Answers], reference: str = "", without: str = WITHOUT) -> Table:
+def rhos(
+    method_answers: Sequence[MethodAnswers], reference: str = "", without: str = WITHOUT
+) -> Table:
     """Seen and unseen accuracy of every environment, their difference, and rho with its interval, a
     row a method.
 
@@ -227,8 +231,8 @@ def rhos(method_answers: Sequence[Answers], reference: str = "", without: str = 
 
 
 def trade(
-    method_answers: Sequence[Answers],
-    other_answers: Sequence[Answers],
+    method_answers: Sequence[MethodAnswers],
+    other_answers: Sequence[MethodAnswers],
     reference: str,
     rates: Mapping[str, float],
 ) -> list[tuple[Figure, Table]]:
@@ -290,7 +294,7 @@ def trade(
 
 
 def _trade(
-    first: Answers, environment: str, rows: list[dict[str, Any]], swept: bool
+    first: MethodAnswers, environment: str, rows: list[dict[str, Any]], swept: bool
 ) -> tuple[Figure, Table]:
     low, high = (
         pick(row[key] for row in rows for key in (f"x{end}", f"y{end}"))
@@ -611,7 +615,7 @@ def _colours(methods: Sequence[str]) -> dict[str, str]:
     return {"range": "category" if len(methods) <= 4 else "ordinal"}
 
 
-def _name(answers: Answers) -> str:
+def _name(answers: MethodAnswers) -> str:
     return "-".join(
         filter(None, (answers.place.data, answers.place.size, answers.place.model, answers.shift))
     )

@@ -12,7 +12,7 @@ from crosswind.reports.claims.robustness import (
     network_before,
 )
 from crosswind.reports.rows import figures as row_figures
-from crosswind.reports.rows.answers import Answers, Example
+from crosswind.reports.rows.answers import Example, MethodAnswers
 from crosswind.reports.rows.learning import Curve
 from crosswind.reports.sections import OPEN_PLACES, Group, Section, address, heading_of
 
@@ -44,7 +44,7 @@ def examples(study: StudyRecord) -> Section:
 def mistakes(study: StudyRecord) -> Section:
     """Answers by class, accuracy by two attributes, and the rows that were wrong most often;
     unfolded for the worst shift."""
-    together: dict[str, list[Answers]] = {}
+    together: dict[str, list[MethodAnswers]] = {}
     for answers in study.behind.answers:
         together.setdefault(
             heading_of(answers.place.data, answers.place.size, answers.place.model, answers.shift),
@@ -91,7 +91,7 @@ def mistakes(study: StudyRecord) -> Section:
 
 def systematic(study: StudyRecord) -> Section:
     """Classes by environments, and rho: what a systematic shift kept apart."""
-    together: dict[str, list[Answers]] = {}
+    together: dict[str, list[MethodAnswers]] = {}
     for answers in study.behind.answers:
         if answers.apart is not None:
             together.setdefault(

@@ -20,7 +20,15 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.shifts.audit.loglinear import Factor, Fit, Pool, fit, log_tail, rake, score_test
+from crosswind.shifts.audit.loglinear import (
+    Factor,
+    LoglinearFit,
+    LoglinearPool,
+    fit,
+    log_tail,
+    rake,
+    score_test,
+)
 from crosswind.shifts.audit.measures import cramers_v, total_variation
 
 Floats = NDArray[np.float64]
@@ -38,7 +46,7 @@ attribute's."""
 
 @final
 @dataclass(eq=False)
-class Part:
+class AttributePart:
     """What was found of one attribute, given the others (the label is axis 0 and has only the
     second half).
 
@@ -67,19 +75,24 @@ class Explanation:
     taken that move it, most first."""
 
     taken: dict[int, str]
-    parts: dict[int, Part]
+    parts: dict[int, AttributePart]
     sources: Callable[[int], list[int]]
 
 
 class _Search:
     def __init__(
-        self, pool: Pool, level: float, least_v: float, least_tv: float, gaps: frozenset[int]
+        self,
+        pool: LoglinearPool,
+        level: float,
+        least_v: float,
+        least_tv: float,
+        gaps: frozenset[int],
     ) -> None:
         self.pool, self.least_v, self.least_tv, self.gaps = pool, least_v, least_tv, gaps
         self.axes = [axis for axis in range(1, len(pool.sizes)) if pool.sizes[axis] > 1]
         self.log_level = math.log(level / max(2 * len(self.axes), 1))
         self.taken: dict[int, str] = {}
-        self.fits: dict[tuple[object, ...], Fit] = {}
+        self.fits: dict[tuple[object, ...], LoglinearFit] = {}
 
     def factors(self, taken: dict[int, str], label: bool = True) -> list[Factor]:
         """The factors of the label and of the attributes taken."""
@@ -93,7 +106,7 @@ class _Search:
         """What was taken but for one attribute."""
         return {attribute: kind for attribute, kind in self.taken.items() if attribute != axis}
 
-    def fit(self, taken: dict[int, str]) -> Fit:
+    def fit(self, taken: dict[int, str]) -> LoglinearFit:
         """The fit of the label and the attributes taken, kept."""
         key = tuple(sorted(taken.items()))
         if key not in self.fits:
@@ -150,7 +163,7 @@ class _Search:
         """The target's law with the weights of all attributes taken."""
         return rake(self.pool, self.pool.target, self.factors(self.taken))
 
-    def quiet_part(self, axis: int) -> Part:
+    def quiet_part(self, axis: int) -> AttributePart:
         """An attribute that was not taken: what is left is chance, or too small for these rows."""
         pool, fitted, implied = self.pool, self.fit(self.taken), self.implied
         values, pairs = (
@@ -164,7 +177,7 @@ class _Search:
         train_table = pool.table(axis, pool.train)
         fit_alone = rake(pool, implied, [pool.main(axis), *self.factors(self.taken)])
         explained = pool.table(axis, fit_alone)
-        return Part(
+        return AttributePart(
             axis,
             v_left=float(
                 cramers_v(train_table)
@@ -175,9 +188,9 @@ class _Search:
             log_p_tv=values.log_p,
         )
 
-    def part(self, axis: int) -> Part:
+    def part(self, axis: int) -> AttributePart:
         """The weights of an attribute that was taken, told apart."""
-        pool, taken_part = self.pool, Part(axis)
+        pool, taken_part = self.pool, AttributePart(axis)
         other_factors = self.factors(self.without(axis))
         law = self.target_law(axis)
         train_table = pool.table(axis, pool.train)
@@ -263,7 +276,7 @@ class _Search:
             matched = now
         return matched, self.pool.by_pair(axis, matched.astype(np.int64))
 
-    def _beside_label(self, explained: Part, law: Floats, beside: list[Factor]) -> None:
+    def _beside_label(self, explained: AttributePart, law: Floats, beside: list[Factor]) -> None:
         """A correlated attribute's values and the label can move as one: then both explain it, and
         the attribute is named."""
         if self.pool.sizes[0] < 2:
@@ -280,9 +293,9 @@ class _Search:
         if with_label.log_likelihood - with_values.log_likelihood - chance < CLEARLY:
             explained.with_label, explained.log_p_tv = True, test_beside.log_p
 
-    def label(self, explained_attributes: dict[int, Part]) -> Part:
+    def label(self, explained_attributes: dict[int, AttributePart]) -> AttributePart:
         """What is left of the label's shift when the attributes' weights are taken out."""
-        explained_label = Part(0)
+        explained_label = AttributePart(0)
         if self.pool.sizes[0] < 2:
             return explained_label
         factors: list[Factor] = []
@@ -341,14 +354,14 @@ class _Search:
 
 
 def explain(
-    pool: Pool,
+    pool: LoglinearPool,
     level: float = 0.05,
     least_v: float = 0.1,
     least_tv: float = 0.05,
     gaps: frozenset[int] = frozenset(),
 ) -> Explanation:
     """What each attribute's weights do, given all others. `level`: of all tests of a step together;
-    `least_v`: see `Part`."""
+    `least_v`: see `AttributePart`."""
     search = _Search(pool, level, least_v, least_tv, gaps)
     search.take()
     explained = {

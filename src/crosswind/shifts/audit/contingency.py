@@ -15,7 +15,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.shifts.audit.loglinear import Pool
+from crosswind.shifts.audit.loglinear import LoglinearPool
 
 Ints = NDArray[np.int64]
 
@@ -136,7 +136,7 @@ class Pooled:
     """The pool, and which columns its axes are; `codes[axis][value]` is the level of each value of
     the column. `notes` in words."""
 
-    pool: Pool
+    pool: LoglinearPool
     places: tuple[int, ...]
     levels: tuple[Ints, ...]
     notes: tuple[str, ...]
@@ -213,7 +213,7 @@ def pooled(
             f"{stacked.shape[1]:,} of {n + m:,} rows were drawn to tell what follows from what"
         )
     size = codes.shape[1]
-    pool = Pool(
+    pool = LoglinearPool(
         codes,
         tuple(sizes),
         np.bincount(first[side], minlength=size).astype(np.float64),

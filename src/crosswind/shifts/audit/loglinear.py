@@ -44,7 +44,7 @@ class Factor:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Pool:
+class LoglinearPool:
     """Distinct rows of both tables: `codes` int64 [1 + attributes, m], the label first; `train`,
     `target` float64 [m]."""
 
@@ -81,7 +81,7 @@ class Pool:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Fit:
+class LoglinearFit:
     """A fitted product: `p` float64 [m], the factors, the inverse of their information, and the log
     likelihood."""
 
@@ -101,7 +101,7 @@ class Test:
     log_p: float
 
 
-def fit(pool: Pool, factors: Sequence[Factor]) -> Fit:
+def fit(pool: LoglinearPool, factors: Sequence[Factor]) -> LoglinearFit:
     """The most likely product of `factors`, by Newton's method with halved steps; a constant is
     always in it."""
     rows, train = pool.rows, pool.train
@@ -148,7 +148,7 @@ def fit(pool: Pool, factors: Sequence[Factor]) -> Fit:
     information = _information(factors, starts, rows * p * (1 - p))
     information[np.diag_indices(len(theta))] += penalty
     inverse = np.linalg.inv(information).astype(np.float64, copy=False)
-    return Fit(p, tuple(factors), inverse, now)
+    return LoglinearFit(p, tuple(factors), inverse, now)
 
 
 def _information(factors: Sequence[Factor], starts: Ints, weight: Floats) -> Floats:
@@ -165,7 +165,7 @@ def _information(factors: Sequence[Factor], starts: Ints, weight: Floats) -> Flo
     return out
 
 
-def score_test(pool: Pool, fitted: Fit, factor: Factor) -> Test:
+def score_test(pool: LoglinearPool, fitted: LoglinearFit, factor: Factor) -> Test:
     """Whether the pool asks for `factor` beside those of `fitted`."""
     weight = pool.rows * fitted.p * (1 - fitted.p)
     residual = factor @ (pool.train - pool.rows * fitted.p)
@@ -201,7 +201,7 @@ def log_tail(statistic: float, freedom: float) -> float:
     )  # the first term of its expansion
 
 
-def rake(pool: Pool, start: Floats, factors: Sequence[Factor], sweeps: int = 60) -> Floats:
+def rake(pool: LoglinearPool, start: Floats, factors: Sequence[Factor], sweeps: int = 60) -> Floats:
     """The law nearest to `start` [m] in which every factor has training's shares: float64 [m], sum
     1.
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from crosswind.core.errors import InputError
 from crosswind.core.seeds import stream
 from crosswind.shifts.audit import messages
-from crosswind.shifts.audit.attribution import Explanation, Part, explain
+from crosswind.shifts.audit.attribution import AttributePart, Explanation, explain
 from crosswind.shifts.audit.contingency import Column, Pooled, Unseen, find_unseen, pooled
 from crosswind.shifts.audit.findings import (
     KINDS,
@@ -125,13 +125,13 @@ class _Case:
             self.explanation = explain(self.pool.pool, LEVEL, LEAST[SC], LEAST[LDD], gaps)
         self.log_p = self._adjusted()
 
-    def part(self, number: int) -> Part | None:
+    def part(self, number: int) -> AttributePart | None:
         """What explains one column; None where it is not in the pool or has one value there."""
         if self.pool is None or self.explanation is None or number not in self.pool.places:
             return None
         return self.explanation.parts.get(self.pool.places.index(number))
 
-    def sources(self, explained: Part) -> tuple[str, ...]:
+    def sources(self, explained: AttributePart) -> tuple[str, ...]:
         """The names of the columns that move one."""
         assert self.pool is not None and self.explanation is not None
         return tuple(

@@ -37,7 +37,7 @@ LAST_LINES = 3
 
 
 @final
-class Pool(Engine):
+class WorkerPool(Engine):
     """An engine of `workers` processes, started when first needed, which hold the pixels that they
     train on once for all."""
 
