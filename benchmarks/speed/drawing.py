@@ -24,7 +24,7 @@ for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np  # noqa: E402  (after the variables above)
 from numpy.typing import NDArray  # noqa: E402
 
-from crosswind.data import rooms  # noqa: E402
+from crosswind.data import shapes3d_renderer as rooms  # noqa: E402
 from crosswind.data.sources.factor_grids import DSprites, Shapes3D  # noqa: E402
 
 BATCH = 128
