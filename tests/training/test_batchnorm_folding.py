@@ -52,15 +52,15 @@ FOLDED = {
 def worn(module: nn.Module, spread: float = 0.3, seed: int = 0) -> nn.Module:
     """The module with the norms of a trained one: nothing is 0 or 1."""
     generator = torch.Generator().manual_seed(seed)
-    for part in module.modules():
-        if isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d):
+    for submodule in module.modules():
+        if isinstance(submodule, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d):
             for name, middle in (
                 ("weight", 1.0),
                 ("bias", 0.0),
                 ("running_mean", 0.0),
                 ("running_var", 1.0),
             ):
-                value = getattr(part, name)
+                value = getattr(submodule, name)
                 if value is not None:
                     value.data.copy_(
                         middle + spread * (torch.rand(value.shape, generator=generator) * 2 - 1)
@@ -69,11 +69,15 @@ def worn(module: nn.Module, spread: float = 0.3, seed: int = 0) -> nn.Module:
 
 
 def both(
-    module: nn.Module, x: Tensor, run: Callable[[Any, Tensor], Tensor] = lambda made, x: made(x)
+    module: nn.Module,
+    x: Tensor,
+    run: Callable[[Any, Tensor], Tensor] = lambda modules_made, x: modules_made(x),
 ) -> tuple[Tensor, Tensor]:
     """What the module says, and what `evaluated` gives."""
     with evaluation_mode([module]):
-        return run(module, x), evaluated({"m": module}, "fp32", lambda made: run(made["m"], x))
+        return run(module, x), evaluated(
+            {"m": module}, "fp32", lambda modules_made: run(modules_made["m"], x)
+        )
 
 
 def pairs(module: nn.Module) -> list[tuple[str, str]]:
@@ -87,14 +91,14 @@ def picture(side: int = 32, n: int = 3, channels: int = 3) -> Tensor:
 
 def test_the_sweep_knows_every_model_with_batch_norm() -> None:
     assert len(NAMES) >= 8
-    built = {item.name: item for item in listing("models") if item.name in NAMES}
-    always = {name for name, item in built.items() if item.built and item.built.norm == "batch"}
+    built = {known.name: known for known in listing("models") if known.name in NAMES}
+    always = {name for name, known in built.items() if known.built and known.built.norm == "batch"}
     # A norm may be a knob, which the form names: those whose default is batch norm.
     chosen = {
         name
-        for name, item in built.items()
-        for knob in item.knobs
-        if item.built and knob.name == item.built.norm
+        for name, known in built.items()
+        for knob in known.knobs
+        if known.built and knob.name == known.built.norm
     }
     chosen = {
         name
@@ -114,12 +118,12 @@ def test_every_model_is_folded_and_says_the_same(name: str) -> None:
     assert (
         len(pairs(model))
         == FOLDED.get(name, 0)
-        == sum(type(part) is nn.BatchNorm2d for part in model.modules())
+        == sum(type(submodule) is nn.BatchNorm2d for submodule in model.modules())
     )
     for x in (picture(), picture().contiguous(memory_format=torch.channels_last)):
-        plain, found = both(model, x)
-        assert (plain - found).abs().max() <= 1e-5 * plain.abs().max().clamp(min=1.0)
-    assert torch.equal(plain, found) == (name not in FOLDED)
+        plain, folded = both(model, x)
+        assert (plain - folded).abs().max() <= 1e-5 * plain.abs().max().clamp(min=1.0)
+    assert torch.equal(plain, folded) == (name not in FOLDED)
 
 
 @pytest.mark.parametrize("name", ["small-cnn", "resnet-w16", "mlp"])
@@ -128,34 +132,40 @@ def test_every_way_into_a_model_serves(name: str) -> None:
     assert isinstance(model, Model)
     first = model.stages[0]
     ways: list[Callable[[Any, Tensor], Tensor]] = [
-        lambda made, x: made.features(x),
-        lambda made, x: made.taps(x, made.stages)["logits"],
-        lambda made, x: made.taps(x, [first])[first],
-        lambda made, x: made.until(x, first),
-        lambda made, x: made.head(made.after(made.until(x, first), first)),
+        lambda modules_made, x: modules_made.features(x),
+        lambda modules_made, x: modules_made.taps(x, modules_made.stages)["logits"],
+        lambda modules_made, x: modules_made.taps(x, [first])[first],
+        lambda modules_made, x: modules_made.until(x, first),
+        lambda modules_made, x: modules_made.head(
+            modules_made.after(modules_made.until(x, first), first)
+        ),
     ]
     for way in ways:
-        plain, found = both(model, picture(), way)
-        assert torch.allclose(plain, found, atol=1e-5)
+        plain, folded = both(model, picture(), way)
+        assert torch.allclose(plain, folded, atol=1e-5)
     with evaluation_mode([model]):
-        assert evaluated({"m": model}, "fp32", lambda made: made["m"] is model) == (name == "mlp")
-        kept = evaluated(
+        assert evaluated({"m": model}, "fp32", lambda modules_made: modules_made["m"] is model) == (
+            name == "mlp"
+        )
+        kept_logits = evaluated(
             {"m": model},
             "fp32",
-            lambda made: isinstance(made["m"], Model) and made["m"].head is model.head,
+            lambda modules_made: (
+                isinstance(modules_made["m"], Model) and modules_made["m"].head is model.head
+            ),
         )
-    assert kept
+    assert kept_logits
 
 
 def test_a_folded_layer_stays_of_its_class() -> None:
     """A convolution that is faster on small maps is so folded as well."""
     model = worn(build_model("small-cnn", {}, InputSpec.image(16, 16, 3), unnamed(5), 0))
 
-    def kinds(made: Any) -> list[type]:
+    def kinds(modules_made: Any) -> list[type]:
         return [
-            type(part)
-            for part in made["m"]._model.modules()
-            if isinstance(part, nn.Conv2d | nn.BatchNorm2d)
+            type(submodule)
+            for submodule in modules_made["m"]._model.modules()
+            if isinstance(submodule, nn.Conv2d | nn.BatchNorm2d)
         ]
 
     with evaluation_mode([model]):
@@ -165,17 +175,17 @@ def test_a_folded_layer_stays_of_its_class() -> None:
 def test_nothing_of_the_original_changes() -> None:
     model = worn(build_model("resnet-w16", {}, InputSpec.image(32, 32, 3), unnamed(5), 0)).train()
     before = copy.deepcopy(model.state_dict())
-    parts = list(model.modules())
+    modules_before = list(model.modules())
     with torch.autocast("cpu", torch.bfloat16), evaluation_mode([model]):
-        evaluated({"m": model}, "bf16", lambda made: made["m"](picture()))
+        evaluated({"m": model}, "bf16", lambda modules_made: modules_made["m"](picture()))
     assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
     assert (
-        all(one is two for one, two in zip(parts, model.modules(), strict=True))
+        all(one is two for one, two in zip(modules_before, model.modules(), strict=True))
         and type(model) is Model
     )
     assert all(
-        part.training and not part._forward_hooks and not part._forward_pre_hooks
-        for part in model.modules()
+        submodule.training and not submodule._forward_hooks and not submodule._forward_pre_hooks
+        for submodule in model.modules()
     )
     model(picture()).sum().backward()
     assert all(p.grad is not None for p in model.parameters())
@@ -187,8 +197,8 @@ def test_weights_are_those_of_the_moment() -> None:
     worn(model, 0.5, seed=3)
     with torch.no_grad():
         model.block1[0].weight.mul_(1.5)  # type: ignore[index,union-attr]
-    plain, found = both(model, picture(16))
-    assert torch.allclose(plain, found, atol=1e-5)
+    plain, folded = both(model, picture(16))
+    assert torch.allclose(plain, folded, atol=1e-5)
 
 
 # -- modules of other people -----------------------------------------------------------------------
@@ -203,8 +213,8 @@ class Parts(nn.Module):
 
     def __init__(self, run: Callable[[Any, Tensor], Tensor], **parts: nn.Module) -> None:
         super().__init__()
-        for name, part in parts.items():
-            self.add_module(name, part)
+        for name, submodule in parts.items():
+            self.add_module(name, submodule)
         self.run = run
 
     def forward(self, x: Tensor) -> Tensor:
@@ -220,19 +230,21 @@ class Weighted(nn.Conv2d):
 
 def changed(change: Callable[[Any, Any], object]) -> nn.Module:
     """A convolution and its norm, changed."""
-    made = nn.Sequential(conv(), nn.BatchNorm2d(4))
-    change(*made)
-    return made
+    modules_made = nn.Sequential(conv(), nn.BatchNorm2d(4))
+    change(*modules_made)
+    return modules_made
 
 
 def shared_convolution() -> nn.Module:
-    one = conv(4, 4)
-    return nn.Sequential(conv(), nn.BatchNorm2d(4), one, nn.BatchNorm2d(4), one, nn.ReLU())
+    convolution = conv(4, 4)
+    return nn.Sequential(
+        conv(), nn.BatchNorm2d(4), convolution, nn.BatchNorm2d(4), convolution, nn.ReLU()
+    )
 
 
 def shared_norm() -> nn.Module:
-    one = nn.BatchNorm2d(4)
-    return nn.Sequential(conv(), one, conv(4, 4), one)
+    norm = nn.BatchNorm2d(4)
+    return nn.Sequential(conv(), norm, conv(4, 4), norm)
 
 
 def tied() -> nn.Module:
@@ -317,12 +329,12 @@ ODD: dict[str, tuple[Callable[[], nn.Module], int]] = {
 
 def around(body: nn.Module) -> Model:
     """A model of one stage."""
-    parts = {
+    children = {
         "body": body,
         "pool": nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.LazyLinear(5)),
         "fc": nn.Linear(5, 2),
     }
-    model = Model(parts, stages={"a": ("body",)}, pool=("pool",), head="fc", width=5)
+    model = Model(children, stages={"a": ("body",)}, pool=("pool",), head="fc", width=5)
     model(picture(8))
     return model
 
@@ -330,59 +342,72 @@ def around(body: nn.Module) -> Model:
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("name", ODD)
 def test_odd_modules_say_the_same_folded_or_not(name: str, precision: str) -> None:
-    build, many = ODD[name]
+    build, n_folded = ODD[name]
     torch.manual_seed(0)
     module = worn(around(build()))
-    assert len(pairs(module)) == many
+    assert len(pairs(module)) == n_folded
     x, low = picture(8), precision == "bf16"
     with evaluation_mode([module]), torch.autocast("cpu", torch.bfloat16, enabled=low):
-        plain, found = module(x), evaluated({"m": module}, precision, lambda made: made["m"](x))
-    assert torch.allclose(plain, found, atol=3e-2 if low else 1e-5)
+        plain, folded = (
+            module(x),
+            evaluated({"m": module}, precision, lambda modules_made: modules_made["m"](x)),
+        )
+    assert torch.allclose(plain, folded, atol=3e-2 if low else 1e-5)
 
 
 def test_other_modules_are_used_as_they_are() -> None:
     body = worn(nn.Sequential(conv(), nn.BatchNorm2d(4)))
     with evaluation_mode([body]):
         assert folded({"m": body}) == [] and evaluated(
-            {"m": body}, "bf16", lambda made: made["m"] is body
+            {"m": body}, "bf16", lambda modules_made: modules_made["m"] is body
         )
 
 
 def test_stages_keep_what_they_gave() -> None:
     """The convolution is one stage and its norm the next: taps show what is between."""
-    parts = {
+    children = {
         "conv": conv(),
         "norm": nn.BatchNorm2d(4),
         "pool": nn.Flatten(),
         "fc": nn.Linear(256, 2),
     }
     model = worn(
-        Model(parts, stages={"a": ("conv",), "b": ("norm",)}, pool=("pool",), head="fc", width=256)
+        Model(
+            children, stages={"a": ("conv",), "b": ("norm",)}, pool=("pool",), head="fc", width=256
+        )
     )
     assert pairs(model) == []
     joined = worn(
-        Model(parts, stages={"a": ("conv", "norm")}, pool=("pool",), head="fc", width=256)
+        Model(children, stages={"a": ("conv", "norm")}, pool=("pool",), head="fc", width=256)
     )
     assert pairs(joined) == [("m.conv", "m.norm")]
-    assert torch.allclose(*both(joined, picture(8), lambda made, x: made.until(x, "a")), atol=1e-5)
+    assert torch.allclose(
+        *both(joined, picture(8), lambda modules_made, x: modules_made.until(x, "a")), atol=1e-5
+    )
 
 
 @pytest.mark.parametrize(
     "way",
     [
-        lambda made, x: made.block1[0](x),
-        lambda made, x: made.get_submodule("block1.0")(x),
-        lambda made, x: made.block1[1].running_mean,
-        lambda made, x: next(part.weight for part in made.modules() if isinstance(part, nn.Conv2d)),
-        lambda made, x: sum(isinstance(part, nn.BatchNorm2d) for part in made.modules()) * x,
-        lambda made, x: made.state_dict()["block1.1.running_mean"],
-        lambda made, x: next(iter(made.parameters())),
+        lambda modules_made, x: modules_made.block1[0](x),
+        lambda modules_made, x: modules_made.get_submodule("block1.0")(x),
+        lambda modules_made, x: modules_made.block1[1].running_mean,
+        lambda modules_made, x: next(
+            submodule.weight
+            for submodule in modules_made.modules()
+            if isinstance(submodule, nn.Conv2d)
+        ),
+        lambda modules_made, x: (
+            sum(isinstance(submodule, nn.BatchNorm2d) for submodule in modules_made.modules()) * x
+        ),
+        lambda modules_made, x: modules_made.state_dict()["block1.1.running_mean"],
+        lambda modules_made, x: next(iter(modules_made.parameters())),
     ],
 )
 def test_who_reads_the_parts_reads_the_originals(way: Callable[[Any, Tensor], Tensor]) -> None:
     model = worn(build_model("small-cnn", {}, InputSpec.image(16, 16, 3), unnamed(5), 0))
-    plain, found = both(model, picture(16), way)
-    assert torch.equal(plain, found)
+    plain, folded = both(model, picture(16), way)
+    assert torch.equal(plain, folded)
     assert pairs(model) == []  # and is not offered copies again
 
 
@@ -396,10 +421,12 @@ def test_tracing_writes_into_no_module_and_calls_no_hook() -> None:
     body.register_buffer("count", torch.zeros(()))
     body.calls = 0  # type: ignore[assignment]
     model = around(body)
-    seen: list[Any] = []
-    hook = body.conv.register_forward_hook(lambda part, inputs, output: seen.append(output))  # type: ignore[union-attr,operator]
+    calls_seen: list[Any] = []
+    hook = body.conv.register_forward_hook(
+        lambda submodule, inputs, output: calls_seen.append(output)
+    )  # type: ignore[union-attr,operator]
     both(model, picture(8))
-    assert [type(item) for item in seen] == [Tensor, Tensor]
+    assert [type(known) for known in calls_seen] == [Tensor, Tensor]
     hook.remove()
     calls = body.calls
     del body.last
@@ -421,25 +448,31 @@ def test_bfloat16_weights_give_what_autocast_gives(name: str) -> None:
         exact = model(x)
         with torch.autocast("cpu", torch.bfloat16):
             cast = model(x)
-            kept = evaluated({"m": model}, "bf16", lambda made: made["m"](x))
-            low = evaluated({"m": model}, "bf16", lambda made: made["m"] is not model)
-            head = evaluated({"m": model}, "bf16", lambda made: made["m"].head.weight)
+            kept_logits = evaluated({"m": model}, "bf16", lambda modules_made: modules_made["m"](x))
+            low = evaluated(
+                {"m": model}, "bf16", lambda modules_made: modules_made["m"] is not model
+            )
+            head = evaluated(
+                {"m": model}, "bf16", lambda modules_made: modules_made["m"].head.weight
+            )
             with torch.autocast(
                 "cpu", enabled=False
             ):  # a forward pass that wants full weights gets them
-                full = evaluated({"m": model}, "bf16", lambda made: made["m"](x))
+                full = evaluated({"m": model}, "bf16", lambda modules_made: modules_made["m"](x))
     assert low and torch.equal(full, exact) and head is model.head.weight  # type: ignore[attr-defined]
-    assert kept.dtype == torch.bfloat16 and not torch.equal(kept.float(), exact)
+    assert kept_logits.dtype == torch.bfloat16 and not torch.equal(kept_logits.float(), exact)
     if name == "mlp":
-        assert torch.equal(kept, cast)
+        assert torch.equal(kept_logits, cast)
     scale = exact.abs().max()
-    assert (kept - exact).abs().max() <= 0.03 * scale and (cast - exact).abs().max() <= 0.03 * scale
+    assert (kept_logits - exact).abs().max() <= 0.03 * scale and (
+        cast - exact
+    ).abs().max() <= 0.03 * scale
 
 
 def test_float64_differs_by_its_own_rounding() -> None:
     model = worn(build_model("small-cnn", {}, InputSpec.image(16, 16, 3), unnamed(5), 0)).double()
-    plain, found = both(model, picture(16).double())
-    assert found.dtype == torch.float64 and 0 < (plain - found).abs().max() < 1e-14
+    plain, folded = both(model, picture(16).double())
+    assert folded.dtype == torch.float64 and 0 < (plain - folded).abs().max() < 1e-14
 
 
 # -- where it is used ------------------------------------------------------------------------------
@@ -468,7 +501,7 @@ def test_predictions_are_those_of_the_originals(monkeypatch: pytest.MonkeyPatch)
         return how(method, {"model": model}, {}, rows, settings).logits
 
     methods: list[Any] = [ERM(), BNAdapt(attribute="tint"), Peeking()]
-    found = [said(method) for method in methods]
+    predictions_found = [said(method) for method in methods]
     alone = predict(
         ERM(),
         {"model": model},
@@ -476,14 +509,14 @@ def test_predictions_are_those_of_the_originals(monkeypatch: pytest.MonkeyPatch)
         EvaluationRows(split().validation["validation"], DATA, settings, resident=True),
         settings,
     )  # type: ignore[arg-type]
-    assert len(alone) == 30 and all(part.training for part in model.modules())
+    assert len(alone) == 30 and all(submodule.training for submodule in model.modules())
     monkeypatch.setattr(
         "crosswind.training.predicting.evaluated", lambda modules, precision, run: run(modules)
     )
     plain = [said(method) for method in methods]
-    for one, two in zip(found, plain, strict=True):
-        assert one.dtype == np.float32 and np.abs(one - two).max() < 1e-5
-    assert not np.array_equal(found[0], plain[0]) and not np.array_equal(
-        found[1], plain[1]
+    for first, two in zip(predictions_found, plain, strict=True):
+        assert first.dtype == np.float32 and np.abs(first - two).max() < 1e-5
+    assert not np.array_equal(predictions_found[0], plain[0]) and not np.array_equal(
+        predictions_found[1], plain[1]
     )  # folded
-    assert np.array_equal(found[2], plain[2])  # asked itself
+    assert np.array_equal(predictions_found[2], plain[2])  # asked itself

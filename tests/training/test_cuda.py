@@ -46,9 +46,9 @@ def test_every_method_repeats_its_bits(name: str, precision: str) -> None:
     assert first.status == "finished" and first.cost["peak_memory_bytes"] > 0
     assert same_weights(first, second)
     for rule, sets in first.predictions.items():
-        for key, found in sets.items():
-            assert found.logits is not None and np.array_equal(
-                found.logits, second.predictions[rule][key].logits
+        for key, predictions_of_set in sets.items():
+            assert predictions_of_set.logits is not None and np.array_equal(
+                predictions_of_set.logits, second.predictions[rule][key].logits
             )
 
 
@@ -56,8 +56,8 @@ def test_every_method_repeats_its_bits(name: str, precision: str) -> None:
 def test_every_method_learns_as_on_the_processor(name: str) -> None:
     """Float32 is float32: the losses of twelve steps agree to 1e-4, which arithmetic of 10 bits
     (TF32) does not."""
-    here, there = (tried(name, device=device) for device in ("cpu", "cuda"))
-    for ours, theirs in zip(here.history, there.history, strict=True):
+    on_cpu, on_cuda = (tried(name, device=device) for device in ("cpu", "cuda"))
+    for ours, theirs in zip(on_cpu.history, on_cuda.history, strict=True):
         for key, value in ours["train"].items():
             assert theirs["train"][key] == pytest.approx(value, rel=1e-4, abs=1e-5), (
                 ours["step"],
@@ -73,13 +73,15 @@ def test_every_model_repeats_its_bits(model: str) -> None:
 
 @pytest.mark.parametrize("model", ["small-cnn", "resnet-w16", "resnet18", "vit-tiny"])
 def test_predictions_are_those_of_the_processor(model: str) -> None:
-    found = [
+    trajectories = [
         run(ERM(), model=model, device=device, steps=1, validate_every=1, lr=1e-6)
         for device in ("cpu", "cuda")
     ]
-    here, there = (item.predictions["last"]["test"].logits for item in found)
-    assert here is not None and there is not None
-    assert np.abs(here - there).max() <= 1e-4 * max(1.0, np.abs(here).max())
+    cpu_logits, cuda_logits = (
+        trajectory.predictions["last"]["test"].logits for trajectory in trajectories
+    )
+    assert cpu_logits is not None and cuda_logits is not None
+    assert np.abs(cpu_logits - cuda_logits).max() <= 1e-4 * max(1.0, np.abs(cpu_logits).max())
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -94,11 +96,13 @@ def test_a_stopped_run_goes_on_with_the_same_bits(
         if told["step"] >= 8:
             raise Stop
 
-    whole = tried(name, device="cuda", precision=precision)
-    place = tmp_path / "checkpoint"
+    uninterrupted = tried(name, device="cuda", precision=precision)
+    checkpoint_path = tmp_path / "checkpoint"
     with pytest.raises(Stop):
-        tried(name, device="cuda", precision=precision, checkpoint=place, progress=stop)
-    assert same_weights(whole, tried(name, device="cuda", precision=precision, checkpoint=place))
+        tried(name, device="cuda", precision=precision, checkpoint=checkpoint_path, progress=stop)
+    assert same_weights(
+        uninterrupted, tried(name, device="cuda", precision=precision, checkpoint=checkpoint_path)
+    )
 
 
 @contextmanager
@@ -115,7 +119,7 @@ def no_waiting() -> Iterator[None]:
 def steps(name: str, method: Method, precision: str) -> int:
     """Three steps in which whatever makes the host wait for the device is an error; how many were
     taken."""
-    given = SETTINGS.get(name, {})
+    knob_values = SETTINGS.get(name, {})
     settings = TrainingSettings(
         batch=16, steps=12, device="cuda", precision=precision, patience=None
     )
@@ -126,7 +130,7 @@ def steps(name: str, method: Method, precision: str) -> int:
         sets.train, data, settings, 0, method.needs.sampler, method.views(), method.partners(info)
     )
     training = EvaluationRows(sets.train, data, settings, resident=False)
-    model = ModelSpec(given.get("model", "mlp"))
+    model = ModelSpec(knob_values.get("model", "mlp"))
     context = LoopContext(method, info, model, settings, 0, rows, training, None)
     context.begin(Stage(), fresh=False)
     context.train()
@@ -153,10 +157,10 @@ class Asking(ERM):
     """ERM that reads its loss at every step."""
 
     def loss(self, modules: dict, batch: Batch, state: dict) -> Loss:
-        found = super().loss(modules, batch, state)
-        if float(found.total.detach()) > 100:
+        loss_terms = super().loss(modules, batch, state)
+        if float(loss_terms.total.detach()) > 100:
             raise ValueError("the loss is too large")
-        return found
+        return loss_terms
 
 
 def test_a_step_that_waits_is_found() -> None:
@@ -175,11 +179,11 @@ def test_transforms_give_the_processor_s_bits(name: str) -> None:
     x = photographs(3, 31, 45)
     levels, share = ROUNDED.get(name, (0, 0.0))
     for transform in by_strength(name):
-        here, there = transform(x, keys_of(7)), transform(x.cuda(), keys_of(7)).cpu()
-        differing = (here != there).double().mean().item()
-        most = int((here.int() - there.int()).abs().max())
-        assert most <= levels and differing <= share, (
-            f"{transform}: {differing:.2%} of the levels differ, by at most {most}"
+        on_cpu, on_cuda = transform(x, keys_of(7)), transform(x.cuda(), keys_of(7)).cpu()
+        differing = (on_cpu != on_cuda).double().mean().item()
+        largest_difference = int((on_cpu.int() - on_cuda.int()).abs().max())
+        assert largest_difference <= levels and differing <= share, (
+            f"{transform}: {differing:.2%} of the levels differ, by at most {largest_difference}"
         )
 
 
@@ -257,10 +261,10 @@ def graphed(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("crosswind.training.run.Steps", Noted)
-        found = tried(
+        trajectory = tried(
             name, method, **{"device": "cuda", "steps": 60, "validate_every": 20, **changes}
         )
-    return found, made_steps
+    return trajectory, made_steps
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -270,13 +274,13 @@ def test_graphs_change_no_number(
 ) -> None:
     recorded, steps = graphed(name, precision=precision)
     monkeypatch.setenv(cuda_graphs.VARIABLE, "0")
-    ordinary, others = graphed(name, precision=precision)
-    assert same_weights(recorded, ordinary) and not any(item.replayed for item in others)
+    ordinary, recorded_steps = graphed(name, precision=precision)
+    assert same_weights(recorded, ordinary) and not any(step.replayed for step in recorded_steps)
     assert [entry["train"] for entry in recorded.history] == [
         entry["train"] for entry in ordinary.history
     ]
-    print(name, precision, [item.why or "replayed" for item in steps])
-    assert any(item.replayed for item in steps) or {item.why for item in steps} <= {
+    print(name, precision, [step.why or "replayed" for step in steps])
+    assert any(step.replayed for step in steps) or {step.why for step in steps} <= {
         "the method reads the step",
         "too few steps are left",
     }
@@ -284,8 +288,8 @@ def test_graphs_change_no_number(
 
 def test_which_methods_are_replayed() -> None:
     """Those whose loss is the same function at every step; dann and irm change theirs."""
-    found = {name: any(item.replayed for item in graphed(name)[1]) for name in NAMES}
-    assert {name for name, replayed in found.items() if replayed} >= {
+    replayed_of = {name: any(step.replayed for step in graphed(name)[1]) for name in NAMES}
+    assert {name for name, replayed in replayed_of.items() if replayed} >= {
         "erm",
         "deepcoral",
         "groupdro",
@@ -304,12 +308,12 @@ def test_a_stopped_run_that_is_replayed_goes_on_with_the_same_bits(
         if told["step"] >= 20:
             raise Stop
 
-    whole, _ = graphed("groupdro", model=model, steps=80)
-    place = tmp_path / "checkpoint"
+    uninterrupted, _ = graphed("groupdro", model=model, steps=80)
+    checkpoint_path = tmp_path / "checkpoint"
     with pytest.raises(Stop):
-        graphed("groupdro", model=model, steps=80, checkpoint=place, progress=stop)
-    again, steps = graphed("groupdro", model=model, steps=80, checkpoint=place)
-    assert same_weights(whole, again) and steps[-1].replayed
+        graphed("groupdro", model=model, steps=80, checkpoint=checkpoint_path, progress=stop)
+    again, steps = graphed("groupdro", model=model, steps=80, checkpoint=checkpoint_path)
+    assert same_weights(uninterrupted, again) and steps[-1].replayed
 
 
 class Drawing(ERM):
@@ -367,11 +371,11 @@ class Late(ERM):
 
     def loss(self, modules: dict, batch: Batch, state: dict) -> Loss:
         type(self).calls += 1
-        found = super().loss(modules, batch, state)
+        loss_terms = super().loss(modules, batch, state)
         return (
-            found
+            loss_terms
             if self.calls <= cuda_graphs.WARM_UP
-            else Loss(found.total + modules["late"].weight.square().sum())
+            else Loss(loss_terms.total + modules["late"].weight.square().sum())
         )
 
 

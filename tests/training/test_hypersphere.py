@@ -140,15 +140,20 @@ def test_invariance_by_hand_and_by_a_loop() -> None:
 
 
 def slow_atc(score: list[float], right: list[bool], target: list[float]) -> float:
-    errors = sum(not one for one in right)
+    errors = sum(not entry_of_row for entry_of_row in right)
     if errors in (0, len(score)):
         return float(errors == 0)
     ordered = sorted(score)
     threshold = (ordered[errors - 1] + ordered[errors]) / 2
-    tied = sum(one == threshold for one in score)
-    share = (sum(right) - sum(one > threshold for one in score)) / tied if tied else 0.0
+    tied = sum(entry_of_row == threshold for entry_of_row in score)
+    share = (
+        (sum(right) - sum(entry_of_row > threshold for entry_of_row in score)) / tied
+        if tied
+        else 0.0
+    )
     return sum(
-        1.0 if one > threshold else share if one == threshold else 0.0 for one in target
+        1.0 if entry_of_row > threshold else share if entry_of_row == threshold else 0.0
+        for entry_of_row in target
     ) / len(target)
 
 
@@ -162,7 +167,8 @@ def test_atc_is_exact_on_its_source_and_equals_a_loop(ties: bool) -> None:
     fitted = atc_fit(score, right)
     assert np.allclose(atc_estimate(fitted, score), right.mean(axis=1), atol=1e-12)
     slow = [
-        slow_atc(*one) for one in zip(score.tolist(), right.tolist(), target.tolist(), strict=True)
+        slow_atc(*network_row)
+        for network_row in zip(score.tolist(), right.tolist(), target.tolist(), strict=True)
     ]
     assert np.allclose(atc_estimate(fitted, target), slow, atol=1e-12)
     assert slow[0] == 1 and slow[1] == 0
@@ -180,11 +186,11 @@ def test_tau_by_counting_pairs() -> None:
     geometric mean below the line less."""
     assert taus(np.array([1.0, 2, 3]), np.array([1.0, 3, 2])) == pytest.approx(1 / 3)
     a, b = rng().integers(0, 6, (2, 3, 4, 15)).astype(float)
-    found = taus(a, b)
-    for place in np.ndindex(3, 4):
-        up = np.sign(np.subtract.outer(a[place], a[place]))
-        across = np.sign(np.subtract.outer(b[place], b[place]))
-        assert found[place] == pytest.approx(
+    taus_found = taus(a, b)
+    for index in np.ndindex(3, 4):
+        up = np.sign(np.subtract.outer(a[index], a[index]))
+        across = np.sign(np.subtract.outer(b[index], b[index]))
+        assert taus_found[index] == pytest.approx(
             (up * across).sum() / np.sqrt((up**2).sum() * (across**2).sum()), abs=1e-12
         )
     assert np.isnan(taus(np.ones((1, 4)), np.arange(4.0)[None])).all() and np.isnan(
@@ -206,57 +212,61 @@ def test_margins_are_the_difference_of_the_logits() -> None:
 
 def answers_of(stack: Stack, place: int, x: np.ndarray) -> np.ndarray:
     """What one network says, by the definition."""
-    own = {name: value[place].double().numpy() for name, value in stack.parameters.items()}
-    units = np.maximum(x @ own["0.weight"].T + own["0.bias"], 0)
-    return units @ own["2.weight"].T + own["2.bias"]
+    own_parameters = {
+        name: value[place].double().numpy() for name, value in stack.parameters.items()
+    }
+    units = np.maximum(x @ own_parameters["0.weight"].T + own_parameters["0.bias"], 0)
+    return units @ own_parameters["2.weight"].T + own_parameters["2.bias"]
 
 
 def test_a_tiny_whole_equals_one_network_and_cloud_after_the_other() -> None:
     networks = trained(SMALL, FEW, 3)
-    stack, found = networks.stack, measured(networks, SMALL, 3)
-    assert found.accuracy.shape == found.estimate.shape == found.invariance.shape == (3, 2, 6)
-    held = cloud(pole(5), 60, 0.02, stream(3, "hypersphere", "held out"))
+    stack, figures = networks.stack, measured(networks, SMALL, 3)
+    assert figures.accuracy.shape == figures.estimate.shape == figures.invariance.shape == (3, 2, 6)
+    held_out = cloud(pole(5), 60, 0.02, stream(3, "hypersphere", "held out"))
     for step, angle in enumerate((0.0, np.pi / 2, np.pi)):
         draws = stream(3, "hypersphere", "clouds", step)
-        for place, centre in enumerate(centres_at(angle, 2, 5, draws)):
+        for number, centre in enumerate(centres_at(angle, 2, 5, draws)):
             x = cloud(centre, 60, 0.02, draws)
-            near = perturbed(x, 3, 0.2, draws)
+            neighbours = perturbed(x, 3, 0.2, draws)
             y = np.array([float(np.sqrt((row**2).sum()) <= 1) for row in x])
-            assert found.inside[step, place] == y.mean()
+            assert figures.inside[step, number] == y.mean()
             for network in range(6):
                 logits = answers_of(stack, network, x)
                 answer, confidence = logits.argmax(1), np.abs(logits[:, 1] - logits[:, 0])
-                at = step, place, network
-                assert found.accuracy[at] == pytest.approx((answer == y).mean(), abs=1e-12)
-                assert found.said_inside[at] == pytest.approx(answer.mean(), abs=1e-12)
+                index = step, number, network
+                assert figures.accuracy[index] == pytest.approx((answer == y).mean(), abs=1e-12)
+                assert figures.said_inside[index] == pytest.approx(answer.mean(), abs=1e-12)
                 shares = []
                 for row in range(60):
-                    said = [
+                    answers = [
                         int(answer[row]),
-                        *answers_of(stack, network, near[row]).argmax(1).tolist(),
+                        *answers_of(stack, network, neighbours[row]).argmax(1).tolist(),
                     ]
-                    shares.append(max(said.count(0), said.count(1)) / 4)
-                assert found.invariance[at] == pytest.approx(np.mean(shares), abs=1e-12)
-                source = answers_of(stack, network, held)
-                right = source.argmax(1) == inside(held)
+                    shares.append(max(answers.count(0), answers.count(1)) / 4)
+                assert figures.invariance[index] == pytest.approx(np.mean(shares), abs=1e-12)
+                source = answers_of(stack, network, held_out)
+                right = source.argmax(1) == inside(held_out)
                 slow = slow_atc(
                     np.abs(source[:, 1] - source[:, 0]).tolist(),
                     right.tolist(),
                     confidence.tolist(),
                 )
-                assert found.estimate[at] == pytest.approx(slow, abs=1e-12)
-                assert found.held_out[network] == right.mean()
-    assert 0 < found.said_inside.mean() < 1 and found.invariance.min() < 1, "nothing to tell apart"
+                assert figures.estimate[index] == pytest.approx(slow, abs=1e-12)
+                assert figures.held_out[network] == right.mean()
+    assert 0 < figures.said_inside.mean() < 1 and figures.invariance.min() < 1, (
+        "nothing to tell apart"
+    )
 
 
 def test_loss_is_that_of_the_labels_trained_on() -> None:
     """With rate 0 the labels are the true ones."""
     networks = trained(replace(SMALL, noise=0.0), FEW, 5)
     x = cloud(pole(5), 60, 0.02, stream(5, "hypersphere", "training"))
-    for place in range(6):
-        logits = torch.from_numpy(answers_of(networks.stack, place, x))
-        wanted = torch.nn.functional.cross_entropy(logits, torch.from_numpy(inside(x))).item()
-        assert networks.loss[place] == pytest.approx(wanted, abs=1e-6)
+    for network in range(6):
+        logits = torch.from_numpy(answers_of(networks.stack, network, x))
+        loss_by_hand = torch.nn.functional.cross_entropy(logits, torch.from_numpy(inside(x))).item()
+        assert networks.loss[network] == pytest.approx(loss_by_hand, abs=1e-6)
 
 
 def test_same_seed_same_numbers_whatever_the_threads_and_other_seeds_others(
@@ -265,27 +275,27 @@ def test_same_seed_same_numbers_whatever_the_threads_and_other_seeds_others(
     monkeypatch.setattr(
         hypersphere, "_TRAINED", 3
     )  # two groups, so that threads have something to share
-    one, other = repeated(SMALL, FEW, [0, 1])
+    first, second = repeated(SMALL, FEW, [0, 1])
     again = repeated(SMALL, FEW, [1], threads=2)[0]
-    for name in vars(one):
-        assert np.array_equal(getattr(other, name), getattr(again, name)), name
-        assert not np.array_equal(getattr(one, name), getattr(other, name)), name
+    for name in vars(first):
+        assert np.array_equal(getattr(second, name), getattr(again, name)), name
+        assert not np.array_equal(getattr(first, name), getattr(second, name)), name
     # Another fit meets the same points and the same noise.
     slower = repeated(SMALL, replace(FEW, lr=1e-3), [0])[0]
-    assert np.array_equal(slower.inside, one.inside) and np.array_equal(slower.rates, one.rates)
-    assert not np.array_equal(slower.accuracy, one.accuracy)
-    assert (one.rates < 0.3).all() and (one.rates >= 0).all() and len(set(one.rates)) == 6
+    assert np.array_equal(slower.inside, first.inside) and np.array_equal(slower.rates, first.rates)
+    assert not np.array_equal(slower.accuracy, first.accuracy)
+    assert (first.rates < 0.3).all() and (first.rates >= 0).all() and len(set(first.rates)) == 6
 
 
 def test_networks_learn_the_sphere_and_differ_by_their_noise() -> None:
     design = replace(SMALL, dimensions=2, rows=300, networks=10, hidden=16, variance=0.1)
     networks = trained(replace(design, noise=1.0), Fit(lr=2e-2, steps=250, batch=None), 0)
-    held = measured(networks, design, 0).held_out
+    held_out = measured(networks, design, 0).held_out
     clean = measured(
         trained(replace(design, noise=0.0), Fit(lr=2e-2, steps=250, batch=None), 0), design, 0
     ).held_out
     assert (
         clean.min() > 0.9
-        and held[networks.rates > 0.9].max(initial=0) < clean.min()
-        and held.mean() < clean.mean()
+        and held_out[networks.rates > 0.9].max(initial=0) < clean.min()
+        and held_out.mean() < clean.mean()
     )

@@ -28,14 +28,14 @@ def world(seed: int = 0) -> tuple[Tensor, Tensor]:
 def members() -> list[Member]:
     """Two of each seed, with rates, decays, rows and weights of their own."""
     weight = np.random.default_rng(1).random(ROWS)
-    some = np.arange(0, 50)
+    first_rows = np.arange(0, 50)
     return [
         Member(lr=1e-2, seed=0),
         Member(lr=3e-2, weight_decay=0.1, seed=1),
         Member(lr=1e-3, weight_decay=0.2, seed=0),
-        Member(lr=1e-2, seed=2, rows=some),
+        Member(lr=1e-2, seed=2, rows=first_rows),
         Member(lr=2e-2, seed=1, weight=weight),
-        Member(lr=5e-3, seed=2, rows=some, weight=weight),
+        Member(lr=5e-3, seed=2, rows=first_rows, weight=weight),
     ]
 
 
@@ -50,8 +50,10 @@ def alone(
     """One head the ordinary way, in the loop's order of rows."""
     torch.manual_seed(torch_seed(member.seed, "weights"))
     head = nn.Linear(WIDTH, CLASSES).to(features)
-    made = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}[optimiser]
-    descent = made(head.parameters(), lr=member.lr, weight_decay=member.weight_decay)
+    optimiser_of = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}[
+        optimiser
+    ]
+    descent = optimiser_of(head.parameters(), lr=member.lr, weight_decay=member.weight_decay)
     rows = np.arange(ROWS) if member.rows is None else member.rows
     blocks = [
         rows[stream(member.seed, "order", "main", number).permutation(len(rows))]
@@ -79,11 +81,11 @@ def test_probes_are_those_that_are_trained_alone(optimiser: str, batch: int | No
     heads = train_probes(
         features, y, CLASSES, members(), steps=30, batch=batch, optimiser=optimiser
     )
-    for place, member in enumerate(members()):
-        own = alone(features, y, member, 30, batch, optimiser)
-        assert torch.allclose(heads.weight[place], own.weight, atol=1e-10), place
-        assert torch.allclose(heads.bias[place], own.bias, atol=1e-10), place
-        assert torch.allclose(heads.logits(features)[place], own(features), atol=1e-9)
+    for number, member in enumerate(members()):
+        alone_trained = alone(features, y, member, 30, batch, optimiser)
+        assert torch.allclose(heads.weight[number], alone_trained.weight, atol=1e-10), number
+        assert torch.allclose(heads.bias[number], alone_trained.bias, atol=1e-10), number
+        assert torch.allclose(heads.logits(features)[number], alone_trained(features), atol=1e-9)
 
 
 def test_seeds_of_unequal_numbers_and_labels_of_each_head() -> None:
@@ -96,18 +98,18 @@ def test_seeds_of_unequal_numbers_and_labels_of_each_head() -> None:
         chosen[4], rows=np.arange(10, 60)
     )  # of the seed of member 1, and other rows
     heads = train_probes(features, labels, CLASSES, chosen, steps=30, batch=16)
-    for place, member in enumerate(chosen):
+    for number, member in enumerate(chosen):
         weight = None if member.weight is None else member.weight.astype(np.float32)
-        own = alone(features, labels[place], replace(member, weight=weight), 30, 16)
-        assert torch.allclose(heads.weight[place], own.weight, atol=1e-6), place
+        alone_trained = alone(features, labels[number], replace(member, weight=weight), 30, 16)
+        assert torch.allclose(heads.weight[number], alone_trained.weight, atol=1e-6), number
 
 
 def test_a_probe_that_is_trained_longer_than_what_is_made_ready_at_once() -> None:
     features, y = world()
-    found = train_probes(features, y, CLASSES, members()[:1], steps=150, batch=16)
-    own = alone(features, y, members()[0], 150, 16)
-    assert torch.allclose(found.weight[0], own.weight, atol=1e-10) and torch.allclose(
-        found.bias[0], own.bias, atol=1e-10
+    probes = train_probes(features, y, CLASSES, members()[:1], steps=150, batch=16)
+    alone_trained = alone(features, y, members()[0], 150, 16)
+    assert torch.allclose(probes.weight[0], alone_trained.weight, atol=1e-10) and torch.allclose(
+        probes.bias[0], alone_trained.bias, atol=1e-10
     )
 
 
@@ -118,14 +120,14 @@ def test_losses_and_networks_come_back_in_the_order_of_the_members() -> None:
 
     def trained(places: list[int]) -> tuple[Stack, Tensor]:
         networks = []
-        for place in places:
-            torch.manual_seed(place)
+        for number in places:
+            torch.manual_seed(number)
             networks.append(
                 nn.Sequential(nn.Linear(WIDTH, 5), nn.ReLU(), nn.Linear(5, CLASSES)).double()
             )
         stack = Stack(networks)
         return stack, train_stack(
-            stack, features, y, [chosen[place] for place in places], steps=12, batch=16
+            stack, features, y, [chosen[number] for number in places], steps=12, batch=16
         )
 
     (first, losses), (second, moved) = trained(list(range(6))), trained(order)
@@ -144,9 +146,9 @@ def test_logistic_regressions_are_at_the_optimum_of_what_they_say_they_minimise(
         Member(weight_decay=0.05, rows=np.flatnonzero(y.numpy() != 1)),
     ]
     heads = logistic_probes(features, y, CLASSES, chosen, tolerance=1e-9)
-    for place, member in enumerate(chosen):
+    for number, member in enumerate(chosen):
         weight, bias = (
-            value[place].clone().requires_grad_() for value in (heads.weight, heads.bias)
+            value[number].clone().requires_grad_() for value in (heads.weight, heads.bias)
         )
         rows = torch.arange(ROWS) if member.rows is None else torch.from_numpy(member.rows)
         each = (
@@ -157,7 +159,7 @@ def test_logistic_regressions_are_at_the_optimum_of_what_they_say_they_minimise(
         )
         objective = (losses * each[rows]).mean() + member.weight_decay / 2 * weight.square().sum()
         slopes = torch.autograd.grad(objective, [weight, bias])
-        assert all(slope.abs().max() < 1e-6 for slope in slopes), place
+        assert all(slope.abs().max() < 1e-6 for slope in slopes), number
     assert heads.bias[3, 1] == -torch.inf  # of the class that it has not seen
     assert set(heads.logits(features)[3].argmax(1).tolist()) == {0, 2}
 

@@ -43,8 +43,8 @@ def test_small_set_runs_on_over_epochs() -> None:
 
 
 def test_batch_is_a_function_of_seed_stage_and_step() -> None:
-    one, two = loader(), loader()
-    forward = [one.batch(step, 9).ids.tolist() for step in range(9)]
+    first, two = loader(), loader()
+    forward = [first.batch(step, 9).ids.tolist() for step in range(9)]
     assert [two.batch(step, 9).ids.tolist() for step in reversed(range(9))] == forward[::-1]
     assert loader(seed=1).batch(0, 9).ids.tolist() != forward[0]
     two.begin(Stage("other"))
@@ -144,9 +144,9 @@ def test_stage_weights_multiply_the_sampler() -> None:
 
 def test_base_rows_are_held_once() -> None:
     rows = replace(split().train, rows=np.repeat(np.arange(30), 2))
-    held = loader(rows)
-    assert len(held._inputs._rows.rows) == 30
-    batch = held.batch(0, 1)
+    base_loader = loader(rows)
+    assert len(base_loader._inputs._rows.rows) == 30
+    batch = base_loader.batch(0, 1)
     assert torch.allclose(
         batch.x,
         torch.from_numpy(DATA.inputs(batch.ids.numpy() // 2)).permute(0, 3, 1, 2) / 127.5 - 1,
@@ -189,8 +189,8 @@ def test_fixed_values_render_their_rows_anew_at_each_visit() -> None:
     data = noisy("fixed")
     base = np.arange(60)
     rows = replace(split().train, rows=base * 3 + base % 3)
-    made = TrainingRows(rows, data, TrainingSettings(batch=60), 0, "epoch")  # type: ignore[arg-type]
-    first, second = (_by_row(made.batch(step, 2)) for step in range(2))
+    training_rows = TrainingRows(rows, data, TrainingSettings(batch=60), 0, "epoch")  # type: ignore[arg-type]
+    first, second = (_by_row(training_rows.batch(step, 2)) for step in range(2))
     clean = torch.from_numpy(DATA.inputs(base)).permute(0, 3, 1, 2) / 127.5 - 1
     apart = [
         (first[base % 3 == value] - clean[base % 3 == value]).std().item() for value in range(3)
@@ -198,9 +198,9 @@ def test_fixed_values_render_their_rows_anew_at_each_visit() -> None:
     assert apart[0] < 1e-6 and 0.02 < apart[1] < apart[2]
     assert torch.equal(first[::3], second[::3]) and not torch.equal(first[1::3], second[1::3])
     small = TrainingRows(rows, data, TrainingSettings(batch=12), 0, "epoch")  # type: ignore[arg-type]
-    parts = [small.batch(step, 5) for step in range(5)]
-    joined = torch.cat([part.x for part in parts])[
-        torch.cat([part.ids for part in parts]).argsort()
+    batches_read = [small.batch(step, 5) for step in range(5)]
+    joined = torch.cat([batch_read.x for batch_read in batches_read])[
+        torch.cat([batch_read.ids for batch_read in batches_read]).argsort()
     ]
     assert torch.equal(joined, first)  # a row's noise does not depend on its batch
 
@@ -213,10 +213,10 @@ def test_values_drawn_at_visits_move_the_group() -> None:
     rows = replace(
         sets.train, visit_law=law, visit_step=(1, 0), group=sets.train.group * 3, group_names=names
     )
-    made = TrainingRows(rows, data, TrainingSettings(batch=60), 0, "epoch")  # type: ignore[arg-type]
+    training_rows = TrainingRows(rows, data, TrainingSettings(batch=60), 0, "epoch")  # type: ignore[arg-type]
     drawn = []
     for step in range(20):
-        batch = made.batch(step, 20)
+        batch = training_rows.batch(step, 20)
         value = batch.group % 3
         clean = torch.from_numpy(DATA.inputs(batch.ids.numpy())).permute(0, 3, 1, 2) / 127.5 - 1
         apart = (batch.x - clean).abs().amax((1, 2, 3))
@@ -267,11 +267,11 @@ def test_every_batch_holds_equal_shares_of_the_environments_that_values_make(
 ) -> None:
     """Two tints, each clean (code 0) or much (2); the middle value is never drawn. Nine rows in ten
     would be clean."""
-    made = visited("per-environment", batch)
+    training_rows = visited("per-environment", batch)
     for step in range(12):
-        found = made.batch(step, 12)
-        assert found.environment is not None
-        assert np.bincount(found.environment, minlength=6).tolist() == [
+        batch_found = training_rows.batch(step, 12)
+        assert batch_found.environment is not None
+        assert np.bincount(batch_found.environment, minlength=6).tolist() == [
             shares[0],
             0,
             shares[1],
@@ -279,10 +279,10 @@ def test_every_batch_holds_equal_shares_of_the_environments_that_values_make(
             0,
             shares[3],
         ]
-        assert torch.equal(found.environment // 3, found.ids // 2 % 2) and torch.equal(
-            found.environment % 3, found.group % 3
+        assert torch.equal(batch_found.environment // 3, batch_found.ids // 2 % 2) and torch.equal(
+            batch_found.environment % 3, batch_found.group % 3
         )
-        assert torch.equal(shown(found), found.environment % 3 == 2)
+        assert torch.equal(shown(batch_found), batch_found.environment % 3 == 2)
 
 
 def test_an_environment_is_drawn_by_how_likely_its_value_is_for_each_row() -> None:
@@ -359,7 +359,7 @@ def test_environments_that_values_make_are_the_same_from_any_step_and_no_visit_r
     stamp, even = Stamp(), visited("per-environment", 16)
     even._views = (stamp,)
     ids = torch.cat([even.batch(step, 40).ids for step in range(20)])
-    keys = np.concatenate([found for _, found in stamp.seen])
+    keys = np.concatenate([keys_seen for _, keys_seen in stamp.seen])
     assert len(set(keys)) == len(keys) == 320 and len(set(ids.tolist())) == 60
 
 
@@ -385,21 +385,21 @@ def test_views_are_drawn_by_row_visit_and_view() -> None:
     first, second = Stamp(), Stamp()
     rows = rows_of(DATA, np.arange(6))
 
-    def made(seed: int = 0) -> TrainingRows:
+    def training_rows(seed: int = 0) -> TrainingRows:
         return TrainingRows(
             rows, DATA, TrainingSettings(batch=12), seed, "epoch", (first, None, second)
         )  # type: ignore[arg-type]
 
-    batch = made().batch(0, 5)
+    batch = training_rows().batch(0, 5)
     assert len(batch.views) == 2
-    (seen, keys), (_, other_keys) = first.seen[0], second.seen[0]
-    assert np.array_equal(seen.permute(0, 2, 3, 1).numpy(), DATA.inputs(batch.ids.numpy()))
+    (view_seen, keys), (_, other_keys) = first.seen[0], second.seen[0]
+    assert np.array_equal(view_seen.permute(0, 2, 3, 1).numpy(), DATA.inputs(batch.ids.numpy()))
     assert torch.allclose(
         batch.x[:, 0, 0, 0],
         torch.from_numpy((keys & np.uint64(255)).astype(np.float32)) / 127.5 - 1,
         atol=1e-6,
     )
-    assert torch.equal(batch.views[0], made().batch(0, 5).views[0])
+    assert torch.equal(batch.views[0], training_rows().batch(0, 5).views[0])
     assert torch.allclose(
         batch.views[0],
         torch.from_numpy(DATA.inputs(batch.ids.numpy())).permute(0, 3, 1, 2) / 127.5 - 1,
@@ -410,10 +410,10 @@ def test_views_are_drawn_by_row_visit_and_view() -> None:
     assert len(set(keys) | set(other_keys)) == 24
     loader_of_more = TrainingRows(rows, DATA, TrainingSettings(batch=4), 0, "epoch", (first,))  # type: ignore[arg-type]
     first.seen.clear()
-    parts = [loader_of_more.batch(step, 5).ids.numpy() for step in range(3)]
+    batches_read = [loader_of_more.batch(step, 5).ids.numpy() for step in range(3)]
     again = dict(
         zip(
-            zip(np.concatenate(parts), np.repeat([0, 1], 6), strict=True),
+            zip(np.concatenate(batches_read), np.repeat([0, 1], 6), strict=True),
             np.concatenate([k for _, k in first.seen]),
             strict=True,
         )
@@ -421,7 +421,7 @@ def test_views_are_drawn_by_row_visit_and_view() -> None:
     for row, visit, key in zip(batch.ids.numpy(), np.repeat([0, 1], 6), keys, strict=True):
         assert again[row, visit] == key  # the batch that a visit falls into does not count
     first.seen.clear()
-    made(seed=1).batch(0, 5)
+    training_rows(seed=1).batch(0, 5)
     assert not set(first.seen[0][1]) & set(keys)
 
 

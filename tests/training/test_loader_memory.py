@@ -59,8 +59,8 @@ def batches(data: AttributedDataset, steps: int = 9) -> list[torch.Tensor]:
     rows = split().train
     if data.derived is not None:
         rows = replace(rows, rows=rows.rows * 3 + rows.rows % 3)
-    made = TrainingRows(rows, data, TrainingSettings(batch=16), 0, "epoch")  # type: ignore[arg-type]
-    return [made.batch(step, steps).x for step in range(steps)]
+    rows_made = TrainingRows(rows, data, TrainingSettings(batch=16), 0, "epoch")  # type: ignore[arg-type]
+    return [rows_made.batch(step, steps).x for step in range(steps)]
 
 
 def predicted(data: AttributedDataset, resident: bool) -> list[torch.Tensor]:
@@ -68,13 +68,13 @@ def predicted(data: AttributedDataset, resident: bool) -> list[torch.Tensor]:
     if data.derived is not None:
         rows = replace(rows, rows=rows.rows * 3 + rows.rows % 3)
     settings = TrainingSettings(evaluation_batch=32)
-    made = EvaluationRows(rows, data, settings, resident=resident)  # type: ignore[arg-type]
-    some = np.arange(5, 70, 3)
-    whole = [x for x, _ in made.batches(padded=True)]
+    rows_made = EvaluationRows(rows, data, settings, resident=resident)  # type: ignore[arg-type]
+    some_positions = np.arange(5, 70, 3)
+    full_batches = [x for x, _ in rows_made.batches(padded=True)]
     return [
-        *whole,
-        *(x for x, _ in made.batches(some, padded=False)),
-        *(x for x, _ in made.batches(padded=False)),
+        *full_batches,
+        *(x for x, _ in rows_made.batches(some_positions, padded=False)),
+        *(x for x, _ in rows_made.batches(padded=False)),
     ]
 
 
@@ -83,17 +83,17 @@ def predicted(data: AttributedDataset, resident: bool) -> list[torch.Tensor]:
 def test_held_and_streamed_batches_are_the_same_bits(
     mode: str | None, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = batches(Counted(mode=mode).data)
+    held_rows = batches(Counted(mode=mode).data)
     shown = [predicted(Counted(mode=mode).data, resident) for resident in (True, False)]
     monkeypatch.setattr(resident.Arena, "_room", lambda arena: max(0, rows - int(arena.held.sum())))
     world = Counted(mode=mode)
     streamed = batches(world.data)
     assert world.data.cache["resident", "base"].held.sum() == min(rows, 60)
     later = [predicted(Counted(mode=mode).data, whole) for whole in (True, False)]
-    assert all(torch.equal(a, b) for a, b in zip(held, streamed, strict=True))
-    for other in (shown[1], *later):
-        assert len(other) == len(shown[0]) and all(
-            torch.equal(a, b) for a, b in zip(shown[0], other, strict=True)
+    assert all(torch.equal(a, b) for a, b in zip(held_rows, streamed, strict=True))
+    for other_batches in (shown[1], *later):
+        assert len(other_batches) == len(shown[0]) and all(
+            torch.equal(a, b) for a, b in zip(shown[0], other_batches, strict=True)
         )
     assert len(shown[0]) == 3 + 1 + 3 and len(shown[0][2]) == 32 and len(shown[0][6]) == 16
 
@@ -102,22 +102,22 @@ def test_a_held_row_is_rendered_once_for_all_runs_and_sets() -> None:
     world = Counted()
     for seed in range(2):
         run(ERM(), data=world.data, seed=seed)
-    wanted = {*range(60), *range(90, 195)}
-    assert world.rows == dict.fromkeys(wanted, 1)
+    rows_wanted = {*range(60), *range(90, 195)}
+    assert world.rows == dict.fromkeys(rows_wanted, 1)
 
 
 def test_a_streamed_run_is_the_same_run() -> None:
-    held = run(ERM(), data=Counted().data)
+    held_rows = run(ERM(), data=Counted().data)
     gc.collect()
     with bounded(20 << 10):
         world = Counted()
         streamed = run(ERM(), data=world.data)
     assert (
-        same_weights(held, streamed)
-        and held.history[-1]["validation"] == streamed.history[-1]["validation"]
+        same_weights(held_rows, streamed)
+        and held_rows.history[-1]["validation"] == streamed.history[-1]["validation"]
     )
     assert max(world.rows.values()) > 1
-    logits = (item.predictions["last"]["test"].logits for item in (held, streamed))
+    logits = (trajectory.predictions["last"]["test"].logits for trajectory in (held_rows, streamed))
     assert np.array_equal(*logits)
 
 
@@ -132,7 +132,7 @@ def test_the_next_batches_are_read_in_a_thread_and_no_more_of_them() -> None:
         assert [name.startswith("inputs") for name, _ in world.calls] == [True] * (1 + AHEAD)
         assert world.calls[0][1] == first
         ids = [first, *(rows.batch(step, 4).ids.tolist() for step in (1, 2, 3))]
-        assert [asked for _, asked in world.calls] == ids, "four steps, four readings"
+        assert [rows_asked for _, rows_asked in world.calls] == ids, "four steps, four readings"
         # Another order, and a step out of turn: nothing that was read ahead is taken for it.
         rows.batch(0, 9)
         rows.begin(Stage("other"))
@@ -154,9 +154,9 @@ def test_what_was_waited_for_is_told() -> None:
         )  # type: ignore[arg-type]
         list(shown.batches(padded=True))
         assert shown.waited > 0.0
-    held = TrainingRows(split().train, world.data, TrainingSettings(batch=16), 0, "epoch")  # type: ignore[arg-type]
-    held.batch(0, 1)
-    assert held.waited == 0.0
+    held_rows = TrainingRows(split().train, world.data, TrainingSettings(batch=16), 0, "epoch")  # type: ignore[arg-type]
+    held_rows.batch(0, 1)
+    assert held_rows.waited == 0.0
 
 
 def test_an_image_that_is_damaged_later_fails_the_run_with_its_sentence() -> None:

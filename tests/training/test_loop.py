@@ -34,27 +34,30 @@ class Toy(Method):
 
 
 def test_trajectory_holds_every_rule_and_set() -> None:
-    found = run(ERM())
-    assert found.status == "finished"
-    assert set(found.selections) == {"best-id", "best-ood", "last"}
+    trajectory = run(ERM())
+    assert trajectory.status == "finished"
+    assert set(trajectory.selections) == {"best-id", "best-ood", "last"}
     assert all(
-        set(sets) == {"validation", "ood-validation", "test"} for sets in found.predictions.values()
+        set(sets) == {"validation", "ood-validation", "test"}
+        for sets in trajectory.predictions.values()
     )
-    assert [row["step"] for row in found.history] == [4, 8, 12]
-    assert found.predictions["last"]["test"].ids.tolist() == list(range(150, 195))
+    assert [row["step"] for row in trajectory.history] == [4, 8, 12]
+    assert trajectory.predictions["last"]["test"].ids.tolist() == list(range(150, 195))
     assert (
-        len(found.predictions["last"]["test"].logits) == 45
+        len(trajectory.predictions["last"]["test"].logits) == 45
     )  # the last batch, smaller than the evaluation batch, is kept
-    assert found.cost["steps"] == 12 and found.cost["peak_memory_bytes"] > 1e6
+    assert trajectory.cost["steps"] == 12 and trajectory.cost["peak_memory_bytes"] > 1e6
 
 
 def test_selected_scores_are_those_of_the_predictions() -> None:
-    found = run(ERM(), steps=24)
+    trajectory = run(ERM(), steps=24)
     for rule, name in {"best-id": "validation", "best-ood": "ood-validation"}.items():
-        said = found.predictions[rule][name]
-        assert found.selections[rule].scores[name].accuracy == np.mean(said.answer == said.label)
-        curve = {row["step"]: row["validation"][name]["accuracy"] for row in found.history}
-        assert curve[found.selections[rule].step] == max(curve.values())
+        predictions = trajectory.predictions[rule][name]
+        assert trajectory.selections[rule].scores[name].accuracy == np.mean(
+            predictions.answer == predictions.label
+        )
+        curve = {row["step"]: row["validation"][name]["accuracy"] for row in trajectory.history}
+        assert curve[trajectory.selections[rule].step] == max(curve.values())
 
 
 def test_plain_loop_gives_the_same_numbers() -> None:
@@ -62,7 +65,7 @@ def test_plain_loop_gives_the_same_numbers() -> None:
     from crosswind.core.seeds import stream
     from crosswind.models.build import build_model, unnamed
 
-    found = run(ERM(), precision="fp64", steps=9)
+    trajectory = run(ERM(), precision="fp64", steps=9)
     model = build_model(
         "mlp", {"hidden": 16, "layers": 2}, InputSpec.image(8, 8, 3), unnamed(2), 0
     ).double()
@@ -78,20 +81,20 @@ def test_plain_loop_gives_the_same_numbers() -> None:
         loss.backward()
         optimiser.step()
     for key, value in model.state_dict().items():
-        assert torch.allclose(value, found.weights("last")[f"model.{key}"], atol=1e-10), key
+        assert torch.allclose(value, trajectory.weights("last")[f"model.{key}"], atol=1e-10), key
 
 
 def test_evaluation_does_not_depend_on_how_many_rows_there_are() -> None:
     sets = split()
-    some = replace(
+    fewer_rows = replace(
         sets,
         evaluation={
             "test": rows_of(DATA, np.arange(150, 195)),
             "part": rows_of(DATA, np.arange(160, 163)),
         },
     )
-    found = run(ERM(), some, model="small-cnn").predictions["last"]
-    assert np.array_equal(found["test"].logits[10:13], found["part"].logits)
+    trajectory = run(ERM(), fewer_rows, model="small-cnn").predictions["last"]
+    assert np.array_equal(trajectory["test"].logits[10:13], trajectory["part"].logits)
 
 
 def test_evaluation_changes_nothing() -> None:
@@ -103,7 +106,7 @@ def test_evaluation_changes_nothing() -> None:
     model = build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(2), 0).train()
     model.block1.eval()
     before = {key: value.clone() for key, value in model.state_dict().items()}
-    modes = [part.training for part in model.modules()]
+    modes = [submodule.training for submodule in model.modules()]
     settings = TrainingSettings(evaluation_batch=32)
     predict(
         ERM(),
@@ -114,7 +117,7 @@ def test_evaluation_changes_nothing() -> None:
     )
     assert len([key for key in before if "running" in key]) == 6
     assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
-    assert modes == [part.training for part in model.modules()]
+    assert modes == [submodule.training for submodule in model.modules()]
 
 
 def test_how_often_one_validates_changes_no_weight() -> None:
@@ -125,12 +128,16 @@ def test_how_often_one_validates_changes_no_weight() -> None:
 
 
 def test_every_method_of_a_seed_starts_from_the_same_weights() -> None:
-    one, two, other = run(ERM(), steps=0), run(GroupDRO(), steps=0), run(ERM(), steps=0, seed=1)
-    assert all(
-        torch.equal(value, two.weights("last")[key]) for key, value in one.weights("last").items()
+    erm, two, other_seed = (
+        run(ERM(), steps=0),
+        run(GroupDRO(), steps=0),
+        run(ERM(), steps=0, seed=1),
     )
-    assert not same_weights(one, other)
-    assert [row["step"] for row in one.history] == [0]
+    assert all(
+        torch.equal(value, two.weights("last")[key]) for key, value in erm.weights("last").items()
+    )
+    assert not same_weights(erm, other_seed)
+    assert [row["step"] for row in erm.history] == [0]
 
 
 def test_global_generator_is_left_alone() -> None:
@@ -143,20 +150,20 @@ def test_global_generator_is_left_alone() -> None:
 
 
 def test_layout_is_speed_only() -> None:
-    found = run(ERM(), model="small-cnn", precision="fp64", channels_last=False)
-    assert same_weights(found, run(ERM(), model="small-cnn", precision="fp64"), tolerance=1e-8)
+    trajectory = run(ERM(), model="small-cnn", precision="fp64", channels_last=False)
+    assert same_weights(trajectory, run(ERM(), model="small-cnn", precision="fp64"), tolerance=1e-8)
 
 
 def test_bf16_is_another_arithmetic_that_learns_too() -> None:
-    found, plain = (
+    trajectory, plain = (
         run(ERM(), steps=60, lr=3e-3, precision=precision) for precision in ("bf16", "fp32")
     )
     assert (
-        not same_weights(found, plain)
+        not same_weights(trajectory, plain)
         and plain.selections["best-id"].scores["validation"].accuracy > 0.9
     )
-    assert found.weights("last")["model.fc.weight"].dtype == torch.float32
-    assert found.selections["best-id"].scores["validation"].accuracy > 0.9
+    assert trajectory.weights("last")["model.fc.weight"].dtype == torch.float32
+    assert trajectory.selections["best-id"].scores["validation"].accuracy > 0.9
 
 
 # -- the stop rule ---------------------------------------------------------------------------------
@@ -187,9 +194,11 @@ class Scripted(Toy):
 def test_patience_counts_validations_that_do_not_beat_the_best() -> None:
     """Right answers 5, 9, 9, 8, 9: the best comes second and is only equalled, so patience 3 ends
     it at the fifth validation."""
-    found = run(Scripted(script=(5, 9, 9, 8, 9, 30, 30)), steps=7, validate_every=1, patience=3)
-    assert len(found.history) == 5
-    best = found.selections["best-id"]
+    trajectory = run(
+        Scripted(script=(5, 9, 9, 8, 9, 30, 30)), steps=7, validate_every=1, patience=3
+    )
+    assert len(trajectory.history) == 5
+    best = trajectory.selections["best-id"]
     assert (best.step, best.ties) == (2, 3)  # no losses here: the earliest
     assert best.scores["validation"].accuracy == 9 / 30
     assert math.isnan(best.scores["validation"].loss)
@@ -210,30 +219,30 @@ def test_patience_is_used_up_before_a_later_best() -> None:
 
 
 def test_stop_at_ends_at_once() -> None:
-    found = run(Scripted(script=(5, 30, 30)), steps=3, validate_every=1, stop_at=1.0)
-    assert [row["step"] for row in found.history] == [1, 2]
+    trajectory = run(Scripted(script=(5, 30, 30)), steps=3, validate_every=1, stop_at=1.0)
+    assert [row["step"] for row in trajectory.history] == [1, 2]
 
 
 def test_fit_at_ends_after_the_first_pass_that_leaves_so_many_training_rows_right() -> None:
     """60 rows in batches of 16: a pass has ended after 4, 8, 12 ... steps, and only then the rows
     are asked."""
     settings: dict[str, Any] = {"patience": None, "lr": 3e-3, "validate_every": 7}
-    asked = replace(split(), evaluation={"train": split().train})
+    sets_asked = replace(split(), evaluation={"train": split().train})
     right = []
     for steps in range(4, 41, 4):
-        said = run(ERM(), asked, steps=steps, **settings).predictions["last"]["train"]
-        right.append(float((said.answer == split().train.label).mean()))
-    wanted = right[5]
-    ends = 4 * (1 + next(place for place, share in enumerate(right) if share >= wanted))
-    assert 4 < ends < 40 and right[0] < wanted
-    found = run(ERM(), steps=40, fit_at=wanted, **settings)
-    assert found.history[-1]["step"] == ends and found.fitted is True
-    assert same_weights(found, run(ERM(), steps=ends, **settings))
+        predictions = run(ERM(), sets_asked, steps=steps, **settings).predictions["last"]["train"]
+        right.append(float((predictions.answer == split().train.label).mean()))
+    share_wanted = right[5]
+    ends = 4 * (1 + next(number for number, share in enumerate(right) if share >= share_wanted))
+    assert 4 < ends < 40 and right[0] < share_wanted
+    trajectory = run(ERM(), steps=40, fit_at=share_wanted, **settings)
+    assert trajectory.history[-1]["step"] == ends and trajectory.fitted is True
+    assert same_weights(trajectory, run(ERM(), steps=ends, **settings))
     never = run(ERM(), steps=8, validate_every=8, lr=1e-9, fit_at=1.0)
     assert never.history[-1]["step"] == 8 and never.fitted is False
     # The last pass of all may be the one that makes it.
     assert (
-        run(ERM(), steps=ends, fit_at=wanted, **settings).fitted is True
+        run(ERM(), steps=ends, fit_at=share_wanted, **settings).fitted is True
         and run(ERM(), steps=8).fitted is None
     )
 
@@ -259,14 +268,14 @@ class Exploding(Toy):
 
 
 def test_divergence_ends_the_run_and_is_scored() -> None:
-    found = run(Exploding())
-    assert found.status == "diverged"
-    assert [row["step"] for row in found.history] == [4, 8]
-    assert found.history[-1]["train"]["loss"] is None
-    assert found.selections["last"].step == 8
-    assert torch.isnan(found.weights("last")["model.fc.weight"]).all()
-    assert not torch.isnan(found.weights("best-id")["model.fc.weight"]).any()
-    assert len(found.predictions["last"]["test"]) == 45
+    trajectory = run(Exploding())
+    assert trajectory.status == "diverged"
+    assert [row["step"] for row in trajectory.history] == [4, 8]
+    assert trajectory.history[-1]["train"]["loss"] is None
+    assert trajectory.selections["last"].step == 8
+    assert torch.isnan(trajectory.weights("last")["model.fc.weight"]).all()
+    assert not torch.isnan(trajectory.weights("best-id")["model.fc.weight"]).any()
+    assert len(trajectory.predictions["last"]["test"]) == 45
 
 
 # -- going on --------------------------------------------------------------------------------------
@@ -297,12 +306,12 @@ def _never_stop() -> None:
 
 def goes_on(method: Method, path: Path, step: int, stage: str = "main", **more: Any) -> None:
     """A run that ends before a step goes on to what an undisturbed one gives."""
-    whole = run(method, **more)
+    uninterrupted = run(method, **more)
     STOP.update(step=step, stage=stage)
     with pytest.raises(Stopped):
         run(method, checkpoint=path, **more)
     STOP["step"] = None
-    _same(whole, run(method, checkpoint=path, **more))
+    _same(uninterrupted, run(method, checkpoint=path, **more))
 
 
 @pytest.mark.parametrize("step", [0, 3, 4, 5, 11])
@@ -345,27 +354,27 @@ class Random(Toy):
 @pytest.mark.parametrize("step", [2, 6])
 def test_randomness_of_a_method_is_a_function_of_seed_and_step(tmp_path: Path, step: int) -> None:
     torch.manual_seed(1)
-    whole = run(Random())
+    uninterrupted = run(Random())
     torch.manual_seed(2)
-    _same(whole, run(Random()))
-    assert not same_weights(whole, run(Random(), seed=1))
+    _same(uninterrupted, run(Random()))
+    assert not same_weights(uninterrupted, run(Random(), seed=1))
     goes_on(Random(), tmp_path / "run", step)
 
 
 def test_run_stopped_at_each_validation_goes_on_with_equal_bits(tmp_path: Path) -> None:
-    whole = run(GroupDRO(), model="small-cnn", patience=2, steps=24)
+    uninterrupted = run(GroupDRO(), model="small-cnn", patience=2, steps=24)
     path = tmp_path / "run.safetensors"
 
     def stop(event: dict[str, Any]) -> None:
         raise Stopped
 
-    for _ in whole.history:
+    for _ in uninterrupted.history:
         with pytest.raises(Stopped):
             run(GroupDRO(), model="small-cnn", patience=2, steps=24, checkpoint=path, progress=stop)
-    found = run(
+    trajectory = run(
         GroupDRO(), model="small-cnn", patience=2, steps=24, checkpoint=path, progress=stop
     )  # nothing is left to do
-    _same(whole, found)
+    _same(uninterrupted, trajectory)
 
 
 def _same(one: Any, two: Any) -> None:
@@ -373,13 +382,13 @@ def _same(one: Any, two: Any) -> None:
         return [{key: value for key, value in row.items() if key != "seconds"} for row in history]
 
     assert without_seconds(one.history) == without_seconds(two.history)
-    assert {rule: item.step for rule, item in one.selections.items()} == {
-        rule: item.step for rule, item in two.selections.items()
+    assert {rule: selection.step for rule, selection in one.selections.items()} == {
+        rule: selection.step for rule, selection in two.selections.items()
     }
     for rule in one.selections:
         assert same_weights(one, two, rule)
-        for name, said in one.predictions[rule].items():
-            assert np.array_equal(said.logits, two.predictions[rule][name].logits)
+        for name, predictions in one.predictions[rule].items():
+            assert np.array_equal(predictions.logits, two.predictions[rule][name].logits)
 
 
 def test_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
@@ -428,21 +437,21 @@ def test_rules_choose_among_the_steps_after_the_last_switch() -> None:
     """Nothing is learned, so all steps are equal: the earliest that may be taken is the first from
     after the switch."""
     still = {"steps": 12, "validate_every": 1, "lr": 1e-30}
-    found = run(Switching(at=6), **still, patience=None)
-    best, last = found.selections["best-id"], found.selections["last"]
+    trajectory = run(Switching(at=6), **still, patience=None)
+    best, last = trajectory.selections["best-id"], trajectory.selections["last"]
     assert (best.step, best.ties, last.step) == (
         7,
         6,
         12,
     )  # weights at step 6 took steps 0 to 5, all from before it
-    assert found.warnings == []
+    assert trajectory.warnings == []
     allowed = run(Switching(at=6), **still, patience=None, select_before_switch=True)
     assert allowed.selections["best-id"].step == 1 and allowed.selections["last"].step == 12
-    told = (
+    sentence = (
         "toy: best-id took a step before the switch at step 6 (at), as"
         " training.select_before_switch allows"
     )
-    assert allowed.doubts["best-id"] == [told] and allowed.doubts["last"] == []
+    assert allowed.doubts["best-id"] == [sentence] and allowed.doubts["last"] == []
 
 
 @pytest.mark.parametrize(
@@ -472,26 +481,28 @@ class SwitchingLater(Switching):
 
 
 def test_switches_count_in_the_stage_that_they_lie_in() -> None:
-    found = run(SwitchingLater(at=6), steps=12, validate_every=1, lr=1e-30, patience=3)
-    assert [row["step"] for row in found.history if row["stage"] == "first"] == [1, 2, 3, 4]
-    assert found.selections["best-id"].step == 4 + 7 and found.history[-1]["step"] == 4 + 10
-    assert found.warnings == []
+    trajectory = run(SwitchingLater(at=6), steps=12, validate_every=1, lr=1e-30, patience=3)
+    assert [row["step"] for row in trajectory.history if row["stage"] == "first"] == [1, 2, 3, 4]
+    assert (
+        trajectory.selections["best-id"].step == 4 + 7 and trajectory.history[-1]["step"] == 4 + 10
+    )
+    assert trajectory.warnings == []
 
 
 def test_run_that_diverges_before_its_switch_says_so() -> None:
     @dataclass(frozen=True)
     class Diverging(Switching):
         def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
-            found = super().loss(modules, batch, state)
-            return Loss(found.total * math.nan)
+            trajectory = super().loss(modules, batch, state)
+            return Loss(trajectory.total * math.nan)
 
-    found = run(Diverging(at=6), validate_every=3, steps=12)
-    assert (found.status, found.history[-1]["step"]) == ("diverged", 3)
+    trajectory = run(Diverging(at=6), validate_every=3, steps=12)
+    assert (trajectory.status, trajectory.history[-1]["step"]) == ("diverged", 3)
     for name in ("best-id", "last"):
-        told = (
+        sentence = (
             f"toy: {name} took a step before the switch at step 6 (at), since the run ended there"
         )
-        assert found.doubts[name] == [told]
+        assert trajectory.doubts[name] == [sentence]
 
 
 @pytest.mark.parametrize("stopped_at", [5, 6, 7, 8])
@@ -500,8 +511,8 @@ def test_a_run_stopped_around_its_switch_goes_on_with_selection_and_patience(
 ) -> None:
     settings = {"steps": 16, "validate_every": 1, "patience": 3, "lr": 1e-30}
 
-    def stop(told: dict[str, Any]) -> None:
-        if told["step"] == stopped_at:
+    def stop(sentence: dict[str, Any]) -> None:
+        if sentence["step"] == stopped_at:
             raise KeyboardInterrupt
 
     path = tmp_path / "run"
@@ -513,24 +524,34 @@ def test_a_run_stopped_around_its_switch_goes_on_with_selection_and_patience(
             rules=("best-id-worst-group",),
             **settings,
         )
-    found = run(Switching(at=6), checkpoint=path, rules=("best-id-worst-group",), **settings)
-    whole = run(Switching(at=6), rules=("best-id-worst-group",), **settings)
-    assert found.selections == whole.selections and found.selections["best-id"].step == 7
-    assert found.history[-1]["step"] == whole.history[-1]["step"] == 10
+    trajectory = run(Switching(at=6), checkpoint=path, rules=("best-id-worst-group",), **settings)
+    uninterrupted = run(Switching(at=6), rules=("best-id-worst-group",), **settings)
+    assert (
+        trajectory.selections == uninterrupted.selections
+        and trajectory.selections["best-id"].step == 7
+    )
+    assert trajectory.history[-1]["step"] == uninterrupted.history[-1]["step"] == 10
 
 
 def test_pictures_of_another_shape_and_absent_devices_are_refused() -> None:
     from crosswind.training.loop import fit
     from crosswind.training.settings import ModelSpec, TrainingSettings
 
-    other = replace(DATA, input=InputSpec.image(4, 4, 3))
+    other_shape = replace(DATA, input=InputSpec.image(4, 4, 3))
     sets = split()
     far = replace(sets, evaluation={"far": replace(sets.evaluation["test"], source="other")})
     with pytest.raises(
         DataError,
         match=r"set 'far' has images of 4 x 4 x 3 from 'other', training has images of 8 x 8 x 3",
     ):
-        fit(ERM(), far, {"tiny": DATA, "other": other}, ModelSpec("mlp"), TrainingSettings(), 0)  # type: ignore[arg-type]
+        fit(
+            ERM(),
+            far,
+            {"tiny": DATA, "other": other_shape},
+            ModelSpec("mlp"),
+            TrainingSettings(),
+            0,
+        )  # type: ignore[arg-type]
     with pytest.raises(InputError, match="training.device: torch finds no device 'cuda:77' here"):
         run(ERM(), device="cuda:77")
     with pytest.raises(InputError, match="training.device: 'gpu' is no kind of device"):
@@ -539,11 +560,11 @@ def test_pictures_of_another_shape_and_absent_devices_are_refused() -> None:
 
 def test_single_group_is_refused() -> None:
     sets = split()
-    one = with_train(sets, group=np.zeros_like(sets.train.group))
+    single_group = with_train(sets, group=np.zeros_like(sets.train.group))
     with pytest.raises(
         NeedsError, match="'groupdro' needs at least two groups with training rows, and there is 1"
     ):
-        run(GroupDRO(), one)
+        run(GroupDRO(), single_group)
 
 
 @dataclass(frozen=True)
@@ -611,7 +632,7 @@ class Adversary(Toy):
         def domain() -> Loss:
             return Loss(row_losses(critic(model.features(batch.x)), batch.environment).mean())
 
-        found = context.descend("discriminator", domain)
+        trajectory = context.descend("discriminator", domain)
         assert all(torch.equal(p, q) for p, q in zip(before, model.parameters(), strict=True))
         assert all(p.grad is None for p in model.parameters()) or batch.step > 0
         moved = critic.weight.detach() - was
@@ -627,32 +648,32 @@ class Adversary(Toy):
         )
         norm = torch.stack([p.grad.norm() for p in model.parameters()]).norm()
         assert norm <= self.clip * (1 + 1e-4)
-        return Loss(main.total, {"domain": found.total})
+        return Loss(main.total, {"domain": trajectory.total})
 
 
 def test_two_optimisers_descend_apart() -> None:
-    found = run(Adversary())
-    assert set(found.history[0]["train"]) == {"loss", "domain"}
-    assert "discriminator.weight" in found.weights("last")
+    trajectory = run(Adversary())
+    assert set(trajectory.history[0]["train"]) == {"loss", "domain"}
+    assert "discriminator.weight" in trajectory.weights("last")
     assert not torch.equal(
-        found.weights("last")["discriminator.weight"],
+        trajectory.weights("last")["discriminator.weight"],
         run(Adversary(), steps=0).weights("last")["discriminator.weight"],
     )
 
 
 def test_optimisers_are_declared_for_each_stage() -> None:
-    asked: list[str] = []
+    stages_asked: list[str] = []
 
     @dataclass(frozen=True)
     class Slower(TwoStages):
         def optimisers(self, info: Any, modules: Modules, stage: str) -> Any:
-            asked.append(stage)
-            made = super().optimisers(info, modules, stage)
-            return {"main": replace(made["main"], lr=1e-9)} if stage == "main" else made
+            stages_asked.append(stage)
+            specs = super().optimisers(info, modules, stage)
+            return {"main": replace(specs["main"], lr=1e-9)} if stage == "main" else specs
 
-    found = run(Slower(start="last"))
-    assert asked == ["identify", "main"]
-    assert (found.weights("last")["model.fc.weight"] - SEEN[-1][1]).abs().max() < 1e-6
+    trajectory = run(Slower(start="last"))
+    assert stages_asked == ["identify", "main"]
+    assert (trajectory.weights("last")["model.fc.weight"] - SEEN[-1][1]).abs().max() < 1e-6
 
 
 def test_unknown_optimiser_is_named() -> None:
@@ -726,15 +747,15 @@ STARTS: dict[str, torch.Tensor] = {}
 
 
 def test_second_stage_is_fresh_and_at_its_limit_equals_erm() -> None:
-    found = run(TwoStages(up=1))
+    trajectory = run(TwoStages(up=1))
     assert torch.equal(STARTS["identify"], STARTS["main"])
-    assert [row["step"] for row in found.history] == [4, 6, 10, 14, 18]
+    assert [row["step"] for row in trajectory.history] == [4, 6, 10, 14, 18]
     plain = run(ERM())
     assert all(
-        torch.equal(value, found.weights("last")[key])
+        torch.equal(value, trajectory.weights("last")[key])
         for key, value in plain.weights("last").items()
     )
-    assert found.selections["last"].step == 18 and found.selections["best-id"].step > 6
+    assert trajectory.selections["last"].step == 18 and trajectory.selections["best-id"].step > 6
     assert not same_weights(run(TwoStages()), plain)
 
 
@@ -762,14 +783,14 @@ def test_state_written_before_a_fresh_stage_reaches_it() -> None:
             return {"wrong": torch.zeros(info.n_rows)}
 
         def stage(self, index: int, context: RunContext) -> Stage | None:
-            found = super().stage(index, context)
+            trajectory = super().stage(index, context)
             if index == 1:
                 context.state["wrong"] = SEEN[-1][0].float()
-            return found
+            return trajectory
 
-    found = run(Telling())
+    trajectory = run(Telling())
     assert SEEN[-1][0].any() and torch.equal(
-        found.weights("last")["state/wrong"], SEEN[-1][0].float()
+        trajectory.weights("last")["state/wrong"], SEEN[-1][0].float()
     )
 
 
@@ -783,11 +804,11 @@ def test_further_copies_of_the_model_begin_with_other_weights() -> None:
                 "wide": make_model(n_classes=5, hidden=8),
             }
 
-    kept = run(Two(), steps=0).weights("last")
+    trained_weights = run(Two(), steps=0).weights("last")
     plain = run(ERM(), steps=0).weights("last")
-    assert torch.equal(kept["model.fc.weight"], plain["model.fc.weight"])
-    assert not torch.equal(kept["other.fc.weight"], kept["model.fc.weight"])
-    assert kept["wide.fc.weight"].shape == (5, 8)
+    assert torch.equal(trained_weights["model.fc.weight"], plain["model.fc.weight"])
+    assert not torch.equal(trained_weights["other.fc.weight"], trained_weights["model.fc.weight"])
+    assert trained_weights["wide.fc.weight"].shape == (5, 8)
 
 
 @dataclass(frozen=True)
@@ -802,10 +823,10 @@ class Growing(Toy):
         assert not context.modules["model"].training
         if index == 1:
             assert context.last is not None and context.last.name == "one"
-            made = Examples(
+            examples = Examples(
                 -context.inputs(), context.y.clone() * 0 + 1, torch.arange(context.info.n_rows)
             )
-            return Stage("two", extra=made, steps=15)
+            return Stage("two", extra=examples, steps=15)
         return None
 
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
@@ -813,14 +834,14 @@ class Growing(Toy):
             raise Stopped
         if batch.stage == "two":
             plain = torch.from_numpy(DATA.inputs(batch.ids.numpy())).permute(0, 3, 1, 2) / 127.5 - 1
-            made = (batch.x + plain).abs().amax((1, 2, 3)) < 1e-5
+            is_made = (batch.x + plain).abs().amax((1, 2, 3)) < 1e-5
             assert torch.equal(
-                made | ((batch.x - plain).abs().amax((1, 2, 3)) < 1e-5),
+                is_made | ((batch.x - plain).abs().amax((1, 2, 3)) < 1e-5),
                 torch.ones(16, dtype=torch.bool),
             )
-            assert torch.equal(batch.y, torch.where(made, 1, batch.ids % 2))
+            assert torch.equal(batch.y, torch.where(is_made, 1, batch.ids % 2))
             assert torch.equal(batch.group, torch.from_numpy(split().train.group)[batch.ids])
-            COUNTS.append((batch.epoch, int(made.sum())))
+            COUNTS.append((batch.epoch, int(is_made.sum())))
         return super().loss(modules, batch, state)
 
 
@@ -869,30 +890,33 @@ class OnBase(Toy):
 
 def test_base_run_is_trained_or_given() -> None:
     heard: list[int] = []
-    found = run(OnBase(), progress=lambda event: heard.append(event["step"]))
+    trajectory = run(OnBase(), progress=lambda event: heard.append(event["step"]))
     steps = math.ceil(3 * 60 / 16)
     assert heard == [*range(2, steps + 1, 2), *([steps] if steps % 2 else []), 4, 8, 12]
     base = run(ERM(), epochs=3.0, validate_every=2)
-    assert same_weights(run(OnBase(), base=base.weights("best-id")), found)
-    kept = found.weights("last")
+    assert same_weights(run(OnBase(), base=base.weights("best-id")), trajectory)
+    trained_weights = trajectory.weights("last")
     assert all(
-        torch.equal(value, kept[key.replace("model.", "base.")])
+        torch.equal(value, trained_weights[key.replace("model.", "base.")])
         for key, value in base.weights("best-id").items()
     )
-    assert not same_weights(run(OnBase(), base=run(ERM(), seed=5).weights("last")), found)
+    assert not same_weights(run(OnBase(), base=run(ERM(), seed=5).weights("last")), trajectory)
 
 
 def test_frozen_parameters_are_not_copied_or_saved(tmp_path: Path) -> None:
     base = run(ERM(), epochs=3.0, validate_every=2).weights("best-id")
-    found = run(OnBase(), base=base, checkpoint=tmp_path / "run")
+    trajectory = run(OnBase(), base=base, checkpoint=tmp_path / "run")
     assert not [
-        key for kept in found.snapshots.values() for key in kept if key.startswith("module/base/")
+        key
+        for snapshot in trajectory.snapshots.values()
+        for key in snapshot
+        if key.startswith("module/base/")
     ]
     from crosswind.training.checkpoint import load
 
     tensors, _ = load(tmp_path / "run") or ({}, {})
     assert tensors and not [key for key in tensors if "module/base/" in key]
-    _same(found, run(OnBase(), base=base, checkpoint=tmp_path / "run"))
+    _same(trajectory, run(OnBase(), base=base, checkpoint=tmp_path / "run"))
 
 
 @dataclass(frozen=True)
@@ -904,19 +928,20 @@ class Memory(Toy):
 
     def loss(self, modules: Modules, batch: Batch, state: State) -> Loss:
         each = row_losses(modules["model"](batch.x), batch.y)
-        seen = state["seen"].index_add(0, batch.ids, torch.ones(len(batch.ids)))
+        visits = state["seen"].index_add(0, batch.ids, torch.ones(len(batch.ids)))
         return Loss(
-            each.mean(), state={"loss": state["loss"].index_copy(0, batch.ids, each), "seen": seen}
+            each.mean(),
+            state={"loss": state["loss"].index_copy(0, batch.ids, each), "seen": visits},
         )
 
 
 def test_state_is_kept_with_every_selected_model() -> None:
-    found = run(Memory(), steps=15)
+    trajectory = run(Memory(), steps=15)
     assert (
-        found.weights("last")["state/seen"].tolist() == [4.0] * 60
+        trajectory.weights("last")["state/seen"].tolist() == [4.0] * 60
     )  # 15 x 16 = 240 = four epochs of 60
     early = run(Memory(), steps=4).weights("last")["state/seen"]
-    assert early.sum() == 64 and not found.weights("last")["state/loss"].requires_grad
+    assert early.sum() == 64 and not trajectory.weights("last")["state/loss"].requires_grad
 
 
 @dataclass(frozen=True)
@@ -945,17 +970,17 @@ HANDED: list[Any] = []
 
 def test_adapt_gets_unlabelled_rows_of_each_value() -> None:
     HANDED.clear()
-    found = run(Adapting())
+    trajectory = run(Adapting())
     n = int((DATA.table.column("tint")[150:195] == 0).sum())
     assert HANDED[:2] == [("tint", "red", n), ("tint", "blue", 45 - n)]
-    assert len(HANDED) == 2 * len({item.step for item in found.selections.values()})
-    said = found.predictions["last"]["test"]
-    assert said.ids.tolist() == list(range(150, 195))  # back in the order of the rows
-    assert np.mean(said.answer == said.label) > 0.9
-    assert set(found.predictions["last"]["validation"].answer) == {
+    assert len(HANDED) == 2 * len({selection.step for selection in trajectory.selections.values()})
+    predictions = trajectory.predictions["last"]["test"]
+    assert predictions.ids.tolist() == list(range(150, 195))  # back in the order of the rows
+    assert np.mean(predictions.answer == predictions.label) > 0.9
+    assert set(trajectory.predictions["last"]["validation"].answer) == {
         0
     }  # validation is not adapted to
-    assert found.weights("last")["model.fc.weight"].abs().sum() > 0
+    assert trajectory.weights("last")["model.fc.weight"].abs().sum() > 0
     HANDED.clear()
     run(Adapting(attribute=None), steps=4)
     assert HANDED == [(None, None, 45)]
@@ -971,8 +996,8 @@ def test_stage_without_validation_hands_on_silently() -> None:
                 index
             ]
 
-    found = run(Encoder())
-    assert [(row["stage"], set(row["validation"])) for row in found.history] == [
+    trajectory = run(Encoder())
+    assert [(row["stage"], set(row["validation"])) for row in trajectory.history] == [
         ("encode", set()),
         ("encode", set()),
         ("main", {"validation", "ood-validation"}),
@@ -1000,28 +1025,36 @@ def test_every_score_picks_the_step_where_the_metrics_of_the_set_are_highest() -
     of a set compute it."""
     from crosswind.evaluation.metrics import scores
 
-    wanted = ("best-id-worst-group", "best-id-balanced-accuracy", "best-ood-worst-group")
+    rules_wanted = ("best-id-worst-group", "best-id-balanced-accuracy", "best-ood-worst-group")
     settings = {"steps": 30, "validate_every": 3, "patience": None, "lr": 1e-3}
     sets = mislabelled()
-    found = run(ERM(), sets, rules=wanted, **settings)
-    assert list(found.selections) == ["best-id", *wanted[:2], "best-ood", wanted[2], "last"]
+    trajectory = run(ERM(), sets, rules=rules_wanted, **settings)
+    assert list(trajectory.selections) == [
+        "best-id",
+        *rules_wanted[:2],
+        "best-ood",
+        rules_wanted[2],
+        "last",
+    ]
     ends = [
         run(ERM(), sets, **{**settings, "steps": step}).predictions["last"]
         for step in range(3, 31, 3)
     ]
     for rule, (name, score) in {
-        rule: RULES[rule] for rule in found.selections if rule != "last"
+        rule: RULES[rule] for rule in trajectory.selections if rule != "last"
     }.items():
         rows = sets.validation[name]
-        told = [scores(end[name], rows.group_names, sets.class_names) for end in ends]
-        assert len({item["worst_group"] for item in told}) > 2 and any(
-            item["worst_group"] < item["accuracy"] for item in told
+        sentence = [scores(end[name], rows.group_names, sets.class_names) for end in ends]
+        assert len({score_entry["worst_group"] for score_entry in sentence}) > 2 and any(
+            score_entry["worst_group"] < score_entry["accuracy"] for score_entry in sentence
         )
-        first = min(range(10), key=lambda place: (-told[place][score], told[place]["nll"], place))
-        assert found.selections[rule].step == 3 * (first + 1), rule
-        assert getattr(found.selections[rule].scores[name], score) == told[first][score]
-        assert found.selections[rule].ties == sum(
-            item[score] == told[first][score] for item in told
+        first = min(
+            range(10), key=lambda place: (-sentence[place][score], sentence[place]["nll"], place)
+        )
+        assert trajectory.selections[rule].step == 3 * (first + 1), rule
+        assert getattr(trajectory.selections[rule].scores[name], score) == sentence[first][score]
+        assert trajectory.selections[rule].ties == sum(
+            score_entry[score] == sentence[first][score] for score_entry in sentence
         )
 
 
@@ -1041,17 +1074,25 @@ def test_only_the_rules_asked_for_are_followed() -> None:
 def test_a_rule_by_groups_where_there_is_one_says_that_it_chose_by_accuracy() -> None:
     sets = split()
     rows = sets.validation["validation"]
-    one = replace(sets, validation={"validation": replace(rows, group=np.zeros_like(rows.group))})
-    found = run(
-        ERM(), one, rules=("best-id-worst-group", "best-id-balanced-accuracy"), steps=24, lr=3e-3
+    one_group = replace(
+        sets, validation={"validation": replace(rows, group=np.zeros_like(rows.group))}
     )
-    assert found.selections["best-id-worst-group"].step == found.selections["best-id"].step
-    told = [
+    trajectory = run(
+        ERM(),
+        one_group,
+        rules=("best-id-worst-group", "best-id-balanced-accuracy"),
+        steps=24,
+        lr=3e-3,
+    )
+    assert (
+        trajectory.selections["best-id-worst-group"].step == trajectory.selections["best-id"].step
+    )
+    sentence = [
         "best-id-worst-group found no second group in the set validation, so it chose by accuracy"
     ]
-    assert found.doubts == {
+    assert trajectory.doubts == {
         "best-id": [],
-        "best-id-worst-group": told,
+        "best-id-worst-group": sentence,
         "best-id-balanced-accuracy": [],
         "last": [],
     }

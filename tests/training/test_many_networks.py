@@ -69,37 +69,39 @@ def test_a_stack_gives_what_each_network_gives(
     weight = torch.rand(N, ROWS, dtype=torch.float64) if weighted else None
 
     def part(first: int, last: int) -> tuple[Tensor, Tensor, Tensor | None]:
-        own = slice(first * share, last * share)
-        return x[first:last], y[own], None if weight is None else weight[own]
+        own_values = slice(first * share, last * share)
+        return x[first:last], y[own_values], None if weight is None else weight[own_values]
 
     losses, gradients = stack.gradients_by_parts(sets, 1, part)
     logits = stack.logits(x)
-    for place, network in enumerate(networks):
-        shown = x[place // share]
-        loss, own = alone(network, shown, y[place], None if weight is None else weight[place])
-        assert torch.allclose(losses[place], loss, atol=1e-12)
-        assert torch.allclose(logits[place], network(shown), atol=1e-12)
-        for name, mine, theirs in zip(stack.parameters, gradients, own, strict=True):
-            assert torch.allclose(mine[place], theirs, atol=1e-12), name
+    for number, network in enumerate(networks):
+        shown = x[number // share]
+        loss, own_values = alone(
+            network, shown, y[number], None if weight is None else weight[number]
+        )
+        assert torch.allclose(losses[number], loss, atol=1e-12)
+        assert torch.allclose(logits[number], network(shown), atol=1e-12)
+        for name, mine, theirs in zip(stack.parameters, gradients, own_values, strict=True):
+            assert torch.allclose(mine[number], theirs, atol=1e-12), name
 
 
 @pytest.mark.parametrize("where", ["parameter", "input"])
 def test_not_a_number_of_one_network_reaches_no_other(where: str) -> None:
     networks, (x, y) = [perceptron(seed) for seed in range(N)], given()
-    whole, spoilt = Stack(networks), Stack(networks)
+    sound, spoilt = Stack(networks), Stack(networks)
     broken = x.clone()
     if where == "input":
         broken[2] = torch.nan
     else:
         for value in spoilt.parameters.values():
             value[2] = torch.nan
-    for stack, shown in ((whole, x), (spoilt, broken)):
-        descent = Descent(stack, "adamw", [1e-2 * (place + 1) for place in range(N)], [0.1] * N)
+    for stack, shown in ((sound, x), (spoilt, broken)):
+        descent = Descent(stack, "adamw", [1e-2 * (number + 1) for number in range(N)], [0.1] * N)
         for _ in range(3):
             descent.step(stack.gradients(shown, y)[1])
-    others = [0, 1, 3, 4, 5]
+    other_networks = [0, 1, 3, 4, 5]
     for name, value in spoilt.parameters.items():
-        assert torch.equal(value[others], whole.parameters[name][others]), name
+        assert torch.equal(value[other_networks], sound.parameters[name][other_networks]), name
         assert value[2].isnan().any()
 
 
@@ -108,8 +110,8 @@ def torch_optimiser(
 ) -> torch.optim.Optimizer:
     if kind == "sgd":
         return torch.optim.SGD(parameters, lr=lr, momentum=0.9, weight_decay=decay)
-    made = torch.optim.Adam if kind == "adam" else torch.optim.AdamW
-    return made(parameters, lr=lr, weight_decay=decay)
+    optimiser_class = torch.optim.Adam if kind == "adam" else torch.optim.AdamW
+    return optimiser_class(parameters, lr=lr, weight_decay=decay)
 
 
 @pytest.mark.slow
@@ -119,8 +121,8 @@ def torch_optimiser(
 def test_fifty_steps_equal_those_of_torch_for_each_network(
     kind: str, rates: str, decays: str
 ) -> None:
-    lr = [3e-3 * 1.7 ** (place if rates == "each" else 0) for place in range(N)]
-    decay = [0.05 * place if decays == "each" else 0.0 for place in range(N)]
+    lr = [3e-3 * 1.7 ** (number if rates == "each" else 0) for number in range(N)]
+    decay = [0.05 * number if decays == "each" else 0.0 for number in range(N)]
     networks, (x, y) = [perceptron(seed).float() for seed in range(N)], given()
     x = x.float()
     stack = Stack(networks)
@@ -128,20 +130,20 @@ def test_fifty_steps_equal_those_of_torch_for_each_network(
     for step in range(50):
         shown = torch.arange(step, step + 8) % ROWS
         descent.step(stack.gradients(x[:, shown], y[:, shown])[1])
-    for place, own in enumerate(networks):
-        reference = torch_optimiser(kind, list(own.parameters()), lr[place], decay[place])
+    for number, own_values in enumerate(networks):
+        reference = torch_optimiser(kind, list(own_values.parameters()), lr[number], decay[number])
         for step in range(50):
             shown = torch.arange(step, step + 8) % ROWS
             reference.zero_grad()
-            nn.functional.cross_entropy(own(x[place, shown]), y[place, shown]).backward()
+            nn.functional.cross_entropy(own_values(x[number, shown]), y[number, shown]).backward()
             reference.step()
-        for name, value in own.named_parameters():
-            assert torch.allclose(stack.parameters[name][place], value, atol=1e-6), (place, name)
+        for name, value in own_values.named_parameters():
+            assert torch.allclose(stack.parameters[name][number], value, atol=1e-6), (number, name)
 
 
 def shared() -> nn.Module:
-    one = nn.Linear(3, 3)
-    return nn.Sequential(one, one)
+    layer = nn.Linear(3, 3)
+    return nn.Sequential(layer, layer)
 
 
 @pytest.mark.parametrize(

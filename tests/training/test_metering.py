@@ -39,22 +39,24 @@ class Reader:
 
 
 def adds_up(cost: dict[str, float]) -> bool:
-    parts = [cost[f"{part}_seconds"] for part in (*PARTS, "other")]
-    return min(parts) >= 0.0 and sum(parts) == pytest.approx(cost["total_seconds"], abs=1e-9)
+    part_seconds = [cost[f"{part_name}_seconds"] for part_name in (*PARTS, "other")]
+    return min(part_seconds) >= 0.0 and sum(part_seconds) == pytest.approx(
+        cost["total_seconds"], abs=1e-9
+    )
 
 
 def test_what_no_part_claims_is_other(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     meter = Meter()
-    for part, seconds in (("prepare", 3.0), ("data", 1.0), ("step", 5.0), ("waiting", 0.5)):
-        with meter.part(part):
+    for part_name, seconds in (("prepare", 3.0), ("data", 1.0), ("step", 5.0), ("waiting", 0.5)):
+        with meter.part(part_name):
             clock.at += seconds
     with meter.part("evaluation", "validation"):
         clock.at += 2.0
     clock.at += 0.25
     meter.images = 650
     cost = meter.cost()
-    assert [cost[f"{part}_seconds"] for part in PARTS] == [3.0, 1.0, 5.0, 2.0, 0.5]
+    assert [cost[f"{part_name}_seconds"] for part_name in PARTS] == [3.0, 1.0, 5.0, 2.0, 0.5]
     assert (cost["other_seconds"], cost["total_seconds"], cost["validation_seconds"]) == (
         0.25,
         11.75,
@@ -126,7 +128,7 @@ class OnBase(ERM):
 def test_the_seconds_of_a_run_add_up(method: Any, tmp_path: Path) -> None:
     cost = run(method, checkpoint=tmp_path / "run").cost
     assert adds_up(cost)
-    assert all(cost[f"{part}_seconds"] > 0 for part in (*PARTS, "validation"))
+    assert all(cost[f"{part_name}_seconds"] > 0 for part_name in (*PARTS, "validation"))
     assert cost["validation_seconds"] < cost["evaluation_seconds"]
     assert cost["images"] == 12 * 16 * (2 if isinstance(method, OnBase) else 1)
     busy = cost["data_seconds"] + cost["step_seconds"] + cost["waiting_seconds"]
@@ -143,24 +145,25 @@ def test_a_resumed_run_counts_its_earlier_tries(tmp_path: Path) -> None:
     from crosswind.training.checkpoint import load
 
     _, values = load(tmp_path / "run") or ({}, {})
-    kept = values["seconds"]
+    seconds_kept = values["seconds"]
     meter = Meter()
     cost = run(ERM(), checkpoint=tmp_path / "run", meter=meter).cost
     assert adds_up(cost) and cost["steps"] == 12 and cost["images"] == 12 * 16
-    assert cost["data_seconds"] == pytest.approx(kept["data"] + meter.seconds["data"])
+    assert cost["data_seconds"] == pytest.approx(seconds_kept["data"] + meter.seconds["data"])
     assert (
-        cost["total_seconds"] > kept["total"] > 0 and cost["prepare_seconds"] > kept["prepare"] > 0
+        cost["total_seconds"] > seconds_kept["total"] > 0
+        and cost["prepare_seconds"] > seconds_kept["prepare"] > 0
     )
 
 
 def test_waits_for_batches_and_the_disk_are_no_data_seconds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made = TrainingRows.batch
+    batch_method = TrainingRows.batch
 
     def slow(self: TrainingRows, step: int, length: int) -> Any:
         self._inputs._waited += 1e3  # more than there was: all of it was waiting
-        return made(self, step, length)
+        return batch_method(self, step, length)
 
     monkeypatch.setattr(TrainingRows, "batch", slow)
     cost = run(ERM()).cost
@@ -168,14 +171,14 @@ def test_waits_for_batches_and_the_disk_are_no_data_seconds(
 
 
 def test_an_accelerator_is_waited_for_once_a_validation(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-    monkeypatch.setattr(running, "finished_work", asked.append)
+    waits: list[Any] = []
+    monkeypatch.setattr(running, "finished_work", waits.append)
     run(ERM())
-    assert asked == ["cpu"] * 3
-    monkeypatch.setattr(torch.accelerator, "synchronize", asked.append)
+    assert waits == ["cpu"] * 3
+    monkeypatch.setattr(torch.accelerator, "synchronize", waits.append)
     finished_work("cpu")
     finished_work("cuda:1")
-    assert asked[3:] == [torch.device("cuda:1")]
+    assert waits[3:] == [torch.device("cuda:1")]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells no peak that can be set back")
@@ -184,8 +187,8 @@ def test_the_peak_is_of_the_run_and_not_of_the_process() -> None:
 
     def hold() -> None:
         with mmap.mmap(-1, size) as block:  # given back to the system at once
-            for at in range(0, size, mmap.PAGESIZE):
-                block[at] = 1
+            for offset in range(0, size, mmap.PAGESIZE):
+                block[offset] = 1
 
     before = Meter()
     hold()

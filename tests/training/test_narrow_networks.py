@@ -25,9 +25,9 @@ def trained(method: str, width: int, **settings: Any) -> np.ndarray:
     }
     chosen = TrainingSettings.of({**common, **settings})
     model = ModelSpec("cifar-resnet", {"depth": 1, "width": width})
-    found = fit(load("methods", method)(), split(), {"tiny": DATA}, model, chosen, 0)  # type: ignore[arg-type]
-    assert found.status == "finished"
-    logits = found.predictions["last"]["test"].logits
+    trajectory = fit(load("methods", method)(), split(), {"tiny": DATA}, model, chosen, 0)  # type: ignore[arg-type]
+    assert trajectory.status == "finished"
+    logits = trajectory.predictions["last"]["test"].logits
     assert logits is not None
     return logits
 

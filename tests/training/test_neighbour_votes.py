@@ -34,18 +34,20 @@ def rows(which: np.ndarray = ROWS, settings: TrainingSettings = SETTINGS) -> Eva
 
 
 def network(seed: int = 0) -> nn.Module:
-    made = worn(build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(3), seed), 0.6, seed)
+    model_made = worn(
+        build_model("small-cnn", {}, InputSpec.image(8, 8, 3), unnamed(3), seed), 0.6, seed
+    )
     # A head that gives every class to some rows.
-    nn.init.normal_(made.fc.weight, std=3.0, generator=torch.Generator().manual_seed(seed))  # type: ignore[union-attr,arg-type]
+    nn.init.normal_(model_made.fc.weight, std=3.0, generator=torch.Generator().manual_seed(seed))  # type: ignore[union-attr,arg-type]
     x = torch.from_numpy(DATA.inputs(ROWS)).permute(0, 3, 1, 2) / 255 * 2 - 1
     with torch.no_grad():
-        made.fc.bias -= copy.deepcopy(made).eval()(x).mean(0)  # type: ignore[union-attr,operator]
-    return made.to(memory_format=torch.channels_last)
+        model_made.fc.bias -= copy.deepcopy(model_made).eval()(x).mean(0)  # type: ignore[union-attr,operator]
+    return model_made.to(memory_format=torch.channels_last)
 
 
 def test_they_are_those_of_a_plain_loop() -> None:
     """One picture at a time, unfolded, in float32."""
-    model, transform, said = network(), neighbour_transform("ni-randaugment"), []
+    model, transform, labels_by_hand = network(), neighbour_transform("ni-randaugment"), []
     for row in ROWS:
         picture = torch.from_numpy(DATA.inputs(np.array([row]))).permute(0, 3, 1, 2).contiguous()
         keys = [
@@ -54,49 +56,54 @@ def test_they_are_those_of_a_plain_loop() -> None:
         ]
         pictures = torch.cat([picture, *(transform(picture, key) for key in keys)])
         with torch.no_grad():
-            said.append(copy.deepcopy(model).eval()(pictures / 255 * 2 - 1))
-    slow = torch.stack(said).numpy()
-    found = neighbour_labels(
+            labels_by_hand.append(copy.deepcopy(model).eval()(pictures / 255 * 2 - 1))
+    slow = torch.stack(labels_by_hand).numpy()
+    votes = neighbour_labels(
         [model], rows(), transform, SETTINGS, neighbours=4, seed=3, logits=True
     )
     assert (
-        found.logits is not None
-        and found.logits.shape == (1, 41, 5, 3)
-        and found.logits.dtype == np.float32
+        votes.logits is not None
+        and votes.logits.shape == (1, 41, 5, 3)
+        and votes.logits.dtype == np.float32
     )
-    assert np.abs(found.logits[0] - slow).max() < 1e-4
-    assert found.labels.dtype == np.int64 and np.array_equal(found.labels[0], slow.argmax(-1))
+    assert np.abs(votes.logits[0] - slow).max() < 1e-4
+    assert votes.labels.dtype == np.int64 and np.array_equal(votes.labels[0], slow.argmax(-1))
     assert (
-        len(np.unique(found.labels)) > 1
-        and (found.labels[:, :, 1:] != found.labels[:, :, :1]).any()
+        len(np.unique(votes.labels)) > 1
+        and (votes.labels[:, :, 1:] != votes.labels[:, :, :1]).any()
     )
-    counts = label_counts(found.labels, 3)
-    for row, row_counts in zip(found.labels[0], counts[0], strict=True):
+    counts = label_counts(votes.labels, 3)
+    for row, row_counts in zip(votes.labels[0], counts[0], strict=True):
         assert row_counts.tolist() == [sum(label == k for label in row) for k in range(3)]
     assert model.training
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, near in NEIGHBOURHOODS.items() if near.takes == "image"]
+    "name",
+    [
+        name
+        for name, neighbourhood_of in NEIGHBOURHOODS.items()
+        if neighbourhood_of.takes == "image"
+    ],
 )
 def test_a_row_gets_the_same_bits_in_any_set(name: str) -> None:
     """Alone, in part of the set, in another order, and with more neighbours."""
     model, transform = network(), neighbour_transform(name)
 
     def logits(which: np.ndarray, neighbours: int = 3) -> np.ndarray:
-        found = neighbour_labels(
+        votes = neighbour_labels(
             [model], rows(which), transform, SETTINGS, neighbours=neighbours, logits=True
         ).logits
-        assert found is not None
-        return found[0]
+        assert votes is not None
+        return votes[0]
 
-    whole = logits(ROWS)
+    all_logits = logits(ROWS)
     order = np.random.default_rng(0).permutation(len(ROWS))
-    assert np.array_equal(logits(ROWS[order]), whole[order])
-    assert np.array_equal(logits(ROWS[7:8]), whole[7:8])
-    assert np.array_equal(logits(ROWS[30:]), whole[30:])
-    assert np.array_equal(logits(ROWS, 5)[:, :4], whole)
-    assert np.array_equal(logits(ROWS, 0), whole[:, :1])
+    assert np.array_equal(logits(ROWS[order]), all_logits[order])
+    assert np.array_equal(logits(ROWS[7:8]), all_logits[7:8])
+    assert np.array_equal(logits(ROWS[30:]), all_logits[30:])
+    assert np.array_equal(logits(ROWS, 5)[:, :4], all_logits)
+    assert np.array_equal(logits(ROWS, 0), all_logits[:, :1])
 
 
 @dataclass(frozen=True)
@@ -121,17 +128,19 @@ def test_many_models_say_what_each_says_alone_of_pictures_made_once(
         neighbour_labels([voter], rows(), transform, SETTINGS, neighbours=3).labels[0]
         for voter in voters
     ]
-    made: list[int] = []
+    batches_made: list[int] = []
     plain = type(transform).apply
     monkeypatch.setattr(
-        type(transform), "apply", lambda self, x, keys: made.append(len(x)) or plain(self, x, keys)
+        type(transform),
+        "apply",
+        lambda self, x, keys: batches_made.append(len(x)) or plain(self, x, keys),
     )
-    found = neighbour_labels(voters, rows(), transform, SETTINGS, neighbours=3)
-    assert found.logits is None and np.array_equal(found.labels, np.stack(alone))
-    assert sum(made) == 3 * len(ROWS)
+    votes = neighbour_labels(voters, rows(), transform, SETTINGS, neighbours=3)
+    assert votes.logits is None and np.array_equal(votes.labels, np.stack(alone))
+    assert sum(batches_made) == 3 * len(ROWS)
     assert (
-        set(np.unique(found.labels[2])) == {-1, 0, 2}
-        and len({part.tobytes() for part in found.labels}) == 3
+        set(np.unique(votes.labels[2])) == {-1, 0, 2}
+        and len({label_part.tobytes() for label_part in votes.labels}) == 3
     )
     with pytest.raises(InputError, match="logits: a method gives labels only"):
         neighbour_labels(voters, rows(), transform, SETTINGS, logits=True)
@@ -153,17 +162,17 @@ def test_batches_are_of_one_size_and_few_are_held() -> None:
 def test_bfloat16_and_seeds() -> None:
     model, transform = network(), neighbour_transform("ni-flipcrop")
     low = replace(SETTINGS, precision="bf16")
-    full, half, other = (
+    full, half, other_seed = (
         neighbour_labels([model], rows(settings=chosen), transform, chosen, seed=seed, logits=True)
         for chosen, seed in ((SETTINGS, 0), (low, 0), (SETTINGS, 1))
     )
-    assert full.logits is not None and half.logits is not None and other.logits is not None
+    assert full.logits is not None and half.logits is not None and other_seed.logits is not None
     assert half.logits.dtype == np.float32 and not np.array_equal(half.logits, full.logits)
     assert (
         np.abs(half.logits - full.logits).max() < 0.4
     )  # of sums of some 20, which the bias centres
-    assert np.array_equal(other.logits[:, :, 0], full.logits[:, :, 0])
-    assert (other.logits[:, :, 1:] == full.logits[:, :, 1:]).all(
+    assert np.array_equal(other_seed.logits[:, :, 0], full.logits[:, :, 0])
+    assert (other_seed.logits[:, :, 1:] == full.logits[:, :, 1:]).all(
         -1
     ).mean() < 0.2  # small pictures have few crops
 

@@ -37,10 +37,10 @@ def test_every_method_states_how_its_action_is_measured_or_why_it_is_not(name: s
     measured = bool(action.idle) or action.views or bool(action.tells)
     assert measured or (action.reason and action.reason != "its class declares no `action`")
     assert not (measured and action.reason)
-    known = next(item for item in FACTS if item.name == name)
-    assert action_of(name, known.action, known.limit, known.defines) == action, (
-        "read from the file as from the class"
-    )
+    method_facts = next(known_method for known_method in FACTS if known_method.name == name)
+    assert (
+        action_of(name, method_facts.action, method_facts.limit, method_facts.defines) == action
+    ), "read from the file as from the class"
 
 
 def test_most_methods_are_measured_and_the_others_say_why() -> None:
@@ -81,27 +81,31 @@ NEARLY_IDLE = [
 
 @pytest.mark.parametrize(("name", "knobs"), NEARLY_IDLE)
 def test_a_run_whose_own_term_is_next_to_nothing_says_so(name: str, knobs: dict[str, Any]) -> None:
-    found = tried(name, made(name, **knobs), steps=6)
-    (told,) = [
+    trajectory = tried(name, made(name, **knobs), steps=6)
+    (sentence,) = [
         text
-        for text in found.doubts["last"]
+        for text in trajectory.doubts["last"]
         if "its own term stayed below 1% of the loss and of the gradient" in text
     ]
     assert (
-        told.startswith(f"{name}: its own term") and found.doubts["best-id"] == found.doubts["last"]
+        sentence.startswith(f"{name}: its own term")
+        and trajectory.doubts["best-id"] == trajectory.doubts["last"]
     )
     assert (
-        0 <= found.action["share_of_loss"] < IDLE_SHARE
-        and 0 <= found.action["share_of_gradient"] < IDLE_SHARE
+        0 <= trajectory.action["share_of_loss"] < IDLE_SHARE
+        and 0 <= trajectory.action["share_of_gradient"] < IDLE_SHARE
     )
-    assert found.action["looks"] >= 2
+    assert trajectory.action["looks"] >= 2
 
 
 @pytest.mark.parametrize("name", [name for name in TERM_METHODS if name != "ubnet"])
 def test_a_run_at_the_defaults_does_something_and_does_not_doubt_that(name: str) -> None:
-    found = tried(name)
-    assert max(found.action["share_of_loss"], found.action["share_of_gradient"]) >= IDLE_SHARE
-    assert not any("own term" in text for text in found.warnings)
+    trajectory = tried(name)
+    assert (
+        max(trajectory.action["share_of_loss"], trajectory.action["share_of_gradient"])
+        >= IDLE_SHARE
+    )
+    assert not any("own term" in text for text in trajectory.warnings)
 
 
 @pytest.mark.parametrize(
@@ -110,17 +114,17 @@ def test_a_run_at_the_defaults_does_something_and_does_not_doubt_that(name: str)
 def test_where_the_term_is_gone_a_run_says_so(name: str) -> None:
     """At its limit by the name of what it is there, else by its shares; l2d and occamnets differ in
     their networks alone."""
-    found = tried(name, made(name, **declared_action(cls_of(name)()).idle), steps=4)
+    trajectory = tried(name, made(name, **declared_action(cls_of(name)()).idle), steps=4)
     assert (
-        found.doubts["last"]
-        and found.action["share_of_loss"] == 0
-        and found.action["share_of_gradient"] == 0
+        trajectory.doubts["last"]
+        and trajectory.action["share_of_loss"] == 0
+        and trajectory.action["share_of_gradient"] == 0
     )
 
 
 def test_the_sentence_is_not_said_beside_one_that_knows_why() -> None:
-    (told,) = tried("deepcoral", made("deepcoral", weight=0.0)).doubts["last"]
-    assert told == "deepcoral is erm at weight = 0.0"
+    (sentence,) = tried("deepcoral", made("deepcoral", weight=0.0)).doubts["last"]
+    assert sentence == "deepcoral is erm at weight = 0.0"
 
 
 def test_an_augmentation_that_moves_nothing_is_doubted_and_the_distance_is_told() -> None:
@@ -135,27 +139,27 @@ def test_an_augmentation_that_moves_nothing_is_doubted_and_the_distance_is_told(
 @pytest.mark.parametrize(("rate", "idle"), [(20.0, False), (0.5, True)])
 @pytest.mark.parametrize("name", ["ada", "me-ada"])
 def test_how_far_copies_were_moved_is_told(name: str, rate: float, idle: bool) -> None:
-    found = tried(name, made(name, rate=rate))
-    assert (found.action["moved_grey_levels"] < STILL) == idle
-    assert any("moved pictures by" in text for text in found.warnings) == idle
+    trajectory = tried(name, made(name, rate=rate))
+    assert (trajectory.action["moved_grey_levels"] < STILL) == idle
+    assert any("moved pictures by" in text for text in trajectory.warnings) == idle
 
 
 def test_copies_of_l2d_that_are_the_pictures_are_doubted() -> None:
-    found = tried("l2d", made("l2d", mix=0.0))
+    trajectory = tried("l2d", made("l2d", mix=0.0))
     assert (
-        found.action["moved_grey_levels"] == 0
-        and "they are the pictures again" in found.warnings[0]
+        trajectory.action["moved_grey_levels"] == 0
+        and "they are the pictures again" in trajectory.warnings[0]
     )
     assert tried("l2d").action["moved_grey_levels"] > STILL
 
 
 def test_rows_that_hardly_stand_again_are_doubted() -> None:
-    found = tried("jtt")
-    wrong = int(found.weights("last")["state/wrong"].sum())
-    assert found.action["repeated_share"] == pytest.approx(19 * wrong / (60 + 19 * wrong))
+    trajectory = tried("jtt")
+    wrong = int(trajectory.weights("last")["state/wrong"].sum())
+    assert trajectory.action["repeated_share"] == pytest.approx(19 * wrong / (60 + 19 * wrong))
     few = {"wrong": torch.arange(1000) < 3, "answered": torch.tensor(True)}
-    told = [number_doubts(numbers_of(cls_of("jtt")(up=up), few), said=False) for up in (2, 20)]
-    assert "nearly plain training" in told[0][0] and told[1] == []
+    sentence = [number_doubts(numbers_of(cls_of("jtt")(up=up), few), said=False) for up in (2, 20)]
+    assert "nearly plain training" in sentence[0][0] and sentence[1] == []
 
 
 def test_translations_of_another_class_are_doubted() -> None:
@@ -188,14 +192,14 @@ class Pulled(Method):
 
 
 def test_shares_are_those_of_losses_and_gradients_taken_by_hand() -> None:
-    seen: dict[str, Any] = {}
+    shares_seen: dict[str, Any] = {}
 
     @dataclass(frozen=True)
     class Watched(Pulled):
         def update(self, context: RunContext, batch: Batch) -> Loss:
             if (
                 batch.step == 2
-                and "loss" not in seen
+                and "loss" not in shares_seen
                 and isinstance(context.modules, dict)
                 and hasattr(context, "build")
             ):
@@ -205,19 +209,21 @@ def test_shares_are_those_of_losses_and_gradients_taken_by_hand() -> None:
                     for weight in (self.weight, 0.0)
                 ]
                 slopes = [
-                    torch.cat([g.flatten() for g in torch.autograd.grad(one, parameters)])
-                    for one in losses
+                    torch.cat([g.flatten() for g in torch.autograd.grad(loss, parameters)])
+                    for loss in losses
                 ]
-                seen["loss"] = float(((losses[0] - losses[1]) / losses[0]).detach())
-                seen["gradient"] = float(
+                shares_seen["loss"] = float(((losses[0] - losses[1]) / losses[0]).detach())
+                shares_seen["gradient"] = float(
                     (slopes[0] - slopes[1]).norm() / max(slopes[0].norm(), slopes[1].norm())
                 )
             return super().update(context, batch)
 
-    found = run(Watched(), steps=5, validate_every=3)
-    assert found.action["looks"] == 1  # one look was enough
-    assert found.action["share_of_loss"] == pytest.approx(seen["loss"], rel=1e-5)
-    assert found.action["share_of_gradient"] == pytest.approx(seen["gradient"], rel=1e-5)
+    trajectory = run(Watched(), steps=5, validate_every=3)
+    assert trajectory.action["looks"] == 1  # one look was enough
+    assert trajectory.action["share_of_loss"] == pytest.approx(shares_seen["loss"], rel=1e-5)
+    assert trajectory.action["share_of_gradient"] == pytest.approx(
+        shares_seen["gradient"], rel=1e-5
+    )
 
 
 @dataclass(frozen=True)
@@ -232,14 +238,16 @@ class Apart(Pulled):
 
     def update(self, context: RunContext, batch: Batch) -> Loss:
         model = context.modules["model"]
-        found = context.descend("main", lambda: Loss(row_losses(model(batch.x), batch.y).mean()))
+        trajectory = context.descend(
+            "main", lambda: Loss(row_losses(model(batch.x), batch.y).mean())
+        )
         context.descend(
             "pull",
             lambda: Loss(
                 self.weight * torch.stack([p.square().sum() for p in model.parameters()]).sum()
             ),
         )
-        return found
+        return trajectory
 
 
 def test_a_term_with_an_optimiser_of_its_own_counts_whatever_its_weight() -> None:
@@ -252,15 +260,16 @@ def test_a_term_with_an_optimiser_of_its_own_counts_whatever_its_weight() -> Non
 def test_weights_that_groups_have_gathered_are_the_methods_own() -> None:
     """eta multiplies in every step, so that what the state holds and not the step itself is the
     action."""
-    found = run(GroupDRO(eta=0.003), steps=80, validate_every=40)
-    assert found.action["share_of_gradient"] >= IDLE_SHARE and found.action["looks"] >= 1
+    trajectory = run(GroupDRO(eta=0.003), steps=80, validate_every=40)
+    assert trajectory.action["share_of_gradient"] >= IDLE_SHARE and trajectory.action["looks"] >= 1
 
 
 def test_a_term_that_begins_after_a_switch_is_seen() -> None:
-    found = run(IRM(penalty_weight=1e5, anneal_steps=11), steps=12, batch=16)
+    trajectory = run(IRM(penalty_weight=1e5, anneal_steps=11), steps=12, batch=16)
     assert (
-        max(found.action["share_of_loss"], found.action["share_of_gradient"]) >= IDLE_SHARE
-        and not found.doubts["last"]
+        max(trajectory.action["share_of_loss"], trajectory.action["share_of_gradient"])
+        >= IDLE_SHARE
+        and not trajectory.doubts["last"]
     )
 
 
@@ -278,13 +287,13 @@ def test_a_term_that_begins_after_a_switch_is_seen() -> None:
 def test_a_run_with_looks_has_the_bits_of_one_without(
     name: str, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: dict[str, Any] = {"steps": 6, "precision": precision, "model": "small-cnn"}
+    settings_given: dict[str, Any] = {"steps": 6, "precision": precision, "model": "small-cnn"}
     monkeypatch.setattr(OwnAction, "settled", False)  # look as often as ever
     drawn = torch.default_generator.get_state()
-    looked = tried(name, **given)
+    looked = tried(name, **settings_given)
     assert looked.action["looks"] >= 2 and torch.equal(drawn, torch.default_generator.get_state())
     monkeypatch.setattr(OwnAction, "due", lambda self, step: False)
-    without = tried(name, **given)
+    without = tried(name, **settings_given)
     assert without.action.keys().isdisjoint({"looks", "share_of_loss"})
     assert (
         same_weights(looked, without)
@@ -303,13 +312,13 @@ def test_a_stopped_run_tells_what_it_looked_at_before(tmp_path: Path) -> None:
         raise StopHere
 
     method = DeepCORAL(weight=1e-7)
-    whole = run(method)
+    uninterrupted = run(method)
     for _ in range(3):
         with pytest.raises(StopHere):
             run(method, checkpoint=tmp_path / "run", progress=stop)
-    found = run(method, checkpoint=tmp_path / "run", progress=stop)
-    assert found.doubts == whole.doubts and found.doubts["last"]
-    assert found.action == whole.action
+    trajectory = run(method, checkpoint=tmp_path / "run", progress=stop)
+    assert trajectory.doubts == uninterrupted.doubts and trajectory.doubts["last"]
+    assert trajectory.action == uninterrupted.action
 
 
 # -- what it costs ---------------------------------------------------------------------------------

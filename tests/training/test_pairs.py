@@ -43,14 +43,14 @@ def visited(n: int = 60, law: dict[int, list[float]] = LAW, **changes: Any) -> A
     shares = np.array([law[int(label)] for label in base.label])
     names = ("noise=much", "noise=clean", "noise=some")
     zeros = np.zeros(n, dtype=np.int64)
-    made = {
+    fields = {
         "visit_law": shares,
         "visit_step": (0, 1),
         "environment": zeros,
         "environment_names": names,
         "environment_sizes": (3,),
     }
-    return replace(base, **{**made, **changes})
+    return replace(base, **{**fields, **changes})
 
 
 def loader(
@@ -76,43 +76,54 @@ def noiseless(ids: torch.Tensor) -> torch.Tensor:
 def pairs_of(batch: Batch) -> list[tuple[int, int, int, int]]:
     """Of each row its id and environment, and those of its partner."""
     assert batch.pair is not None and batch.environment is not None
-    parts = (batch.ids, batch.environment, batch.pair.ids, batch.pair.environment)
-    return list(zip(*(part.tolist() for part in parts), strict=True))
+    pair_columns = (batch.ids, batch.environment, batch.pair.ids, batch.pair.environment)
+    return list(zip(*(pair_column.tolist() for pair_column in pair_columns), strict=True))
 
 
 @pytest.mark.parametrize("by", ["view", "instance", "class"])
 def test_one_of_each_pair_is_clean_and_no_class_is_seen_where_it_is_kept_apart(by: str) -> None:
     """Over five epochs: partners of rows with noise are clean, those of clean dark ones have noise,
     bright ones are their own."""
-    made, seen = loader(by), []
+    pair_loader, pairs_seen = loader(by), []
     for step in range(20):
-        batch = made.batch(step, 20)
+        batch = pair_loader.batch(step, 20)
         assert batch.pair is not None
-        for row, here, partner, there in pairs_of(batch):
+        for row, row_environment, partner, partner_environment in pairs_of(batch):
             dark = row % 2 == 0
             assert partner % 2 == row % 2 and (partner == row or by == "class")
             assert (
-                {here, there} <= ({0, 1, 2} if dark else {CLEAN})
-                and (here == CLEAN) != (there == CLEAN)
+                {row_environment, partner_environment} <= ({0, 1, 2} if dark else {CLEAN})
+                and (row_environment == CLEAN) != (partner_environment == CLEAN)
                 or not dark
             )
-            seen.append((here, there))
-    assert len(seen) == 320 and {(0, 1), (2, 1), (1, 0), (1, 2), (1, 1)} == set(seen)
+            pairs_seen.append((row_environment, partner_environment))
+    assert len(pairs_seen) == 320 and {(0, 1), (2, 1), (1, 0), (1, 2), (1, 1)} == set(pairs_seen)
     # A clean row's partner is under the noises as visits are, 2 to 3: 3 sqrt(0.24 / n) is three
     # standard deviations.
-    others = [there for here, there in seen if here == CLEAN and there != CLEAN]
-    assert abs(others.count(0) / len(others) - 0.4) < 3 * (0.24 / len(others)) ** 0.5
+    other_environments = [
+        partner_environment
+        for row_environment, partner_environment in pairs_seen
+        if row_environment == CLEAN and partner_environment != CLEAN
+    ]
+    assert (
+        abs(other_environments.count(0) / len(other_environments) - 0.4)
+        < 3 * (0.24 / len(other_environments)) ** 0.5
+    )
 
 
 def test_the_first_members_are_the_batch_without_partners_to_the_bit() -> None:
     plain = TrainingRows(visited(), NOISE, TrainingSettings(batch=16), 0, "epoch")
     for by in ("view", "class"):
-        made = loader(by)
+        pair_loader = loader(by)
         for step in range(5):
-            one, two = plain.batch(step, 5), made.batch(step, 5)
-            assert one.pair is None and torch.equal(one.x, two.x) and torch.equal(one.y, two.y)
-            assert torch.equal(one.environment, two.environment) and torch.equal(
-                one.group, two.group
+            plain_batch, two = plain.batch(step, 5), pair_loader.batch(step, 5)
+            assert (
+                plain_batch.pair is None
+                and torch.equal(plain_batch.x, two.x)
+                and torch.equal(plain_batch.y, two.y)
+            )
+            assert torch.equal(plain_batch.environment, two.environment) and torch.equal(
+                plain_batch.group, two.group
             )  # type: ignore[arg-type]
 
 
@@ -136,17 +147,20 @@ def test_partners_are_drawn_by_row_and_visit_and_not_by_batch_or_order() -> None
     """The same rows at the same visits in batches of another size; and any step first."""
     for by in ("view", "instance", "class"):
         crop = FlipCrop(scale=0.5)
-        whole, parts = loader(by, batch=60, crop=crop), loader(by, batch=12, crop=crop)
-        small = [parts.batch(step, 10) for step in reversed(range(10))][::-1]
+        large_batches, small_batches = (
+            loader(by, batch=60, crop=crop),
+            loader(by, batch=12, crop=crop),
+        )
+        small = [small_batches.batch(step, 10) for step in reversed(range(10))][::-1]
         for epoch in range(2):
-            one = whole.batch(epoch, 2)
-            some = small[5 * epoch : 5 * epoch + 5]
-            assert one.pair is not None and torch.equal(
-                one.ids, torch.cat([batch.ids for batch in some])
+            large_batch = large_batches.batch(epoch, 2)
+            few_batches = small[5 * epoch : 5 * epoch + 5]
+            assert large_batch.pair is not None and torch.equal(
+                large_batch.ids, torch.cat([batch.ids for batch in few_batches])
             )
-            for name, value in vars(one.pair).items():
+            for name, value in vars(large_batch.pair).items():
                 assert torch.equal(
-                    value, torch.cat([getattr(batch.pair, name) for batch in some])
+                    value, torch.cat([getattr(batch.pair, name) for batch in few_batches])
                 ), name
         assert pairs_of(loader(by, seed=1).batch(0, 2)) != pairs_of(loader(by).batch(0, 2))
     first, second = (loader("class", batch=60).batch(epoch, 2) for epoch in range(2))
@@ -173,13 +187,13 @@ class Keys:
 def test_crops_are_alike_by_view_and_apart_by_instance_and_come_before_the_noise() -> None:
     """By view n images are cropped, then shown twice; by instance 2 n are, each by its own key; the
     batch's crops are alike."""
-    found = {}
+    crops = {}
     for by in ("view", "instance", "class"):
         crop = Keys()
         batch = loader(by, crop=crop, batch=60).batch(0, 1)
         (keys,) = crop.seen
         assert len(set(keys.tolist())) == len(keys) == (60 if by == "view" else 120)
-        found[by] = keys[:60]
+        crops[by] = keys[:60]
         assert batch.pair is not None and batch.environment is not None
         flat = [(x.amax((1, 2, 3)) - x.amin((1, 2, 3))) < 1e-6 for x in (batch.x, batch.pair.x)]
         # What is cropped is one grey here, so that an image which is not has been given noise
@@ -187,18 +201,18 @@ def test_crops_are_alike_by_view_and_apart_by_instance_and_come_before_the_noise
         assert torch.equal(flat[0], batch.environment == CLEAN) and torch.equal(
             flat[1], batch.pair.environment == CLEAN
         )
-        both = flat[0] & flat[1]
-        assert torch.equal(batch.x[both], batch.pair.x[both]) == (by == "view")
-    assert np.array_equal(found["view"], found["instance"]) and np.array_equal(
-        found["view"], found["class"]
+        both_flat = flat[0] & flat[1]
+        assert torch.equal(batch.x[both_flat], batch.pair.x[both_flat]) == (by == "view")
+    assert np.array_equal(crops["view"], crops["instance"]) and np.array_equal(
+        crops["view"], crops["class"]
     )
 
 
 def test_partners_by_class_are_drawn_evenly_and_are_other_rows() -> None:
     """Thirty dark rows: each of 29 others is as likely. 6,000 draws give each 200 of all, with a
     standard deviation of 14."""
-    made = loader("class", batch=6000)
-    batch = made.batch(0, 1)
+    pair_loader = loader("class", batch=6000)
+    batch = pair_loader.batch(0, 1)
     assert batch.pair is not None
     dark = batch.ids % 2 == 0
     assert not (batch.ids == batch.pair.ids)[dark].any()
@@ -212,15 +226,15 @@ def slow(rows: Any, row: int, value: int) -> list[tuple[int, int]]:
     """Every (row, value) that may be the partner by class of a row under a value, by a loop over
     all of both."""
     side = value == CLEAN
-    found = [
-        (other, there)
-        for other in range(len(rows.rows))
-        for there in range(3)
-        if rows.label[other] == rows.label[row]
-        and rows.visit_law[other, there] > 0
-        and (there == CLEAN) != side
+    partners_found = [
+        (other_row, partner_environment)
+        for other_row in range(len(rows.rows))
+        for partner_environment in range(3)
+        if rows.label[other_row] == rows.label[row]
+        and rows.visit_law[other_row, partner_environment] > 0
+        and (partner_environment == CLEAN) != side
     ]
-    return [pair for pair in found if pair[0] != row] or found or [(row, value)]
+    return [pair for pair in partners_found if pair[0] != row] or partners_found or [(row, value)]
 
 
 def test_partners_are_those_of_a_slow_loop_and_all_of_them() -> None:
@@ -228,17 +242,25 @@ def test_partners_are_those_of_a_slow_loop_and_all_of_them() -> None:
     law = (0.5 + random.random((14, 3))) * (random.random((14, 3)) < 0.5)
     law[law.sum(1) == 0, 2] = 1.0
     rows = visited(14, visit_law=law)
-    made = PartnerRows(rows, law, np.arange(14), Partners("class", CLEAN))
+    pair_loader = PartnerRows(rows, law, np.arange(14), Partners("class", CLEAN))
     cases = [(row, value) for row in range(14) for value in np.flatnonzero(law[row])]
     assert len(cases) > 20
     for row, value in cases:
-        many = 300
-        partner, there = made.of(np.full(many, row), np.full(many, value), np.arange(many), 5)
+        n_draws = 300
+        partner, partner_environment = pair_loader.of(
+            np.full(n_draws, row), np.full(n_draws, value), np.arange(n_draws), 5
+        )
         expected = slow(rows, row, int(value))
-        assert set(zip(partner.tolist(), there.tolist(), strict=True)) == set(expected)
-        if len({other for other, _ in expected}) > 1:  # the seed decides, and the visit
-            other = made.of(np.full(many, row), np.full(many, value), np.arange(many), 6)[0]
-            assert (other != partner).mean() > 0.2 and len(set(partner[:40].tolist())) > 1
+        assert set(zip(partner.tolist(), partner_environment.tolist(), strict=True)) == set(
+            expected
+        )
+        if (
+            len({drawn_partner for drawn_partner, _ in expected}) > 1
+        ):  # the seed decides, and the visit
+            drawn_partner = pair_loader.of(
+                np.full(n_draws, row), np.full(n_draws, value), np.arange(n_draws), 6
+            )[0]
+            assert (drawn_partner != partner).mean() > 0.2 and len(set(partner[:40].tolist())) > 1
 
 
 def test_a_class_of_one_row_is_paired_with_itself_where_it_can_be_seen_elsewhere() -> None:
@@ -251,12 +273,12 @@ def test_a_class_of_one_row_is_paired_with_itself_where_it_can_be_seen_elsewhere
         visit_law=np.array([LAW[int(i > 0)] for i in range(60)]),
     )
     batch = loader("class", rows, batch=60).batch(0, 1)
-    place = int(torch.where(batch.ids == 0)[0])
-    row, here, partner, there = pairs_of(batch)[place]
-    assert row == partner == 0 and (here == CLEAN) != (there == CLEAN)
+    position = int(torch.where(batch.ids == 0)[0])
+    row, row_environment, partner, partner_environment = pairs_of(batch)[position]
+    assert row == partner == 0 and (row_environment == CLEAN) != (partner_environment == CLEAN)
     assert all(
-        here == there == CLEAN and row == partner
-        for row, here, partner, there in pairs_of(batch)
+        row_environment == partner_environment == CLEAN and row == partner
+        for row, row_environment, partner, partner_environment in pairs_of(batch)
         if row
     )
 
@@ -269,10 +291,14 @@ def test_rows_of_environments_in_the_table_are_paired_by_class_with_each_other()
     weight = np.where(np.arange(60) < 8, 0.0, 1.0) / 52
     batch = loader("class", replace(rows, weight=weight), data=DATA, clean=0, batch=400).batch(0, 1)
     assert batch.pair is not None
-    for row, here, partner, there in pairs_of(batch):
+    for row, row_environment, partner, partner_environment in pairs_of(batch):
         assert partner >= 8 and partner % 2 == row % 2
-        assert {here, there} == {0, 1} if row % 2 == 0 else (partner, there) == (row, here)
-        assert there == rows.environment[partner]
+        assert (
+            {row_environment, partner_environment} == {0, 1}
+            if row % 2 == 0
+            else (partner, partner_environment) == (row, row_environment)
+        )
+        assert partner_environment == rows.environment[partner]
     x = noiseless(batch.pair.ids)
     assert torch.equal(batch.pair.x, normalised(x, torch.float32, True))
 
@@ -292,7 +318,10 @@ def test_a_value_that_makes_no_environment_is_drawn_for_the_partner_too() -> Non
     assert (
         not noisy[~dark].any() and 0.3 < noisy[dark].double().mean() < 0.7
     )  # half of the dark ones' visits
-    assert all(here != there for _, here, _, there in pairs_of(batch))
+    assert all(
+        row_environment != partner_environment
+        for _, row_environment, _, partner_environment in pairs_of(batch)
+    )
 
 
 def test_partners_of_fixed_values_have_their_own() -> None:
@@ -320,20 +349,20 @@ def test_partners_of_fixed_values_have_their_own() -> None:
 def test_a_batch_with_its_partners_is_one_gather(by: str, many: int) -> None:
     """Where nothing is held in memory: one call reads a batch, by class both members' rows, by view
     each image once."""
-    asked = []
+    gathers = []
 
     def read(rows: np.ndarray) -> np.ndarray:
-        asked.append(len(rows))
+        gathers.append(len(rows))
         return DATA.inputs(rows)
 
-    held = loader(by)
+    held_loader = loader(by)
     with bounded(0):
-        made = loader(by, data=replace(NOISE, read=read))
+        pair_loader = loader(by, data=replace(NOISE, read=read))
         for step in range(4):
-            one, two = made.batch(step, 4), held.batch(step, 4)
-            assert one.pair is not None and two.pair is not None
-            assert torch.equal(one.x, two.x) and torch.equal(one.pair.x, two.pair.x)
-    assert asked == [many] * 4
+            read_batch, two = pair_loader.batch(step, 4), held_loader.batch(step, 4)
+            assert read_batch.pair is not None and two.pair is not None
+            assert torch.equal(read_batch.x, two.x) and torch.equal(read_batch.pair.x, two.pair.x)
+    assert gathers == [many] * 4
 
 
 def test_noise_of_a_partner_is_that_of_its_own_key() -> None:

@@ -23,17 +23,20 @@ def test_validation_sets_are_predicted_once_a_validation(monkeypatch: pytest.Mon
         return predict(method, modules, state, rows, settings)
 
     monkeypatch.setattr(running, "predict", counted)
-    found = run(ERM(), model="small-cnn", lr=0.1, seed=1)
-    steps = {item.step for item in found.selections.values()}
+    trajectory = run(ERM(), model="small-cnn", lr=0.1, seed=1)
+    steps = {selection.step for selection in trajectory.selections.values()}
     assert len(steps) > 1 and calls == [30, 30] * 3 + [45] * len(steps)
 
 
 def test_a_run_that_is_gone_on_with_says_the_same_bits(tmp_path: Any) -> None:
-    whole = run(ERM(), model="small-cnn", lr=0.1, seed=1)
+    uninterrupted = run(ERM(), model="small-cnn", lr=0.1, seed=1)
     run(ERM(), model="small-cnn", lr=0.1, seed=1, checkpoint=tmp_path / "run")
     again = run(
         ERM(), model="small-cnn", lr=0.1, seed=1, checkpoint=tmp_path / "run"
     )  # nothing left to do but to predict
-    for rule, sets in whole.predictions.items():
-        for name, said in sets.items():
-            assert np.array_equal(said.logits, again.predictions[rule][name].logits), (rule, name)  # type: ignore[arg-type]
+    for rule, sets in uninterrupted.predictions.items():
+        for name, set_predictions in sets.items():
+            assert np.array_equal(set_predictions.logits, again.predictions[rule][name].logits), (
+                rule,
+                name,
+            )  # type: ignore[arg-type]

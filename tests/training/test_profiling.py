@@ -21,11 +21,13 @@ from crosswind.training.profiling import STEPS, WARM_UP, Profile
 LONG = {"steps": 16, "validate_every": 16}
 
 
-def numbers(found: Trajectory) -> Any:
-    rows = [{key: value for key, value in row.items() if key != "seconds"} for row in found.history]
+def numbers(trajectory: Trajectory) -> Any:
+    rows = [
+        {key: value for key, value in row.items() if key != "seconds"} for row in trajectory.history
+    ]
     logits = {
-        rule: {name: item.logits.tolist() for name, item in sets.items()}
-        for rule, sets in found.predictions.items()
+        rule: {name: set_predictions.logits.tolist() for name, set_predictions in sets.items()}
+        for rule, sets in trajectory.predictions.items()
     }  # type: ignore[union-attr]
     return rows, logits
 
@@ -52,8 +54,8 @@ def test_a_traced_run_has_the_same_bits_and_a_silent_terminal(
     )
     assert numbers(plain) == numbers(traced) and same_weights(plain, traced)
     assert profile.trouble == ""
-    found = spans(profile)
-    assert found["training step"] == STEPS and found["validation"] == 1
+    spans_found = spans(profile)
+    assert spans_found["training step"] == STEPS and spans_found["validation"] == 1
     assert (
         "aten::" in profile.table
         and "Training steps" in profile.table
@@ -101,9 +103,9 @@ def test_a_profiler_that_fails_does_not_fail_the_run(
     def fail(*_: Any) -> None:
         raise RuntimeError("no profiler\nhere")
 
-    own = torch.profiler.profile
-    made = type("Broken", (own,), {broken: fail})
-    monkeypatch.setattr(torch.profiler, "profile", made)
+    own_profile = torch.profiler.profile
+    broken_class = type("Broken", (own_profile,), {broken: fail})
+    monkeypatch.setattr(torch.profiler, "profile", broken_class)
     profile = Profile("cpu")
     assert numbers(run(ERM(), **LONG, profile=profile)) == numbers(plain)
     assert (

@@ -57,7 +57,7 @@ def test_steps_are_those_of_torch(kind: str, settings: dict[str, float]) -> None
     spec = OptimiserSpec(list(ours.parameters()), schedule=lambda step, epoch: 0.5**step)
     mine = Optimiser(spec, TrainingSettings(optimiser=kind, **settings), alone=True)
     fused = {} if kind == "sgd" else {"fused": True}
-    other = MADE[kind](theirs.parameters(), **settings, **fused)
+    torch_optimiser = MADE[kind](theirs.parameters(), **settings, **fused)
     x = torch.randn(5, 3, 8, 8).to(memory_format=torch.channels_last)
     for step in range(8):
         if step == 5:
@@ -65,10 +65,10 @@ def test_steps_are_those_of_torch(kind: str, settings: dict[str, float]) -> None
             mine = Optimiser(spec, TrainingSettings(optimiser=kind, **settings), alone=True)
             mine.restore(saved)
         mine.step(loss_of(ours, x, step >= 3), Batch(**{**vars(BATCH), "step": step}))
-        other.param_groups[0]["lr"] = settings["lr"] * 0.5**step
-        other.zero_grad()
+        torch_optimiser.param_groups[0]["lr"] = settings["lr"] * 0.5**step
+        torch_optimiser.zero_grad()
         loss_of(theirs, x, step >= 3).backward()
-        other.step()
+        torch_optimiser.step()
         for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
             assert torch.equal(a, b), step
 

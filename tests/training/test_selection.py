@@ -20,26 +20,26 @@ def test_best_is_highest_then_lowest_loss_then_earliest() -> None:
             step,
             {"validation": Score(accuracy, loss), "target-validation": Score(1 - accuracy, loss)},
         )
-    found = selector.selections
-    assert set(found) == {"best-id", "best-target", "last"}
+    selections = selector.selections
+    assert set(selections) == {"best-id", "best-target", "last"}
     assert (
-        found["best-id"].step,
-        found["best-id"].ties,
-        found["best-id"].scores["validation"].loss,
+        selections["best-id"].step,
+        selections["best-id"].ties,
+        selections["best-id"].scores["validation"].loss,
     ) == (3, 4, 0.8)
-    assert (found["best-target"].step, found["best-target"].ties) == (1, 1)
-    assert found["last"].step == 6
+    assert (selections["best-target"].step, selections["best-target"].ties) == (1, 1)
+    assert selections["last"].step == 6
     assert selector.steps == {1, 3, 6}
 
 
 def test_selector_goes_on_from_what_it_saved() -> None:
-    one, two = Selector(["validation"]), Selector(["validation"])
-    one.offer(1, {"validation": Score(0.5, math.nan)})
-    two.restore(json.loads(json.dumps(one.save())))
-    for selector in (one, two):
+    first, two = Selector(["validation"]), Selector(["validation"])
+    first.offer(1, {"validation": Score(0.5, math.nan)})
+    two.restore(json.loads(json.dumps(first.save())))
+    for selector in (first, two):
         selector.offer(2, {"validation": Score(0.5, 2.0)})
-    assert one.selections == two.selections
-    assert one.selections["best-id"].step == 2
+    assert first.selections == two.selections
+    assert first.selections["best-id"].step == 2
 
 
 def test_without_validation_only_the_last_is_taken() -> None:
@@ -61,9 +61,19 @@ def test_ties_of_every_score_go_to_the_lower_loss_then_the_earliest() -> None:
     ]
     for step, accuracy, loss, worst, balanced in offered:
         selector.offer(step, {"validation": Score(accuracy, loss, worst, balanced)})
-    found = selector.selections
-    assert list(found) == ["best-id", "best-id-worst-group", "best-id-balanced-accuracy", "last"]
-    assert [(item.step, item.ties) for item in found.values()] == [(1, 1), (3, 3), (1, 3), (4, 1)]
+    selections = selector.selections
+    assert list(selections) == [
+        "best-id",
+        "best-id-worst-group",
+        "best-id-balanced-accuracy",
+        "last",
+    ]
+    assert [(selection.step, selection.ties) for selection in selections.values()] == [
+        (1, 1),
+        (3, 3),
+        (1, 3),
+        (4, 1),
+    ]
 
 
 def test_rules_name_their_set_and_score() -> None:

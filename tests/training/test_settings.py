@@ -58,8 +58,8 @@ def test_epochs_are_an_upper_bound() -> None:
 
 def test_base_run_has_its_own_settings() -> None:
     needs = Needs(base=Base("erm", settings={"patience": 10}, from_knobs={"epochs": "base_epochs"}))
-    found = base_settings(TrainingSettings(lr=0.1), needs, {"base_epochs": 50})
-    assert (found.lr, found.patience, found.epochs, found.steps) == (0.1, 10, 50.0, 10_000)
+    base = base_settings(TrainingSettings(lr=0.1), needs, {"base_epochs": 50})
+    assert (base.lr, base.patience, base.epochs, base.steps) == (0.1, 10, 50.0, 10_000)
     needs = Needs(base=Base(scaled={"steps": "first", "epochs": "first"}))
-    found = base_settings(TrainingSettings(steps=101), needs, {"first": 0.5})
-    assert (found.steps, found.epochs) == (51, None)
+    base = base_settings(TrainingSettings(steps=101), needs, {"first": 0.5})
+    assert (base.steps, base.epochs) == (51, None)

@@ -69,9 +69,11 @@ def test_no_excluded_pair_of_class_and_environment_is_ever_drawn(
             ((batch.x - plain[batch.ids]).abs().flatten(1).amax(1) < 1e-5).numpy(), shown == 0
         )
         np.add.at(table, (y, shown), 1)
-    seen = shift.table(split.parts["train"].pool.cells)[1]  # type: ignore[attr-defined]
-    assert seen.sum() == 10 + 2 + 4
-    assert table.sum() == batches * 64 and (table[~seen] == 0).all() and (table[seen] > 0).all()
+    is_seen = shift.table(split.parts["train"].pool.cells)[1]  # type: ignore[attr-defined]
+    assert is_seen.sum() == 10 + 2 + 4
+    assert (
+        table.sum() == batches * 64 and (table[~is_seen] == 0).all() and (table[is_seen] > 0).all()
+    )
     if isinstance(sampler, dict) and "environment" in sampler:
         assert abs(table[:, 0].sum() / table.sum() - 0.75) < 4 * (0.75 * 0.25 / table.sum()) ** 0.5
 
@@ -109,10 +111,10 @@ def test_corrupted_evaluation_inputs_repeat_to_the_bit_between_processes_batch_s
 ):
     """330 pictures, each under one of 19 corruptions x 5 severities: in processes of their own, all
     the same bytes."""
-    told = {
+    digests = {
         subprocess.run(
             [sys.executable, "-c", EVERYTHING, *how], capture_output=True, text=True, check=True
         ).stdout
         for how in (("64", "1"), ("7", "1"), ("500", "2"), ("500", "1"))
     }
-    assert len(told) == 1 and next(iter(told)).startswith("330 "), told
+    assert len(digests) == 1 and next(iter(digests)).startswith("330 "), digests

@@ -67,7 +67,7 @@ def sets(data: AttributedDataset) -> Sets:
 
 
 def trained(data: AttributedDataset, method: str = "erm", **settings: Any) -> Any:
-    told = {
+    settings_told = {
         "steps": 6,
         "batch": 16,
         "validate_every": 3,
@@ -80,7 +80,7 @@ def trained(data: AttributedDataset, method: str = "erm", **settings: Any) -> An
         sets(data),
         {"tiny": data},
         CNN,
-        TrainingSettings.of(told),
+        TrainingSettings.of(settings_told),
         0,
         None,
         None,
@@ -93,8 +93,11 @@ def test_batches_are_cut_to_their_longest_text_and_nothing_is_lost() -> None:
     sizes = set()
     for step in range(25):
         x, ids = (getattr(rows.batch(step, 25), name).numpy() for name in ("x", "ids"))
-        whole = data.inputs(ids)
-        assert np.array_equal(x, whole[:, : x.shape[1]]) and not whole[:, x.shape[1] :].any()
+        whole_texts = data.inputs(ids)
+        assert (
+            np.array_equal(x, whole_texts[:, : x.shape[1]])
+            and not whole_texts[:, x.shape[1] :].any()
+        )
         sizes.add(x.shape[1])
     assert sizes <= {8, 12, 16, 24, 32, 40} and len(sizes) > 1
 
@@ -105,17 +108,17 @@ def test_a_text_is_answered_alike_whatever_stands_beside_it(held: bool) -> None:
     as of each text alone."""
     data = tokens(reviews())
     with cw.data.budget.bounded(None if held else 0):
-        found = trained(data)
-    said = found.predictions["last"]["test"]
+        trajectory = trained(data)
+    predictions = trajectory.predictions["last"]["test"]
     assert (
-        said.ids.tolist() == data.ids[150:200].tolist()
-        and said.label.tolist() == [1] * 10 + [0] * 40
+        predictions.ids.tolist() == data.ids[150:200].tolist()
+        and predictions.label.tolist() == [1] * 10 + [0] * 40
     )
     network = build_model(CNN.name, CNN.knobs, data.check_inputs(), ("a", "b"), 1).eval()
     network.load_state_dict(
         {
             key.removeprefix("model."): value
-            for key, value in found.weights("last").items()
+            for key, value in trajectory.weights("last").items()
             if "model." in key
         }
     )
@@ -123,7 +126,7 @@ def test_a_text_is_answered_alike_whatever_stands_beside_it(held: bool) -> None:
         alone = torch.cat(
             [network(torch.from_numpy(data.inputs(np.array([row])))) for row in range(150, 200)]
         )
-    torch.testing.assert_close(torch.from_numpy(said.logits), alone, atol=1e-6, rtol=0)
+    torch.testing.assert_close(torch.from_numpy(predictions.logits), alone, atol=1e-6, rtol=0)
 
 
 def test_evaluation_goes_by_length() -> None:
@@ -137,8 +140,8 @@ def test_evaluation_goes_by_length() -> None:
     sizes = [x.shape[1] for x, _ in rows.batches(order, padded=True)]
     assert sizes == sorted(sizes) and sizes[0] == 8 and sizes[-1] == 40
     assert {x.shape[1] for x, _ in rows.batches(order, padded=False)} == {40}
-    some = np.array([39, 0, 20, 0])
-    assert rows.by_length(some).tolist() == [1, 3, 2, 0]
+    some_positions = np.array([39, 0, 20, 0])
+    assert rows.by_length(some_positions).tolist() == [1, 3, 2, 0]
 
 
 def test_rows_of_similar_length_stand_together_and_an_epoch_has_every_row_once() -> None:
@@ -193,29 +196,43 @@ def test_texts_are_tokenised_once_for_all_runs_methods_and_processes(
 ) -> None:
     """Every text once: by a second run, another method and seed, and by another process on the same
     memory, not again."""
-    seen: list[str] = []
+    texts_seen: list[str] = []
     for cls in (TextCNN, BagOfWords):
-        own = cls._tokens
+        own_tokens = cls._tokens
         monkeypatch.setattr(
-            cls, "_tokens", lambda self, texts, own=own: (seen.extend(texts), own(self, texts))[1]
+            cls,
+            "_tokens",
+            lambda self, texts, own_tokens=own_tokens: (
+                texts_seen.extend(texts),
+                own_tokens(self, texts),
+            )[1],
         )
     data = reviews()
     region = resident.Region.create(1 << 24)
     monkeypatch.setattr(resident, "_shared", [region])
     for method, seed in (("erm", 0), ("groupdro", 1)):
-        made = encoded(data, CNN.name, CNN.knobs, seed, "cpu", "fp32")
-        told = TrainingSettings.of({"steps": 2, "batch": 16, "validate_every": 1})
-        fit(load("methods", method)(), sets(made), {"tiny": data}, CNN, told, seed, None, None)  # type: ignore[arg-type]
-    assert sorted(seen) == sorted(data.inputs(np.arange(200)))
+        encoded_texts = encoded(data, CNN.name, CNN.knobs, seed, "cpu", "fp32")
+        settings_told = TrainingSettings.of({"steps": 2, "batch": 16, "validate_every": 1})
+        fit(
+            load("methods", method)(),
+            sets(encoded_texts),
+            {"tiny": data},
+            CNN,
+            settings_told,
+            seed,
+            None,
+            None,
+        )  # type: ignore[arg-type]
+    assert sorted(texts_seen) == sorted(data.inputs(np.arange(200)))
     # What another process of the study has: the data set built anew, and the descriptor of the same
     # region.
     monkeypatch.setattr(resident, "_shared", [resident.Region.attach(os.dup(region.handle))])
-    other = encoded(reviews(), CNN.name, CNN.knobs, 2, "cpu", "fp32")
-    rows = resident.ResidentRows(other, np.arange(200), evaluation=False)
+    other_seed = encoded(reviews(), CNN.name, CNN.knobs, 2, "cpu", "fp32")
+    rows = resident.ResidentRows(other_seed, np.arange(200), evaluation=False)
     rows.bring()
-    assert rows.held() and len(seen) == 200
+    assert rows.held() and len(texts_seen) == 200
     encoded(data, "bag-of-words", {"words": 8}, 0, "cpu", "fp32").inputs(np.arange(200))
-    assert len(seen) == 400
+    assert len(texts_seen) == 400
 
 
 def test_a_method_is_answered_in_the_order_in_which_it_asks() -> None:
@@ -231,17 +248,19 @@ def test_a_method_is_answered_in_the_order_in_which_it_asks() -> None:
         method, Info(data.check_inputs(), 2, 100), CNN, settings, 0, loader, images, None
     )
     model = context.modules["model"].eval()
-    asked = torch.tensor([70, 3, 3, 41, 99, 0, 12, 38, 5])
+    rows_asked = torch.tensor([70, 3, 3, 41, 99, 0, 12, 38, 5])
     with torch.no_grad():
         alone = torch.cat(
             [
                 model.features(torch.from_numpy(data.inputs(np.array([row]))))
-                for row in asked.tolist()
+                for row in rows_asked.tolist()
             ]
         )  # type: ignore[operator]
-        torch.testing.assert_close(context.features(asked), alone, atol=1e-6, rtol=0)
+        torch.testing.assert_close(context.features(rows_asked), alone, atol=1e-6, rtol=0)
         torch.testing.assert_close(
-            context.predict(asked).logits, model.head(alone), atol=1e-6, rtol=0
+            context.predict(rows_asked).logits, model.head(alone), atol=1e-6, rtol=0
         )  # type: ignore[operator]
-    assert torch.equal(context.inputs(asked), torch.from_numpy(data.inputs(asked.numpy())))
+    assert torch.equal(
+        context.inputs(rows_asked), torch.from_numpy(data.inputs(rows_asked.numpy()))
+    )
     assert context.features().shape == (100, 8)

@@ -69,8 +69,10 @@ def dataset(n: int = 200, tint: float = 30) -> AttributedDataset:
     noise = np.random.default_rng(7).normal(0, 40, (n, SIDE, SIDE, 3))
     pixels = 110 + 36 * codes[0][:, None, None, None] + noise
     pixels[np.arange(n), :, :, np.where(codes[1], 2, 0)] += tint
-    kept = pixels.clip(0, 255).astype(np.uint8)
-    return AttributedDataset("tiny", table, lambda rows: kept[rows], InputSpec.image(SIDE, SIDE, 3))
+    pictures = pixels.clip(0, 255).astype(np.uint8)
+    return AttributedDataset(
+        "tiny", table, lambda rows: pictures[rows], InputSpec.image(SIDE, SIDE, 3)
+    )
 
 
 def rows_of(data: AttributedDataset, rows: np.ndarray) -> Rows:
@@ -93,8 +95,8 @@ DATA = dataset()
 
 def split(n_train: int = 60, data: AttributedDataset = DATA) -> Sets:
     """Rows 0.. train; 30 validation rows, 30 OOD validation rows, 45 test rows."""
-    parts = {"validation": (90, 120), "ood-validation": (120, 150), "test": (150, 195)}
-    sets = {name: rows_of(data, np.arange(*part)) for name, part in parts.items()}
+    role_ranges = {"validation": (90, 120), "ood-validation": (120, 150), "test": (150, 195)}
+    sets = {name: rows_of(data, np.arange(*role_range)) for name, role_range in role_ranges.items()}
     return Sets(
         rows_of(data, np.arange(n_train)),
         {key: sets[key] for key in ("validation", "ood-validation")},
@@ -156,10 +158,11 @@ def same_weights(
 ) -> bool:
     """Whether two trajectories end with equal networks and state, bit for bit where the tolerance
     is 0."""
-    one, two = left.weights(rule), right.weights(rule)
-    assert one.keys() == two.keys()
+    left_weights, two = left.weights(rule), right.weights(rule)
+    assert left_weights.keys() == two.keys()
     if tolerance:
         return all(
-            bool((one[key].double() - two[key].double()).abs().max() <= tolerance) for key in one
+            bool((left_weights[key].double() - two[key].double()).abs().max() <= tolerance)
+            for key in left_weights
         )
-    return all(bool((one[key] == two[key]).all()) for key in one)
+    return all(bool((left_weights[key] == two[key]).all()) for key in left_weights)
