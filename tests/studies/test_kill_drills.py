@@ -159,7 +159,7 @@ def test_kills_at_random_moments_lose_and_repeat_nothing(number, tmp_path, undis
 # Where a driver kills itself: code that runs before it drives. These moments are too short for the
 # random drill to hit.
 MOMENTS = {
-    "a run is claimed, no worker has it": "Pool.submit = die",
+    "a run is claimed, no worker has it": "WorkerPool.submit = die",
     "a result has come, nothing is written": "recorder.artifacts.publish = die",
     "the old files are away, the new not yet there": (
         "artifacts.shutil.rmtree = after(artifacts.shutil.rmtree, published)"
