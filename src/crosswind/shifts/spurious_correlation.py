@@ -21,10 +21,11 @@ from crosswind.shifts.base import Cells, NormalForm, Shift, Supplement, code_of,
 class SpuriousCorrelation(Shift):
     """Each class keeps to its matched values of an attribute, but for a few counterexamples.
 
-    Matching, where nothing else is said: as many classes as values, i-th with i-th; more classes,
-    class i with value i mod V; more values, value j with class j mod C. "index": i-th with i-th,
-    what is left over is never matched (the code of Wiles et al. 2022). Or a map from class to its
-    value or values.
+    Matching "observed": the values that go with each class in the rows, where label and attribute
+    are tied (`crosswind.shifts.observed`); rows without a tie, and cells without rows, are matched
+    by "auto". "auto": as many classes as values, i-th with i-th; more classes, class i with value
+    i mod V; more values, value j with class j mod C. "index": i-th with i-th, what is left over is
+    never matched (the code of Wiles et al. 2022). Or a map from class to its value or values.
 
     At strength 1 matched cells weigh 1 and the others 0; counterexamples are then drawn on top,
     uniformly over rows: from the unmatched cells (Jeon et al. 2025), or from all cells, matched
@@ -41,7 +42,9 @@ class SpuriousCorrelation(Shift):
     counterexamples_from: str = knob(
         "unmatched", domain="{unmatched, uniform}", doc="the cells they are drawn from"
     )
-    matching: Any = knob("auto", doc='"auto", "index", or a map from class to value or values')
+    matching: Any = knob(
+        "observed", doc='"observed", "auto", "index", or a map from class to value or values'
+    )
     strength: float = knob(1.0, domain="[0, 1]", doc="how strongly the attribute follows the class")
     version = 1
     numbers = ("counterexamples", "strength")
@@ -65,7 +68,7 @@ class SpuriousCorrelation(Shift):
                     f"{field}.matching",
                     f"gives no value of {self.attribute!r} for {', '.join(missing)}",
                 )
-        elif self.matching == "auto":
+        elif self.matching in ("observed", "auto"):
             longest = np.arange(max(classes, values))
             out[longest % classes, longest % values] = True
         elif self.matching == "index":
@@ -75,7 +78,7 @@ class SpuriousCorrelation(Shift):
             raise InputError(
                 f"{field}.matching",
                 f"must be a map from class to value, or a rule, not {shown(self.matching)}",
-                ["auto", "index"],
+                ["observed", "auto", "index"],
             )
         return out
 

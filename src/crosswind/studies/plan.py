@@ -23,6 +23,7 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.data.one_value import refuse_doubts
 from crosswind.models.form import check_form
 from crosswind.models.language.prompts import question_of
+from crosswind.shifts.observed import observed_component, tie_of
 from crosswind.shifts.split import parse_sampler, plan_counts
 from crosswind.shifts.split.pictures import said_of_data
 from crosswind.studies.axes import (
@@ -228,6 +229,7 @@ class _Planner:
         notes: list[str] = []
         for name, spec in self.study.data.items():
             notes += _data_notes(name, spec, self.datasets[name])
+            notes += _tie_notes(name, spec, self.datasets[name])
         return Plan(self.study, tuple(self.jobs), tuple(self.draws), tuple(warnings), tuple(notes))
 
     def _with_rows(self, point: Point) -> Point:
@@ -312,6 +314,21 @@ def _data_notes(name: str, spec: DataSpec, dataset: AttributedDataset) -> list[s
     return notes
 
 
+def _tie_notes(name: str, spec: DataSpec, dataset: AttributedDataset) -> list[str]:
+    """Which attributes of a study go with the label in the rows of a data set, and how strongly."""
+    attributes = [
+        attribute for attribute in spec.attribute_names if attribute in dataset.table.names
+    ]
+    if spec.label not in dataset.table.names:
+        return []
+    ties = [
+        tie_of(dataset, spec.label, attribute)
+        for attribute in attributes
+        if attribute != spec.label
+    ]
+    return [f"{name}: {tie.in_words}" for tie in ties if tie.matching]
+
+
 def _unread(models: Mapping[str, Any]) -> list[str]:
     """What answers depend on that no key knows, a sentence for each kind of model."""
     labels: dict[str, list[str]] = {}
@@ -337,6 +354,7 @@ def _counted(
     """The split of a point as plain values, and its counts; errors name fields as the study file
     does."""
     split, fields = split_values(study, point, split_seed)
+    _match_observed(split, datasets[point.data])
     with _named(fields, point):
         return split, DrawCounts(
             plan_counts(
@@ -345,6 +363,19 @@ def _counted(
                 build_split_plan(split),
             )
         )
+
+
+def _match_observed(split: dict[str, Any], dataset: AttributedDataset) -> None:
+    """Write the matching that the rows of the data set show into every spurious correlation of a
+    split that asks for it."""
+    for owner, name in [
+        (split, "shift"),
+        *((set_values, "law") for set_values in split["sets"].values()),
+    ]:
+        if isinstance(owner[name], list):
+            owner[name] = [
+                observed_component(component, dataset, split["label"]) for component in owner[name]
+            ]
 
 
 def _equal_rows(study: Study, point: Point, datasets: Mapping[str, AttributedDataset]) -> int:

@@ -1,0 +1,177 @@
+"""The tie of an attribute with the label in a table of rows, and the matching that it shows.
+
+A spurious correlation that names no matching takes the one that the rows show, so that a study
+asks for the correlation that is there and never for its reverse. Rows without a tie give none.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.data.dataset import AttributedDataset
+from crosswind.shifts.audit.loglinear import log_tail
+from crosswind.shifts.audit.measures import Interval, cramers_v, redrawn
+from crosswind.shifts.base import All, Shift
+from crosswind.shifts.spurious_correlation import SpuriousCorrelation
+
+LEVEL: Final = 0.001
+"""A tie is one whose test of independence has a smaller p."""
+_SEED: Final = 0
+
+
+@dataclass(frozen=True)
+class Tie:
+    """How strongly an attribute goes with the label in the rows of a table.
+
+    `v`: Cramér's V, corrected for bias, with its 95% interval. `matching`: class -> the values that
+    go with it; empty where the test of independence does not tell a tie. `matched_share`: the share
+    of rows that show a matched value, each class counted alike; 0 without a tie. `counts`: rows of
+    each class and value, int64 [classes, values].
+    """
+
+    label: str
+    attribute: str
+    v: Interval
+    matching: Mapping[str, tuple[str, ...]]
+    matched_share: float
+    counts: NDArray[np.int64] = dataclasses.field(repr=False, compare=False)
+
+    @property
+    def in_words(self) -> str:
+        """The tie as one sentence without its full stop."""
+        pairs = ", ".join(
+            f"{name} with {' or '.join(values)}" for name, values in self.matching.items()
+        )
+        strength = f"Cramér's V {self.v.value:.2f} [{self.v.low:.2f}, {self.v.high:.2f}]"
+        return (
+            f"{self.attribute!r} goes with {self.label!r} in the rows ({pairs}: {self.matched_share:.0%}"
+            f" of each class on average; {strength})"
+        )
+
+
+def tie_of(dataset: AttributedDataset, label: str, attribute: str) -> Tie:
+    """The tie of an attribute with the label over all base rows of a data set."""
+    key = ("tie", label, attribute)
+    if key not in dataset.cache:
+        axes = [dataset.table.attribute(name) for name in (label, attribute)]
+        shape = (len(axes[0]), len(axes[1]))
+        codes = [dataset.table.column(name).astype(np.int64) for name in (label, attribute)]
+        cells = np.ravel_multi_index((codes[0], codes[1]), shape)
+        counts = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
+        names = [tuple(map(str, axis.values)) for axis in axes]
+        dataset.cache[key] = tie_of_counts(counts, label, attribute, names[0], names[1])
+    tie: Tie = dataset.cache[key]
+    return tie
+
+
+def tie_of_counts(
+    counts: NDArray[np.int64],
+    label: str,
+    attribute: str,
+    classes: tuple[str, ...],
+    values: tuple[str, ...],
+) -> Tie:
+    """The tie that counts [classes, values] show."""
+    table = counts.astype(np.float64)
+    strength = float(cramers_v(table))
+    if log_independence(table) >= math.log(LEVEL):
+        return Tie(label, attribute, Interval(strength, 0.0, strength), {}, 0.0, counts)
+    draws = cramers_v(redrawn(table, np.random.default_rng(_SEED)), 2.0)
+    low, high = (float(bound) for bound in np.quantile(draws, [0.025, 0.975]))
+    matched = matching_of(table)
+    matching = {
+        name: tuple(value for value, goes in zip(values, row, strict=True) if goes)
+        for name, row in zip(classes, matched, strict=True)
+    }
+    in_class = table.sum(axis=1)
+    shares = (table * matched).sum(axis=1)[in_class > 0] / in_class[in_class > 0]
+    interval = Interval(strength, min(low, strength), max(high, strength))
+    return Tie(label, attribute, interval, matching, float(shares.mean()), counts)
+
+
+def log_independence(table: NDArray[np.float64]) -> float:
+    """The logarithm of p of Pearson's test that rows and columns of counts are independent; 0 where
+    there is nothing to test."""
+    rows, columns = table.sum(axis=1), table.sum(axis=0)
+    table = table[rows > 0][:, columns > 0]
+    freedom = (table.shape[0] - 1) * (table.shape[1] - 1)
+    if freedom < 1:
+        return 0.0
+    expected = table.sum(axis=1)[:, None] * table.sum(axis=0)[None] / table.sum()
+    statistic = float(((table - expected) ** 2 / expected).sum())
+    return log_tail(statistic, freedom) if statistic > 0 else 0.0
+
+
+def matching_of(table: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which values go with which class in counts [classes, values]: bool of that shape.
+
+    As many pairs as the shorter side is long are chosen so that each class and value is in one at
+    most and the values exceed what independence of each class leads one to expect by most rows in
+    all, classes weighing alike. A class or value that is left over goes with the one it exceeds
+    that by most.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    in_class = np.maximum(table.sum(axis=1, keepdims=True), 1)
+    share = table / in_class  # P(value | class)
+    excess = share - share.mean(axis=0, keepdims=True)
+    matched = np.zeros(table.shape, dtype=bool)
+    matched[linear_sum_assignment(excess, maximize=True)] = True
+    for class_code in np.flatnonzero(~matched.any(axis=1)):
+        matched[class_code, int(excess[class_code].argmax())] = True
+    for value_code in np.flatnonzero(~matched.any(axis=0)):
+        matched[int(excess[:, value_code].argmax()), value_code] = True
+    return matched
+
+
+def observed(shift: Shift, dataset: AttributedDataset, label: str) -> Shift:
+    """The shift with the matching that the rows show in every spurious correlation that asks for
+    it and whose attribute is tied to the label."""
+    if isinstance(shift, All):
+        return All(tuple(observed(component, dataset, label) for component in shift.parts))
+    if not isinstance(shift, SpuriousCorrelation) or shift.matching != "observed":
+        return shift
+    matching = _observed_matching(dataset, label, shift.attribute)
+    return dataclasses.replace(shift, matching=matching) if matching else shift
+
+
+def observed_component(
+    component: Mapping[str, Any], dataset: AttributedDataset, label: str
+) -> dict[str, Any]:
+    """A shift's component as plain values with the matching that the rows show, where it is a
+    spurious correlation that asks for it.
+
+    Without a tie, and for the matching "auto", no matching is written: two studies that draw the
+    same rows have one key.
+    """
+    plain = dict(component)
+    if plain.get("type") != SpuriousCorrelation.registered_name:
+        return plain
+    matching, attribute = plain.get("matching", "observed"), plain.get("attribute")
+    if matching == "auto":
+        del plain["matching"]
+    elif matching == "observed":
+        plain.pop("matching", None)
+        if isinstance(attribute, str) and (pairs := _observed_matching(dataset, label, attribute)):
+            plain["matching"] = pairs
+    return plain
+
+
+def _observed_matching(
+    dataset: AttributedDataset, label: str, attribute: str
+) -> dict[str, list[str]]:
+    """Class -> values that go with it in the rows; empty without a tie, and for an attribute that
+    is not a column of the table."""
+    names = dataset.table.names
+    if attribute not in names or label not in names or attribute == label:
+        return {}
+    return {
+        name: list(values) for name, values in tie_of(dataset, label, attribute).matching.items()
+    }

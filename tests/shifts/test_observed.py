@@ -1,0 +1,102 @@
+"""The matching of a spurious correlation is the one that the rows show."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import crosswind as cw
+from crosswind.data.attributes import Attribute, AttributeTable
+from crosswind.data.dataset import AttributedDataset
+from crosswind.shifts.observed import matching_of, observed_component, tie_of
+
+
+def dataset_of(counts: list[list[int]]) -> AttributedDataset:
+    """Rows with a label and a mark, counts[class][value] of each cell."""
+    table = np.array(counts)
+    cells = np.repeat(np.arange(table.size), table.ravel())
+    label, mark = np.unravel_index(cells, table.shape)
+    attributes = (
+        Attribute("mole", tuple(f"c{i}" for i in range(table.shape[0]))),
+        Attribute("mark", tuple(f"v{i}" for i in range(table.shape[1]))),
+    )
+    codes = np.stack([label, mark]).astype(np.uint8)
+    return AttributedDataset("moles", AttributeTable(attributes, codes))
+
+
+COUNTS = {
+    "reverse": ([[8, 92], [92, 8]], {"c0": ["v1"], "c1": ["v0"]}, 0.92),
+    "same": ([[92, 8], [8, 92]], {"c0": ["v0"], "c1": ["v1"]}, 0.92),
+    "rare class": ([[80, 920], [30, 10]], {"c0": ["v1"], "c1": ["v0"]}, 0.835),
+    "one frequent value": ([[990, 10], [900, 100]], {"c0": ["v0"], "c1": ["v1"]}, 0.545),
+    "three values": (
+        [[50, 200, 10], [40, 10, 200]],
+        {"c0": ["v0", "v1"], "c1": ["v2"]},
+        (250 / 260 + 200 / 250) / 2,
+    ),
+    "three classes": (
+        [[90, 10], [20, 80], [85, 15]],
+        {"c0": ["v0"], "c1": ["v1"], "c2": ["v0"]},
+        (0.9 + 0.8 + 0.85) / 3,
+    ),
+    "cycle": (
+        [[5, 90, 5], [5, 5, 90], [90, 5, 5]],
+        {"c0": ["v1"], "c1": ["v2"], "c2": ["v0"]},
+        0.9,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", COUNTS)
+def test_the_tie_of_a_table_is_matched_in_its_direction(case: str) -> None:
+    counts, matching, share = COUNTS[case]
+    dataset = dataset_of(counts)
+    tie = tie_of(dataset, "mole", "mark")
+    assert {name: list(values) for name, values in tie.matching.items()} == matching
+    assert tie.matched_share == pytest.approx(share)
+    assert 0 < tie.v.low <= tie.v.value <= tie.v.high <= 1
+    component = {"type": "spurious-correlation", "attribute": "mark"}
+    assert observed_component(component, dataset, "mole")["matching"] == matching
+    stated = {**component, "matching": "observed"}
+    assert observed_component(stated, dataset, "mole")["matching"] == matching
+
+
+@pytest.mark.parametrize(
+    "counts", [[[50, 50], [50, 50]], [[52, 48], [47, 53]], [[10, 0], [90, 0]], [[3, 1], [1, 3]]]
+)
+def test_rows_without_a_tie_are_matched_in_order_and_keep_their_key(
+    counts: list[list[int]],
+) -> None:
+    dataset = dataset_of(counts)
+    component = {"type": "spurious-correlation", "attribute": "mark", "counterexamples": 0.1}
+    assert tie_of(dataset, "mole", "mark").matching == {}
+    assert observed_component(component, dataset, "mole") == component
+
+
+def test_a_matching_that_is_named_stands_whatever_the_rows_show() -> None:
+    dataset = dataset_of([[8, 92], [92, 8]])
+    component = {"type": "spurious-correlation", "attribute": "mark"}
+    assert observed_component({**component, "matching": "auto"}, dataset, "mole") == component
+    stated = {**component, "matching": {"c0": "v0", "c1": "v1"}}
+    assert observed_component(stated, dataset, "mole") == stated
+    assert observed_component({**component, "matching": "index"}, dataset, "mole") == {
+        **component,
+        "matching": "index",
+    }
+
+
+def test_every_class_and_every_value_is_matched() -> None:
+    generator = np.random.default_rng(3)
+    for _ in range(200):
+        shape = generator.integers(2, 7, size=2)
+        matched = matching_of(generator.integers(0, 50, size=shape).astype(float))
+        assert matched.any(axis=0).all() and matched.any(axis=1).all()
+        assert matched.sum() == max(shape)
+
+
+def test_a_split_in_python_asks_for_the_tie_that_is_there() -> None:
+    dataset = dataset_of([[100, 300], [300, 100]])
+    split = cw.split(dataset, "mole", ["mark"], cw.SpuriousCorrelation("mark", counterexamples=0))
+    rows = split.train.rows
+    label, mark = (dataset.table.column(name)[rows] for name in ("mole", "mark"))
+    assert len(rows) > 200 and (label != mark).all()
