@@ -21,7 +21,6 @@ from crosswind.data.one_value import refuse_doubts
 from crosswind.shifts.base import Shift, parse_shift
 from crosswind.shifts.draw import parse_draw
 from crosswind.shifts.noise import parse_noise
-from crosswind.shifts.observed import observed
 from crosswind.shifts.split import (
     Roles,
     SetPlan,
@@ -133,7 +132,7 @@ def split(
     plan = SplitPlan(
         label=label,
         attributes=tuple(attributes),
-        shift=observed(parse_shift(shift), dataset, label),
+        shift=parse_shift(shift).observed(dataset, label),
         draw=parse_draw(draw, "draw"),
         roles=Roles(test=test, validation=validation, official=None),
         sets=dict(sets) if sets is not None else default_sets(),

@@ -85,7 +85,9 @@ def test_a_frame_over_a_folder_is_the_source_table(tmp_path: Path) -> None:
         np.array_equal(data.inputs(np.arange(N)), table.inputs(np.arange(N)))
         and data.fingerprint == table.fingerprint
     )
-    with pytest.raises(DataError, match=r"the frame 'frame', row 1: there is no file 'none\.png'"):
+    with pytest.raises(
+        DataError, match=r"the frame 'frame', column 'path', row 1: there is no file 'none\.png'"
+    ):
         cw.from_frame(frame.with_columns(path=polars.lit("none.png")), tmp_path)
 
 

@@ -24,8 +24,8 @@ from crosswind.core.errors import DataError, InputError, one_line, shown, unknow
 from crosswind.core.files import library_path, read_at_most
 from crosswind.data.archives.checks import tried
 from crosswind.data.attributes import MOST_ROWS, MOST_VALUES, Attribute, AttributeTable
-from crosswind.data.decoding import IMAGE_ENDINGS
 from crosswind.data.headers import first_row_in_header, names_for, repeated_header
+from crosswind.data.preamble import plain_table, separator_of
 from crosswind.data.spellings import Spellings, UnitDoubts, spellings_of_series
 
 if TYPE_CHECKING:
@@ -62,13 +62,17 @@ def read_table(
 
     Cells of a CSV are separated by commas, or by what stands in its first line without one:
     semicolons, tabs, bars, or spaces where every line has as many cells and one of them is an
-    image. `names`: of the columns of a CSV whose first line is a row; where it holds just these
-    names, it is none. `unnamed`: what a column without a name is called, with {number} for its
-    number; "" refuses one.
+    image. Comments, `sep=`, blank lines and a line with the number of rows above the table are
+    passed over (`crosswind.data.preamble`), and so is a column without a name that counts the
+    rows; other columns without a name are called by their number.
+
+    `names`: of the columns of a CSV whose first line is a row; where it holds just these names, it
+    is none. `unnamed`: what a column without a name is called, with {number} for its
+    number, one that counts the rows too.
 
     `field` names the setting in errors about the path, `remedy` says how names are given, with
     {names} for some. Raises `InputError` for a path that is no such file and names that do not fit,
-    `DataError` for a file that cannot be read as a table, has no rows, names a column twice, or
+    `DataError` for a file that cannot be read as a table, has no rows, gives two columns one name, or
     holds a row where its names should stand.
     """
     file_path = Path(path).expanduser()
@@ -86,13 +90,15 @@ def read_table(
         )
     import polars
 
-    text = b""
+    text, lines_above = b"", 0
     try:
         if kind != ".parquet":
-            text = _tabs_for_spaces(_text_of(file_path, path))
+            whole_text = _text_of(file_path, path)
+            text = plain_table(whole_text)
+            lines_above = whole_text.count(b"\n") - text.count(b"\n")
             # Without a header first: polars would rename a column that is named twice.
             rows = polars.read_csv(
-                text, has_header=False, infer_schema=False, separator=_separator(text)
+                text, has_header=False, infer_schema=False, separator=separator_of(text)
             )
             header = [None if name is None else str(name).strip() for name in rows.row(0)]
             rows, header = _under_names(rows, header, names, path, field, remedy)
@@ -106,24 +112,59 @@ def read_table(
         raise DataError(f"{path} is empty") from None
     except (polars.exceptions.PolarsError, OSError, ValueError) as error:
         raise DataError(
-            _fault_of(text, path)
+            _fault_of(text, path, lines_above)
             or f"{path} cannot be read as a table: {_first_sentence(str(error))}"
         ) from None
-    columns: list[str] = []
-    for i, name in enumerate(header):
-        name = name or unnamed.format(number=i + 1)
-        if not name or "\x00" in name:
+    if not unnamed:
+        rows, header = _without_index(rows, header)
+    return _with_names(rows, header, path, unnamed or "column{number}")
+
+
+def _without_index(
+    rows: DataFrame, header: Sequence[str | None]
+) -> tuple[DataFrame, list[str | None]]:
+    """The table without columns that have no name and count its rows, as data frames are written
+    with their index."""
+    import polars
+
+    kept_columns = []
+    for position, (name, column) in enumerate(zip(header, rows.get_columns(), strict=True)):
+        if not name and rows.height:
+            numbers = column.cast(polars.Int64, strict=False)
+            start = numbers[0]
+            if (
+                start in (0, 1)
+                and (numbers == polars.arange(start, start + rows.height, eager=True)).all()
+            ):
+                continue
+        kept_columns.append(position)
+    return rows[:, kept_columns], [header[position] for position in kept_columns]
+
+
+def _with_names(
+    rows: DataFrame, header: Sequence[str | None], path: str, unnamed: str
+) -> DataFrame:
+    """The rows under their names, those of columns without one made of their number.
+
+    Of columns of one name and equal cells the first is taken. Raises `DataError` for a table
+    without rows and for two columns of one name that differ.
+    """
+    columns: dict[str, Series] = {}
+    for position, (named, column) in enumerate(zip(header, rows.get_columns(), strict=True)):
+        name = named or unnamed.format(number=position + 1)
+        if "\x00" in name:
+            raise DataError(f"{path}: the name of column {position + 1} holds a null character")
+        if name not in columns:
+            columns[name] = column.alias(name)
+        elif not column.equals(columns[name], null_equal=True):
+            row = int(column.ne_missing(columns[name]).arg_true()[0]) + 1
             raise DataError(
-                f"{path} has no name for column {i + 1} in its first line (was it written with a"
-                " row index?)"
+                f"{path} names column {name!r} twice, and the two differ (row {row}); give one of"
+                " them another name"
             )
-        if name in columns:
-            raise DataError(f"{path} names column {name!r} twice")
-        columns.append(name)
     if not rows.height or not columns:
         raise DataError(f"{path} has no rows")
-    rows.columns = columns
-    return rows
+    return rows.select(list(columns.values()))
 
 
 def unquoted_names(names: Sequence[str], path: Path, separator: str = ",") -> dict[str, str]:
@@ -219,48 +260,20 @@ def _text_of(file_path: Path, path: str) -> bytes:
     return raw.rstrip(b"\r\n")
 
 
-def _separator(text: bytes) -> str:
-    """What stands between the cells of a CSV's first line: a comma where there is one, not counting
-    what names in quotes hold."""
-    line = text.partition(b"\n")[0].decode(errors="replace")
-    first = re.sub('"[^"]*"', "", line)
-    return next((mark for mark in ",;\t|" if mark in first), ",")
-
-
-def _tabs_for_spaces(text: bytes) -> bytes:
-    """A table whose cells stand apart by spaces, with tabs instead; any other text as it is.
-
-    Texts have spaces too: every line must have as many words, two at least, one of which is an
-    image in each but perhaps the first.
-    """
-    first = text.partition(b"\n")[0]
-    if any(mark in first for mark in b",;\t|") or b" " not in first.strip():
-        return text
-    lines = [line.split() for line in text.splitlines() if line.strip()]
-    width = len(lines[0])
-    if any(len(cells) != width for cells in lines):
-        return text
-    endings = tuple(ending.encode() for ending in IMAGE_ENDINGS)
-    listed = any(
-        all(cells[column].lower().endswith(endings) for cells in lines[1:] or lines)
-        for column in range(width)
-    )
-    return b"\n".join(b"\t".join(cells) for cells in lines) if listed else text
-
-
-def _fault_of(text: bytes, path: str) -> str | None:
+def _fault_of(text: bytes, path: str, lines_above: int) -> str | None:
     """The sentence about the first line that has more cells than the first one, or whose quotes go
     wrong, if there is one."""
     reader = csv.reader(
-        io.StringIO(text.decode("utf-8-sig"), newline=""), strict=True, delimiter=_separator(text)
+        io.StringIO(text.decode("utf-8-sig"), newline=""), strict=True, delimiter=separator_of(text)
     )
     try:
         first = len(next(reader, []))
         long_line = next(
-            ((reader.line_num, len(cells)) for cells in reader if len(cells) > first), None
+            ((lines_above + reader.line_num, len(cells)) for cells in reader if len(cells) > first),
+            None,
         )
     except csv.Error as error:
-        return f"{path}, line {reader.line_num}: {error}"
+        return f"{path}, line {lines_above + reader.line_num}: {error}"
     return (
         None
         if long_line is None

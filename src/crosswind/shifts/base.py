@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from crosswind.core.errors import InputError, shown, unknown
 from crosswind.core.knobs import resolve
 from crosswind.core.registry import facts, load
 from crosswind.data.attributes import Attribute
+
+if TYPE_CHECKING:
+    from crosswind.data.dataset import AttributedDataset
 
 __all__ = [
     "All",
@@ -241,6 +244,18 @@ class Shift(ABC):
         """What is allowed but rarely meant."""
         return ()
 
+    def observed(self, dataset: AttributedDataset, label: str) -> Shift:
+        """The shift with the settings that it takes from the rows of a data set; most take none."""
+        return self
+
+    @classmethod
+    def observed_settings(
+        cls, settings: Mapping[str, Any], dataset: AttributedDataset, label: str
+    ) -> dict[str, Any]:
+        """The settings of a shift as a study writes them, with those that it takes from the rows of
+        a data set."""
+        return dict(settings)
+
     def describe(self) -> Any:
         """The shift as plain values for JSON, which `parse_shift` reads back."""
         described: dict[str, Any] = {"type": self.registered_name}
@@ -291,6 +306,10 @@ class All(Shift):
     def warnings(self, cells: Cells) -> tuple[str, ...]:
         """The warnings of all parts."""
         return tuple(warning for shift in self.parts for warning in shift.warnings(cells))
+
+    def observed(self, dataset: AttributedDataset, label: str) -> All:
+        """Each part with the settings that it takes from the rows."""
+        return All(tuple(shift.observed(dataset, label) for shift in self.parts))
 
     def describe(self) -> Any:
         """A list of the parts as plain values."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,10 @@ from crosswind.core.errors import InputError, shown
 from crosswind.core.knobs import knob
 from crosswind.core.registry import register
 from crosswind.shifts.base import Cells, NormalForm, Shift, Supplement, code_of, codes_of, exact
+from crosswind.shifts.ties import observed_matching
+
+if TYPE_CHECKING:
+    from crosswind.data.dataset import AttributedDataset
 
 
 @register("spurious-correlation", kind="shift")
@@ -22,7 +26,7 @@ class SpuriousCorrelation(Shift):
     """Each class keeps to its matched values of an attribute, but for a few counterexamples.
 
     Matching "observed": the values that go with each class in the rows, where label and attribute
-    are tied (`crosswind.shifts.observed`); rows without a tie, and cells without rows, are matched
+    are tied (`crosswind.shifts.ties`); rows without a tie, and cells without rows, are matched
     by "auto". "auto": as many classes as values, i-th with i-th; more classes, class i with value
     i mod V; more values, value j with class j mod C. "index": i-th with i-th, what is left over is
     never matched (the code of Wiles et al. 2022). Or a map from class to its value or values.
@@ -119,6 +123,31 @@ class SpuriousCorrelation(Shift):
             else Supplement(full_region, share=extra)
         )
         return NormalForm(cells.shape, form.factors, (supplement,))
+
+    def observed(self, dataset: AttributedDataset, label: str) -> SpuriousCorrelation:
+        """With the matching that the rows show, where it is "observed" and they show a tie."""
+        pairs = (
+            observed_matching(dataset, label, self.attribute) if self.matching == "observed" else {}
+        )
+        return replace(self, matching=pairs) if pairs else self
+
+    @classmethod
+    def observed_settings(
+        cls, settings: Mapping[str, Any], dataset: AttributedDataset, label: str
+    ) -> dict[str, Any]:
+        """The settings with the matching that the rows show.
+
+        Without a tie, and for "auto", no matching is written: two studies that draw the same rows
+        have one key.
+        """
+        plain, attribute = dict(settings), settings.get("attribute")
+        matching = plain.get("matching", "observed")
+        if matching in ("observed", "auto"):
+            plain.pop("matching", None)
+        if matching == "observed" and isinstance(attribute, str):
+            pairs = observed_matching(dataset, label, attribute)
+            plain |= {"matching": pairs} if pairs else {}
+        return plain
 
     def attributes(self) -> tuple[str, ...]:
         """The attribute."""

@@ -17,15 +17,16 @@ from typing import Any
 
 from crosswind.core import html
 from crosswind.core.errors import InputError, unknown
-from crosswind.core.registry import facts, import_named, load
+from crosswind.core.registry import facts, import_named, listing, load
 from crosswind.core.types import InputSpec, Job
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.one_value import refuse_doubts
 from crosswind.models.form import check_form
 from crosswind.models.language.prompts import question_of
-from crosswind.shifts.observed import observed_component, tie_of
+from crosswind.shifts.base import Shift
 from crosswind.shifts.split import parse_sampler, plan_counts
 from crosswind.shifts.split.pictures import said_of_data
+from crosswind.shifts.ties import tie_of
 from crosswind.studies.axes import (
     MethodEntry,
     Point,
@@ -374,8 +375,19 @@ def _match_observed(split: dict[str, Any], dataset: AttributedDataset) -> None:
     ]:
         if isinstance(owner[name], list):
             owner[name] = [
-                observed_component(component, dataset, split["label"]) for component in owner[name]
+                _observed(component, dataset, split["label"]) for component in owner[name]
             ]
+
+
+def _observed(
+    component: Mapping[str, Any], dataset: AttributedDataset, label: str
+) -> dict[str, Any]:
+    """A shift as plain values with the settings that it takes from the rows."""
+    name = component.get("type")
+    if name not in [shift.name for shift in listing("shifts")]:
+        return dict(component)  # refused where the shift is made
+    cls: type[Shift] = load("shifts", str(name))
+    return cls.observed_settings(component, dataset, label)
 
 
 def _equal_rows(study: Study, point: Point, datasets: Mapping[str, AttributedDataset]) -> int:

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import math
 import os
-import posixpath
-import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +22,7 @@ from crosswind.data.attributes import MOST_ROWS, MOST_VALUES, Attribute, Attribu
 from crosswind.data.clusters import read_features
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.decoding import named_files
+from crosswind.data.listed_files import FileFolder
 from crosswind.data.sources.base import PreparedSource, Reading, Source, from_files, names_chosen
 from crosswind.data.sources.columns import of_columns, of_text_columns, rows_of, with_inputs
 from crosswind.data.tabular import has_column, texts
@@ -38,8 +37,9 @@ class Table(PreparedSource):
     """A CSV or Parquet table with one row an image, over a folder of image files; or with one row a
     text, as `texts` has it.
 
-    `path_column` holds the path of each image under the folder `images`; every other column is an
-    attribute unless `columns` names those that are. `unit` names a column whose equal values are
+    `path_column` holds the path of each image under the folder `images`, as people write paths:
+    with backslashes, absolute, without an ending, or without the folders below (`FileFolder`).
+    Every other column is an attribute unless `columns` names those that are. `unit` names a column whose equal values are
     kept in one role (a patient, a video); it is an attribute only where `columns` names it too.
     Values are in numeric order where all of a column are numbers, else sorted as text. A row
     without a value, a missing image and a path that leads out of the folder are refused when the
@@ -102,11 +102,8 @@ class Table(PreparedSource):
         plain = of_columns(
             rows, "table", path, self.columns, self.unit, (self.path_column,), Path(self.path).stem
         )
-        files = [_inside(name, self.path_column, row, path) for row, name in enumerate(names)]
-        sizes = [
-            _size(top, file, self.images, f"{path}, row {row + 1}")
-            for row, file in enumerate(files)
-        ]
+        files = FileFolder(top, self.images).files_of(names, self.path_column, path)
+        sizes = [os.stat(f"{top}/{file}").st_size for file in files]
         listed = np.frombuffer("\x1f".join(files).encode(), np.uint8)
         dataset = from_files(
             plain.name,
@@ -343,40 +340,6 @@ def _attribute(name: str, values: object, field: str = "") -> Attribute:
         return Attribute(str(name), tuple(values))
     except InputError as error:
         raise InputError(field, error.problem, error.choices) from None
-
-
-def _inside(name: str, column: str, row: int, path: str) -> str:
-    """The path with its dots resolved; `DataError` where it leads out of the folder. Links inside
-    the folder are the user's own."""
-    clean = name.replace("\\", "/") if os.sep == "\\" else name
-    if (
-        "." in (clean[0], clean[-1]) or "/." in clean or "//" in clean or clean[-1] == "/"
-    ):  # most paths are clean as they are
-        clean = posixpath.normpath(clean)
-    if (
-        clean[0] == "/"
-        or (os.sep != "/" and os.path.isabs(clean))
-        or clean == ".."
-        or clean.startswith("../")
-        or "\x00" in clean
-    ):
-        raise DataError(
-            f"{path}, column {column!r}, row {row + 1}: {name!r} leads out of the folder of images"
-        )
-    return clean
-
-
-def _size(folder: Path, name: str, images: str, location: str) -> int:
-    """Bytes of a file; `DataError` for one that is missing, no file or empty."""
-    try:
-        entry = os.stat(f"{folder}/{name}")
-    except (OSError, ValueError):
-        raise DataError(f"{location}: there is no file {name!r} in {images!r}") from None
-    if not stat.S_ISREG(entry.st_mode):
-        raise DataError(f"{location}: {name!r} in {images!r} is not a file")
-    if not entry.st_size:
-        raise DataError(f"{location}: the file {name!r} in {images!r} is empty")
-    return entry.st_size
 
 
 def _numbers(rows: DataFrame, name: str, path: str) -> NDArray[Any]:

@@ -10,7 +10,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.audit.loglinear import log_tail
 from crosswind.shifts.audit.measures import Interval, cramers_v, redrawn
-from crosswind.shifts.base import All, Shift
-from crosswind.shifts.spurious_correlation import SpuriousCorrelation
 
 LEVEL: Final = 0.001
 """A tie is one whose test of independence has a smaller p."""
@@ -131,40 +129,7 @@ def matching_of(table: NDArray[np.float64]) -> NDArray[np.bool_]:
     return matched
 
 
-def observed(shift: Shift, dataset: AttributedDataset, label: str) -> Shift:
-    """The shift with the matching that the rows show in every spurious correlation that asks for
-    it and whose attribute is tied to the label."""
-    if isinstance(shift, All):
-        return All(tuple(observed(component, dataset, label) for component in shift.parts))
-    if not isinstance(shift, SpuriousCorrelation) or shift.matching != "observed":
-        return shift
-    matching = _observed_matching(dataset, label, shift.attribute)
-    return dataclasses.replace(shift, matching=matching) if matching else shift
-
-
-def observed_component(
-    component: Mapping[str, Any], dataset: AttributedDataset, label: str
-) -> dict[str, Any]:
-    """A shift's component as plain values with the matching that the rows show, where it is a
-    spurious correlation that asks for it.
-
-    Without a tie, and for the matching "auto", no matching is written: two studies that draw the
-    same rows have one key.
-    """
-    plain = dict(component)
-    if plain.get("type") != SpuriousCorrelation.registered_name:
-        return plain
-    matching, attribute = plain.get("matching", "observed"), plain.get("attribute")
-    if matching == "auto":
-        del plain["matching"]
-    elif matching == "observed":
-        plain.pop("matching", None)
-        if isinstance(attribute, str) and (pairs := _observed_matching(dataset, label, attribute)):
-            plain["matching"] = pairs
-    return plain
-
-
-def _observed_matching(
+def observed_matching(
     dataset: AttributedDataset, label: str, attribute: str
 ) -> dict[str, list[str]]:
     """Class -> values that go with it in the rows; empty without a tie, and for an attribute that

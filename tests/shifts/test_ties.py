@@ -8,7 +8,8 @@ import pytest
 import crosswind as cw
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
-from crosswind.shifts.observed import matching_of, observed_component, tie_of
+from crosswind.shifts.spurious_correlation import SpuriousCorrelation
+from crosswind.shifts.ties import matching_of, tie_of
 
 
 def dataset_of(counts: list[list[int]]) -> AttributedDataset:
@@ -56,9 +57,9 @@ def test_the_tie_of_a_table_is_matched_in_its_direction(case: str) -> None:
     assert tie.matched_share == pytest.approx(share)
     assert 0 < tie.v.low <= tie.v.value <= tie.v.high <= 1
     component = {"type": "spurious-correlation", "attribute": "mark"}
-    assert observed_component(component, dataset, "mole")["matching"] == matching
+    assert SpuriousCorrelation.observed_settings(component, dataset, "mole")["matching"] == matching
     stated = {**component, "matching": "observed"}
-    assert observed_component(stated, dataset, "mole")["matching"] == matching
+    assert SpuriousCorrelation.observed_settings(stated, dataset, "mole")["matching"] == matching
 
 
 @pytest.mark.parametrize(
@@ -70,16 +71,21 @@ def test_rows_without_a_tie_are_matched_in_order_and_keep_their_key(
     dataset = dataset_of(counts)
     component = {"type": "spurious-correlation", "attribute": "mark", "counterexamples": 0.1}
     assert tie_of(dataset, "mole", "mark").matching == {}
-    assert observed_component(component, dataset, "mole") == component
+    assert SpuriousCorrelation.observed_settings(component, dataset, "mole") == component
 
 
 def test_a_matching_that_is_named_stands_whatever_the_rows_show() -> None:
     dataset = dataset_of([[8, 92], [92, 8]])
     component = {"type": "spurious-correlation", "attribute": "mark"}
-    assert observed_component({**component, "matching": "auto"}, dataset, "mole") == component
+    assert (
+        SpuriousCorrelation.observed_settings({**component, "matching": "auto"}, dataset, "mole")
+        == component
+    )
     stated = {**component, "matching": {"c0": "v0", "c1": "v1"}}
-    assert observed_component(stated, dataset, "mole") == stated
-    assert observed_component({**component, "matching": "index"}, dataset, "mole") == {
+    assert SpuriousCorrelation.observed_settings(stated, dataset, "mole") == stated
+    assert SpuriousCorrelation.observed_settings(
+        {**component, "matching": "index"}, dataset, "mole"
+    ) == {
         **component,
         "matching": "index",
     }

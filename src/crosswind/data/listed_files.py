@@ -1,0 +1,244 @@
+"""The files that a column of a table names, as people write paths, below a folder.
+
+Names come from other machines: with backslashes, absolute, with other case, without an ending, or
+without the folders in which the files lie. Each is found only where it can be one file alone.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import stat
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from crosswind.core.errors import DataError
+from crosswind.data.decoding import IMAGE_ENDINGS
+
+OTHER_FORMATS: Final[Mapping[str, str]] = {
+    ".heic": "HEIC",
+    ".heif": "HEIC",
+    ".avif": "AVIF",
+    ".jxl": "JPEG XL",
+    ".dcm": "DICOM",
+    ".svg": "SVG",
+    ".cr2": "raw",
+    ".nef": "raw",
+    ".dng": "raw",
+    ".psd": "Photoshop",
+    ".mp4": "video",
+    ".avi": "video",
+    ".pdf": "PDF",
+}
+"""Endings of pictures that are not read, and what they are called."""
+_SAMPLE = 20
+"""Absolute paths by which it is decided which of their folders are those of another machine."""
+_SHOWN = 3
+_DRIVE = re.compile(r"^[A-Za-z]:")
+
+
+@dataclass(frozen=True)
+class FileFolder:
+    """A folder of files below which names are looked for; `shown` is what errors call it."""
+
+    top: Path
+    shown: str
+
+    def files_of(self, names: Sequence[str], column: str, table: str) -> list[str]:
+        """The file of each name, relative to the folder, "/" between its parts.
+
+        A name is taken as it stands where that is a file. Else backslashes are slashes, an absolute
+        path is taken from the folder on, or, written on another machine, from the first part on
+        from which all such paths are files here; and the one file below the folder whose path ends
+        with the name is taken, in any case of letters, and with the ending of a picture where the
+        name has none. Raises `DataError` that names rows, for names that lead out of the folder,
+        are no file or several, and for pictures in a format that is not read.
+        """
+        absolute = [parts for name in names if (parts := _absolute_parts(name)) is not None]
+        stripped = self._foreign_parts(absolute)
+        files = [self._file_of(name, stripped) for name in names]
+        faults = [(row, file) for row, file in enumerate(files) if isinstance(file, _Fault)]
+        if faults:
+            raise DataError(self._sentence(faults, names, column, table))
+        return [str(file) for file in files]
+
+    def _file_of(self, name: str, stripped: int) -> str | _Fault:
+        """The file of a name, or why there is none."""
+        clean = _clean(name)
+        leads_out = _leads_out(clean)
+        if not leads_out and "\x00" not in name and (size := self._size_of(clean)) is not None:
+            if size > 0:
+                other_format = _other_format(clean)
+                return other_format if other_format is not None else clean
+            return _EMPTY if size == 0 else _NO_FILE
+        parts = _absolute_parts(name)
+        if parts is None:
+            relative = _clean(name.replace("\\", "/"))
+            return _OUTSIDE if _leads_out(relative) else self._below(relative, leads_out=False)
+        inside = self._inside(parts)
+        relative = "/".join(parts[stripped:] if inside is None else inside)
+        return self._below(relative, leads_out=inside is None and not stripped)
+
+    def _below(self, relative: str, leads_out: bool) -> str | _Fault:
+        """The one file whose path ends with `relative`, or why there is none."""
+        wanted = relative.lower().split("/")
+        by_ending = self._by_name.get(wanted[-1], ())
+        by_stem = () if wanted[-1].endswith(IMAGE_ENDINGS) else self._by_stem.get(wanted[-1], ())
+        matches = sorted(
+            file
+            for file in {*by_ending, *by_stem}
+            if file.lower().split("/")[-len(wanted) : -1] == wanted[:-1]
+        )
+        exact = [file for file in matches if f"/{file}".endswith(f"/{relative}")]
+        matches = exact or matches
+        if len(matches) > 1:
+            return _Fault("several", matches)
+        if not matches:
+            return _OUTSIDE if leads_out else _MISSING
+        other_format = _other_format(matches[0])
+        if other_format is not None:
+            return other_format
+        return matches[0] if self._size_of(matches[0]) else _EMPTY
+
+    def _foreign_parts(self, paths: Sequence[Sequence[str]]) -> int:
+        """How many first parts of absolute paths are folders of another machine; 0 where no number
+        makes files of them."""
+        foreign = [path for path in paths if self._inside(path) is None]
+        if not foreign:
+            return 0
+        sample = foreign[:: max(1, len(foreign) // _SAMPLE)]
+        most = min(map(len, foreign))
+        return next(
+            (
+                number
+                for number in range(1, most)
+                if all(self._size_of("/".join(path[number:])) is not None for path in sample)
+            ),
+            0,
+        )
+
+    def _inside(self, parts: Sequence[str]) -> list[str] | None:
+        """The parts of an absolute path below the folder, None for a path elsewhere."""
+        for top in self._tops:
+            if list(parts[: len(top)]) == top:
+                return list(parts[len(top) :])
+        return None
+
+    @cached_property
+    def _tops(self) -> list[list[str]]:
+        """The folder's own absolute path in parts, with links and without."""
+        paths = {os.path.abspath(self.top), os.path.realpath(self.top)}
+        return [[part for part in path.replace("\\", "/").split("/") if part] for path in paths]
+
+    def _size_of(self, relative: str) -> int | None:
+        """Bytes of a file below the folder; -1 for what is there and no file, None for nothing."""
+        try:
+            entry = os.stat(f"{self.top}/{relative}")
+        except (OSError, ValueError):
+            return None
+        return entry.st_size if stat.S_ISREG(entry.st_mode) else -1
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[str]]:
+        """Every file below the folder by its name in lower case."""
+        files: dict[str, list[str]] = defaultdict(list)
+        for file in _walk(self.top):
+            files[posixpath.basename(file).lower()].append(file)
+        return files
+
+    @cached_property
+    def _by_stem(self) -> dict[str, list[str]]:
+        """Every picture below the folder by its name in lower case without the ending."""
+        files: dict[str, list[str]] = defaultdict(list)
+        for name, named in self._by_name.items():
+            stem, ending = posixpath.splitext(name)
+            if ending in IMAGE_ENDINGS or ending in OTHER_FORMATS:
+                files[stem] += named
+        return files
+
+    def _sentence(
+        self,
+        faults: Sequence[tuple[int, _Fault]],
+        names: Sequence[str],
+        column: str,
+        table: str,
+    ) -> str:
+        """What is wrong with the first name that has no file, and which other rows have the same
+        fault."""
+        first_row, fault = faults[0]
+        alike = [row for row, other_fault in faults[1:] if other_fault.kind == fault.kind]
+        name = names[first_row]
+        row_words = f"{table}, column {column!r}, row {first_row + 1}"
+        sentence = {
+            "outside": f"{row_words}: {name!r} leads out of the folder of images",
+            "missing": f"{row_words}: there is no file {name!r} in {self.shown!r}",
+            "no-file": f"{row_words}: {name!r} in {self.shown!r} is not a file",
+            "empty": f"{row_words}: the file {name!r} in {self.shown!r} is empty",
+            "several": (
+                f"{row_words}: {name!r} may be one of several files in {self.shown!r}:"
+                f" {', '.join(fault.files[:_SHOWN])}; write more of its path"
+            ),
+            "format": (
+                f"{row_words}: {name!r} is a picture in the format {', '.join(fault.files)}, which"
+                " is not read: convert it to PNG or JPEG"
+            ),
+        }[fault.kind]
+        if not alike:
+            return sentence
+        examples = ", ".join(f"row {row + 1}: {names[row]!r}" for row in alike[: _SHOWN - 1])
+        return f"{sentence} ({len(alike):,} more such rows, {examples})"
+
+
+@dataclass(frozen=True)
+class _Fault:
+    """Why a name is no file: the kind of fault, and the files or the format that it is about."""
+
+    kind: str
+    files: Sequence[str] = ()
+
+
+_OUTSIDE, _MISSING = _Fault("outside"), _Fault("missing")
+_NO_FILE, _EMPTY = _Fault("no-file"), _Fault("empty")
+
+
+def _other_format(file: str) -> _Fault | None:
+    """The fault of a picture in a format that is not read."""
+    ending = posixpath.splitext(file)[1].lower()
+    return _Fault("format", [OTHER_FORMATS[ending]]) if ending in OTHER_FORMATS else None
+
+
+def _clean(name: str) -> str:
+    """A path with its dots resolved, as `/` between its parts."""
+    name = name.replace("\\", "/") if os.sep == "\\" else name
+    marks = not name or "." in (name[0], name[-1]) or "/." in name or "//" in name
+    # Most paths are clean as they are.
+    return posixpath.normpath(name) if marks or name[-1] == "/" else name
+
+
+def _leads_out(clean: str) -> bool:
+    """Whether a clean path is absolute or begins above the folder."""
+    return clean[0] == "/" or clean == ".." or clean.startswith("../") or bool(_DRIVE.match(clean))
+
+
+def _absolute_parts(name: str) -> list[str] | None:
+    """The parts of an absolute path, of Windows too; None for a relative one and one with dots that
+    lead upwards."""
+    slashed = name.replace("\\", "/")
+    if not (slashed.startswith("/") or _DRIVE.match(slashed)):
+        return None
+    parts = [part for part in _DRIVE.sub("", slashed).split("/") if part not in ("", ".")]
+    return None if ".." in parts or not parts else parts
+
+
+def _walk(top: Path) -> Iterable[str]:
+    """Every file below a folder, relative to it, `/` between the parts; hidden ones left out."""
+    for folder, folders, files in os.walk(top):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        below = os.path.relpath(folder, top).replace(os.sep, "/")
+        prefix = "" if below == "." else f"{below}/"
+        yield from (prefix + name for name in sorted(files) if not name.startswith("."))
