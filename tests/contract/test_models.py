@@ -54,11 +54,13 @@ def test_the_sweep_finds_the_models() -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_it_learns_from_the_smallest_images_and_is_normalised_as_declared(name: str) -> None:
+def test_it_learns_from_the_smallest_inputs_and_is_normalised_as_declared(name: str) -> None:
     form = form_of(name)
     side = max(form.least, int(defaults(name)[form.patch]) if form.patch else 1)
     if form.takes == ("text", "tokens"):
         input_spec, x = InputSpec.tokens(4, 9), torch.randint(0, 9, (2, 4))
+    elif form.takes == ("features",):
+        input_spec, x = InputSpec.features(5), torch.rand(2, 5)
     else:
         input_spec, x = InputSpec.image(side, side, 3), torch.rand(2, 3, side, side) * 2 - 1
     model = build_model(name, settings(name, tokens=4), input_spec, unnamed(3), 0).train()

@@ -3,9 +3,9 @@ frame of attributes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,48 +15,97 @@ from crosswind.core.types import InputSpec
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.sources.columns import of_columns, with_inputs
 from crosswind.data.sources.tables import Table
-from crosswind.data.tabular import frame_of
+from crosswind.data.tabular import frame_of, has_column
+
+if TYPE_CHECKING:
+    from polars import DataFrame
+
+MOST_CATEGORY_VALUES = 20
+"""A column of numbers of at most as many different values is a category where nothing is said."""
 
 
 def from_frame(
     frame: Any,
-    images: str | Path | NDArray[np.uint8],
+    images: str | Path | NDArray[np.uint8] | None = None,
     *,
+    label: str | None = None,
+    numbers: Sequence[str] | None = None,
+    categories: Sequence[str] | None = None,
+    text: str | Sequence[str] | None = None,
+    bins: Mapping[str, Any] | None = None,
+    empty: str | None = None,
     name: str = "frame",
     path_column: str = "path",
     size: int = 64,
     unit: str | None = None,
     columns: Sequence[str] | None = None,
 ) -> AttributedDataset:
-    """The data set of a frame with one row an image and columns of attributes.
+    """The data set of a frame with one row an example and columns of attributes.
 
-    `frame`: polars, pandas, or a mapping from name to values. `images`: a folder, under which
-    `path_column` names the file of each row, read at `size` x `size` as the source `table` does; or
-    an array uint8 [n, h, w] or [n, h, w, 3] in the order of the frame, which is held as it is.
-    `unit`: the column whose equal values are kept in one role. `columns`: which are attributes; all
-    but `path_column` and `unit` by default. Raises `InputError` for settings, `DataError` for what
-    frame, folder or array hold.
+    `frame`: polars, pandas, Arrow, or a mapping from name to values. What a model reads is one of:
+    `images`, a folder, under which `path_column` names the file of each row, read at `size` x
+    `size` as the source `table` does, or an array uint8 [n, h, w] or [n, h, w, 3] in the order of
+    the frame, which is held as it is; `text`, the column of texts, or those of a text's parts;
+    `numbers` and `categories`, columns that are inputs as the source `table` has them. Where none
+    is named and `label` is, every other column but `columns` and `unit` is an input: those of more
+    than 20 different numbers as numbers, the others as categories.
+
+    `label`: a column that is an attribute whatever `columns` says. `bins`: column of numbers ->
+    increasing numbers that part it into classes. `empty`: what becomes of a row without a value in
+    an attribute, "refuse", "leave-out" or "value". `unit`: the column whose equal values are kept
+    in one role. `columns`: which are attributes; by default all that are not inputs. Raises
+    `InputError` for settings, `DataError` for what frame, folder or array hold.
     """
     rows = frame_of(frame, "frame")
-    if isinstance(images, str | Path):
-        chosen = None if columns is None else list(columns)
-        table = Table(
-            path=name,
-            images=str(images),
-            path_column=path_column,
-            size=size,
-            unit=unit,
-            columns=chosen,
-        )
-        return table.of(rows, f"the frame {name!r}").dataset
-    return _held(
-        rows,
-        _uint8(np.asarray(images)),
-        name,
-        unit,
-        columns,
-        (path_column,) if path_column in rows.columns else (),
+    if label is not None:
+        has_column(rows, label, "the frame", "label")
+        columns = None if columns is None else list(dict.fromkeys([label, *columns]))
+    if images is not None and not isinstance(images, str | Path):
+        taken = (path_column,) if path_column in rows.columns else ()
+        return _held(rows, _uint8(np.asarray(images)), name, unit, columns, taken)
+    if all(inputs is None for inputs in (images, numbers, categories, text)):
+        numbers, categories = _all_inputs(rows, label, {label, unit, *(columns or ())})
+        columns = columns or [str(label)]
+    table = Table(
+        path=name,
+        images=None if images is None else str(images),
+        text=text if isinstance(text, str) else _listed(text),
+        numbers=_listed(numbers),
+        categories=_listed(categories),
+        bins=None if bins is None else dict(bins),
+        path_column=path_column,
+        size=size,
+        unit=unit,
+        empty=empty,
+        columns=_listed(columns),
     )
+    return table.of(rows, f"the frame {name!r}").dataset
+
+
+def _listed(names: Sequence[str] | None) -> list[str] | None:
+    """Names of columns as a list."""
+    return None if names is None else list(names)
+
+
+def _all_inputs(
+    rows: DataFrame, label: str | None, other_columns: Collection[str | None]
+) -> tuple[list[str] | None, list[str] | None]:
+    """The columns of a frame that are inputs where only its label is named, as numbers and as
+    categories; None for no such column."""
+    if label is None:
+        raise InputError(
+            "images",
+            "is needed, or numbers, categories or text: which columns a model reads; with a label"
+            " alone it reads all others",
+        )
+    inputs = [name for name in rows.columns if name not in other_columns]
+    numbers = [
+        name
+        for name in inputs
+        if rows[name].dtype.is_numeric() and rows[name].n_unique() > MOST_CATEGORY_VALUES
+    ]
+    categories = [name for name in inputs if name not in numbers]
+    return numbers or None, categories or None
 
 
 def from_torch(

@@ -17,6 +17,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from crosswind.core.errors import DataError
 from crosswind.data.decoding import IMAGE_ENDINGS
 
@@ -49,8 +52,15 @@ class FileFolder:
     top: Path
     shown: str
 
-    def files_of(self, names: Sequence[str], column: str, table: str) -> list[str]:
-        """The file of each name, relative to the folder, "/" between its parts.
+    def files_of(
+        self,
+        names: Sequence[str],
+        column: str,
+        table: str,
+        row_numbers: Sequence[int] | NDArray[np.int64] | None = None,
+    ) -> list[str]:
+        """The file of each name, relative to the folder, "/" between its parts. `row_numbers`: of
+        the names in the table, from 0, where some rows are left out.
 
         A name is taken as it stands where that is a file. Else backslashes are slashes, an absolute
         path is taken from the folder on, or, written on another machine, from the first part on
@@ -64,7 +74,8 @@ class FileFolder:
         files = [self._file_of(name, stripped) for name in names]
         faults = [(row, file) for row, file in enumerate(files) if isinstance(file, _Fault)]
         if faults:
-            raise DataError(self._sentence(faults, names, column, table))
+            numbers = range(len(names)) if row_numbers is None else row_numbers
+            raise DataError(self._sentence(faults, names, f"{table}, column {column!r}", numbers))
         return [str(file) for file in files]
 
     def _file_of(self, name: str, stripped: int) -> str | _Fault:
@@ -165,15 +176,15 @@ class FileFolder:
         self,
         faults: Sequence[tuple[int, _Fault]],
         names: Sequence[str],
-        column: str,
-        table: str,
+        where: str,
+        row_numbers: Sequence[int] | NDArray[np.int64],
     ) -> str:
         """What is wrong with the first name that has no file, and which other rows have the same
         fault."""
         first_row, fault = faults[0]
         alike = [row for row, other_fault in faults[1:] if other_fault.kind == fault.kind]
         name = names[first_row]
-        row_words = f"{table}, column {column!r}, row {first_row + 1}"
+        row_words = f"{where}, row {row_numbers[first_row] + 1}"
         sentence = {
             "outside": f"{row_words}: {name!r} leads out of the folder of images",
             "missing": f"{row_words}: there is no file {name!r} in {self.shown!r}",
@@ -190,7 +201,9 @@ class FileFolder:
         }[fault.kind]
         if not alike:
             return sentence
-        examples = ", ".join(f"row {row + 1}: {names[row]!r}" for row in alike[: _SHOWN - 1])
+        examples = ", ".join(
+            f"row {row_numbers[row] + 1}: {names[row]!r}" for row in alike[: _SHOWN - 1]
+        )
         return f"{sentence} ({len(alike):,} more such rows, {examples})"
 
 

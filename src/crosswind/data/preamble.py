@@ -7,6 +7,7 @@ CelebA begin with the number of rows and separate cells by spaces.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from crosswind.data.decoding import IMAGE_ENDINGS
 
@@ -111,12 +112,13 @@ def tabs_for_spaces(text: bytes) -> bytes:
     lines = [line.split() for line in text.splitlines() if line.strip()]
     if len(lines) > 1 and len(lines[0]) == len(lines[1]) - 1:
         lines[0].insert(0, _FIRST_COLUMN.encode())
-    width = len(lines[0])
-    if any(len(cells) != width for cells in lines):
-        return text
-    endings = tuple(ending.encode() for ending in IMAGE_ENDINGS)
-    listed = any(
-        all(cells[column].lower().endswith(endings) for cells in lines[1:] or lines)
-        for column in range(width)
-    )
+    alike = all(len(cells) == len(lines[0]) for cells in lines)
+    listed = alike and _lists_images(lines[1:] or lines)
     return b"\n".join(b"\t".join(cells) for cells in lines) if listed else text
+
+
+def _lists_images(rows: Sequence[Sequence[bytes]]) -> bool:
+    """Whether one column of rows of equal length holds an image in each."""
+    endings = tuple(ending.encode() for ending in IMAGE_ENDINGS)
+    columns = zip(*rows, strict=True)
+    return any(all(cell.lower().endswith(endings) for cell in column) for column in columns)

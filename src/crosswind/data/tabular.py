@@ -75,19 +75,7 @@ def read_table(
     `DataError` for a file that cannot be read as a table, has no rows, gives two columns one name, or
     holds a row where its names should stand.
     """
-    file_path = Path(path).expanduser()
-    kind = file_path.suffix.lower()
-    if kind not in KINDS:
-        raise InputError(field, f"{path!r} is no table by its name", KINDS)
-    if not file_path.is_file():
-        raise InputError(
-            field, f"{path!r} is not a file" if file_path.exists() else f"there is no file {path!r}"
-        )
-    if kind == ".parquet" and names is not None:
-        raise InputError(
-            _setting_beside(field),
-            f"names columns of a CSV table, and {path} is a Parquet file with its own",
-        )
+    file_path, kind = _table_file(path, field, names)
     import polars
 
     text, lines_above = b"", 0
@@ -118,6 +106,24 @@ def read_table(
     if not unnamed:
         rows, header = _without_index(rows, header)
     return _with_names(rows, header, path, unnamed or "column{number}")
+
+
+def _table_file(path: str, field: str, names: Sequence[str] | None) -> tuple[Path, str]:
+    """The file of a table and its ending in lower case. Raises `InputError`."""
+    file_path = Path(path).expanduser()
+    kind = file_path.suffix.lower()
+    if kind not in KINDS:
+        raise InputError(field, f"{path!r} is no table by its name", KINDS)
+    if not file_path.is_file():
+        raise InputError(
+            field, f"{path!r} is not a file" if file_path.exists() else f"there is no file {path!r}"
+        )
+    if kind == ".parquet" and names is not None:
+        raise InputError(
+            _setting_beside(field),
+            f"names columns of a CSV table, and {path} is a Parquet file with its own",
+        )
+    return file_path, kind
 
 
 def _without_index(
@@ -286,8 +292,8 @@ def frame_of(
     field: str,
     kinds: Sequence[str] = ("a polars or pandas frame", "a mapping from name to values"),
 ) -> DataFrame:
-    """A polars or pandas frame, or a mapping from name to values, as a polars frame. Missing values
-    are null, mixed ones text.
+    """A polars, pandas or Arrow frame, or a mapping from name to values, as a polars frame. Missing
+    values are null, mixed ones text.
 
     `field` names the table in errors, `kinds` say what else is taken. Raises `InputError` for
     something else, `DataError` for columns of other lengths.
@@ -296,6 +302,8 @@ def frame_of(
 
     if isinstance(table, polars.DataFrame):
         return table
+    if type(table).__module__.partition(".")[0] == "pyarrow":
+        return _of_arrow(table, field)
     if isinstance(table, Mapping):
         return _framed({str(name): values for name, values in table.items()}, field)
     if type(table).__module__.partition(".")[0] == "pandas" and hasattr(table, "columns"):
@@ -303,6 +311,17 @@ def frame_of(
             raise DataError(f"the {field} frame names a column twice")
         return _framed({str(name): table[name].tolist() for name in table.columns}, field)
     raise InputError(field, f"must be a table, not {shown(table)}", kinds)
+
+
+def _of_arrow(table: Any, field: str) -> DataFrame:
+    """A table or batch of Arrow as a polars frame."""
+    import polars
+
+    names = list(getattr(table, "column_names", ())) or list(table.schema.names)
+    if len(set(names)) < len(names):
+        raise DataError(f"the {field} frame names a column twice")
+    frame = polars.from_arrow(table)
+    return frame if isinstance(frame, polars.DataFrame) else frame.to_frame()
 
 
 def _framed(columns: Mapping[str, Any], field: str) -> DataFrame:

@@ -382,11 +382,20 @@ class LoopContext:
         )
         if not base:
             self._copies += 1
+            self._fit_to_rows(model)
             return model
         if self._base is None:
             raise NeedsError("the method asks for a base run's weights but declares no base run")
         model.load_state_dict(_below(self._base, "model."))
         return model
+
+    def _fit_to_rows(self, model: Model) -> None:
+        """Have every part of a new model that scales its inputs by the training rows do so."""
+        parts: list[Any] = [part for part in model.modules() if hasattr(part, "fit_rows")]
+        if parts:
+            rows = self.inputs()
+            for part in parts:
+                part.fit_rows(rows)
 
     def _placed(self, module: Any) -> Any:
         module.to(device=self._settings.device)

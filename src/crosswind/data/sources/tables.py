@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from crosswind.data.decoding import named_files
 from crosswind.data.listed_files import FileFolder
 from crosswind.data.sources.base import PreparedSource, Reading, Source, from_files, names_chosen
 from crosswind.data.sources.columns import of_columns, of_text_columns, rows_of, with_inputs
+from crosswind.data.table_inputs import input_array, with_bins, without_missing
 from crosswind.data.tabular import has_column, texts
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Table(PreparedSource):
     """A CSV or Parquet table with one row an image, over a folder of image files; or with one row a
-    text, as `texts` has it.
+    text, as `texts` has it; or with columns that are the inputs.
 
     `path_column` holds the path of each image under the folder `images`, as people write paths:
     with backslashes, absolute, without an ending, or without the folders below (`FileFolder`).
@@ -60,6 +61,20 @@ class Table(PreparedSource):
         domain="{refuse, leave-out}",
         doc="what becomes of rows without a text, or of white space alone",
     )
+    numbers: list[str] | None = knob(
+        None, doc="columns of numbers that are inputs, instead of images or texts"
+    )
+    categories: list[str] | None = knob(
+        None, doc="columns of categories that are inputs, beside or instead of numbers"
+    )
+    bins: dict[str, Any] | None = knob(
+        None, doc="column of numbers -> increasing numbers that part it into classes"
+    )
+    empty: str | None = knob(
+        None,
+        domain="{refuse, leave-out, value}",
+        doc="what becomes of a row without a value in an attribute; refused by default",
+    )
     path_column: str = knob(
         "path", doc="column that holds the path of each image, under the folder"
     )
@@ -82,17 +97,85 @@ class Table(PreparedSource):
 
     def of(self, rows: DataFrame, path: str) -> Reading:
         """The data set of rows that are there already; `path` is what errors call the table."""
-        if (self.images is None) == (self.text is None):
-            raise InputError(
-                "table.images",
-                "name either the folder of the images here, or 'text', the column of texts",
-            )
-        if self.images is None:
+        self._check_inputs()
+        raw = rows
+        if self.bins is not None:
+            rows = with_bins(rows, _mapping(self.bins, "table.bins"), path, "table.bins")
+        attributes = self._attributes(rows, path)
+        rows, row_numbers, notes = without_missing(
+            rows, [*attributes, *([self.unit] if self.unit else [])], self.empty, "table.empty"
+        )
+        raw = raw[row_numbers.tolist()] if len(row_numbers) < raw.height else raw
+        if not rows.height:
+            raise DataError(f"{path} has no row with a value in every attribute")
+        if self.text is not None:
             dataset = of_text_columns(
                 rows, "table", path, self.text, self.columns, self.unit, self.blank
             )
-            return Reading(dataset, {"all": dataset.n_base})
-        top = Path(self.images).expanduser()
+            dataset = replace(dataset, ids=row_numbers[dataset.ids])
+        elif self.images is not None:
+            dataset = self._of_images(rows, row_numbers, path)
+        else:
+            dataset = self._of_numbers(rows, raw, attributes, row_numbers, path)
+        dataset = replace(dataset, notes=(*dataset.notes, *notes))
+        return Reading(dataset, {"all": dataset.n_base})
+
+    def _check_inputs(self) -> None:
+        """Refuse settings that name no inputs, or two kinds of them."""
+        kinds = {
+            "images": self.images is not None,
+            "text": self.text is not None,
+            "numbers or categories": self.numbers is not None or self.categories is not None,
+        }
+        if sum(kinds.values()) != 1:
+            named = " and ".join(kind for kind, is_given in kinds.items() if is_given)
+            raise InputError(
+                "table.images",
+                "name either the folder of the images here, or 'text', the column of texts, or"
+                " 'numbers' and 'categories', columns that are inputs themselves"
+                + (f"; {named} are named at once" if named else ""),
+            )
+
+    def _attributes(self, rows: DataFrame, path: str) -> list[str]:
+        """The columns that are attributes."""
+        if self.columns is not None:
+            names = names_chosen(self.columns, "table.columns", "column")
+            return [has_column(rows, name, path, "table.columns") for name in names]
+        text = [self.text] if isinstance(self.text, str) else self.text or []
+        inputs = [*text, *(self.numbers or []), *(self.categories or []), self.unit]
+        inputs += [self.path_column] if self.images is not None else []
+        return [name for name in rows.columns if name not in inputs]
+
+    def _of_numbers(
+        self,
+        rows: DataFrame,
+        raw: DataFrame,
+        attributes: list[str],
+        row_numbers: NDArray[np.int64],
+        path: str,
+    ) -> AttributedDataset:
+        """The data set whose inputs are columns of the table; `raw`: its rows before numbers were
+        put into classes."""
+        chosen = {
+            kind: []
+            if names is None
+            else [
+                has_column(rows, name, path, f"table.{kind}")
+                for name in names_chosen(names, f"table.{kind}", "column")
+            ]
+            for kind, names in (("numbers", self.numbers), ("categories", self.categories))
+        }
+        inputs = input_array(raw, chosen["numbers"], chosen["categories"], path)
+        dataset = of_columns(rows, "table", path, attributes, self.unit, ())
+        dataset = replace(dataset, ids=row_numbers)
+        return with_inputs(dataset, "table", inputs, InputSpec.features(inputs.shape[1]))
+
+    def _of_images(
+        self, rows: DataFrame, row_numbers: NDArray[np.int64], path: str
+    ) -> AttributedDataset:
+        """The data set of image files that a column names."""
+        images = str(self.images)
+        top = Path(images).expanduser()
         if not top.is_dir():
             problem = "is not a folder" if top.exists() else "is a folder that does not exist"
             raise InputError("table.images", f"{self.images!r} {problem}")
@@ -102,14 +185,14 @@ class Table(PreparedSource):
         plain = of_columns(
             rows, "table", path, self.columns, self.unit, (self.path_column,), Path(self.path).stem
         )
-        files = FileFolder(top, self.images).files_of(names, self.path_column, path)
+        files = FileFolder(top, images).files_of(names, self.path_column, path, row_numbers)
         sizes = [os.stat(f"{top}/{file}").st_size for file in files]
         listed = np.frombuffer("\x1f".join(files).encode(), np.uint8)
         dataset = from_files(
             plain.name,
             plain.table,
             lambda row: top / files[row],
-            lambda row: f"{path}, row {row + 1}: {files[row]!r}",
+            lambda row: f"{path}, row {row_numbers[row] + 1}: {files[row]!r}",
             self.size,
             np.array(sizes, dtype=np.int64),
             told={
@@ -123,7 +206,8 @@ class Table(PreparedSource):
             notes=plain.notes,
             **named_files(top, files),
         )
-        return Reading(dataset, {"all": len(files)})
+        left_out = len(row_numbers) and int(row_numbers[-1]) + 1 > len(row_numbers)
+        return replace(dataset, ids=row_numbers) if left_out else dataset
 
 
 @register("texts", kind="source")
@@ -323,6 +407,13 @@ class Factors(Source):
                     f"must be a whole number of rows up to {MOST_ROWS:,}, not {shown(count)}",
                 )
         return list(self.split.values())
+
+
+def _mapping(value: object, field: str) -> Mapping[str, Any]:
+    """The setting, if it maps names of columns."""
+    if not isinstance(value, Mapping) or not value:
+        raise InputError(field, f"must map columns to numbers, not {shown(value)}")
+    return value
 
 
 def _attribute(name: str, values: object, field: str = "") -> Attribute:

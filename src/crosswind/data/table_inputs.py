@@ -1,0 +1,199 @@
+"""What a table's columns become before they are attributes or inputs: numbers put into classes,
+rows without a value left out, numbers and categories as one array of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import DataError, InputError, shown
+from crosswind.data.tabular import MISSING, has_column
+
+if TYPE_CHECKING:
+    from polars import DataFrame, Series
+
+MISSING_RULES = ("refuse", "leave-out", "value")
+"""What becomes of a row without a value: refused, left out, or "missing" is a value of its own."""
+NO_VALUE = "missing"
+MOST_CATEGORIES = 1000
+"""Values of a column that is an input by its categories, one number each."""
+
+
+def with_bins(rows: DataFrame, bins: Mapping[str, Any], path: str, field: str) -> DataFrame:
+    """The rows with numbers of some columns replaced by the class that each lies in.
+
+    `bins`: column -> increasing numbers that part its classes; [40, 60] makes `< 40`, `40 to < 60`
+    and `>= 60`. A cell without a value stays one. Raises `InputError` for bins that are none,
+    `DataError` for a cell that is no number.
+    """
+    import polars
+
+    columns = []
+    for name, cuts in bins.items():
+        has_column(rows, name, path, field)
+        edges = _edges(cuts, f"{field}.{name}")
+        numbers = numbers_of(rows, name, path)
+        names = bin_names(edges)
+        codes = np.searchsorted(np.array(edges), numbers, side="right")
+        texts = [
+            None if np.isnan(number) else names[code]
+            for number, code in zip(numbers, codes, strict=True)
+        ]
+        columns.append(polars.Series(name, texts, dtype=polars.String))
+    return rows.with_columns(columns)
+
+
+def bin_names(edges: Sequence[float]) -> list[str]:
+    """The names of the classes between increasing numbers, and below and above them."""
+    written = [f"{edge:g}" for edge in edges]
+    between = [f"{low} to < {high}" for low, high in zip(written, written[1:], strict=False)]
+    return [f"< {written[0]}", *between, f">= {written[-1]}"]
+
+
+def _edges(cuts: Any, field: str) -> list[float]:
+    """The numbers that part classes, checked."""
+    edges = cuts if isinstance(cuts, Sequence) and not isinstance(cuts, str) else [cuts]
+    numbers = [
+        edge for edge in edges if isinstance(edge, int | float) and not isinstance(edge, bool)
+    ]
+    increasing = all(low < high for low, high in zip(numbers, numbers[1:], strict=False))
+    if not edges or len(numbers) < len(edges) or not increasing or not np.isfinite(numbers).all():
+        raise InputError(field, f"must be increasing numbers that part classes, not {shown(cuts)}")
+    return [float(number) for number in numbers]
+
+
+def numbers_of(rows: DataFrame, name: str, path: str) -> NDArray[np.float64]:
+    """A column as numbers, NaN where it has no value: float64 [n]. Raises `DataError` for a cell
+    that is no number."""
+    import polars
+
+    column = rows.get_column(name)
+    if column.dtype.is_nested() or column.dtype in (polars.Binary, polars.Object):
+        raise DataError(
+            f"{path}, column {name!r} holds {str(column.dtype).lower()} values, no numbers"
+        )
+    if column.dtype == polars.Boolean:
+        column = column.cast(polars.Int8)
+    if column.dtype != polars.String:
+        numbers = column.cast(polars.Float64, strict=False)
+        return _finite(numbers.to_numpy().astype(np.float64), name, path)
+    texts = column.str.strip_chars()
+    texts = texts.set(texts.str.to_lowercase().is_in(list(MISSING)), None)
+    numbers = texts.cast(polars.Float64, strict=False)
+    if numbers.null_count() > texts.null_count() and not texts.str.contains(r"\.").any():
+        # Decimal commas, as spreadsheets of half the world write them.
+        numbers = texts.str.replace(",", ".", literal=True).cast(polars.Float64, strict=False)
+    broken = (numbers.is_null() & texts.is_not_null()).arg_true()
+    if len(broken):
+        more_words = f" ({len(broken) - 1:,} more such rows)" if len(broken) > 1 else ""
+        raise DataError(
+            f"{path}, column {name!r}, row {broken[0] + 1}: {texts[broken[0]]!r} is no"
+            f" number{more_words}"
+        )
+    return _finite(numbers.to_numpy().astype(np.float64), name, path)
+
+
+def _finite(numbers: NDArray[np.float64], name: str, path: str) -> NDArray[np.float64]:
+    """The numbers; a `DataError` for an infinite one and for one beyond float32."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        infinite = np.flatnonzero(np.isinf(numbers.astype(np.float32)))
+    if infinite.size:
+        row = int(infinite[0])
+        raise DataError(
+            f"{path}, column {name!r}, row {row + 1}: {numbers[row]:g} is no finite number in float32"
+        )
+    return numbers
+
+
+def lacks_value(column: Series) -> NDArray[np.bool_]:
+    """Which cells of a column hold no value: bool [n]."""
+    import polars
+
+    if column.dtype.is_nested() or column.dtype in (polars.Binary, polars.Object):
+        return column.is_null().to_numpy()
+    if column.dtype in (polars.Float32, polars.Float64):
+        return (column.is_null() | column.is_nan().fill_null(True)).to_numpy()
+    texts = column.cast(polars.String, strict=False).str.strip_chars().str.to_lowercase()
+    return (texts.is_null() | texts.is_in(list(MISSING)).fill_null(True)).to_numpy()
+
+
+def without_missing(
+    rows: DataFrame, columns: Sequence[str], rule: str | None, field: str
+) -> tuple[DataFrame, NDArray[np.int64], list[tuple[str, str]]]:
+    """The rows by the rule for cells without a value in some columns, their numbers int64, and what
+    a plan says of each column.
+
+    Raises `InputError` for an unknown rule. By `refuse`, or None, all rows stay and are refused
+    where their values are read.
+    """
+    import polars
+
+    if rule not in (None, *MISSING_RULES):
+        raise InputError(field, f"not {rule!r}", list(MISSING_RULES))
+    numbers = np.arange(rows.height)
+    if rule in (None, "refuse"):
+        return rows, numbers, []
+    notes, has_all = [], np.ones(rows.height, dtype=bool)
+    for name in columns:
+        missing = lacks_value(rows.get_column(name))
+        if not missing.any():
+            continue
+        became = "left out" if rule == "leave-out" else f"the value {NO_VALUE!r}"
+        notes.append(
+            (name, f"{name}: empty in {missing.sum():,} of {rows.height:,} rows, {became}")
+        )
+        if rule == "leave-out":
+            has_all &= ~missing
+        else:
+            texts = rows.get_column(name).cast(polars.String, strict=False)
+            filled = texts.set(polars.Series(missing), NO_VALUE)
+            rows = rows.with_columns(filled.alias(name))
+    return (
+        (rows.filter(polars.Series(has_all)) if not has_all.all() else rows),
+        numbers[has_all],
+        notes,
+    )
+
+
+def input_array(
+    rows: DataFrame, numbers: Sequence[str], categories: Sequence[str], path: str
+) -> NDArray[np.float32]:
+    """Numbers as they are, then one input a value of each category, 1 where the row has it:
+    float32 [n, d].
+
+    A number that is missing is NaN; a category that is missing has no 1. Values of a category are
+    in the order of their text. Raises `DataError` for a column that cannot be one.
+    """
+    columns = [numbers_of(rows, name, path)[:, None] for name in numbers]
+    for name in categories:
+        columns.append(_one_hot(rows.get_column(name), name, path))
+    return np.ascontiguousarray(np.concatenate(columns, axis=1), dtype=np.float32)
+
+
+def _one_hot(column: Series, name: str, path: str) -> NDArray[np.float64]:
+    """One column of 0 and 1 for each value of a category."""
+    import polars
+
+    if column.dtype.is_nested() or column.dtype in (polars.Binary, polars.Object):
+        raise DataError(
+            f"{path}, column {name!r} holds {str(column.dtype).lower()} values, and a category"
+            " needs text, numbers or true/false"
+        )
+    missing = lacks_value(column)
+    texts = column.cast(polars.String, strict=False).str.strip_chars()
+    values = texts.filter(polars.Series(~missing)).unique().sort().to_list()
+    if len(values) > MOST_CATEGORIES:
+        raise DataError(
+            f"{path}, column {name!r} has {len(values):,} different values, more than the"
+            f" {MOST_CATEGORIES:,} of a category; leave it out of 'categories', or name it in"
+            " 'numbers'"
+        )
+    hot = (
+        np.stack([(texts == value).fill_null(False).to_numpy() for value in values], axis=1)
+        if values
+        else np.zeros((len(column), 0))
+    )
+    return np.where(missing[:, None], False, hot).astype(np.float64)
