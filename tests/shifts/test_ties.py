@@ -8,6 +8,7 @@ import pytest
 import crosswind as cw
 from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
+from crosswind.shifts.base import Cells
 from crosswind.shifts.spurious_correlation import SpuriousCorrelation
 from crosswind.shifts.ties import matching_of, tie_of
 
@@ -89,6 +90,22 @@ def test_a_matching_that_is_named_stands_whatever_the_rows_show() -> None:
         **component,
         "matching": "index",
     }
+
+
+def test_classes_weigh_alike_under_the_tie_that_is_there() -> None:
+    dataset = dataset_of([[50, 200, 10, 90], [90, 10, 200, 20]])
+    settings = {"type": "spurious-correlation", "attribute": "mark", "strength": 0.8}
+    settings = SpuriousCorrelation.observed_settings(settings, dataset, "mole")
+    assert settings["matching"] == {"c0": ["v1", "v3"], "c1": ["v0", "v2"]}
+    counts = [[50, 200, 10, 90], [90, 10, 200, 20], [10, 10, 10, 300]]
+    dataset = dataset_of(counts)
+    shift = SpuriousCorrelation("mark", strength=0.8).observed(dataset, "mole")
+    weights = shift.normal_form(
+        Cells(dataset.attribute("mole"), (dataset.attribute("mark"),))
+    ).weights
+    assert shift.matching["c1"] == ["v0", "v2"] and len(shift.matching["c0"]) == 1
+    np.testing.assert_allclose(weights.sum(axis=1), weights.sum() / 3)
+    assert "class_shares" not in SpuriousCorrelation("mark").describe()
 
 
 def test_every_class_and_every_value_is_matched() -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import crosswind as cw
 from crosswind.cli.main import _status
+from crosswind.core.errors import InputError
 
 
 def study_of(path: Path, shift: str) -> str:
@@ -59,3 +62,33 @@ def test_keys_are_those_of_what_is_drawn(tmp_path: Path) -> None:
     assert keys(untied, unsaid, tmp_path) == keys(untied, observed, tmp_path)
     assert keys(tied, unsaid, tmp_path) == keys(tied, observed, tmp_path)
     assert keys(tied, unsaid, tmp_path) != keys(tied, auto, tmp_path)
+
+
+def test_balanced_sizes_leave_no_cell_short(tmp_path: Path) -> None:
+    """Of 100 rows of each kind 8 are beside the other value; a fifth tests and a fifth of the rest
+    validates: under one split seed 4 of such a cell train. Without a shift that is 4 x 4 rows."""
+    study = tmp_path / "study.yaml"
+    shift = "{type: spurious-correlation, attribute: ruler, strength: 0.5, counterexamples: 0}"
+    text = study_of(table(tmp_path / "moles.csv", 92), shift)
+    study.write_text(text + "sizes: {balanced: balanced}\nsplit_seeds: 3\n")
+    draws = {draw.shift: draw for draw in cw.plan(study).draws}
+    assert {draw.train_rows for draw in draws.values()} == {16}
+    assert set(draws["none"].cells.values()) == {4}
+    shares = sorted(draws["SC"].cells.values())  # a quarter of the rows are counterexamples
+    assert sum(shares[:2]) == 4 and sum(shares[2:]) == 12
+    assert not any("asked" in text for text in cw.plan(study).warnings)
+    study.write_text(text)  # by default as many rows as there are, in the table's own proportions
+    (none,) = [draw for draw in cw.plan(study).draws if draw.shift == "none"]
+    assert none.cells["kind=benign, ruler=yes"] > 10 * none.cells["kind=benign, ruler=no"]
+
+
+def test_balanced_sizes_name_the_cell_that_has_no_row(tmp_path: Path) -> None:
+    study = tmp_path / "study.yaml"
+    path = table(tmp_path / "moles.csv", 100)
+    text = study_of(path, "{type: spurious-correlation, attribute: ruler, strength: 0.5}")
+    study.write_text(text + "sizes: {balanced: balanced}\n")
+    with pytest.raises(
+        InputError,
+        match="sizes.balanced: balanced leaves no row under none: no row of kind=benign, ruler=no is left",
+    ):
+        cw.plan(study)

@@ -31,6 +31,8 @@ class SpuriousCorrelation(Shift):
     i mod V; more values, value j with class j mod C. "index": i-th with i-th, what is left over is
     never matched (the code of Wiles et al. 2022). Or a map from class to its value or values.
 
+    Classes weigh alike where the matching is observed, or `class_shares` is "equal".
+
     At strength 1 matched cells weigh 1 and the others 0; counterexamples are then drawn on top,
     uniformly over rows: from the unmatched cells (Jeon et al. 2025), or from all cells, matched
     ones too (Wiles et al. 2022). A whole number from 1 is a number of rows, any other a share of
@@ -50,6 +52,14 @@ class SpuriousCorrelation(Shift):
         "observed", doc='"observed", "auto", "index", or a map from class to value or values'
     )
     strength: float = knob(1.0, domain="[0, 1]", doc="how strongly the attribute follows the class")
+    class_shares: str = knob(
+        "matched",
+        domain="{matched, equal}",
+        doc=(
+            '"equal": every class weighs alike; "matched": as much as its matched values, which is'
+            " more for a class with more of them"
+        ),
+    )
     version = 1
     numbers = ("counterexamples", "strength")
 
@@ -110,6 +120,9 @@ class SpuriousCorrelation(Shift):
                     if matched_values.any()
                     else 1.0
                 )
+        if self.class_shares == "equal":
+            of_class = weights.sum(axis=1, keepdims=True)
+            weights = np.divide(weights, of_class, out=weights, where=of_class > 0)
         form = NormalForm(cells.shape, (cells.along([0, axis], weights),), ())
         extra = exact(self.counterexamples, f"{field}.counterexamples")
         if strength < 1 or extra == 0:
@@ -129,7 +142,7 @@ class SpuriousCorrelation(Shift):
         pairs = (
             observed_matching(dataset, label, self.attribute) if self.matching == "observed" else {}
         )
-        return replace(self, matching=pairs) if pairs else self
+        return replace(self, matching=pairs, class_shares="equal") if pairs else self
 
     @classmethod
     def observed_settings(
@@ -146,8 +159,16 @@ class SpuriousCorrelation(Shift):
             plain.pop("matching", None)
         if matching == "observed" and isinstance(attribute, str):
             pairs = observed_matching(dataset, label, attribute)
-            plain |= {"matching": pairs} if pairs else {}
+            plain |= {"matching": pairs, "class_shares": "equal"} if pairs else {}
         return plain
+
+    def describe(self) -> dict[str, Any]:
+        """As of every shift; without `class_shares` where it is the default, as it was written
+        before there was one."""
+        described: dict[str, Any] = super().describe()
+        if self.class_shares == "matched":
+            del described["class_shares"]
+        return described
 
     def attributes(self) -> tuple[str, ...]:
         """The attribute."""

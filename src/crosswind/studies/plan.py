@@ -15,6 +15,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from crosswind.core import html
 from crosswind.core.errors import InputError, unknown
 from crosswind.core.registry import facts, import_named, listing, load
@@ -23,8 +25,8 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.data.one_value import refuse_doubts
 from crosswind.models.form import check_form
 from crosswind.models.language.prompts import question_of
-from crosswind.shifts.base import Shift
-from crosswind.shifts.split import parse_sampler, plan_counts
+from crosswind.shifts.base import NormalForm, Shift
+from crosswind.shifts.split import SplitCounts, parse_sampler, plan_counts
 from crosswind.shifts.split.pictures import said_of_data
 from crosswind.shifts.ties import tie_of
 from crosswind.studies.axes import (
@@ -61,7 +63,7 @@ FORMAT = 2
 _FOLLOWING = (
     2  # the version of what sets take from training; in the keys of the runs that have such a set
 )
-DRAWS = ("equal", "all")
+DRAWS = ("equal", "balanced", "all")
 UNHASHED = (
     "what its rows hold cannot be hashed before planning, as the program did not say it (contents):"
     " equal rows are not known"
@@ -176,7 +178,7 @@ class _Planner:
         self.rules = [
             rule for rule in RULES if rule in study.selection and RULES[rule].score != "accuracy"
         ]
-        self.equal_rows: dict[str, int] = {}
+        self.shared_rows: dict[tuple[str, str], int] = {}
         self.jobs: list[Job] = []
         self.draws: list[DrawReport] = []
         self.warnings: dict[str, dict[str, None]] = {}  # text -> the titles of its points
@@ -234,15 +236,18 @@ class _Planner:
         return Plan(self.study, tuple(self.jobs), tuple(self.draws), tuple(warnings), tuple(notes))
 
     def _with_rows(self, point: Point) -> Point:
-        """The point, with `equal` written as the number of rows that it stands for."""
+        """The point, with `equal` and `balanced` written as the numbers of rows that they stand
+        for."""
         if isinstance(point.draw, str) and point.draw not in DRAWS:
             choices = [*DRAWS, "a number of rows a cell", "{total: rows}"]
             raise unknown(point.fields["draw"], "draw", point.draw, choices)
-        if point.draw != "equal":
+        if point.draw not in ("equal", "balanced"):
             return point
-        if point.data not in self.equal_rows:
-            self.equal_rows[point.data] = _equal_rows(self.study, point, self.datasets)
-        return replace(point, draw={"total": self.equal_rows[point.data]})
+        key = (point.data, point.draw)
+        if key not in self.shared_rows:
+            rows_of = _equal_rows if point.draw == "equal" else _balanced_rows
+            self.shared_rows[key] = rows_of(self.study, point, self.datasets)
+        return replace(point, draw={"total": self.shared_rows[key]})
 
     def _check_point(
         self,
@@ -399,6 +404,45 @@ def _equal_rows(study: Study, point: Point, datasets: Mapping[str, AttributedDat
         for under, seed in product(full_points, study.split_seed_list)
     ]
     return int(min(row_counts))
+
+
+def _balanced_rows(study: Study, point: Point, datasets: Mapping[str, AttributedDataset]) -> int:
+    """The most training rows of which no cell is short under any shift and split seed, so that each
+    training set has the proportions that its shift asks for."""
+    full = replace(point, draw="all", rows=None)
+    row_counts = []
+    for split_seed in study.split_seed_list:
+        split, fields = split_values(study, full, split_seed)
+        every_cell = {**split, "shift": []}
+        with _named(fields, full):
+            sources = {name: datasets[name] for name in _sources(split, full)}
+            available = plan_counts(sources, full.data, build_split_plan(every_cell))
+        for shift in study.shifts:
+            under = replace(full, shift=shift)
+            split, fields = split_values(study, under, split_seed)
+            _match_observed(split, datasets[point.data])
+            with _named(fields, under):
+                law = build_split_plan(split).shift.normal_form(available.study_cells)
+                row_counts.append(_rows_in_proportion(law, available, under))
+    return min(row_counts)
+
+
+def _rows_in_proportion(law: NormalForm, available: SplitCounts, point: Point) -> int:
+    """The most rows that a law draws, its supplements among them, without asking a cell for more
+    training rows than it has."""
+    weights, sizes = law.weights, available.train_counts
+    if weights.shape != sizes.shape:
+        problem = "is for attributes of the table, and a value is drawn here at every visit"
+        raise InputError(point.fields["draw"], f"balanced {problem}; say equal", DRAWS)
+    drawn = weights > 0
+    cell_rows = sizes[drawn] * weights.sum() / weights[drawn]
+    scarcest = int(np.flatnonzero(drawn)[int(cell_rows.argmin())])
+    by_weights = int(np.floor(cell_rows.min() + 1e-9))
+    if by_weights < 1:
+        cell = available.study_cells.name_of(scarcest)
+        problem = f"leaves no row under {point.shift}: no row of {cell} is left for training"
+        raise InputError(point.fields["draw"], f"balanced {problem}", DRAWS)
+    return by_weights + sum(supplement.asked(by_weights) for supplement in law.supplements)
 
 
 def _with_data_attributes(
