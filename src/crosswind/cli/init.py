@@ -16,7 +16,7 @@ def init_command(
         str,
         typer.Argument(
             metavar="TABLE",
-            help="A CSV or Parquet file with a column of paths of images, or of texts.",
+            help="A CSV or Parquet file: of paths of images, of texts, or of numbers.",
         ),
     ],
     images: Annotated[
@@ -61,21 +61,18 @@ def init_command(
     """Write a commented study for a table: its columns looked at, label and attributes proposed,
     sizes that fit.
 
-    The study is planned before it is written, so that it can be run as it is.
+    The study is planned before it is written, and a few steps are trained to see how long it takes,
+    so that it can be run as it is.
     """
     from crosswind.core.files import write_atomically
-    from crosswind.proposals.study_file import propose
-    from crosswind.studies.plan import make_plan
-    from crosswind.studies.reading import parse, study_name
-    from crosswind.studies.spec import study_from
+    from crosswind.proposals.ready import ready_study
 
     path = out or Path(table).with_suffix(".yaml")
     if path.exists() and not force:
         raise InputError("--out", f"{path} is there already; name another file, or --force")
-    proposal = propose(table, images, label, size, listed(text), listed(header))
-    planned = make_plan(study_from(parse(proposal.text, str(path)), name=study_name(path)))
+    study = ready_study(table, path, images, label, size, listed(text), listed(header))
     with written("--out", path):
-        write_atomically(path, proposal.text.encode())
-    for note in (*proposal.notes, *planned.warnings):
+        write_atomically(path, study.proposal.text.encode())
+    for note in study.notes:
         typer.echo(f"{note}.", err=True)
-    typer.echo(f"wrote {path}: {len(planned.runs)} runs; crosswind run {path}")
+    typer.echo(f"wrote {path}: {study.runs_in_words}; crosswind run {path}")

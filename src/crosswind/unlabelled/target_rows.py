@@ -20,7 +20,7 @@ from crosswind.data.one_value import doubts_of
 from crosswind.data.resizing import in_channels, resized
 from crosswind.data.spellings import shown_apart
 from crosswind.data.tabular import KINDS, NAMES_ABOVE, has_column, read_table
-from crosswind.proposals.study_file import LABELS
+from crosswind.proposals.columns import LABELS
 from crosswind.shifts.split import RowSet
 
 SIZE = 64

@@ -1,0 +1,241 @@
+"""What the columns of somebody's table hold: paths, texts, classes, numbers, grades, identifiers,
+the roles of rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import DataError
+from crosswind.data.decoding import IMAGE_ENDINGS
+from crosswind.data.listed_files import OTHER_FORMATS
+from crosswind.data.rules import WORD
+from crosswind.data.table_inputs import lacks_value, numbers_of
+
+if TYPE_CHECKING:
+    from polars import DataFrame, Series
+
+MOST_VALUES = 20
+"""A column of more different values is not proposed as label or attribute, unless they are numbers,
+which are put into classes."""
+FEW_NUMBERS = 6
+"""A column of at most as many different numbers is one of classes, as one of words is."""
+MOST_EMPTY = 0.05
+"""The share of rows that may be left out because an attribute has no value there."""
+LABELS = (
+    "label",
+    "gold_label",
+    "class",
+    "target",
+    "y",
+    "sentiment",
+    "stars",
+    "rating",
+    "overall",
+    "category",
+    "species",
+    "diagnosis",
+    "answer",
+    "outcome",
+    "disease",
+    "labels",
+    "classes",
+    "breed",
+    "emotion",
+)
+"""Usual names of the column that is to be predicted, the surest first."""
+GRADES = frozenset(
+    ("score", "grade", "rating", "stars", "overall", "severity", "probability", "stage", "level")
+    + ("quality", "age", "rank", "likert", "risk", "degree", "intensity", "dose", "confidence")
+)
+"""Words in names of columns whose numbers are in order, however few there are."""
+UNITS = (
+    "patient",
+    "patient_id",
+    "subject",
+    "subject_id",
+    "person",
+    "user",
+    "photographer",
+    "author",
+    "video",
+    "site_id",
+    "unit",
+    "group_id",
+    "lesion_id",
+    "pair",
+    "pair_id",
+    "batch_id",
+)
+"""Usual names of a column whose equal values are of one thing."""
+SPLITS = ("split", "partition", "subset", "set", "role", "usage")
+"""Usual names of a column that says which rows train and which test."""
+FOLDS = ("fold", "folds", "kfold", "cv", "cv_fold")
+ROLES: Mapping[str, str] = {
+    "train": "train",
+    "training": "train",
+    "trn": "train",
+    "0": "train",
+    "val": "validation",
+    "valid": "validation",
+    "validation": "validation",
+    "dev": "validation",
+    "1": "validation",
+    "test": "test",
+    "testing": "test",
+    "tst": "test",
+    "2": "test",
+}
+"""What a column of roles calls them; numbers as in CelebA and Waterbirds."""
+_IDENTIFIERS = re.compile(
+    r"(^|_)(id|ids|uuid|guid|index|idx|key|name|filename|url)$", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a column holds.
+
+    `kind`: "paths", "texts", "classes" (2 to `MOST_VALUES` values), "numbers" (more values, all of
+    them numbers), "roles", "fold", "identifier", "one-value", "empty" or "other". `values`: the
+    different ones of classes, in order; `n_values`: their number; `n_empty`: rows without one.
+    `numeric`: all values are numbers; `graded`: they are in order, and are classes only if cut.
+    """
+
+    name: str
+    kind: str
+    values: tuple[str, ...] = ()
+    n_values: int = 0
+    n_empty: int = 0
+    numeric: bool = False
+    graded: bool = False
+
+    @property
+    def is_number(self) -> bool:
+        """Whether a model reads it as a number: many of them, grades, or yes and no as 1 and 0."""
+        return self.numeric and (self.graded or self.n_values == 2 or self.n_values > FEW_NUMBERS)
+
+    def why_unused(self, n_rows: int) -> str:
+        """Why the column is neither label nor attribute nor input, with its number of rows."""
+        if self.n_empty and self.n_empty < n_rows and self.kind in ("classes", "numbers"):
+            return f"{self.name}: empty in {self.n_empty:,} of {n_rows:,} rows"
+        return {
+            "identifier": f"{self.name}: {self.n_values:,} values in {n_rows:,} rows, an identifier",
+            "one-value": f"{self.name}: one value",
+            "empty": f"{self.name}: no value in any row",
+            "fold": f"{self.name}: folds, left alone",
+            "texts": f"{self.name}: texts",
+            "paths": f"{self.name}: paths",
+        }.get(self.kind, f"{self.name}: {self.n_values:,} different values, not numbers")
+
+
+def columns_of(rows: DataFrame) -> dict[str, Column]:
+    """Every column of a table by its name, and what it holds."""
+    return {name: _column(rows, name) for name in rows.columns}
+
+
+def _column(rows: DataFrame, name: str) -> Column:
+    import polars
+
+    series = rows.get_column(name)
+    if series.dtype.is_nested() or series.dtype in (polars.Binary, polars.Object):
+        return Column(name, "other", n_values=rows.height)
+    empty = lacks_value(series)
+    n_empty = int(empty.sum())
+    texts = series.cast(polars.String, strict=False).str.strip_chars()
+    texts = texts.filter(polars.Series(~empty))
+    if not len(texts):
+        return Column(name, "empty", n_empty=n_empty)
+    values = texts.unique().sort()
+    numbers = _numbers(rows, name)
+    numeric = numbers is not None
+    kind = _kind(name, texts, values, numbers)
+    ordered = values.to_list() if kind == "classes" else []
+    if numeric:
+        ordered.sort(key=_number_of)
+    graded = numeric and _is_graded(name, ordered)
+    return Column(name, kind, tuple(ordered), len(values), n_empty, numeric, graded)
+
+
+def _kind(name: str, texts: Series, values: Series, numbers: NDArray[np.float64] | None) -> str:
+    lower, n_values, n_rows = name.lower(), len(values), len(texts)
+    if str(values[0]).lower().endswith((*IMAGE_ENDINGS, *OTHER_FORMATS)) and n_values > 1:
+        return "paths"
+    if n_values == 1:
+        return "one-value"
+    if lower in FOLDS:
+        return "fold"
+    if lower in SPLITS and roles_of(values.to_list()):
+        return "roles"
+    if n_values <= MOST_VALUES:
+        return "classes"
+    if numbers is not None:
+        return "identifier" if _counts_rows(name, numbers, n_values, n_rows) else "numbers"
+    if n_words(texts) >= 3:
+        return "texts"
+    return "identifier" if n_values > n_rows / 2 or _IDENTIFIERS.search(name) else "other"
+
+
+def _counts_rows(name: str, numbers: NDArray[np.float64], n_values: int, n_rows: int) -> bool:
+    """Whether numbers name the rows: whole ones, one each, by the name of the column or in steps of
+    one."""
+    present = numbers[~np.isnan(numbers)]
+    if n_values < n_rows or (present != present.round()).any():
+        return False
+    return bool(_IDENTIFIERS.search(name)) or bool((np.diff(present) == 1).all())
+
+
+def _is_graded(name: str, values: Sequence[str]) -> bool:
+    """Whether three or more numbers are grades rather than numbers of classes: fractions, or by the
+    name of the column."""
+    words = set(re.split(r"[^a-z]+", name.lower()))
+    fractions = any(float(value.replace(",", ".")) % 1 for value in values)
+    return len(values) > 2 and (fractions or bool(words & GRADES))
+
+
+def roles_of(values: Sequence[str]) -> dict[str, list[str]]:
+    """Role -> the values that name it; {} where the values are no roles, or none of them trains or
+    tests."""
+    roles: dict[str, list[str]] = {}
+    for value in values:
+        words = [word for word in re.split(r"[^a-z0-9]+", value.lower()) if word]
+        role = next((ROLES[word] for word in reversed(words) if word in ROLES), None)
+        if role is None:
+            return {}
+        roles.setdefault(role, []).append(value)
+    return roles if {"train", "test"} <= roles.keys() else {}
+
+
+def n_words(texts: Series) -> float:
+    """Words of a cell on average."""
+    return float(texts.str.count_matches(r"\S+").mean() or 0)  # type: ignore[arg-type]
+
+
+def word_counts(rows: DataFrame, columns: Sequence[str]) -> Series:
+    """The words of every text, of all its parts."""
+    import polars
+
+    joined_texts = polars.concat_str(
+        [polars.col(name).cast(polars.String).fill_null("") for name in columns], separator=" "
+    )
+    return rows.select(joined_texts.str.count_matches(WORD.pattern)).to_series()
+
+
+def _numbers(rows: DataFrame, name: str) -> NDArray[np.float64] | None:
+    """The column as numbers; None where one of its values is none."""
+    try:
+        return numbers_of(rows, name, "")
+    except DataError:
+        return None
+
+
+def _number_of(value: str) -> float:
+    lower = value.lower()
+    if lower in ("true", "false"):
+        return float(lower == "true")
+    return float(value.replace(",", "."))

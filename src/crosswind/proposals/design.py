@@ -1,0 +1,290 @@
+"""Which attributes of somebody's table a study can shift, how strongly each goes with the label
+there, and which values leave enough rows in every cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.data.table_inputs import bin_names, numbers_of
+from crosswind.proposals.columns import FEW_NUMBERS, MOST_EMPTY, Column
+from crosswind.proposals.label import Label
+from crosswind.shifts.ties import Tie, tie_of_counts
+
+if TYPE_CHECKING:
+    from polars import DataFrame
+
+LEAST: Final = 6
+"""Rows of the smallest cell without which nothing can be tested, validated and trained."""
+ENOUGH: Final = 30
+"""Rows of the smallest cell for which values of an attribute, or classes, are left out."""
+MOST_TEST: Final = 50
+"""The most rows of a cell that test."""
+MOST_ATTRIBUTES: Final = 3
+DEFAULT_STRENGTH: Final = 0.8
+"""How strongly a study ties an attribute to the label where the rows do not."""
+WEAKEST, STRONGEST = 0.5, 0.95
+
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Design:
+    """An attribute that a study can shift.
+
+    `values` and `classes`: those that are kept, so that each cell has `smallest` rows or more of
+    `n_rows` in all; `cuts`: numbers that part its numbers into classes. `tie`: how it goes with the
+    label in the kept rows. `left_out`: values and classes that have too few rows.
+    """
+
+    attribute: str
+    values: tuple[str, ...]
+    classes: tuple[str, ...]
+    smallest: int
+    n_rows: int
+    tie: Tie
+    cuts: tuple[float, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def test(self) -> int:
+        """Rows of each cell that test: a third of the smallest cell."""
+        return max(1, min(MOST_TEST, self.smallest // 3))
+
+    @property
+    def strength(self) -> float:
+        """The `strength` of a spurious correlation that ties the attribute as the rows do, 0 to 1;
+        0 where they do not."""
+        if not self.tie.matching:
+            return 0.0
+        in_class = [len(values) / len(self.values) for values in self.tie.matching.values()]
+        by_chance = sum(in_class) / len(in_class)
+        return max(0.0, (self.tie.matched_share - by_chance) / (1 - by_chance))
+
+
+@dataclass(frozen=True)
+class Attributes:
+    """What a table's columns can be beside its label.
+
+    `designs`: attributes that can be shifted, those of enough rows first, of them the one that goes
+    most with the label.
+    `aliases`: columns that are the label under other names, or tell it entirely. `reasons`: why
+    each other column is no attribute.
+    """
+
+    designs: tuple[Design, ...]
+    aliases: tuple[str, ...]
+    reasons: tuple[str, ...]
+
+
+def attributes_of(
+    rows: DataFrame,
+    columns: Mapping[str, Column],
+    label: Label,
+    taken: Sequence[str],
+    columns_are_inputs: bool,
+) -> Attributes:
+    """The attributes of a table; `taken`: columns that are something else.
+
+    Where the columns themselves are what a model reads, its numbers are what it should lean on:
+    they are attributes only where no column of words, or of few numbers, is one.
+    """
+    class_codes = _codes(rows, label.name, label.classes, label.cuts)
+    designs, aliases, reasons = [], [], []
+    for name, column in columns.items():
+        if name == label.name or name in taken:
+            continue
+        values, cuts = _values_of(rows, column)
+        if not values or column.n_empty > MOST_EMPTY * rows.height:
+            reasons.append(column.why_unused(rows.height))
+            continue
+        counts = _table(
+            class_codes, _codes(rows, name, values, cuts), len(label.classes), len(values)
+        )
+        if _tells_label(counts):
+            aliases.append(name)
+            continue
+        design = _design(counts, name, values, cuts, label)
+        if design.smallest < LEAST:
+            reasons.append(
+                f"{name}: {design.smallest} rows in the smallest cell with {label.name!r}, fewer"
+                f" than {LEAST}"
+            )
+        else:
+            designs.append(design)
+    if columns_are_inputs:
+        words = [
+            design
+            for design in designs
+            if not columns[design.attribute].numeric
+            or columns[design.attribute].n_values <= FEW_NUMBERS
+        ]
+        designs = words or designs
+    designs.sort(key=_order)
+    different, same = _without_repeated(rows, columns, designs)
+    return Attributes(tuple(different), tuple(aliases), (*same, *reasons))
+
+
+def _without_repeated(
+    rows: DataFrame, columns: Mapping[str, Column], designs: Sequence[Design]
+) -> tuple[list[Design], list[str]]:
+    """The attributes without those that are an earlier one under other names, and a reason for each
+    of these."""
+    different: list[Design] = []
+    codes: list[NDArray[np.int64]] = []
+    reasons = []
+    # Columns of words first: their names say more than numbers do.
+    for design in sorted(designs, key=lambda design: columns[design.attribute].numeric):
+        own = _codes(rows, design.attribute, design.values, design.cuts)
+        first = next(
+            (
+                earlier.attribute
+                for earlier, other in zip(different, codes, strict=True)
+                if _is_bijection(own, other)
+            ),
+            None,
+        )
+        if first is None:
+            different.append(design)
+            codes.append(own)
+        else:
+            reasons.append(f"{design.attribute}: the same as {first}")
+    return sorted(different, key=_order), reasons
+
+
+def _is_bijection(codes: NDArray[np.int64], other: NDArray[np.int64]) -> bool:
+    """Whether two columns of codes part the rows alike."""
+    pairs = len(np.unique(np.stack([codes, other]), axis=1).T)
+    return pairs == len(np.unique(codes)) == len(np.unique(other))
+
+
+def chosen_designs(designs: Sequence[Design]) -> tuple[Design, ...]:
+    """The attributes that a study shifts: those that the rows tie to the label, else the first that
+    could be tied."""
+    tied = [design for design in designs if design.tie.matching and design.smallest >= ENOUGH]
+    return tuple((tied or designs)[:MOST_ATTRIBUTES])
+
+
+def common_strength(designs: Sequence[Design]) -> tuple[float, bool]:
+    """The strength at which a study ties its attributes to the label, and whether it is that of the
+    rows: the strongest tie's, within bounds."""
+    strengths = [design.strength for design in designs if design.tie.matching]
+    if not strengths or max(strengths) < WEAKEST:
+        return DEFAULT_STRENGTH, False
+    return round(min(max(strengths), STRONGEST), 2), True
+
+
+def _order(design: Design) -> tuple[bool, bool, float]:
+    """What attributes are ordered by: enough rows, a tie, then V of those that are tied and rows of
+    the others."""
+    tied = bool(design.tie.matching)
+    return design.smallest < ENOUGH, not tied, -(design.tie.v.value if tied else design.smallest)
+
+
+def _values_of(rows: DataFrame, column: Column) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """The values of a column as an attribute, and the cuts that make them of numbers; none for a
+    column that cannot be one."""
+    if column.kind == "classes":
+        return column.values, ()
+    if column.kind != "numbers":
+        return (), ()
+    numbers = numbers_of(rows, column.name, "")
+    cut = float(np.nanmedian(numbers))
+    if not (numbers < cut).any():
+        cut = float(np.nanmin(numbers[numbers > cut])) if (numbers > cut).any() else cut
+    cuts = (float(f"{cut:.4g}"),)
+    return tuple(bin_names(cuts)), cuts
+
+
+def _codes(
+    rows: DataFrame, name: str, values: Sequence[str], cuts: Sequence[float]
+) -> NDArray[np.int64]:
+    """The place of each row's value among the values, -1 for another value and for none."""
+    if cuts:
+        numbers = numbers_of(rows, name, "")
+        codes = np.searchsorted(np.array(cuts), numbers, side="right")
+        return np.where(np.isnan(numbers), -1, codes).astype(np.int64)
+    texts = rows.get_column(name).cast(str).str.strip_chars().to_list()
+    code_of = {value: code for code, value in enumerate(values)}
+    return np.array([code_of.get(text, -1) for text in texts], dtype=np.int64)
+
+
+def _table(
+    class_codes: NDArray[np.int64], value_codes: NDArray[np.int64], n_classes: int, n_values: int
+) -> Counts:
+    """Rows of each class and value, int64 [classes, values]."""
+    known = (class_codes >= 0) & (value_codes >= 0)
+    cells = class_codes[known] * n_values + value_codes[known]
+    return np.bincount(cells, minlength=n_classes * n_values).reshape(n_classes, n_values)
+
+
+def counts_of(rows: DataFrame, label: Label, design: Design) -> Counts:
+    """Rows of each kept class and value of a design, int64 [classes, values]."""
+    class_codes = _codes(rows, label.name, design.classes, label.cuts)
+    value_codes = _codes(rows, design.attribute, design.values, design.cuts)
+    return _table(class_codes, value_codes, len(design.classes), len(design.values))
+
+
+def _tells_label(counts: Counts) -> bool:
+    """Whether every value of a column stands in one class alone."""
+    return bool(((counts > 0).sum(axis=0) <= 1).all())
+
+
+def _design(
+    counts: Counts,
+    name: str,
+    values: Sequence[str],
+    cuts: Sequence[float],
+    label: Label,
+) -> Design:
+    kept_classes, kept_values = largest_design(counts)
+    kept = counts[np.ix_(kept_classes, kept_values)]
+    classes = tuple(label.classes[code] for code in kept_classes)
+    attribute_values = tuple(values[code] for code in kept_values)
+    left_out = [value for value in values if value not in attribute_values]
+    left_out += [name_of for name_of in label.classes if name_of not in classes]
+    tie = tie_of_counts(kept, label.name, name, classes, attribute_values)
+    return Design(
+        name,
+        attribute_values,
+        classes,
+        int(kept.min()),
+        int(kept.sum()),
+        tie,
+        tuple(cuts),
+        tuple(left_out),
+    )
+
+
+def largest_design(counts: Counts) -> tuple[list[int], list[int]]:
+    """The classes and values that are kept of counts [classes, values]: all of them, or what is
+    left when the one that has the emptiest cell goes, one after the other, until each cell has
+    `ENOUGH` rows; where none has, the ones of which the smallest cell has most."""
+    classes, values = list(range(counts.shape[0])), list(range(counts.shape[1]))
+    tried = [(list(classes), list(values))]
+    while _smallest(counts, *tried[-1]) < ENOUGH and (len(classes) > 2 or len(values) > 2):
+        smaller = [
+            ([code for code in classes if code != gone], list(values))
+            for gone in classes
+            if len(classes) > 2
+        ]
+        smaller += [
+            (list(classes), [code for code in values if code != gone])
+            for gone in values
+            if len(values) > 2
+        ]
+        classes, values = max(
+            smaller,
+            key=lambda design: (_smallest(counts, *design), counts[np.ix_(*design)].sum()),
+        )
+        tried.append((classes, values))
+    smallest = [_smallest(counts, *design) for design in tried]
+    return tried[-1] if smallest[-1] >= ENOUGH else tried[int(np.argmax(smallest))]
+
+
+def _smallest(counts: Counts, classes: Sequence[int], values: Sequence[int]) -> int:
+    return int(counts[np.ix_(list(classes), list(values))].min())

@@ -1,0 +1,137 @@
+"""What a model can read of somebody's table: pictures by a column of paths, texts, or the columns
+themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crosswind.core.errors import DataError, InputError
+from crosswind.data.decoding import IMAGE_ENDINGS
+from crosswind.data.listed_files import FileFolder
+from crosswind.data.tabular import has_column
+from crosswind.proposals.columns import Column, n_words
+
+if TYPE_CHECKING:
+    from polars import DataFrame
+
+_TRIED = 5
+"""Rows whose files are looked for in a folder."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Which columns a model reads, and how.
+
+    `kind`: "images", "texts" or "numbers". `columns`: the one of paths, those of texts, or those of
+    numbers and categories, which are inputs and may be attributes too. `folder`: of the images.
+    `more_texts`: another column of texts.
+    """
+
+    kind: str
+    columns: tuple[str, ...]
+    folder: str = ""
+    more_texts: str = ""
+
+    @property
+    def in_words(self) -> str:
+        """What is read, for a note."""
+        named = ", ".join(map(repr, self.columns[:5]))
+        if self.kind == "images":
+            return f"images by column {named} in {self.folder}"
+        several = "columns" if len(self.columns) > 1 else "column"
+        if self.kind == "texts":
+            return f"texts in {several} {named}"
+        more_words = f" and {len(self.columns) - 5} more" if len(self.columns) > 5 else ""
+        return f"no images or texts: {several} {named}{more_words} are what a model reads"
+
+
+def inputs_of(
+    rows: DataFrame,
+    columns: Mapping[str, Column],
+    table: str,
+    images: str | None,
+    text: Sequence[str] | None,
+) -> Inputs | None:
+    """What a model can read: the texts that are named, pictures, the longest texts, or None where
+    only the columns themselves are left.
+
+    Raises `InputError` for a folder without the pictures that the table names.
+    """
+    if text:
+        return Inputs("texts", tuple(has_column(rows, name, table, "--text") for name in text))
+    found_images = _images(rows, columns, Path(table), images)
+    if found_images is not None:
+        return found_images
+    texts = sorted(
+        (
+            name
+            for name, column in columns.items()
+            if column.kind == "texts" or _few_texts(rows, column)
+        ),
+        key=lambda name: -n_words(rows[name].cast(str)),
+    )
+    if not texts:
+        return None
+    return Inputs("texts", (texts[0],), more_texts=texts[1] if len(texts) > 1 else "")
+
+
+def _few_texts(rows: DataFrame, column: Column) -> bool:
+    """Whether a column of few values, or of one text a row, holds texts of several words."""
+    if column.kind not in ("classes", "identifier", "other") or column.numeric:
+        return False
+    words = n_words(rows[column.name].cast(str))
+    return words >= (8 if column.kind == "classes" else 3)
+
+
+def _images(
+    rows: DataFrame, columns: Mapping[str, Column], table: Path, images: str | None
+) -> Inputs | None:
+    """Pictures by a column of paths, or of their names without an ending."""
+    if images is not None and not Path(images).is_dir():
+        raise InputError("--images", f"{images!r} is no folder")
+    named = [name for name, column in columns.items() if column.kind == "paths"]
+    identifiers = [
+        name
+        for name, column in columns.items()
+        if column.kind in ("identifier", "texts", "other") or column.n_values == rows.height
+    ]
+    folders = [Path(images)] if images is not None else _folders_beside(table)
+    for name in (*named, *identifiers):
+        for folder in folders:
+            if _lie_in(folder, rows, name):
+                return Inputs("images", (name,), str(folder))
+    if not named:
+        return None
+    first = str(rows[named[0]].drop_nulls()[0])
+    if images is not None:
+        # The source says what is wrong with each row.
+        return Inputs("images", (named[0],), images)
+    raise InputError(
+        "--images",
+        f"is needed: {first!r} lies neither beside {table.name} nor in a folder beside it",
+    )
+
+
+def _folders_beside(table: Path) -> list[Path]:
+    """The folder of a table, and those in it."""
+    if not table.parent.is_dir():
+        return []
+    below = sorted(path for path in table.parent.iterdir() if path.is_dir())
+    return [table.parent, *(path for path in below if not path.name.startswith("."))]
+
+
+def _lie_in(folder: Path, rows: DataFrame, name: str) -> bool:
+    """Whether the first files that a column names lie in a folder, each as one picture."""
+    names = [str(value).strip() for value in rows[name].drop_nulls().head(_TRIED).to_list()]
+    if not names or any(not word or len(word) > 300 for word in names):
+        return False
+    # The folder of the table holds more than pictures: there only paths as they stand count.
+    top = folder.resolve()
+    try:
+        files = FileFolder(folder, str(folder)).files_of(names, name, "")
+    except DataError as error:
+        return "which is not read" in str(error)
+    return all(file.lower().endswith(IMAGE_ENDINGS) and (top / file).is_file() for file in files)

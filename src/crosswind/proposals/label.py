@@ -1,0 +1,161 @@
+"""Which column of somebody's table is to be predicted, and where its numbers are cut into classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core.errors import InputError, unknown
+from crosswind.data.table_inputs import bin_names, numbers_of
+from crosswind.proposals.columns import LABELS, MOST_VALUES, Column
+
+if TYPE_CHECKING:
+    from polars import DataFrame
+
+FEWEST_ROWS = 10
+"""A class of fewer rows is left out of a proposal."""
+
+
+@dataclass(frozen=True)
+class Label:
+    """The column that is to be predicted.
+
+    `cuts`: numbers that part it into classes; none: its values are the classes. `classes`: those
+    that the study keeps of `n_values`, in order; `notes`: what was decided, a sentence each.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    n_values: int
+    cuts: tuple[float, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+
+def label_of(
+    rows: DataFrame, columns: Mapping[str, Column], table: str, named: str | None
+) -> Label | None:
+    """The label of a table: the column that is named, else one of a usual name, else the first of
+    classes; None for a table without any.
+
+    Numbers and grades are cut in two where both sides have most rows. Classes of fewer than
+    `FEWEST_ROWS` rows are left out. Raises `InputError` for a column that cannot be one.
+    """
+    column, guessed = _chosen(columns, table, named)
+    if column is None:
+        return None
+    notes = []
+    if guessed:
+        others = [name for name, other in columns.items() if _may_be(other) and name != column.name]
+        notes.append(
+            f"label {column.name!r} is guessed, as no column has a usual name: --label names another"
+            + (f" ({', '.join(others[:5])})" if others else "")
+        )
+    if column.kind == "numbers" or column.graded:
+        cut, sentence = _cut(rows, column)
+        return Label(column.name, tuple(bin_names([cut])), 2, (cut,), (*notes, sentence))
+    counts = rows[column.name].cast(str).str.strip_chars().value_counts().iter_rows()
+    rows_of_class = dict(counts)
+    rare = [value for value in column.values if rows_of_class[value] < FEWEST_ROWS]
+    classes = tuple(value for value in column.values if value not in rare)
+    if len(classes) < 2:
+        raise InputError(
+            "--label",
+            f"{column.name!r} has {len(classes)} class of {FEWEST_ROWS} rows or more"
+            f" ({_counted(column.values, rows_of_class)}), and a classifier needs two",
+        )
+    if rare:
+        notes.append(
+            f"classes of {column.name!r} with fewer than {FEWEST_ROWS} rows are left out:"
+            f" {_counted(rare, rows_of_class)}"
+        )
+    if set(column.values) == {"-1", "1"} or set(column.values) == {"0", "1"}:
+        notes.append(
+            f"label {column.name!r} is yes or no ({_counted(column.values, rows_of_class)})"
+        )
+    return Label(column.name, classes, len(column.values), (), tuple(notes))
+
+
+def _chosen(
+    columns: Mapping[str, Column], table: str, named: str | None
+) -> tuple[Column | None, bool]:
+    """The column of the label, and whether it was guessed."""
+    if named is not None:
+        if named not in columns:
+            raise unknown("--label", f"column of {table}", named, columns)
+        column = columns[named]
+        if not _may_be(column):
+            fitting = [name for name, other in columns.items() if _may_be(other)]
+            raise InputError(
+                "--label", f"{named!r} cannot be predicted ({_why_not(column)})", fitting
+            )
+        return column, False
+    usual = sorted(
+        (
+            column
+            for column in columns.values()
+            if column.name.lower() in LABELS and _may_be(column)
+        ),
+        key=lambda column: LABELS.index(column.name.lower()),
+    )
+    classes = [column for column in columns.values() if column.kind == "classes"]
+    words = [column for column in classes if not column.numeric]
+    first = next(iter(usual or words or classes), None)
+    return first, not usual
+
+
+def _may_be(column: Column) -> bool:
+    return column.kind in ("classes", "numbers")
+
+
+def _why_not(column: Column) -> str:
+    return {
+        "one-value": "it has one value",
+        "empty": "it has no value in any row",
+        "identifier": f"its {column.n_values:,} values name the rows",
+        "paths": "it holds paths",
+        "texts": "it holds texts",
+        "roles": "it says which rows train and which test",
+        "fold": "it numbers folds",
+    }.get(
+        column.kind,
+        f"it has {column.n_values:,} values, more than {MOST_VALUES}, that are no numbers",
+    )
+
+
+def _cut(rows: DataFrame, column: Column) -> tuple[float, str]:
+    """Where a column of numbers is cut in two, and the sentence with the rows on both sides, and
+    with those of other cuts of grades."""
+    numbers = numbers_of(rows, column.name, "")
+    numbers = numbers[~np.isnan(numbers)]
+    values = np.unique(numbers)
+    middle = float(np.median(numbers))
+    candidates = values[1:] if len(values) <= MOST_VALUES else _near(values, middle)
+    below = np.array([(numbers < cut).sum() for cut in candidates])
+    best = int(np.abs(below - len(numbers) / 2).argmin())
+    cut = float(candidates[best])
+    kind = "grades" if column.kind == "classes" else "numbers"
+    sides = f"{below[best]:,} rows below {cut:g}, {len(numbers) - below[best]:,} from it on"
+    others = [
+        f"{edge:g} ({count:,} below)"
+        for edge, count in zip(candidates.tolist(), below.tolist(), strict=True)
+        if edge != cut
+    ]
+    other_words = f"; other cuts: {', '.join(others)}" if others and kind == "grades" else ""
+    return cut, (
+        f"label {column.name!r} has {len(values):,} {kind} and is cut in two at {cut:g}"
+        f" ({sides}{other_words}): bins in the study says so"
+    )
+
+
+def _near(values: NDArray[np.float64], middle: float) -> NDArray[np.float64]:
+    """The first value above the middle that leaves rows below it."""
+    above = values[values >= middle]
+    return above[:1] if above[0] > values[0] else values[1:2]
+
+
+def _counted(values: Sequence[str], rows_of_class: Mapping[str, int]) -> str:
+    return ", ".join(f"{value}: {rows_of_class[value]:,}" for value in values)

@@ -1,0 +1,95 @@
+"""A proposed study that was planned and timed, so that it can be run as it is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crosswind.proposals.design import ENOUGH
+from crosswind.proposals.study_file import Proposal, propose
+from crosswind.proposals.timing import repeats_that_fit, seconds_of_runs
+from crosswind.studies.plan import Plan, make_plan
+from crosswind.studies.reading import parse, study_name
+from crosswind.studies.spec import study_from
+
+if TYPE_CHECKING:
+    from crosswind.studies.split_counts import DrawReport
+
+MOST_WORKERS = 8
+"""Processes for which the time of a study is foreseen."""
+
+
+@dataclass(frozen=True)
+class ReadyStudy:
+    """A proposal with its plan. `seconds`: that it takes on this machine, with `workers`
+    processes."""
+
+    proposal: Proposal
+    plan: Plan
+    seconds: float
+    workers: int
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was seen of the table, what each shift draws, and what the plan warns of, a sentence
+        without its full stop each."""
+        return (*self.proposal.notes, *self._draws(), *self.plan.warnings)
+
+    @property
+    def runs_in_words(self) -> str:
+        """The number of runs, and how long they take."""
+        processes = "1 process" if self.workers == 1 else f"{self.workers} processes"
+        minutes = max(1, round(self.seconds / 60))
+        time = "under a minute" if self.seconds < 60 else f"about {minutes} minutes"
+        return f"{len(self.plan.runs):,} runs, {time} with {processes} on this machine"
+
+    def _draws(self) -> list[str]:
+        """The training rows of each attribute, the same under every shift, and which are few."""
+        draws: dict[str, DrawReport] = {}
+        for draw in self.plan.draws:
+            draws.setdefault(draw.source, draw)
+        notes = []
+        for design, (source, draw) in zip(self.proposal.draft.designs, draws.items(), strict=False):
+            cells = len(design.values) * len(design.classes)
+            few = (
+                f"; the smallest of its {cells} cells has {design.smallest} rows, fewer than"
+                f" {ENOUGH}: only large costs can be told"
+                if design.smallest < ENOUGH
+                else ""
+            )
+            notes.append(
+                f"{source}: every shift trains on {draw.train_rows:,} of {design.n_rows:,} rows,"
+                f" validates on {draw.validation_rows:,} and tests on {draw.test_rows:,}{few}"
+            )
+        return notes
+
+
+def ready_study(
+    table: str,
+    path: Path,
+    images: str | None = None,
+    label: str | None = None,
+    size: int = 32,
+    text: Sequence[str] | None = None,
+    header: Sequence[str] | None = None,
+) -> ReadyStudy:
+    """The proposal of a table, see `propose`, with as many repeats as fit a few minutes on this
+    machine; `path`: where the study will lie."""
+    proposal = propose(table, images, label, size, text, header)
+    workers = min(os.cpu_count() or 1, MOST_WORKERS)
+    plan = _planned(proposal, path)
+    seconds = seconds_of_runs(plan)
+    repeats = proposal.draft.repeats
+    fitting = repeats_that_fit(seconds, repeats, workers)
+    if fitting != repeats:
+        proposal = proposal.with_repeats(fitting)
+        plan = _planned(proposal, path)
+    return ReadyStudy(proposal, plan, seconds * fitting / repeats / workers, workers)
+
+
+def _planned(proposal: Proposal, path: Path) -> Plan:
+    """The plan of a proposal. Raises `InputError`, `DataError` for what the table's rows hold."""
+    return make_plan(study_from(parse(proposal.text, str(path)), name=study_name(path)))

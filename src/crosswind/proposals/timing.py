@@ -1,0 +1,70 @@
+"""How long the runs of a proposed study take on this machine: a few steps are trained to see."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from crosswind.studies.plan import Plan
+
+FEW, MORE = 3, 13
+"""Steps of the two runs that are timed."""
+AIM: Final = 240.0
+"""Seconds that a proposed study should take at most."""
+REPEATS: Final = (30, 20, 15, 10, 7, 5)
+
+
+def seconds_of_runs(plan: Plan) -> float:
+    """The seconds that all runs of a plan take one after the other, by those that a few steps of
+    the first run take.
+
+    A run takes the time of its steps, and that of what it does besides (reading, validating,
+    testing), which most runs share with others of one worker.
+    """
+    jobs = [job for job in plan.jobs if job.kind == "fit"]
+    if not jobs:
+        return 0.0
+    spec: Mapping[str, Any] = jobs[0].spec
+    _seconds(spec, FEW)  # reads the data, loads the libraries
+    short, longer = _seconds(spec, FEW), _seconds(spec, MORE)
+    step = max(longer - short, 0.0) / (MORE - FEW)
+    besides = max(short - FEW * step, 0.0)
+    return sum(besides + step * _steps(job.spec) for job in jobs)
+
+
+def repeats_that_fit(seconds: float, repeats: int, workers: int) -> int:
+    """The number of repeats, of `REPEATS`, with which a study that takes so many seconds with
+    `repeats` of them stays below `AIM`."""
+    one = seconds / repeats / max(workers, 1)
+    return next((number for number in REPEATS if number * one <= AIM), REPEATS[-1])
+
+
+def _steps(spec: Mapping[str, Any]) -> int:
+    """The steps of a run: twice those of the study for a method that trains a network before."""
+    steps = int(spec["training"]["steps"])
+    return 2 * steps if spec["method"]["name"] != "erm" else steps
+
+
+def _seconds(spec: Mapping[str, Any], steps: int) -> float:
+    """The seconds that the run of a specification takes with so many steps."""
+    import torch
+
+    from crosswind.core.registry import load
+    from crosswind.studies.jobs import split_of
+    from crosswind.training.loop import fit
+    from crosswind.training.settings import ModelSpec, TrainingSettings
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        split, datasets = split_of(spec)
+        settings = {**spec["training"], "steps": steps, "validate_every": steps}
+        model = ModelSpec(spec["model"]["name"], spec["model"]["knobs"])
+        method: Any = load("methods", "erm")()
+        start = time.perf_counter()
+        fit(method, split, datasets, model, TrainingSettings(**settings), seed=0)
+        return time.perf_counter() - start
+    finally:
+        torch.set_num_threads(threads)
