@@ -44,12 +44,14 @@ def test_init_plan_run_report_audit_and_estimate(
     assert _status(["init", "reviews.csv", "--label", "stars"]) == 0
     assert "480 rows; texts in column 'text'." in capsys.readouterr().err
     study = yaml.safe_load(Path("reviews.yaml").read_text())
-    assert study["data"]["own"]["options"] == {
+    assert study["data"]["domain"]["options"] == {
         "path": "reviews.csv",
         "text": "text",
         "columns": ["stars", "domain"],
+        "empty": "leave-out",
     }
     # All kinds of shift, over a column, the length of a text and a word in it.
+    study["data"]["own"] = study["data"].pop("domain")
     study["data"]["own"] |= {
         "rules": {"length": {"words": [15]}, "lovely": {"contains": "lovely"}},
         "attributes": ["domain", "length", "lovely"],
@@ -62,6 +64,8 @@ def test_init_plan_run_report_audit_and_estimate(
     study["training"] |= {"steps": 40, "validate_every": 20}
     study |= {
         "seeds": 1,
+        "split_seeds": 1,
+        "sizes": {"equal": "equal"},
         "keep": "selected",
         "groups": ["length"],
         "estimators": ["ni-eda", "cbpe"],
@@ -70,7 +74,7 @@ def test_init_plan_run_report_audit_and_estimate(
     Path("reviews.yaml").write_text(yaml.safe_dump(study))
     assert _status(["plan", "reviews.yaml"]) == 0
     planned = capsys.readouterr().out
-    assert all(f"own     {shift}" in planned for shift in ("none", "SC", "UDS", "LDD", "word"))
+    assert all(f"own     {shift}" in planned for shift in ("none", "SC", "LDD", "word"))
     assert _status(["run", "reviews.yaml", "--workers", "1", "--out", "out"]) == 0
     printed = capsys.readouterr().out
     assert "What each shift costs erm" in printed and "The page is out/report.html" in printed
@@ -232,7 +236,7 @@ def test_init_takes_the_parts_of_a_text_and_no_official_split_for_a_shift(
         "texts in columns 'premise', 'hypothesis'" in (error_text := capsys.readouterr().err)
         and "holds texts too" not in error_text
     )
-    data = yaml.safe_load(Path("pairs.yaml").read_text())["data"]["own"]
+    data = yaml.safe_load(Path("pairs.yaml").read_text())["data"]["genre"]
     assert data["attributes"] == ["genre"] and data["options"]["text"] == ["premise", "hypothesis"]
     assert data["options"]["unit"] == "pair"
     assert _status(["init", "pairs.parquet", "--force", "--text", "premise,hypotheses"]) == 2

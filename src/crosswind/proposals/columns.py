@@ -49,6 +49,11 @@ LABELS = (
     "emotion",
 )
 """Usual names of the column that is to be predicted, the surest first."""
+TEXTS = frozenset(
+    ("text", "texts", "sentence", "review", "reviews", "comment", "content", "message", "document")
+    + ("abstract", "title", "headline", "tweet", "body", "premise", "hypothesis", "question")
+)
+"""Usual names of a column of texts, however few or short they are."""
 GRADES = frozenset(
     ("score", "grade", "rating", "stars", "overall", "severity", "probability", "stage", "level")
     + ("quality", "age", "rank", "likert", "risk", "degree", "intensity", "dose", "confidence")
@@ -98,7 +103,7 @@ _IDENTIFIERS = re.compile(
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """What a column holds.
 
     `kind`: "paths", "texts", "classes" (2 to `MOST_VALUES` values), "numbers" (more values, all of
@@ -134,23 +139,23 @@ class Column:
         }.get(self.kind, f"{self.name}: {self.n_values:,} different values, not numbers")
 
 
-def columns_of(rows: DataFrame) -> dict[str, Column]:
+def columns_of(rows: DataFrame) -> dict[str, TableColumn]:
     """Every column of a table by its name, and what it holds."""
     return {name: _column(rows, name) for name in rows.columns}
 
 
-def _column(rows: DataFrame, name: str) -> Column:
+def _column(rows: DataFrame, name: str) -> TableColumn:
     import polars
 
     series = rows.get_column(name)
     if series.dtype.is_nested() or series.dtype in (polars.Binary, polars.Object):
-        return Column(name, "other", n_values=rows.height)
+        return TableColumn(name, "other", n_values=rows.height)
     empty = lacks_value(series)
     n_empty = int(empty.sum())
     texts = series.cast(polars.String, strict=False).str.strip_chars()
     texts = texts.filter(polars.Series(~empty))
     if not len(texts):
-        return Column(name, "empty", n_empty=n_empty)
+        return TableColumn(name, "empty", n_empty=n_empty)
     values = texts.unique().sort()
     numbers = _numbers(rows, name)
     numeric = numbers is not None
@@ -159,7 +164,7 @@ def _column(rows: DataFrame, name: str) -> Column:
     if numeric:
         ordered.sort(key=_number_of)
     graded = numeric and _is_graded(name, ordered)
-    return Column(name, kind, tuple(ordered), len(values), n_empty, numeric, graded)
+    return TableColumn(name, kind, tuple(ordered), len(values), n_empty, numeric, graded)
 
 
 def _kind(name: str, texts: Series, values: Series, numbers: NDArray[np.float64] | None) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.data.table_inputs import bin_names, numbers_of
-from crosswind.proposals.columns import FEW_NUMBERS, MOST_EMPTY, Column
+from crosswind.proposals.columns import FEW_NUMBERS, MOST_EMPTY, TableColumn
 from crosswind.proposals.label import Label
 from crosswind.shifts.ties import Tie, tie_of_counts
 
@@ -22,6 +22,8 @@ LEAST: Final = 6
 """Rows of the smallest cell without which nothing can be tested, validated and trained."""
 ENOUGH: Final = 30
 """Rows of the smallest cell for which values of an attribute, or classes, are left out."""
+USABLE: Final = 10
+"""Rows of the smallest cell with which a tied attribute goes before one that is not tied."""
 MOST_TEST: Final = 50
 """The most rows of a cell that test."""
 MOST_ATTRIBUTES: Final = 3
@@ -33,7 +35,7 @@ Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Design:
+class ShiftDesign:
     """An attribute that a study can shift.
 
     `values` and `classes`: those that are kept, so that each cell has `smallest` rows or more of
@@ -76,14 +78,14 @@ class Attributes:
     each other column is no attribute.
     """
 
-    designs: tuple[Design, ...]
+    designs: tuple[ShiftDesign, ...]
     aliases: tuple[str, ...]
     reasons: tuple[str, ...]
 
 
 def attributes_of(
     rows: DataFrame,
-    columns: Mapping[str, Column],
+    columns: Mapping[str, TableColumn],
     label: Label,
     taken: Sequence[str],
     columns_are_inputs: bool,
@@ -130,11 +132,11 @@ def attributes_of(
 
 
 def _without_repeated(
-    rows: DataFrame, columns: Mapping[str, Column], designs: Sequence[Design]
-) -> tuple[list[Design], list[str]]:
+    rows: DataFrame, columns: Mapping[str, TableColumn], designs: Sequence[ShiftDesign]
+) -> tuple[list[ShiftDesign], list[str]]:
     """The attributes without those that are an earlier one under other names, and a reason for each
     of these."""
-    different: list[Design] = []
+    different: list[ShiftDesign] = []
     codes: list[NDArray[np.int64]] = []
     reasons = []
     # Columns of words first: their names say more than numbers do.
@@ -162,14 +164,14 @@ def _is_bijection(codes: NDArray[np.int64], other: NDArray[np.int64]) -> bool:
     return pairs == len(np.unique(codes)) == len(np.unique(other))
 
 
-def chosen_designs(designs: Sequence[Design]) -> tuple[Design, ...]:
+def chosen_designs(designs: Sequence[ShiftDesign]) -> tuple[ShiftDesign, ...]:
     """The attributes that a study shifts: those that the rows tie to the label, else the first that
     could be tied."""
-    tied = [design for design in designs if design.tie.matching and design.smallest >= ENOUGH]
+    tied = [design for design in designs if design.tie.matching and design.smallest >= USABLE]
     return tuple((tied or designs)[:MOST_ATTRIBUTES])
 
 
-def common_strength(designs: Sequence[Design]) -> tuple[float, bool]:
+def common_strength(designs: Sequence[ShiftDesign]) -> tuple[float, bool]:
     """The strength at which a study ties its attributes to the label, and whether it is that of the
     rows: the strongest tie's, within bounds."""
     strengths = [design.strength for design in designs if design.tie.matching]
@@ -178,14 +180,14 @@ def common_strength(designs: Sequence[Design]) -> tuple[float, bool]:
     return round(min(max(strengths), STRONGEST), 2), True
 
 
-def _order(design: Design) -> tuple[bool, bool, float]:
+def _order(design: ShiftDesign) -> tuple[bool, bool, float]:
     """What attributes are ordered by: enough rows, a tie, then V of those that are tied and rows of
     the others."""
     tied = bool(design.tie.matching)
-    return design.smallest < ENOUGH, not tied, -(design.tie.v.value if tied else design.smallest)
+    return design.smallest < USABLE, not tied, -(design.tie.v.value if tied else design.smallest)
 
 
-def _values_of(rows: DataFrame, column: Column) -> tuple[tuple[str, ...], tuple[float, ...]]:
+def _values_of(rows: DataFrame, column: TableColumn) -> tuple[tuple[str, ...], tuple[float, ...]]:
     """The values of a column as an attribute, and the cuts that make them of numbers; none for a
     column that cannot be one."""
     if column.kind == "classes":
@@ -222,7 +224,7 @@ def _table(
     return np.bincount(cells, minlength=n_classes * n_values).reshape(n_classes, n_values)
 
 
-def counts_of(rows: DataFrame, label: Label, design: Design) -> Counts:
+def counts_of(rows: DataFrame, label: Label, design: ShiftDesign) -> Counts:
     """Rows of each kept class and value of a design, int64 [classes, values]."""
     class_codes = _codes(rows, label.name, design.classes, label.cuts)
     value_codes = _codes(rows, design.attribute, design.values, design.cuts)
@@ -240,7 +242,7 @@ def _design(
     values: Sequence[str],
     cuts: Sequence[float],
     label: Label,
-) -> Design:
+) -> ShiftDesign:
     kept_classes, kept_values = largest_design(counts)
     kept = counts[np.ix_(kept_classes, kept_values)]
     classes = tuple(label.classes[code] for code in kept_classes)
@@ -248,7 +250,7 @@ def _design(
     left_out = [value for value in values if value not in attribute_values]
     left_out += [name_of for name_of in label.classes if name_of not in classes]
     tie = tie_of_counts(kept, label.name, name, classes, attribute_values)
-    return Design(
+    return ShiftDesign(
         name,
         attribute_values,
         classes,

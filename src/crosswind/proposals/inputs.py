@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from crosswind.core.errors import DataError, InputError
 from crosswind.data.decoding import IMAGE_ENDINGS
-from crosswind.data.listed_files import FileFolder
+from crosswind.data.listed_files import OTHER_FORMATS, FileFolder
 from crosswind.data.tabular import has_column
-from crosswind.proposals.columns import Column, n_words
+from crosswind.proposals.columns import TEXTS, TableColumn, n_words
 
 if TYPE_CHECKING:
     from polars import DataFrame
 
-_TRIED = 5
-"""Rows whose files are looked for in a folder."""
+_TRIED, _LONGEST = 5, 300
+"""Rows whose files are looked for in a folder, and the characters of a path."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Inputs:
 
 def inputs_of(
     rows: DataFrame,
-    columns: Mapping[str, Column],
+    columns: Mapping[str, TableColumn],
     table: str,
     images: str | None,
     text: Sequence[str] | None,
@@ -78,16 +78,17 @@ def inputs_of(
     return Inputs("texts", (texts[0],), more_texts=texts[1] if len(texts) > 1 else "")
 
 
-def _few_texts(rows: DataFrame, column: Column) -> bool:
+def _few_texts(rows: DataFrame, column: TableColumn) -> bool:
     """Whether a column of few values, or of one text a row, holds texts of several words."""
-    if column.kind not in ("classes", "identifier", "other") or column.numeric:
+    if column.numeric or column.kind not in ("classes", "identifier", "other", "one-value"):
         return False
     words = n_words(rows[column.name].cast(str))
-    return words >= (8 if column.kind == "classes" else 3)
+    surely = column.name.lower() in TEXTS or column.kind in ("identifier", "other")
+    return words >= (3 if surely else 8)
 
 
 def _images(
-    rows: DataFrame, columns: Mapping[str, Column], table: Path, images: str | None
+    rows: DataFrame, columns: Mapping[str, TableColumn], table: Path, images: str | None
 ) -> Inputs | None:
     """Pictures by a column of paths, or of their names without an ending."""
     if images is not None and not Path(images).is_dir():
@@ -99,10 +100,11 @@ def _images(
         if column.kind in ("identifier", "texts", "other") or column.n_values == rows.height
     ]
     folders = [Path(images)] if images is not None else _folders_beside(table)
-    for name in (*named, *identifiers):
-        for folder in folders:
-            if _lie_in(folder, rows, name):
-                return Inputs("images", (name,), str(folder))
+    for as_they_stand in (True, False):
+        for name in (*named, *identifiers):
+            for folder in folders:
+                if _lie_in(folder, rows, name, as_they_stand):
+                    return Inputs("images", (name,), str(folder))
     if not named:
         return None
     first = str(rows[named[0]].drop_nulls()[0])
@@ -123,15 +125,17 @@ def _folders_beside(table: Path) -> list[Path]:
     return [table.parent, *(path for path in below if not path.name.startswith("."))]
 
 
-def _lie_in(folder: Path, rows: DataFrame, name: str) -> bool:
-    """Whether the first files that a column names lie in a folder, each as one picture."""
+def _lie_in(folder: Path, rows: DataFrame, name: str, as_they_stand: bool) -> bool:
+    """Whether the first files that a column names lie in a folder, each as one picture: by paths as
+    they stand, or in any way in which people write them."""
     names = [str(value).strip() for value in rows[name].drop_nulls().head(_TRIED).to_list()]
-    if not names or any(not word or len(word) > 300 for word in names):
+    if not names or any(not word or len(word) > _LONGEST for word in names):
         return False
-    # The folder of the table holds more than pictures: there only paths as they stand count.
-    top = folder.resolve()
+    if as_they_stand:
+        endings = (*IMAGE_ENDINGS, *OTHER_FORMATS)
+        return all(word.lower().endswith(endings) and (folder / word).is_file() for word in names)
     try:
         files = FileFolder(folder, str(folder)).files_of(names, name, "")
     except DataError as error:
         return "which is not read" in str(error)
-    return all(file.lower().endswith(IMAGE_ENDINGS) and (top / file).is_file() for file in files)
+    return all(file.lower().endswith(IMAGE_ENDINGS) for file in files)

@@ -11,13 +11,17 @@ from numpy.typing import NDArray
 
 from crosswind.core.errors import InputError, unknown
 from crosswind.data.table_inputs import bin_names, numbers_of
-from crosswind.proposals.columns import LABELS, MOST_VALUES, Column
+from crosswind.proposals.columns import LABELS, MOST_VALUES, TableColumn
 
 if TYPE_CHECKING:
     from polars import DataFrame
 
-FEWEST_ROWS = 10
+FEWEST_ROWS = 6
 """A class of fewer rows is left out of a proposal."""
+
+
+LISTED = 10
+"""Classes that a note names."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class Label:
 
 
 def label_of(
-    rows: DataFrame, columns: Mapping[str, Column], table: str, named: str | None
+    rows: DataFrame, columns: Mapping[str, TableColumn], table: str, named: str | None
 ) -> Label | None:
     """The label of a table: the column that is named, else one of a usual name, else the first of
     classes; None for a table without any.
@@ -64,7 +68,7 @@ def label_of(
     if len(classes) < 2:
         raise InputError(
             "--label",
-            f"{column.name!r} has {len(classes)} class of {FEWEST_ROWS} rows or more"
+            f"{column.name!r} has {len(classes)} classes of {FEWEST_ROWS} rows or more"
             f" ({_counted(column.values, rows_of_class)}), and a classifier needs two",
         )
     if rare:
@@ -72,16 +76,13 @@ def label_of(
             f"classes of {column.name!r} with fewer than {FEWEST_ROWS} rows are left out:"
             f" {_counted(rare, rows_of_class)}"
         )
-    if set(column.values) == {"-1", "1"} or set(column.values) == {"0", "1"}:
-        notes.append(
-            f"label {column.name!r} is yes or no ({_counted(column.values, rows_of_class)})"
-        )
+    notes.insert(0, f"label {column.name!r}: {_counted(classes, rows_of_class)}")
     return Label(column.name, classes, len(column.values), (), tuple(notes))
 
 
 def _chosen(
-    columns: Mapping[str, Column], table: str, named: str | None
-) -> tuple[Column | None, bool]:
+    columns: Mapping[str, TableColumn], table: str, named: str | None
+) -> tuple[TableColumn | None, bool]:
     """The column of the label, and whether it was guessed."""
     if named is not None:
         if named not in columns:
@@ -107,11 +108,11 @@ def _chosen(
     return first, not usual
 
 
-def _may_be(column: Column) -> bool:
+def _may_be(column: TableColumn) -> bool:
     return column.kind in ("classes", "numbers")
 
 
-def _why_not(column: Column) -> str:
+def _why_not(column: TableColumn) -> str:
     return {
         "one-value": "it has one value",
         "empty": "it has no value in any row",
@@ -126,7 +127,7 @@ def _why_not(column: Column) -> str:
     )
 
 
-def _cut(rows: DataFrame, column: Column) -> tuple[float, str]:
+def _cut(rows: DataFrame, column: TableColumn) -> tuple[float, str]:
     """Where a column of numbers is cut in two, and the sentence with the rows on both sides, and
     with those of other cuts of grades."""
     numbers = numbers_of(rows, column.name, "")
@@ -158,4 +159,6 @@ def _near(values: NDArray[np.float64], middle: float) -> NDArray[np.float64]:
 
 
 def _counted(values: Sequence[str], rows_of_class: Mapping[str, int]) -> str:
-    return ", ".join(f"{value}: {rows_of_class[value]:,}" for value in values)
+    """The first classes with their rows."""
+    listed = ", ".join(f"{value} {rows_of_class[value]:,}" for value in values[:LISTED])
+    return listed + (f" and {len(values) - LISTED} more" if len(values) > LISTED else "")

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from crosswind.core.errors import DataError, InputError, escaped_bytes
 from crosswind.data.tabular import read_table
-from crosswind.proposals.columns import UNITS, Column, columns_of, roles_of, word_counts
+from crosswind.proposals.columns import UNITS, TableColumn, columns_of, roles_of, word_counts
 from crosswind.proposals.design import (
     LEAST,
     Attributes,
-    Design,
+    ShiftDesign,
     attributes_of,
     chosen_designs,
     common_strength,
@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 
 LENGTH = "length"
 """The attribute of texts that is proposed where there is no column for one."""
+NO_INPUTS = (
+    "no column of paths of images (.jpg, .jpeg, .png, .bmp, ...) and none of texts: name the images in"
+    " one; nor has it, beside its label, two columns of classes or one of numbers that a model could"
+    " read instead"
+)
+"""What a table without inputs lacks."""
 LISTED = 8
 """Columns that a note names."""
 FEWEST_OFFICIAL = 5
@@ -80,9 +86,7 @@ def propose(
     columns = {
         name: column for name, column in columns_of(rows).items() if name not in read_columns
     }
-    chosen = label_of(rows, columns, table, label)
-    if chosen is None:
-        raise DataError(_no_label(table, columns, inputs, rows.height))
+    chosen = _label(rows, columns, table, label, inputs)
     unit = _unit(columns, chosen)
     roles = next((column for column in columns.values() if column.kind == "roles"), None)
     taken = [name for name in (unit, roles.name if roles else None) if name is not None]
@@ -90,10 +94,13 @@ def propose(
     rule = None
     if not attributes.designs and inputs is not None and inputs.kind == "texts":
         attributes, rule = _by_length(rows, inputs, chosen, attributes)
-    if not attributes.designs:
-        raise DataError(_no_attribute(table, chosen, attributes))
     if inputs is None:
-        inputs = _own_columns(columns, chosen, attributes, taken, table)
+        inputs = _own_columns(columns, chosen, attributes, taken)
+    problems = [] if attributes.designs else [_no_attribute(chosen, attributes)]
+    if not inputs.columns:
+        problems.insert(0, NO_INPUTS)
+    if problems:
+        raise DataError(f"{table} has {'; and it has '.join(problems)}")
     designs = chosen_designs(attributes.designs)
     further = [design for design in attributes.designs if design not in designs]
     official, role_notes = _official(rows, roles, designs, chosen)
@@ -132,7 +139,7 @@ def propose(
 # -- what is read and dealt ------------------------------------------------------------------------
 
 
-def _unit(columns: Mapping[str, Column], label: Label) -> str | None:
+def _unit(columns: Mapping[str, TableColumn], label: Label) -> str | None:
     """A column whose equal values are of one thing: of a usual name, with values that repeat."""
     return next(
         (
@@ -147,28 +154,47 @@ def _unit(columns: Mapping[str, Column], label: Label) -> str | None:
     )
 
 
-def _own_columns(
-    columns: Mapping[str, Column],
-    label: Label,
-    attributes: Attributes,
-    taken: Sequence[str],
+def _label(
+    rows: DataFrame,
+    columns: Mapping[str, TableColumn],
     table: str,
+    named: str | None,
+    inputs: Inputs | None,
+) -> Label:
+    """The label of a table. Raises `InputError` for a column that is named and cannot be one,
+    `DataError` for a table that has none, and says what else it lacks."""
+    try:
+        label = label_of(rows, columns, table, named)
+        problem = _no_label(columns, rows.height)
+    except InputError as error:
+        if named is not None:
+            raise
+        label, problem = None, f"no label: {error.problem}"
+    if label is not None:
+        return label
+    candidates = [column for column in columns.values() if column.kind in ("numbers", "classes")]
+    no_inputs = inputs is None and not _enough_inputs(candidates, label_is_among=True)
+    raise DataError(f"{table} has " + "; and it has ".join([NO_INPUTS] * no_inputs + [problem]))
+
+
+def _own_columns(
+    columns: Mapping[str, TableColumn], label: Label, attributes: Attributes, taken: Sequence[str]
 ) -> Inputs:
-    """The columns of numbers and of classes as inputs, without those that tell the label. Raises
-    `DataError` where none is left."""
+    """The columns of numbers and of classes as inputs, without those that tell the label; none of
+    them where they are too few."""
     left_out = {label.name, *attributes.aliases, *taken}
-    names = [
-        name
+    own = [
+        column
         for name, column in columns.items()
         if column.kind in ("numbers", "classes") and name not in left_out
     ]
-    if not any(columns[name].kind == "numbers" for name in names) and len(names) < 2:
-        raise DataError(
-            f"{table} has no column of paths of images (.jpg, .jpeg, .png, .bmp, ...) and none of"
-            " texts: name the images in one; and beside its label it has fewer than two columns of"
-            " numbers or classes that a model could read instead"
-        )
-    return Inputs("numbers", tuple(names))
+    return Inputs("numbers", tuple(column.name for column in own) if _enough_inputs(own) else ())
+
+
+def _enough_inputs(columns: Sequence[TableColumn], label_is_among: bool = False) -> bool:
+    """Whether columns are enough for a model to read: a column of numbers, or two."""
+    are_numbers = any(column.kind == "numbers" for column in columns)
+    return len(columns) >= (1 if are_numbers else 2) + label_is_among
 
 
 def _by_length(
@@ -184,13 +210,13 @@ def _by_length(
     names = (f"0-{cut - 1}" if cut > 1 else "0", f"{cut}+")
     lengths = (counts >= cut).cast(int).replace_strict({0: names[0], 1: names[1]}).alias(LENGTH)
     with_lengths = rows.with_columns(lengths)
-    column = Column(LENGTH, "classes", names, 2)
+    column = TableColumn(LENGTH, "classes", names, 2)
     by_length = attributes_of(with_lengths, {LENGTH: column}, label, (), False)
     return replace(by_length, reasons=(*attributes.reasons, *by_length.reasons)), cut
 
 
 def _official(
-    rows: DataFrame, roles: Column | None, designs: Sequence[Design], label: Label
+    rows: DataFrame, roles: TableColumn | None, designs: Sequence[ShiftDesign], label: Label
 ) -> tuple[dict[str, Any] | None, list[str]]:
     """The roles that a column deals, as a study says them, and what became of the column."""
     if roles is None:
@@ -212,7 +238,7 @@ def _official(
 
 
 def _smallest_of(
-    rows: DataFrame, roles: str, values: Sequence[str], design: Design, label: Label
+    rows: DataFrame, roles: str, values: Sequence[str], design: ShiftDesign, label: Label
 ) -> int:
     """Rows of the smallest cell among those of some roles."""
     in_role = rows.filter(rows[roles].cast(str).str.strip_chars().is_in(list(values)))
@@ -228,7 +254,7 @@ def _options(
     size: int,
     rows: DataFrame,
     label: Label,
-    designs: Sequence[Design],
+    designs: Sequence[ShiftDesign],
     unit: str | None,
 ) -> tuple[dict[str, Any], list[str]]:
     """The settings of the source `table` that all attributes share, and notes about them."""
@@ -265,7 +291,7 @@ def _options(
 # -- what is said ----------------------------------------------------------------------------------
 
 
-def _label_notes(label: Label, columns: Mapping[str, Column], rows: DataFrame) -> list[str]:
+def _label_notes(label: Label, columns: Mapping[str, TableColumn], rows: DataFrame) -> list[str]:
     """What is left out because it has no label."""
     n_empty = columns[label.name].n_empty
     return (
@@ -273,7 +299,7 @@ def _label_notes(label: Label, columns: Mapping[str, Column], rows: DataFrame) -
     )
 
 
-def _design_note(design: Design, label: Label) -> str:
+def _design_note(design: ShiftDesign, label: Label) -> str:
     cells = (
         f"attribute {design.attribute!r} ({len(design.values)} values); the smallest cell with"
         f" label {label.name!r} ({len(design.classes)} values) has {design.smallest} rows"
@@ -286,7 +312,7 @@ def _design_note(design: Design, label: Label) -> str:
 
 
 def _other_notes(
-    attributes: Attributes, further: Sequence[Design], label: Label, rule: int | None
+    attributes: Attributes, further: Sequence[ShiftDesign], label: Label, rule: int | None
 ) -> list[str]:
     notes = []
     if rule is not None:
@@ -314,11 +340,13 @@ def _first_of(texts: Sequence[str], between: str = ", ") -> str:
     return between.join(texts[:LISTED]) + more_words
 
 
-def _spelling_notes(spelled: OneSpelling, label: Label, designs: Sequence[Design]) -> list[str]:
+def _spelling_notes(
+    spelled: OneSpelling, label: Label, designs: Sequence[ShiftDesign]
+) -> list[str]:
     return [sentence for name, sentence in spelled.notes if _is_used(name, label, designs)]
 
 
-def _is_used(name: str, label: Label, designs: Sequence[Design]) -> bool:
+def _is_used(name: str, label: Label, designs: Sequence[ShiftDesign]) -> bool:
     return name == label.name or name in [design.attribute for design in designs]
 
 
@@ -331,26 +359,24 @@ def _more_texts(inputs: Inputs, text: Sequence[str] | None) -> list[str]:
     ]
 
 
-def _no_label(table: str, columns: Mapping[str, Column], inputs: Inputs | None, n_rows: int) -> str:
-    """The refusal of a table without a column that can be predicted."""
-    missing = "" if inputs is not None else " nor images or texts"
+def _no_label(columns: Mapping[str, TableColumn], n_rows: int) -> str:
+    """What a table without a column that can be predicted lacks."""
     reasons = _first_of([column.why_unused(n_rows) for column in columns.values()], "; ")
     return (
-        f"{table} has no column of 2 to 20 values or of numbers that can be a label{missing}"
+        "no column of 2 to 20 values or of numbers that can be a label"
         f" ({reasons or 'no column beside what a model reads'})"
     )
 
 
-def _no_attribute(table: str, label: Label, attributes: Attributes) -> str:
-    """The refusal of a table without a column that can be shifted."""
+def _no_attribute(label: Label, attributes: Attributes) -> str:
+    """What a table without a column that can be shifted lacks."""
     reasons = list(attributes.reasons)
     if attributes.aliases:
         reasons.append(f"{_first_of(attributes.aliases)}: tell {label.name!r} entirely")
     named = f" ({_first_of(reasons, '; ')})" if reasons else ""
     return (
-        f"{table} has no attribute beside the label {label.name!r}: a shift needs a column of a few"
-        f" values, or of numbers, with {LEAST} rows of each value in each class{named}; --label names"
-        " another label"
+        f"no attribute beside the label {label.name!r}: a shift needs a column of a few values, or of"
+        f" numbers, with {LEAST} rows of each value in each class{named}; --label names another label"
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from crosswind.proposals.design import Design
+from crosswind.proposals.design import ShiftDesign
 from crosswind.proposals.label import Label
 
 LISTED = 8
@@ -44,7 +44,7 @@ class Draft:
     options: Mapping[str, Any]
     kind: str
     label: Label
-    designs: tuple[Design, ...]
+    designs: tuple[ShiftDesign, ...]
     further: tuple[str, ...]
     unit: str | None
     official: Mapping[str, Any] | None
@@ -116,7 +116,7 @@ def _unseen(draft: Draft, several: bool) -> str:
     )
 
 
-def _data(draft: Draft, design: Design, several: bool) -> str:
+def _data(draft: Draft, design: ShiftDesign, several: bool) -> str:
     """The entry of one attribute under `data`."""
     by_rule = draft.rule is not None
     columns = [draft.label.name] + ([] if by_rule else [design.attribute])
@@ -157,7 +157,7 @@ def _data(draft: Draft, design: Design, several: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _kept(draft: Draft, design: Design) -> list[str]:
+def _kept(draft: Draft, design: ShiftDesign) -> list[str]:
     """The values that are kept, where some have too few rows."""
     kept: dict[str, list[str]] = {}
     all_values = _n_values(draft, design)
@@ -168,14 +168,14 @@ def _kept(draft: Draft, design: Design) -> list[str]:
     return [f"    keep: {word(kept)}    # the others have too few rows"] if kept else []
 
 
-def _n_values(draft: Draft, design: Design) -> tuple[int, int]:
+def _n_values(draft: Draft, design: ShiftDesign) -> tuple[int, int]:
     """The numbers of classes and of values that the columns have."""
     return draft.label.n_values, len(design.values) + sum(
         value not in draft.label.classes for value in design.left_out
     )
 
 
-def _spelled(draft: Draft, design: Design) -> list[str]:
+def _spelled(draft: Draft, design: ShiftDesign) -> list[str]:
     """Which values are one, and which are not."""
     used = (draft.label.name, design.attribute)
     lines = []
