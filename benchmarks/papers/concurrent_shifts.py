@@ -31,7 +31,7 @@ from crosswind.reports.scores.families import (
     rank_correlation,
 )
 from crosswind.reports.scores.tables import number_table
-from crosswind.reports.tables import Table
+from crosswind.reports.tables import ReportTable
 from crosswind.studies.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -173,7 +173,7 @@ def claims(item: Families) -> list[Tested]:
     return out
 
 
-def claim_table(name: str, tested: list[Tested]) -> Table:
+def claim_table(name: str, tested: list[Tested]) -> ReportTable:
     """The claims with their verdicts."""
     adjusted = holm({i: 1.0 if found.p is None else found.p for i, found in enumerate(tested)})
     rows = [
@@ -191,7 +191,7 @@ def claim_table(name: str, tested: list[Tested]) -> Table:
         }
         for i, found in enumerate(tested)
     ]
-    return Table.of(name, "Claims of Jeon et al. 2025", rows, keys=2)
+    return ReportTable.of(name, "Claims of Jeon et al. 2025", rows, keys=2)
 
 
 def as_markdown(rows: Sequence[Mapping[str, str]]) -> list[str]:
@@ -244,7 +244,7 @@ def size_claims(items: Mapping[str, Families]) -> list[Tested]:
     return [*out, Tested("both", text, "rank correlation", value, None, None, p)]
 
 
-def accuracy_table(items: Iterable[Families]) -> Table:
+def accuracy_table(items: Iterable[Families]) -> ReportTable:
     """Mean accuracy over seeds by size and shift, of the baseline and over all rows."""
     rows = []
     for item in items:
@@ -260,7 +260,7 @@ def accuracy_table(items: Iterable[Families]) -> Table:
                     **{shift: sum(v.values()) / len(v) for shift, v in means.items()},
                 }
             )
-    return Table.of("accuracy", "Mean accuracy", rows, keys=2)
+    return ReportTable.of("accuracy", "Mean accuracy", rows, keys=2)
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.evaluation.compare import Summary, holm, paired, summary
+from crosswind.evaluation.compare import DifferenceSummary, holm, paired, summary
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "hypersphere.json"
@@ -88,14 +88,14 @@ def value_at(at: Floats, curve: Floats, where: float) -> float:
     return float((1 - share) * curve[k - 1] + share * curve[k])
 
 
-def _means(values: Floats) -> Summary | None:
+def _means(values: Floats) -> DifferenceSummary | None:
     found = [float(np.mean(row[np.isfinite(row)])) for row in values if np.isfinite(row).any()]
     return summary(found) if len(found) > 1 else None
 
 
 def judged(
     results: Mapping[str, Any], name: str, measure: str, every: int = 1
-) -> dict[str, tuple[str, Summary | None]]:
+) -> dict[str, tuple[str, DifferenceSummary | None]]:
     """Each claim of the paper: its verdict (holds, does not hold, cannot tell) and figure. `every`:
     3 for every third distance."""
     at, found = angles(results, name)[::every], curves(results, name, measure)[:, ::every]
@@ -114,7 +114,7 @@ def judged(
     }
 
 
-def alike(results: Mapping[str, Any], name: str) -> tuple[str, Summary | None]:
+def alike(results: Mapping[str, Any], name: str) -> tuple[str, DifferenceSummary | None]:
     """Whether the curves of both measures are almost identical: their mean absolute difference over
     distances."""
     found = _means(np.abs(curves(results, name, "ni") - curves(results, name, "atc")))
@@ -135,14 +135,14 @@ def distances_below(results: Mapping[str, Any], name: str, measure: str) -> tupl
     return sum(sign[place] < 0 for place in told), sum(sign[place] > 0 for place in told), len(p)
 
 
-def _sign(found: Summary | None, wanted: int) -> str:
+def _sign(found: DifferenceSummary | None, wanted: int) -> str:
     if found is None or found.low is None or found.high is None:
         return "cannot tell"
     low, high = sorted((wanted * found.low, wanted * found.high))
     return "holds" if low > 0 else "does not hold" if high < 0 else "cannot tell"
 
 
-def _within(found: Summary | None, least: float, most: float) -> str:
+def _within(found: DifferenceSummary | None, least: float, most: float) -> str:
     if found is None or found.low is None or found.high is None:
         return "cannot tell"
     if least <= found.low and found.high <= most:
@@ -243,12 +243,12 @@ def _mean(seeds: list[Mapping[str, Any]], key: str) -> float:
     return float(np.mean([seed[key] for seed in seeds]))
 
 
-def _verdict(found: tuple[str, Summary | None], claim: str) -> str:
+def _verdict(found: tuple[str, DifferenceSummary | None], claim: str) -> str:
     form = "pi" if claim.startswith("comes") else ".2f" if not claim else "+.2f"
     return f"{found[0]}: {_span(found[1], form)}"
 
 
-def _span(found: Summary | None, form: str) -> str:
+def _span(found: DifferenceSummary | None, form: str) -> str:
     """A mean with its interval; form "pi": in units of pi."""
     if found is None or found.low is None or found.high is None:
         return "undefined"

@@ -42,7 +42,7 @@ import numpy as np
 
 from crosswind.core.registry import listing, load
 from crosswind.estimators.base import Answers, Estimate, Labelled
-from crosswind.estimators.estimating import Prepared
+from crosswind.estimators.estimating import PreparedEstimate
 from crosswind.estimators.intervals import DOUBT
 from crosswind.estimators.label_shift import fitted_shares
 
@@ -177,7 +177,9 @@ def measured(folder: Path, which: str) -> Iterator[dict[str, Any]]:
             continue
         source = next(whole for role, _, whole, _ in sets if role == "source")
         pool = [whole for role, _, whole, _ in sets if role == "pool"]
-        learned = {name: Prepared(estimator, source, pool) for name, estimator in made.items()}
+        learned = {
+            name: PreparedEstimate(estimator, source, pool) for name, estimator in made.items()
+        }
         for role, severity, item in targets_of(
             sets, np.random.default_rng([number, *folder.name.encode()])
         ):

@@ -25,7 +25,7 @@ from crosswind.evaluation.compare import holm, summary, unpaired
 from crosswind.reports.gather import StudyRecord
 from crosswind.reports.scores.families import Families, families
 from crosswind.reports.scores.tables import number_table
-from crosswind.reports.tables import Table
+from crosswind.reports.tables import ReportTable
 
 TABLES = Path(__file__).resolve().parents[2] / "benchmarks" / "results" / "wiles2022-label-is-color"
 DATA, RULE = "dsprites", "best-target"
@@ -41,7 +41,7 @@ def view(record: StudyRecord) -> Families:
     return item
 
 
-def takeaway_table(colour: Families, shape: Families) -> Table:
+def takeaway_table(colour: Families, shape: Families) -> ReportTable:
     """A row a method: its accuracy under an unseen shape, whether it generalises, and its gain over
     the shape as label."""
     (unseen,), (other,) = colour.shifted, shape.shifted or shape.shifts
@@ -87,7 +87,7 @@ def takeaway_table(colour: Families, shape: Families) -> Table:
                 "family": len(tested),
             }
         )
-    return Table.of("takeaway", "Takeaway 7 of Wiles et al. 2022", rows, keys=1)
+    return ReportTable.of("takeaway", "Takeaway 7 of Wiles et al. 2022", rows, keys=1)
 
 
 def as_markdown(rows: Sequence[Mapping[str, str]]) -> list[str]:

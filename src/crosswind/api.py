@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from polars import DataFrame
 
     from crosswind.reports.gather import StudyRecord
-    from crosswind.reports.tables import Table
+    from crosswind.reports.tables import ReportTable
     from crosswind.shifts.audit import Audit
     from crosswind.studies.plan import Plan
     from crosswind.studies.scheduler import Progress, Summary
@@ -271,7 +271,7 @@ class StudyResults:
         return self.report._repr_html_()
 
     @property
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[ReportTable]:
         """Every table of the report."""
         return self.report.text_tables()
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from crosswind.estimators.base import Answers, Labelled
-from crosswind.estimators.diagnosis import Finding, diagnosed
+from crosswind.estimators.diagnosis import DiagnosisFinding, diagnosed
 
 
-def told(source: Labelled, target: Answers, **options: Any) -> dict[str, Finding]:
+def told(source: Labelled, target: Answers, **options: Any) -> dict[str, DiagnosisFinding]:
     findings = diagnosed(source, target, **options)
     assert len({finding.name for finding in findings}) == len(findings) and all(
         math.isfinite(finding.value) for finding in findings
@@ -56,12 +56,12 @@ def test_entropy_of_neighbours_and_the_accuracy_that_they_lose() -> None:
         and "0.15 nats" in rise.warning
         and "source" in rise.warning
     )
-    assert findings[f"entropy-rise:{name}:target"] == Finding(
+    assert findings[f"entropy-rise:{name}:target"] == DiagnosisFinding(
         f"entropy-rise:{name}:target", pytest.approx(0.05)
     )
     lost = findings[f"lost-accuracy:{name}"]
     assert lost.value == pytest.approx(0.75) and "from 1.000 to 0.250" in lost.warning
-    assert findings[f"unsteady:{name}:target"] == Finding(f"unsteady:{name}:target", 0.0)
+    assert findings[f"unsteady:{name}:target"] == DiagnosisFinding(f"unsteady:{name}:target", 0.0)
     # A model in training mode says something else of the same row in another batch.
     moved = Answers(np.array([1, 1]), classes=2, neighbours=votes)
     assert (
@@ -117,7 +117,9 @@ def test_accuracy_near_that_of_guessing() -> None:
     label = np.array([0] * 6 + [1] * 4)
     source = labelled(np.array([1] + [0] * 5 + [1] * 4), label, 2)
     findings = told(source, source.answers, accuracy=0.64)
-    assert findings["above-chance:source"] == Finding("above-chance:source", pytest.approx(0.3))
+    assert findings["above-chance:source"] == DiagnosisFinding(
+        "above-chance:source", pytest.approx(0.3)
+    )
     assert (
         findings["above-chance:target"].value == pytest.approx(0.04)
         and "0.640" in findings["above-chance:target"].warning
@@ -156,7 +158,7 @@ def test_saturated_confidences() -> None:
     source = Labelled(Answers(logits.argmax(1), logits), logits.argmax(1))
     assert "75.0% of the confidences are 1" in told(source, source.answers)["saturated"].warning
     half = source.answers.take(np.array([0, 2]))
-    assert told(source, half)["saturated"] == Finding("saturated", 0.5)
+    assert told(source, half)["saturated"] == DiagnosisFinding("saturated", 0.5)
     assert "saturated" not in told(source, Answers(half.answer, classes=2))
 
 

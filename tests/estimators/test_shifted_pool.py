@@ -12,7 +12,7 @@ from tests.estimators.made import known, said
 from crosswind.estimators.base import Estimate, Labelled
 from crosswind.estimators.cott import Cott
 from crosswind.estimators.difference_of_confidences import DifferenceOfConfidences
-from crosswind.estimators.estimating import Prepared
+from crosswind.estimators.estimating import PreparedEstimate
 from crosswind.estimators.intervals import DOUBT, Held, mean_error, with_pool
 from crosswind.estimators.label_shift import TEXT, fitted_shares
 from crosswind.estimators.mlls import Mlls
@@ -100,7 +100,7 @@ def test_a_target_without_a_shift_of_labels_learns_from_the_pool_as_it_is(
     source: Labelled, pool: list[Labelled]
 ) -> None:
     target = digits(6, 500, 0.3).answers
-    prepared = Prepared(DifferenceOfConfidences(), source, pool)
+    prepared = PreparedEstimate(DifferenceOfConfidences(), source, pool)
     estimate = prepared(target)
     held_out = [
         Held(pool_set.family, prepared._direct(pool_set.answers).accuracy, pool_set.accuracy, 150)
@@ -126,7 +126,7 @@ def test_the_choice_hears_that_labels_have_shifted(
     pytest.importorskip("ot", reason="POT, the extra `transport`, is not installed")
     target = digits(7, 600, noise, shares)
     transport, corrected, by_entropy = (
-        Prepared(estimator_class(), source, pool)
+        PreparedEstimate(estimator_class(), source, pool)
         for estimator_class in (Cott, Mlls, MutualInformation)
     )
     estimate = corrected(target.answers)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from crosswind.evaluation.prompts import (
-    Chosen,
+    ChosenPrompts,
     best_prompt,
     fixed_prompt,
     of_rows,
@@ -92,10 +92,15 @@ def test_a_prompt_may_be_chosen_by_other_scores_and_only_among_all() -> None:
         ("m", "b", "y"): 0.4,
     }
     by = {("m", "a", "x"): 0.9, ("m", "b", "x"): 0.8, ("m", "a", "y"): 0.3}
-    assert best_prompt(scores, by) == {("m", "x"): Chosen("a", 0.5)}  # of y, b was not validated
-    assert best_prompt(scores) == {("m", "x"): Chosen("b", 0.7), ("m", "y"): Chosen("a", 0.6)}
+    assert best_prompt(scores, by) == {
+        ("m", "x"): ChosenPrompts("a", 0.5)
+    }  # of y, b was not validated
+    assert best_prompt(scores) == {
+        ("m", "x"): ChosenPrompts("b", 0.7),
+        ("m", "y"): ChosenPrompts("a", 0.6),
+    }
     assert best_prompt({("m", "a", "x"): 0.5, ("m", "b", "x"): 0.5}) == {
-        ("m", "x"): Chosen("a", 0.5)
+        ("m", "x"): ChosenPrompts("a", 0.5)
     }
     assert (
         over_data(best_prompt(scores, by), ["x", "y"]) == {}

@@ -18,11 +18,11 @@ from crosswind.core.errors import NeedsError
 from crosswind.core.registry import facts
 from crosswind.core.types import InputSpec
 from crosswind.data.derive import training_keys
-from crosswind.methods.augmix import AugMix
-from crosswind.methods.autoaugment import AutoAugment
+from crosswind.methods.augmix import AugMixTraining
+from crosswind.methods.autoaugment import AutoAugmentTraining
 from crosswind.methods.base import Method
 from crosswind.methods.erm import ERM
-from crosswind.methods.randaugment import RandAugment
+from crosswind.methods.randaugment import RandAugmentTraining
 from crosswind.models.build import build_model, unnamed
 from crosswind.training.loader import TrainingRows
 from crosswind.training.settings import TrainingSettings
@@ -31,23 +31,23 @@ from crosswind.transforms.policies import augmix, autoaugment, randaugment
 
 KEYS = training_keys(np.arange(40), 0, 0)
 METHODS: dict[str, tuple[Any, Any]] = {
-    "augmix": (AugMix(), augmix.AugMix),
-    "randaugment": (RandAugment(), randaugment.RandAugment),
-    "autoaugment": (AutoAugment(), autoaugment.AutoAugment),
+    "augmix": (AugMixTraining(), augmix.AugMix),
+    "randaugment": (RandAugmentTraining(), randaugment.RandAugment),
+    "autoaugment": (AutoAugmentTraining(), autoaugment.AutoAugment),
 }
 BOTH = pytest.mark.parametrize("name", METHODS)
 # Knobs of the method -> those of its transform.
 KNOBS: list[tuple[Method, Transform]] = [
-    (AugMix(), augmix.AugMix(severity=3, width=3)),
-    (AugMix(severity=7, width=5), augmix.AugMix(severity=7, width=5)),
-    (RandAugment(), randaugment.RandAugment(count=3, magnitude=5)),
-    (RandAugment(count=2, magnitude=9), randaugment.RandAugment()),
+    (AugMixTraining(), augmix.AugMix(severity=3, width=3)),
+    (AugMixTraining(severity=7, width=5), augmix.AugMix(severity=7, width=5)),
+    (RandAugmentTraining(), randaugment.RandAugment(count=3, magnitude=5)),
+    (RandAugmentTraining(count=2, magnitude=9), randaugment.RandAugment()),
     (
-        RandAugment(count=1, operations="shear-x"),
+        RandAugmentTraining(count=1, operations="shear-x"),
         randaugment.RandAugment(count=1, magnitude=5, operations="shear-x"),
     ),
-    (AutoAugment(), autoaugment.AutoAugment()),
-    (AutoAugment(policy="cifar10"), autoaugment.AutoAugment(policy="cifar10")),
+    (AutoAugmentTraining(), autoaugment.AutoAugment()),
+    (AutoAugmentTraining(policy="cifar10"), autoaugment.AutoAugment(policy="cifar10")),
 ]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from crosswind.data.derive import training_keys
-from crosswind.methods.augmix import AugMix
+from crosswind.methods.augmix import AugMixTraining
 
 
 def test_more_severity_and_chains_change_more() -> None:
@@ -15,13 +15,13 @@ def test_more_severity_and_chains_change_more() -> None:
     )
     keys = training_keys(np.arange(200), 0, 0)
 
-    def changed(method: AugMix) -> float:
+    def changed(method: AugMixTraining) -> float:
         (view,) = method.views()
         assert view is not None
         return float((view(x, keys).float() - x.float()).abs().mean())
 
-    assert changed(AugMix(severity=1)) < changed(AugMix()) < changed(AugMix(severity=10))
+    assert changed(AugMixTraining(severity=1)) < changed(AugMixTraining()) < changed(AugMixTraining(severity=10))
 
 
 def test_without_a_chain_pictures_stay_as_they_are() -> None:
-    assert AugMix(width=0).views() == (None,)
+    assert AugMixTraining(width=0).views() == (None,)

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from crosswind.data.derive import training_keys
-from crosswind.methods.autoaugment import AutoAugment
+from crosswind.methods.autoaugment import AutoAugmentTraining
 
 
 def test_policies_differ() -> None:
@@ -17,7 +17,7 @@ def test_policies_differ() -> None:
     keys = training_keys(np.arange(100), 0, 0)
     pictures = []
     for policy in ("cifar10", "imagenet", "svhn"):
-        (view,) = AutoAugment(policy=policy).views()
+        (view,) = AutoAugmentTraining(policy=policy).views()
         assert view is not None
         pictures.append(view(x, keys))
     for first, two in ((0, 1), (0, 2), (1, 2)):

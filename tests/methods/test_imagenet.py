@@ -19,7 +19,7 @@ from crosswind.core.registry import facts
 from crosswind.core.types import InputSpec
 from crosswind.data.derive import training_keys
 from crosswind.methods.erm import ERM
-from crosswind.methods.imagenet import ImageNet
+from crosswind.methods.imagenet import ImageNetAugmentation
 from crosswind.training.loader import TrainingRows
 from crosswind.training.settings import TrainingSettings
 from crosswind.transforms import cropping
@@ -34,7 +34,7 @@ def pictures(n: int = 40, side: int = 16) -> torch.Tensor:
 
 
 def test_what_is_trained_on_is_the_transform_with_the_methods_knobs() -> None:
-    (view,) = ImageNet(scale=0.3, flip=0.25, jitter=0.1).views()
+    (view,) = ImageNetAugmentation(scale=0.3, flip=0.25, jitter=0.1).views()
     assert view == cropping.ImageNet(scale=0.3, flip=0.25, jitter=0.1)
     assert not torch.equal(view(pictures(), KEYS), pictures())
 
@@ -42,10 +42,10 @@ def test_what_is_trained_on_is_the_transform_with_the_methods_knobs() -> None:
 def test_each_part_can_be_alone() -> None:
     x = pictures()
     for flip, expected in ((0.0, x), (1.0, x.flip(3))):
-        (view,) = ImageNet(scale=1.0, jitter=0.0, flip=flip).views()
+        (view,) = ImageNetAugmentation(scale=1.0, jitter=0.0, flip=flip).views()
         assert view is not None and torch.equal(view(x, KEYS), expected)
     for scale, jitter in ((1.0, 0.4), (0.08, 0.0)):
-        (view,) = ImageNet(scale=scale, jitter=jitter, flip=0.0).views()
+        (view,) = ImageNetAugmentation(scale=scale, jitter=jitter, flip=0.0).views()
         assert view is not None and float((view(x, KEYS).float() - x.float()).abs().mean()) > 3
 
 
@@ -59,7 +59,7 @@ def test_hue_is_left_as_it_is_where_colours_are_changed() -> None:
         .to(torch.uint8)[:, :, None, None]
         .expand(40, 3, 16, 16)
     )
-    (view,) = ImageNet().views()
+    (view,) = ImageNetAugmentation().views()
     assert view is not None
     changed_colours = view(x.contiguous(), KEYS)[:, :, 8, 8].double() / 255
     hsv = [colorsys.rgb_to_hsv(*colour) for colour in changed_colours.tolist()]
@@ -71,7 +71,7 @@ def test_hue_is_left_as_it_is_where_colours_are_changed() -> None:
 
 def test_every_row_is_changed_anew_at_every_visit() -> None:
     settings = TrainingSettings(batch=len(split().train.rows))
-    rows = TrainingRows(split().train, DATA, settings, 0, "epoch", ImageNet().views())  # type: ignore[arg-type]
+    rows = TrainingRows(split().train, DATA, settings, 0, "epoch", ImageNetAugmentation().views())  # type: ignore[arg-type]
     first, second = rows.batch(0, 9), rows.batch(1, 9)
     assert sorted(first.ids.tolist()) == sorted(second.ids.tolist())
     first_x, two = first.x[first.ids.argsort()], second.x[second.ids.argsort()]
@@ -92,12 +92,12 @@ def test_only_training_batches_are_augmented(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(cropping.ImageNet, "apply", counted)
     # After a run its augmentation is tried on noise, which is no batch.
     monkeypatch.setattr("crosswind.training.requirements.changes_nothing", lambda *given: False)
-    trajectory = run(ImageNet(), model="small-cnn", steps=12)
+    trajectory = run(ImageNetAugmentation(), model="small-cnn", steps=12)
     assert calls == [16] * 12 + [60], (
         "and once all 60 training pictures, to tell how far they were moved"
     )
     still = run(ERM(), model="small-cnn", steps=0).predictions["last"]
-    untouched = run(ImageNet(), model="small-cnn", steps=0).predictions["last"]
+    untouched = run(ImageNetAugmentation(), model="small-cnn", steps=0).predictions["last"]
     for name in ("validation", "test"):
         assert np.array_equal(still[name].logits, untouched[name].logits)  # type: ignore[arg-type]
     weights = {
@@ -127,8 +127,8 @@ def test_inputs_that_are_no_pictures_are_refused() -> None:
             r"method 'imagenet' needs images of 1 or 3 channels, and is given images of 8 x 8 x 4"
         ),
     ):
-        run(ImageNet(), sets, data=four)
-    (view,) = ImageNet().views()
+        run(ImageNetAugmentation(), sets, data=four)
+    (view,) = ImageNetAugmentation().views()
     assert view is not None and view(pictures()[:, :1], KEYS).shape == (40, 1, 16, 16)
 
 

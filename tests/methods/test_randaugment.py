@@ -10,7 +10,7 @@ from tests.training.world import run
 
 from crosswind.core.knobs import knobs_of
 from crosswind.data.derive import training_keys
-from crosswind.methods.randaugment import RandAugment
+from crosswind.methods.randaugment import RandAugmentTraining
 from crosswind.training.requirements import changes_nothing
 from crosswind.transforms.policies.operations import USUAL
 
@@ -22,24 +22,24 @@ LIGHT = GREY + 60  # up to 251: solarize begins below at most magnitudes
 
 
 def test_every_operation_of_the_transform_can_be_alone() -> None:
-    (domain,) = (item.domain for item in knobs_of(RandAugment) if item.name == "operations")
+    (domain,) = (item.domain for item in knobs_of(RandAugmentTraining) if item.name == "operations")
     assert set(domain.strip("{}").split(", ")) == {"all", *USUAL} and len(USUAL) == 14
 
 
 @pytest.mark.parametrize("operation", [name for name in USUAL if name != "identity"])
 def test_an_operation_alone_changes_pictures_as_no_other_does(operation: str) -> None:
-    (view,) = RandAugment(count=1, magnitude=15, operations=operation).views()
+    (view,) = RandAugmentTraining(count=1, magnitude=15, operations=operation).views()
     assert view is not None
     made = view(LIGHT, KEYS)
     assert not torch.equal(made, LIGHT)
     for other in USUAL:
         if other != operation:
-            (beside,) = RandAugment(count=1, magnitude=15, operations=other).views()
+            (beside,) = RandAugmentTraining(count=1, magnitude=15, operations=other).views()
             assert beside is not None and not torch.equal(made, beside(LIGHT, KEYS)), other
 
 
 def test_without_an_operation_pictures_stay_as_they_are() -> None:
-    assert RandAugment(count=0).views() == (None,)
+    assert RandAugmentTraining(count=0).views() == (None,)
 
 
 @pytest.mark.slow
@@ -48,7 +48,7 @@ def test_without_an_operation_pictures_stay_as_they_are() -> None:
 def test_who_is_idle_is_told_and_nobody_else_is(operation: str, magnitude: int) -> None:
     """A level is 1/30 of 150/331 of the side: of 64 pixels 0.97 at level 1, which is none, and 1.93
     at level 2, which is one."""
-    method = RandAugment(magnitude=magnitude, operations=operation)
+    method = RandAugmentTraining(magnitude=magnitude, operations=operation)
     wide = torch.randint(
         0, 256, (64, 3, 64, 64), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
     ).div(2, rounding_mode="floor")
@@ -74,10 +74,10 @@ def test_an_idle_run_says_so() -> None:
         "translate-x",
         "equalize",
     ):  # by 0.6 of the world's 8 pixels; needs 255 pixels apart from the lightest
-        found = run(RandAugment(operations=operation), steps=1)
+        found = run(RandAugmentTraining(operations=operation), steps=1)
         assert found.warnings == [told] and all(texts == [told] for texts in found.doubts.values())
-    assert not run(RandAugment(operations="translate-x", magnitude=9), steps=1).warnings
-    assert run(RandAugment(operations="identity"), steps=1).warnings == [
+    assert not run(RandAugmentTraining(operations="translate-x", magnitude=9), steps=1).warnings
+    assert run(RandAugmentTraining(operations="identity"), steps=1).warnings == [
         "randaugment is erm at operations = identity"
     ]
 
@@ -89,8 +89,8 @@ def test_small_and_grey_pictures_are_left_alone_by_some_operations(
     """Colour has none to change in one channel; equalising divides by 255 the pixels that are not
     the lightest."""
     shape = (channels, side, side)
-    assert changes_nothing(RandAugment(operations="colour"), shape) == (channels == 1)
-    assert changes_nothing(RandAugment(operations="equalize"), shape) == (side < 16)
+    assert changes_nothing(RandAugmentTraining(operations="colour"), shape) == (channels == 1)
+    assert changes_nothing(RandAugmentTraining(operations="equalize"), shape) == (side < 16)
     for operation in (
         "rotate",
         "brightness",
@@ -101,4 +101,4 @@ def test_small_and_grey_pictures_are_left_alone_by_some_operations(
         "autocontrast",
         "all",
     ):
-        assert not changes_nothing(RandAugment(operations=operation), shape), operation
+        assert not changes_nothing(RandAugmentTraining(operations=operation), shape), operation

@@ -28,7 +28,7 @@ from crosswind.reports.claims.judgements import (
 )
 from crosswind.reports.gather import gather
 from crosswind.reports.scores.results import arrange
-from crosswind.reports.tables import Table
+from crosswind.reports.tables import ReportTable
 from crosswind.studies.claims import rule_of
 from crosswind.studies.spec import Claim
 from crosswind.studies.store import Store
@@ -90,7 +90,7 @@ def judged(rows: list[Any], *claims: dict[str, Any], **more: Any) -> list[Judgem
     )
 
 
-def tabled(found: list[Judgement]) -> Table:
+def tabled(found: list[Judgement]) -> ReportTable:
     table = claim_table("mini", found)
     assert table is not None
     return table

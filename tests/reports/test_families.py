@@ -17,7 +17,7 @@ from crosswind.reports.scores.families import (
     rank_correlation,
 )
 from crosswind.reports.scores.results import arrange
-from crosswind.reports.tables import Score
+from crosswind.reports.tables import ScoreCell
 
 RESOLVED: dict[str, Any] = {
     "shifts": {"none": [], "SC": [{"type": "spurious-correlation"}]},
@@ -76,10 +76,10 @@ def test_changes_are_percentages_of_the_baseline_at_the_same_seed() -> None:
     table = change_table(view())
     cells = {row[1]: row[2:] for row in table.rows}
     assert list(cells) == ["resnet18", "irm", "groupdro", "randaugment", "not-a-method"]
-    assert [cell.mean for cell in cells["resnet18"] if isinstance(cell, Score)] == pytest.approx(
-        [10, 25]
-    )
-    assert [cell.mean for cell in cells["irm"] if isinstance(cell, Score)] == pytest.approx(
+    assert [
+        cell.mean for cell in cells["resnet18"] if isinstance(cell, ScoreCell)
+    ] == pytest.approx([10, 25])
+    assert [cell.mean for cell in cells["irm"] if isinstance(cell, ScoreCell)] == pytest.approx(
         [12.5, 0]
     )
 

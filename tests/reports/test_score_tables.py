@@ -20,14 +20,14 @@ from crosswind.reports.runs.tables import run_table
 from crosswind.reports.scores import figures
 from crosswind.reports.scores import tables as score_tables
 from crosswind.reports.scores.results import arrange
-from crosswind.reports.tables import Score, Table
+from crosswind.reports.tables import ReportTable, ScoreCell
 
 GOLDEN = Path(__file__).with_name("golden")
 
 
 def result_tables(
     rows: list[dict[str, Any]], reference: str = "erm", rules: list[str] | None = None
-) -> list[Table]:
+) -> list[ReportTable]:
     """The tables that a person reads."""
     found = arrange(rows, reference)
     return [
@@ -36,7 +36,7 @@ def result_tables(
     ]
 
 
-def number_table(rows: list[dict[str, Any]]) -> Table:
+def number_table(rows: list[dict[str, Any]]) -> ReportTable:
     """The tidy table of every number."""
     return score_tables.number_table(arrange(rows))
 
@@ -132,14 +132,15 @@ def _study() -> list[dict[str, Any]]:
     return rows
 
 
-def shown(table: Table) -> tuple[tuple[Any, ...], ...]:
+def shown(table: ReportTable) -> tuple[tuple[Any, ...], ...]:
     """The rows with scores as a reader sees them."""
     return tuple(
-        tuple(str(cell) if isinstance(cell, Score) else cell for cell in row) for row in table.rows
+        tuple(str(cell) if isinstance(cell, ScoreCell) else cell for cell in row)
+        for row in table.rows
     )
 
 
-def _by_name(tables: list[Table]) -> dict[str, Table]:
+def _by_name(tables: list[ReportTable]) -> dict[str, ReportTable]:
     return {table.name: table for table in tables}
 
 
@@ -374,14 +375,16 @@ def test_numbers_stand_to_the_right_and_means_under_means() -> None:
         next(line for line in lines if line.startswith(name)) for name in ("erm", "mixup")
     )
     assert erm.index("0.550") == mixup.index("0.625")
-    assert Table("x", "X", ("name", "n"), (("a", 5), ("b", 1000))).to_text().splitlines()[4:6] == [
+    assert ReportTable("x", "X", ("name", "n"), (("a", 5), ("b", 1000))).to_text().splitlines()[
+        4:6
+    ] == [
         "a        5",
         "b     1000",
     ]
 
 
 def test_latex_escapes_everything_a_name_may_hold() -> None:
-    table = Table(
+    table = ReportTable(
         "a_b c",
         "50% & more_",
         ("x_1", "#"),
@@ -407,12 +410,12 @@ def test_csv_is_read_back_and_json_is_plain() -> None:
             item.columns
         )
     assert (
-        Table("x", "X", ("a",), (('with "quotes", and comma',), (None,))).to_csv()
+        ReportTable("x", "X", ("a",), (('with "quotes", and comma',), (None,))).to_csv()
         == 'a\n"with ""quotes"", and comma"\n""\n'
     )
 
 
-def _numbers(table: Table, **wanted: str) -> dict[str, str]:
+def _numbers(table: ReportTable, **wanted: str) -> dict[str, str]:
     rows = [
         row
         for row in csv.DictReader(io.StringIO(table.to_csv()))
@@ -526,7 +529,7 @@ def test_every_table_marks_numbers_whose_runs_doubt_them() -> None:
         seen += 1
         assert told in table.notes, name
         for row in table.rows:
-            cells = [str(cell) for cell in row if isinstance(cell, str | Score)]
+            cells = [str(cell) for cell in row if isinstance(cell, str | ScoreCell)]
             assert any("†" in cell for cell in cells) == ("jtt" in cells), name
         assert "†" in table.to_text() and r"\dag{}" in table.to_latex()
     assert seen == 4

@@ -24,7 +24,7 @@ from crosswind.reports.scores import figures
 from crosswind.reports.scores import tables as score_tables
 from crosswind.reports.scores.families import change_table, families, family_map
 from crosswind.reports.scores.results import PlaceResults, arrange
-from crosswind.reports.tables import Score, Table
+from crosswind.reports.tables import ReportTable, ScoreCell
 
 SHIFTS = {"none": [], "SC": {"type": "x"}, "UDS": {"type": "x"}}
 NAMES = {
@@ -127,7 +127,7 @@ def test_an_interval_says_what_the_verdict_beside_it_says(
     )
 
 
-def assert_stars(table: Table, verdicts: dict[tuple[str, str], Finding]) -> None:
+def assert_stars(table: ReportTable, verdicts: dict[tuple[str, str], Finding]) -> None:
     """Of every cell the star, the interval and the verdict agree, in text, JSON and LaTeX."""
     latex = table.to_latex()
     assert (
@@ -135,7 +135,7 @@ def assert_stars(table: Table, verdicts: dict[tuple[str, str], Finding]) -> None
     ), "one in the note"
     for row in table.rows:
         for shift, cell in zip(table.columns[1:], row[1:], strict=True):
-            assert isinstance(cell, Score) and cell.half_width is not None
+            assert isinstance(cell, ScoreCell) and cell.half_width is not None
             told = verdicts[str(row[0]), shift].told
             assert (
                 cell.to_json()["excludes_zero"]
@@ -343,7 +343,7 @@ def test_changes_by_family_are_starred_where_their_interval_excludes_zero(
     for row in table.rows:
         for cell in row[2:]:
             assert (
-                isinstance(cell, Score)
+                isinstance(cell, ScoreCell)
                 and cell.half_width is not None
                 and ("*" in str(cell)) == (abs(cell.mean) > cell.half_width)
             )

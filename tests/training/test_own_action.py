@@ -21,7 +21,7 @@ from crosswind.methods.erm import ERM
 from crosswind.methods.functional import row_losses
 from crosswind.methods.groupdro import GroupDRO
 from crosswind.methods.irm import IRM
-from crosswind.methods.randaugment import RandAugment
+from crosswind.methods.randaugment import RandAugmentTraining
 from crosswind.training.action_numbers import number_doubts, numbers_of
 from crosswind.training.own_action import OwnAction, declared_action, look_steps
 
@@ -130,9 +130,9 @@ def test_the_sentence_is_not_said_beside_one_that_knows_why() -> None:
 def test_an_augmentation_that_moves_nothing_is_doubted_and_the_distance_is_told() -> None:
     plain = run(ERM())
     assert plain.action == {} and plain.warnings == []
-    shown = run(RandAugment())
+    shown = run(RandAugmentTraining())
     assert shown.action["moved_grey_levels"] > STILL and shown.warnings == []
-    still = run(RandAugment(count=1, magnitude=0, operations="brightness"))
+    still = run(RandAugmentTraining(count=1, magnitude=0, operations="brightness"))
     assert still.action["moved_grey_levels"] < STILL and len(still.warnings) == 1
 
 

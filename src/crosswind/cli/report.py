@@ -15,7 +15,7 @@ from crosswind.core.errors import InputError, StoreError, unknown
 
 if TYPE_CHECKING:
     from crosswind.reports.gather import StudyRecord
-    from crosswind.reports.tables import Table
+    from crosswind.reports.tables import ReportTable
     from crosswind.studies.store import Store
 
 PAGE_NAME = "report.html"
@@ -158,7 +158,7 @@ def _draw(studies: Sequence[StudyRecord], folder: Path) -> None:
                 typer.echo(f"wrote {path}", err=True)
 
 
-def _print(tables: Sequence[Table], form: str) -> None:
+def _print(tables: Sequence[ReportTable], form: str) -> None:
     if form == "csv":
         # One header: the tables of several studies are one tidy table.
         for position, table in enumerate(tables):
@@ -169,7 +169,7 @@ def _print(tables: Sequence[Table], form: str) -> None:
         typer.echo("\n\n".join(table.written(form) for table in tables))
 
 
-def _write(tables: Sequence[Table], form: str, out: Path) -> None:
+def _write(tables: Sequence[ReportTable], form: str, out: Path) -> None:
     from crosswind.reports.tables import distinct
 
     with written("--out", out):

@@ -38,7 +38,7 @@ size. Ours."""
 
 @final
 @dataclass(frozen=True)
-class Finding:
+class DiagnosisFinding:
     """One number and what it means. `warning` is a sentence, "" where there is nothing to warn
     of."""
 
@@ -47,7 +47,9 @@ class Finding:
     warning: str = ""
 
 
-def diagnosed(source: Labelled, target: Answers, accuracy: float | None = None) -> list[Finding]:
+def diagnosed(
+    source: Labelled, target: Answers, accuracy: float | None = None
+) -> list[DiagnosisFinding]:
     """Every finding for which the answers are there, in a fixed order. `accuracy`: an estimate for
     the target, in [0, 1].
 
@@ -72,15 +74,15 @@ def diagnosed(source: Labelled, target: Answers, accuracy: float | None = None) 
     return [*findings, constant_answers(source, target), *saturated(target)]
 
 
-def few_labelled(source: Labelled) -> Finding:
+def few_labelled(source: Labelled) -> DiagnosisFinding:
     """How many labelled rows the source has."""
     from crosswind.estimators.intervals import few_rows  # not at the top, see `shifted_labels`
 
     n = len(source.answers)
-    return Finding("source-rows", n, " ".join(few_rows(n)))
+    return DiagnosisFinding("source-rows", n, " ".join(few_rows(n)))
 
 
-def mistakes(source: Labelled) -> Finding:
+def mistakes(source: Labelled) -> DiagnosisFinding:
     """How many answers on the source are wrong. It warns where none is: nothing can be learned of
     how a mistake looks."""
     wrong = int((~source.right).sum())
@@ -89,10 +91,10 @@ def mistakes(source: Labelled) -> Finding:
         " estimate can only guess how confident a mistake would be; rows that the model was"
         " trained on are no source"
     )
-    return Finding("source-mistakes", wrong, "" if wrong else words)
+    return DiagnosisFinding("source-mistakes", wrong, "" if wrong else words)
 
 
-def neighbourhoods(answers: Answers, subject: str) -> list[Finding]:
+def neighbourhoods(answers: Answers, subject: str) -> list[DiagnosisFinding]:
     """By neighbourhood: by how many nats the mean entropy of the outputs for the neighbours exceeds
     that for the rows themselves (Ng et al. 2022, section 5.4), and the share of rows whose answer
     is another one when asked again, as a row and as its own first neighbour."""
@@ -110,7 +112,9 @@ def neighbourhoods(answers: Answers, subject: str) -> list[Finding]:
             " destroy the label"
         )
         findings.append(
-            Finding(f"entropy-rise:{name}:{subject}", rise, words + why if rise > ENTROPY else "")
+            DiagnosisFinding(
+                f"entropy-rise:{name}:{subject}", rise, words + why if rise > ENTROPY else ""
+            )
         )
     for name, votes in answers.neighbours.items():
         changed_share = float((votes[:, 0] != answers.answer).mean())
@@ -120,7 +124,7 @@ def neighbourhoods(answers: Answers, subject: str) -> list[Finding]:
         )
         why = ", as from a model in training mode, whose answers depend on the rest of the batch"
         findings.append(
-            Finding(
+            DiagnosisFinding(
                 f"unsteady:{name}:{subject}",
                 changed_share,
                 words + why if changed_share > UNSTEADY else "",
@@ -129,7 +133,7 @@ def neighbourhoods(answers: Answers, subject: str) -> list[Finding]:
     return findings
 
 
-def lost_accuracy(source: Labelled) -> list[Finding]:
+def lost_accuracy(source: Labelled) -> list[DiagnosisFinding]:
     """By neighbourhood: accuracy on the labelled rows, less that on their neighbours with the same
     labels."""
     findings = []
@@ -143,12 +147,14 @@ def lost_accuracy(source: Labelled) -> list[Finding]:
             f" ({name}), more than {LOST:g}: the change may destroy the label"
         )
         findings.append(
-            Finding(f"lost-accuracy:{name}", before - after, words if before - after > LOST else "")
+            DiagnosisFinding(
+                f"lost-accuracy:{name}", before - after, words if before - after > LOST else ""
+            )
         )
     return findings
 
 
-def shifted_labels(source: Labelled, target: Answers) -> list[Finding]:
+def shifted_labels(source: Labelled, target: Answers) -> list[DiagnosisFinding]:
     """The share of the labels, in [0, 1], that would lie in other classes than on the source if
     nothing but their shares had changed. It warns where that explains the answers; nothing where it
     cannot be told."""
@@ -158,10 +164,14 @@ def shifted_labels(source: Labelled, target: Answers) -> list[Finding]:
     )  # not at the top: reports load this module and start at once
 
     fit = fitted_shares(source, target)
-    return [] if fit is None else [Finding("label-shift", fit.moved, TEXT if fit.told else "")]
+    return (
+        []
+        if fit is None
+        else [DiagnosisFinding("label-shift", fit.moved, TEXT if fit.told else "")]
+    )
 
 
-def chance_floor(source: Labelled, accuracy: float, subject: str) -> Finding:
+def chance_floor(source: Labelled, accuracy: float, subject: str) -> DiagnosisFinding:
     """By how much an accuracy on the source or estimated for the target exceeds that of guessing:
     of always giving the commonest label of the source, and of 1/k."""
     common = float(_counts(source.label, source.answers.classes).max() / len(source.label))
@@ -172,10 +182,10 @@ def chance_floor(source: Labelled, accuracy: float, subject: str) -> Finding:
         f"{accuracy_name} of {accuracy:.3f} on the {subject} is no more than {NEAR:g} above the"
         f" {floor:.3f} of guessing the commonest class"
     )
-    return Finding(f"above-chance:{subject}", over, words if over <= NEAR else "")
+    return DiagnosisFinding(f"above-chance:{subject}", over, words if over <= NEAR else "")
 
 
-def constant_answers(source: Labelled, target: Answers) -> Finding:
+def constant_answers(source: Labelled, target: Answers) -> DiagnosisFinding:
     """The share of the commonest answer on the target. It warns where the answers that differ are
     less than a quarter of the labels that do: of those of the source, or of equal shares where
     there is no source."""
@@ -191,10 +201,12 @@ def constant_answers(source: Labelled, target: Answers) -> Finding:
         f"{share:.1%} of the answers on the target are {class_name}: agreement and confidence are"
         " high for a constant answer too"
     )
-    return Finding("commonest-answer", share, words if 1 - share < 0.25 * (1 - labels) else "")
+    return DiagnosisFinding(
+        "commonest-answer", share, words if 1 - share < 0.25 * (1 - labels) else ""
+    )
 
 
-def saturated(target: Answers) -> list[Finding]:
+def saturated(target: Answers) -> list[DiagnosisFinding]:
     """The share of confidences that are 1 in single precision; nothing where there are no
     logits."""
     if target.logits is None:
@@ -203,7 +215,7 @@ def saturated(target: Answers) -> list[Finding]:
     words = (
         f"{share:.1%} of the confidences are 1 in single precision: they tell few of the rows apart"
     )
-    return [Finding("saturated", share, words if share > SATURATED else "")]
+    return [DiagnosisFinding("saturated", share, words if share > SATURATED else "")]
 
 
 def _counts(classes: NDArray[np.int64], k: int) -> NDArray[np.int64]:
@@ -211,4 +223,4 @@ def _counts(classes: NDArray[np.int64], k: int) -> NDArray[np.int64]:
     return np.bincount(np.where(classes < 0, k, classes), minlength=k + 1)
 
 
-__all__ = ["Finding", "diagnosed"]
+__all__ = ["DiagnosisFinding", "diagnosed"]

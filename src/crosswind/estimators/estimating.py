@@ -22,7 +22,7 @@ from crosswind.estimators.intervals import (
     with_pool,
     with_rows,
 )
-from crosswind.estimators.label_shift import TEXT, Fitted, fitted_shares
+from crosswind.estimators.label_shift import TEXT, FittedShares, fitted_shares
 from crosswind.estimators.shifted_pool import likeness, shifted_sets
 from crosswind.models.form import extra_missing
 
@@ -38,7 +38,7 @@ def estimated(
     of other distributions, of this model or of others; measures need it, and with it the interval
     covers errors of their size.
     """
-    return Prepared(estimator, source, pool)(target)
+    return PreparedEstimate(estimator, source, pool)(target)
 
 
 class _Measured(NamedTuple):
@@ -50,7 +50,7 @@ class _Measured(NamedTuple):
     rows: NDArray[np.int64]
 
 
-class Prepared:
+class PreparedEstimate:
     """An estimator with what it learns from; it learns once, and is asked for many sets."""
 
     def __init__(
@@ -83,7 +83,7 @@ class Prepared:
             return self._with_pool(estimate, anchor, self._errors(shifted, without), len(target))
         return self._with_rows(estimate, target)
 
-    def shifted(self, target: Answers) -> Fitted | None:
+    def shifted(self, target: Answers) -> FittedShares | None:
         """The shares of the labels of a target that looks as under a shift of labels alone; None
         where it does not."""
         fitted = fitted_shares(self.source, target)
@@ -113,7 +113,7 @@ class Prepared:
         """The sets of the pool as they are, and with other shares of the labels."""
         return [*self.pool, *shifted_sets(self.source, self.pool)]
 
-    def _sets(self, shifted: Fitted | None) -> tuple[list[Labelled], Floats]:
+    def _sets(self, shifted: FittedShares | None) -> tuple[list[Labelled], Floats]:
         """The sets that it learns from for a target whose labels have shifted or not, and how much
         each resembles it."""
         sets = list(self.pool) if shifted is None else self._shifted_pool
@@ -123,7 +123,7 @@ class Prepared:
             else likeness(shifted, self.source, sets, len(self.pool))
         )
 
-    def _errors(self, shifted: Fitted | None, without: str) -> list[Held]:
+    def _errors(self, shifted: FittedShares | None, without: str) -> list[Held]:
         sets, like = self._sets(shifted)
         plain = self._plain_errors if shifted is None else self._shifted_errors
         chosen = zip(sets, plain, like.tolist(), strict=True)
@@ -221,12 +221,12 @@ class Prepared:
         estimate = Estimate(_on(line, mine), warnings=tuple(warnings))
         return self._with_pool(estimate, anchor, held_out, len(target))
 
-    def _known(self, shifted: Fitted | None, without: str) -> _Measured:
+    def _known(self, shifted: FittedShares | None, without: str) -> _Measured:
         measured = self._measured if shifted is None else self._shifted_measured
         chosen = measured.families != without
         return _Measured(*(column[chosen] for column in measured))
 
-    def _held_out(self, shifted: Fitted | None, without: str) -> list[Held] | str:
+    def _held_out(self, shifted: FittedShares | None, without: str) -> list[Held] | str:
         """Every set of the pool by a line that did not see its family; or why there is none."""
         assert isinstance(self.estimator, Measure)
         measured, first = self._known(shifted, without), int(self.estimator.access.source)

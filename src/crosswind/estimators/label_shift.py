@@ -50,7 +50,7 @@ _LEAST = 10
 TEXT = "the answers look as under a shift of labels alone, under which this estimate is not exact"
 
 
-class Fitted(NamedTuple):
+class FittedShares(NamedTuple):
     """`differs`: the p-value of no difference. `moved`: the share of the labels in other classes
     than on the source. `explained`: 1 less the distance of the best mixture to the target over that
     of the source, both total variation. `unexplained`: the same quotient of squared distances of
@@ -69,7 +69,7 @@ class Fitted(NamedTuple):
         return self.differs < DIFFERS and self.moved > MOVED and self.unexplained < UNEXPLAINED
 
 
-_fitted: WeakKeyDictionary[Labelled, WeakKeyDictionary[Answers, Fitted | None]] = (
+_fitted: WeakKeyDictionary[Labelled, WeakKeyDictionary[Answers, FittedShares | None]] = (
     WeakKeyDictionary()
 )
 
@@ -81,7 +81,7 @@ def label_shift(source: Labelled, target: Answers) -> tuple[str, ...]:
     return (TEXT,) if fit is not None and fit.told else ()
 
 
-def fitted_shares(source: Labelled, target: Answers) -> Fitted | None:
+def fitted_shares(source: Labelled, target: Answers) -> FittedShares | None:
     """The shares of the labels that explain the target best; None where that cannot be told.
 
     It is fitted once for a source and a target, and remembered as long as both are there: every
@@ -93,7 +93,7 @@ def fitted_shares(source: Labelled, target: Answers) -> Fitted | None:
     return of_source[target]
 
 
-def _fit(source: Labelled, target: Answers) -> Fitted | None:
+def _fit(source: Labelled, target: Answers) -> FittedShares | None:
     """See `fitted_shares`.
 
     Cells are an answer and a part of its confidence. The weights of the classes are fitted by
@@ -144,7 +144,7 @@ def _fit(source: Labelled, target: Answers) -> Fitted | None:
     shares = np.zeros(k)
     shares[codes] = after
     differs = float(chdtrc(len(counts) - 1, statistic)) if len(counts) > 1 else 1.0
-    return Fitted(
+    return FittedShares(
         differs,
         0.5 * float(np.abs(after - before).sum()),
         1 - left / far if far > 0 else 0.0,
@@ -153,7 +153,7 @@ def _fit(source: Labelled, target: Answers) -> Fitted | None:
     )
 
 
-class _Profile(NamedTuple):
+class _ShareProfile(NamedTuple):
     """The source's outputs: `calibration`; `roots` float64 [n, k] of calibrated probabilities;
     `codes` of the classes that it has, and `basis`, `triangle`: QR of their mean embeddings."""
 
@@ -164,10 +164,10 @@ class _Profile(NamedTuple):
     triangle: Floats
 
 
-_profiles: WeakKeyDictionary[Labelled, _Profile] = WeakKeyDictionary()
+_profiles: WeakKeyDictionary[Labelled, _ShareProfile] = WeakKeyDictionary()
 
 
-def _profile(source: Labelled) -> _Profile:
+def _profile(source: Labelled) -> _ShareProfile:
     profile = _profiles.get(source)
     if profile is None:
         calibration = fitted_calibration(source)
@@ -178,7 +178,9 @@ def _profile(source: Labelled) -> _Profile:
             rows = source.label == code
             by_class.append(_embedded(roots[rows], source.answers.answer[rows]))
         basis, triangle = np.linalg.qr(np.vstack([np.stack(by_class, axis=1), _one(len(codes))]))
-        profile = _profiles.setdefault(source, _Profile(calibration, roots, codes, basis, triangle))
+        profile = _profiles.setdefault(
+            source, _ShareProfile(calibration, roots, codes, basis, triangle)
+        )
     return profile
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from crosswind.core.seeds import stream
 from crosswind.estimators.base import Floats, Labelled
-from crosswind.estimators.label_shift import Fitted, fitted_shares
+from crosswind.estimators.label_shift import FittedShares, fitted_shares
 
 STRENGTHS = (0.15, 0.3, 0.45, 0.6)
 """The share of the labels that lies in other classes than before."""
@@ -67,7 +67,9 @@ def shifted_sets(source: Labelled, pool: Sequence[Labelled]) -> list[Labelled]:
     return out
 
 
-def likeness(target: Fitted, source: Labelled, sets: Sequence[Labelled], plain: int) -> Floats:
+def likeness(
+    target: FittedShares, source: Labelled, sets: Sequence[Labelled], plain: int
+) -> Floats:
     """How much each set resembles a target whose labels have shifted, float64 > 0. `plain`: of the
     sets the first so many are the pool as it is."""
     out = np.full(len(sets), UNLIKE)

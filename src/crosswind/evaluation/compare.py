@@ -31,7 +31,7 @@ class Seeds(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Summary:
+class DifferenceSummary:
     """Mean of `n` values, their standard deviation (n - 1 in the denominator) and an interval of
     the mean; None where n < 2.
 
@@ -54,7 +54,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Difference(Summary):
+class Difference(DifferenceSummary):
     """A difference to a reference, paired by run. `missing` runs had one side only or are left out.
 
     `p` is two-sided and agrees with the interval: it is below 1 - level where the interval excludes
@@ -76,7 +76,7 @@ class Difference(Summary):
         )
 
 
-def summary(values: Sequence[float], level: float = 0.95) -> Summary:
+def summary(values: Sequence[float], level: float = 0.95) -> DifferenceSummary:
     """Mean, standard deviation and the two-sided t-interval of the mean at `level`.
 
     The interval is mean +- t * sd / sqrt(n) with n - 1 degrees of freedom. It takes the values as
@@ -90,15 +90,15 @@ def summary(values: Sequence[float], level: float = 0.95) -> Summary:
         raise ValueError("a value is not finite")
     mean = math.fsum(values) / n
     if n == 1:
-        return Summary(mean, None, 1, None, None)
+        return DifferenceSummary(mean, None, 1, None, None)
     sd = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (n - 1))
     if sd < _ROUNDING:
         sd = 0.0
     half = t_quantile(n - 1, level) * sd / math.sqrt(n)
-    return Summary(mean, sd, n, mean - half, mean + half)
+    return DifferenceSummary(mean, sd, n, mean - half, mean + half)
 
 
-def over_runs(values: Mapping[Any, float], level: float = 0.95) -> Summary:
+def over_runs(values: Mapping[Any, float], level: float = 0.95) -> DifferenceSummary:
     """Mean and interval over runs: keys are seeds, and `summary` is taken; or they are `Seeds`, of
     several split seeds.
 

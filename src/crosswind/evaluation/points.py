@@ -89,7 +89,7 @@ class Cell(NamedTuple):
     test: int
 
 
-class Rule(NamedTuple):
+class PointRule(NamedTuple):
     """What a line is fitted on, in words and as a mask of points; the last argument is the
     architecture, or -1 for any.
 
@@ -128,8 +128,8 @@ class Columns:
         )
 
 
-HELD: Mapping[str, Rule] = {
-    "training": Rule(
+HELD: Mapping[str, PointRule] = {
+    "training": PointRule(
         "networks trained on domains other than i and o, on o (section 4.3)",
         True,
         False,
@@ -140,7 +140,7 @@ HELD: Mapping[str, Rule] = {
             & (at.test == cell.test)
         ),
     ),
-    "test": Rule(
+    "test": PointRule(
         "networks trained on i, on test domains other than o, i among them",
         False,
         False,
@@ -148,10 +148,10 @@ HELD: Mapping[str, Rule] = {
             (at.pool == cell.pool) & (at.training == cell.training) & (at.test != cell.test)
         ),
     ),
-    "in-sample": Rule(
+    "in-sample": PointRule(
         "the very points that it predicts", True, False, lambda at, cell, _: at.of_cell(cell)
     ),
-    "architecture": Rule(
+    "architecture": PointRule(
         "networks of other architectures trained on domains other than o, on o",
         True,
         True,
@@ -159,7 +159,7 @@ HELD: Mapping[str, Rule] = {
             (at.architecture != kind) & (at.training != cell.test) & (at.test == cell.test)
         ),
     ),
-    "architecture and test": Rule(
+    "architecture and test": PointRule(
         "networks of other architectures, on test domains other than o",
         False,
         True,

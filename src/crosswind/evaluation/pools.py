@@ -84,7 +84,7 @@ class LineFit:
 
 @final
 @dataclass(frozen=True)
-class Judgement:
+class PoolJudgement:
     """Every number of one measure or estimator. Kendall's tau is tau-b.
 
     `id_tau`: over the networks of a training domain, on that domain. `macro_tau`: over the networks
@@ -162,7 +162,7 @@ def judge(
     estimates: bool = False,
     by_architecture: bool = True,
     resamples: int = RESAMPLES,
-) -> Judgement:
+) -> PoolJudgement:
     """Every number of one measure or estimator.
 
     `estimates`: the values are accuracies, and are judged as such too (the fit "estimate").
@@ -191,7 +191,7 @@ def judge(
     micro = [pool_mask for mask in shifted for pool_mask in _micro(columns, mask)]
     fits = {rule: _fit(columns, rule) for rule in (*HELD, *(["estimate"] if estimates else []))}
     one_kind = len(np.unique(columns.architecture)) == 1
-    return Judgement(
+    return PoolJudgement(
         networks=n_draws,
         points=len(points),
         id_tau=taus(

@@ -17,14 +17,14 @@ Scores = Mapping[tuple[str, str, str], float]
 """From (model, prompt, data set) to a score, of which more is better."""
 
 
-class Chosen(NamedTuple):
+class ChosenPrompts(NamedTuple):
     """The prompt that was chosen for a model and data set, and its score."""
 
     prompt: str
     score: float
 
 
-Choices = dict[tuple[str, str], Chosen]
+Choices = dict[tuple[str, str], ChosenPrompts]
 """From (model, data set) to what was chosen there."""
 
 
@@ -47,7 +47,7 @@ def best_prompt(scores: Scores, by: Scores | None = None) -> Choices:
         }
         if len(values) == len(prompts):
             prompt = max(values, key=values.__getitem__)
-            out[model, data] = Chosen(prompt, scores[model, prompt, data])
+            out[model, data] = ChosenPrompts(prompt, scores[model, prompt, data])
     return out
 
 
@@ -57,7 +57,7 @@ def fixed_prompt(scores: Scores, prompt: str) -> Choices:
     for model, name, _ in scores:
         several.setdefault(model, set()).add(name)
     return {
-        (model, data): Chosen(name, score)
+        (model, data): ChosenPrompts(name, score)
         for (model, name, data), score in scores.items()
         if name == prompt or several[model] == {name}
     }

@@ -35,7 +35,7 @@ def rho(seen: float, unseen: float, reference: float = 0.0) -> float | None:
 
 
 @dataclass(frozen=True)
-class Systematic:
+class SystematicScores:
     """One environment: accuracy on its seen and its unseen classes, rows of each, `reference`, and
     rho with its interval.
 
@@ -62,7 +62,7 @@ def systematic(
     level: float = 0.95,
     replicates: int = 2000,
     seed: int = 0,
-) -> Systematic:
+) -> SystematicScores:
     """Accuracies and rho in one environment, with the percentile interval of rho over test rows and
     over seeds.
 
@@ -83,7 +83,7 @@ def systematic(
     reference_accuracy = None if reference is None else np.atleast_2d(reference).mean(axis=0)
     accuracy = [float(right[:, rows].mean()) for rows in row_sets]
     base = 0.0 if reference_accuracy is None else float(reference_accuracy.mean())
-    scores = Systematic(
+    scores = SystematicScores(
         accuracy[0],
         accuracy[1],
         len(row_sets[0]),
@@ -99,12 +99,12 @@ def systematic(
     )
     undefined = 1 - len(replicated_rho) / replicates
     if undefined > 0.05 or scores.rho is None:
-        return Systematic(**{**vars(scores), "undefined": undefined})
+        return SystematicScores(**{**vars(scores), "undefined": undefined})
     low, high = np.quantile(replicated_rho, [(1 - level) / 2, (1 + level) / 2])
     sides = [right[:, rows] for rows in row_sets]
     least, most = _exact(sides, None if reference is None else np.atleast_2d(reference), level)
     ends = {"low": min(float(low), least), "high": max(float(high), most)}
-    return Systematic(**{**vars(scores), **ends, "undefined": undefined})
+    return SystematicScores(**{**vars(scores), **ends, "undefined": undefined})
 
 
 def _exact(sides: Sequence[Right], reference: Right | None, level: float) -> tuple[float, float]:
@@ -183,7 +183,7 @@ def by_environment(
     names: Sequence[str],
     class_names: Sequence[str],
     **options: Any,
-) -> dict[str, Systematic]:
+) -> dict[str, SystematicScores]:
     """`systematic` of every environment of which training showed some classes and not others, by
     name.
 
@@ -216,7 +216,7 @@ def kept_apart(
             )
 
 
-def systematic_scores(by_name: Mapping[str, Systematic]) -> dict[str, Any]:
+def systematic_scores(by_name: Mapping[str, SystematicScores]) -> dict[str, Any]:
     """What scores hold: means over the environments, and each of them as plain values.
 
     `seen_accuracy`, `unseen_accuracy`, `rho`: None without environments; rho also where it is

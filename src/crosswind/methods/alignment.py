@@ -27,10 +27,10 @@ from crosswind.transforms.cropping import FlipCrop
 if TYPE_CHECKING:
     from crosswind.models.build import Model
 
-__all__ = ["Alignment", "Pairs"]
+__all__ = ["Alignment", "AlignedPairs"]
 
 
-class Pairs(NamedTuple):
+class AlignedPairs(NamedTuple):
     """The pairs of a batch: `clean` and `other` embeddings [n, d]; which count, bool [n];
     `environment` int64 [n] of the others, of so many `environments`.
     """
@@ -89,7 +89,7 @@ class Alignment(Method):
     flip: float = knob(0.0, domain="[0, 1]", source="ours", doc="probability of a mirrored image")
 
     @abstractmethod
-    def _apart(self, modules: Modules, pairs: Pairs) -> tuple[Tensor, dict[str, Tensor]]:
+    def _apart(self, modules: Modules, pairs: AlignedPairs) -> tuple[Tensor, dict[str, Tensor]]:
         """How far the pairs that count are apart, and parts of it to be logged."""
 
     def partners(self, info: Info) -> Partners:
@@ -128,7 +128,7 @@ class Alignment(Method):
             torch.where(is_clean[:, None], *members)
             for members in ((first_half, two), (two, first_half))
         )
-        pairs = Pairs(
+        pairs = AlignedPairs(
             clean, partner, counts, torch.where(is_clean, second, first), len(state["clean"])
         )
         apart, own_terms = self._apart(modules, pairs)

@@ -11,13 +11,13 @@ from crosswind.methods.base import Method
 from crosswind.transforms.base import Transform
 from crosswind.transforms.policies import augmix
 
-__all__ = ["AugMix"]
+__all__ = ["AugMixTraining"]
 
 
 @final
 @register("augmix", kind="augmentation")
 @dataclass(frozen=True)
-class AugMix(Method):
+class AugMixTraining(Method):
     """AugMix without its consistency loss: ERM on pictures mixed with `width` chains of operations
     of themselves.
 
@@ -69,4 +69,6 @@ class AugMix(Method):
 
     def views(self) -> tuple[Transform | None, ...]:
         """The mixtures."""
-        return (augmix.AugMix(severity=self.severity, width=self.width) if self.width else None,)
+        return (
+            augmix.AugMix(severity=self.severity, width=self.width) if self.width else None,
+        )

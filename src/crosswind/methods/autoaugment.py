@@ -11,13 +11,13 @@ from crosswind.methods.base import Method
 from crosswind.transforms.base import Transform
 from crosswind.transforms.policies import autoaugment
 
-__all__ = ["AutoAugment"]
+__all__ = ["AutoAugmentTraining"]
 
 
 @final
 @register("autoaugment", kind="augmentation")
 @dataclass(frozen=True)
-class AutoAugment(Method):
+class AutoAugmentTraining(Method):
     """AutoAugment: ERM on pictures that have gone through one of 25 pairs of operations, found by
     search on another data set.
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from crosswind.core.knobs import Limit, Needs
 from crosswind.core.registry import register
-from crosswind.methods.alignment import Alignment, Pairs
+from crosswind.methods.alignment import AlignedPairs, Alignment
 from crosswind.methods.base import Modules
 from crosswind.methods.functional import wide, without_autocast
 
@@ -56,7 +56,7 @@ class Cos(Alignment):
     limit = Limit({"weight": 0.0}, equals="erm-of-pairs")
     version = 1
 
-    def _apart(self, modules: Modules, pairs: Pairs) -> tuple[Tensor, dict[str, Tensor]]:
+    def _apart(self, modules: Modules, pairs: AlignedPairs) -> tuple[Tensor, dict[str, Tensor]]:
         return pairs.mean(cosine_distances(pairs.clean, pairs.other)), {}
 
 

@@ -11,13 +11,13 @@ from crosswind.methods.base import Method
 from crosswind.transforms import cropping
 from crosswind.transforms.base import Transform
 
-__all__ = ["ImageNet"]
+__all__ = ["ImageNetAugmentation"]
 
 
 @final
 @register("imagenet", kind="augmentation")
 @dataclass(frozen=True)
-class ImageNet(Method):
+class ImageNetAugmentation(Method):
     """ImageNet augmentation: ERM on random crops, mirrored half of the time, with jittered
     brightness, contrast and saturation.
 

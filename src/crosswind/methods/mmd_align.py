@@ -11,7 +11,7 @@ from torch import Tensor
 
 from crosswind.core.knobs import Limit, Needs
 from crosswind.core.registry import register
-from crosswind.methods.alignment import Alignment, Pairs
+from crosswind.methods.alignment import AlignedPairs, Alignment
 from crosswind.methods.base import Modules
 from crosswind.methods.functional import kernel_distance
 
@@ -60,7 +60,7 @@ class MMDAlign(Alignment):
     limit = Limit({"weight": 0.0}, equals="erm-of-pairs")
     version = 1
 
-    def _apart(self, modules: Modules, pairs: Pairs) -> tuple[Tensor, dict[str, Tensor]]:
+    def _apart(self, modules: Modules, pairs: AlignedPairs) -> tuple[Tensor, dict[str, Tensor]]:
         # The clean members are group 0, those of environment e group e + 1; who is in no aligned
         # pair is in no group.
         clean, partner = (

@@ -11,7 +11,7 @@ from crosswind.methods.base import Method
 from crosswind.transforms.base import Transform
 from crosswind.transforms.policies import randaugment
 
-__all__ = ["RandAugment"]
+__all__ = ["RandAugmentTraining"]
 
 BINS = 31  # levels of magnitude, as in torchvision
 
@@ -19,7 +19,7 @@ BINS = 31  # levels of magnitude, as in torchvision
 @final
 @register("randaugment", kind="augmentation")
 @dataclass(frozen=True)
-class RandAugment(Method):
+class RandAugmentTraining(Method):
     """RandAugment: ERM on pictures that have gone through `count` operations drawn at random, or
     through one operation alone.
 

@@ -32,7 +32,7 @@ class Generator(nn.Module):
                 Told(2 * before, condition_size),
                 nn.ReLU(),
             ]
-        layers += [_Block(4 * width, condition_size) for _ in range(blocks)]
+        layers += [_TranslationBlock(4 * width, condition_size) for _ in range(blocks)]
         for before in (4 * width, 2 * width):
             layers += [
                 nn.ConvTranspose2d(before, before // 2, 3, 2, 1, 1),
@@ -73,7 +73,7 @@ class Told(nn.Module):
         return normalised * (1.0 + scale) + shift
 
 
-class _Block(nn.Module):
+class _TranslationBlock(nn.Module):
     def __init__(self, width: int, condition_size: int) -> None:
         super().__init__()
         first = [_padded(width, width, 3), Told(width, condition_size), nn.ReLU()]
@@ -85,7 +85,7 @@ class _Block(nn.Module):
 
 def _through(layers: nn.ModuleList, x: Tensor, condition: Tensor) -> Tensor:
     for layer in layers:
-        x = layer(x, condition) if isinstance(layer, Told | _Block) else layer(x)
+        x = layer(x, condition) if isinstance(layer, Told | _TranslationBlock) else layer(x)
     return x
 
 

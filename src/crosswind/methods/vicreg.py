@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from crosswind.core.knobs import Limit, Needs, choose, knob
 from crosswind.core.registry import register
-from crosswind.methods.alignment import Alignment, Pairs
+from crosswind.methods.alignment import AlignedPairs, Alignment
 from crosswind.methods.base import Info, MakeModel, Modules
 from crosswind.methods.functional import wide, without_autocast
 
@@ -92,7 +92,7 @@ class VICReg(Alignment):
             "expander": nn.Sequential(*layers, nn.Linear(self.width, self.width, bias=False)),
         }
 
-    def _apart(self, modules: Modules, pairs: Pairs) -> tuple[Tensor, dict[str, Tensor]]:
+    def _apart(self, modules: Modules, pairs: AlignedPairs) -> tuple[Tensor, dict[str, Tensor]]:
         clean, partner = modules["expander"](torch.cat([pairs.clean, pairs.other])).chunk(2)
         terms = vicreg_terms(clean, partner, pairs.counts)
         weights = self.invariance, self.variance, self.covariance

@@ -11,12 +11,12 @@ from crosswind.evaluation.metrics import METRICS
 from crosswind.evaluation.multiplicity import judged_together, percent
 from crosswind.reports.gather import StudyRecord
 from crosswind.reports.scores.results import LEVEL, Place
-from crosswind.reports.tables import Cell, Score, Table
+from crosswind.reports.tables import Cell, ReportTable, ScoreCell
 
 _About = tuple[Place, str, str]
 
 
-def comparison(first: StudyRecord, second: StudyRecord, metric: str = "accuracy") -> Table:
+def comparison(first: StudyRecord, second: StudyRecord, metric: str = "accuracy") -> ReportTable:
     """The second study minus the first, a row for each data set, shift, size, model, method, test
     set and rule that both have.
 
@@ -69,8 +69,8 @@ def comparison(first: StudyRecord, second: StudyRecord, metric: str = "accuracy"
                 *(getattr(setting, name) for name in varying),
                 shift,
                 method,
-                *(Score(mean.mean, mean.half_width, mean.n, unit) for mean in means),
-                Score(
+                *(ScoreCell(mean.mean, mean.half_width, mean.n, unit) for mean in means),
+                ScoreCell(
                     difference.mean, difference.half_width, difference.n, unit, star, signed=True
                 ),
                 None if p is None else "<0.001" if p < 0.001 else f"{p:.3f}",
@@ -99,7 +99,7 @@ def comparison(first: StudyRecord, second: StudyRecord, metric: str = "accuracy"
     if left_out:
         notes.append(f"{left_out} rows that only one study has are left out.")
     columns = [*varying, "shift", "method", *names, "B - A", "p, Holm", "runs"]
-    return Table(
+    return ReportTable(
         "comparison",
         f"{METRICS[metric].title}: {second.name} minus {first.name}",
         columns,

@@ -32,7 +32,7 @@ from crosswind.reports.runs.actions import action_table
 from crosswind.reports.runs.tables import costs, run_table, time_table
 from crosswind.reports.scores.results import Place, PlaceResults, Results, arrange
 from crosswind.reports.scores.tables import estimate_table, number_table, overview, place_tables
-from crosswind.reports.tables import Table
+from crosswind.reports.tables import ReportTable
 from crosswind.studies.artifacts import artifact_folder
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class ShiftDraw:
     warnings: tuple[str, ...]
 
 
-class Shown(NamedTuple):
+class ShownTables(NamedTuple):
     """What one run left to be looked at."""
 
     data: str
@@ -113,7 +113,7 @@ class StudyRecord:
     draws: Sequence[ShiftDraw]
     draws_left_out: int
     damaged: Mapping[str, list[str]]
-    exhibits: Sequence[Shown] = ()
+    exhibits: Sequence[ShownTables] = ()
     behind: Behind = field(default_factory=Behind)
 
     @property
@@ -132,7 +132,7 @@ class StudyRecord:
         return self.found.shown(self.rules)
 
     @cached_property
-    def tables(self) -> dict[Place, dict[str, Table]]:
+    def tables(self) -> dict[Place, dict[str, ReportTable]]:
         """The tables of every place that is shown, by what they are about; made once, for the text
         and for the page."""
         return {
@@ -223,7 +223,7 @@ class StudyRecord:
             "tables": [table.to_json() for table in self.text_tables()],
         }
 
-    def text_tables(self) -> list[Table]:
+    def text_tables(self) -> list[ReportTable]:
         """Every table: those of the places, the claims, what methods did, where the time went, and
         the state of the runs."""
         with damage_named(self.store, self.name):
@@ -245,7 +245,7 @@ class StudyRecord:
             )
             return [*all_tables, *(table for table in study_tables if table is not None)]
 
-    def number_tables(self, every: bool) -> list[Table]:
+    def number_tables(self, every: bool) -> list[ReportTable]:
         """The tidy table of every number; with `every` also those of the claims' numbers and of
         estimates, if there are any."""
         with damage_named(self.store, self.name):
@@ -336,7 +336,7 @@ def damage_named(store: str, study: str) -> Iterator[None]:
 
 def _read_files(
     store: Store, study: str, resolved: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]
-) -> tuple[list[ShiftDraw], int, dict[str, list[str]], list[Shown]]:
+) -> tuple[list[ShiftDraw], int, dict[str, list[str]], list[ShownTables]]:
     """The draws of a study, the number of those left out, what is wrong with files, by run, and
     exhibits.
 
@@ -369,7 +369,7 @@ def _read_files(
             seed, entry = int(done["labels"]["seed"]), resolved["data"].get(named[0], {})
             draw = _read_draw(artifact_folder(out, key) / REPORT, *named, seed=seed, entry=entry)
             draws += [draw] if draw else []
-    exhibits: dict[tuple[str, ...], Shown] = {}
+    exhibits: dict[tuple[str, ...], ShownTables] = {}
     for run in runs:
         key, named = str(run["key"]), _labels(run, "data", "size", "model", "shift", "method")
         if (
@@ -382,7 +382,7 @@ def _read_files(
             data, size, model, shift, method = named
             with suppress(OSError, ValueError):
                 exhibits_read = read_exhibits(artifact_folder(out, key))
-                exhibits[named] = Shown(
+                exhibits[named] = ShownTables(
                     data, size, model, shift, method, int(run["labels"]["seed"]), exhibits_read
                 )
     return draws, len(candidates) - len(draws), damaged, list(exhibits.values())
@@ -463,7 +463,7 @@ def _counted(value: Any) -> float:
     return value
 
 
-def cell_tables(drawn: SetDraw, label: str) -> list[Table]:
+def cell_tables(drawn: SetDraw, label: str) -> list[ReportTable]:
     """Planned and realised rows of a set, one table an attribute: a row a value of the label, a
     column a value of the attribute."""
     out = []
@@ -475,7 +475,7 @@ def cell_tables(drawn: SetDraw, label: str) -> list[Table]:
         ]
         title = f"Rows by {label} and {attribute}: planned / realised"
         out.append(
-            Table(
+            ReportTable(
                 f"cells-{attribute}",
                 title,
                 (label, *(f"{attribute}={value}" for value in values)),

@@ -53,7 +53,7 @@ from crosswind.reports.scores.families import (
 from crosswind.reports.scores.results import Place
 from crosswind.reports.scores.tables import rank_table, ranking, rule_table, seed_table
 from crosswind.reports.sections import OPEN_PLACES, Group, Section, address, heading_of
-from crosswind.reports.tables import Table, distinct, slug
+from crosswind.reports.tables import ReportTable, distinct, slug
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -125,7 +125,7 @@ def _named_figures(sections: Iterable[Section]) -> list[Figure]:
     return figures
 
 
-def _table_body(table: Table) -> Markup:
+def _table_body(table: ReportTable) -> Markup:
     # Made here and not in the template: of a large study these are hundreds of thousands of cells.
     from markupsafe import Markup, escape
 
@@ -368,13 +368,15 @@ def _exhibits(study: StudyRecord) -> Section:
                 f" {name}"
             )
             if isinstance(exhibit, Bars):
-                numbers = Table(
+                numbers = ReportTable(
                     slug(title), title, ("name", exhibit.unit), list(exhibit.values.items())
                 )
                 group.figures.append((draw.bars(title, exhibit), [numbers]))
             elif isinstance(exhibit, Grid):
                 notes = (exhibit.caption,) if exhibit.caption else ()
-                group.tables.append(Table(slug(title), title, exhibit.columns, exhibit.rows, notes))
+                group.tables.append(
+                    ReportTable(slug(title), title, exhibit.columns, exhibit.rows, notes)
+                )
             else:
                 group.pictures.append(
                     (title, exhibit.caption, address(exhibit.png), exhibit.columns, exhibit.rows)
@@ -449,7 +451,7 @@ def _time(study: StudyRecord) -> Section:
         time_table(run_costs, sentence=False),
         largest_part(run_costs),
     )
-    figures = [(figure, list[Table]())] if figure else []
+    figures = [(figure, list[ReportTable]())] if figure else []
     return Section(
         "Where the time went",
         [sentence] if sentence else [],

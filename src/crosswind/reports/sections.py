@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from crosswind.reports.charts import Figure
 from crosswind.reports.rows.answers import Example
-from crosswind.reports.tables import Table
+from crosswind.reports.tables import ReportTable
 
 OPEN_PLACES = 3
 """Groups of a section that are unfolded."""
@@ -29,8 +29,8 @@ class Group:
 
     title: str = ""
     intro: list[str] = field(default_factory=list)
-    figures: list[tuple[Figure, list[Table]]] = field(default_factory=list)
-    tables: list[Table] = field(default_factory=list)
+    figures: list[tuple[Figure, list[ReportTable]]] = field(default_factory=list)
+    tables: list[ReportTable] = field(default_factory=list)
     texts: list[tuple[str, str]] = field(default_factory=list)
     pictures: list[tuple[str, str, str, Sequence[str], Sequence[str]]] = field(default_factory=list)
     open: bool = True

@@ -1,6 +1,6 @@
 """A table and its forms: monospaced text wrapped into blocks, CSV, LaTeX, plain values for JSON.
 
-A cell is text, a number, a `Score` or None. None is `-` in text, nothing in CSV and a dash in
+A cell is text, a number, a `ScoreCell` or None. None is `-` in text, nothing in CSV and a dash in
 LaTeX.
 """
 
@@ -20,7 +20,7 @@ from crosswind.core.errors import plain
 
 
 @dataclass(frozen=True)
-class Score:
+class ScoreCell:
     """A mean with half of its 95% interval (None where there is none) over `n` runs, in `unit`;
     `marks` stand behind it in text.
 
@@ -39,7 +39,7 @@ class Score:
         half = "" if self.half_width is None else f" ± {self.half_width:.{digits}f}"
         return f"{self.mean:{'+' if self.signed else ''}.{digits}f}{half}{self.marks}"
 
-    def in_percent(self) -> Score:
+    def in_percent(self) -> ScoreCell:
         """The score of a fraction in percent."""
         half = None if self.half_width is None else 100 * self.half_width
         return replace(self, mean=100 * self.mean, half_width=half, unit="percent")
@@ -56,7 +56,7 @@ class Score:
         return json_values | ({"excludes_zero": "*" in self.marks} if self.signed else {})
 
 
-Cell = str | int | float | Score | None
+Cell = str | int | float | ScoreCell | None
 
 _GAP = "  "
 _NUMERIC = re.compile(r"^[+-]?\d")
@@ -77,7 +77,7 @@ _LATEX = {
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """A titled table. The first `keys` columns name the rows; `name` is fit for a file."""
 
     name: str
@@ -95,7 +95,7 @@ class Table:
         rows: Sequence[Mapping[str, Any]],
         notes: Sequence[str] = (),
         keys: int = 1,
-    ) -> Table:
+    ) -> ReportTable:
         """The table of rows that are mappings, column -> cell: one or more, all with the same
         columns."""
         return cls(name, title, tuple(rows[0]), [tuple(row.values()) for row in rows], notes, keys)
@@ -126,9 +126,11 @@ class Table:
             for row in self.rows
         ]
         for i in range(len(self.columns)):
-            column = [cell for row in self.rows if isinstance(cell := row[i], Score)]
+            column = [cell for row in self.rows if isinstance(cell := row[i], ScoreCell)]
             scores = [
-                row_number for row_number, row in enumerate(self.rows) if isinstance(row[i], Score)
+                row_number
+                for row_number, row in enumerate(self.rows)
+                if isinstance(row[i], ScoreCell)
             ]
             for tail in (
                 " ± 0.0" if any(cell.unit == "percent" for cell in column) else " ± 0.000",
@@ -238,7 +240,7 @@ class Table:
     def to_json(self) -> dict[str, Any]:
         """Plain values for JSON: name, title, columns, rows, notes."""
         rows = [
-            [cell.to_json() if isinstance(cell, Score) else _stripped(cell) for cell in row]
+            [cell.to_json() if isinstance(cell, ScoreCell) else _stripped(cell) for cell in row]
             for row in self.rows
         ]
         return {

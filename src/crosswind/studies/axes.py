@@ -44,7 +44,7 @@ Points = tuple[tuple[str, dict[str, Any], dict[str, Any]], ...]
 
 
 @dataclass(frozen=True)
-class Point:
+class StudyPoint:
     """One place of a study: a data set under a shift, at a size, with label noise; every method and
     model is run there."""
 
@@ -77,7 +77,7 @@ class MethodEntry:
         str, Sequence[str]
     ]  # the shifts, models and data sets that it is run with; what is not named is run with all
 
-    def at(self, point: Point) -> bool:
+    def at(self, point: StudyPoint) -> bool:
         """Whether it is run at a point: on its data set and under its shift."""
         return point.shift in self.only.get(
             "shifts", [point.shift]
@@ -88,7 +88,7 @@ class MethodEntry:
         return model in self.only.get("models", [model])
 
 
-def points_of(study: Study) -> Iterator[Point]:
+def points_of(study: Study) -> Iterator[StudyPoint]:
     """Every point of the study, in the order of the file. Raises `InputError` where there is
     none."""
     noises, rows = (
@@ -105,7 +105,7 @@ def points_of(study: Study) -> Iterator[Point]:
             label = size if n is None else f"n={n}" if len(study.sizes) == 1 else f"{size}, n={n}"
             label += f", noise={_noise_name(noise)}" if len(noises) > 1 else ""
             fields = {"draw": path, "dataset_size": row_path, "label_noise": noise_path}
-            yield Point(
+            yield StudyPoint(
                 data,
                 shift,
                 label,

@@ -34,7 +34,7 @@ from crosswind.shifts.base import parse_shift, plain_number
 from crosswind.shifts.draw import parse_draw, parse_size
 from crosswind.shifts.noise import parse_noise
 from crosswind.shifts.split import LAWS, Roles, SetPlan, SplitPlan, parse_sampler
-from crosswind.studies.axes import Point
+from crosswind.studies.axes import StudyPoint
 from crosswind.studies.spec import DataSpec, Study
 
 PATH_KNOBS = ("path", "images", "features", "root", "original", "palette")
@@ -208,7 +208,7 @@ def check_pixels(dataset: AttributedDataset, workers: int = 1) -> NDArray[np.uin
 
 
 def split_values(
-    study: Study, point: Point, split_seed: int
+    study: Study, point: StudyPoint, split_seed: int
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """The split of a point as plain values, and what errors call its parts -> where the study file
     has them."""

@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from crosswind.core.errors import InputError, unknown
-from crosswind.studies.axes import MethodEntry, Point
+from crosswind.studies.axes import MethodEntry, StudyPoint
 from crosswind.studies.spec import Claim, SideSpec, Study
 from crosswind.training.selection import RULES
 
@@ -73,7 +73,7 @@ def rule_of(claim: Mapping[str, Any], selection: Sequence[str]) -> str:
 
 def check_claims(
     study: Study,
-    points: Sequence[Point],
+    points: Sequence[StudyPoint],
     models: Collection[str],
     methods: Mapping[str, MethodEntry],
 ) -> None:
@@ -89,7 +89,7 @@ class _ClaimChecker:
     """The runs of a study, and the checks of a claim about them. All checks raise `InputError`."""
 
     study: Study
-    points: Sequence[Point]
+    points: Sequence[StudyPoint]
     models: Collection[str]
     methods: Mapping[str, MethodEntry]
 
@@ -154,7 +154,7 @@ class _ClaimChecker:
         path: str,
         declared: str | SideSpec | None,
         side: Side,
-        points: Sequence[Point],
+        points: Sequence[StudyPoint],
         place: str,
     ) -> None:
         """Refuse a side that is not run at any of its points; `place` names these in errors."""
@@ -187,7 +187,7 @@ class _ClaimChecker:
                 raise unknown(f"{scored_path}.set", "set of role test", scored.set, self.test_sets)
 
     def _check_pair(
-        self, path: str, better: Side, than: Side, side_points: Mapping[str, Sequence[Point]]
+        self, path: str, better: Side, than: Side, side_points: Mapping[str, Sequence[StudyPoint]]
     ) -> None:
         """Refuse sides that are one, and sides that are never run so that they can be compared."""
         if better == than:
@@ -238,7 +238,7 @@ class _ClaimChecker:
 def _check_minus(
     path: str,
     side: Side,
-    points: Sequence[Point],
+    points: Sequence[StudyPoint],
     settled: Mapping[str, str],
     models: Collection[str],
     methods: Mapping[str, MethodEntry],
@@ -268,13 +268,17 @@ def _check_minus(
         raise InputError(path, f"{less.method!r} is not run there")
 
 
-def _under(points: Sequence[Point], settled: Mapping[str, str], side: Side) -> list[Point]:
+def _under(
+    points: Sequence[StudyPoint], settled: Mapping[str, str], side: Side
+) -> list[StudyPoint]:
     """The points of a claim at which a side that names its own shift is looked for."""
     point_fields = settled if side.shift is None else {**settled, "shift": side.shift}
     return _matching_points(points, point_fields)
 
 
-def _matching_points(points: Sequence[Point], point_fields: Mapping[str, str]) -> list[Point]:
+def _matching_points(
+    points: Sequence[StudyPoint], point_fields: Mapping[str, str]
+) -> list[StudyPoint]:
     return [
         point
         for point in points

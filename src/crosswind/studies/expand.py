@@ -19,7 +19,7 @@ from crosswind.core.registry import facts
 from crosswind.core.types import Job, digest
 from crosswind.evaluation.metrics import METRICS
 from crosswind.shifts.split import LAWS
-from crosswind.studies.axes import MethodEntry, Point
+from crosswind.studies.axes import MethodEntry, StudyPoint
 from crosswind.studies.estimates import EstimateJobs, vary_of_external, vary_of_fit
 from crosswind.studies.spec import Study
 from crosswind.training.settings import ModelSpec, TrainingSettings, base_settings, keyed
@@ -33,7 +33,7 @@ Values = Mapping[str, Any]
 
 def jobs_of(
     study: Study,
-    point: Point,
+    point: StudyPoint,
     common: Values,
     common_key: Values,
     models: Mapping[str, Values],

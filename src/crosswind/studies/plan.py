@@ -31,7 +31,7 @@ from crosswind.shifts.split.pictures import said_of_data
 from crosswind.shifts.ties import tie_of
 from crosswind.studies.axes import (
     MethodEntry,
-    Point,
+    StudyPoint,
     data_of,
     estimators_of,
     methods_of,
@@ -183,7 +183,7 @@ class _Planner:
         self.draws: list[DrawReport] = []
         self.warnings: dict[str, dict[str, None]] = {}  # text -> the titles of its points
 
-    def add_point(self, point: Point, split_seed: int) -> None:
+    def add_point(self, point: StudyPoint, split_seed: int) -> None:
         """Check a point under a split seed, and add its jobs, its draw and its warnings."""
         study = self.study
         point = self._with_rows(point)
@@ -235,7 +235,7 @@ class _Planner:
             notes += _tie_notes(name, spec, self.datasets[name])
         return Plan(self.study, tuple(self.jobs), tuple(self.draws), tuple(warnings), tuple(notes))
 
-    def _with_rows(self, point: Point) -> Point:
+    def _with_rows(self, point: StudyPoint) -> StudyPoint:
         """The point, with `equal` and `balanced` written as the numbers of rows that they stand
         for."""
         if isinstance(point.draw, str) and point.draw not in DRAWS:
@@ -251,7 +251,7 @@ class _Planner:
 
     def _check_point(
         self,
-        point: Point,
+        point: StudyPoint,
         counts: DrawCounts,
         used: Mapping[str, AttributedDataset],
         models: Mapping[str, Mapping[str, Any]],
@@ -271,7 +271,7 @@ class _Planner:
         counts.check_sampler(study.sampler, f"sampler ({point.title})")
 
     def _common(
-        self, point: Point, split: dict[str, Any], used: Mapping[str, AttributedDataset]
+        self, point: StudyPoint, split: dict[str, Any], used: Mapping[str, AttributedDataset]
     ) -> dict[str, Any]:
         """What the specifications of all jobs of a point have in common."""
         common: dict[str, Any] = {
@@ -287,7 +287,7 @@ class _Planner:
 
 
 def _method_warnings(
-    point: Point,
+    point: StudyPoint,
     method: MethodEntry,
     counts: DrawCounts,
     split: Mapping[str, Any],
@@ -344,7 +344,7 @@ def _unread(models: Mapping[str, Any]) -> list[str]:
     return [f"models.{', '.join(named)}: {unread}" for unread, named in labels.items()]
 
 
-def _sources(split: Mapping[str, Any], point: Point) -> list[str]:
+def _sources(split: Mapping[str, Any], point: StudyPoint) -> list[str]:
     """The data sets of a point: its own, then those that sets read."""
     return [
         point.data,
@@ -355,7 +355,7 @@ def _sources(split: Mapping[str, Any], point: Point) -> list[str]:
 
 
 def _counted(
-    study: Study, point: Point, split_seed: int, datasets: Mapping[str, AttributedDataset]
+    study: Study, point: StudyPoint, split_seed: int, datasets: Mapping[str, AttributedDataset]
 ) -> tuple[dict[str, Any], DrawCounts]:
     """The split of a point as plain values, and its counts; errors name fields as the study file
     does."""
@@ -395,7 +395,7 @@ def _observed(
     return cls.observed_settings(component, dataset, label)
 
 
-def _equal_rows(study: Study, point: Point, datasets: Mapping[str, AttributedDataset]) -> int:
+def _equal_rows(study: Study, point: StudyPoint, datasets: Mapping[str, AttributedDataset]) -> int:
     """The most training rows that every shift and split seed leaves in a data set, so that sizes do
     not differ between them."""
     full_points = (replace(point, shift=shift, draw="all", rows=None) for shift in study.shifts)
@@ -406,7 +406,9 @@ def _equal_rows(study: Study, point: Point, datasets: Mapping[str, AttributedDat
     return int(min(row_counts))
 
 
-def _balanced_rows(study: Study, point: Point, datasets: Mapping[str, AttributedDataset]) -> int:
+def _balanced_rows(
+    study: Study, point: StudyPoint, datasets: Mapping[str, AttributedDataset]
+) -> int:
     """The most training rows of which no cell is short under any shift and split seed, so that each
     training set has the proportions that its shift asks for."""
     full = replace(point, draw="all", rows=None)
@@ -427,7 +429,7 @@ def _balanced_rows(study: Study, point: Point, datasets: Mapping[str, Attributed
     return min(row_counts)
 
 
-def _rows_in_proportion(law: NormalForm, available: SplitCounts, point: Point) -> int:
+def _rows_in_proportion(law: NormalForm, available: SplitCounts, point: StudyPoint) -> int:
     """The most rows that a law draws, its supplements among them, without asking a cell for more
     training rows than it has."""
     weights, sizes = law.weights, available.train_counts
@@ -470,7 +472,7 @@ def _with_data_attributes(
 
 
 @contextmanager
-def _named(fields: Mapping[str, str], point: Point) -> Iterator[None]:
+def _named(fields: Mapping[str, str], point: StudyPoint) -> Iterator[None]:
     """Name fields as the study file does, and say which of the study's points an error is about."""
     try:
         yield
@@ -550,7 +552,7 @@ def _check_data(dataset: AttributedDataset, spec: DataSpec, path: str) -> None:
         )
 
 
-def _check_selection(study: Study, point: Point, counts: DrawCounts, estimates: bool) -> None:
+def _check_selection(study: Study, point: StudyPoint, counts: DrawCounts, estimates: bool) -> None:
     """Refuse a rule whose validation set is not there, so that nothing would be scored, and
     estimators without one."""
     for rule in study.selection:

@@ -49,7 +49,7 @@ def _channels_first(x: Tensor) -> Tensor:
     return x.permute(0, 3, 1, 2) if x.ndim == 4 else x
 
 
-class _Seen(NamedTuple):
+class _SeenRows(NamedTuple):
     """What a batch shows: places in the training set `rows` under `values` at `visits`, and the
     partners; int64 [batch]."""
 
@@ -277,7 +277,7 @@ class TrainingRows:
             **when,
         )
 
-    def _seen(self, step: int) -> _Seen:
+    def _seen(self, step: int) -> _SeenRows:
         members, visits, epoch = self.rows_of(step)
         rows = self._parents[members]
         values, visits = self._values_at(rows, visits, self._stage_seed)
@@ -285,7 +285,7 @@ class TrainingRows:
         if self._partners is not None:
             partner, drawn = self._partner_rows.of(rows, values, visits, self._stage_seed)
             partners = partner, drawn if self._values is None else self._values[partner]
-        return _Seen(members, rows, visits, values, epoch, partners)
+        return _SeenRows(members, rows, visits, values, epoch, partners)
 
     def _environment_of(self, where: Tensor, values: NDArray[np.int64]) -> Tensor | None:
         if self.environment is None or self._rows.visit_law is None:
@@ -313,7 +313,7 @@ class TrainingRows:
         values = (np.repeat(self._codes, self._shares) - self._rows.environment[rows]) // step
         return values, visits * law.shape[1] + values
 
-    def _read(self, step: int, visits: _Seen, length: int) -> Tensor:
+    def _read(self, step: int, visits: _SeenRows, length: int) -> Tensor:
         """The inputs of a batch and of partners that are other rows in one gather, images uint8 [n,
         c, h, w].
 
@@ -337,7 +337,7 @@ class TrainingRows:
                 self._coming[number] = self._inputs.ahead(self._place[rows])
         return _channels_first(self._inputs.arrived(self._coming.pop(step), whole=is_whole))
 
-    def _views_of(self, x: Tensor, visits: _Seen) -> Iterator[Tensor]:
+    def _views_of(self, x: Tensor, visits: _SeenRows) -> Iterator[Tensor]:
         """The views of the rows with inputs `x`, each as a model takes it; where there are
         partners, theirs after the rows'."""
         ids, values = self._ids[visits.rows], visits.values

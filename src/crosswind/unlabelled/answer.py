@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.estimators.base import Estimate
-from crosswind.estimators.diagnosis import Finding
+from crosswind.estimators.diagnosis import DiagnosisFinding
 from crosswind.estimators.intervals import DOUBT
 from crosswind.transforms.neighbourhood import pool_of_kind
 
@@ -65,7 +65,7 @@ class Estimates:
     source_n: int
     rows: tuple[Row, ...]
     left_out: tuple[tuple[str, str], ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[DiagnosisFinding, ...]
     doubtful: tuple[Doubtful, ...] = field(repr=False)
     kind: str
     notes: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ from crosswind.core.registry import Facts, facts, load
 from crosswind.core.types import Predictions
 from crosswind.estimators.base import Answers, Estimate, Labelled
 from crosswind.estimators.diagnosis import diagnosed
-from crosswind.estimators.estimating import Prepared, estimated_jointly
+from crosswind.estimators.estimating import PreparedEstimate, estimated_jointly
 from crosswind.shifts.split import RowSet
 from crosswind.studies.changed_copies import copy_answers, labelled_pool, set_answers
 from crosswind.studies.output_order import check_order
@@ -461,7 +461,7 @@ def estimates(
         elif access.pool and not pools:
             why = "it learns from changed copies of labelled rows" + unchanged
         else:
-            prepared = Prepared(
+            prepared = PreparedEstimate(
                 load("estimators", item.name)(**settings.get(item.name, {})),
                 sources.get(near) or labelled or _nothing(0),
                 pools.get(near, []),

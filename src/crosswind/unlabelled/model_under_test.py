@@ -214,7 +214,7 @@ def _weights(path: Path) -> AskedModel:
         None if size is None else InputSpec.image(size, size, channels),
         tuple(str(name) for name in classes),
     )
-    network = _Network(path, model, settings, names)
+    network = _KeptNetwork(path, model, settings, names)
     return AskedModel(path.name, network.answers, names, takes, True, features=network.features)
 
 
@@ -235,7 +235,7 @@ def _card(path: Path) -> Mapping[str, Any]:
     )
 
 
-class _Network:
+class _KeptNetwork:
     """A network built by its settings with the weights of a file, which are read when it is first
     asked for.
 
@@ -374,7 +374,7 @@ def _run(word: str) -> AskedModel:
     if method.predict is Method.predict:  # else what it reads is not what its model's head reads
         own = method(**spec["method"]["knobs"]) if method.exports is not Method.exports else None
         file, model = fit["artifacts"] / WEIGHTS.format(rule), spec["model"]
-        features = _Network(file, model["name"], model["knobs"], classes, own).features
+        features = _KeptNetwork(file, model["name"], model["knobs"], classes, own).features
     return AskedModel(
         word,
         lambda _: answers,

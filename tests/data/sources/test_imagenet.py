@@ -13,7 +13,7 @@ from crosswind.core.errors import CrosswindError, DataError
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.prepared import prepare
 from crosswind.data.sources.base import open_source
-from crosswind.data.sources.image_trees import ImageNet
+from crosswind.data.sources.image_trees import ImageNetFolder
 
 SYNSETS = {
     "n01440764": "tench, Tinca tinca",
@@ -82,7 +82,7 @@ def test_a_part_alone_and_a_prepared_copy(tmp_path: Path) -> None:
         {name: data for name, data in files().items() if not name.startswith("train")},
     )
     assert opened(folder).table.codes.tolist() == [[0, 1], [1, 1]]
-    prepare(ImageNet(path=str(folder), size=8, root=str(tmp_path / "root")))
+    prepare(ImageNetFolder(path=str(folder), size=8, root=str(tmp_path / "root")))
     copy = opened(folder, root=str(tmp_path / "root"))
     assert np.array_equal(copy.inputs(np.arange(2)), opened(folder).inputs(np.arange(2)))
 

@@ -361,7 +361,7 @@ class ImageFolder(PreparedSource):
 
 @register("imagenet", kind="source")
 @dataclass(frozen=True)
-class ImageNet(PreparedSource):
+class ImageNetFolder(PreparedSource):
     """ImageNet (ILSVRC 2012) in a folder of your own: 1,281,167 images of 1,000 classes to train on
     and 50,000 to validate on.
 

@@ -34,7 +34,7 @@ SHOWN_ROWS = 10
 """Rows that a doubt names."""
 
 
-class Question(NamedTuple):
+class ChatQuestion(NamedTuple):
     """What is asked of one row: the name of its answer, the row's input, and its input tokens as
     estimated."""
 
@@ -281,13 +281,13 @@ class ChatApi(Prompted):
 
     def questions(
         self, rows: RowSet, dataset: AttributedDataset, prompt: str
-    ) -> Iterator[list[Question]]:
+    ) -> Iterator[list[ChatQuestion]]:
         """What is asked of the rows, in batches. Equal inputs are one question, whose answer they
         share."""
         family, tokens = self._family(prompt), rough(prompt)
         for x in inputs(rows, dataset, ROWS):
             yield [
-                Question(
+                ChatQuestion(
                     digest([family, _content_hash(row_input)]),
                     row_input,
                     tokens
@@ -320,7 +320,7 @@ class ChatApi(Prompted):
         )
 
     def _ask(
-        self, asker: Asker, family: str, prompt: str, question: Question
+        self, asker: Asker, family: str, prompt: str, question: ChatQuestion
     ) -> str | Refusal | None:
         if isinstance(question.x, str):
             template = prompt if "{text}" in prompt else f"{prompt}\n\n{{text}}"

@@ -94,12 +94,14 @@ class Transformer(Backbone):
         net = self._net(config, folder)
         kinds = int(getattr(config, "type_vocab_size", 1) or 1)
         children: dict[str, nn.Module] = {
-            "embedding": _Embedding(net.embeddings, config.vocab_size, kinds, config.pad_token_id)
+            "embedding": _TokenEmbedding(
+                net.embeddings, config.vocab_size, kinds, config.pad_token_id
+            )
         }
         children |= {
             f"layer{number}": _Layer(layer) for number, layer in enumerate(net.encoder.layer, 1)
         }
-        pooled = _Pooled(self.pooling, self.normalise)
+        pooled = _PooledTokens(self.pooling, self.normalise)
         width = int(config.hidden_size)
         stages: dict[str, Sequence[str]] = {name: (name,) for name in children}
         pool: tuple[str, ...] = ("pooled",)
@@ -119,7 +121,7 @@ class Transformer(Backbone):
                 self.hidden,
             )
         children["fc"] = nn.Linear(width, len(class_names))
-        model = _Texts(children, stages=stages, pool=pool, head="fc", width=width)
+        model = _TokenisedTexts(children, stages=stages, pool=pool, head="fc", width=width)
         if self.weights not in (None, "published"):
             take_weights(
                 model, read_weights(Path(str(self.weights)), self.weights_sha256), str(self.weights)
@@ -236,7 +238,7 @@ def hub_folder(name: str, revision: str | None) -> Path:
 # -- parts -----------------------------------------------------------------------------------------
 
 
-class _Texts(Model):
+class _TokenisedTexts(Model):
     """Runs its layers on [n, length, d] where nobody looks at a stage: without joining which tokens
     there are to every output."""
 
@@ -251,7 +253,7 @@ class _Texts(Model):
         return self.hidden(pooled_features) if "hidden" in self.stages else pooled_features  # type: ignore[operator]
 
 
-class _Embedding(nn.Module):
+class _TokenEmbedding(nn.Module):
     """Tokens int64 [n, length] as `special_tokens` gives them -> their vectors, and 1 where there
     is one: [n, length, d + 1]."""
 
@@ -296,7 +298,7 @@ class _Layer(nn.Module):
         return layer_output[0] if isinstance(layer_output, tuple) else layer_output
 
 
-class _Pooled(nn.Module):
+class _PooledTokens(nn.Module):
     """[n, length, d + 1] -> features [n, d]."""
 
     def __init__(self, pooling: str, normalise: bool) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from crosswind.evaluation.compare import Difference, Seeds, Summary, over_runs, paired
+from crosswind.evaluation.compare import Difference, DifferenceSummary, Seeds, over_runs, paired
 from crosswind.evaluation.metrics import METRICS
 from crosswind.evaluation.multiplicity import (
     ALPHA,
@@ -24,8 +24,8 @@ from crosswind.evaluation.multiplicity import (
 )
 from crosswind.reports.claims.robustness import rho_words
 from crosswind.reports.scores.notes import MARK, at_chance, chance_words, oracle_notes, with_mark
-from crosswind.reports.scores.results import LEVEL, Entry, Place, Results, Run
-from crosswind.reports.tables import Cell, Table, picked, slug
+from crosswind.reports.scores.results import LEVEL, Entry, Place, Results, ScoredRun
+from crosswind.reports.tables import Cell, ReportTable, picked, slug
 
 if TYPE_CHECKING:
     from crosswind.studies.claims import Side
@@ -76,7 +76,7 @@ class JudgedSide:
             else {seed: value - less[seed] for seed, value in own_values.items() if seed in less}
         )
 
-    def summary(self, metric: str) -> Summary | None:
+    def summary(self, metric: str) -> DifferenceSummary | None:
         """Mean and interval of the score or gap; None where no run has it."""
         values = self.values(metric)
         return over_runs(values, LEVEL) if values else None
@@ -223,14 +223,14 @@ def judge(arranged: Results, resolved: Mapping[str, Any]) -> list[Judgement]:
     )
 
     # Runs of one side differ in point and seeds only, which are left out of `where`.
-    points: dict[Run, dict[str, None]] = {}
-    states: dict[Run, Counter[str]] = {}
+    points: dict[ScoredRun, dict[str, None]] = {}
+    states: dict[ScoredRun, Counter[str]] = {}
     for run, (status, _) in arranged.runs.items():
         where = run._replace(point="", seed=0, split_seed=0)
         points.setdefault(where, {})[run.point] = None
         states.setdefault(where, Counter())[status] += 1
 
-    def less(where: Run, side: Side) -> Run:
+    def less(where: ScoredRun, side: Side) -> ScoredRun:
         """The runs that a side of a claim is less of; `where` itself where it is no gap."""
         side_less = side.minus or side
         return where._replace(
@@ -239,7 +239,7 @@ def judge(arranged: Results, resolved: Mapping[str, Any]) -> list[Judgement]:
             shift=side_less.shift or where.shift,
         )
 
-    def judged(where: Run, side: Side, rule: str) -> JudgedSide:
+    def judged(where: ScoredRun, side: Side, rule: str) -> JudgedSide:
         setting_results = arranged.places.get(
             Place(where.study, where.data, where.size, where.model, str(side.set), rule)
         )
@@ -267,7 +267,7 @@ def judge(arranged: Results, resolved: Mapping[str, Any]) -> list[Judgement]:
         better, than = sides_of(claim, str(resolved["reference"]))
         rule = rule_of(claim, resolved["selection"])
         share = claim.get("wins_back")
-        once: set[Run] = set()
+        once: set[ScoredRun] = set()
         for where in points:
             if (
                 where.method != better.method
@@ -338,7 +338,7 @@ def _adjusted(family: list[Judgement], multiplicity: str) -> list[Judgement]:
     ]
 
 
-def claim_table(study: str, judgements: list[Judgement]) -> Table | None:
+def claim_table(study: str, judgements: list[Judgement]) -> ReportTable | None:
     """A row a judgement, the claims' words below; what is the same in all rows stands in the title.
     None without claims."""
     if not judgements:
@@ -383,14 +383,14 @@ def claim_table(study: str, judgements: list[Judgement]) -> Table | None:
         )
     ]
     title = f"Claims ({', '.join(filter(None, (study, *shared)))})"
-    return Table.of(f"claims-{slug(study)}", title, rows, (*claims, *_notes(judgements)))
+    return ReportTable.of(f"claims-{slug(study)}", title, rows, (*claims, *_notes(judgements)))
 
 
 def _p_value(value: float) -> str:
     return f"{value:.3f}" if value >= 0.001 else "<0.001"
 
 
-def claim_number_table(study: str, judgements: list[Judgement]) -> Table | None:
+def claim_number_table(study: str, judgements: list[Judgement]) -> ReportTable | None:
     """Every number of the judgements in one tidy table; None without claims."""
     rows = []
     for judgement in judgements:
@@ -446,7 +446,7 @@ def claim_number_table(study: str, judgements: list[Judgement]) -> Table | None:
             )
         )
     return (
-        Table.of(f"claims-{slug(study)}", "Every number of the claims", rows, keys=2)
+        ReportTable.of(f"claims-{slug(study)}", "Every number of the claims", rows, keys=2)
         if rows
         else None
     )

@@ -12,9 +12,9 @@ from typing import Any
 
 from crosswind.evaluation.multiplicity import percent
 from crosswind.evaluation.points import HELD, Number, Point
-from crosswind.evaluation.pools import Comparison, Covered, Judgement, OnDomain
+from crosswind.evaluation.pools import Comparison, Covered, OnDomain, PoolJudgement
 from crosswind.reports.charts import Figure, chart, layer, named_colour, number, text, tips
-from crosswind.reports.tables import Cell, Table, slug
+from crosswind.reports.tables import Cell, ReportTable, slug
 
 MOST_POINTS = 1500
 """Points of an estimator that are drawn."""
@@ -24,7 +24,7 @@ _INTERVAL = (
 )
 
 
-def scatter(name: str, estimates: Mapping[str, Sequence[Point]]) -> tuple[Figure, Table]:
+def scatter(name: str, estimates: Mapping[str, Sequence[Point]]) -> tuple[Figure, ReportTable]:
     """Estimated against true accuracy: a panel an estimator, a point a network and test domain, the
     diagonal and the intervals.
 
@@ -72,7 +72,7 @@ def scatter(name: str, estimates: Mapping[str, Sequence[Point]]) -> tuple[Figure
         "low",
         "high",
     )
-    table = Table(
+    table = ReportTable(
         slug(name),
         title,
         columns,
@@ -175,9 +175,9 @@ def _mean_error(rows: Sequence[Mapping[str, Any]], panel: str) -> float:
 def measure_table(
     name: str,
     title: str,
-    judged: Mapping[str, Judgement],
+    judged: Mapping[str, PoolJudgement],
     rules: Sequence[str] = ("test", "in-sample"),
-) -> Table:
+) -> ReportTable:
     """A row a measure: R2, MAE in percentage points and the taus, each with its interval, as table
     2b.
 
@@ -197,9 +197,9 @@ def part_table(
     name: str,
     title: str,
     part_title: str,
-    judged: Mapping[str, Mapping[str, Judgement]],
+    judged: Mapping[str, Mapping[str, PoolJudgement]],
     rules: Sequence[str] = ("test", "in-sample"),
-) -> Table:
+) -> ReportTable:
     """A row a part of the pool and a measure, as tables 4 (training regimes), 5 (augmentation) and
     8 (architectures).
 
@@ -213,7 +213,7 @@ def part_table(
     return _table(name, title, (part_title, "measure"), rows, rules)
 
 
-def line_table(name: str, title: str, judged: Mapping[str, Judgement]) -> Table:
+def line_table(name: str, title: str, judged: Mapping[str, PoolJudgement]) -> ReportTable:
     """A row a measure and a line, by what it is fitted on: R2 in both forms, mean absolute and mean
     signed error."""
     rows: list[tuple[Cell, ...]] = []
@@ -241,12 +241,12 @@ def line_table(name: str, title: str, judged: Mapping[str, Judgement]) -> Table:
         "MAE",
         "bias",
     )
-    return Table(slug(name), title, columns, rows, (*map(_told, rule), _INTERVAL), keys=2)
+    return ReportTable(slug(name), title, columns, rows, (*map(_told, rule), _INTERVAL), keys=2)
 
 
 def domain_table(
     name: str, title: str, tau_by_measure: Mapping[str, Mapping[str, Number]]
-) -> Table:
+) -> ReportTable:
     """A row a measure, a column a test domain, as tables 9 to 11 and 16 to 18; `tau_by_measure` by
     measure
     and domain."""
@@ -257,15 +257,15 @@ def domain_table(
         (measure, *(_cell(numbers.get(domain), 3) for domain in domains))
         for measure, numbers in tau_by_measure.items()
     ]
-    return Table(slug(name), title, ("measure", *domains), rows, (_INTERVAL,))
+    return ReportTable(slug(name), title, ("measure", *domains), rows, (_INTERVAL,))
 
 
 def across_table(
     name: str,
     title: str,
-    judged: Mapping[str, Judgement],
-    judged_parts: Mapping[str, Mapping[str, Judgement]] | None = None,
-) -> Table:
+    judged: Mapping[str, PoolJudgement],
+    judged_parts: Mapping[str, Mapping[str, PoolJudgement]] | None = None,
+) -> ReportTable:
     """A row a measure: tau over the test domains of one network, the mean over networks, as table
     7; a column for each part too."""
     judged_parts = judged_parts or {}
@@ -294,15 +294,15 @@ def across_table(
         *(f"of {part_name}" for part_name in judged_parts),
         "networks",
     )
-    return Table(slug(name), title, columns, rows, (*notes, *reasons))
+    return ReportTable(slug(name), title, columns, rows, (*notes, *reasons))
 
 
 def number_table(
     name: str,
     title: str,
-    judged_parts: Mapping[str, Mapping[str, Judgement]],
+    judged_parts: Mapping[str, Mapping[str, PoolJudgement]],
     on_domains: Mapping[str, Mapping[str, OnDomain]] | None = None,
-) -> Table:
+) -> ReportTable:
     """Every number in one tidy table: a row a measure and number, with its interval, the cells that
     it averages, and reasons.
 
@@ -359,12 +359,12 @@ def number_table(
         "left out",
         "why",
     )
-    return Table(slug(name), title, columns, rows, keys=4)
+    return ReportTable(slug(name), title, columns, rows, keys=4)
 
 
 def comparison_table(
     name: str, title: str, reference: str, compared: Mapping[str, Comparison]
-) -> Table:
+) -> ReportTable:
     """A row an estimator: differences of MAE and macro tau to a reference, with intervals and
     p-values after Holm."""
     rows: list[tuple[Cell, ...]] = []
@@ -409,10 +409,12 @@ def comparison_table(
         "p of tau",
         "p of tau (Holm)",
     )
-    return Table(slug(name), title, columns, rows, notes)
+    return ReportTable(slug(name), title, columns, rows, notes)
 
 
-def coverage_table(name: str, title: str, covered_by: Mapping[str, Sequence[Covered]]) -> Table:
+def coverage_table(
+    name: str, title: str, covered_by: Mapping[str, Sequence[Covered]]
+) -> ReportTable:
     """A row an estimator, kind and strength of shift: the share of accuracies in their interval,
     and its median width."""
     rows = [
@@ -443,16 +445,16 @@ def coverage_table(name: str, title: str, covered_by: Mapping[str, Sequence[Cove
         "A pair is a network and a shift. In brackets a 90% interval of the share, of which the"
         " networks are the observations."
     )
-    return Table(slug(name), title, columns, rows, (note,), keys=3)
+    return ReportTable(slug(name), title, columns, rows, (note,), keys=3)
 
 
 def _table(
     name: str,
     title: str,
     keys: Sequence[str],
-    rows: Sequence[tuple[tuple[str, ...], Judgement]],
+    rows: Sequence[tuple[tuple[str, ...], PoolJudgement]],
     rules: Sequence[str],
-) -> Table:
+) -> ReportTable:
     # A tau that no pool has is no column.
     empty = {
         label
@@ -480,7 +482,7 @@ def _table(
             f"No {label}: {why}.": None
             for why in dict.fromkeys(_taus(judgement)[label].why for _, judgement in rows)
         }
-    return Table(
+    return ReportTable(
         slug(name),
         title,
         [*keys, *labels],
@@ -504,7 +506,7 @@ def _told(rule: str) -> str:
     )
 
 
-def _taus(judgement: Judgement) -> dict[str, Number]:
+def _taus(judgement: PoolJudgement) -> dict[str, Number]:
     return {
         "macro tau": judgement.macro_tau,
         "micro tau": judgement.micro_tau,
@@ -514,7 +516,7 @@ def _taus(judgement: Judgement) -> dict[str, Number]:
     }
 
 
-def _numbers(judgement: Judgement, rules: Sequence[str]) -> dict[str, Number]:
+def _numbers(judgement: PoolJudgement, rules: Sequence[str]) -> dict[str, Number]:
     taus = _taus(judgement)
     del taus["across tau"]
     errors: dict[str, Number] = {}

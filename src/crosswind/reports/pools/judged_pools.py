@@ -20,10 +20,10 @@ from crosswind.evaluation.pool_claims import (
     Decision,
     decide,
 )
-from crosswind.evaluation.pools import Judgement, OnDomain, by_domain, comparisons, judge
+from crosswind.evaluation.pools import OnDomain, PoolJudgement, by_domain, comparisons, judge
 from crosswind.reports.pools import estimate_figures as draw
 from crosswind.reports.pools.networks import ModelPool
-from crosswind.reports.tables import Cell, Table, slug
+from crosswind.reports.tables import Cell, ReportTable, slug
 
 ATC = ("atc-mc", "atc-ne")
 """The baselines of Ng et al. 2022, by their registered names."""
@@ -34,10 +34,10 @@ class Judged:
     """A pool with everything that is told of it; each is computed when it is asked for, once."""
 
     pool: ModelPool
-    _parts: dict[tuple[str, ...], dict[str, Judgement]] = field(default_factory=dict)
+    _parts: dict[tuple[str, ...], dict[str, PoolJudgement]] = field(default_factory=dict)
 
     @cached_property
-    def every(self) -> dict[str, Judgement]:
+    def every(self) -> dict[str, PoolJudgement]:
         """By estimator, over the whole pool."""
         return self._of(self.pool.values, self.pool.apart)
 
@@ -52,7 +52,7 @@ class Judged:
 
     def _of(
         self, values: Mapping[str, Sequence[Point]], by_architecture: bool
-    ) -> dict[str, Judgement]:
+    ) -> dict[str, PoolJudgement]:
         direct = self.pool.direct
         return {
             name: judge(points, estimates=name in direct, by_architecture=by_architecture)
@@ -61,7 +61,7 @@ class Judged:
         }
 
     @cached_property
-    def by_method(self) -> dict[str, dict[str, Judgement]]:
+    def by_method(self) -> dict[str, dict[str, PoolJudgement]]:
         """By training method with networks enough and estimator, all architectures as one pool."""
         counts = Counter(self.pool.methods.values())
         named = [name for name, count in counts.items() if count >= LEAST]
@@ -80,7 +80,7 @@ class Judged:
         }
 
     @cached_property
-    def by_architecture(self) -> dict[str, dict[str, Judgement]]:
+    def by_architecture(self) -> dict[str, dict[str, PoolJudgement]]:
         """By architecture with networks enough and estimator."""
         counts, values = self.pool.architectures, self.pool.values
         named = (
@@ -139,7 +139,7 @@ class Judged:
         return slug("pool", self.pool.name)
 
     @cached_property
-    def tables(self) -> dict[str, list[Table]]:
+    def tables(self) -> dict[str, list[ReportTable]]:
         """The tables by what they are about: claims, all, domains, lines, parts, forms, one
         network."""
         pool, name = self.pool, self.name
@@ -205,7 +205,7 @@ class Judged:
         }
 
     @cached_property
-    def numbers(self) -> Table:
+    def numbers(self) -> ReportTable:
         """Every number in one tidy table: of the pool, of each architecture, and by test domain."""
         judged_parts = {"": self.every, **self.by_architecture}
         return draw.number_table(
@@ -215,13 +215,13 @@ class Judged:
             self.on_domains,
         )
 
-    def _across(self) -> Table:
+    def _across(self) -> ReportTable:
         title = f"One network over many domains, on {self.pool.name}"
         return draw.across_table(
             f"{self.name}-over-domains", title, self.every, self.by_architecture
         )
 
-    def _less_atc(self) -> list[Table]:
+    def _less_atc(self) -> list[ReportTable]:
         values = self.pool.values
         reference = next((label for label in values if self.pool.names[label] in ATC), None)
         if reference is None or len(values) < 2:
@@ -242,7 +242,7 @@ class Judged:
             else []
         )
 
-    def _forms(self) -> list[Table]:
+    def _forms(self) -> list[ReportTable]:
         """The other forms of a neighbourhood's measure against the share of the commonest answer
         (appendix B.3)."""
         pool, out = self.pool, []
@@ -270,7 +270,7 @@ class Judged:
                 )
         return out
 
-    def _claims(self) -> Table:
+    def _claims(self) -> ReportTable:
         rows: list[tuple[Cell, ...]] = []
         for decision in self.decisions:
             difference = decision.found
@@ -317,7 +317,7 @@ class Judged:
                 if decision.why
             ),
         ]
-        return Table(
+        return ReportTable(
             f"{self.name}-claims",
             "What Ng et al. 2022 claim, on these networks",
             columns,

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crosswind.evaluation.compare import Summary, over_runs
+from crosswind.evaluation.compare import DifferenceSummary, over_runs
 from crosswind.evaluation.metrics import HEADLINE
 from crosswind.evaluation.prompts import (
     Choices,
@@ -24,7 +24,7 @@ from crosswind.evaluation.prompts import (
     spread,
 )
 from crosswind.reports.scores.results import LEVEL, Entry, Place, PlaceResults, choosing_rule
-from crosswind.reports.tables import Cell, Table, slug
+from crosswind.reports.tables import Cell, ReportTable, slug
 from crosswind.studies.prompts import entries_of, fixed_of, labels_of
 
 ORACLE = "best (ORACLE)"
@@ -36,7 +36,7 @@ _BOUNDS = (
 
 
 @dataclass(frozen=True)
-class Said:
+class AnswerScores:
     """What one prompt gave on one data set: mean over shifts, by seed; `rows` of the test set,
     `unparsed` share of no answer."""
 
@@ -51,7 +51,7 @@ class Said:
 
     def bounds(self) -> tuple[float | None, float | None]:
         """The interval over runs where they differ, else over the test rows."""
-        averaged: Summary = over_runs(dict(self.values), LEVEL)
+        averaged: DifferenceSummary = over_runs(dict(self.values), LEVEL)
         return (
             (averaged.low, averaged.high) if averaged.sd else of_rows(self.mean, self.rows, LEVEL)
         )
@@ -67,11 +67,11 @@ class Asked:
     """
 
     place: Place
-    said: Mapping[tuple[str, str, str], Said]
+    said: Mapping[tuple[str, str, str], AnswerScores]
     validation: Scores
     fixed: str
     averages: Mapping[str, Sequence[str]]
-    tuned: Mapping[tuple[str, str], Said]
+    tuned: Mapping[tuple[str, str], AnswerScores]
 
     @property
     def scores(self) -> Scores:
@@ -154,7 +154,7 @@ def asked_of(
 
 def _said(
     shown_results: Sequence[PlaceResults], prompts: Mapping[str, Any]
-) -> dict[tuple[str, str, str], Said]:
+) -> dict[tuple[str, str, str], AnswerScores]:
     scores_found = {}
     for data in dict.fromkeys(setting_results.place.data for setting_results in shown_results):
         for (model, prompt), labels in entries_of(prompts).items():
@@ -165,7 +165,7 @@ def _said(
     return dict(sorted(scores_found.items(), key=lambda score: order.index(score[0][:2])))
 
 
-def _over(shown_results: Sequence[PlaceResults], data: str, method: str) -> Said | None:
+def _over(shown_results: Sequence[PlaceResults], data: str, method: str) -> AnswerScores | None:
     """The mean over shifts by seed, of the first model beside which the method stands."""
     for setting_results in (
         setting_results for setting_results in shown_results if setting_results.place.data == data
@@ -190,7 +190,7 @@ def _over(shown_results: Sequence[PlaceResults], data: str, method: str) -> Said
             seed: math.fsum(run_scores[seed] for run_scores in values) / len(values)
             for seed in seeds
         }
-        return Said(
+        return AnswerScores(
             means, min(entry.largest("n") or 0 for entry in entries), math.fsum(lost) / len(lost)
         )
     return None
@@ -199,7 +199,7 @@ def _over(shown_results: Sequence[PlaceResults], data: str, method: str) -> Said
 # -- tables and figure -----------------------------------------------------------------------------
 
 
-def prompt_table(comparison: Asked) -> Table:
+def prompt_table(comparison: Asked) -> ReportTable:
     """Accuracy: a row a model and prompt, a column a data set. The best of a model and data set is
     marked (table 5)."""
     rows: list[list[Cell]] = []
@@ -224,7 +224,7 @@ def prompt_table(comparison: Asked) -> Table:
     )
 
 
-def answer_table(comparison: Asked) -> Table:
+def answer_table(comparison: Asked) -> ReportTable:
     """Every number: a row a model, prompt and data set, with its interval and the share of rows
     without an answer."""
     rows: list[list[Cell]] = []
@@ -250,7 +250,7 @@ def answer_table(comparison: Asked) -> Table:
     )
 
 
-def choice_table(comparison: Asked) -> Table:
+def choice_table(comparison: Asked) -> ReportTable:
     """What the choice of a prompt is worth: a row a model and way of choosing, a column a data set
     and average; then the drop."""
     rows: list[list[Cell]] = []
@@ -312,7 +312,7 @@ def choice_table(comparison: Asked) -> Table:
     )
 
 
-def tuned_table(comparison: Asked) -> Table | None:
+def tuned_table(comparison: Asked) -> ReportTable | None:
     """With and without fine-tuning: a row a model and data set (table 14). None where nothing was
     fine-tuned."""
     rows: list[list[Cell]] = []
@@ -345,7 +345,7 @@ def tuned_table(comparison: Asked) -> Table | None:
     )
 
 
-def prompt_tables(comparison: Asked) -> list[Table]:
+def prompt_tables(comparison: Asked) -> list[ReportTable]:
     """All tables of the prompts."""
     return [
         table
@@ -377,7 +377,7 @@ def _table(
     rows: list[list[Cell]],
     notes: Sequence[str],
     keys: int,
-) -> Table:
+) -> ReportTable:
     setting = comparison.place
     about = ", ".join(
         filter(
@@ -385,7 +385,7 @@ def _table(
             (setting.study, setting.size and f"size {setting.size}", f"selection {setting.rule}"),
         )
     )
-    return Table(
+    return ReportTable(
         slug(table_name, *setting),
         f"{title} on {setting.set} ({about})",
         tuple(columns),

@@ -12,14 +12,14 @@ from crosswind.reports.rows.answers import MethodAnswers
 from crosswind.reports.rows.learning import Curve
 from crosswind.reports.rows.pairs import MOST_NAMES
 from crosswind.reports.scores.results import LEVEL
-from crosswind.reports.tables import Table, slug
+from crosswind.reports.tables import ReportTable, slug
 
 _WIDE = 8
 LINES = 9
 """Lines of a panel that colour and dash together tell apart."""
 
 
-def confusion(method_answers: Sequence[MethodAnswers]) -> tuple[Figure, Table] | None:
+def confusion(method_answers: Sequence[MethodAnswers]) -> tuple[Figure, ReportTable] | None:
     """Class x answer, one panel a method, under one shift; None for more classes than there is room
     for."""
     rows = [
@@ -45,7 +45,7 @@ def confusion(method_answers: Sequence[MethodAnswers]) -> tuple[Figure, Table] |
 
 def cells(
     method_answers: Sequence[MethodAnswers], pair: tuple[str, str]
-) -> tuple[Figure, Table] | None:
+) -> tuple[Figure, ReportTable] | None:
     """Accuracy by the values of two attributes, one panel a method, under one shift; None where
     there is no room."""
     first_name, second_name = pair
@@ -70,7 +70,7 @@ def cells(
     )
 
 
-def apart(method_answers: Sequence[MethodAnswers]) -> tuple[Figure, Table] | None:
+def apart(method_answers: Sequence[MethodAnswers]) -> tuple[Figure, ReportTable] | None:
     """Accuracy by class and environment, one panel a method, under one systematic shift; pairs that
     training showed are framed."""
     first = next(answers.apart for answers in method_answers if answers.apart is not None)
@@ -116,7 +116,9 @@ def apart(method_answers: Sequence[MethodAnswers]) -> tuple[Figure, Table] | Non
     )
 
 
-def rho_by_environment(method_answers: Sequence[MethodAnswers], reference: str = "") -> list[Table]:
+def rho_by_environment(
+    method_answers: Sequence[MethodAnswers], reference: str = ""
+) -> list[ReportTable]:
     """rho of every method (rows) under every environment (columns), and the mean over these; none
     where either is single.
 
@@ -150,7 +152,7 @@ def rho_by_environment(method_answers: Sequence[MethodAnswers], reference: str =
     title = f"rho by environment under {method_answers[0].shift}"
     columns = (name if "," in name else name.partition("=")[2] or name for name in names)
     return [
-        Table(
+        ReportTable(
             slug(f"rho-by-environment-{_name(method_answers[0])}"),
             title,
             ("method", *columns, "mean"),
@@ -163,7 +165,7 @@ def rho_by_environment(method_answers: Sequence[MethodAnswers], reference: str =
 
 def rhos(
     method_answers: Sequence[MethodAnswers], reference: str = "", without: str = WITHOUT
-) -> Table:
+) -> ReportTable:
     """Seen and unseen accuracy of every environment, their difference, and rho with its interval, a
     row a method.
 
@@ -227,7 +229,7 @@ def rhos(
         "seeds",
     )
     title = f"Systematic robustness under {method_answers[0].shift}"
-    return Table(slug(f"rho-{_name(method_answers[0])}"), title, columns, rows, notes, 2)
+    return ReportTable(slug(f"rho-{_name(method_answers[0])}"), title, columns, rows, notes, 2)
 
 
 def trade(
@@ -235,7 +237,7 @@ def trade(
     other_answers: Sequence[MethodAnswers],
     reference: str,
     rates: Mapping[str, float],
-) -> list[tuple[Figure, Table]]:
+) -> list[tuple[Figure, ReportTable]]:
     """Seen against unseen accuracy under one systematic shift: a figure an environment, a point a
     method, intervals over seeds.
 
@@ -295,7 +297,7 @@ def trade(
 
 def _trade(
     first: MethodAnswers, environment: str, rows: list[dict[str, Any]], swept: bool
-) -> tuple[Figure, Table]:
+) -> tuple[Figure, ReportTable]:
     low, high = (
         pick(row[key] for row in rows for key in (f"x{end}", f"y{end}"))
         for pick, end in ((min, 0), (max, 1))
@@ -395,7 +397,7 @@ def _trade(
         )
         for row in rows
     ]
-    return figure, Table(
+    return figure, ReportTable(
         name, title, columns, [(*row[:3], *row[3], *row[4], row[5]) for row in cells], keys=3
     )
 
@@ -405,7 +407,7 @@ def _with_interval(row: Mapping[str, Any], key: str) -> tuple[float, str]:
     return row[key], "" if row["n"] == 1 else f"{low:.3f} to {high:.3f}"
 
 
-def curves(method_curves: Sequence[Curve], shifts: Sequence[str]) -> tuple[Figure, Table]:
+def curves(method_curves: Sequence[Curve], shifts: Sequence[str]) -> tuple[Figure, ReportTable]:
     """Validation accuracy by step, one panel a shift, one colour a method, one dash a set, with the
     steps that each rule chose.
 
@@ -527,7 +529,7 @@ def curves(method_curves: Sequence[Curve], shifts: Sequence[str]) -> tuple[Figur
             )
             listed.append((curve.shift, curve.method, curve.set, step, value, ", ".join(by_rule)))
     columns = ("shift", "method", "set", "step", "accuracy", "seeds that chose it")
-    return figure, Table(name, title, columns, listed, keys=4)
+    return figure, ReportTable(name, title, columns, listed, keys=4)
 
 
 def _map(
@@ -537,7 +539,7 @@ def _map(
     rows: list[dict[str, Any]],
     tooltip: Sequence[Any],
     columns: tuple[str, str, str],
-) -> tuple[Figure, Table] | None:
+) -> tuple[Figure, ReportTable] | None:
     """A heat map of v by y and x, one panel an m, and the table of its numbers."""
     across, down, methods = (
         list(dict.fromkeys(row[side] for row in rows)) for side in ("x", "y", "m")
@@ -604,7 +606,9 @@ def _map(
         for row in rows
     ]
     more_columns = tuple(name for key, name in extra.items() if key in rows[0])
-    return figure, Table(slug(name), title, ("method", *columns, *more_columns), listed, keys=3)
+    return figure, ReportTable(
+        slug(name), title, ("method", *columns, *more_columns), listed, keys=3
+    )
 
 
 def _colours(methods: Sequence[str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crosswind.evaluation.systematic import Systematic, by_environment, kept_apart
+from crosswind.evaluation.systematic import SystematicScores, by_environment, kept_apart
 
 if TYPE_CHECKING:
     from crosswind.shifts.split import RowSet, Split
@@ -36,11 +36,11 @@ class Apart(NamedTuple):
     environment: str
     cells: Mapping[tuple[str, str], tuple[float, int]]
     seen: frozenset[tuple[str, str]]
-    measures: Mapping[str, Systematic]
+    measures: Mapping[str, SystematicScores]
     right: NDArray[np.bool_]
     groups: tuple[Ints, list[bool], tuple[str, ...], tuple[str, ...]]
 
-    def beside(self, reference: Apart) -> Mapping[str, Systematic]:
+    def beside(self, reference: Apart) -> Mapping[str, SystematicScores]:
         """`measures` with the accuracy of a reference model, on all classes of an environment,
         taken off as equation 1 has it."""
         return by_environment(self.right, *self.groups, reference=reference.right)

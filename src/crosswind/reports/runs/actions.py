@@ -8,7 +8,7 @@ from statistics import fmean
 
 from crosswind.core.errors import one_line
 from crosswind.reports.scores.results import Results
-from crosswind.reports.tables import Cell, Table
+from crosswind.reports.tables import Cell, ReportTable
 
 WORDS = {
     "share_of_loss": "own share of the loss, the largest seen, %",
@@ -32,7 +32,7 @@ NOTES = (
 )
 
 
-def action_table(arranged: Results) -> Table | None:
+def action_table(arranged: Results) -> ReportTable | None:
     """What each method did, a row a data set, size, model, shift, method and measure, over runs;
     None: nothing was measured."""
     measured: dict[tuple[str, ...], dict[object, float]] = {}
@@ -81,7 +81,9 @@ def action_table(arranged: Results) -> Table | None:
         "most",
     )
     return (
-        Table("actions", "What methods did beside plain training", columns, rows, NOTES, keys=6)
+        ReportTable(
+            "actions", "What methods did beside plain training", columns, rows, NOTES, keys=6
+        )
         if rows
         else None
     )

@@ -11,7 +11,7 @@ from typing import Any
 from crosswind.core.errors import one_line
 from crosswind.evaluation.compare import Seeds
 from crosswind.reports.scores.results import Results
-from crosswind.reports.tables import Cell, Table, picked
+from crosswind.reports.tables import Cell, ReportTable, picked
 
 _REASONS_SHOWN, _TROUBLE_SHOWN, _WARNINGS_SHOWN = 20, 200, 50
 _DONE = ("finished", "diverged")
@@ -51,7 +51,7 @@ _LARGEST = {
 # -- states ----------------------------------------------------------------------------------------
 
 
-def run_table(arranged: Results, reasons: bool = True) -> Table:
+def run_table(arranged: Results, reasons: bool = True) -> ReportTable:
     """The state of the runs by data, model and method; with `reasons`, failures and divergences
     below it."""
     states = list(
@@ -93,10 +93,12 @@ def run_table(arranged: Results, reasons: bool = True) -> Table:
         notes.append(
             f"and {len(trouble) - _REASONS_SHOWN} more kinds of failure that are not shown here."
         )
-    return Table("runs", "Runs", ("data", "model", "method", "runs", *states), rows, notes, keys=3)
+    return ReportTable(
+        "runs", "Runs", ("data", "model", "method", "runs", *states), rows, notes, keys=3
+    )
 
 
-def trouble_table(runs: Iterable[Mapping[str, Any]]) -> Table | None:
+def trouble_table(runs: Iterable[Mapping[str, Any]]) -> ReportTable | None:
     """The failed and diverged runs with their reasons, equal ones of several seeds in one row; None
     where there is none."""
     names = ("data", "shift", "size", "model", "method", "point")
@@ -141,13 +143,13 @@ def trouble_table(runs: Iterable[Mapping[str, Any]]) -> Table | None:
             " them."
         )
     return (
-        Table.of("trouble", "Runs that failed or diverged", rows[:_TROUBLE_SHOWN], notes)
+        ReportTable.of("trouble", "Runs that failed or diverged", rows[:_TROUBLE_SHOWN], notes)
         if rows
         else None
     )
 
 
-def warning_table(runs: Iterable[Mapping[str, Any]]) -> Table | None:
+def warning_table(runs: Iterable[Mapping[str, Any]]) -> ReportTable | None:
     """What runs warned of, most frequent first, and in how many runs; None where there is
     nothing."""
     counts = Counter(
@@ -156,7 +158,7 @@ def warning_table(runs: Iterable[Mapping[str, Any]]) -> Table | None:
     n_hidden = len(counts) - _WARNINGS_SHOWN
     notes = (f"{n_hidden} more are not shown.",) if n_hidden > 0 else ()
     rows = [{"warning": text, "runs": count} for text, count in counts.most_common(_WARNINGS_SHOWN)]
-    return Table.of("warnings", "Warnings of runs", rows, notes) if rows else None
+    return ReportTable.of("warnings", "Warnings of runs", rows, notes) if rows else None
 
 
 # -- where the time went ---------------------------------------------------------------------------
@@ -277,7 +279,7 @@ def largest_part(run_costs: Sequence[Cost]) -> str:
     )
 
 
-def time_table(run_costs: Sequence[Cost], sentence: bool = True) -> Table | None:
+def time_table(run_costs: Sequence[Cost], sentence: bool = True) -> ReportTable | None:
     """A row a data set, model and method: seconds, shares of them in percent, rows a second, MiB;
     None without runs.
 
@@ -323,4 +325,4 @@ def time_table(run_costs: Sequence[Cost], sentence: bool = True) -> Table | None
         )
     if not all(run_cost.shares for run_cost in run_costs):
         notes.append("A dash stands for what runs of an earlier version did not record.")
-    return Table.of("time", "Where the time went", rows, notes, keys=3) if rows else None
+    return ReportTable.of("time", "Where the time went", rows, notes, keys=3) if rows else None

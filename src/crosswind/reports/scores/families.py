@@ -32,7 +32,7 @@ from crosswind.reports.scores.notes import (
     with_mark,
 )
 from crosswind.reports.scores.results import LEVEL, Entry, Place, PlaceResults
-from crosswind.reports.tables import Cell, Score, Table, slug
+from crosswind.reports.tables import Cell, ReportTable, ScoreCell, slug
 from crosswind.studies.claims import unshifted
 
 LEAST = 3
@@ -335,7 +335,7 @@ def _registered(label: str, resolved: Mapping[str, Any]) -> str:
 # -- tables and figure -----------------------------------------------------------------------------
 
 
-def change_table(view: Families) -> Table:
+def change_table(view: Families) -> ReportTable:
     """Change against the baseline in percent of its accuracy: a row a method or architecture, a
     column a shift and their mean."""
     layouts = set()
@@ -357,7 +357,9 @@ def change_table(view: Families) -> Table:
             cells.append(
                 None
                 if change is None
-                else Score(change.mean, change.half_width, change.n, "percent", star, signed=True)
+                else ScoreCell(
+                    change.mean, change.half_width, change.n, "percent", star, signed=True
+                )
             )
         rows.append([family, row, *cells])
     several = f"the mean over {len(view.places)} data sets, then " if len(view.places) > 1 else ""
@@ -379,7 +381,7 @@ def change_table(view: Families) -> Table:
     )
 
 
-def rank_by_seed_table(view: Families) -> Table | None:
+def rank_by_seed_table(view: Families) -> ReportTable | None:
     """Mean rank over the shifts: a row a method or architecture, a column a data set and seed. None
     where no block is whole."""
     columns: dict[str, Mapping[str, float]] = {}
@@ -423,7 +425,7 @@ def _score(setting_results: PlaceResults, shift: str, row: str, seed: Any) -> fl
     return None if entry is None else entry.values(HEADLINE.name).get(seed)
 
 
-def agreement_table(view: Families) -> Table | None:
+def agreement_table(view: Families) -> ReportTable | None:
     """Whether the order of methods is the same under two shifts: their rank correlation by pair of
     shifts. None without a pair."""
     correlations = view.agreement()
@@ -465,7 +467,7 @@ def _table(
     rows: list[list[Cell]],
     notes: list[str],
     keys: int = 2,
-) -> Table:
+) -> ReportTable:
     if table_name == "families" and len(view.shifted) > 1:
         columns = [*columns, "mean of shifts"]
     setting = view.place
@@ -485,7 +487,7 @@ def _table(
         else []
     )
     notes = [*notes, *oracle_notes(setting), *dict.fromkeys(extra_lines)]
-    return Table(
+    return ReportTable(
         slug(table_name, *setting),
         f"{title} on {setting.set} ({about})",
         tuple(columns),

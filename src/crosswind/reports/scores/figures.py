@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from crosswind.core.exhibits import Bars
-from crosswind.evaluation.compare import Summary
+from crosswind.evaluation.compare import DifferenceSummary
 from crosswind.evaluation.metrics import HEADLINE, METRICS
 from crosswind.reports.charts import (
     Figure,
@@ -216,7 +216,12 @@ def worst_map(setting_results: PlaceResults) -> Figure | None:
 
 
 def _cell(
-    shift: str, method: str, entry: Entry, summary: Summary, sign: str = "", star: str = ""
+    shift: str,
+    method: str,
+    entry: Entry,
+    summary: DifferenceSummary,
+    sign: str = "",
+    star: str = "",
 ) -> dict[str, Any]:
     words = with_mark(f"{summary.mean:{sign}.3f}{star}", entry)
     return {
@@ -569,7 +574,7 @@ def _bars(
 # -- parts -----------------------------------------------------------------------------------------
 
 
-def _interval(summary: Summary, sign: str = "") -> str:
+def _interval(summary: DifferenceSummary, sign: str = "") -> str:
     alike = "one run, no interval" if summary.sd is None else "the same at every seed, no interval"
     return f"{summary.low:{sign}.3f} to {summary.high:{sign}.3f}" if summary.sd else alike
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from crosswind.evaluation.compare import Difference, Seeds, Summary, over_runs, paired
+from crosswind.evaluation.compare import Difference, DifferenceSummary, Seeds, over_runs, paired
 from crosswind.evaluation.metrics import ESTIMATE, HEADLINE
 from crosswind.training.selection import ORACLES, RULES, Rule
 
@@ -35,7 +35,7 @@ class Place(NamedTuple):
     rule: str
 
 
-class Run(NamedTuple):
+class ScoredRun(NamedTuple):
     """What names a run in a report."""
 
     study: str
@@ -114,7 +114,7 @@ class Entry:
             default=None,
         )
 
-    def summary(self, metric: str) -> Summary | None:
+    def summary(self, metric: str) -> DifferenceSummary | None:
         """Mean and interval over seeds (and split seeds), or None where no run has the metric.
 
         What took no step and gave the same numbers at every seed, as a model that is only asked, is
@@ -133,7 +133,7 @@ class Entry:
             ):
                 values = dict(list(values.items())[:1])
             self._known[metric] = over_runs(values, LEVEL) if values else None
-        cached_summary: Summary | None = self._known[metric]
+        cached_summary: DifferenceSummary | None = self._known[metric]
         return cached_summary
 
     def difference(
@@ -195,7 +195,7 @@ class Results:
     reason of every run."""
 
     places: dict[Place, PlaceResults]
-    runs: dict[Run, tuple[str, str]]
+    runs: dict[ScoredRun, tuple[str, str]]
 
     def shown(self, rules: Sequence[str] | None = None) -> list[PlaceResults]:
         """The places that have tables: those of test sets, by the selection rules asked for (None:
@@ -231,15 +231,15 @@ def arrange(entries_scored: Iterable[Mapping[str, Any]], reference: str = "erm")
     loss, then the earlier step, then the first. Raises `ValueError` where one run has two results
     for one rule and set.
     """
-    runs: dict[Run, tuple[str, str]] = {}
-    scored: dict[Run, dict[str, dict[str, Mapping[str, Any]]]] = {}
+    runs: dict[ScoredRun, tuple[str, str]] = {}
+    scored: dict[ScoredRun, dict[str, dict[str, Mapping[str, Any]]]] = {}
     # The results of one run follow each other: what they share is looked at once. A large study has
     # many thousand.
     for (*labels, seed, split_seed), run_results in groupby(entries_scored, key=_names_run):
         study, data, shift, size, model, method, point = (
             "" if value is None else str(value) for value in labels
         )
-        run = Run(study, data, shift, size, model, method, point, int(seed), int(split_seed))
+        run = ScoredRun(study, data, shift, size, model, method, point, int(seed), int(split_seed))
         for scored_set in run_results:
             runs[run] = (str(scored_set["status"]), str(scored_set.get("reason") or ""))
             if scored_set.get("rule") is None or scored_set.get("metrics") is None:
@@ -259,7 +259,7 @@ def arrange(entries_scored: Iterable[Mapping[str, Any]], reference: str = "erm")
         shifts, methods = axes.setdefault((run.study, run.data, run.size, run.model), ({}, {}))
         shifts[run.shift] = methods[run.method] = None
     candidates: dict[
-        tuple[tuple[str, ...], int | Seeds, str], dict[Run, dict[str, Mapping[str, Any]]]
+        tuple[tuple[str, ...], int | Seeds, str], dict[ScoredRun, dict[str, Mapping[str, Any]]]
     ] = {}
     for run, rules in scored.items():
         for rule, sets in rules.items():
@@ -302,12 +302,14 @@ def arrange(entries_scored: Iterable[Mapping[str, Any]], reference: str = "erm")
     return Results(results_by_setting, runs)
 
 
-def _choose(points: Mapping[Run, Mapping[str, Mapping[str, Any]]], rule: Rule) -> Run | None:
+def _choose(
+    points: Mapping[ScoredRun, Mapping[str, Mapping[str, Any]]], rule: Rule
+) -> ScoredRun | None:
     chosen_sets = {run: sets[rule.set] for run, sets in points.items() if rule.set in sets}
     if len(chosen_sets) < len(points):
         return None
 
-    def rank(run: Run) -> tuple[float, float, float]:
+    def rank(run: ScoredRun) -> tuple[float, float, float]:
         metrics = chosen_sets[run]
         value, loss, step = (
             metrics.get(rule.score),

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from crosswind.evaluation.compare import Ranks, Summary, mean_ranks
+from crosswind.evaluation.compare import DifferenceSummary, Ranks, mean_ranks
 from crosswind.evaluation.metrics import (
     ESTIMATE,
     ESTIMATE_COVERS,
@@ -37,7 +37,7 @@ from crosswind.reports.scores.notes import (
     with_mark,
 )
 from crosswind.reports.scores.results import LEVEL, Entry, Place, PlaceResults, Results, rule_title
-from crosswind.reports.tables import Cell, Score, Table, picked, slug
+from crosswind.reports.tables import Cell, ReportTable, ScoreCell, picked, slug
 from crosswind.training.selection import ORACLES
 
 _WORST = METRICS["worst_group"]
@@ -47,7 +47,7 @@ _Layouts = set[tuple[int, int]]
 # -- every number ----------------------------------------------------------------------------------
 
 
-def overview(setting_results: PlaceResults) -> list[Table]:
+def overview(setting_results: PlaceResults) -> list[ReportTable]:
     """Two tables of one place in percent, methods by shifts, without notes: accuracy and worst
     group."""
     out = []
@@ -55,7 +55,7 @@ def overview(setting_results: PlaceResults) -> list[Table]:
         if setting_results.has(metric.name):
             table = _by_shift(setting_results, metric)
             rows = [
-                [cell.in_percent() if isinstance(cell, Score) else cell for cell in row]
+                [cell.in_percent() if isinstance(cell, ScoreCell) else cell for cell in row]
                 for row in table.rows
             ]
             title = f"{metric.title} in % on {setting_results.place.set}, ± half of a 95% interval"
@@ -63,7 +63,7 @@ def overview(setting_results: PlaceResults) -> list[Table]:
     return out
 
 
-def number_table(arranged: Results, rules: Sequence[str] | None = None) -> Table:
+def number_table(arranged: Results, rules: Sequence[str] | None = None) -> ReportTable:
     """Every number in one tidy table: a row a (study, data, shift, size, model, method, set, rule),
     validation sets included.
 
@@ -92,7 +92,7 @@ def number_table(arranged: Results, rules: Sequence[str] | None = None) -> Table
         if entry is not None
     ]
     columns = tuple(_numbers(Place(*[""] * 6), "", "", Entry(), None))
-    return Table(
+    return ReportTable(
         "numbers",
         "Every number",
         columns,
@@ -151,7 +151,7 @@ def _names(setting: Place, shift: str, method: str, *extra_names: str) -> dict[s
     )
 
 
-def estimate_table(arranged: Results, rules: Sequence[str] | None = None) -> Table | None:
+def estimate_table(arranged: Results, rules: Sequence[str] | None = None) -> ReportTable | None:
     """Every estimate of accuracy in one tidy table, a row a (study, data, shift, size, model,
     method, set, rule, estimator).
 
@@ -177,7 +177,7 @@ def estimate_table(arranged: Results, rules: Sequence[str] | None = None) -> Tab
         for label in (entry.estimators if entry else ())
         if entry is not None
     ]
-    return Table.of("estimates", "Every estimate of accuracy", rows, keys=9) if rows else None
+    return ReportTable.of("estimates", "Every estimate of accuracy", rows, keys=9) if rows else None
 
 
 def _estimate_numbers(entry: Entry, label: str) -> dict[str, Any]:
@@ -202,11 +202,11 @@ def _estimate_numbers(entry: Entry, label: str) -> dict[str, Any]:
 
 def place_tables(
     setting_results: PlaceResults, verdicts: Verdicts | None = None
-) -> dict[str, Table]:
+) -> dict[str, ReportTable]:
     """The tables of one place by name: a table a metric with a `slug` that some run has, and
     "difference" to the reference."""
     verdicts = verdicts_at(setting_results) if verdicts is None else verdicts
-    tables: dict[str, Table | None] = {
+    tables: dict[str, ReportTable | None] = {
         HEADLINE.slug: _by_shift(setting_results, HEADLINE),
         "difference": _differences(setting_results, verdicts),
     }
@@ -221,7 +221,7 @@ def place_tables(
     return {name: table for name, table in tables.items() if table is not None}
 
 
-def _by_shift(setting_results: PlaceResults, metric: Metric) -> Table:
+def _by_shift(setting_results: PlaceResults, metric: Metric) -> ReportTable:
     notes = [metric.note, *(rho_notes(setting_results) if metric.name == "rho" else ())]
     if metric is HEADLINE:
         notes = [seeds_note(setting_results), *set_notes(setting_results)]
@@ -261,7 +261,7 @@ def _by_shift(setting_results: PlaceResults, metric: Metric) -> Table:
     )
 
 
-def _differences(setting_results: PlaceResults, verdicts: Verdicts) -> Table | None:
+def _differences(setting_results: PlaceResults, verdicts: Verdicts) -> ReportTable | None:
     if not verdicts:
         return None
     layouts: _Layouts = set()
@@ -339,7 +339,7 @@ def _differences(setting_results: PlaceResults, verdicts: Verdicts) -> Table | N
     )
 
 
-def _worst_groups(setting_results: PlaceResults) -> Table:
+def _worst_groups(setting_results: PlaceResults) -> ReportTable:
     rows: list[list[Cell]] = []
     layouts: _Layouts = set()
     sizes = []
@@ -379,7 +379,7 @@ def _worst_groups(setting_results: PlaceResults) -> Table:
     return _table(_WORST.slug, _WORST.title, setting_results, columns, rows, layouts, notes, 2)
 
 
-def _estimates(setting_results: PlaceResults) -> Table | None:
+def _estimates(setting_results: PlaceResults) -> ReportTable | None:
     rows: list[list[Cell]] = []
     layouts: _Layouts = set()
     for shift, method, entry in setting_results.grid():
@@ -447,18 +447,18 @@ def _usual_worst(entry: Entry) -> tuple[str, int, int]:
 
 def _mean(
     layouts: _Layouts,
-    summary: Summary | None,
+    summary: DifferenceSummary | None,
     metric: Metric,
     *entries: Entry | None,
     signed: bool = False,
     star: bool = False,
-) -> Score | None:
+) -> ScoreCell | None:
     """The mean with half of its interval where it has one, a star where a difference is told, and
     the mark of doubted runs."""
     if summary is None:
         return None
     layouts.add((summary.splits, summary.n))
-    return Score(
+    return ScoreCell(
         summary.mean,
         summary.half_width,
         summary.n,
@@ -468,7 +468,7 @@ def _mean(
     )
 
 
-def _score(layouts: _Layouts, entry: Entry | None, metric: Metric = HEADLINE) -> Score | None:
+def _score(layouts: _Layouts, entry: Entry | None, metric: Metric = HEADLINE) -> ScoreCell | None:
     return _mean(layouts, entry.summary(metric.name), metric, entry) if entry else None
 
 
@@ -483,7 +483,7 @@ def _table(
     keys: int = 1,
     first: str = "",
     level: float = LEVEL,
-) -> Table:
+) -> ReportTable:
     setting = setting_results.place
     title_parts = (
         setting.study,
@@ -503,13 +503,13 @@ def _table(
         setting.rule,
     )
     every = filter(None, dict.fromkeys((first, interval_note(layouts, level), *notes)))
-    return Table(name, title, tuple(columns), rows, tuple(every), keys)
+    return ReportTable(name, title, tuple(columns), rows, tuple(every), keys)
 
 
 # -- of the page only ------------------------------------------------------------------------------
 
 
-def seed_table(setting_results: PlaceResults) -> Table:
+def seed_table(setting_results: PlaceResults) -> ReportTable:
     """The accuracy of every seed, a row a shift and method."""
     seeds = dict.fromkeys(
         seed for entry in setting_results.entries.values() for seed in entry.values(HEADLINE.name)
@@ -523,7 +523,7 @@ def seed_table(setting_results: PlaceResults) -> Table:
         for shift, method, entry in setting_results.grid()
     ]
     columns = ("shift", "method", *(f"seed {seed}" for seed in seeds))
-    return Table(
+    return ReportTable(
         f"seeds-{HEADLINE.slug}",
         f"{HEADLINE.title} of every seed",
         columns,
@@ -533,7 +533,7 @@ def seed_table(setting_results: PlaceResults) -> Table:
     )
 
 
-def rule_table(rule_results: Sequence[PlaceResults]) -> Table:
+def rule_table(rule_results: Sequence[PlaceResults]) -> ReportTable:
     """Accuracy by selection rule, a row a shift and method. `rule_results`: one place under several
     rules."""
     rows = [
@@ -562,7 +562,7 @@ def rule_table(rule_results: Sequence[PlaceResults]) -> Table:
         "method",
         *(rule_title(setting_results.place.rule) for setting_results in rule_results),
     )
-    return Table("rules", f"{HEADLINE.title} by selection rule", columns, rows, notes, keys=2)
+    return ReportTable("rules", f"{HEADLINE.title} by selection rule", columns, rows, notes, keys=2)
 
 
 @dataclass(frozen=True)
@@ -614,7 +614,7 @@ def ranking(shown_results: Sequence[PlaceResults]) -> list[Ranking]:
     return out
 
 
-def rank_table(ranked: Ranking) -> Table:
+def rank_table(ranked: Ranking) -> ReportTable:
     """Mean rank of each method, best first, and in how many blocks it was first or last."""
     last = float(len(ranked.methods))
     rows = [
@@ -647,6 +647,6 @@ def rank_table(ranked: Ranking) -> Table:
         for method, texts in ranked.doubted.items()
         for text in texts
     ]
-    return Table.of(
+    return ReportTable.of(
         "ranks", f"Ranks by {HEADLINE.words} on {ranked.set}, selection {ranked.rule}", rows, notes
     )

@@ -79,7 +79,7 @@ class Explanation:
     sources: Callable[[int], list[int]]
 
 
-class _Search:
+class _AttributionSearch:
     def __init__(
         self,
         pool: LoglinearPool,
@@ -362,7 +362,7 @@ def explain(
 ) -> Explanation:
     """What each attribute's weights do, given all others. `level`: of all tests of a step together;
     `least_v`: see `AttributePart`."""
-    search = _Search(pool, level, least_v, least_tv, gaps)
+    search = _AttributionSearch(pool, level, least_v, least_tv, gaps)
     search.take()
     explained = {
         axis: search.part(axis) if axis in search.taken else search.quiet_part(axis)

@@ -101,7 +101,7 @@ def read_tables(
             raise DataError(f"the label {label!r} {coded_label}")
         cells += [] if coded_label is None else [coded_label]
     present_rows = [side.present for side in cells]
-    answers = _Answers(frozenset(same), frozenset(distinct), notes)
+    answers = _AnswerColumns(frozenset(same), frozenset(distinct), notes)
     if not present_rows[0].any():
         raise DataError(f"the label {label!r} has no value in any row of the training table")
     labelled = len(present_rows) == 2 and bool(present_rows[1].any())
@@ -250,7 +250,7 @@ def _coded(frame: DataFrame, name: str) -> _Coded | str:
 
 @final
 @dataclass(frozen=True)
-class _Answers:
+class _AnswerColumns:
     """What is said of values that may be one, by column, and the notes of what was made one."""
 
     same: frozenset[str]
@@ -290,7 +290,7 @@ class _Answers:
         ]
 
 
-def _label(name: str, sides: Sequence[_Coded], answers: _Answers) -> Column:
+def _label(name: str, sides: Sequence[_Coded], answers: _AnswerColumns) -> Column:
     one_spelling = answers.apply(name, sides)
     if isinstance(one_spelling, str):
         raise InputError("label", f"{name!r}: {one_spelling}")
@@ -303,7 +303,9 @@ def _label(name: str, sides: Sequence[_Coded], answers: _Answers) -> Column:
     return column
 
 
-def _column(name: str, sides: Sequence[_Coded], as_names: bool, answers: _Answers) -> Column | str:
+def _column(
+    name: str, sides: Sequence[_Coded], as_names: bool, answers: _AnswerColumns
+) -> Column | str:
     """One attribute as codes; a string says why it is left out."""
     notes = answers.notes
     words = {word for side in sides for word in side.words}

@@ -11,7 +11,7 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.base import Cells
 from crosswind.shifts.split.assign_roles import Deal
 from crosswind.shifts.split.plan import ROLES
-from crosswind.shifts.split.rows import Drawn, Part, RowSet
+from crosswind.shifts.split.rows import DrawnRows, Part, RowSet
 from crosswind.shifts.split.sampling import Grouping
 
 _NO_ROLE = len(ROLES)
@@ -55,7 +55,7 @@ def _places(deal: Deal, dataset: AttributedDataset) -> NDArray[np.int32]:
 
 
 def check_set(
-    planned_set: Part, drawn: Drawn, row_set: RowSet, deal: Deal, groups: Grouping, noisy: bool
+    planned_set: Part, drawn: DrawnRows, row_set: RowSet, deal: Deal, groups: Grouping, noisy: bool
 ) -> None:
     """Raise `InternalError` unless a set is what was planned of it and what the table says of its
     rows.

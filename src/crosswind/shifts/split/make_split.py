@@ -30,7 +30,7 @@ from crosswind.shifts.split.pictures import (
     said_of_rows,
 )
 from crosswind.shifts.split.plan import LAWS, ROLES, SetPlan, SplitPlan
-from crosswind.shifts.split.rows import Drawn, Part, RowSet, Split, draw_rows, visit_law
+from crosswind.shifts.split.rows import DrawnRows, Part, RowSet, Split, draw_rows, visit_law
 from crosswind.shifts.split.sampling import (
     Environments,
     Grouping,
@@ -51,7 +51,7 @@ def make_split(
     before it is handed on. Raises `InputError` on what cannot be drawn, `InternalError` where a set
     is not what was planned.
     """
-    study = _Study(datasets, main, plan)
+    study = _SplitStudy(datasets, main, plan)
     planned_sets = study.parts(seed)
     fresh = [
         planned_set for planned_set in planned_sets.values() if planned_set.role != "test"
@@ -134,7 +134,7 @@ def plan_counts(
     datasets: Mapping[str, AttributedDataset], main: str, plan: SplitPlan, seed: int = 0
 ) -> SplitCounts:
     """The sizes of a split without drawing a row."""
-    study = _Study(datasets, main, plan)
+    study = _SplitStudy(datasets, main, plan)
     planned_sets = study.parts(seed)
     rows = {name: planned_set.allotment.total for name, planned_set in planned_sets.items()}
     by_cell = {
@@ -174,7 +174,7 @@ def plan_counts(
     )
 
 
-class _Study:
+class _SplitStudy:
     """A plan on its data sets."""
 
     def __init__(
@@ -452,7 +452,9 @@ class _Study:
             for value in np.flatnonzero(support[cell]):
                 allotment.short.setdefault(cell * support.shape[1] + int(value), (quota, got))
 
-    def row_set(self, planned_set: Part, drawn: Drawn, seed: int, flips: dict[str, int]) -> RowSet:
+    def row_set(
+        self, planned_set: Part, drawn: DrawnRows, seed: int, flips: dict[str, int]
+    ) -> RowSet:
         """The row set of drawn rows, with groups, environments, noise and sampling weights."""
         cells, mode, values = (
             planned_set.pool.cells,

@@ -240,7 +240,7 @@ class Split:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class DrawnRows:
     """Rows drawn for one part: base row, its cell (as the allotment counts cells) and origin, all
     [n]."""
 
@@ -249,7 +249,7 @@ class Drawn:
     origin: NDArray[np.int8]
 
 
-def draw_rows(parts: Sequence[Part]) -> list[Drawn]:
+def draw_rows(parts: Sequence[Part]) -> list[DrawnRows]:
     """The rows of several parts. Each cell's pool is permuted by the part's key and read from its
     start, so no row comes twice.
 
@@ -281,7 +281,7 @@ def draw_rows(parts: Sequence[Part]) -> list[Drawn]:
         base = planned_set.pool.order()[
             planned_set.pool.starts[home][span] + position[start : start + len(span)]
         ]
-        out.append(Drawn(base, cell[span], origin.astype(np.int8)[span]))
+        out.append(DrawnRows(base, cell[span], origin.astype(np.int8)[span]))
         start += len(span)
     return out
 
@@ -311,7 +311,7 @@ def _entries(planned_set: Part) -> tuple[Ints, Ints, Ints, Ints, Ints]:
     return origin, cell, counts[origin, cell], before[origin, cell], home
 
 
-def visit_law(form: NormalForm, drawn: Drawn, values: int) -> NDArray[np.float64]:
+def visit_law(form: NormalForm, drawn: DrawnRows, values: int) -> NDArray[np.float64]:
     """The probability of each value of the derived attribute at a visit of each row, float64 [n,
     values]."""
     law = visit_laws(form).reshape(1 + len(form.supplements), -1, values)[drawn.origin, drawn.cell]

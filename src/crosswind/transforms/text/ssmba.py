@@ -21,7 +21,7 @@ from crosswind.transforms.text.pretrained import device, loaded, positions
 _MOST = 4096  # tokens in a batch
 
 
-class _Chosen(NamedTuple):
+class _MaskedWords(NamedTuple):
     """A token that is corrupted: its place among those of the text, what stands there for the
     network, the number that fills it."""
 
@@ -150,7 +150,7 @@ class SSMBA(ByModel):
 
     def _chosen(
         self, row: Sequence[int], draws: Draws, mask: int, plain: Sequence[int]
-    ) -> list[_Chosen]:
+    ) -> list[_MaskedWords]:
         rate = self.rate * (draws.uniform() if self.draw == "uniform" else 1.0)
         out = []
         for position in draws.distinct(edits(rate, len(row)), len(row)):
@@ -166,7 +166,7 @@ class SSMBA(ByModel):
                 if kind < self.masked + self.noise
                 else row[position]
             )
-            out.append(_Chosen(position, shown, uniform))
+            out.append(_MaskedWords(position, shown, uniform))
         return sorted(out)
 
 

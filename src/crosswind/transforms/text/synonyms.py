@@ -139,7 +139,7 @@ class WordNet:
         return _in_wordnet(str(self.path), word)
 
 
-class _Part(NamedTuple):
+class _SynonymPart(NamedTuple):
     """The files of one part of speech: lines of the index by word, base forms of irregular words,
     sets of synonyms as they lie."""
 
@@ -164,11 +164,11 @@ def _in_wordnet(folder: str, word: str) -> tuple[str, ...]:
 
 
 @cache
-def _parts(folder: str) -> tuple[_Part, ...]:
+def _parts(folder: str) -> tuple[_SynonymPart, ...]:
     return tuple(_read_part(folder, name) for name in PARTS)
 
 
-def _read_part(folder: str, name: str) -> _Part:
+def _read_part(folder: str, name: str) -> _SynonymPart:
     with _reading(folder, f"index.{name}", "a line is not as it should be"):
         index = dict(_pair(line) for line in _lines(folder, f"index.{name}"))
         if not index:
@@ -176,7 +176,7 @@ def _read_part(folder: str, name: str) -> _Part:
     exceptions = {
         line.split()[0]: line.split()[1:] for line in _lines(folder, f"{name}.exc") if line.strip()
     }
-    return _Part(folder, name, index, exceptions, _bytes(folder, f"data.{name}"))
+    return _SynonymPart(folder, name, index, exceptions, _bytes(folder, f"data.{name}"))
 
 
 def _pair(line: bytes) -> tuple[bytes, bytes]:
@@ -215,7 +215,7 @@ def _reading(folder: str, name: str, damage: str) -> Iterator[None]:
         ) from None
 
 
-def _forms(part_of_speech: _Part, word: bytes) -> list[bytes]:
+def _forms(part_of_speech: _SynonymPart, word: bytes) -> list[bytes]:
     """The words of the index that `word` is or is a form of."""
     candidates = [word, *part_of_speech.exceptions.get(word, [])]
     if word not in part_of_speech.exceptions:
@@ -228,7 +228,7 @@ def _forms(part_of_speech: _Part, word: bytes) -> list[bytes]:
     return [form for form in dict.fromkeys(candidates) if form in part_of_speech.lines]
 
 
-def _offsets(part_of_speech: _Part, word: bytes) -> list[int]:
+def _offsets(part_of_speech: _SynonymPart, word: bytes) -> list[int]:
     # pos synset_cnt p_cnt [pointer...] sense_cnt tagsense_cnt offset...
     with _reading(
         part_of_speech.folder,
@@ -242,7 +242,7 @@ def _offsets(part_of_speech: _Part, word: bytes) -> list[int]:
     return offsets
 
 
-def _words_at(part_of_speech: _Part, offset: int) -> list[str]:
+def _words_at(part_of_speech: _SynonymPart, offset: int) -> list[str]:
     # offset lex_filenum ss_type w_cnt (hexadecimal) word lex_id [word lex_id...] ...
     damage = (
         f"there is no set of synonyms at byte {offset}, where index.{part_of_speech.name} points"
