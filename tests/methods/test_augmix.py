@@ -20,7 +20,11 @@ def test_more_severity_and_chains_change_more() -> None:
         assert view is not None
         return float((view(x, keys).float() - x.float()).abs().mean())
 
-    assert changed(AugMixTraining(severity=1)) < changed(AugMixTraining()) < changed(AugMixTraining(severity=10))
+    assert (
+        changed(AugMixTraining(severity=1))
+        < changed(AugMixTraining())
+        < changed(AugMixTraining(severity=10))
+    )
 
 
 def test_without_a_chain_pictures_stay_as_they_are() -> None:

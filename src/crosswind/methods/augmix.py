@@ -69,6 +69,4 @@ class AugMixTraining(Method):
 
     def views(self) -> tuple[Transform | None, ...]:
         """The mixtures."""
-        return (
-            augmix.AugMix(severity=self.severity, width=self.width) if self.width else None,
-        )
+        return (augmix.AugMix(severity=self.severity, width=self.width) if self.width else None,)
