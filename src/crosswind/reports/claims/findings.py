@@ -18,6 +18,7 @@ from crosswind.core.errors import plain
 from crosswind.evaluation.metrics import HEADLINE, METRICS
 from crosswind.evaluation.multiplicity import ADJUST, percent
 from crosswind.reports.claims.judgements import CANNOT_TELL, POWER, Judgement
+from crosswind.reports.claims.questions import HEADING, power_words, question_sentences
 from crosswind.reports.claims.verdicts import COST, EFFECT, EFFECT_OF, MARGIN, Finding, judged
 from crosswind.reports.scores.notes import MARK, at_chance, doubt_notes
 from crosswind.reports.scores.results import Entry, Place, PlaceResults
@@ -93,8 +94,19 @@ def find(
     return Findings(
         _intro(rule_results[0].place, findings, claims, runs),
         findings,
-        list(_parts(rule_results, findings, claims)),
+        [
+            *_question_part(rule_results, findings, resolved),
+            *_parts(rule_results, findings, claims),
+        ],
     )
+
+
+def _question_part(
+    rule_results: Sequence[PlaceResults], findings: Sequence[Finding], resolved: Mapping[str, Any]
+) -> list[tuple[str, list[str]]]:
+    """What was asked and the answer, before anything else."""
+    sentences = question_sentences(rule_results, findings, resolved)
+    return [(HEADING, sentences)] if sentences else []
 
 
 # -- words -----------------------------------------------------------------------------------------
@@ -158,7 +170,7 @@ def _parts(
             for group in costs
             if any(finding.told for finding in group)
         ]
-        yield f"What each shift costs {reference}{right}", sentences or ["No cost could be told."]
+        yield f"What each shift costs {reference}{right}", sentences or [_no_cost(costs)]
     if effects:
         sentences = [
             where(group[0]) + _effect(group, reference)
@@ -198,6 +210,17 @@ def _parts(
     )
     if doubts:
         yield "Rows that doubt themselves", list(doubts)
+
+
+def _no_cost(costs: Sequence[Sequence[Finding]]) -> str:
+    """That no cost could be told, and which one would have been."""
+    accuracies = [
+        finding for group in costs for finding in group if finding.metric == HEADLINE.name
+    ]
+    power = {power_words(finding) for finding in accuracies} - {""}
+    if len(power) != 1:
+        return "No cost could be told."
+    return f"No cost could be told; one of {power.pop()}."
 
 
 def _claim(judgement: Judgement, several: bool) -> str:

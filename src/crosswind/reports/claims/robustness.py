@@ -90,6 +90,8 @@ def beside_words(before: str) -> str:
     )
 
 
+MOST_WITH_GROUPS = 5_000
+"""Runs of a study whose scores of single groups are read."""
 _NO_GROUPS = ("groups", "environments")
 _PLACE = ("data", "shift", "size", "model", "seed", "split_seed", "rule", "set")
 
@@ -127,14 +129,16 @@ def scored_results(
     runs: Sequence[Mapping[str, Any]] | None = None,
     unscored: bool = True,
 ) -> list[dict[str, Any]]:
-    """`Store.results` without the scores of single groups, whose rho is beside the network that
-    training began with.
+    """`Store.results` without the scores of single groups, but for studies of few runs, whose rho is
+    beside the network that training began with.
 
     Only where it has to be computed are the scores by environment read: they are most of what a
     large study holds. Raises `StoreError`.
     """
     before = network_before(resolved)
-    left_out = ("groups",) if before else _NO_GROUPS
+    left_out: tuple[str, ...] = ("groups",) if before else _NO_GROUPS
+    if runs is not None and len(runs) <= MOST_WITH_GROUPS:
+        left_out = tuple(name for name in left_out if name != "groups")
     scored = store.results(study, unscored=unscored, without=left_out, runs=runs)
     try:
         return list(beside_network_before(scored, before, begins_from_weights(resolved)))

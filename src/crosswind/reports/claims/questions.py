@@ -1,0 +1,303 @@
+"""The question of a study with a spurious correlation, and its answer, for a reader of another
+field: what tying an attribute to the label costs, for whom it is worst, and what helps.
+
+Also what makes the question idle: a network that is no better than guessing without a shift, or a
+class that none of them learns.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from crosswind.evaluation.metrics import HEADLINE
+from crosswind.evaluation.multiplicity import effects_told
+from crosswind.reports.claims.judgements import POWER
+from crosswind.reports.claims.verdicts import COST, EFFECT_OF, Finding
+from crosswind.reports.scores.notes import at_chance
+from crosswind.reports.scores.results import Entry, PlaceResults
+
+NEVER_LEARNT = 0.05
+"""A class of which so few rows are right in every group, without a shift, is one that nobody
+learns."""
+HEADING = "What was asked, and the answer"
+
+
+class _Tie(NamedTuple):
+    """A spurious correlation as a study states it: its name, the attribute and the label, the share
+    of training that shows a matched value (None: not known), and what a row is."""
+
+    shift: str
+    attribute: str
+    label: str
+    share: float | None
+    rows: str
+
+
+def question_sentences(
+    rule_results: Sequence[PlaceResults], findings: Sequence[Finding], resolved: Mapping[str, Any]
+) -> list[str]:
+    """The answers of a study, what makes them idle first, then the tie that costs most."""
+    answers: list[tuple[float, str]] = []
+    doubts: list[str] = []
+    several = (
+        len(
+            {
+                (results.place.data, results.place.model, results.place.size)
+                for results in rule_results
+            }
+        )
+        > 1
+    )
+    for results in rule_results:
+        unshifted = _unshifted(results, resolved)
+        if unshifted is None or not _is_uniform(results.place.set, resolved):
+            continue
+        where = _where(results) if several else ""
+        ties = list(_ties(results, resolved))
+        doubt = _idle(results, unshifted) if ties else ""
+        if doubt:
+            doubts.append(where + doubt)
+            continue
+        for tie in ties:
+            costs = {
+                finding.metric: finding
+                for finding in findings
+                if finding.kind == COST
+                and finding.place == results.place
+                and finding.shift == tie.shift
+            }
+            entry = results.entries.get((tie.shift, results.reference))
+            cost = costs.get(HEADLINE.name)
+            if cost is None or entry is None:
+                continue
+            largest = max(
+                (abs(one.difference.mean) for one in costs.values() if one.told), default=0.0
+            )
+            helps = _what_helps(results, findings, tie.shift)
+            answers.append(
+                (-largest, where + _answer(tie, results.reference, entry, costs) + helps)
+            )
+    return doubts + [sentence for _, sentence in sorted(answers, key=lambda answer: answer[0])]
+
+
+def power_words(finding: Finding) -> str:
+    """The difference that a comparison would have told, as the end of a sentence; empty without a
+    spread."""
+    difference = finding.difference
+    if not difference.sd or difference.n < 2:
+        return ""
+    least, largest = effects_told(difference.sd, difference.n, finding.level, POWER)
+    points = sorted({f"{effect * 100:.0f}" for effect in (least, largest)}, key=float)
+    return f"{' to '.join(points)} points would have been told with a power of {POWER:.0%}"
+
+
+# -- what was asked --------------------------------------------------------------------------------
+
+
+def _unshifted(results: PlaceResults, resolved: Mapping[str, Any]) -> Entry | None:
+    """The reference without a shift at a place."""
+    shifts = resolved.get("shifts", {})
+    return next(
+        (
+            results.entries[shift, results.reference]
+            for shift in results.shifts
+            if not shifts.get(shift, True) and (shift, results.reference) in results.entries
+        ),
+        None,
+    )
+
+
+def _is_uniform(set_name: str, resolved: Mapping[str, Any]) -> bool:
+    """Whether the rows of a set are drawn evenly over the cells, so that the attribute tells
+    nothing there."""
+    named = resolved.get("sets", {}).get(set_name, {})
+    return not isinstance(named, Mapping) or named.get("law", "uniform") == "uniform"
+
+
+def _ties(results: PlaceResults, resolved: Mapping[str, Any]) -> Iterator[_Tie]:
+    """The shifts of a place that are one spurious correlation each."""
+    data = resolved.get("data", {}).get(results.place.data)
+    if not isinstance(data, Mapping):
+        return
+    slots = data["attributes"] if isinstance(data["attributes"], Mapping) else {}
+    for shift in results.shifts:
+        settings = resolved.get("shifts", {}).get(shift)
+        settings = settings[0] if isinstance(settings, list) and len(settings) == 1 else settings
+        if not isinstance(settings, Mapping) or settings.get("type") != "spurious-correlation":
+            continue
+        attribute = str(slots.get(settings["attribute"], settings["attribute"]))
+        entry = results.entries.get((shift, results.reference))
+        shape = (0, 0) if entry is None else _shape(entry, str(data["label"]), attribute)
+        yield _Tie(
+            shift, attribute, str(data["label"]), _matched_share(settings, shape), _rows(data)
+        )
+
+
+def _rows(data: Mapping[str, Any]) -> str:
+    """What a row of a data set is."""
+    options = data.get("options") or {}
+    if options.get("images") is not None or data.get("source") in ("image-folder", "digits"):
+        return "pictures"
+    return "texts" if options.get("text") is not None else "rows"
+
+
+def _shape(entry: Entry, label: str, attribute: str) -> tuple[int, int]:
+    """The numbers of classes and of values that the groups of a test set show; 0 where the groups
+    are of other attributes."""
+    classes, values = set(), set()
+    for name in _group_accuracies(entry):
+        parts = dict(part.split("=", 1) for part in name.split(", ") if "=" in part)
+        if {label, attribute} <= parts.keys():
+            classes.add(parts[label])
+            values.add(parts[attribute])
+    return len(classes), len(values)
+
+
+def _matched_share(settings: Mapping[str, Any], shape: tuple[int, int]) -> float | None:
+    """The share of training that shows a value matched to its class, classes alike."""
+    strength = float(settings.get("strength", 1.0))
+    n_classes, n_values = shape
+    if strength < 1:
+        if not n_values:
+            return None
+        by_chance = max(n_values / n_classes, 1.0) / n_values
+        return strength + (1 - strength) * by_chance
+    extra = settings.get("counterexamples", 0.01)
+    if isinstance(extra, int) and extra > 0:
+        return None
+    return (
+        1 / (1 + float(extra))
+        if settings.get("counterexamples_from", "unmatched") == "unmatched"
+        else None
+    )
+
+
+# -- the answer ------------------------------------------------------------------------------------
+
+
+def _where(results: PlaceResults) -> str:
+    return f"{', '.join(filter(None, (results.place.data, results.place.model, results.place.size)))}: "
+
+
+def _idle(results: PlaceResults, unshifted: Entry) -> str:
+    """Why nothing can be told at a place, and what to change; empty where it can."""
+    reference, summary = results.reference, unshifted.summary(HEADLINE.name)
+    if summary is None:
+        return ""
+    if at_chance(unshifted, HEADLINE.name):
+        return (
+            f"{reference} learns nothing: it is right on {summary.mean:.1%} without any shift, no more"
+            " than guessing. Nothing can be told of shifts until it does: more steps, another"
+            " learning rate, a larger network or more rows; or the inputs do not tell the label."
+        )
+    never = _never_learnt(unshifted)
+    if never:
+        return (
+            f"nobody learns {never}: {reference} is right on less than {NEVER_LEARNT:.0%} of its rows"
+            " without any shift, and the worst group says nothing. Leave the class out (keep), join"
+            " it with another, or give it more rows."
+        )
+    return ""
+
+
+def _never_learnt(entry: Entry) -> str:
+    """The first class of which nearly no row is right, by its name; empty where there is none."""
+    of_class: dict[str, list[float]] = defaultdict(list)
+    for name, accuracy in _group_accuracies(entry).items():
+        of_class[name.split(", ")[0]].append(accuracy)
+    learnt = {name: max(accuracies) for name, accuracies in of_class.items()}
+    if len(learnt) < 2:
+        return ""
+    return next((name for name, best in learnt.items() if best < NEVER_LEARNT), "")
+
+
+def _answer(tie: _Tie, reference: str, entry: Entry, costs: Mapping[str, Finding]) -> str:
+    """What a tie costs and for whom it is worst."""
+    cost = costs[HEADLINE.name]
+    plain = f"plain training ({reference})" if reference == "erm" else reference
+    tied = f"{tie.attribute} tied to {tie.label}"
+    share = "" if tie.share is None else f" in {tie.share:.0%} of the training {tie.rows}"
+    right = (
+        f"With {tied}{share} ({tie.shift}), {plain} is right on {cost.value:.0%} of new {tie.rows}, in"
+        f" which {tie.attribute} tells nothing"
+    )
+    return f"{right}, {_cost_words(cost)}{_worst_words(entry, costs.get('worst_group'))}."
+
+
+def _cost_words(cost: Finding) -> str:
+    """How many points fewer or more than without the tie, or that it cannot be told."""
+    points = abs(cost.difference.mean) * 100
+    ends = sorted(abs(end) * 100 for end in cost.interval or (0.0, 0.0))
+    side = "fewer" if cost.difference.mean < 0 else "more"
+    if cost.told:
+        return f"{points:.0f} points [{ends[0]:.0f}, {ends[1]:.0f}] {side} than without the tie"
+    low, high = (end * 100 for end in cost.interval or (0.0, 0.0))
+    if cost.about_equal:
+        return f"as without the tie ({cost.difference.mean * 100:+.0f} points [{low:+.0f}, {high:+.0f}])"
+    power = power_words(cost)
+    would = f", a cost of {power}" if power else ""
+    return (
+        f"{points:.0f} points {side} than without the tie, which may be chance [{low:+.0f},"
+        f" {high:+.0f}]{would}"
+    )
+
+
+def _worst_words(entry: Entry, cost: Finding | None) -> str:
+    """The group that is worst, by name, and what the tie costs it."""
+    accuracies = _group_accuracies(entry) or _worst_groups(entry)
+    if not accuracies:
+        return ""
+    name = min(accuracies, key=lambda group: accuracies[group])
+    words = name.replace(", ", " with ").replace("=", " ")
+    lost = (
+        f", where the worst group loses {abs(cost.difference.mean) * 100:.0f} points"
+        if cost is not None and cost.told and cost.difference.mean < 0
+        else ""
+    )
+    return f"; worst for {words}: {accuracies[name]:.0%}{lost}"
+
+
+def _what_helps(results: PlaceResults, findings: Sequence[Finding], shift: str) -> str:
+    """Which method wins most back under a shift, or that none was told to."""
+    effects = [
+        finding
+        for finding in findings
+        if finding.kind == EFFECT_OF and finding.place == results.place and finding.shift == shift
+    ]
+    if not effects:
+        return ""
+    wins = [finding for finding in effects if finding.told and finding.difference.mean > 0]
+    if not wins:
+        tried = ", ".join(dict.fromkeys(finding.method for finding in effects))
+        return f" No method was told to help ({tried})."
+    best = max(wins, key=lambda finding: (finding.metric == HEADLINE.name, finding.difference.mean))
+    ends = sorted(abs(end) * 100 for end in best.interval or (0.0, 0.0))
+    of_what = "of accuracy" if best.metric == HEADLINE.name else "in the worst group"
+    return (
+        f" What helps: {best.method} wins {best.difference.mean * 100:.0f} points {of_what}"
+        f" [{ends[0]:.0f}, {ends[1]:.0f}]."
+    )
+
+
+def _worst_groups(entry: Entry) -> dict[str, float]:
+    """The mean accuracy of the worst group, under the name of the one that is worst most often: of
+    large studies the scores of single groups are not read."""
+    names = [
+        str(name) for scores in entry.metrics.values() if (name := scores.get("worst_group_name"))
+    ]
+    summary = entry.summary("worst_group")
+    return {} if summary is None or not names else {max(names, key=names.count): summary.mean}
+
+
+def _group_accuracies(entry: Entry) -> dict[str, float]:
+    """The accuracy of each group over all runs of an entry, rows alike."""
+    right: dict[str, float] = defaultdict(float)
+    rows: dict[str, int] = defaultdict(int)
+    for run_scores in entry.metrics.values():
+        groups = run_scores.get("groups")
+        for name, scores in groups.items() if isinstance(groups, Mapping) else ():
+            right[name] += scores["n"] * scores["accuracy"]
+            rows[name] += scores["n"]
+    return {name: right[name] / rows[name] for name in rows if rows[name]}

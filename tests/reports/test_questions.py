@@ -1,0 +1,176 @@
+"""The first lines of a report: what was asked, in words of no field, and the answer; what makes the
+question idle comes first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crosswind.reports.claims.findings import Findings, find
+from crosswind.reports.claims.questions import HEADING
+from crosswind.reports.scores.results import arrange
+
+GROUPS = {
+    "kind=benign, ruler=no": 0.4,
+    "kind=benign, ruler=yes": -0.1,
+    "kind=melanoma, ruler=no": -0.2,
+    "kind=melanoma, ruler=yes": 0.0,
+}
+"""What each group has more or less than the accuracy under the tie."""
+
+
+def scored_rows(
+    accuracy: Mapping[tuple[str, str], float],
+    n: int = 8,
+    spread: float = 0.02,
+    groups: Mapping[str, float] | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Results of `n` seeds by (shift, method)."""
+    draw = np.random.default_rng(0)
+    for (shift, method), mean in accuracy.items():
+        for seed in range(n):
+            value = mean + spread * float(draw.normal())
+            offsets = GROUPS if groups is None else groups
+            table = {name: {"n": 10, "accuracy": value + less} for name, less in offsets.items()}
+            worst = min(table, key=lambda name: table[name]["accuracy"])
+            metrics = {
+                "accuracy": value,
+                "worst_group": table[worst]["accuracy"],
+                "worst_group_name": worst,
+                "groups": table,
+                "classes": 2,
+                "majority": 0.5,
+                "role": "test",
+                "n": 40,
+            }
+            yield {
+                "study": "s",
+                "data": "moles",
+                "shift": shift,
+                "size": "",
+                "model": "m",
+                "method": method,
+                "seed": seed,
+                "status": "finished",
+                "rule": "last",
+                "set": "test",
+                "metrics": metrics,
+            }
+
+
+TIE = {"type": "spurious-correlation", "attribute": "ruler", "strength": 0.84, "counterexamples": 0}
+
+
+def answers(
+    rows: Iterator[dict[str, Any]], tie: Any = TIE, options: Any = None, **resolved: Any
+) -> list[str]:
+    """The sentences under the first heading."""
+    about = {
+        "reference": "erm",
+        "selection": ["last"],
+        "shifts": {"none": [], "SC": tie},
+        "data": {
+            "moles": {
+                "source": "table",
+                "options": options or {"images": "img"},
+                "label": "kind",
+                "attributes": ["ruler"],
+            }
+        },
+        "sets": {"test": {"law": "uniform"}},
+        "claims": [],
+    }
+    findings = find(arrange(rows).shown(["last"]), {**about, **resolved}, [], [])
+    assert isinstance(findings, Findings)
+    heading, sentences = findings.parts[0]
+    return list(sentences) if heading == HEADING else []
+
+
+COST = {("none", "erm"): 0.83, ("SC", "erm"): 0.71, ("SC", "groupdro"): 0.79}
+
+
+def test_what_a_tie_costs_for_whom_and_what_helps() -> None:
+    (answer,) = answers(
+        scored_rows(COST, spread=0.005, groups={**GROUPS, "kind=benign, ruler=no": -0.4})
+    )
+    assert answer.startswith(
+        "With ruler tied to kind in 92% of the training pictures (SC), plain training (erm) is right"
+        " on 71% of new pictures, in which ruler tells nothing, 1"
+    )
+    assert (
+        "points [" in answer
+        and "] fewer than without the tie; worst for kind benign with ruler no: 3" in answer
+    )
+    assert "What helps: groupdro wins " in answer
+
+
+@pytest.mark.parametrize(
+    ("tie", "share"),
+    [
+        ({**TIE, "strength": 0.5}, " in 75% of the training pictures"),
+        ({**TIE, "strength": 1.0, "counterexamples": 0.25}, " in 80% of the training pictures"),
+        ({**TIE, "strength": 1, "counterexamples": 12}, ""),
+        ([TIE], " in 92% of the training pictures"),
+    ],
+)
+def test_the_share_of_training_is_that_of_the_shift(tie: Any, share: str) -> None:
+    (answer,) = answers(scored_rows(COST), tie)
+    assert answer.startswith(f"With ruler tied to kind{share} (SC), plain")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"text": "text"}, "new texts"),
+        ({"numbers": ["x"]}, "new rows"),
+        ({"images": "i"}, "new pictures"),
+    ],
+)
+def test_rows_are_called_what_they_are(options: dict[str, Any], words: str) -> None:
+    (answer,) = answers(scored_rows(COST), options=options)
+    assert words in answer
+
+
+def test_what_could_not_have_been_told_is_not_called_no_cost() -> None:
+    means = {("none", "erm"): 0.75, ("SC", "erm"): 0.72}
+    (answer,) = answers(scored_rows(means, n=3, spread=0.08))
+    assert "than without the tie, which may be chance [" in answer
+    assert "points would have been told with a power of 80%; worst for" in answer
+    findings = find(
+        arrange(scored_rows(means, n=3, spread=0.08)).shown(["last"]),
+        {
+            "reference": "erm",
+            "selection": ["last"],
+            "shifts": {"none": [], "SC": TIE},
+            "sets": {"test": {"law": "uniform"}},
+            "claims": [],
+        },
+        [],
+        [],
+    )
+    assert findings is not None
+    (cost,) = next(lines for heading, lines in findings.parts if heading.startswith("What each"))
+    assert cost.startswith("No cost could be told; one of ") and "power of 80%" in cost
+
+
+def test_a_network_at_chance_is_said_before_anything_else() -> None:
+    (answer,) = answers(scored_rows({("none", "erm"): 0.5, ("SC", "erm"): 0.5}))
+    assert answer.startswith("erm learns nothing: it is right on 50")
+    assert "more steps, another learning rate, a larger network or more rows" in answer
+
+
+def test_a_class_that_nobody_learns_is_said_before_anything_else() -> None:
+    groups = {**GROUPS, "kind=melanoma, ruler=no": -0.7, "kind=melanoma, ruler=yes": -0.69}
+    (answer,) = answers(scored_rows({("none", "erm"): 0.7, ("SC", "erm"): 0.65}, groups=groups))
+    assert answer.startswith(
+        "nobody learns kind=melanoma: erm is right on less than 5% of its rows"
+    )
+
+
+def test_only_ties_beside_no_shift_on_even_rows_are_asked_about() -> None:
+    assert answers(scored_rows(COST), {"type": "unseen-data", "attribute": "ruler"}) == []
+    assert answers(scored_rows(COST), sets={"test": {"law": "train"}}) == []
+    assert answers(scored_rows(COST), shifts={"none": [{"type": "x"}], "SC": TIE}) == []
