@@ -63,8 +63,8 @@ def read_table(
     Cells of a CSV are separated by commas, or by what stands in its first line without one:
     semicolons, tabs, bars, or spaces where every line has as many cells and one of them is an
     image. Comments, `sep=`, blank lines and a line with the number of rows above the table are
-    passed over (`crosswind.data.preamble`), and so is a column without a name that counts the
-    rows; other columns without a name are called by their number.
+    passed over (`crosswind.data.preamble`), and so is a column without a name whose whole numbers
+    grow from row to row; other columns without a name are called by their number.
 
     `names`: of the columns of a CSV whose first line is a row; where it holds just these names, it
     is none. `unnamed`: what a column without a name is called, with {number} for its
@@ -129,22 +129,25 @@ def _table_file(path: str, field: str, names: Sequence[str] | None) -> tuple[Pat
 def _without_index(
     rows: DataFrame, header: Sequence[str | None]
 ) -> tuple[DataFrame, list[str | None]]:
-    """The table without columns that have no name and count its rows, as data frames are written
+    """The table without columns that have no name and number its rows, as data frames are written
     with their index."""
+    columns = rows.get_columns()
+    named = [
+        position
+        for position, (name, column) in enumerate(zip(header, columns, strict=True))
+        if name or not _numbers_rows(column)
+    ]
+    return rows[:, named], [header[position] for position in named]
+
+
+def _numbers_rows(column: Series) -> bool:
+    """Whether a column holds whole numbers that grow from row to row."""
     import polars
 
-    kept_columns = []
-    for position, (name, column) in enumerate(zip(header, rows.get_columns(), strict=True)):
-        if not name and rows.height:
-            numbers = column.cast(polars.Int64, strict=False)
-            start = numbers[0]
-            if (
-                start in (0, 1)
-                and (numbers == polars.arange(start, start + rows.height, eager=True)).all()
-            ):
-                continue
-        kept_columns.append(position)
-    return rows[:, kept_columns], [header[position] for position in kept_columns]
+    numbers = column.cast(polars.Int64, strict=False)
+    if not len(numbers) or numbers.null_count():
+        return False
+    return len(numbers) == 1 or bool((numbers.diff().drop_nulls() > 0).all())
 
 
 def _with_names(

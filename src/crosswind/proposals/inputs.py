@@ -17,7 +17,7 @@ from crosswind.proposals.columns import TEXTS, TableColumn, n_words
 if TYPE_CHECKING:
     from polars import DataFrame
 
-_TRIED, _LONGEST = 5, 300
+_TRIED, _LONGEST = 20, 300
 """Rows whose files are looked for in a folder, and the characters of a path."""
 
 
@@ -103,7 +103,7 @@ def _images(
     for as_they_stand in (True, False):
         for name in (*named, *identifiers):
             for folder in folders:
-                if _lie_in(folder, rows, name, as_they_stand):
+                if _lie_in(folder, rows, name, as_they_stand, name in named):
                     return Inputs("images", (name,), str(folder))
     if not named:
         return None
@@ -125,10 +125,15 @@ def _folders_beside(table: Path) -> list[Path]:
     return [table.parent, *(path for path in below if not path.name.startswith("."))]
 
 
-def _lie_in(folder: Path, rows: DataFrame, name: str, as_they_stand: bool) -> bool:
-    """Whether the first files that a column names lie in a folder, each as one picture: by paths as
-    they stand, or in any way in which people write them."""
-    names = [str(value).strip() for value in rows[name].drop_nulls().head(_TRIED).to_list()]
+def _lie_in(folder: Path, rows: DataFrame, name: str, as_they_stand: bool, is_listed: bool) -> bool:
+    """Whether files that a column names, of rows from all over the table, lie in a folder, each as
+    one picture: by paths as they stand, or in any way in which people write them.
+
+    `is_listed`: the column holds paths, and not names that may be those of pictures.
+    """
+    column = rows[name].drop_nulls()
+    spread = column.gather_every(max(1, len(column) // _TRIED)) if len(column) else column
+    names = [str(value).strip() for value in spread.to_list()]
     if not names or any(not word or len(word) > _LONGEST for word in names):
         return False
     if as_they_stand:
@@ -137,5 +142,5 @@ def _lie_in(folder: Path, rows: DataFrame, name: str, as_they_stand: bool) -> bo
     try:
         files = FileFolder(folder, str(folder)).files_of(names, name, "")
     except DataError as error:
-        return "which is not read" in str(error)
+        return is_listed and "which is not read" in str(error)
     return all(file.lower().endswith(IMAGE_ENDINGS) for file in files)

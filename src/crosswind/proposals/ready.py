@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from crosswind.core.errors import InputError
 from crosswind.proposals.design import ENOUGH
 from crosswind.proposals.study_file import Proposal, propose
 from crosswind.proposals.timing import repeats_that_fit, seconds_of_runs
@@ -79,8 +80,8 @@ def ready_study(
     """The proposal of a table, see `propose`, with as many repeats as fit a few minutes on this
     machine; `path`: where the study will lie."""
     proposal = propose(table, images, label, size, text, header)
+    proposal, plan = _that_can_be_planned(proposal, path)
     workers = min(os.cpu_count() or 1, MOST_WORKERS)
-    plan = _planned(proposal, path)
     seconds = seconds_of_runs(plan)
     repeats = proposal.draft.repeats
     fitting = repeats_that_fit(seconds, repeats, workers)
@@ -88,6 +89,19 @@ def ready_study(
         proposal = proposal.with_repeats(fitting)
         plan = _planned(proposal, path)
     return ReadyStudy(proposal, plan, seconds * fitting / repeats / workers, workers)
+
+
+def _that_can_be_planned(proposal: Proposal, path: Path) -> tuple[Proposal, Plan]:
+    """The proposal with its plan; without the table's own roles where these put rows of one content
+    into two of them."""
+    try:
+        return proposal, _planned(proposal, path)
+    except InputError as error:
+        if error.field != "overlap" or proposal.draft.official is None:
+            raise
+        reason = f"{error.problem.partition(';')[0]}: rows are dealt anew, each content one role"
+        dealt = proposal.without_official(reason)
+        return dealt, _planned(dealt, path)
 
 
 def _planned(proposal: Proposal, path: Path) -> Plan:

@@ -60,6 +60,12 @@ class Proposal:
         draft = replace(self.draft, repeats=repeats)
         return Proposal(study_text(draft), self.notes, draft)
 
+    def without_official(self, reason: str) -> Proposal:
+        """The proposal in which the table's own roles are not used, and why."""
+        draft = replace(self.draft, official=None)
+        notes = [note for note in self.notes if " deals the roles: " not in note]
+        return Proposal(study_text(draft), (*notes, reason), draft)
+
 
 def propose(
     table: str,

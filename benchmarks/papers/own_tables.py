@@ -1,0 +1,295 @@
+"""Tables that nobody here wrote, from the first command to the conclusion, beside scikit-learn.
+
+    python -m benchmarks.papers.own_tables FOLDER [--tables A,B=LABEL,...] [--out FILE]
+    python -m benchmarks.papers.own_tables FOLDER --planted 20 [--out FILE]
+
+Each CSV of FOLDER goes through `crosswind init` and `crosswind run`, as a stranger would run them,
+without an edit. What the tie of each attribute costs is then computed again by other code: an own
+sampler draws rows with the tie and without it, as many of each, and scikit-learn's logistic
+regression (texts) or gradient boosting (numbers and pictures) is trained on simple features and
+tested on rows in which the attribute tells nothing, 20 times. Where the interval of that cost
+excludes 0, the sign of ours is compared with it.
+
+With `--planted` a mark of known strength is put into each table instead, and into as many tables a
+mark that is tied to nothing and cannot be seen: the first must be found, named and ranked first, of
+the second nothing may be told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars
+import yaml
+from numpy.typing import NDArray
+from scipy import stats
+
+import crosswind as cw
+
+REPEATS = 20
+
+
+def crosswind(folder: Path, *words: str) -> tuple[float, str]:
+    """The seconds and the messages of a command, run in a folder. Raises `RuntimeError`."""
+    start = time.perf_counter()
+    program = "import sys; from crosswind.cli.main import main; sys.exit(main())"
+    command = [sys.executable, "-c", program, *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(words)}: {done.stderr.strip().splitlines()[-1]}")
+    return time.perf_counter() - start, done.stderr
+
+
+def studied(table: Path, label: str | None, out: Path) -> dict[str, Any]:
+    """What init and run say of a table: the study, its costs by attribute, the answer, seconds."""
+    study = out.with_suffix(".yaml")
+    named = ["--label", label] if label else []
+    seconds, _ = crosswind(table.parent, "init", table.name, *named, "--out", str(study), "--force")
+    run_seconds, _ = crosswind(table.parent, "run", str(study), "--out", str(out))
+    findings = cw.report(out).findings
+    assert findings is not None
+    values = yaml.safe_load(study.read_text())
+    costs = {}
+    for comparison in findings.to_json()["comparisons"]:
+        if (
+            comparison["kind"] == "cost"
+            and comparison["metric"] == "accuracy"
+            and comparison["shift"] == "SC"
+        ):
+            costs[comparison["data"]] = comparison
+    answers = next((lines for heading, lines in findings.parts if "asked" in heading), [])
+    return {
+        "study": values,
+        "costs": costs,
+        "answers": list(answers),
+        "seconds": [round(seconds), round(run_seconds)],
+    }
+
+
+# -- the same by other code ------------------------------------------------------------------------
+
+
+def features(table: Path, options: Mapping[str, Any], rows: polars.DataFrame) -> Any:
+    """Simple features of every row: words of texts, small grey pictures, columns as they stand."""
+    if options.get("text"):
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        names = options["text"] if isinstance(options["text"], list) else [options["text"]]
+        joined = [" ".join(str(cell) for cell in row) for row in rows.select(names).iter_rows()]
+        return TfidfVectorizer(min_df=3, max_features=20_000).fit_transform(joined)
+    if options.get("images"):
+        return _small_pictures(table, options, rows)
+    columns = [
+        rows[name].cast(polars.Float64, strict=False).to_numpy()
+        for name in options.get("numbers", [])
+    ]
+    for name in options.get("categories", []):
+        columns.append(
+            rows[name].cast(polars.String).fill_null("").rank("dense").to_numpy().astype(float)
+        )
+    return np.stack(columns, axis=1)
+
+
+def _small_pictures(
+    table: Path, options: Mapping[str, Any], rows: polars.DataFrame
+) -> NDArray[np.float64]:
+    from PIL import Image
+
+    top = table.parent / options["images"]
+    files = {file.stem: file for file in top.rglob("*.png")}
+    pictures = []
+    for name in rows[options["path_column"]].cast(polars.String):
+        file = top / name
+        with Image.open(file if file.is_file() else files[Path(name).stem]) as opened:
+            small = opened.convert("RGB").resize((8, 8))
+            pictures.append(np.asarray(small, dtype=np.float64).ravel())
+    return np.stack(pictures)
+
+
+def own_cost(
+    table: Path, options: Mapping[str, Any], entry: Mapping[str, Any], strength: float
+) -> dict[str, float]:
+    """What the tie of an attribute costs scikit-learn: mean and 95% interval over `REPEATS`."""
+    attribute = (
+        next(iter(entry["attributes"].values()))
+        if isinstance(entry["attributes"], dict)
+        else entry["attributes"][0]
+    )
+    rows = polars.read_csv(table, infer_schema_length=None)
+    label, values = _classes(rows, entry["label"], options), _classes(rows, attribute, options)
+    kept = entry.get("keep", {})
+    fine = _known(label, kept.get(entry["label"])) & _known(values, kept.get(attribute))
+    x = features(table, options, rows)
+    classes, label_codes = np.unique(label[fine], return_inverse=True)
+    names, value_codes = np.unique(values[fine], return_inverse=True)
+    counts = np.zeros((len(classes), len(names)))
+    np.add.at(counts, (label_codes, value_codes), 1)
+    share = counts / counts.sum(axis=1, keepdims=True)
+    matched = (share - share.mean(axis=0)).argmax(axis=0)  # the class that shows a value most
+    law = np.full(counts.shape, (1 - strength) / len(names))
+    for value_code, class_code in enumerate(matched):
+        law[class_code, value_code] += strength / max((matched == class_code).sum(), 1)
+    laws = {"tied": law / law.sum(), "even": np.full(counts.shape, 1 / counts.size)}
+    draw, costs = np.random.default_rng(7), []
+    positions = np.flatnonzero(fine)
+    for _ in range(REPEATS):
+        accuracy = _accuracies(x, positions, label_codes, value_codes, counts, laws, draw)
+        costs.append(accuracy["tied"] - accuracy["even"])
+    mean, half = float(np.mean(costs)), float(stats.t.ppf(0.975, REPEATS - 1) * stats.sem(costs))
+    return {"mean": mean, "low": mean - half, "high": mean + half}
+
+
+def _classes(rows: polars.DataFrame, name: str, options: Mapping[str, Any]) -> NDArray[Any]:
+    """The values of a column, numbers put into the study's classes; "" for none."""
+    cuts = options.get("bins", {}).get(name)
+    if cuts:
+        numbers = rows[name].cast(polars.Float64).to_numpy()
+        return np.where(
+            np.isnan(numbers), "", np.searchsorted(cuts, numbers, side="right").astype(str)
+        )
+    return rows[name].cast(polars.String).fill_null("").to_numpy().astype(str)
+
+
+def _known(values: NDArray[Any], kept: Sequence[str] | None) -> NDArray[np.bool_]:
+    known = values != ""
+    return known if kept is None else known & np.isin(values, [str(value) for value in kept])
+
+
+def _accuracies(
+    x: Any,
+    positions: NDArray[np.int64],
+    label: NDArray[np.int64],
+    value: NDArray[np.int64],
+    counts: NDArray[np.float64],
+    laws: Mapping[str, NDArray[np.float64]],
+    draw: np.random.Generator,
+) -> dict[str, float]:
+    """The accuracy on rows that are even over the cells after training on as many rows of each
+    law."""
+    cell = label * counts.shape[1] + value
+    order = draw.permutation(len(cell))
+    n_test = max(1, min(50, int(counts.min()) // 3))
+    rank = np.empty(len(cell), dtype=int)
+    for code in range(counts.size):
+        of_cell = order[cell[order] == code]
+        rank[of_cell] = np.arange(len(of_cell))
+    test, left = np.flatnonzero(rank < n_test), counts.ravel() - n_test
+    total = min(np.floor(min(left / np.maximum(law.ravel(), 1e-9))) for law in laws.values())
+    accuracies = {}
+    for name, law in laws.items():
+        take = np.round(law.ravel() * total).astype(int)
+        train = np.flatnonzero((rank >= n_test) & (rank < n_test + take[cell]))
+        model = _model(x).fit(x[positions[train]], label[train])
+        accuracies[name] = float((model.predict(x[positions[test]]) == label[test]).mean())
+    return accuracies
+
+
+def _model(x: Any) -> Any:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.linear_model import LogisticRegression
+
+    if not isinstance(x, np.ndarray):
+        return LogisticRegression(max_iter=1000)
+    return HistGradientBoostingClassifier(max_iter=60, early_stopping=False)
+
+
+def compared(table: Path, label: str | None, out: Path) -> Iterator[dict[str, Any]]:
+    """A row for each attribute of a table: our cost, scikit-learn's, and whether their signs
+    agree."""
+    result = studied(table, label, out)
+    for name, cost in result["costs"].items():
+        entry = result["study"]["data"][name]
+        strength = result["study"]["shifts"]["SC"]["strength"]
+        own = own_cost(table, entry["options"], entry, strength)
+        sure = own["low"] > 0 or own["high"] < 0
+        ours = cost["difference"]
+        yield {
+            "table": table.name,
+            "label": entry["label"],
+            "attribute": name,
+            "rows": polars.read_csv(table, infer_schema=False).height,
+            "cost": round(ours, 4),
+            "told": cost["told"],
+            "scikit-learn": {key: round(value, 4) for key, value in own.items()},
+            "sure": sure,
+            "agrees": not sure or bool(np.sign(own["mean"]) == np.sign(ours)),
+            "seconds": result["seconds"],
+            "answer": next((line for line in result["answers"] if f"With {name} tied" in line), ""),
+        }
+
+
+# -- planted marks ---------------------------------------------------------------------------------
+
+
+def planted(table: Path, label: str, number: int, visible: bool, out: Path) -> dict[str, Any]:
+    """A table of numbers with a mark: tied to the label in 95% of the rows and among the columns
+    that a model reads, or tied to nothing and beside them; and what was found of it."""
+    draw = np.random.default_rng(number)
+    rows = polars.read_csv(table, infer_schema_length=None)
+    rows = rows.filter(rows[label].is_not_null())
+    classes = rows[label].cast(polars.String).to_numpy()
+    first = classes == np.unique(classes)[0]
+    follows = draw.random(rows.height) < (0.95 if visible else 0.5)
+    mark = np.where(follows, first, ~first)
+    rows = rows.with_columns(polars.Series("scanner", np.where(mark, "A", "B")))
+    path = out.parent / f"{table.stem}-{number}.csv"
+    rows.write_csv(path)
+    result = studied(path, label, out)
+    costs = {name: cost["difference"] for name, cost in result["costs"].items()}
+    told = {name: cost["told"] for name, cost in result["costs"].items()}
+    first_named = min(costs, key=lambda name: costs[name]) if costs else ""
+    return {
+        "table": table.name,
+        "number": number,
+        "planted": visible,
+        "cost": round(costs.get("scanner", 0.0), 4),
+        "told": told.get("scanner", False),
+        "first": first_named,
+        "answer": next(iter(result["answers"]), ""),
+        "seconds": result["seconds"],
+    }
+
+
+def main() -> None:
+    """Read the arguments, run all tables, print a line each and write the results."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--tables", default="")
+    parser.add_argument("--planted", type=int, default=0)
+    parser.add_argument("--work", type=Path, default=None)
+    parser.add_argument("--out", type=Path, default=None)
+    chosen = parser.parse_args()
+    folder = chosen.folder.resolve()
+    work = (chosen.work or folder / "own-tables").resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    named = [word.partition("=") for word in chosen.tables.split(",") if word]
+    tables = named or [(path.stem, "", "") for path in sorted(folder.glob("*.csv"))]
+    results: list[dict[str, Any]] = []
+    if chosen.planted:
+        for number in range(chosen.planted):
+            stem, _, label = tables[number % len(tables)]
+            for visible in (True, False):
+                out = work / f"{stem}-{number}-{'mark' if visible else 'none'}"
+                results.append(planted(folder / f"{stem}.csv", label, number, visible, out))
+                print(json.dumps(results[-1]), flush=True)
+    else:
+        for stem, _, label in tables:
+            for row in compared(folder / f"{stem}.csv", label or None, work / stem):
+                results.append(row)
+                print(json.dumps(row), flush=True)
+    if chosen.out is not None:
+        chosen.out.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    main()
