@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from crosswind.core.errors import InputError
 from crosswind.core.knobs import resolve
 from crosswind.core.registry import facts
 from crosswind.core.registry import load as load_class
+from crosswind.core.types import InputSpec
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.one_value import refuse_doubts
 from crosswind.shifts.base import Shift, parse_shift
@@ -35,13 +36,14 @@ from crosswind.shifts.split import (
 if TYPE_CHECKING:
     from polars import DataFrame
 
+    from crosswind.proposals.ready import ReadyStudy
     from crosswind.reports.gather import StudyRecord
     from crosswind.reports.tables import ReportTable
     from crosswind.shifts.audit import Audit
     from crosswind.studies.plan import Plan
     from crosswind.studies.scheduler import Progress, Summary
-    from crosswind.training.trajectory import Trajectory
     from crosswind.unlabelled.answer import Estimates
+    from crosswind.unlabelled.trained_model import Predictor, TrainedModel
 
 
 def load(source: str, **options: Any) -> AttributedDataset:
@@ -56,6 +58,39 @@ def load(source: str, **options: Any) -> AttributedDataset:
         **resolve(source_facts.knobs, options, "", f"source {source!r}")
     ).load()
     return dataset
+
+
+def init(
+    table: Any,
+    *,
+    label: str | None = None,
+    images: str | Path | None = None,
+    text: str | Sequence[str] | None = None,
+    size: int = 32,
+    header: Sequence[str] | None = None,
+    out: str | Path | None = None,
+) -> ReadyStudy:
+    """Propose a study for somebody's own table, as `crosswind init` does, and write it to `out`.
+
+    `table`: the path of a CSV or Parquet file, or a frame (polars, pandas, Arrow, or a mapping from
+    name to values), which is written beside the study as Parquet; `out`: the study's file, by
+    default the table's name with .yaml, needed for a frame. `label`, `images`, `text`, `size` and
+    `header`: see the command. `print` what comes back: what was seen of the table, and how long the
+    study takes; `cw.run_study(out, ...)` runs it.
+
+    Raises `InputError`, `DataError` with all that stands in the way; then nothing is written.
+    """
+    from crosswind.proposals.ready import proposed
+
+    return proposed(
+        table,
+        None if out is None else Path(out),
+        None if images is None else str(images),
+        label,
+        size,
+        [text] if isinstance(text, str) else text,
+        header,
+    )
 
 
 def prepare(
@@ -193,18 +228,19 @@ def train(
     split: Split,
     dataset: AttributedDataset | Mapping[str, AttributedDataset],
     *,
-    model: str = "resnet-w16",
+    model: str | Mapping[str, Any] = "resnet-w16",
     seed: int = 0,
     knobs: Mapping[str, Any] | None = None,
     memory: str | int | None = None,
     **training: Any,
-) -> Trajectory:
+) -> TrainedModel:
     """Train a method by name on a split. `knobs` are the method's settings, other words the
     training loop's (`steps=300`).
 
-    `memory`: the most that pixels may take, such as "8GB"; half of what there is by default. What
-    does not fit is read ahead. Returns the trajectory: history, the selected steps and the
-    predictions of every selection rule on every set.
+    `model`: its name, or its name with settings, `{"name": "cifar-resnet", "width": 8}`. `memory`:
+    the most that pixels may take, such as "8GB"; half of what there is by default. What does not
+    fit is read ahead. Returns the trajectory (history, the selected steps and the predictions of
+    every selection rule on every set) with `predict`, `predict_proba`, `evaluate` and `save`.
     """
     import torch
 
@@ -212,6 +248,7 @@ def train(
     from crosswind.training.device import check_device, slow_precision
     from crosswind.training.loop import fit
     from crosswind.training.settings import ModelSpec, TrainingSettings
+    from crosswind.unlabelled.trained_model import TrainedModel
 
     size = memory_bytes(memory, "memory")
     torch.set_num_threads(
@@ -221,15 +258,49 @@ def train(
     built = load_class("methods", method)(
         **resolve(method_facts.knobs, knobs or {}, "knobs", f"method {method!r}")
     )
-    model_facts = facts("models", model, "model")
+    name, settings_of_model = _named_model(model)
+    model_facts = facts("models", name, "model")
     datasets = {dataset.name: dataset} if isinstance(dataset, AttributedDataset) else dict(dataset)
-    spec = ModelSpec(model, resolve(model_facts.knobs, {}, "model", f"model {model!r}"))
+    spec = ModelSpec(
+        name, resolve(model_facts.knobs, settings_of_model, "model", f"model {name!r}")
+    )
     settings = TrainingSettings.of(training, "")
     check_device(settings.device)
     if slow := slow_precision(settings.precision, settings.device):
         warnings.warn(f"precision = {settings.precision!r} asks for bfloat16, {slow}", stacklevel=2)
     with bounded(size):
-        return fit(built, split, datasets, spec, settings, seed=seed)
+        trajectory = fit(built, split, datasets, spec, settings, seed=seed)
+    return TrainedModel(
+        **{entry.name: getattr(trajectory, entry.name) for entry in fields(trajectory)},
+        method=method,
+        method_knobs=dict(knobs or {}),
+        model=spec,
+        input=datasets[split.train.source].check_inputs(),
+        class_names=split.class_names,
+        split=split,
+    )
+
+
+def _named_model(model: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The name of a model and its settings."""
+    if isinstance(model, str):
+        return model, {}
+    if not isinstance(model, Mapping) or not isinstance(model.get("name"), str):
+        raise InputError(
+            "model", "must be a name, or a mapping with a 'name' and the model's settings"
+        )
+    return str(model["name"]), {key: value for key, value in model.items() if key != "name"}
+
+
+def load_model(path: str | Path, input: InputSpec | None = None) -> Predictor:
+    """The model of a file of weights with its card beside it, as `save` of a trained model writes
+    them: an object with `predict` and `predict_proba`.
+
+    `input`: what a row is (`dataset.input`), where the card does not say it. Raises `InputError`.
+    """
+    from crosswind.unlabelled.trained_model import load_model as loaded
+
+    return loaded(path, input)
 
 
 def evaluate(trajectory: Any, split: Split, rule: str = "best-id") -> dict[str, dict[str, Any]]:
@@ -400,9 +471,9 @@ def report(store: str | Path, study: str | None = None) -> StudyRecord:
 
 
 def estimate(
-    model: str | None = None,
-    data: str | Path | AttributedDataset | None = None,
-    source: str | Path | AttributedDataset | None = None,
+    model: Any = None,
+    data: Any = None,
+    source: Any = None,
     *,
     beside: Sequence[str] = (),
     beside_classes: Sequence[Sequence[str]] = (),
@@ -424,7 +495,10 @@ def estimate(
     `model`: a run whose weights were kept (`STORE#KEY`), a file of weights (`FILE.safetensors`,
     with a card beside it: `FILE.yaml` or `FILE.json` with `model`, `settings`, `classes`, `size`,
     `channels`), an ONNX file, or a function (`module:function`, `FILE.py:function`), the last two
-    with `settings` of the model `onnx` or `callable`. `beside`: further models of the same classes,
+    with `settings` of the model `onnx` or `callable`; or a model of this program: what `cw.train`
+    returns, a fitted estimator with `predict_proba`, or a function from a batch to scores. Such a
+    model takes data sets, and frames and arrays as they stand, `source` then being a frame with the
+    column `label` or a pair of inputs and labels. `beside`: further models of the same classes,
     for estimators that compare models, their outputs in the order of the model's or in that of
     `beside_classes`, one for all or one for each. `data`: a folder of pictures, a table with a
     column of paths (under `images`, by default the table's folder) or of texts (`text`: that
@@ -457,12 +531,22 @@ def estimate(
 
         return ask_table(predictions, source, label, estimators, classes)
     from crosswind.unlabelled.estimate import ask
+    from crosswind.unlabelled.frames import ask_frames, is_frame
 
     for name, value in (("model", model), ("data", data)):
         if value is None:
             raise InputError(name, "is needed, or a table of predictions")
+    named = isinstance(model, str | Path)
+    if is_frame(data):
+        if named:
+            raise InputError(
+                "data",
+                "is a frame, which only a model of this program can be given; name a table's file, or"
+                " make a data set of it (cw.from_frame)",
+            )
+        return ask_frames(model, data, source, label, classes, estimators)
     return ask(
-        str(model),
+        str(model) if named else model,
         data,
         source,
         beside=beside,

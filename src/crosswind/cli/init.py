@@ -64,7 +64,6 @@ def init_command(
     The study is planned before it is written, and a few steps are trained to see how long it takes,
     so that it can be run as it is.
     """
-    from crosswind.core.files import write_atomically
     from crosswind.proposals.ready import ready_study
 
     path = out or Path(table).with_suffix(".yaml")
@@ -72,7 +71,7 @@ def init_command(
         raise InputError("--out", f"{path} is there already; name another file, or --force")
     study = ready_study(table, path, images, label, size, listed(text), listed(header))
     with written("--out", path):
-        write_atomically(path, study.proposal.text.encode())
+        study.write()
     for note in study.notes:
         typer.echo(f"{note}.", err=True)
     typer.echo(f"wrote {path}: {study.runs_in_words}; crosswind run {path}")

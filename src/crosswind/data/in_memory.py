@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from crosswind.core.errors import DataError, InputError, shown
 from crosswind.core.types import InputSpec
+from crosswind.data.attributes import Attribute, AttributeTable
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.sources.columns import of_columns, with_inputs
 from crosswind.data.sources.tables import Table
@@ -159,6 +160,27 @@ def from_torch(
         )
     rows = frame_of(frame, "attributes")
     return _held(rows, np.stack(pixels), name, unit, columns, ())
+
+
+def of_inputs(inputs: Any, spec: InputSpec, name: str = "inputs") -> AttributedDataset:
+    """The data set of inputs alone, n rows of what `spec` says: images, features, or a list of
+    texts. Raises `InputError` for an array of another shape."""
+    if spec.kind == "text":
+        texts = np.empty(len(inputs), dtype=object)
+        texts[:] = [str(text) for text in inputs]
+        array: NDArray[Any] = texts
+    else:
+        array = np.asarray(inputs)
+        if array.shape[1:] != spec.shape or (spec.kind == "image") != (array.dtype == np.uint8):
+            raise InputError(
+                "inputs", f"are {array.dtype} {list(array.shape)}, not {spec} [n, ...]"
+            )
+        array = np.ascontiguousarray(array, dtype=spec.dtype)
+    if not len(array):
+        raise InputError("inputs", "have no rows")
+    rows = AttributeTable((Attribute("rows", ("-",)),), np.zeros((1, len(array)), dtype=np.uint8))
+    plain = AttributedDataset(name, rows, distinct=frozenset())
+    return with_inputs(plain, name, array, spec)
 
 
 def _held(

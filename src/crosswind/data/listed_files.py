@@ -69,7 +69,9 @@ class FileFolder:
         name has none. Raises `DataError` that names rows, for names that lead out of the folder,
         are no file or several, and for pictures in a format that is not read.
         """
-        absolute = [parts for name in names if (parts := _absolute_parts(name)) is not None]
+        absolute = [
+            components for name in names if (components := _absolute_parts(name)) is not None
+        ]
         stripped = self._foreign_parts(absolute)
         files = [self._file_of(name, stripped) for name in names]
         faults = [(row, file) for row, file in enumerate(files) if isinstance(file, _Fault)]
@@ -87,23 +89,27 @@ class FileFolder:
                 other_format = _other_format(clean)
                 return other_format if other_format is not None else clean
             return _EMPTY if size == 0 else _NO_FILE
-        parts = _absolute_parts(name)
-        if parts is None:
+        components = _absolute_parts(name)
+        if components is None:
             relative = _clean(name.replace("\\", "/"))
             return _OUTSIDE if _leads_out(relative) else self._below(relative, leads_out=False)
-        inside = self._inside(parts)
-        relative = "/".join(parts[stripped:] if inside is None else inside)
+        inside = self._inside(components)
+        relative = "/".join(components[stripped:] if inside is None else inside)
         return self._below(relative, leads_out=inside is None and not stripped)
 
     def _below(self, relative: str, leads_out: bool) -> str | _Fault:
         """The one file whose path ends with `relative`, or why there is none."""
-        wanted = relative.lower().split("/")
-        by_ending = self._by_name.get(wanted[-1], ())
-        by_stem = () if wanted[-1].endswith(IMAGE_ENDINGS) else self._by_stem.get(wanted[-1], ())
+        name_components = relative.lower().split("/")
+        by_ending = self._by_name.get(name_components[-1], ())
+        by_stem = (
+            ()
+            if name_components[-1].endswith(IMAGE_ENDINGS)
+            else self._by_stem.get(name_components[-1], ())
+        )
         matches = sorted(
             file
             for file in {*by_ending, *by_stem}
-            if file.lower().split("/")[-len(wanted) : -1] == wanted[:-1]
+            if file.lower().split("/")[-len(name_components) : -1] == name_components[:-1]
         )
         exact = [file for file in matches if f"/{file}".endswith(f"/{relative}")]
         matches = exact or matches
@@ -117,34 +123,37 @@ class FileFolder:
         return matches[0] if self._size_of(matches[0]) else _EMPTY
 
     def _foreign_parts(self, paths: Sequence[Sequence[str]]) -> int:
-        """How many first parts of absolute paths are folders of another machine; 0 where no number
+        """How many first components of absolute paths are folders of another machine; 0 where no number
         makes files of them."""
         foreign = [path for path in paths if self._inside(path) is None]
         if not foreign:
             return 0
         sample = foreign[:: max(1, len(foreign) // _SAMPLE)]
-        most = min(map(len, foreign))
+        most_folders = min(map(len, foreign))
         return next(
             (
                 number
-                for number in range(1, most)
+                for number in range(1, most_folders)
                 if all(self._size_of("/".join(path[number:])) is not None for path in sample)
             ),
             0,
         )
 
-    def _inside(self, parts: Sequence[str]) -> list[str] | None:
-        """The parts of an absolute path below the folder, None for a path elsewhere."""
+    def _inside(self, components: Sequence[str]) -> list[str] | None:
+        """The components of an absolute path below the folder, None for a path elsewhere."""
         for top in self._tops:
-            if list(parts[: len(top)]) == top:
-                return list(parts[len(top) :])
+            if list(components[: len(top)]) == top:
+                return list(components[len(top) :])
         return None
 
     @cached_property
     def _tops(self) -> list[list[str]]:
-        """The folder's own absolute path in parts, with links and without."""
+        """The folder's own absolute path in components, with links and without."""
         paths = {os.path.abspath(self.top), os.path.realpath(self.top)}
-        return [[part for part in path.replace("\\", "/").split("/") if part] for path in paths]
+        return [
+            [component for component in path.replace("\\", "/").split("/") if component]
+            for path in paths
+        ]
 
     def _size_of(self, relative: str) -> int | None:
         """Bytes of a file below the folder; -1 for what is there and no file, None for nothing."""
@@ -226,7 +235,7 @@ def _other_format(file: str) -> _Fault | None:
 
 
 def _clean(name: str) -> str:
-    """A path with its dots resolved, as `/` between its parts."""
+    """A path with its dots resolved, as `/` between its components."""
     name = name.replace("\\", "/") if os.sep == "\\" else name
     marks = not name or "." in (name[0], name[-1]) or "/." in name or "//" in name
     # Most paths are clean as they are.
@@ -239,17 +248,19 @@ def _leads_out(clean: str) -> bool:
 
 
 def _absolute_parts(name: str) -> list[str] | None:
-    """The parts of an absolute path, of Windows too; None for a relative one and one with dots that
+    """The components of an absolute path, of Windows too; None for a relative one and one with dots that
     lead upwards."""
     slashed = name.replace("\\", "/")
     if not (slashed.startswith("/") or _DRIVE.match(slashed)):
         return None
-    parts = [part for part in _DRIVE.sub("", slashed).split("/") if part not in ("", ".")]
-    return None if ".." in parts or not parts else parts
+    components = [
+        component for component in _DRIVE.sub("", slashed).split("/") if component not in ("", ".")
+    ]
+    return None if ".." in components or not components else components
 
 
 def _walk(top: Path) -> Iterable[str]:
-    """Every file below a folder, relative to it, `/` between the parts; hidden ones left out."""
+    """Every file below a folder, relative to it, `/` between the components; hidden ones left out."""
     for folder, folders, files in os.walk(top):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         below = os.path.relpath(folder, top).replace(os.sep, "/")

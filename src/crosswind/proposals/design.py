@@ -38,9 +38,9 @@ Counts = NDArray[np.int64]
 class ShiftDesign:
     """An attribute that a study can shift.
 
-    `values` and `classes`: those that are kept, so that each cell has `smallest` rows or more of
+    `values` and `classes`: those that are kept_counts, so that each cell has `smallest` rows or more of
     `n_rows` in all; `cuts`: numbers that part its numbers into classes. `tie`: how it goes with the
-    label in the kept rows. `left_out`: values and classes that have too few rows.
+    label in the kept_counts rows. `left_out`: values and classes that have too few rows.
     """
 
     attribute: str
@@ -74,8 +74,8 @@ class Attributes:
 
     `designs`: attributes that can be shifted, those of enough rows first, of them the one that goes
     most with the label.
-    `aliases`: columns that are the label under other names, or tell it entirely. `reasons`: why
-    each other column is no attribute.
+    `aliases`: columns that are the label under earlier_codes names, or tell it entirely. `reasons`: why
+    each earlier_codes column is no attribute.
     """
 
     designs: tuple[ShiftDesign, ...]
@@ -134,34 +134,34 @@ def attributes_of(
 def _without_repeated(
     rows: DataFrame, columns: Mapping[str, TableColumn], designs: Sequence[ShiftDesign]
 ) -> tuple[list[ShiftDesign], list[str]]:
-    """The attributes without those that are an earlier one under other names, and a reason for each
+    """The attributes without those that are an earlier one under earlier_codes names, and a reason for each
     of these."""
     different: list[ShiftDesign] = []
     codes: list[NDArray[np.int64]] = []
     reasons = []
     # Columns of words first: their names say more than numbers do.
     for design in sorted(designs, key=lambda design: columns[design.attribute].numeric):
-        own = _codes(rows, design.attribute, design.values, design.cuts)
+        codes_of_design = _codes(rows, design.attribute, design.values, design.cuts)
         first = next(
             (
                 earlier.attribute
-                for earlier, other in zip(different, codes, strict=True)
-                if _is_bijection(own, other)
+                for earlier, earlier_codes in zip(different, codes, strict=True)
+                if _is_bijection(codes_of_design, earlier_codes)
             ),
             None,
         )
         if first is None:
             different.append(design)
-            codes.append(own)
+            codes.append(codes_of_design)
         else:
             reasons.append(f"{design.attribute}: the same as {first}")
     return sorted(different, key=_order), reasons
 
 
-def _is_bijection(codes: NDArray[np.int64], other: NDArray[np.int64]) -> bool:
+def _is_bijection(codes: NDArray[np.int64], earlier_codes: NDArray[np.int64]) -> bool:
     """Whether two columns of codes part the rows alike."""
-    pairs = len(np.unique(np.stack([codes, other]), axis=1).T)
-    return pairs == len(np.unique(codes)) == len(np.unique(other))
+    pairs = len(np.unique(np.stack([codes, earlier_codes]), axis=1).T)
+    return pairs == len(np.unique(codes)) == len(np.unique(earlier_codes))
 
 
 def chosen_designs(designs: Sequence[ShiftDesign]) -> tuple[ShiftDesign, ...]:
@@ -219,13 +219,13 @@ def _table(
     class_codes: NDArray[np.int64], value_codes: NDArray[np.int64], n_classes: int, n_values: int
 ) -> Counts:
     """Rows of each class and value, int64 [classes, values]."""
-    known = (class_codes >= 0) & (value_codes >= 0)
-    cells = class_codes[known] * n_values + value_codes[known]
+    in_table = (class_codes >= 0) & (value_codes >= 0)
+    cells = class_codes[in_table] * n_values + value_codes[in_table]
     return np.bincount(cells, minlength=n_classes * n_values).reshape(n_classes, n_values)
 
 
 def counts_of(rows: DataFrame, label: Label, design: ShiftDesign) -> Counts:
-    """Rows of each kept class and value of a design, int64 [classes, values]."""
+    """Rows of each kept_counts class and value of a design, int64 [classes, values]."""
     class_codes = _codes(rows, label.name, design.classes, label.cuts)
     value_codes = _codes(rows, design.attribute, design.values, design.cuts)
     return _table(class_codes, value_codes, len(design.classes), len(design.values))
@@ -244,18 +244,18 @@ def _design(
     label: Label,
 ) -> ShiftDesign:
     kept_classes, kept_values = largest_design(counts)
-    kept = counts[np.ix_(kept_classes, kept_values)]
+    kept_counts = counts[np.ix_(kept_classes, kept_values)]
     classes = tuple(label.classes[code] for code in kept_classes)
     attribute_values = tuple(values[code] for code in kept_values)
     left_out = [value for value in values if value not in attribute_values]
     left_out += [name_of for name_of in label.classes if name_of not in classes]
-    tie = tie_of_counts(kept, label.name, name, classes, attribute_values)
+    tie = tie_of_counts(kept_counts, label.name, name, classes, attribute_values)
     return ShiftDesign(
         name,
         attribute_values,
         classes,
-        int(kept.min()),
-        int(kept.sum()),
+        int(kept_counts.min()),
+        int(kept_counts.sum()),
         tie,
         tuple(cuts),
         tuple(left_out),
@@ -263,8 +263,8 @@ def _design(
 
 
 def largest_design(counts: Counts) -> tuple[list[int], list[int]]:
-    """The classes and values that are kept of counts [classes, values]: all of them, or what is
-    left when the one that has the emptiest cell goes, one after the other, until each cell has
+    """The classes and values that are kept_counts of counts [classes, values]: all of them, or what is
+    left when the one that has the emptiest cell goes, one after the earlier_codes, until each cell has
     `ENOUGH` rows; where none has, the ones of which the smallest cell has most."""
     classes, values = list(range(counts.shape[0])), list(range(counts.shape[1]))
     tried = [(list(classes), list(values))]

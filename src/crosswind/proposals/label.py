@@ -53,10 +53,14 @@ def label_of(
         return None
     notes = []
     if guessed:
-        others = [name for name, other in columns.items() if _may_be(other) and name != column.name]
+        other_candidates = [
+            name
+            for name, candidate in columns.items()
+            if _may_be(candidate) and name != column.name
+        ]
         notes.append(
             f"label {column.name!r} is guessed, as no column has a usual name: --label names another"
-            + (f" ({', '.join(others[:5])})" if others else "")
+            + (f" ({', '.join(other_candidates[:5])})" if other_candidates else "")
         )
     if column.kind == "numbers" or column.graded:
         cut, sentence = _cut(rows, column)
@@ -89,7 +93,7 @@ def _chosen(
             raise unknown("--label", f"column of {table}", named, columns)
         column = columns[named]
         if not _may_be(column):
-            fitting = [name for name, other in columns.items() if _may_be(other)]
+            fitting = [name for name, candidate in columns.items() if _may_be(candidate)]
             raise InputError(
                 "--label", f"{named!r} cannot be predicted ({_why_not(column)})", fitting
             )
@@ -140,12 +144,16 @@ def _cut(rows: DataFrame, column: TableColumn) -> tuple[float, str]:
     cut = float(candidates[best])
     kind = "grades" if column.kind == "classes" else "numbers"
     sides = f"{below[best]:,} rows below {cut:g}, {len(numbers) - below[best]:,} from it on"
-    others = [
+    other_candidates = [
         f"{edge:g} ({count:,} below)"
         for edge, count in zip(candidates.tolist(), below.tolist(), strict=True)
         if edge != cut
     ]
-    other_words = f"; other cuts: {', '.join(others)}" if others and kind == "grades" else ""
+    other_words = (
+        f"; other cuts: {', '.join(other_candidates)}"
+        if other_candidates and kind == "grades"
+        else ""
+    )
     return cut, (
         f"label {column.name!r} has {len(values):,} {kind} and is cut in two at {cut:g}"
         f" ({sides}{other_words}): bins in the study says so"

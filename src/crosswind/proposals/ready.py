@@ -6,9 +6,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from crosswind.core import html
 from crosswind.core.errors import InputError
+from crosswind.core.files import write_atomically
+from crosswind.data.tabular import FRAMES, frame_of
 from crosswind.proposals.design import ENOUGH
 from crosswind.proposals.study_file import Proposal, propose
 from crosswind.proposals.timing import repeats_that_fit, seconds_of_runs
@@ -32,6 +35,19 @@ class ReadyStudy:
     plan: Plan
     seconds: float
     workers: int
+    path: Path = Path("study.yaml")
+
+    def __str__(self) -> str:
+        lines = [f"{note}." for note in self.notes]
+        return "\n".join([*lines, f"{self.path}: {self.runs_in_words}"])
+
+    def _repr_html_(self) -> str:
+        title = f"{self.path}: {self.runs_in_words}"
+        return html.points(title, [f"{note}." for note in self.notes])
+
+    def write(self) -> None:
+        """Write the study's file. Raises `OSError`."""
+        write_atomically(self.path, self.proposal.text.encode())
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -88,7 +104,39 @@ def ready_study(
     if fitting != repeats:
         proposal = proposal.with_repeats(fitting)
         plan = _planned(proposal, path)
-    return ReadyStudy(proposal, plan, seconds * fitting / repeats / workers, workers)
+    return ReadyStudy(proposal, plan, seconds * fitting / repeats / workers, workers, path)
+
+
+def proposed(
+    table: Any,
+    out: Path | None,
+    images: str | None,
+    label: str | None,
+    size: int,
+    text: Sequence[str] | None,
+    header: Sequence[str] | None,
+) -> ReadyStudy:
+    """See `crosswind.init`."""
+    if isinstance(table, str | Path):
+        path = Path(table).with_suffix(".yaml") if out is None else out
+        study = ready_study(str(table), path, images, label, size, text, header)
+        study.write()
+        return study
+    frame = frame_of(table, "table", ("the path of a table", *FRAMES))
+    if out is None:
+        raise InputError("out", "is needed for a frame: the file of the study, such as moles.yaml")
+    rows = out.with_suffix(".parquet")
+    was_there = rows.exists()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    frame.write_parquet(rows)
+    try:
+        study = ready_study(str(rows), out, images, label, size, text, header)
+    except BaseException:
+        if not was_there:
+            rows.unlink(missing_ok=True)
+        raise
+    study.write()
+    return study
 
 
 def _that_can_be_planned(proposal: Proposal, path: Path) -> tuple[Proposal, Plan]:

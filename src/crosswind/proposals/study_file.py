@@ -189,12 +189,15 @@ def _own_columns(
     """The columns of numbers and of classes as inputs, without those that tell the label; none of
     them where they are too few."""
     left_out = {label.name, *attributes.aliases, *taken}
-    own = [
+    own_columns = [
         column
         for name, column in columns.items()
         if column.kind in ("numbers", "classes") and name not in left_out
     ]
-    return Inputs("numbers", tuple(column.name for column in own) if _enough_inputs(own) else ())
+    return Inputs(
+        "numbers",
+        tuple(column.name for column in own_columns) if _enough_inputs(own_columns) else (),
+    )
 
 
 def _enough_inputs(columns: Sequence[TableColumn], label_is_among: bool = False) -> bool:
@@ -359,9 +362,9 @@ def _is_used(name: str, label: Label, designs: Sequence[ShiftDesign]) -> bool:
 def _more_texts(inputs: Inputs, text: Sequence[str] | None) -> list[str]:
     if not inputs.more_texts or text:
         return []
-    both = f"{inputs.columns[0]},{inputs.more_texts}"
+    two_columns = f"{inputs.columns[0]},{inputs.more_texts}"
     return [
-        f"{inputs.more_texts!r} holds texts too: --text {both} reads both as one text of two parts"
+        f"{inputs.more_texts!r} holds texts too: --text {two_columns} reads both as one text of two parts"
     ]
 
 

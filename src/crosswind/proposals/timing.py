@@ -37,8 +37,8 @@ def seconds_of_runs(plan: Plan) -> float:
 def repeats_that_fit(seconds: float, repeats: int, workers: int) -> int:
     """The number of repeats, of `REPEATS`, with which a study that takes so many seconds with
     `repeats` of them stays below `AIM`."""
-    one = seconds / repeats / max(workers, 1)
-    return next((number for number in REPEATS if number * one <= AIM), REPEATS[-1])
+    seconds_a_repeat = seconds / repeats / max(workers, 1)
+    return next((number for number in REPEATS if number * seconds_a_repeat <= AIM), REPEATS[-1])
 
 
 def _steps(spec: Mapping[str, Any]) -> int:

@@ -159,13 +159,15 @@ def _data(draft: Draft, design: ShiftDesign, several: bool) -> str:
 
 def _kept(draft: Draft, design: ShiftDesign) -> list[str]:
     """The values that are kept, where some have too few rows."""
-    kept: dict[str, list[str]] = {}
+    kept_values: dict[str, list[str]] = {}
     all_values = _n_values(draft, design)
     if len(design.classes) < all_values[0]:
-        kept[draft.label.name] = list(design.classes)
+        kept_values[draft.label.name] = list(design.classes)
     if len(design.values) < all_values[1] and draft.rule is None:
-        kept[design.attribute] = list(design.values)
-    return [f"    keep: {word(kept)}    # the others have too few rows"] if kept else []
+        kept_values[design.attribute] = list(design.values)
+    return (
+        [f"    keep: {word(kept_values)}    # the others have too few rows"] if kept_values else []
+    )
 
 
 def _n_values(draft: Draft, design: ShiftDesign) -> tuple[int, int]:

@@ -3,6 +3,7 @@ estimates, the reasons."""
 
 from __future__ import annotations
 
+import math
 import textwrap
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,6 +45,12 @@ class Doubtful:
     shares: tuple[tuple[str, float], ...]
     picture: NDArray[np.uint8] | None = field(default=None, repr=False, compare=False)
     text: str = ""
+
+
+CHECKED = 0.05
+"""How near labelled rows are to bring the estimate to the truth."""
+SUREST = 0.9
+"""The accuracy nearest to 0 or 1 that is believed when rows are counted that would check it."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +127,29 @@ class Estimates:
         )
 
     @property
+    def rows_to_check(self) -> int:
+        """How many of the rows, labelled, check the estimate to within `CHECKED` points: the size of
+        a simple random sample whose 95% interval is so wide (Cochran 1977, equation 4.2)."""
+        accuracies = [self.believed.estimate.accuracy] if self.believed else []
+        accuracies = accuracies or [row.estimate.accuracy for row in self.rows] or [0.5]
+        # The estimate may err: an accuracy nearer to a half needs more rows.
+        variance = max(max(p * (1 - p) for p in accuracies), SUREST * (1 - SUREST))
+        sample = 1.96**2 * variance / CHECKED**2
+        return max(1, math.ceil(sample / (1 + (sample - 1) / max(self.n, 1))))
+
+    @property
+    def check(self) -> str:
+        """What no estimate can see, and how to look."""
+        rows = (
+            "the label of 1" if self.rows_to_check == 1 else f"the labels of {self.rows_to_check:,}"
+        )
+        return (
+            "No estimate can see that inputs mean something else than they did (the same input,"
+            f" another right answer): {rows} of these {self.n:,} rows, drawn at random, would check it"
+            f" to within {CHECKED * 100:.0f} points."
+        )
+
+    @property
     def reasons(self) -> list[str]:
         """Why, in sentences: which estimate is believed, what speaks against it, what was left
         out."""
@@ -192,7 +222,7 @@ class Estimates:
                     for row in cells
                 ),
             ]
-        return "\n".join([*lines, "", *self.reasons])
+        return "\n".join([*lines, "", *self.reasons, self.check])
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the pictures, as plain values for JSON."""
@@ -222,6 +252,7 @@ class Estimates:
             "estimates": rows,
             "left_out": dict(self.left_out),
             "notes": list(self.notes),
+            "check": {"rows": self.rows_to_check, "within": CHECKED, "sentence": self.check},
             "findings": [vars(entry) for entry in self.findings],
             "doubtful": [
                 {"row": entry.name, "answer": entry.answer, "shares": dict(entry.shares)}
@@ -245,4 +276,4 @@ class Estimates:
             ("estimator", "accuracy", "90% interval", "error on the pool"),
             self.table(),
         )
-        return table + html.points("Why", self.reasons)
+        return table + html.points("Why", [*self.reasons, self.check])

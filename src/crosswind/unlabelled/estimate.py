@@ -51,7 +51,7 @@ Told: TypeAlias = Callable[[str], object]
 
 
 def ask(
-    model: str,
+    model: Any,
     data: Any,
     source: Any = None,
     *,

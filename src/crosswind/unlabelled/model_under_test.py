@@ -36,8 +36,9 @@ KINDS = (
     "module:function",
     "FILE.py:function",
 )
-CARD = ("model", "settings", "classes", "size", "channels")
-"""Fields of the card of a file of weights."""
+CARD = ("model", "settings", "classes", "size", "channels", "width", "texts")
+"""Fields of the card of a file of weights: `size` and `channels` of pictures, `width` the number of
+features, `texts` true where it reads those."""
 _BATCH = 256
 
 Sets: TypeAlias = Mapping[str, AttributedDataset]
@@ -65,9 +66,16 @@ class AskedModel:
     trained_here: bool = False
 
 
-def asked_model(word: str, settings: Mapping[str, Any]) -> AskedModel:
-    """The model that `word` names. `settings`: those of the models `onnx` and `callable`. Raises
-    `InputError`, `StoreError`."""
+def asked_model(word: Any, settings: Mapping[str, Any]) -> AskedModel:
+    """The model that `word` names, or a model of a program. `settings`: those of the models `onnx`
+    and `callable`. Raises `InputError`, `StoreError`."""
+    if not isinstance(word, str):
+        from crosswind.unlabelled.program_model import ProgramModel
+
+        held = ProgramModel(word)
+        return AskedModel(
+            held.title, lambda classes: _with_logits(external_answers(held, classes, "given"))
+        )
     ending = Path(word).suffix.lower()
     if "#" in word or ending == ".safetensors":
         if settings:
@@ -210,12 +218,24 @@ def _weights(path: Path) -> AskedModel:
         raise InputError(
             "model", f"the card of {path.name} has {shown(channels)} channels", ["1", "3"]
         )
-    takes, names = (
-        None if size is None else InputSpec.image(size, size, channels),
-        tuple(str(name) for name in classes),
-    )
+    takes, names = _taken(card, path), tuple(str(name) for name in classes)
     network = _KeptNetwork(path, model, settings, names)
     return AskedModel(path.name, network.answers, names, takes, True, features=network.features)
+
+
+def _taken(card: Mapping[str, Any], path: Path) -> InputSpec | None:
+    """What a row is by a card that was checked; None where it does not say. Raises `InputError`."""
+    size, width = card.get("size"), card.get("width")
+    if width is not None:
+        if isinstance(width, bool) or not isinstance(width, int) or width < 1:
+            raise InputError(
+                "model",
+                f"the card of {path.name} has the width {shown(width)}, which is no number of features",
+            )
+        return InputSpec.features(width)
+    if card.get("texts") is True:
+        return InputSpec.text()
+    return None if size is None else InputSpec.image(size, size, card.get("channels", 3))
 
 
 def _card(path: Path) -> Mapping[str, Any]:

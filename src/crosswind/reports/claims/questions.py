@@ -8,7 +8,7 @@ class that none of them learns.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from crosswind.evaluation.metrics import HEADLINE
@@ -16,7 +16,7 @@ from crosswind.evaluation.multiplicity import effects_told
 from crosswind.reports.claims.judgements import POWER
 from crosswind.reports.claims.verdicts import COST, EFFECT_OF, Finding
 from crosswind.reports.scores.notes import at_chance
-from crosswind.reports.scores.results import Entry, PlaceResults
+from crosswind.reports.scores.results import Entry, Place, PlaceResults
 
 NEVER_LEARNT = 0.05
 """A class of which so few rows are right in every group, without a shift, is one that nobody
@@ -24,7 +24,7 @@ learns."""
 HEADING = "What was asked, and the answer"
 
 
-class _Tie(NamedTuple):
+class _TiedShift(NamedTuple):
     """A spurious correlation as a study states it: its name, the attribute and the label, the share
     of training that shows a matched value (None: not known), and what a row is."""
 
@@ -41,43 +41,38 @@ def question_sentences(
     """The answers of a study, what makes them idle first, then the tie that costs most."""
     answers: list[tuple[float, str]] = []
     doubts: list[str] = []
-    several = (
-        len(
-            {
-                (results.place.data, results.place.model, results.place.size)
-                for results in rule_results
-            }
-        )
-        > 1
-    )
-    for results in rule_results:
-        unshifted = _unshifted(results, resolved)
-        if unshifted is None or not _is_uniform(results.place.set, resolved):
+    where = _where([at_place.place for at_place in rule_results])
+    for at_place in rule_results:
+        unshifted = _unshifted(at_place, resolved)
+        if unshifted is None or not _is_uniform(at_place.place.set, resolved):
             continue
-        where = _where(results) if several else ""
-        ties = list(_ties(results, resolved))
-        doubt = _idle(results, unshifted) if ties else ""
+        ties = list(_ties(at_place, resolved))
+        doubt = _idle(at_place, unshifted) if ties else ""
         if doubt:
-            doubts.append(where + doubt)
+            doubts.append(where(at_place.place) + doubt)
             continue
         for tie in ties:
             costs = {
                 finding.metric: finding
                 for finding in findings
                 if finding.kind == COST
-                and finding.place == results.place
+                and finding.place == at_place.place
                 and finding.shift == tie.shift
             }
-            entry = results.entries.get((tie.shift, results.reference))
+            entry = at_place.entries.get((tie.shift, at_place.reference))
             cost = costs.get(HEADLINE.name)
             if cost is None or entry is None:
                 continue
             largest = max(
-                (abs(one.difference.mean) for one in costs.values() if one.told), default=0.0
+                (abs(finding.difference.mean) for finding in costs.values() if finding.told),
+                default=0.0,
             )
-            helps = _what_helps(results, findings, tie.shift)
+            helps = _what_helps(at_place, findings, tie.shift)
             answers.append(
-                (-largest, where + _answer(tie, results.reference, entry, costs) + helps)
+                (
+                    -largest,
+                    where(at_place.place) + _answer(tie, at_place.reference, entry, costs) + helps,
+                )
             )
     return doubts + [sentence for _, sentence in sorted(answers, key=lambda answer: answer[0])]
 
@@ -96,14 +91,14 @@ def power_words(finding: Finding) -> str:
 # -- what was asked --------------------------------------------------------------------------------
 
 
-def _unshifted(results: PlaceResults, resolved: Mapping[str, Any]) -> Entry | None:
+def _unshifted(at_place: PlaceResults, resolved: Mapping[str, Any]) -> Entry | None:
     """The reference without a shift at a place."""
     shifts = resolved.get("shifts", {})
     return next(
         (
-            results.entries[shift, results.reference]
-            for shift in results.shifts
-            if not shifts.get(shift, True) and (shift, results.reference) in results.entries
+            at_place.entries[shift, at_place.reference]
+            for shift in at_place.shifts
+            if not shifts.get(shift, True) and (shift, at_place.reference) in at_place.entries
         ),
         None,
     )
@@ -116,21 +111,21 @@ def _is_uniform(set_name: str, resolved: Mapping[str, Any]) -> bool:
     return not isinstance(named, Mapping) or named.get("law", "uniform") == "uniform"
 
 
-def _ties(results: PlaceResults, resolved: Mapping[str, Any]) -> Iterator[_Tie]:
+def _ties(at_place: PlaceResults, resolved: Mapping[str, Any]) -> Iterator[_TiedShift]:
     """The shifts of a place that are one spurious correlation each."""
-    data = resolved.get("data", {}).get(results.place.data)
+    data = resolved.get("data", {}).get(at_place.place.data)
     if not isinstance(data, Mapping):
         return
     slots = data["attributes"] if isinstance(data["attributes"], Mapping) else {}
-    for shift in results.shifts:
+    for shift in at_place.shifts:
         settings = resolved.get("shifts", {}).get(shift)
         settings = settings[0] if isinstance(settings, list) and len(settings) == 1 else settings
         if not isinstance(settings, Mapping) or settings.get("type") != "spurious-correlation":
             continue
         attribute = str(slots.get(settings["attribute"], settings["attribute"]))
-        entry = results.entries.get((shift, results.reference))
+        entry = at_place.entries.get((shift, at_place.reference))
         shape = (0, 0) if entry is None else _shape(entry, str(data["label"]), attribute)
-        yield _Tie(
+        yield _TiedShift(
             shift, attribute, str(data["label"]), _matched_share(settings, shape), _rows(data)
         )
 
@@ -148,10 +143,10 @@ def _shape(entry: Entry, label: str, attribute: str) -> tuple[int, int]:
     are of other attributes."""
     classes, values = set(), set()
     for name in _group_accuracies(entry):
-        parts = dict(part.split("=", 1) for part in name.split(", ") if "=" in part)
-        if {label, attribute} <= parts.keys():
-            classes.add(parts[label])
-            values.add(parts[attribute])
+        value_of = dict(word.split("=", 1) for word in name.split(", ") if "=" in word)
+        if {label, attribute} <= value_of.keys():
+            classes.add(value_of[label])
+            values.add(value_of[attribute])
     return len(classes), len(values)
 
 
@@ -177,13 +172,26 @@ def _matched_share(settings: Mapping[str, Any], shape: tuple[int, int]) -> float
 # -- the answer ------------------------------------------------------------------------------------
 
 
-def _where(results: PlaceResults) -> str:
-    return f"{', '.join(filter(None, (results.place.data, results.place.model, results.place.size)))}: "
+def _where(study_places: Sequence[Place]) -> Callable[[Place], str]:
+    """What must be said of a place to tell it from the others, but for the data alone: an attribute
+    is named in each answer."""
+    varying = [
+        name
+        for name in ("data", "model", "size")
+        if len({getattr(setting, name) for setting in study_places}) > 1
+    ]
+    varying = varying if varying != ["data"] else []
+
+    def words(setting: Place) -> str:
+        names = [str(getattr(setting, name)) for name in varying]
+        return f"{', '.join(names)}: " if names else ""
+
+    return words
 
 
-def _idle(results: PlaceResults, unshifted: Entry) -> str:
+def _idle(at_place: PlaceResults, unshifted: Entry) -> str:
     """Why nothing can be told at a place, and what to change; empty where it can."""
-    reference, summary = results.reference, unshifted.summary(HEADLINE.name)
+    reference, summary = at_place.reference, unshifted.summary(HEADLINE.name)
     if summary is None:
         return ""
     if at_chance(unshifted, HEADLINE.name):
@@ -213,7 +221,7 @@ def _never_learnt(entry: Entry) -> str:
     return next((name for name, best in learnt.items() if best < NEVER_LEARNT), "")
 
 
-def _answer(tie: _Tie, reference: str, entry: Entry, costs: Mapping[str, Finding]) -> str:
+def _answer(tie: _TiedShift, reference: str, entry: Entry, costs: Mapping[str, Finding]) -> str:
     """What a tie costs and for whom it is worst."""
     cost = costs[HEADLINE.name]
     plain = f"plain training ({reference})" if reference == "erm" else reference
@@ -259,12 +267,12 @@ def _worst_words(entry: Entry, cost: Finding | None) -> str:
     return f"; worst for {words}: {accuracies[name]:.0%}{lost}"
 
 
-def _what_helps(results: PlaceResults, findings: Sequence[Finding], shift: str) -> str:
+def _what_helps(at_place: PlaceResults, findings: Sequence[Finding], shift: str) -> str:
     """Which method wins most back under a shift, or that none was told to."""
     effects = [
         finding
         for finding in findings
-        if finding.kind == EFFECT_OF and finding.place == results.place and finding.shift == shift
+        if finding.kind == EFFECT_OF and finding.place == at_place.place and finding.shift == shift
     ]
     if not effects:
         return ""

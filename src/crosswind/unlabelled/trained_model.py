@@ -1,0 +1,243 @@
+"""What `cw.train` returns: a training's trajectory, and the trained model with what a program does
+with one: predict, evaluate, save, load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crosswind.core import html
+from crosswind.core.errors import InputError
+from crosswind.core.files import write_atomically
+from crosswind.core.registry import load
+from crosswind.core.types import InputSpec, Predictions
+from crosswind.data.dataset import AttributedDataset
+from crosswind.data.in_memory import of_inputs
+from crosswind.evaluation.metrics import scores
+from crosswind.methods.base import Method
+from crosswind.training.settings import ModelSpec
+from crosswind.training.trajectory import Answer, Trajectory
+from crosswind.unlabelled.target_rows import plain_rows
+
+if TYPE_CHECKING:
+    from crosswind.shifts.split import Split
+
+_COLUMNS = ("set", "rows", "accuracy", "worst group", "of")
+
+
+class Predictor:
+    """A model with classes that predicts data sets and arrays.
+
+    `class_names`: in the order of its outputs; `input`: what it takes.
+    """
+
+    class_names: tuple[str, ...]
+    input: InputSpec
+
+    def predict_proba(self, inputs: Any, rule: str | None = None) -> NDArray[np.float64]:
+        """The probability of each class, float64 [n, k] in the order of `class_names`.
+
+        `inputs`: a data set, or what a data set gives for n rows (images uint8 [n, h, w, c],
+        features float32 [n, width], a list of n texts). `rule`: the selection rule whose step
+        answers, where the model has several. Raises `InputError` for inputs of another kind, and
+        for a model that gives labels alone.
+        """
+        logits = self._predictions(inputs, rule).logits
+        if logits is None:
+            raise InputError("inputs", "this model gives labels and no probabilities; call predict")
+        shifted = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
+        probabilities: NDArray[np.float64] = shifted / shifted.sum(axis=1, keepdims=True)
+        return probabilities
+
+    def predict(self, inputs: Any, rule: str | None = None) -> NDArray[np.str_]:
+        """The class of each row by name, text [n]; see `predict_proba`."""
+        return np.array(self.class_names)[self._predictions(inputs, rule).answer]
+
+    def _predictions(self, inputs: Any, rule: str | None) -> Predictions:
+        dataset = inputs if isinstance(inputs, AttributedDataset) else of_inputs(inputs, self.input)
+        if dataset.check_inputs() != self.input:
+            raise InputError("inputs", f"are {dataset.input}, and the model takes {self.input}")
+        rows = plain_rows(dataset.name, np.zeros(dataset.n_rows, dtype=np.int64))
+        by_rule, _ = self._answer()({"rows": rows}, {dataset.name: dataset})
+        name = rule if rule is not None else next(iter(by_rule))
+        if name not in by_rule:
+            raise InputError("rule", f"this model has no selection {name!r}", by_rule)
+        return by_rule[name]["rows"]
+
+    def _answer(self) -> Answer:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, repr=False)
+class TrainedModel(Trajectory, Predictor):
+    """A trajectory and its model. `print` it, or let a notebook show it: what was trained, and the
+    scores of every set.
+
+    `method` and `model`: what was trained, by name and settings; `split`: what it was trained on.
+    `weights`, `history`, `selections` and `predictions` are those of a `Trajectory`.
+    """
+
+    method: str = ""
+    method_knobs: Mapping[str, Any] = field(default_factory=dict)
+    model: ModelSpec = ModelSpec("", {})
+    input: InputSpec = InputSpec("")
+    class_names: tuple[str, ...] = ()
+    split: Any = None
+
+    def evaluate(
+        self, split: Split | None = None, rule: str | None = None
+    ) -> dict[str, dict[str, Any]]:
+        """Scores of every set under a selection rule, as `cw.evaluate` gives them; `split`: by
+        default the one that it was trained on."""
+        name = rule if rule is not None else self._rule
+        if name not in self.predictions:
+            raise InputError("rule", f"this trajectory has no selection {name!r}", self.predictions)
+        of_split = self.split if split is None else split
+        sets = {**of_split.validation, **of_split.evaluation}
+        if split is None or split is self.split:
+            by_set = self.predictions[name]
+        else:
+            datasets = {
+                planned_set.dataset.name: planned_set.dataset
+                for planned_set in of_split.parts.values()
+            }
+            by_set = self.answer(sets, datasets)[0][name]
+        return {
+            set_name: scores(by_set[set_name], rows.group_names, of_split.class_names)
+            for set_name, rows in sets.items()
+        }
+
+    def save(self, path: str | Path, rule: str | None = None) -> Path:
+        """Write the model to FILE.safetensors, and the card that names its settings and classes
+        beside it as FILE.yaml; `load` and `crosswind estimate --model FILE.safetensors` read both.
+
+        Raises `InputError` for another ending, and for a method whose networks answer in a way of
+        their own.
+        """
+        import yaml
+        from safetensors.torch import save_file
+
+        file = Path(path)
+        if file.suffix != ".safetensors":
+            raise InputError("path", f"{str(path)!r} must end in .safetensors")
+        method: Any = load("methods", self.method)
+        own_answers = method.predict is not Method.predict or method.exports is not Method.exports
+        if own_answers or method.needs.adapts:
+            raise InputError(
+                "path",
+                f"a model of {self.method!r} answers in a way of its own, which no file of weights"
+                " holds; keep it in a study (keep: selected) and name its run",
+            )
+        tensors = {
+            name.removeprefix("model."): tensor.contiguous()
+            for name, tensor in self.weights(rule or self._rule).items()
+            if name.startswith("model.")
+        }
+        card: dict[str, Any] = {"model": self.model.name, "settings": dict(self.model.knobs)}
+        card["classes"] = list(self.class_names)
+        if self.input.kind == "image":
+            height, _, channels = self.input.shape
+            card |= {"size": height, "channels": channels}
+        elif self.input.kind == "features":
+            card |= {"width": self.input.shape[0]}
+        else:
+            card |= {"texts": True}
+        file.parent.mkdir(parents=True, exist_ok=True)
+        save_file(tensors, file)
+        text = yaml.safe_dump(card, allow_unicode=True, sort_keys=False)
+        write_atomically(file.with_suffix(".yaml"), text.encode())
+        return file
+
+    @staticmethod
+    def load(path: str | Path, input: InputSpec | None = None) -> Predictor:
+        """The model that `save` wrote, see `cw.load_model`."""
+        return load_model(path, input)
+
+    def _answer(self) -> Answer:
+        return self.answer
+
+    @property
+    def _rule(self) -> str:
+        return "best-id" if "best-id" in self.predictions else next(iter(self.predictions))
+
+    def _title(self) -> str:
+        steps = int(self.cost.get("steps", 0))
+        classes = ", ".join(self.class_names[:6]) + (", ..." if len(self.class_names) > 6 else "")
+        return (
+            f"{self.method} on {self.model.name} ({self.input}; {len(self.class_names)} classes:"
+            f" {classes}): {self.status} after {steps:,} steps; {self._rule} is step"
+            f" {self.selections[self._rule].step:,}"
+        )
+
+    def _rows(self) -> list[tuple[str, str, str, str, str]]:
+        rows = []
+        for name, of_set in self.evaluate().items():
+            worst = of_set["worst_group"]
+            rows.append(
+                (
+                    name,
+                    f"{of_set['n']:,}",
+                    f"{of_set['accuracy']:.1%}",
+                    "" if worst is None else f"{worst:.1%}",
+                    str(of_set["worst_group_name"] or ""),
+                )
+            )
+        return rows
+
+    def __repr__(self) -> str:
+        table = [_COLUMNS, *self._rows()]
+        widths = [max(len(row[i]) for row in table) for i in range(len(_COLUMNS))]
+        lines = [
+            "  "
+            + "  ".join(
+                f"{cell:{'>' if i in (1, 2, 3) else '<'}{widths[i]}}" for i, cell in enumerate(row)
+            ).rstrip()
+            for row in table
+        ]
+        return "\n".join([self._title(), *lines, *(f"  {text}" for text in self.warnings)])
+
+    def _repr_html_(self) -> str:
+        return html.table(self._title(), _COLUMNS, self._rows()) + html.points(
+            "Doubts", self.warnings
+        )
+
+
+class LoadedModel(Predictor):
+    """A model of a file of weights, which predicts; see `cw.load_model`."""
+
+    def __init__(
+        self, name: str, answer: Answer, input: InputSpec, classes: tuple[str, ...]
+    ) -> None:
+        self.name, self.input, self.class_names = name, input, classes
+        self._answers = answer
+
+    def _answer(self) -> Answer:
+        return self._answers
+
+    def __repr__(self) -> str:
+        return f"model of {self.name} ({self.input}; {len(self.class_names)} classes)"
+
+
+def load_model(path: str | Path, input: InputSpec | None = None) -> Predictor:
+    """The model of a file of weights with its card beside it, as `TrainedModel.save` writes them:
+    an object with `predict` and `predict_proba`.
+
+    `input`: what a row is, where the card does not say the size of pictures. Raises `InputError`.
+    """
+    from crosswind.unlabelled.model_under_test import asked_model
+
+    kept_model = asked_model(str(path), {})
+    takes = kept_model.input if input is None else input
+    if kept_model.classes is None or takes is None:
+        raise InputError(
+            "input",
+            "is needed: the card says no size of pictures; give the input of a data set",
+        )
+    return LoadedModel(
+        kept_model.name, kept_model.answers(kept_model.classes), takes, kept_model.classes
+    )
