@@ -10,9 +10,9 @@ regression (texts) or gradient boosting (numbers and pictures) is trained on sim
 tested on rows in which the attribute tells nothing, 20 times. Where the interval of that cost
 excludes 0, the sign of ours is compared with it.
 
-With `--planted` a mark of known strength is put into each table instead, and into as many tables a
-mark that is tied to nothing and cannot be seen: the first must be found, named and ranked first, of
-the second nothing may be told.
+With `--planted` a mark of known strength is put into each table instead, and must be found, named
+and ranked first; with `--invisible` it is tied to nothing and cannot be seen, and nothing may be
+told of it.
 """
 
 from __future__ import annotations
@@ -118,11 +118,7 @@ def own_cost(
     table: Path, options: Mapping[str, Any], entry: Mapping[str, Any], strength: float
 ) -> dict[str, float]:
     """What the tie of an attribute costs scikit-learn: mean and 95% interval over `REPEATS`."""
-    attribute = (
-        next(iter(entry["attributes"].values()))
-        if isinstance(entry["attributes"], dict)
-        else entry["attributes"][0]
-    )
+    attribute = _attribute(entry)
     rows = polars.read_csv(table, infer_schema_length=None)
     label, values = _classes(rows, entry["label"], options), _classes(rows, attribute, options)
     kept = entry.get("keep", {})
@@ -145,6 +141,12 @@ def own_cost(
         costs.append(accuracy["tied"] - accuracy["even"])
     mean, half = float(np.mean(costs)), float(stats.t.ppf(0.975, REPEATS - 1) * stats.sem(costs))
     return {"mean": mean, "low": mean - half, "high": mean + half}
+
+
+def _attribute(entry: Mapping[str, Any]) -> str:
+    """The attribute of an entry of a study's data."""
+    attributes = entry["attributes"]
+    return str(next(iter(attributes.values())) if isinstance(attributes, dict) else attributes[0])
 
 
 def _classes(rows: polars.DataFrame, name: str, options: Mapping[str, Any]) -> NDArray[Any]:
@@ -208,6 +210,7 @@ def compared(table: Path, label: str | None, out: Path) -> Iterator[dict[str, An
     for name, cost in result["costs"].items():
         entry = result["study"]["data"][name]
         strength = result["study"]["shifts"]["SC"]["strength"]
+        strength = strength[_attribute(entry)] if isinstance(strength, dict) else strength
         own = own_cost(table, entry["options"], entry, strength)
         sure = own["low"] > 0 or own["high"] < 0
         ours = cost["difference"]
@@ -230,17 +233,36 @@ def compared(table: Path, label: str | None, out: Path) -> Iterator[dict[str, An
 
 
 def planted(table: Path, label: str, number: int, visible: bool, out: Path) -> dict[str, Any]:
-    """A table of numbers with a mark: tied to the label in 95% of the rows and among the columns
-    that a model reads, or tied to nothing and beside them; and what was found of it."""
+    """A table with a mark, and what was found of it.
+
+    A visible one goes with the label in 95% of the rows, and a model can see it: as a column of a
+    table without pictures and texts, as a word of each text, as a patch of each picture. An
+    invisible one is a column that is tied to nothing and that no model reads.
+    """
     draw = np.random.default_rng(number)
     rows = polars.read_csv(table, infer_schema_length=None)
     rows = rows.filter(rows[label].is_not_null())
+    kind = "pictures" if "id" in rows.columns or "file" in rows.columns else "columns"
+    kind = "texts" if "text" in rows.columns else kind
+    if kind != "columns":
+        rows = rows.sample(min(rows.height, 1500), seed=number)
     classes = rows[label].cast(polars.String).to_numpy()
-    first = classes == np.unique(classes)[0]
+    first = np.isin(classes, np.unique(classes)[: max(1, len(np.unique(classes)) // 2)])
     follows = draw.random(rows.height) < (0.95 if visible else 0.5)
     mark = np.where(follows, first, ~first)
-    rows = rows.with_columns(polars.Series("scanner", np.where(mark, "A", "B")))
-    path = out.parent / f"{table.stem}-{number}.csv"
+    scanner = polars.Series("scanner", np.where(mark, "A", "B"))
+    if not visible:
+        named = [name for name in ("id", "file", "text") if name in rows.columns]
+        rows = rows.select(*named, label)
+    rows = rows.with_columns(scanner)
+    folder = out.parent / f"{table.stem}-{number}-{'mark' if visible else 'none'}-table"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "rows.csv"
+    if kind == "texts" and visible:
+        words = np.where(mark, "scannera ", "scannerb ")
+        rows = rows.with_columns((polars.Series(words) + rows["text"]).alias("text"))
+    if kind == "pictures":
+        rows = _with_patches(rows, table.parent, folder, mark if visible else None)
     rows.write_csv(path)
     result = studied(path, label, out)
     costs = {name: cost["difference"] for name, cost in result["costs"].items()}
@@ -248,6 +270,7 @@ def planted(table: Path, label: str, number: int, visible: bool, out: Path) -> d
     first_named = min(costs, key=lambda name: costs[name]) if costs else ""
     return {
         "table": table.name,
+        "kind": kind,
         "number": number,
         "planted": visible,
         "cost": round(costs.get("scanner", 0.0), 4),
@@ -258,6 +281,29 @@ def planted(table: Path, label: str, number: int, visible: bool, out: Path) -> d
     }
 
 
+def _with_patches(
+    rows: polars.DataFrame, source: Path, folder: Path, mark: NDArray[np.bool_] | None
+) -> polars.DataFrame:
+    """The rows with pictures of their own, a patch in a corner of each that says its mark."""
+    from PIL import Image
+
+    column = "id" if "id" in rows.columns else "file"
+    files = {file.stem: file for file in source.rglob("*.png")}
+    names = []
+    for position, name in enumerate(rows[column].cast(polars.String)):
+        file = next(
+            (source / top / name for top in ("", "digits") if (source / top / name).is_file()), None
+        )
+        with Image.open(file if file is not None else files[Path(name).stem]) as opened:
+            picture = opened.convert("RGB")
+        if mark is not None:
+            side = max(4, picture.width // 5)
+            picture.paste((255, 0, 0) if mark[position] else (0, 0, 255), (0, 0, side, side))
+        picture.save(folder / f"{position}.png")
+        names.append(f"{position}.png")
+    return rows.with_columns(polars.Series(column, names))
+
+
 def main() -> None:
     """Read the arguments, run all tables, print a line each and write the results."""
     parser = argparse.ArgumentParser(
@@ -266,6 +312,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--tables", default="")
     parser.add_argument("--planted", type=int, default=0)
+    parser.add_argument("--invisible", action="store_true")
     parser.add_argument("--work", type=Path, default=None)
     parser.add_argument("--out", type=Path, default=None)
     chosen = parser.parse_args()
@@ -278,10 +325,10 @@ def main() -> None:
     if chosen.planted:
         for number in range(chosen.planted):
             stem, _, label = tables[number % len(tables)]
-            for visible in (True, False):
-                out = work / f"{stem}-{number}-{'mark' if visible else 'none'}"
-                results.append(planted(folder / f"{stem}.csv", label, number, visible, out))
-                print(json.dumps(results[-1]), flush=True)
+            out = work / f"{stem}-{number}-{'none' if chosen.invisible else 'mark'}"
+            visible = not chosen.invisible
+            results.append(planted(folder / f"{stem}.csv", label, number, visible, out))
+            print(json.dumps(results[-1]), flush=True)
     else:
         for stem, _, label in tables:
             for row in compared(folder / f"{stem}.csv", label or None, work / stem):

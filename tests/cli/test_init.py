@@ -198,11 +198,11 @@ def test_the_tie_of_the_table_is_the_shift_in_its_direction_and_strength(tmp_pat
         assert abs(benign - draw.train_rows / 2) <= 1
 
 
-@pytest.mark.parametrize("tie", [0.08, 0.7, 0.97])
+@pytest.mark.parametrize("tie", [0.08, 0.63, 0.97])
 def test_weak_strong_and_reversed_ties_are_told(tmp_path: Path, tie: float) -> None:
     study, notes = study_of(patients(tmp_path / "moles.csv", 3000, tie))
     strength = study["shifts"]["SC"]["strength"]
-    assert strength == pytest.approx({0.08: 0.84, 0.7: 0.8, 0.97: 0.94}[tie], abs=0.03)
+    assert strength == pytest.approx({0.08: 0.84, 0.63: 0.8, 0.97: 0.94}[tie], abs=0.03)
     value = "no" if tie < 0.5 else "yes"
     assert any(f"(benign with {value}, melanoma with" in note for note in notes)
 

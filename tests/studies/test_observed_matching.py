@@ -92,3 +92,19 @@ def test_balanced_sizes_name_the_cell_that_has_no_row(tmp_path: Path) -> None:
         match="sizes.balanced: balanced leaves no row under none: no row of kind=benign, ruler=no is left",
     ):
         cw.plan(study)
+
+
+def test_each_attribute_has_its_own_strength(tmp_path: Path) -> None:
+    study = tmp_path / "study.yaml"
+    path = table(tmp_path / "moles.csv", 50)
+    of_one, of_map = "strength: 0.5", "strength: {ruler: 0.5, hair: 0.9}"
+    keys_of = [
+        keys(path, f"{{type: spurious-correlation, attribute: ruler, {words}}}", tmp_path)
+        for words in (of_one, of_map)
+    ]
+    assert keys_of[0] == keys_of[1]
+    shift = "{type: spurious-correlation, attribute: ruler, strength: {hair: 0.9}}"
+    study.write_text(study_of(path, shift))
+    words = "shifts.SC.strength: names no strength of 'ruler' .valid: hair."
+    with pytest.raises(InputError, match=words):
+        cw.plan(study)

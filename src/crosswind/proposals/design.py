@@ -29,7 +29,8 @@ MOST_TEST: Final = 50
 MOST_ATTRIBUTES: Final = 3
 DEFAULT_STRENGTH: Final = 0.8
 """How strongly a study ties an attribute to the label where the rows do not."""
-WEAKEST, STRONGEST = 0.5, 0.95
+WEAKEST, STRONGEST = 0.4, 0.95
+"""The strengths between which a study ties an attribute as the rows do."""
 
 Counts = NDArray[np.int64]
 
@@ -171,13 +172,17 @@ def chosen_designs(designs: Sequence[ShiftDesign]) -> tuple[ShiftDesign, ...]:
     return tuple((tied or designs)[:MOST_ATTRIBUTES])
 
 
-def common_strength(designs: Sequence[ShiftDesign]) -> tuple[float, bool]:
-    """The strength at which a study ties its attributes to the label, and whether it is that of the
-    rows: the strongest tie's, within bounds."""
-    strengths = [design.strength for design in designs if design.tie.matching]
-    if not strengths or max(strengths) < WEAKEST:
-        return DEFAULT_STRENGTH, False
-    return round(min(max(strengths), STRONGEST), 2), True
+def strengths_of(designs: Sequence[ShiftDesign]) -> tuple[dict[str, float], bool]:
+    """The strength at which a study ties each of its attributes to the label, and whether it is
+    that of the rows.
+
+    Where no tie of the rows is strong, all are tied at `DEFAULT_STRENGTH`.
+    """
+    strengths = {design.attribute: round(min(design.strength, STRONGEST), 2) for design in designs}
+    observed = max(strengths.values()) >= WEAKEST
+    if not observed:
+        strengths = dict.fromkeys(strengths, DEFAULT_STRENGTH)
+    return strengths, observed
 
 
 def _order(design: ShiftDesign) -> tuple[bool, bool, float]:

@@ -16,8 +16,8 @@ from crosswind.proposals.design import (
     ShiftDesign,
     attributes_of,
     chosen_designs,
-    common_strength,
     counts_of,
+    strengths_of,
 )
 from crosswind.proposals.inputs import Inputs, inputs_of
 from crosswind.proposals.label import Label, label_of
@@ -111,7 +111,7 @@ def propose(
     further = [design for design in attributes.designs if design not in designs]
     official, role_notes = _official(rows, roles, designs, chosen)
     options, blank_notes = _options(table, header, inputs, size, rows, chosen, designs, unit)
-    strength, observed = common_strength(designs)
+    strengths, observed = strengths_of(designs)
     draft = Draft(
         options=options,
         kind=inputs.kind,
@@ -120,7 +120,7 @@ def propose(
         further=tuple(design.attribute for design in further),
         unit=unit,
         official=official,
-        strength=strength,
+        strengths=strengths,
         observed=observed,
         rule=rule,
         same={name: ways for name, ways in spelled.same.items() if _is_used(name, chosen, designs)},

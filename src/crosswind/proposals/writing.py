@@ -37,7 +37,7 @@ class Draft:
 
     `options`: settings of the source `table`; `kind`: of inputs, "images", "texts" or "numbers";
     `designs`: one for each attribute that is shifted; `further`: attributes that fit too;
-    `strength`: of the spurious correlation, `observed` in the rows or
+    `strengths`: of the spurious correlation by attribute, `observed` in the rows or
     not; `rule`: the words that part texts by length; `repeats`: of every run, each on other rows.
     """
 
@@ -48,7 +48,7 @@ class Draft:
     further: tuple[str, ...]
     unit: str | None
     official: Mapping[str, Any] | None
-    strength: float
+    strengths: Mapping[str, float]
     observed: bool
     rule: int | None
     same: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
@@ -75,7 +75,7 @@ def study_text(draft: Draft) -> str:
 data:
 {data}{further}shifts:
   none: []
-{_tie_comment(draft)}  SC: {{type: spurious-correlation, attribute: {shifted}, strength: {draft.strength:g}, counterexamples: 0}}
+{_tie_comment(draft)}  SC: {{type: spurious-correlation, attribute: {shifted}, strength: {_strength(draft)}, counterexamples: 0}}
 {_unseen(draft, several)}sizes: {{balanced: balanced}}    # as many rows under every shift, in just its proportions
 groups: [{shifted}]
 {_TRAINED[draft.kind]}{_repeats(draft)}"""
@@ -96,11 +96,18 @@ def _tie_comment(draft: Draft) -> str:
     if not pairs:
         how = "though the rows do not: what would such a tie cost"
     elif draft.observed:
-        how = "as strongly as the rows do most"
+        how = "as strongly as the rows do"
     else:
         how = "more strongly than the rows do"
     lines.append(f"  # training ties the attribute to the label {how}; testing does not\n")
     return "".join(lines)
+
+
+def _strength(draft: Draft) -> str:
+    """The strength of the spurious correlation: one number, or one for each attribute."""
+    if len(set(draft.strengths.values())) == 1:
+        return f"{next(iter(draft.strengths.values())):g}"
+    return word({name: float(strength) for name, strength in draft.strengths.items()})
 
 
 def _unseen(draft: Draft, several: bool) -> str:

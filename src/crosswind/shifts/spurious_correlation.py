@@ -51,7 +51,11 @@ class SpuriousCorrelation(Shift):
     matching: Any = knob(
         "observed", doc='"observed", "auto", "index", or a map from class to value or values'
     )
-    strength: float = knob(1.0, domain="[0, 1]", doc="how strongly the attribute follows the class")
+    strength: float = knob(
+        1.0,
+        domain="[0, 1]",
+        doc="how strongly the attribute follows the class; in studies also attribute -> strength",
+    )
     class_shares: str = knob(
         "matched",
         domain="{matched, equal}",
@@ -148,12 +152,20 @@ class SpuriousCorrelation(Shift):
     def observed_settings(
         cls, settings: Mapping[str, Any], dataset: AttributedDataset, label: str
     ) -> dict[str, Any]:
-        """The settings with the matching that the rows show.
+        """The settings with the matching that the rows show, and the strength of this attribute where
+        it is a map from attributes to strengths.
 
         Without a tie, and for "auto", no matching is written: two studies that draw the same rows
         have one key.
         """
         plain, attribute = dict(settings), settings.get("attribute")
+        if isinstance(plain.get("strength"), Mapping):
+            strengths = plain["strength"]
+            if attribute not in strengths:
+                raise InputError(
+                    "shift.strength", f"names no strength of {attribute!r}", list(strengths)
+                )
+            plain["strength"] = strengths[attribute]
         matching = plain.get("matching", "observed")
         if matching in ("observed", "auto"):
             plain.pop("matching", None)

@@ -360,8 +360,8 @@ def _counted(
     """The split of a point as plain values, and its counts; errors name fields as the study file
     does."""
     split, fields = split_values(study, point, split_seed)
-    _match_observed(split, datasets[point.data])
     with _named(fields, point):
+        _match_observed(split, datasets[point.data])
         return split, DrawCounts(
             plan_counts(
                 {name: datasets[name] for name in _sources(split, point)},
@@ -380,19 +380,24 @@ def _match_observed(split: dict[str, Any], dataset: AttributedDataset) -> None:
     ]:
         if isinstance(owner[name], list):
             owner[name] = [
-                _observed(component, dataset, split["label"]) for component in owner[name]
+                _observed(component, dataset, split["label"], f"{name}.{number}")
+                for number, component in enumerate(owner[name])
             ]
 
 
 def _observed(
-    component: Mapping[str, Any], dataset: AttributedDataset, label: str
+    component: Mapping[str, Any], dataset: AttributedDataset, label: str, field_name: str
 ) -> dict[str, Any]:
     """A shift as plain values with the settings that it takes from the rows."""
     name = component.get("type")
     if name not in [shift.name for shift in listing("shifts")]:
         return dict(component)  # refused where the shift is made
     cls: type[Shift] = load("shifts", str(name))
-    return cls.observed_settings(component, dataset, label)
+    try:
+        return cls.observed_settings(component, dataset, label)
+    except InputError as error:
+        setting = error.field.replace("shift", field_name, 1)
+        raise InputError(setting, error.problem, error.choices) from None
 
 
 def _equal_rows(study: Study, point: StudyPoint, datasets: Mapping[str, AttributedDataset]) -> int:
@@ -422,8 +427,8 @@ def _balanced_rows(
         for shift in study.shifts:
             under = replace(full, shift=shift)
             split, fields = split_values(study, under, split_seed)
-            _match_observed(split, datasets[point.data])
             with _named(fields, under):
+                _match_observed(split, datasets[point.data])
                 law = build_split_plan(split).shift.normal_form(available.study_cells)
                 row_counts.append(_rows_in_proportion(law, available, under))
     return min(row_counts)

@@ -126,7 +126,11 @@ def _ties(at_place: PlaceResults, resolved: Mapping[str, Any]) -> Iterator[_Tied
         entry = at_place.entries.get((shift, at_place.reference))
         shape = (0, 0) if entry is None else _shape(entry, str(data["label"]), attribute)
         yield _TiedShift(
-            shift, attribute, str(data["label"]), _matched_share(settings, shape), _rows(data)
+            shift,
+            attribute,
+            str(data["label"]),
+            _matched_share(settings, attribute, shape),
+            _rows(data),
         )
 
 
@@ -150,9 +154,12 @@ def _shape(entry: Entry, label: str, attribute: str) -> tuple[int, int]:
     return len(classes), len(values)
 
 
-def _matched_share(settings: Mapping[str, Any], shape: tuple[int, int]) -> float | None:
+def _matched_share(
+    settings: Mapping[str, Any], attribute: str, shape: tuple[int, int]
+) -> float | None:
     """The share of training that shows a value matched to its class, classes alike."""
-    strength = float(settings.get("strength", 1.0))
+    strengths = settings.get("strength", 1.0)
+    strength = float(strengths.get(attribute, 1.0) if isinstance(strengths, Mapping) else strengths)
     n_classes, n_values = shape
     if strength < 1:
         if not n_values:
