@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 MISSING_RULES = ("refuse", "leave-out", "value")
 """What becomes of a row without a value: refused, left out, or "missing" is a value of its own."""
 NO_VALUE = "missing"
+NO_NUMBERS = ("na", "n/a", "none", "?", "-", ".", "missing", "unknown")
+"""What stands for a missing number; in columns of words some of these are values."""
 MOST_CATEGORIES = 1000
 """Values of a column that is an input by its categories, one number each."""
 
@@ -86,7 +88,9 @@ def numbers_of(rows: DataFrame, name: str, path: str) -> NDArray[np.float64]:
     if numbers.null_count() > texts.null_count() and not texts.str.contains(r"\.").any():
         # Decimal commas, as spreadsheets of half the world write them.
         numbers = texts.str.replace(",", ".", literal=True).cast(polars.Float64, strict=False)
-    broken = (numbers.is_null() & texts.is_not_null()).arg_true()
+    broken_cells = numbers.is_null() & texts.is_not_null()
+    no_value = broken_cells & texts.str.to_lowercase().is_in(list(NO_NUMBERS)).fill_null(False)
+    broken = (broken_cells & ~no_value).arg_true()
     if len(broken):
         more_words = f" ({len(broken) - 1:,} more such rows)" if len(broken) > 1 else ""
         raise DataError(

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 Notes = tuple[tuple[str, str], ...]
 """What is said of attributes, by name; see `AttributedDataset`."""
 KINDS = (".csv", ".tsv", ".parquet")
+SHEETS = (".xlsx", ".xls", ".ods", ".numbers")
 MOST_BYTES = 4 << 30  # of a CSV file, which is read whole; the same table takes far less as Parquet
 MISSING = ("", "nan", "null", "<na>")  # case folded; "none" and "NA" are real names in many tables
 FRAMES = ("a polars or pandas frame", "a mapping from name to values")
@@ -112,8 +113,15 @@ def _table_file(path: str, field: str, names: Sequence[str] | None) -> tuple[Pat
     """The file of a table and its ending in lower case. Raises `InputError`."""
     file_path = Path(path).expanduser()
     kind = file_path.suffix.lower()
+    if file_path.is_dir():
+        raise InputError(
+            field,
+            f"{path!r} is a folder, and a table is needed: a CSV file with a column of paths (pictures"
+            " in one folder a class are the source image-folder)",
+        )
     if kind not in KINDS:
-        raise InputError(field, f"{path!r} is no table by its name", KINDS)
+        remedy = "; save the sheet as CSV (UTF-8)" if kind in SHEETS else ""
+        raise InputError(field, f"{path!r} is no table by its name{remedy}", KINDS)
     if not file_path.is_file():
         raise InputError(
             field, f"{path!r} is not a file" if file_path.exists() else f"there is no file {path!r}"
@@ -262,7 +270,7 @@ def _text_of(file_path: Path, path: str) -> bytes:
         line = raw.count(b"\n", 0, error.start) + 1
         raise DataError(
             f"{path}, line {line}: byte 0x{raw[error.start]:02x} is not UTF-8, which a CSV table"
-            " needs"
+            " needs; save it as UTF-8"
         ) from None
     if b"\r" in raw.partition(b"\n")[0].rstrip(b"\r"):
         raw = re.sub(rb"\r(?!\n)", b"\n", raw)  # lines that end as on old Macs

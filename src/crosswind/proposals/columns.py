@@ -107,9 +107,10 @@ class TableColumn:
     """What a column holds.
 
     `kind`: "paths", "texts", "classes" (2 to `MOST_VALUES` values), "numbers" (more values, all of
-    them numbers), "roles", "fold", "identifier", "one-value", "empty" or "other". `values`: the
+    them numbers), "roles", "fold", "identifier", "one-value", "empty", "nested"
+    (lists and the like) or "other". `values`: the
     different ones of classes, in order; `n_values`: their number; `n_empty`: rows without one.
-    `numeric`: all values are numbers; `graded`: they are in order, and are classes only if cut.
+    `example`: one of the values; `numeric`: all values are numbers; `graded`: they are in order, and are classes only if cut.
     """
 
     name: str
@@ -119,6 +120,7 @@ class TableColumn:
     n_empty: int = 0
     numeric: bool = False
     graded: bool = False
+    example: str = ""
 
     @property
     def is_number(self) -> bool:
@@ -136,7 +138,12 @@ class TableColumn:
             "fold": f"{self.name}: folds, left alone",
             "texts": f"{self.name}: texts",
             "paths": f"{self.name}: paths",
-        }.get(self.kind, f"{self.name}: {self.n_values:,} different values, not numbers")
+            "nested": f"{self.name}: lists or other nested values",
+        }.get(
+            self.kind,
+            f"{self.name}: {self.n_values:,} different values, not all of them numbers, such as"
+            f" {self.example!r}",
+        )
 
 
 def columns_of(rows: DataFrame) -> dict[str, TableColumn]:
@@ -149,7 +156,7 @@ def _column(rows: DataFrame, name: str) -> TableColumn:
 
     series = rows.get_column(name)
     if series.dtype.is_nested() or series.dtype in (polars.Binary, polars.Object):
-        return TableColumn(name, "other", n_values=rows.height)
+        return TableColumn(name, "nested", n_values=rows.height)
     empty = lacks_value(series)
     n_empty = int(empty.sum())
     texts = series.cast(polars.String, strict=False).str.strip_chars()
@@ -164,7 +171,16 @@ def _column(rows: DataFrame, name: str) -> TableColumn:
     if numeric:
         ordered.sort(key=_number_of)
     graded = numeric and _is_graded(name, ordered)
-    return TableColumn(name, kind, tuple(ordered), len(values), n_empty, numeric, graded)
+    example = _example(texts, values)
+    return TableColumn(name, kind, tuple(ordered), len(values), n_empty, numeric, graded, example)
+
+
+def _example(texts: Series, values: Series) -> str:
+    """The first value that is no number, else the first."""
+    import polars
+
+    words = texts.filter(texts.cast(polars.Float64, strict=False).is_null())
+    return str(words[0] if len(words) else values[0])[:40]
 
 
 def _kind(name: str, texts: Series, values: Series, numbers: NDArray[np.float64] | None) -> str:

@@ -45,7 +45,8 @@ class Inputs:
         if self.kind == "texts":
             return f"texts in {several} {named}"
         more_words = f" and {len(self.columns) - 5} more" if len(self.columns) > 5 else ""
-        return f"no images or texts: {several} {named}{more_words} are what a model reads"
+        are = "are" if len(self.columns) > 1 else "is"
+        return f"no images or texts: {several} {named}{more_words} {are} what a model reads"
 
 
 def inputs_of(
@@ -97,7 +98,8 @@ def _images(
     identifiers = [
         name
         for name, column in columns.items()
-        if column.kind in ("identifier", "texts", "other") or column.n_values == rows.height
+        if column.kind in ("identifier", "texts", "other")
+        or (column.n_values == rows.height and column.kind != "nested")
     ]
     folders = [Path(images)] if images is not None else _folders_beside(table)
     for as_they_stand in (True, False):
@@ -111,6 +113,11 @@ def _images(
     if images is not None:
         # The source says what is wrong with each row.
         return Inputs("images", (named[0],), images)
+    if "://" in first:
+        raise InputError(
+            "--images",
+            f"{first!r} is an address and no file: fetch the pictures first, and name their folder",
+        )
     raise InputError(
         "--images",
         f"is needed: {first!r} lies neither beside {table.name} nor in a folder beside it",

@@ -52,6 +52,11 @@ def label_of(
     if column is None:
         return None
     notes = []
+    unusable = [
+        f"{name!r} cannot be it ({_why_not(candidate)})"
+        for name, candidate in columns.items()
+        if name.lower() in LABELS and not _may_be(candidate)
+    ]
     if guessed:
         other_candidates = [
             name
@@ -59,7 +64,8 @@ def label_of(
             if _may_be(candidate) and name != column.name
         ]
         notes.append(
-            f"label {column.name!r} is guessed, as no column has a usual name: --label names another"
+            f"label {column.name!r} is guessed, as"
+            f" {'; '.join(unusable) or 'no column has a usual name'}: --label names another"
             + (f" ({', '.join(other_candidates[:5])})" if other_candidates else "")
         )
     if column.kind == "numbers" or column.graded:
