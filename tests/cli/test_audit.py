@@ -196,7 +196,7 @@ def test_pictures(
             ("--train", "{place}/half.csv"),
             "no attribute is left to audit (wing: only the training table has it; place: only the",
         ),
-        (("--target", "{place}"), "is no table by its name (valid: .csv, .tsv, .parquet)"),
+        (("--target", "{place}"), "is a folder, and a table is needed"),
         (
             ("--columns", "wings"),
             "error: --columns: unknown column of either table 'wings' (valid: bird",

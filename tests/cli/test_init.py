@@ -324,3 +324,19 @@ def test_a_few_empty_cells_are_left_out_with_their_number(tmp_path: Path) -> Non
     study, notes = study_of(path)
     assert list(study["data"]) == ["site"]
     assert any("ruler: empty in 200 of 600 rows" in note for note in notes)
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+def test_a_study_in_another_folder_names_its_table_from_there(
+    table: Path, tmp_path: Path, monkeypatch: Any, capsys: Any, absolute: bool
+) -> None:
+    (tmp_path / "studies").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    named = str(table) if absolute else "birds.csv"
+    assert _status(["init", named, "--size", "8", "--out", "studies/birds.yaml"]) == 0
+    options = yaml.safe_load(Path("studies/birds.yaml").read_text())["data"]["place"]["options"]
+    assert absolute or (options["path"], options["images"]) == ("../birds.csv", "../pictures")
+    monkeypatch.chdir(tmp_path / "elsewhere")  # a study is run from anywhere
+    assert plan_of("../studies/birds.yaml", None, ()).runs
+    assert _status(["plan", "../studies/birds.yaml"]) == 0

@@ -19,6 +19,8 @@ _LAWS = {
     "train": ", as training, supplements among them",
     "without-supplements": ", training without counterexamples and other supplements",
 }
+_CELLS = 4
+"""Cells of a draw whose training rows are printed; --json has all."""
 _COLUMNS = ("source", "shift", "size", "train", "validation", "test", "cells", "shared by seeds")
 
 
@@ -59,7 +61,7 @@ def plan_command(
     for line in dict.fromkeys(matched):
         typer.echo(line)
     for draw in planned.draws:
-        for line in _environments(draw):
+        for line in (*_cells(draw), *_environments(draw)):
             typer.echo(line)
     for name, cost in requests.items():
         typer.echo(f"model {name}: {words(cost)}")
@@ -67,6 +69,16 @@ def plan_command(
         typer.echo(f"data {text}")
     for text in planned.warnings:
         typer.echo(f"warning: {text}", err=True)
+
+
+def _cells(draw: DrawReport) -> Iterator[str]:
+    """The training rows of each cell, fewest first; of many cells the fewest alone."""
+    rows = sorted(draw.cells.items(), key=lambda cell: cell[1])
+    listed = ", ".join(f"{name}: {count:,}" for name, count in rows[:_CELLS])
+    hidden = f" and {len(rows) - _CELLS:,} more cells" if len(rows) > _CELLS else ""
+    size = f", {draw.size}" if draw.size else ""
+    if listed:
+        yield f"training rows in {draw.source} under {draw.shift}{size}: {listed}{hidden}"
 
 
 def _environments(draw: DrawReport) -> Iterator[str]:

@@ -95,7 +95,7 @@ def ready_study(
 ) -> ReadyStudy:
     """The proposal of a table, see `propose`, with as many repeats as fit a few minutes on this
     machine; `path`: where the study will lie."""
-    proposal = propose(table, images, label, size, text, header)
+    proposal = propose(table, images, label, size, text, header, path.parent)
     proposal, plan = _that_can_be_planned(proposal, path)
     workers = min(os.cpu_count() or 1, MOST_WORKERS)
     seconds = seconds_of_runs(plan)
@@ -154,4 +154,5 @@ def _that_can_be_planned(proposal: Proposal, path: Path) -> tuple[Proposal, Plan
 
 def _planned(proposal: Proposal, path: Path) -> Plan:
     """The plan of a proposal. Raises `InputError`, `DataError` for what the table's rows hold."""
-    return make_plan(study_from(parse(proposal.text, str(path)), name=study_name(path)))
+    study = study_from(parse(proposal.text, str(path)), name=study_name(path))
+    return make_plan(study, path.parent)

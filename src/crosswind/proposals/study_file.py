@@ -3,8 +3,10 @@ sizes that fit."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crosswind.core.errors import DataError, InputError, escaped_bytes
@@ -74,6 +76,7 @@ def propose(
     size: int = 32,
     text: Sequence[str] | None = None,
     header: Sequence[str] | None = None,
+    study_folder: Path | None = None,
 ) -> Proposal:
     """A commented study for a CSV or Parquet table: of pictures by a column of paths, of texts, or
     of numbers and categories.
@@ -82,6 +85,7 @@ def propose(
     lie. `label`: the column that is to be predicted; by default one of a usual name, else the first
     of classes. `text`: the columns of a text's parts, mostly one; by default, where there are no
     pictures, the one of most words. `header`: names of the columns of a table without any.
+    `study_folder`: where the study will lie, by default here; relative paths are written from it.
     Raises `InputError`, `DataError`.
     """
     rows = read_table(table, "TABLE", header, "name its columns, such as --header {names}")
@@ -112,6 +116,9 @@ def propose(
     official, role_notes = _official(rows, roles, designs, chosen)
     options, blank_notes = _options(table, header, inputs, size, rows, chosen, designs, unit)
     strengths, observed = strengths_of(designs)
+    for name in ("path", "images"):
+        if name in options:
+            options[name] = _seen_from(study_folder, options[name])
     draft = Draft(
         options=options,
         kind=inputs.kind,
@@ -387,6 +394,15 @@ def _no_attribute(label: Label, attributes: Attributes) -> str:
         f"no attribute beside the label {label.name!r}: a shift needs a column of a few values, or of"
         f" numbers, with {LEAST} rows of each value in each class{named}; --label names another label"
     )
+
+
+def _seen_from(folder: Path | None, name: str) -> str:
+    """A path as a study in a folder must name it: relative paths are looked for beside the study
+    first."""
+    path = Path(name).expanduser()
+    if folder is None or path.is_absolute() or folder.resolve() == Path.cwd():
+        return name
+    return os.path.relpath(path.resolve(), folder.resolve())
 
 
 def _check_utf8(field: str, name: str) -> None:
