@@ -236,7 +236,7 @@ def planted(table: Path, label: str, number: int, visible: bool, out: Path) -> d
     """A table with a mark, and what was found of it.
 
     A visible one goes with the label in 95% of the rows, and a model can see it: as a column of a
-    table without pictures and texts, as a word of each text, as a patch of each picture. An
+    table without pictures and texts, as a header of each text, as a patch of each picture. An
     invisible one is a column that is tied to nothing and that no model reads.
     """
     draw = np.random.default_rng(number)
@@ -245,7 +245,7 @@ def planted(table: Path, label: str, number: int, visible: bool, out: Path) -> d
     kind = "pictures" if "id" in rows.columns or "file" in rows.columns else "columns"
     kind = "texts" if "text" in rows.columns else kind
     if kind != "columns":
-        rows = rows.sample(min(rows.height, 1500), seed=number)
+        rows = rows.sample(min(rows.height, 1500 if kind == "pictures" else 3000), seed=number)
     classes = rows[label].cast(polars.String).to_numpy()
     first = np.isin(classes, np.unique(classes)[: max(1, len(np.unique(classes)) // 2)])
     follows = draw.random(rows.height) < (0.95 if visible else 0.5)
@@ -259,7 +259,8 @@ def planted(table: Path, label: str, number: int, visible: bool, out: Path) -> d
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "rows.csv"
     if kind == "texts" and visible:
-        words = np.where(mark, "scannera ", "scannerb ")
+        # A header of ten words: one word alone among hundreds tells a small network nothing.
+        words = np.where(mark, "read by scannera " * 3, "seen on scannerb " * 3)
         rows = rows.with_columns((polars.Series(words) + rows["text"]).alias("text"))
     if kind == "pictures":
         rows = _with_patches(rows, table.parent, folder, mark if visible else None)
@@ -312,6 +313,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--tables", default="")
     parser.add_argument("--planted", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0, help="number of the first planted table")
     parser.add_argument("--invisible", action="store_true")
     parser.add_argument("--work", type=Path, default=None)
     parser.add_argument("--out", type=Path, default=None)
@@ -323,7 +325,7 @@ def main() -> None:
     tables = named or [(path.stem, "", "") for path in sorted(folder.glob("*.csv"))]
     results: list[dict[str, Any]] = []
     if chosen.planted:
-        for number in range(chosen.planted):
+        for number in range(chosen.first, chosen.planted):
             stem, _, label = tables[number % len(tables)]
             out = work / f"{stem}-{number}-{'none' if chosen.invisible else 'mark'}"
             visible = not chosen.invisible

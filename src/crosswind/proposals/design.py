@@ -22,8 +22,6 @@ LEAST: Final = 6
 """Rows of the smallest cell without which nothing can be tested, validated and trained."""
 ENOUGH: Final = 30
 """Rows of the smallest cell for which values of an attribute, or classes, are left out."""
-USABLE: Final = 10
-"""Rows of the smallest cell with which a tied attribute goes before one that is not tied."""
 MOST_TEST: Final = 50
 """The most rows of a cell that test."""
 MOST_ATTRIBUTES: Final = 3
@@ -113,10 +111,7 @@ def attributes_of(
             continue
         design = _design(counts, name, values, cuts, label)
         if design.smallest < LEAST:
-            reasons.append(
-                f"{name}: {design.smallest} rows in the smallest cell with {label.name!r}, fewer"
-                f" than {LEAST}"
-            )
+            reasons.append(_too_few(design, label))
         else:
             designs.append(design)
     if columns_are_inputs:
@@ -128,6 +123,7 @@ def attributes_of(
         ]
         designs = words or designs
     designs.sort(key=_order)
+    reasons.sort(key=lambda reason: " goes with " not in reason)
     different, same = _without_repeated(rows, columns, designs)
     return Attributes(tuple(different), tuple(aliases), (*same, *reasons))
 
@@ -165,10 +161,24 @@ def _is_bijection(codes: NDArray[np.int64], earlier_codes: NDArray[np.int64]) ->
     return pairs == len(np.unique(codes)) == len(np.unique(earlier_codes))
 
 
+def _too_few(design: ShiftDesign, label: Label) -> str:
+    """Why an attribute cannot be shifted that has too few rows in a cell."""
+    if not design.tie.matching:
+        return (
+            f"{design.attribute}: {design.smallest} rows in the smallest cell with {label.name!r},"
+            f" fewer than {LEAST}"
+        )
+    return (
+        f"{design.attribute} goes with {label.name!r} in {design.tie.matched_share:.0%} of the rows,"
+        f" and what that costs cannot be told: only {design.smallest} rows break the tie in the"
+        f" smallest cell, fewer than {LEAST}"
+    )
+
+
 def chosen_designs(designs: Sequence[ShiftDesign]) -> tuple[ShiftDesign, ...]:
     """The attributes that a study shifts: those that the rows tie to the label, else the first that
     could be tied."""
-    tied = [design for design in designs if design.tie.matching and design.smallest >= USABLE]
+    tied = [design for design in designs if design.tie.matching]
     return tuple((tied or designs)[:MOST_ATTRIBUTES])
 
 
@@ -186,10 +196,10 @@ def strengths_of(designs: Sequence[ShiftDesign]) -> tuple[dict[str, float], bool
 
 
 def _order(design: ShiftDesign) -> tuple[bool, bool, float]:
-    """What attributes are ordered by: enough rows, a tie, then V of those that are tied and rows of
+    """What attributes are ordered by: a tie, enough rows, then V of those that are tied and rows of
     the others."""
     tied = bool(design.tie.matching)
-    return design.smallest < USABLE, not tied, -(design.tie.v.value if tied else design.smallest)
+    return not tied, design.smallest < ENOUGH, -(design.tie.v.value if tied else design.smallest)
 
 
 def _values_of(rows: DataFrame, column: TableColumn) -> tuple[tuple[str, ...], tuple[float, ...]]:
