@@ -201,8 +201,9 @@ class StudyRecord:
         tables = self.text_tables() if self.findings is None else overview(self.places[0])
         html_parts = (
             [
+                *(html.points(*answer) for answer in self.findings.question),
                 html.line(self.findings.intro),
-                *(html.points(*findings_part) for findings_part in self.findings.parts),
+                *(html.points(*comparison) for comparison in self.findings.comparisons),
             ]
             if self.findings
             else []

@@ -243,11 +243,11 @@ def _remarks(study: StudyRecord) -> list[str]:
 
 def _findings(study: StudyRecord) -> Section:
     findings = study.findings
-    return (
-        Section("Findings", [findings.intro], [Group(lists=list(findings.parts))])
-        if findings is not None
-        else Section("", [], [])
-    )
+    if findings is None:
+        return Section("", [], [])
+    below = Group(intro=[findings.intro], lists=list(findings.comparisons))
+    answers = [Group(lists=list(findings.question))] if findings.question else []
+    return Section("Findings", [], [*answers, below])
 
 
 def _claims(study: StudyRecord) -> Section:

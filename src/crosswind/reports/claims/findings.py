@@ -44,6 +44,16 @@ class Findings:
         ]
         vars(self).update(intro=plain(self.intro), parts=plain_parts)
 
+    @property
+    def question(self) -> Sequence[tuple[str, Sequence[str]]]:
+        """What was asked and the answer, which is read before the intro; empty for other studies."""
+        return [part for part in self.parts if part[0] == HEADING]
+
+    @property
+    def comparisons(self) -> Sequence[tuple[str, Sequence[str]]]:
+        """The parts below the intro."""
+        return [part for part in self.parts if part[0] != HEADING]
+
     def to_json(self) -> dict[str, Any]:
         """Plain values for JSON: the sentences by heading, and every comparison with its
         numbers."""
@@ -56,9 +66,16 @@ class Findings:
 
     def to_text(self, width: int = 80) -> str:
         """The sentences for a terminal, at most `LISTED` of a kind."""
-        lines = textwrap.wrap(self.intro, width, break_on_hyphens=False)
+        lines: list[str] = []
+        intro = textwrap.wrap(self.intro, width, break_on_hyphens=False)
         for heading, sentences in self.parts:
-            lines += ["", *textwrap.wrap(heading, width, break_on_hyphens=False)]
+            if intro and heading != HEADING:
+                lines += [*([""] if lines else []), *intro]
+                intro = []
+            lines += [
+                *([""] if lines else []),
+                *textwrap.wrap(heading, width, break_on_hyphens=False),
+            ]
             for sentence in sentences[:LISTED]:
                 lines += textwrap.wrap(
                     sentence,
@@ -69,6 +86,7 @@ class Findings:
                 )
             if len(sentences) > LISTED:
                 lines.append(f"  and {len(sentences) - LISTED} more on the page")
+        lines += intro
         return "\n".join(lines) + "\n"
 
 

@@ -84,7 +84,7 @@ def power_words(finding: Finding) -> str:
     if not difference.sd or difference.n < 2:
         return ""
     least, largest = effects_told(difference.sd, difference.n, finding.level, POWER)
-    points = sorted({f"{effect * 100:.0f}" for effect in (least, largest)}, key=float)
+    points = sorted({_points(effect) for effect in (least, largest)}, key=float)
     return f"{' to '.join(points)} points would have been told with a power of {POWER:.0%}"
 
 
@@ -243,20 +243,24 @@ def _answer(tie: _TiedShift, reference: str, entry: Entry, costs: Mapping[str, F
 
 def _cost_words(cost: Finding) -> str:
     """How many points fewer or more than without the tie, or that it cannot be told."""
-    points = abs(cost.difference.mean) * 100
-    ends = sorted(abs(end) * 100 for end in cost.interval or (0.0, 0.0))
-    side = "fewer" if cost.difference.mean < 0 else "more"
+    mean = cost.difference.mean
+    low, high = cost.interval or (0.0, 0.0)
+    points, side = _points(abs(mean)), "fewer" if mean < 0 else "more"
     if cost.told:
-        return f"{points:.0f} points [{ends[0]:.0f}, {ends[1]:.0f}] {side} than without the tie"
-    low, high = (end * 100 for end in cost.interval or (0.0, 0.0))
+        ends = ", ".join(_points(end) for end in sorted((abs(low), abs(high))))
+        return f"{points} points [{ends}] {side} than without the tie"
+    signed = f"[{_points(low, '+')}, {_points(high, '+')}]"
     if cost.about_equal:
-        return f"as without the tie ({cost.difference.mean * 100:+.0f} points [{low:+.0f}, {high:+.0f}])"
+        return f"as without the tie ({_points(mean, '+')} points {signed})"
     power = power_words(cost)
     would = f", a cost of {power}" if power else ""
-    return (
-        f"{points:.0f} points {side} than without the tie, which may be chance [{low:+.0f},"
-        f" {high:+.0f}]{would}"
-    )
+    return f"{points} points {side} than without the tie, which may be chance {signed}{would}"
+
+
+def _points(difference: float, sign: str = "") -> str:
+    """A difference in percentage points, with a decimal where it is below one."""
+    points = difference * 100
+    return f"{points:{sign}.0f}" if abs(points) >= 0.95 else f"{points:{sign}.1f}"
 
 
 def _worst_words(entry: Entry, cost: Finding | None) -> str:
