@@ -39,21 +39,17 @@ class Log:
     def words(self) -> str:
         """The range as a reader is told it: `0.01 to 10, evenly in the logarithm`, or `20, 50,
         100`."""
-        values_in_words = [
-            (
-                f"{value:g}"
-                if isinstance(value, float)
-                else value
-                if isinstance(value, str)
-                else shown(value)
-            )
-            for value in self.ends()
-        ]
-        return (
-            ", ".join(values_in_words)
-            if self.choices
-            else " to ".join(values_in_words) + ", evenly in the logarithm" * self.log
-        )
+        values_in_words = [_value_in_words(value) for value in self.ends()]
+        if self.choices:
+            return ", ".join(values_in_words)
+        return " to ".join(values_in_words) + ", evenly in the logarithm" * self.log
+
+
+def _value_in_words(value: Any) -> str:
+    """A value of a search range as a reader is told it."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    return value if isinstance(value, str) else shown(value)
 
 
 def log(low: float, high: float) -> Log:
@@ -103,12 +99,11 @@ class Knob:
             for name, value in vars(self).items()
             if name != "below" or value
         }
-        description |= {
-            "default": None if self.required else self.default,
-            "required": self.required,
-            "grid": dict(self.grid or {}),
-        }
-        return {**description, "search": None if self.search is None else list(self.search.ends())}
+        default = None if self.required else self.default
+        search = None if self.search is None else list(self.search.ends())
+        grid = dict(self.grid or {})
+        description |= {"default": default, "required": self.required, "grid": grid}
+        return {**description, "search": search}
 
 
 def knob(
@@ -411,25 +406,25 @@ def resolve(
     for name in values:
         if name not in names:
             raise unknown(f"{inside}{name}", f"setting of {owner}", name, names)
-    out = {}
+    settings = {}
     for declared in knobs:
-        if declared.name in values:
-            out[declared.name] = check(declared, values[declared.name], f"{inside}{declared.name}")
+        name = declared.name
+        path = f"{inside}{name}"
+        if name in values:
+            settings[name] = check(declared, values[name], path)
         elif declared.required:
-            raise InputError(
-                f"{inside}{declared.name}",
-                f"{owner} needs {declared.name!r}" + (f" ({declared.doc})" if declared.doc else ""),
-            )
+            meaning = f" ({declared.doc})" if declared.doc else ""
+            raise InputError(path, f"{owner} needs {name!r}{meaning}")
         else:
-            out[declared.name] = declared.default
+            settings[name] = declared.default
     for declared in knobs:
-        if declared.below and out[declared.name] >= out[declared.below]:
+        name, bound = declared.name, declared.below
+        if bound and settings[name] >= settings[bound]:
             raise InputError(
-                f"{inside}{declared.name}",
-                f"must be below {declared.below}, which is {out[declared.below]}, not"
-                f" {out[declared.name]}",
+                f"{inside}{name}",
+                f"must be below {bound}, which is {settings[bound]}, not {settings[name]}",
             )
-    return out
+    return settings
 
 
 def check(declared: Knob, value: Any, path: str) -> Any:
@@ -438,43 +433,59 @@ def check(declared: Knob, value: Any, path: str) -> Any:
     if value is None and "None" in kinds:
         return None
     if "list[float]" in kinds and isinstance(value, list) and value:
-        return [
-            check(dataclasses.replace(declared, annotation="float"), member, path)
-            for member in value
-        ]
-    plain, nan = set(kinds) <= _PLAIN.keys(), isinstance(value, float) and math.isnan(value)
-    kind_given = next(
-        (kind.__name__ for kind in (bool, int, float, str) if isinstance(value, kind)), ""
-    )
-    if plain and kind_given == "int" and "int" not in kinds and "float" in kinds:
-        value = float(value)
-    elif (
-        plain
-        and kind_given == "float"
-        and "float" not in kinds
-        and "int" in kinds
-        and value.is_integer()
-    ):
-        value = int(value)
-    elif value is None or "list[float]" in kinds or plain and (nan or kind_given not in kinds):
-        raise InputError(
-            path, f"must be {_expected(declared)}, not {'a NaN' if nan else shown(value)}"
-        )
+        number = dataclasses.replace(declared, annotation="float")
+        return [check(number, member, path) for member in value]
+    value = _of_its_kind(declared, value, path)
     if declared.domain.startswith("{"):
         words = [word.strip() for word in declared.domain.strip("{}").split(",")]
         if str(value) not in words:
             raise unknown(path, "value", value, words)
-    match = _INTERVAL.match(declared.domain)
-    if match is not None and isinstance(value, int | float):
-        low, high = float(match[2]), float(match[3])
-        if (
-            value < low
-            or value > high
-            or (value == low and match[1] == "(")
-            or (value == high and match[4] == ")")
-        ):
-            raise InputError(path, f"must be in {declared.domain}, not {value!r}")
+    if isinstance(value, int | float) and not _is_inside(value, declared.domain):
+        raise InputError(path, f"must be in {declared.domain}, not {value!r}")
     return value
+
+
+def _of_its_kind(declared: Knob, value: Any, path: str) -> Any:
+    """`value` as one of the knob's kinds; `InputError` where it is of none. Kinds that are not
+    plain are checked by the class itself."""
+    kinds = _kinds(declared)
+    is_nan = isinstance(value, float) and math.isnan(value)
+    is_allowed = value is not None and "list[float]" not in kinds
+    if set(kinds) <= _PLAIN.keys():
+        value = _converted(value, kinds)
+        is_allowed = not is_nan and _kind_of(value) in kinds
+    if not is_allowed:
+        raise InputError(
+            path, f"must be {_expected(declared)}, not {'a NaN' if is_nan else shown(value)}"
+        )
+    return value
+
+
+def _converted(value: Any, kinds: Sequence[str]) -> Any:
+    """A whole number where only the other kind of number is meant: 1 as 1.0, or 1.0 as 1."""
+    kind = _kind_of(value)
+    if kind == "int" and "int" not in kinds and "float" in kinds:
+        return float(value)
+    if kind == "float" and "float" not in kinds and "int" in kinds and value.is_integer():
+        return int(value)
+    return value
+
+
+def _kind_of(value: Any) -> str:
+    """The name of the plain kind of a value; empty where it has none."""
+    kinds = (bool, int, float, str)
+    return next((kind.__name__ for kind in kinds if isinstance(value, kind)), "")
+
+
+def _is_inside(number: float, domain: str) -> bool:
+    """Whether a number lies in a domain; true where the domain is no interval."""
+    match = _INTERVAL.match(domain)
+    if match is None:
+        return True
+    opening, low, high, closing = match[1], float(match[2]), float(match[3]), match[4]
+    is_below = number < low or (number == low and opening == "(")
+    is_above = number > high or (number == high and closing == ")")
+    return not is_below and not is_above
 
 
 def _kinds(declared: Knob) -> list[str]:
@@ -485,9 +496,13 @@ def _expected(declared: Knob) -> str:
     kinds = _kinds(declared)
     if "Any" in kinds:
         return declared.doc or "given"  # what it is in words, since its type says nothing
+    kind_names = " or ".join(_kind_in_words(kind) for kind in kinds)
+    return f"{kind_names} in {declared.domain}" if declared.domain else kind_names
+
+
+def _kind_in_words(kind: str) -> str:
+    """A kind as a reader is told it."""
     names = {**_PLAIN, "list[float]": "a list of numbers"}
-    kind_names = [
-        names.get(kind, {"dict": "a mapping", "list": "a list"}.get(kind.partition("[")[0], kind))
-        for kind in kinds
-    ]
-    return " or ".join(kind_names) + (f" in {declared.domain}" if declared.domain else "")
+    containers = {"dict": "a mapping", "list": "a list"}
+    outer = kind.partition("[")[0]
+    return names.get(kind, containers.get(outer, kind))

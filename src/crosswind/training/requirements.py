@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -174,115 +174,169 @@ def _check_pairs(pairing: Pairing, where: str, path: str) -> None:
         )
 
 
+@final
+@dataclass(frozen=True)
+class _RunModel:
+    """A model that the method is run with, by its label in the study, and what it declares."""
+
+    label: str
+    spec: ModelSpec
+    form: Form
+
+    @property
+    def reads_features(self) -> bool:
+        """Whether it is trained on the features of another model."""
+        return bool(self.form.of and self.spec.knobs[self.form.of])
+
+
 def _problems(pairing: Pairing) -> Iterator[str]:
-    needs, batch, input_spec, present, setting = (
-        pairing.needs,
-        pairing.batch,
-        pairing.input,
-        len(pairing.environments),
-        pairing.spread,
-    )
-    knobs = pairing.knobs
-    even = needs.sampler == "per-environment"
+    """What keeps the method from being itself, a sentence each that goes on from its name."""
+    yield from _kinds_of_rows_lacking(pairing)
+    yield from _batch_below_environments(pairing)
+    yield from _unfit_images(pairing)
+    for label, spec in pairing.models.items():
+        form = facts("models", spec.name).built
+        if form is not None:  # what a model does not declare is not held against it
+            model = _RunModel(label, spec, form)
+            yield from _inputs_unfit_for_model(pairing, model)
+            yield from _layers_lacking(pairing, model)
+    yield from _images_without_pairs(pairing)
+    yield from _undrawn(pairing)
+    yield from _rows_too_few_to_compare(pairing)
+
+
+def _kinds_of_rows_lacking(pairing: Pairing) -> Iterator[str]:
+    """Groups and environments of which fewer than two have training rows."""
+    needs, attributes = pairing.needs, pairing.attributes
     for is_needed, group_kind, rows in (
         (needs.groups, "groups", pairing.group_rows),
         (needs.environments, "environments", pairing.environment_rows),
     ):
         have = sum(count > 0 for count in rows)
         if is_needed and have < 2:
-            valid = f" (valid: {', '.join(pairing.attributes)})" if pairing.attributes else ""
+            valid = f" (valid: {', '.join(attributes)})" if attributes else ""
             yield (
                 f"needs at least two {group_kind} with training rows, and there is {have}; change"
                 f" '{group_kind}'{valid}"
             )
-    if even and batch < present:
+
+
+def _batch_below_environments(pairing: Pairing) -> Iterator[str]:
+    """A batch that cannot hold a row of each environment."""
+    batch, present = pairing.batch, len(pairing.environments)
+    if pairing.needs.sampler == "per-environment" and batch < present:
         yield (
             f"needs a row of each of the {present} environments in a batch, and training.batch is"
             f" {batch}; make it larger, or change 'environments'"
         )
-    if (
-        needs.channels
-        and input_spec is not None
-        and (input_spec.kind != "image" or input_spec.shape[2] not in needs.channels)
-    ):
-        yield (
-            f"needs images of {' or '.join(map(str, needs.channels))} channels, and is given"
-            f" {input_spec}"
-        )
-    elif needs.channels and input_spec is not None and min(input_spec.shape[:2]) < LEAST_SIDE:
+
+
+def _unfit_images(pairing: Pairing) -> Iterator[str]:
+    """Inputs that are no images of the channels and sides that the method can change."""
+    channels, input_spec = pairing.needs.channels, pairing.input
+    if not channels or input_spec is None:
+        return
+    if input_spec.kind != "image" or input_spec.shape[2] not in channels:
+        numbers = " or ".join(map(str, channels))
+        yield f"needs images of {numbers} channels, and is given {input_spec}"
+    elif min(input_spec.shape[:2]) < LEAST_SIDE:
         yield f"needs images of at least {LEAST_SIDE} pixels a side, and is given {input_spec}"
-    for label, model in pairing.models.items():
-        form = facts("models", model.name).built
-        if form is None:
-            continue  # what a model does not declare is not held against it
-        if needs.channels and form.of and model.knobs[form.of]:
-            yield f"needs images, and {label!r} is trained on the features of another model"
-        reads_texts = (
-            input_spec is not None
-            and input_spec.kind in ("text", "tokens")
-            and not (form.of and model.knobs[form.of])
+
+
+def _inputs_unfit_for_model(pairing: Pairing, model: _RunModel) -> Iterator[str]:
+    """What a model reads where the method changes images or numbers."""
+    needs, input_spec = pairing.needs, pairing.input
+    if needs.channels and model.reads_features:
+        yield f"needs images, and {model.label!r} is trained on the features of another model"
+    has_texts = input_spec is not None and input_spec.kind in ("text", "tokens")
+    reads_texts = has_texts and not model.reads_features
+    if needs.numbers and pairing.knobs[needs.numbers] and reads_texts:
+        yield (
+            f"changes inputs as numbers, and {model.label!r} reads texts; name the models that it"
+            " is run with in its 'models', such as a linear-probe 'of' another one"
         )
-        if needs.numbers and knobs[needs.numbers] and reads_texts:
-            yield (
-                f"changes inputs as numbers, and {label!r} reads texts; name the models that it is"
-                " run with in its 'models', such as a linear-probe 'of' another one"
-            )
-        if needs.linear and form.linear is False:
-            fitting = [
-                model_facts.name
-                for model_facts in listing("models")
-                if model_facts.built
-                and model_facts.built.trained
-                and model_facts.built.linear is None
-            ]
-            yield (
-                f"changes linear layers beside the head, and {label!r} has none; name the models"
-                " that it is run with in its 'models', or take another one (valid:"
-                f" {', '.join(fitting)})"
-            )
-        norm = form.norm_of(model.knobs)
-        if needs.norm and norm and norm != needs.norm:
-            other_model = _another(input_spec, lambda built: built.norm == needs.norm)
-            yield (
-                f"needs a model with {needs.norm} norm, and {label!r} has"
-                f" {'none' if norm == 'none' else f'{norm} norm'}; name the models that it is run"
-                f" with in its 'models', or {other_model}"
-            )
-        if needs.maps and form.has_maps() is False:
-            other_model = _another(input_spec, lambda built: built.has_maps() is True)
-            yield (
-                f"reads the feature maps of a convolutional model, and {label!r} has none; name the"
-                f" models that it is run with in its 'models', or {other_model}"
-            )
-    if needs.pairs and knobs[needs.pairs] != "class" and not pairing.visited:
-        condition = f"in two environments at {needs.pairs} = {knobs[needs.pairs]}"
-        if input_spec is not None and input_spec.kind != "image":
-            yield (
-                f"shows an image {condition}, and is given {input_spec}; set {needs.pairs} to class"
-            )
-        else:
-            yield (
-                f"shows an image {condition}, so one of 'environments' must be an attribute that is"
-                f" derived at each visit (mode: per-visit); make one, or set {needs.pairs} to class"
-            )
-    if batch < needs.rows:
-        yield f"needs batches of at least {needs.rows} rows, and training.batch is {batch}"
-    if even and pairing.undrawn_environments:
+
+
+def _layers_lacking(pairing: Pairing, model: _RunModel) -> Iterator[str]:
+    """The layers that the method reads or changes and a model does not have."""
+    needs, label, form = pairing.needs, model.label, model.form
+    if needs.linear and form.linear is False:
+        fitting = ", ".join(_models_with_linear_layers())
+        yield (
+            f"changes linear layers beside the head, and {label!r} has none; name the models"
+            f" that it is run with in its 'models', or take another one (valid: {fitting})"
+        )
+    norm = form.norm_of(model.spec.knobs)
+    if needs.norm and norm and norm != needs.norm:
+        norm_in_words = "none" if norm == "none" else f"{norm} norm"
+        other_model = _another(pairing.input, lambda built: built.norm == needs.norm)
+        yield (
+            f"needs a model with {needs.norm} norm, and {label!r} has {norm_in_words}; name the"
+            f" models that it is run with in its 'models', or {other_model}"
+        )
+    if needs.maps and form.has_maps() is False:
+        other_model = _another(pairing.input, lambda built: built.has_maps() is True)
+        yield (
+            f"reads the feature maps of a convolutional model, and {label!r} has none; name the"
+            f" models that it is run with in its 'models', or {other_model}"
+        )
+
+
+def _models_with_linear_layers() -> list[str]:
+    """The registered models that methods train and that may have linear layers beside the head."""
+    return [
+        model_facts.name
+        for model_facts in listing("models")
+        if model_facts.built and model_facts.built.trained and model_facts.built.linear is None
+    ]
+
+
+def _images_without_pairs(pairing: Pairing) -> Iterator[str]:
+    """Pairs of one image in two environments where no image is ever in a second one."""
+    pairs_knob, input_spec = pairing.needs.pairs, pairing.input
+    if not pairs_knob or pairing.knobs[pairs_knob] == "class" or pairing.visited:
+        return
+    condition = f"in two environments at {pairs_knob} = {pairing.knobs[pairs_knob]}"
+    if input_spec is not None and input_spec.kind != "image":
+        yield f"shows an image {condition}, and is given {input_spec}; set {pairs_knob} to class"
+    else:
+        yield (
+            f"shows an image {condition}, so one of 'environments' must be an attribute that is"
+            f" derived at each visit (mode: per-visit); make one, or set {pairs_knob} to class"
+        )
+
+
+def _undrawn(pairing: Pairing) -> Iterator[str]:
+    """Rows that a batch, or the sampler, cannot give."""
+    needs, undrawn = pairing.needs, pairing.undrawn_environments
+    if pairing.batch < needs.rows:
+        yield f"needs batches of at least {needs.rows} rows, and training.batch is {pairing.batch}"
+    if needs.sampler == "per-environment" and undrawn:
         yield (
             f"draws every environment in equal shares, and the sampler {pairing.sampler} never"
-            f" draws a row of environment {_shown(pairing.undrawn_environments)}; choose another"
+            f" draws a row of environment {_shown(undrawn)}; choose another"
             " 'sampler' (valid: uniform, balanced, reweight to a test law that has them all, a"
             " mixture above 0 and below 1), or other 'environments'"
         )
-    if setting and not needs.environments and batch < 4:
-        yield f"needs batches of at least 4 rows at {setting}, and training.batch is {batch}"
-    if setting and needs.environments and batch < 2 * present:
+
+
+def _rows_too_few_to_compare(pairing: Pairing) -> Iterator[str]:
+    """Batches and environments without two rows that could be compared with each other."""
+    setting, batch, environments = pairing.spread, pairing.batch, pairing.environments
+    if not setting:
+        return
+    if not pairing.needs.environments:
+        if batch < 4:
+            yield f"needs batches of at least 4 rows at {setting}, and training.batch is {batch}"
+        return
+    present = len(environments)
+    if batch < 2 * present:
         yield (
             f"compares rows of one environment at {setting}, so a batch must hold two of each of"
             f" the {present}, and training.batch is {batch}"
         )
-    several = sum(count > 1 for count in pairing.environments)
-    if setting and needs.environments and several < 2:
+    several = sum(count > 1 for count in environments)
+    if several < 2:
         has = f"{several or 'none'} of the {present} has them"
         yield f"needs two environments with at least two training rows at {setting}, and {has}"
 
@@ -290,16 +344,12 @@ def _problems(pairing: Pairing) -> Iterator[str]:
 def _another(input_spec: InputSpec | None, fits: Callable[[Form], bool]) -> str:
     """What to do where a model lacks what a method needs: take one that has it and reads what is
     given, if there is one."""
-    has = [
-        model_facts
-        for model_facts in listing("models")
-        if model_facts.built is not None and fits(model_facts.built)
-    ]
     fitting = [
         model_facts.name
-        for model_facts in has
-        if input_spec is None
-        or (model_facts.built is not None and input_spec.kind in model_facts.built.takes)
+        for model_facts in listing("models")
+        if model_facts.built is not None
+        and fits(model_facts.built)
+        and (input_spec is None or input_spec.kind in model_facts.built.takes)
     ]
     if not fitting:
         return f"leave the method out: no model that takes {input_spec} has that"
@@ -352,80 +402,122 @@ def warnings_of(pairing: Pairing) -> list[str]:
 
 
 def _warnings(pairing: Pairing) -> Iterator[str]:
-    needs, present, sampler, missing = (
-        pairing.needs,
-        len(pairing.environments),
-        pairing.sampler,
-        pairing.undrawn_groups,
-    )
-    if needs.sampler == "per-environment" and present < 2:
+    """What the rows, the models and the settings say against the method, in words that go on from
+    its name."""
+    if pairing.needs.sampler == "per-environment" and len(pairing.environments) < 2:
         yield (
             "compares environments, but here all training rows are of one, so it compares parts"
             " of it"
         )
-    if pairing.limit is not None and (limit_reached := pairing.limit.reached(pairing.knobs)):
-        values = ", ".join(
+    yield from _limit_named(pairing)
+    yield from _environments_that_tell_classes(pairing)
+    yield from _single_rows(pairing)
+    yield from _random_weights(pairing)
+    yield from _too_few_steps(pairing)
+    yield from _unweighed_groups(pairing)
+    yield from _overruled_sampler(pairing)
+
+
+def _limit_reached(pairing: Pairing) -> Mapping[str, Any]:
+    """The knobs by which the method is another one; empty where it is itself."""
+    return {} if pairing.limit is None else pairing.limit.reached(pairing.knobs)
+
+
+def _limit_named(pairing: Pairing) -> Iterator[str]:
+    """Which method this one is at these settings."""
+    limit_reached = _limit_reached(pairing)
+    if pairing.limit is not None and limit_reached:
+        settings = [
             f"{name} = {value if isinstance(value, str) else canonical(value)}"
             for name, value in limit_reached.items()
-        )
-        yield f"is {pairing.limit.equals} at {values}"
+        ]
+        yield f"is {pairing.limit.equals} at {', '.join(settings)}"
+
+
+def _environments_that_tell_classes(pairing: Pairing) -> Iterator[str]:
+    """Environments that share hardly any class."""
     if pairing.even and pairing.environments_are_classes:
         yield (
             "aligns environments, but here they and the classes nearly tell each other, so aligning"
             " them erases the label"
         )
-    elif needs.environments and pairing.environments_are_classes:
+    elif pairing.needs.environments and pairing.environments_are_classes:
         yield (
             "shows a class under its other environments, but here they and the classes nearly tell"
             " each other, so there are few"
         )
-    if pairing.even and needs.spread and needs.environments and pairing.batch < 2 * present:
+
+
+def _single_rows(pairing: Pairing) -> Iterator[str]:
+    """Environments of which a batch, or the training set, has a single row."""
+    if not pairing.even:
+        return
+    needs, present = pairing.needs, len(pairing.environments)
+    if needs.spread and needs.environments and pairing.batch < 2 * present:
         few = f"training.batch {pairing.batch} holds a single row of some of the {present}"
         yield f"measures environments by their rows in a batch, and {few}"
-    if pairing.even and (single := sum(count == 1 for count in pairing.environments)):
+    single = sum(count == 1 for count in pairing.environments)
+    if single:
         yield (
             f"has {single} of {present} environments with a single training row, which each batch"
             " repeats"
         )
-    weights = (
-        "goes back towards the initial weights"
-        if needs.given
-        else WANTED.get(pairing.name, Want()).weights
-    )
-    for label, model in pairing.models.items() if weights else ():
+
+
+def _random_weights(pairing: Pairing) -> Iterator[str]:
+    """Models with random weights, where the method means something from given ones only."""
+    want = WANTED.get(pairing.name, Want())
+    weights = "goes back towards the initial weights" if pairing.needs.given else want.weights
+    if not weights:
+        return
+    for label, model in pairing.models.items():
         form = facts("models", model.name).built
         if form is not None and not form.is_given(model.knobs):
             yield (
                 f"{weights}, and those of {label!r} are random; name weights, or take clip with"
                 " tuned"
             )
+
+
+def _too_few_steps(pairing: Pairing) -> Iterator[str]:
+    """Fewer steps than the method was seen to need."""
     want = WANTED.get(pairing.name, Want())
-    if 0 < pairing.steps < want.steps and not (
-        pairing.limit is not None and pairing.limit.reached(pairing.knobs)
-    ):
+    if 0 < pairing.steps < want.steps and not _limit_reached(pairing):
         yield (
             f"has {pairing.steps} steps, and below {want.steps} it was seen far behind plain"
             f" training: {want.because}"
         )
+
+
+def _unweighed_groups(pairing: Pairing) -> Iterator[str]:
+    """Groups that the method is to weigh and cannot, or draws again and again."""
+    if not pairing.needs.groups:
+        return
     # Groups without numbers, so that a plan says it once of all the shifts that it is so under;
     # what is drawn has the numbers.
-    if needs.groups and missing:
+    undrawn, group_rows = pairing.undrawn_groups, pairing.group_rows
+    if undrawn:
         yield (
-            f"cannot weigh groups of which the sampler {sampler} never draws a row:"
-            f" {_shown(missing)}"
+            f"cannot weigh groups of which the sampler {pairing.sampler} never draws a row:"
+            f" {_shown(undrawn)}"
         )
-    if needs.groups and sum(not count > 0 for count in pairing.group_rows) > len(missing):
+    if sum(not count > 0 for count in group_rows) > len(undrawn):
         yield "cannot weigh groups that training does not show"
-    if needs.groups and any(count == 1 for count in pairing.group_rows):
+    if any(count == 1 for count in group_rows):
         yield "draws groups evenly, and some have a single training row, which is repeated"
-    if needs.groups and ((pairing.group_table > 0).sum(axis=1) <= 1).all():
+    groups_of_class = (pairing.group_table > 0).sum(axis=1)
+    if (groups_of_class <= 1).all():
         yield (
             "weighs groups, but every class has training rows of one group only, so it weighs"
             " classes"
         )
-    if sampler != "uniform" and (
-        pairing.even or (needs.sampler == "balanced" and sampler != "balanced")
-    ):
+
+
+def _overruled_sampler(pairing: Pairing) -> Iterator[str]:
+    """The study's sampler where the method draws in equal shares itself."""
+    sampler = pairing.sampler
+    draws_groups = pairing.needs.sampler == "balanced" and sampler != "balanced"
+    if sampler != "uniform" and (pairing.even or draws_groups):
         group_kind = "environments" if pairing.even else "groups"
         yield (
             f"draws {group_kind} in equal shares, so the sampler {sampler} decides only among the"

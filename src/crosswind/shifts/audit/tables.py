@@ -9,8 +9,9 @@ many values are put into classes by quantiles of both tables together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -21,13 +22,16 @@ from crosswind.core.errors import DataError, InputError, one_line, unknown
 from crosswind.core.seeds import stream
 from crosswind.data.attributes import AttributeTable
 from crosswind.data.dataset import AttributedDataset
-from crosswind.data.spellings import shown_apart, spellings_of
+from crosswind.data.spellings import Spellings, shown_apart, spellings_of
 from crosswind.data.tabular import MISSING, NoNames, frame_of, read_table
 from crosswind.shifts.audit.contingency import Column
 from crosswind.shifts.split.rows import RowSet, Split
 
 if TYPE_CHECKING:
     from polars import DataFrame
+
+ValuesAndCodes = tuple[tuple[str, ...], NDArray[np.int64]]
+"""The values of an attribute, and the code of each row."""
 
 NO_VALUE = "(missing)"
 BINS = 10
@@ -70,9 +74,10 @@ def read_tables(
     in neither or a label that training lacks, `DataError` for a table that cannot be read.
     """
     sides = [_frame(train, "train", header), _frame(target, "target", header)]
-    column_names = [frame.columns for frame in sides]
-    if label not in column_names[0]:
-        raise unknown("label", "column of the training table", label, column_names[0])
+    train_names = sides[0].columns
+    all_names = list(dict.fromkeys([*train_names, *sides[1].columns]))
+    if label not in train_names:
+        raise unknown("label", "column of the training table", label, train_names)
     for field, chosen in (
         ("columns", columns or ()),
         ("names", names),
@@ -80,87 +85,92 @@ def read_tables(
         ("distinct", distinct),
     ):
         for name in chosen:
-            if name not in column_names[0] and name not in column_names[1]:
-                raise unknown(
-                    field,
-                    "column of either table",
-                    name,
-                    dict.fromkeys([*column_names[0], *column_names[1]]),
-                )
-    compared = [
-        name
-        for name in dict.fromkeys([*column_names[0], *column_names[1]])
-        if name != label and (columns is None or name in columns)
-    ]
-    skipped: list[tuple[str, str]] = []
-    notes: list[str] = []
-    cells: list[_Coded] = []
-    for frame in sides:
-        coded_label = _coded(frame, label) if label in frame.columns else None
-        if isinstance(coded_label, str):
-            raise DataError(f"the label {label!r} {coded_label}")
-        cells += [] if coded_label is None else [coded_label]
-    present_rows = [side.present for side in cells]
-    answers = _AnswerColumns(frozenset(same), frozenset(distinct), notes)
-    if not present_rows[0].any():
+            if name not in all_names:
+                raise unknown(field, "column of either table", name, all_names)
+    answers = _AnswerColumns(frozenset(same), frozenset(distinct), [])
+    label_cells = _label_cells(label, sides)
+    labelled_rows = [cells.present for cells in label_cells]
+    if not labelled_rows[0].any():
         raise DataError(f"the label {label!r} has no value in any row of the training table")
-    labelled = len(present_rows) == 2 and bool(present_rows[1].any())
+    labelled = len(labelled_rows) == 2 and bool(labelled_rows[1].any())
     if labelled:
-        out = [
-            _label(
-                label,
-                [side.rows(rows) for side, rows in zip(cells, present_rows, strict=True)],
-                answers,
-            )
-        ]
-        if len(out[0].values) == 1:
-            notes.append(
-                f"the label {label!r} has one value on both sides, {out[0].values[0]!r}:"
-                " correlations with it cannot be told"
-            )
-        for name, rows in zip(("training", "target"), present_rows, strict=True):
-            if not rows.all():
-                notes.append(
-                    f"{int((~rows).sum()):,} of {len(rows):,} rows of the {name} table have no"
-                    " label and were left out"
-                )
+        label_column = _label(label, _rows_of(label_cells, labelled_rows), answers)
+        answers.notes.extend(_label_notes(label_column, labelled_rows))
     else:
-        present_rows = [np.ones(frame.height, dtype=bool) for frame in sides]
-        notes.append(
+        labelled_rows = [np.ones(frame.height, dtype=bool) for frame in sides]
+        answers.notes.append(
             f"the target has no label {label!r}: low-data drift and unseen values can be told,"
             " correlations cannot"
         )
-        out = [Column(label, ("",), *(np.zeros(frame.height, dtype=np.int64) for frame in sides))]
-    for name in compared:
-        if name not in column_names[0] or name not in column_names[1]:
-            skipped.append(
-                (
-                    name,
-                    f"only the {'training' if name in column_names[0] else 'target'} table has it",
-                )
-            )
+        constant_codes = [np.zeros(frame.height, dtype=np.int64) for frame in sides]
+        label_column = Column(label, ("",), *constant_codes)
+    audited_columns, skipped = [label_column], []
+    for name in all_names:
+        if name == label or (columns is not None and name not in columns):
             continue
-        pair = [_coded(frame, name) for frame in sides]
-        texts = [
-            side.rows(rows)
-            for side, rows in zip(pair, present_rows, strict=True)
-            if not isinstance(side, str)
-        ]
-        coded_column = (
-            _column(name, texts, name in names, answers)
-            if len(texts) == 2
-            else next(x for x in pair if isinstance(x, str))
-        )
-        if isinstance(coded_column, str):
-            skipped.append((name, coded_column))
+        column = _attribute(name, sides, labelled_rows, name in names, answers)
+        if isinstance(column, str):
+            skipped.append((name, column))
         else:
-            out.append(coded_column)
-    if len(out) == 1:
-        why = (
-            "; ".join(f"{name}: {reason}" for name, reason in skipped) or "there is no other column"
+            audited_columns.append(column)
+    if len(audited_columns) == 1:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in skipped)
+        why = one_line(reasons or "there is no other column", 300)
+        raise DataError(f"no attribute is left to audit ({why})")
+    return Tables(label, labelled, tuple(audited_columns), tuple(skipped), tuple(answers.notes))
+
+
+def _label_cells(label: str, sides: Sequence[DataFrame]) -> list[_Coded]:
+    """The label of the tables that have it. Raises `DataError` where it cannot be read as text."""
+    label_cells = []
+    for frame in sides:
+        if label not in frame.columns:
+            continue
+        cells = _coded(frame, label)
+        if isinstance(cells, str):
+            raise DataError(f"the label {label!r} {cells}")
+        label_cells.append(cells)
+    return label_cells
+
+
+def _label_notes(column: Column, labelled_rows: Sequence[NDArray[np.bool_]]) -> Iterator[str]:
+    """What the reader must be told of the label: that it is constant, and where it is missing."""
+    if len(column.values) == 1:
+        yield (
+            f"the label {column.name!r} has one value on both sides, {column.values[0]!r}:"
+            " correlations with it cannot be told"
         )
-        raise DataError(f"no attribute is left to audit ({one_line(why, 300)})")
-    return Tables(label, labelled, tuple(out), tuple(skipped), tuple(notes))
+    for table_name, rows in zip(("training", "target"), labelled_rows, strict=True):
+        n_unlabelled = int((~rows).sum())
+        if n_unlabelled:
+            yield (
+                f"{n_unlabelled:,} of {len(rows):,} rows of the {table_name} table have no"
+                " label and were left out"
+            )
+
+
+def _rows_of(sides: Sequence[_Coded], rows_of_sides: Sequence[NDArray[np.bool_]]) -> list[_Coded]:
+    """Some rows of each side."""
+    return [side.rows(rows) for side, rows in zip(sides, rows_of_sides, strict=True)]
+
+
+def _attribute(
+    name: str,
+    sides: Sequence[DataFrame],
+    rows_of_sides: Sequence[NDArray[np.bool_]],
+    as_names: bool,
+    answers: _AnswerColumns,
+) -> Column | str:
+    """An attribute of both tables as codes; a string says why it is left out."""
+    lacking = [name not in frame.columns for frame in sides]
+    if any(lacking):
+        return f"only the {'target' if lacking[0] else 'training'} table has it"
+    coded_sides = []
+    for cells in [_coded(frame, name) for frame in sides]:
+        if isinstance(cells, str):
+            return cells
+        coded_sides.append(cells)
+    return _column(name, _rows_of(coded_sides, rows_of_sides), as_names, answers)
 
 
 @final
@@ -224,28 +234,27 @@ def _coded(frame: DataFrame, name: str) -> _Coded | str:
     import polars
 
     column = frame.get_column(name).alias("cell")
+    kind = str(column.dtype).lower()
     if column.dtype.is_nested() or column.dtype in (polars.Binary, polars.Object):
-        return f"holds {str(column.dtype).lower()} values"
+        return f"holds {kind} values"
     if column.dtype.is_float():
         column = column.fill_nan(None)
     distinct = column.unique()
     try:
         text = distinct.cast(polars.String, strict=False).str.strip_chars()
     except polars.exceptions.PolarsError:
-        return f"holds {str(column.dtype).lower()} values, which have no text to name them by"
+        return f"holds {kind} values, which have no text to name them by"
     lacking = text.is_null() | text.str.to_lowercase().is_in(list(MISSING))
     words = [
         NO_VALUE if none else str(word)
         for word, none in zip(text.to_list(), lacking.to_list(), strict=True)
     ]
-    codes = column.to_frame().join(
-        polars.DataFrame({"cell": distinct, "code": np.arange(len(distinct))}),
-        on="cell",
-        how="left",
-        nulls_equal=True,
-        maintain_order="left",
+    code_of = polars.DataFrame({"cell": distinct, "code": np.arange(len(distinct))})
+    coded_cells = column.to_frame().join(
+        code_of, on="cell", how="left", nulls_equal=True, maintain_order="left"
     )
-    return _Coded(words, codes.get_column("code").to_numpy().astype(np.int64))
+    codes = coded_cells.get_column("code").to_numpy()
+    return _Coded(words, codes.astype(np.int64))
 
 
 @final
@@ -260,34 +269,46 @@ class _AnswerColumns:
     def apply(self, name: str, sides: Sequence[_Coded]) -> list[_Coded] | str:
         """The sides with one name for each value; a string on values that may be one, of which
         nothing is said."""
-        words = sorted({word for side in sides for word in side.words} - {NO_VALUE})
+        words = _named_values(sides)
         if _numbers(words) is not None:
             return list(sides)
         spellings = spellings_of(words)
-        name_of = dict(spellings.names)
         if spellings.names:
             self.notes.append(spellings.said(name))
+        name_of = dict(spellings.names)
         if name in self.same:
-            name_of |= {spelling: group[0] for group in spellings.doubts for spelling in group}
-            name_of |= {text: name_of.get(value, value) for text, value in spellings.names.items()}
-            pairs_in_words = (" and ".join(shown_apart(group)) for group in spellings.doubts)
-            self.notes.extend(
-                f"{name}: {values} are taken as one value (same)" for values in pairs_in_words
-            )
+            name_of = self._as_one_value(name, spellings)
         elif spellings.doubts and name not in self.distinct:
-            more_pairs = (
-                f", and {len(spellings.doubts) - 1} more such pairs"
-                if len(spellings.doubts) > 1
-                else ""
-            )
-            values = " and ".join(shown_apart(spellings.doubts[0]))
-            return (
-                f"{values} may be one value{more_pairs}: say so by same, or by distinct that they"
-                " are not"
-            )
+            return _doubt(spellings)
         return [
             _Coded([name_of.get(word, word) for word in side.words], side.codes) for side in sides
         ]
+
+    def _as_one_value(self, name: str, spellings: Spellings) -> dict[str, str]:
+        """The name of each spelling where values that may be one are one, which is noted."""
+        name_of = dict(spellings.names)
+        for group in spellings.doubts:
+            name_of |= dict.fromkeys(group, group[0])
+        name_of |= {text: name_of.get(value, value) for text, value in spellings.names.items()}
+        for group in spellings.doubts:
+            values = " and ".join(shown_apart(group))
+            self.notes.append(f"{name}: {values} are taken as one value (same)")
+        return name_of
+
+
+def _doubt(spellings: Spellings) -> str:
+    """Why values that may be one cannot be audited before something is said of them."""
+    doubts = spellings.doubts
+    values = " and ".join(shown_apart(doubts[0]))
+    more_pairs = f", and {len(doubts) - 1} more such pairs" if len(doubts) > 1 else ""
+    return (
+        f"{values} may be one value{more_pairs}: say so by same, or by distinct that they are not"
+    )
+
+
+def _named_values(sides: Sequence[_Coded]) -> list[str]:
+    """The words of both sides that name a value, in the order of text."""
+    return sorted({word for side in sides for word in side.words} - {NO_VALUE})
 
 
 def _label(name: str, sides: Sequence[_Coded], answers: _AnswerColumns) -> Column:
@@ -307,80 +328,95 @@ def _column(
     name: str, sides: Sequence[_Coded], as_names: bool, answers: _AnswerColumns
 ) -> Column | str:
     """One attribute as codes; a string says why it is left out."""
-    notes = answers.notes
-    words = {word for side in sides for word in side.words}
-    named = sorted(words - {NO_VALUE})
-    n, n_rows = len(named), sum(len(side.codes) for side in sides)
-    if n == 0:
+    values = _named_values(sides)
+    n_values, n_rows = len(values), sum(len(side.codes) for side in sides)
+    if n_values == 0:
         return "has no value in any row"
-    if len(words) == 1:
+    is_never_missing = all(NO_VALUE not in side.words for side in sides)
+    if n_values == 1 and is_never_missing:
         return "has one value only"
-    numbers = None if as_names else _numbers(named)
-    if numbers is not None:
-        distinct = set(numbers.values())
-        are_whole = all(number == int(number) for number in distinct)
-        are_many = len(distinct) > (MANY_WHOLE if are_whole else MANY_FRACTIONS)
-        if are_many and not (are_whole and 2 * len(distinct) > n_rows):
-            return _binned(name, sides, numbers, notes)
-    if 2 * n > n_rows and n > MANY_FRACTIONS:
-        return f"an identifier: {n:,} different values in {n_rows:,} rows"
-    if n > MOST_NAMES:
-        return f"{n:,} different values, more than {MOST_NAMES:,}; put them into classes"
+    numbers = None if as_names else _numbers(values)
+    if numbers is not None and _is_a_measure(numbers, n_rows):
+        return _binned(name, sides, numbers, answers.notes)
+    if 2 * n_values > n_rows and n_values > MANY_FRACTIONS:
+        return f"an identifier: {n_values:,} different values in {n_rows:,} rows"
+    if n_values > MOST_NAMES:
+        return f"{n_values:,} different values, more than {MOST_NAMES:,}; put them into classes"
     one_spelling = answers.apply(name, sides)
     return one_spelling if isinstance(one_spelling, str) else _named(name, one_spelling)
+
+
+def _is_a_measure(numbers: Mapping[str, float], n_rows: int) -> bool:
+    """Whether numbers are so many that they are put into classes, and do not number the rows."""
+    distinct = set(numbers.values())
+    are_whole = all(number == int(number) for number in distinct)
+    if len(distinct) <= (MANY_WHOLE if are_whole else MANY_FRACTIONS):
+        return False
+    return not are_whole or 2 * len(distinct) <= n_rows
 
 
 def _binned(
     name: str, sides: Sequence[_Coded], numbers: Mapping[str, float], notes: list[str]
 ) -> Column:
-    numbers_by_side = [
-        np.array([numbers.get(word, np.nan) for word in side.words])[side.codes] for side in sides
-    ]
+    numbers_by_side = []
+    for side in sides:
+        numbers_of_words = np.array([numbers.get(word, np.nan) for word in side.words])
+        numbers_by_side.append(numbers_of_words[side.codes])
     all_numbers = np.concatenate(numbers_by_side)
     present = all_numbers[~np.isnan(all_numbers)]
-    edges = np.unique(np.quantile(present, np.linspace(0, 1, BINS + 1)[1:-1], method="higher"))
+    inner_quantiles = np.linspace(0, 1, BINS + 1)[1:-1]
+    edges = np.unique(np.quantile(present, inner_quantiles, method="higher"))
     edges = edges[edges > present.min()]
-    shown_edges = [f"{edge:.6g}" for edge in edges]
-    between = [f"{a} to {b}" for a, b in zip(shown_edges, shown_edges[1:], strict=False)]
-    values = [f"below {shown_edges[0]}", *between, f"{shown_edges[-1]} and above"]
-    if len(set(values)) < len(values):
-        values = [
-            f"class {bin_number + 1} of {len(edges) + 1}" for bin_number in range(len(edges) + 1)
-        ]
-    codes = [
-        np.where(np.isnan(side), len(values), np.searchsorted(edges, side, side="right"))
-        for side in numbers_by_side
-    ]
-    if len(present) < len(all_numbers):
-        values.append(NO_VALUE)
+    values = _bin_names(edges)
+    codes = []
+    for side_numbers in numbers_by_side:
+        bins = np.searchsorted(edges, side_numbers, side="right")
+        codes.append(np.where(np.isnan(side_numbers), len(values), bins).astype(np.int64))
     notes.append(
         f"{name}: numbers, put into {len(edges) + 1} classes by the quantiles of both tables"
         " together"
     )
-    return Column(name, tuple(values), codes[0].astype(np.int64), codes[1].astype(np.int64))
+    if len(present) < len(all_numbers):
+        values.append(NO_VALUE)
+    return Column(name, tuple(values), codes[0], codes[1])
+
+
+def _bin_names(edges: NDArray[np.float64]) -> list[str]:
+    """The classes that edges make, by their bounds; by number where two would read alike."""
+    shown_edges = [f"{edge:.6g}" for edge in edges]
+    between = [f"{low} to {high}" for low, high in pairwise(shown_edges)]
+    names = [f"below {shown_edges[0]}", *between, f"{shown_edges[-1]} and above"]
+    n_bins = len(edges) + 1
+    if len(set(names)) < len(names):
+        return [f"class {number} of {n_bins}" for number in range(1, n_bins + 1)]
+    return names
 
 
 def _named(name: str, sides: Sequence[_Coded]) -> Column:
     """The values of both sides by name: numbers in numeric order under one spelling, else text in
     its order."""
-    words = sorted({word for side in sides for word in side.words})
-    texts = [word for word in words if word != NO_VALUE]
-    spelled = {word: word for word in words}
+    texts = _named_values(sides)
     numbers = _numbers(texts)
     if numbers is not None:
-        spelled |= {word: _plain(number) for word, number in numbers.items()}
-        order = {spelled[word]: (number, "") for word, number in numbers.items()}
-    elif {word.lower() for word in texts} <= {"true", "false"}:
-        spelled |= {word: word.lower() for word in texts}
-        order = {spelled[word]: (0.0, spelled[word]) for word in texts}
+        spelled = {text: _plain(number) for text, number in numbers.items()}
+        values = _by_size(numbers)
+    elif {text.lower() for text in texts} <= {"true", "false"}:
+        spelled = {text: text.lower() for text in texts}
+        values = sorted(set(spelled.values()))
     else:
-        order = {word: (0.0, word) for word in texts}
-    values = sorted(order, key=lambda value: order[value])
-    if NO_VALUE in spelled:
-        values.append(NO_VALUE)
-    code = {value: value_code for value_code, value in enumerate(values)}
-    codes = {word: code[value] for word, value in spelled.items()}
+        spelled, values = {text: text for text in texts}, texts
+    if any(NO_VALUE in side.words for side in sides):
+        values = [*values, NO_VALUE]
+        spelled[NO_VALUE] = NO_VALUE
+    code_of = {value: code for code, value in enumerate(values)}
+    codes = {word: code_of[value] for word, value in spelled.items()}
     return Column(name, tuple(values), sides[0].spread(codes), sides[1].spread(codes))
+
+
+def _by_size(numbers: Mapping[str, float]) -> list[str]:
+    """The different numbers under their one spelling, in numeric order."""
+    size_of = {_plain(number): number for number in numbers.values()}
+    return sorted(size_of, key=lambda spelling: size_of[spelling])
 
 
 def _numbers(texts: Sequence[str]) -> dict[str, float] | None:
@@ -415,68 +451,66 @@ def split_tables(
     sets = {**split.validation, **split.evaluation}
     if against not in sets:
         raise unknown("target", "set of the split", against, sets)
-    sides = [
-        _attributes(split, "train", split.train, seed),
-        _attributes(split, against, sets[against], seed),
-    ]
+    train = _attributes(split, "train", split.train, seed)
+    target = _attributes(split, against, sets[against], seed)
     label = split.parts["train"].pool.cells.label.name
-    theirs = split.parts[against].pool.cells.label.name
-    classes = split.class_names
-    out = [
-        Column(
-            label, classes, split.train.label.astype(np.int64), sets[against].label.astype(np.int64)
-        )
-    ]
-    shared_names = [[name for name in side if name not in (label, theirs)] for side in sides]
+    labels = (label, split.parts[against].pool.cells.label.name)
+    train_names = [name for name in train if name not in labels]
+    target_names = [name for name in target if name not in labels]
     for name in columns or ():
-        if name not in shared_names[0] and name not in shared_names[1]:
-            raise unknown("columns", "attribute of the split", name, shared_names[0])
+        if name not in train_names and name not in target_names:
+            raise unknown("columns", "attribute of the split", name, train_names)
+    label_codes = [rows.label.astype(np.int64) for rows in (split.train, sets[against])]
+    audited_columns = [Column(label, split.class_names, *label_codes)]
     skipped = []
-    for name in dict.fromkeys([*shared_names[0], *shared_names[1]]):
+    for name in dict.fromkeys([*train_names, *target_names]):
         if columns is not None and name not in columns:
             continue
-        if name not in sides[0] or name not in sides[1]:
+        if name not in train or name not in target:
             skipped.append(
-                (name, f"only the {'training' if name in sides[0] else 'target'} set has it")
+                (name, f"only the {'training' if name in train else 'target'} set has it")
             )
             continue
-        values = tuple(dict.fromkeys([*sides[0][name][0], *sides[1][name][0]]))
-        code_of = {value: code for code, value in enumerate(values)}
-        codes = [
-            np.array([code_of[value] for value in side[name][0]], dtype=np.int64)[side[name][1]]
-            for side in sides
-        ]
-        present = np.unique(np.concatenate(codes))
-        if len(present) < 2:
+        column = _shared(name, train[name], target[name])
+        if len(column.values) < 2:
             skipped.append((name, "has one value only"))
-            continue
-        level = np.zeros(len(values), dtype=np.int64)
-        level[present] = np.arange(len(present))
-        out.append(
-            Column(name, tuple(values[code] for code in present), level[codes[0]], level[codes[1]])
-        )
-    if len(out) == 1:
+        else:
+            audited_columns.append(column)
+    if len(audited_columns) == 1:
         raise DataError("the split has no attribute to audit")
-    return Tables(label, True, tuple(out), tuple(skipped), ())
+    return Tables(label, True, tuple(audited_columns), tuple(skipped), ())
 
 
-def _attributes(
-    split: Split, name: str, rows: RowSet, seed: int
-) -> dict[str, tuple[tuple[str, ...], NDArray[np.int64]]]:
+def _shared(name: str, train: ValuesAndCodes, target: ValuesAndCodes) -> Column:
+    """An attribute of both sets, under the values that any of their rows has."""
+    values = tuple(dict.fromkeys([*train[0], *target[0]]))
+    code_of = {value: code for code, value in enumerate(values)}
+    codes = []
+    for values_of_set, rows in (train, target):
+        new_codes = np.array([code_of[value] for value in values_of_set], dtype=np.int64)
+        codes.append(new_codes[rows])
+    present = np.unique(np.concatenate(codes))
+    level = np.zeros(len(values), dtype=np.int64)
+    level[present] = np.arange(len(present))
+    present_values = tuple(values[code] for code in present)
+    return Column(name, present_values, level[codes[0]], level[codes[1]])
+
+
+def _attributes(split: Split, name: str, rows: RowSet, seed: int) -> dict[str, ValuesAndCodes]:
+    """The attributes of a set's rows, the derived one first."""
     dataset = split.parts[name].dataset
     base, derived = rows.rows, dataset.derived
-    out = {}
+    attributes = {}
     if derived is not None:
         size = len(derived.values)
         if rows.visit_law is not None:
             drawn = stream(seed, "audit visits", name).random(len(base))[:, None]
-            value = (np.cumsum(rows.visit_law, axis=1) < drawn).sum(axis=1).clip(max=size - 1)
+            is_passed = np.cumsum(rows.visit_law, axis=1) < drawn
+            value = is_passed.sum(axis=1).clip(max=size - 1)
         else:
             base, value = np.divmod(base, size)
-        out[derived.attribute.name] = (derived.attribute.values, value.astype(np.int64))
+        attributes[derived.attribute.name] = (derived.attribute.values, value.astype(np.int64))
     for attribute in dataset.table.attributes:
-        out[attribute.name] = (
-            attribute.values,
-            dataset.table.column(attribute.name)[base].astype(np.int64),
-        )
-    return out
+        codes = dataset.table.column(attribute.name)[base]
+        attributes[attribute.name] = (attribute.values, codes.astype(np.int64))
+    return attributes
