@@ -84,9 +84,7 @@ def read_tables(
         ("same", same),
         ("distinct", distinct),
     ):
-        for name in chosen:
-            if name not in all_names:
-                raise unknown(field, "column of either table", name, all_names)
+        _check_columns(field, chosen, all_names)
     answers = _AnswerColumns(frozenset(same), frozenset(distinct), [])
     label_cells = _label_cells(label, sides)
     labelled_rows = [cells.present for cells in label_cells]
@@ -104,20 +102,35 @@ def read_tables(
         )
         constant_codes = [np.zeros(frame.height, dtype=np.int64) for frame in sides]
         label_column = Column(label, ("",), *constant_codes)
-    audited_columns, skipped = [label_column], []
-    for name in all_names:
-        if name == label or (columns is not None and name not in columns):
-            continue
-        column = _attribute(name, sides, labelled_rows, name in names, answers)
-        if isinstance(column, str):
-            skipped.append((name, column))
-        else:
-            audited_columns.append(column)
-    if len(audited_columns) == 1:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in skipped)
-        why = one_line(reasons or "there is no other column", 300)
-        raise DataError(f"no attribute is left to audit ({why})")
-    return Tables(label, labelled, tuple(audited_columns), tuple(skipped), tuple(answers.notes))
+    attributes = {
+        name: _attribute(name, sides, labelled_rows, name in names, answers)
+        for name in all_names
+        if name != label and (columns is None or name in columns)
+    }
+    audited_columns = [column for column in attributes.values() if isinstance(column, Column)]
+    skipped = _left_out(attributes)
+    if not audited_columns:
+        raise DataError(f"no attribute is left to audit ({_reasons(skipped)})")
+    all_columns = (label_column, *audited_columns)
+    return Tables(label, labelled, all_columns, skipped, tuple(answers.notes))
+
+
+def _check_columns(field: str, chosen: Sequence[str], all_names: Sequence[str]) -> None:
+    """Raise `InputError` on the first column that neither table has."""
+    for name in chosen:
+        if name not in all_names:
+            raise unknown(field, "column of either table", name, all_names)
+
+
+def _left_out(attributes: Mapping[str, Column | str]) -> tuple[tuple[str, str], ...]:
+    """The columns that are left out, each with the reason that stands in its place."""
+    return tuple((name, reason) for name, reason in attributes.items() if isinstance(reason, str))
+
+
+def _reasons(skipped: Sequence[tuple[str, str]]) -> str:
+    """Why each of the columns is left out, on a line."""
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in skipped)
+    return one_line(reasons or "there is no other column", 300)
 
 
 def _label_cells(label: str, sides: Sequence[DataFrame]) -> list[_Coded]:
@@ -461,35 +474,35 @@ def split_tables(
         if name not in train_names and name not in target_names:
             raise unknown("columns", "attribute of the split", name, train_names)
     label_codes = [rows.label.astype(np.int64) for rows in (split.train, sets[against])]
-    audited_columns = [Column(label, split.class_names, *label_codes)]
-    skipped = []
-    for name in dict.fromkeys([*train_names, *target_names]):
-        if columns is not None and name not in columns:
-            continue
-        if name not in train or name not in target:
-            skipped.append(
-                (name, f"only the {'training' if name in train else 'target'} set has it")
-            )
-            continue
-        column = _shared(name, train[name], target[name])
-        if len(column.values) < 2:
-            skipped.append((name, "has one value only"))
-        else:
-            audited_columns.append(column)
-    if len(audited_columns) == 1:
+    label_column = Column(label, split.class_names, *label_codes)
+    attributes = {
+        name: _shared(name, train, target)
+        for name in dict.fromkeys([*train_names, *target_names])
+        if columns is None or name in columns
+    }
+    audited_columns = [column for column in attributes.values() if isinstance(column, Column)]
+    if not audited_columns:
         raise DataError("the split has no attribute to audit")
-    return Tables(label, True, tuple(audited_columns), tuple(skipped), ())
+    return Tables(label, True, (label_column, *audited_columns), _left_out(attributes), ())
 
 
-def _shared(name: str, train: ValuesAndCodes, target: ValuesAndCodes) -> Column:
-    """An attribute of both sets, under the values that any of their rows has."""
-    values = tuple(dict.fromkeys([*train[0], *target[0]]))
+def _shared(
+    name: str, train: Mapping[str, ValuesAndCodes], target: Mapping[str, ValuesAndCodes]
+) -> Column | str:
+    """An attribute of both sets, under the values that any of their rows has; a string says why it
+    is left out."""
+    if name not in train or name not in target:
+        return f"only the {'training' if name in train else 'target'} set has it"
+    sides = (train[name], target[name])
+    values = tuple(dict.fromkeys([*sides[0][0], *sides[1][0]]))
     code_of = {value: code for code, value in enumerate(values)}
     codes = []
-    for values_of_set, rows in (train, target):
+    for values_of_set, rows in sides:
         new_codes = np.array([code_of[value] for value in values_of_set], dtype=np.int64)
         codes.append(new_codes[rows])
     present = np.unique(np.concatenate(codes))
+    if len(present) < 2:
+        return "has one value only"
     level = np.zeros(len(values), dtype=np.int64)
     level[present] = np.arange(len(present))
     present_values = tuple(values[code] for code in present)

@@ -53,12 +53,10 @@ def make_split(
     """
     study = _SplitStudy(datasets, main, plan)
     planned_sets = study.parts(seed)
-    fresh = [
-        planned_set for planned_set in planned_sets.values() if planned_set.role != "test"
-    ]  # test sets are kept with the deal
-    drawn = {
-        planned_set.name: rows for planned_set, rows in zip(fresh, draw_rows(fresh), strict=True)
-    }
+    # Test sets are kept with the deal.
+    fresh = [planned_set for planned_set in planned_sets.values() if planned_set.role != "test"]
+    fresh_names = [planned_set.name for planned_set in fresh]
+    drawn = dict(zip(fresh_names, draw_rows(fresh), strict=True))
     flips: dict[str, int] = {}
     rows = {
         name: (
@@ -68,27 +66,16 @@ def make_split(
         )
         for name, planned_set in planned_sets.items()
     }
-    return Split(
-        rows["train"],
-        {
-            name: rows[name]
-            for name, planned_set in planned_sets.items()
-            if planned_set.role == "validation"
-        },
-        {
-            name: rows[name]
-            for name, planned_set in planned_sets.items()
-            if planned_set.role != "validation" and name != "train"
-        },
-        study.label.values,
-        study.warnings(planned_sets),
-        (
-            *plan.shift.notes(study.index.cells),
-            *said_of_rows(planned_sets.values(), (plan.label, *plan.attributes)),
-        ),
-        flips,
-        planned_sets,
+    train = rows.pop("train")
+    validation_names = [name for name in rows if planned_sets[name].role == "validation"]
+    validation = {name: rows.pop(name) for name in validation_names}
+    warnings = study.warnings(planned_sets)
+    attributes = (plan.label, *plan.attributes)
+    notes = (
+        *plan.shift.notes(study.index.cells),
+        *said_of_rows(planned_sets.values(), attributes),
     )
+    return Split(train, validation, rows, study.label.values, warnings, notes, flips, planned_sets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,17 +219,19 @@ class _SplitStudy:
             if planned_set is not None:
                 planned_sets[name] = planned_set
                 continue
-            why, share = " leaves none", self.plan.roles.validation_share
-            if (
-                share is not None
-                and self._deal(set_plan.source or self.main).pool("validation").total
-            ):
-                why = (
-                    f", a share of {float(share):g} beside {allotment.total} training rows, is less"
-                    " than half a row"
-                )
+            why = self._why_none(set_plan.source or self.main, allotment.total)
             self.missing.append(f"set {name!r} has no rows: roles.validation{why}")
         return planned_sets
+
+    def _why_none(self, source: str, n_train: int) -> str:
+        """Why a validation set has no rows beside so many training rows, in words that go on from
+        `roles.validation`."""
+        share = self.plan.roles.validation_share
+        if share is None or not self._deal(source).pool("validation").total:
+            return " leaves none"
+        return (
+            f", a share of {float(share):g} beside {n_train} training rows, is less than half a row"
+        )
 
     def _draw(self) -> Draw:
         return self.plan.draw if self.plan.dataset_size is None else self.plan.dataset_size.draw()
@@ -299,85 +288,97 @@ class _SplitStudy:
     def _fresh(
         self, name: str, set_plan: SetPlan, source: str, train: Part, seed: int
     ) -> Part | None:
-        field = f"sets.{name}"
+        """The set as it is planned, with the number of rows of each cell; None for a validation set
+        that would have none."""
+        field, role = f"sets.{name}", set_plan.role
         dataset = self.datasets[source]
         pool = self._pool(set_plan, source, dataset, field)
-        if set_plan.role == "validation" and pool.total == 0:
+        if pool.total == 0 and role == "validation":
             return None
-        if set_plan.role == "test" and pool.total == 0:
-            gone = 0 if source == self.main else self._others()[source].left_out
-            why = (
-                f": all {gone:,} show {dataset.shows}s that have another role elsewhere in the"
-                " study"
-                if gone
-                else ""
-            )
-            raise InputError(
-                "roles.test" if source == self.main else f"data.{source}",
-                f"leaves no test row for set {name!r}{why}",
-            )
+        if pool.total == 0 and role == "test":
+            raise self._no_test_row(name, source)
         matched = (pool.cells.label, self.label, set_plan.labels, f"{field}.labels")
-        classes, answerable = (
-            class_map(*matched),
-            None if set_plan.answers == "all" else answers_as(*matched),
-        )
-        law = set_plan.law if isinstance(set_plan.law, Shift) else self.plan.shift
-        if isinstance(set_plan.law, str) and set_plan.law not in LAWS:
-            raise unknown(f"{field}.law", "law", set_plan.law, LAWS)
-        law_field = f"{field}.law" if set_plan.law is law else "shift"
-        is_known = set_plan.law is not law and pool.cells is self.index.cells
-        form = self.form if is_known else law.normal_form(pool.cells, law_field)
-        draw, lenient = set_plan.draw or ALL_ROWS, False
-        share = self.plan.roles.validation_share
-        as_training = set_plan.law in ("train", "without-supplements")
-        if (
-            set_plan.draw is None
-            and as_training
-            and set_plan.role == "validation"
-            and share is not None
-        ):
-            draw, lenient = (
-                Draw("total", Fraction(round(share / (1 - share) * train.allotment.total))),
-                True,
-            )
+        classes = class_map(*matched)
+        answerable = None if set_plan.answers == "all" else answers_as(*matched)
+        law_field = f"{field}.law" if isinstance(set_plan.law, Shift) else "shift"
+        form = self._form_of_law(set_plan.law, pool, field)
+        draw, is_share = set_plan.draw or ALL_ROWS, self._is_a_share_of_training(set_plan)
+        if is_share:
+            draw = self._validation_draw(train.allotment.total)
             if draw.value == 0:
                 return None
-        follows = False
-        if set_plan.law == "train":
-            training = self._reference if set_plan.role == "test" else train.allotment
-            form, follows = followed(
-                training, form, pool, draw, exactly=pool.cells is self.index.cells
-            )
-        elif set_plan.law == "without-supplements":
-            form = form.without_supplements()
-        elif set_plan.law == "unseen":
-            form = left_out(form, f"{field}.law")
-        if (classes < 0).any():
-            in_classes = pool.cells.along([0], (classes >= 0).astype(np.float64))
-            form = form & NormalForm(pool.cells.shape, (in_classes,))
-        same = (
-            set_plan.role == "train"
-            and set_plan.law == "train"
-            and set_plan.draw is None
-            and train.allotment.mode != "visits"
-        )
-        mode = (
-            "rows" if pool.n_values == 1 else "fixed" if set_plan.role == "validation" else "each"
-        )
-        base = self.plan.split_seed if set_plan.role == "test" else seed
-        if same:
-            allotment = train.allotment
-        else:
+        form, follows = self._form_of_rows(form, set_plan, pool, draw, train, field)
+        form = _within_classes(form, pool, classes)
+        row_seed = self.plan.split_seed if role == "test" else seed
+        allotment = train.allotment
+        if not _is_training_again(set_plan, train):
             fields = Fields(law_field, f"{field}.draw", f"set {name!r}")
-            allotment = allot(
-                form, pool, mode, draw, seed_of(base, set_plan.role, name), fields, lenient
-            )
+            cells_seed = seed_of(row_seed, role, name)
+            mode = _row_mode(role, pool)
+            allotment = allot(form, pool, mode, draw, cells_seed, fields, lenient=is_share)
             if draw.mode == "all":
                 self._name_short_quotas(allotment, set_plan, source, pool)
-        key = seed_of(base, f"{set_plan.role} rows")
-        return Part(
-            name, set_plan.role, source, dataset, pool, allotment, classes, key, follows, answerable
+        key = seed_of(row_seed, f"{role} rows")
+        return Part(name, role, source, dataset, pool, allotment, classes, key, follows, answerable)
+
+    def _no_test_row(self, name: str, source: str) -> InputError:
+        """The error for a test set of a source whose roles leave it no row."""
+        field, why = "roles.test", ""
+        if source != self.main:
+            field = f"data.{source}"
+            n_left_out = self._others()[source].left_out
+            if n_left_out:
+                why = (
+                    f": all {n_left_out:,} show {self.datasets[source].shows}s that have another"
+                    " role elsewhere in the study"
+                )
+        return InputError(field, f"leaves no test row for set {name!r}{why}")
+
+    def _form_of_law(self, law: Shift | str, pool: Pool, field: str) -> NormalForm:
+        """The normal form of a set's own shift, or of training's, on the cells of a pool."""
+        if isinstance(law, Shift):
+            return law.normal_form(pool.cells, f"{field}.law")
+        if law not in LAWS:
+            raise unknown(f"{field}.law", "law", law, LAWS)
+        if pool.cells is self.index.cells:
+            return self.form
+        return self.plan.shift.normal_form(pool.cells, "shift")
+
+    def _is_a_share_of_training(self, set_plan: SetPlan) -> bool:
+        """Whether a set validates by its share of the rows that training and it draw together."""
+        return (
+            set_plan.draw is None
+            and set_plan.law in ("train", "without-supplements")
+            and set_plan.role == "validation"
+            and self.plan.roles.validation_share is not None
         )
+
+    def _validation_draw(self, n_train: int) -> Draw:
+        """The draw of a validation set beside so many training rows."""
+        share = self.plan.roles.validation_share
+        assert share is not None
+        return Draw("total", Fraction(round(share / (1 - share) * n_train)))
+
+    def _form_of_rows(
+        self,
+        form: NormalForm,
+        set_plan: SetPlan,
+        pool: Pool,
+        draw: Draw,
+        train: Part,
+        field: str,
+    ) -> tuple[NormalForm, bool]:
+        """The form that a set draws by, from that of its shift, and whether it follows what
+        training draws."""
+        if set_plan.law == "train":
+            training = self._reference if set_plan.role == "test" else train.allotment
+            is_exact = pool.cells is self.index.cells
+            return followed(training, form, pool, draw, exactly=is_exact)
+        if set_plan.law == "without-supplements":
+            return form.without_supplements(), False
+        if set_plan.law == "unseen":
+            return left_out(form, f"{field}.law"), False
+        return form, False
 
     def _pool(self, set_plan: SetPlan, source: str, dataset: AttributedDataset, field: str) -> Pool:
         deal = self._deal(source)
@@ -401,22 +402,15 @@ class _SplitStudy:
         the one that trains."""
         reads: dict[str, frozenset[str]] = {}
         for set_plan in self.plan.sets.values():
-            if set_plan.source not in (None, self.main) and set_plan.source in self.datasets:
-                reads[set_plan.source] = reads.get(set_plan.source, frozenset()) | {set_plan.role}
+            source = set_plan.source
+            if source not in (None, self.main) and source in self.datasets:
+                reads[source] = reads.get(source, frozenset()) | {set_plan.role}
         key = ("others", *((name, self.datasets[name], roles) for name, roles in reads.items()))
         if key not in self.deal.kept:
-            other_datasets = {}
-            for name, roles in reads.items():
-                dataset = self.datasets[name]
-                attribute_names = {attribute.name for attribute in dataset.schema}
-                names = [
-                    attribute for attribute in self.plan.attributes if attribute in attribute_names
-                ]
-                other_datasets[name] = (
-                    dataset,
-                    _index(dataset, self.plan.label, names, f"data.{name}"),
-                    roles,
-                )
+            other_datasets = {
+                name: (self.datasets[name], self._own_index(name), roles)
+                for name, roles in reads.items()
+            }
             allowed = self.plan.overlap == "allowed"
             self.deal.kept[key] = deal_others(
                 (self.dataset, self.deal),
@@ -427,6 +421,14 @@ class _SplitStudy:
             )
         other_deals: dict[str, Other] = self.deal.kept[key]
         return other_deals
+
+    def _own_index(self, source: str) -> CellIndex:
+        """The index of a data set that does not train, by those of the study's attributes that it
+        has."""
+        dataset = self.datasets[source]
+        attribute_names = {attribute.name for attribute in dataset.schema}
+        names = [name for name in self.plan.attributes if name in attribute_names]
+        return _index(dataset, self.plan.label, names, f"data.{source}")
 
     def pictures(self) -> str | None:
         """What decides which rows have which role because they show one picture, as digits; None
@@ -462,26 +464,9 @@ class _SplitStudy:
             planned_set.pool.n_values,
         )
         full = drawn.cell * values if mode == "visits" else drawn.cell
-        true = planned_set.classes[
-            drawn.cell // (planned_set.cells.size // planned_set.cells.shape[0])
-        ]
-        label, noise = true, self.plan.label_noise
-        if noise is not None and (
-            planned_set.name == "train" or (planned_set.role == "validation" and noise.validation)
-        ):
-            label = noise.apply(
-                true,
-                planned_set.dataset.ids[drawn.base],
-                len(self.label.values),
-                seed,
-                "label_noise",
-            )
-            if planned_set.name == "train":
-                flips |= {
-                    "chosen": noise.number(len(label)),
-                    "changed": int((label != true).sum()),
-                    "rows": len(label),
-                }
+        cells_of_class = planned_set.cells.size // planned_set.cells.shape[0]
+        true = planned_set.classes[drawn.cell // cells_of_class]
+        label = self._noisy_label(true, planned_set, drawn, seed, flips)
         groups = self._grouping(planned_set, self.groups, self.label, "groups")
         environments = self._grouping(planned_set, self.environments, None, "environments")
         group = label * groups.size + groups.of_cell[full]
@@ -495,17 +480,11 @@ class _SplitStudy:
             rows = drawn.base * values + drawn.cell % values
         weight, sampler = np.full(len(label), 1.0 / max(len(label), 1)), "uniform"
         if planned_set.name == "train":
-            sampler = (
-                self.plan.sampler
-                if isinstance(self.plan.sampler, str)
-                else next(iter(self.plan.sampler))
-            )
-            named = sampler in ("environment", "image")
-            environments_of = (
-                Environments.of(self.plan.shift, cells, full, 1 if law is None else values)
-                if named
-                else None
-            )
+            sampler = self._sampler_name()
+            environments_of = None
+            if sampler in ("environment", "image"):
+                n_visit_values = 1 if law is None else values
+                environments_of = Environments.of(self.plan.shift, cells, full, n_visit_values)
             weight, law = sampling_weights(
                 self.plan.sampler,
                 drawn.cell,
@@ -533,15 +512,35 @@ class _SplitStudy:
             sampler,
             planned_set.answers_as,
         )
-        check_set(
-            planned_set,
-            drawn,
-            drawn_set,
-            self._deal(planned_set.source),
-            groups,
-            noisy=label is not true,
-        )
+        deal, is_noisy = self._deal(planned_set.source), label is not true
+        check_set(planned_set, drawn, drawn_set, deal, groups, is_noisy)
         return drawn_set
+
+    def _sampler_name(self) -> str:
+        sampler = self.plan.sampler
+        return sampler if isinstance(sampler, str) else next(iter(sampler))
+
+    def _noisy_label(
+        self,
+        true: NDArray[np.int64],
+        planned_set: Part,
+        drawn: DrawnRows,
+        seed: int,
+        flips: dict[str, int],
+    ) -> NDArray[np.int64]:
+        """The labels that a set shows, the true ones themselves where it has no noise; `flips`
+        takes the numbers of training's."""
+        noise, is_train = self.plan.label_noise, planned_set.name == "train"
+        if noise is None:
+            return true
+        if not is_train and not (planned_set.role == "validation" and noise.validation):
+            return true
+        ids = planned_set.dataset.ids[drawn.base]
+        label = noise.apply(true, ids, len(self.label.values), seed, "label_noise")
+        if is_train:
+            changed = int((label != true).sum())
+            flips |= {"chosen": noise.number(len(label)), "changed": changed, "rows": len(label)}
+        return label
 
     def test_set(self, planned_set: Part) -> RowSet:
         """The rows of a set of role test, kept with the deal."""
@@ -600,44 +599,70 @@ class _SplitStudy:
 
     def warnings(self, planned_sets: Mapping[str, Part]) -> tuple[str, ...]:
         """Everything that is allowed but that a user should know of."""
+        other_deals = self._others()
+        deals = {self.main: self.deal}
+        deals |= {name: other_deal.deal for name, other_deal in other_deals.items()}
         notes = [
             *self.plan.shift.warnings(self.index.cells),
             *self.missing,
             *said_of_copies(planned_sets.values(), self.plan.label),
         ]
-        other_deals = self._others()
-        shown = {name: dataset.shows for name, dataset in self.datasets.items()}
-        for name, deal in {
-            self.main: self.deal,
-            **{name: other_deal.deal for name, other_deal in other_deals.items()},
-        }.items():
+        for name, deal in deals.items():
             if deal.torn:
                 notes.append(
-                    f"{name}: {deal.torn:,} {shown[name]}s are in two parts of the official split"
-                    " (overlap: allowed)"
+                    f"{name}: {deal.torn:,} {self.datasets[name].shows}s are in two parts of the"
+                    " official split (overlap: allowed)"
                 )
         for name, other_deal in other_deals.items():
+            shown = self.datasets[name].shows
             if other_deal.left_out:
                 notes.append(
-                    f"{name}: {other_deal.left_out:,} rows are left out, as their {shown[name]}s"
+                    f"{name}: {other_deal.left_out:,} rows are left out, as their {shown}s"
                     " have another role elsewhere"
                 )
             if other_deal.overlap:
                 notes.append(
-                    f"{name}: {other_deal.overlap:,} test rows show {shown[name]}s that train or"
+                    f"{name}: {other_deal.overlap:,} test rows show {shown}s that train or"
                     " validate (overlap: allowed)"
                 )
         for name, planned_set in planned_sets.items():
             notes += [f"{name}: {warning}" for warning in planned_set.warnings()]
-            short = planned_set.allotment.short
-            if short:
-                cell, (asked_rows, got) = next(iter(short.items()))
-                more_cells = f" and {len(short) - 1} more" if len(short) > 1 else ""
-                notes.append(
-                    f"{name}: {planned_set.cells.name_of(cell)} has {got} of {asked_rows:g} rows"
-                    f" asked{more_cells}"
-                )
+            if planned_set.allotment.short:
+                notes.append(f"{name}: {_first_short_cell(planned_set)}")
         return tuple(notes)
+
+
+def _within_classes(form: NormalForm, pool: Pool, classes: NDArray[np.int64]) -> NormalForm:
+    """A form without the cells of classes that are left out, which are -1 in `classes`."""
+    if (classes >= 0).all():
+        return form
+    in_classes = pool.cells.along([0], (classes >= 0).astype(np.float64))
+    return form & NormalForm(pool.cells.shape, (in_classes,))
+
+
+def _is_training_again(set_plan: SetPlan, train: Part) -> bool:
+    """Whether a set has just the rows that train."""
+    return (
+        set_plan.role == "train"
+        and set_plan.law == "train"
+        and set_plan.draw is None
+        and train.allotment.mode != "visits"
+    )
+
+
+def _first_short_cell(planned_set: Part) -> str:
+    """The first cell that gives fewer rows than it was asked for, and how many more there are."""
+    short = planned_set.allotment.short
+    cell, (asked_rows, got) = next(iter(short.items()))
+    more_cells = f" and {len(short) - 1} more" if len(short) > 1 else ""
+    return f"{planned_set.cells.name_of(cell)} has {got} of {asked_rows:g} rows asked{more_cells}"
+
+
+def _row_mode(role: str, pool: Pool) -> str:
+    """What a row of a set that does not train is, see `Allotment.mode`."""
+    if pool.n_values == 1:
+        return "rows"
+    return "fixed" if role == "validation" else "each"
 
 
 def _index(dataset: AttributedDataset, label: str, attributes: Any, field: str) -> CellIndex:
