@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, is_dataclass
 from typing import Any, final
 
@@ -33,6 +34,14 @@ LEAST = {
 LEVEL = 0.01
 """The chance that an audit of two tables of one law names any shift at all."""
 WIDTH = 118
+_TITLES = {
+    "shift": "Shifts",
+    "follows": "What follows from others and is no shift of its own",
+    "cannot tell": "What cannot be told",
+}
+"""The heading of the verdicts of each status that people are told."""
+_MEASURES = {"spurious correlation": "V {:+.2f}", "unseen values": "{:.1%}"}
+"""How the effect of a kind is written; of the others it is a total variation."""
 
 
 @final
@@ -186,78 +195,64 @@ def _plain(frozen_value: Any) -> Any:
 
 def audit_text(audit: Audit) -> str:
     """The table for people: a line a column, then the sentences that matter."""
-    label = (
-        repr(audit.label_name)
-        if audit.label is not None
-        else f"{audit.label_name!r}, which the target lacks"
-    )
+    label = repr(audit.label_name)
+    if audit.label is None:
+        label += ", which the target lacks"
     lines = [
         f"{audit.train_rows:,} training and {audit.target_rows:,} target rows, label {label}",
         "",
+        *_table_lines(audit.columns),
     ]
-    heads = ["", "spurious correlation", "low-data drift", "unseen values"]
-    rows = [
-        heads,
-        *(
-            [one_line(column_audit.name, 30), *_cells(column_audit)]
-            for column_audit in audit.columns
-        ),
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    lines += [
-        "  ".join(f"{word:<{width}}" for word, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    titles = {
-        "shift": "Shifts",
-        "follows": "What follows from others and is no shift of its own",
-        "cannot tell": "What cannot be told",
-    }
-    kinds = (
-        KINDS if audit.label is not None else KINDS[1:]
-    )  # without a label no correlation can be told, once for all
-    verdicts = [
-        (column_audit, verdict)
-        for column_audit in audit.columns
-        for verdict in column_audit.verdicts
-    ]
-    for status, title in titles.items():
-        named_verdicts = [
-            (column_audit.name, verdict)
-            for kind in kinds
-            for column_audit, verdict in verdicts
-            if (verdict.kind, verdict.status) == (kind, status)
-        ]
-        if named_verdicts:
-            lines += ["", title]
-        for name, verdict in named_verdicts:
-            lines += _wrapped(f"{one_line(name, 60)}, {verdict.kind}: {verdict.words}")
-    if audit.skipped:
-        lines += ["", "Left out"]
-        lines += [
-            line
-            for name, reason in audit.skipped
-            for line in _wrapped(f"{one_line(name, 60)}: {reason}")
-        ]
-    if audit.notes:
-        lines += ["", "Notes"]
-        lines += [line for note in audit.notes for line in _wrapped(note)]
+    # Without a label no correlation can be told, once for all.
+    kinds = KINDS if audit.label is not None else KINDS[1:]
+    for status, title in _TITLES.items():
+        lines += _section(title, _sentences(audit.columns, kinds, status))
+    lines += _section(
+        "Left out", [f"{one_line(name, 60)}: {reason}" for name, reason in audit.skipped]
+    )
+    lines += _section("Notes", audit.notes)
     return "\n".join(lines)
 
 
+def _table_lines(column_audits: Sequence[AttributeAudit]) -> Iterator[str]:
+    """A line a column, with what was found of each kind."""
+    rows = [["", "spurious correlation", "low-data drift", "unseen values"]]
+    rows += [[one_line(audit.name, 30), *_cells(audit)] for audit in column_audits]
+    widths = [max(map(len, table_column)) for table_column in zip(*rows, strict=True)]
+    for row in rows:
+        padded = [f"{word:<{width}}" for word, width in zip(row, widths, strict=True)]
+        yield "  ".join(padded).rstrip()
+
+
+def _sentences(
+    column_audits: Sequence[AttributeAudit], kinds: Sequence[str], status: str
+) -> list[str]:
+    """The verdicts of one status in words, kind by kind."""
+    return [
+        f"{one_line(column_audit.name, 60)}, {kind}: {verdict.words}"
+        for kind in kinds
+        for column_audit in column_audits
+        for verdict in column_audit.verdicts
+        if (verdict.kind, verdict.status) == (kind, status)
+    ]
+
+
+def _section(title: str, sentences: Sequence[str]) -> list[str]:
+    """Sentences under their heading; nothing where there is none."""
+    if not sentences:
+        return []
+    wrapped = [line for sentence in sentences for line in _wrapped(sentence)]
+    return ["", title, *wrapped]
+
+
 def _cells(column_audit: AttributeAudit) -> list[str]:
-    out = ["(the label)"] if len(column_audit.verdicts) == 2 else []
+    cells = ["(the label)"] if len(column_audit.verdicts) == 2 else []
     for verdict in column_audit.verdicts:
         status = verdict.status.upper() if verdict.status == "shift" else verdict.status
-        measure = {"spurious correlation": "V {:+.2f}", "unseen values": "{:.1%}"}.get(
-            verdict.kind, "TV {:.2f}"
-        )
-        out.append(
-            f"{status}  {measure.format(verdict.effect.value)}"
-            if verdict.effect is not None
-            else status
-        )
-    return out
+        measure = _MEASURES.get(verdict.kind, "TV {:.2f}")
+        effect = verdict.effect
+        cells.append(status if effect is None else f"{status}  {measure.format(effect.value)}")
+    return cells
 
 
 def _wrapped(text: str) -> list[str]:

@@ -68,9 +68,8 @@ def audit(
             raise InputError(name, f"must be a list of columns, not {option!r}")
     if isinstance(train, Split):
         if not isinstance(target, str):
-            raise InputError(
-                "target", "must name a set of the split", [*train.validation, *train.evaluation]
-            )
+            set_names = [*train.validation, *train.evaluation]
+            raise InputError("target", "must name a set of the split", set_names)
         tables = split_tables(train, target, columns, seed)
         if label is not None and label != tables.label:
             raise InputError("label", f"the split's label is {tables.label!r}, not {label!r}")
@@ -79,11 +78,11 @@ def audit(
             raise InputError("label", "names the column of the label, and is missing")
         tables = read_tables(train, target, label, columns, names, header, same, distinct)
     audits, notes = judge(tables.columns, tables.labelled, seed)
-    first = tables.columns[0]
+    label_column = tables.columns[0]
     return Audit(
         tables.label,
-        len(first.train),
-        len(first.target),
+        len(label_column.train),
+        len(label_column.target),
         audits[0] if tables.labelled else None,
         tuple(audits[1:]),
         tables.skipped,
@@ -97,9 +96,9 @@ def judge(
     """The audits of all columns, and notes in messages. The first column is the label; constant
     where the target has none."""
     case = _Case(columns, labelled, seed)
-    return [_Judge(case, number).audit() for number in range(len(columns))], list(
-        case.pool.notes if case.pool else ()
-    )
+    audits = [_Judge(case, number).audit() for number in range(len(columns))]
+    notes = [] if case.pool is None else list(case.pool.notes)
+    return audits, notes
 
 
 @dataclass(eq=False)
@@ -161,14 +160,15 @@ class _Case:
 @final
 @dataclass(eq=False)
 class _Judge:
-    """The verdicts of one column."""
+    """The verdicts of one column, by its number; the label is number 0."""
 
     case: _Case
-    place: int
+    number: int
 
     def __post_init__(self) -> None:
-        self.column, self.label = self.case.columns[self.place], self.case.columns[0]
-        self.item, self.part = self.case.unseen[self.place], self.case.part(self.place)
+        number = self.number
+        self.column, self.label = self.case.columns[number], self.case.columns[0]
+        self.lacking, self.explained = self.case.unseen[number], self.case.part(number)
         self.train, self.target = self.column.counts()
         self.n, self.m = len(self.column.train), len(self.column.target)
 
@@ -178,22 +178,19 @@ class _Judge:
 
     def p(self, kind: str) -> float:
         """The adjusted p of one kind."""
-        return math.exp(self.case.log_p.get((self.place, kind), 0.0))
+        return math.exp(self.case.log_p.get((self.number, kind), 0.0))
 
     @cached_property
     def tables(self) -> tuple[Counts, Counts]:
         """Rows by class and value in training and in the target."""
-        return self._table(self.column.train, self.label.train), self._table(
-            self.column.target, self.label.target
-        )
+        column, label = self.column, self.label
+        return self._table(column.train, label.train), self._table(column.target, label.target)
 
     def _table(self, values: NDArray[np.int64], label: NDArray[np.int64]) -> Counts:
         shape = (len(self.label.values), len(self.column.values))
-        return (
-            np.bincount(label * shape[1] + values, minlength=shape[0] * shape[1])
-            .reshape(shape)
-            .astype(np.float64)
-        )
+        pairs = label * shape[1] + values
+        counts = np.bincount(pairs, minlength=shape[0] * shape[1])
+        return counts.reshape(shape).astype(np.float64)
 
     @cached_property
     def values(self) -> tuple[Value, ...]:
@@ -209,21 +206,22 @@ class _Judge:
     def audit(self) -> AttributeAudit:
         """All of it."""
         difference = v_train = v_target = None
-        if self.place and self.case.labelled:
+        if self.number and self.case.labelled:
             difference = v_interval(*self.tables, self.stream("V"))
             v_train, v_target = (float(cramers_v(table)) for table in self.tables)
         variation = variation_interval(self.train, self.target, self.stream("TV"))
         verdicts = (
             [self._correlation(difference), self._drift(LDD)]
-            if self.place
+            if self.number
             else [self._drift(LABEL)]
         )
+        unseen_values = tuple(self.column.values[code] for code in self.lacking.codes)
         return AttributeAudit(
             self.column.name,
             self.values,
             variation,
-            tuple(self.column.values[code] for code in self.item.codes),
-            share_interval(self.item.rows, self.m),
+            unseen_values,
+            share_interval(self.lacking.rows, self.m),
             v_train,
             v_target,
             difference,
@@ -232,25 +230,9 @@ class _Judge:
 
     def _twin(self, sources: Sequence[str]) -> str | None:
         """The first of the columns that splits the rows exactly as this one does."""
-        for other_column in self.case.columns[1:]:
-            if other_column.name in sources:
-                size = len(other_column.values)
-                pairs = np.concatenate(
-                    [
-                        self.column.train * size + other_column.train,
-                        self.column.target * size + other_column.target,
-                    ]
-                )
-                codes_of_both = [
-                    np.concatenate([column.train, column.target])
-                    for column in (self.column, other_column)
-                ]
-                if (
-                    len(np.unique(pairs))
-                    == len(np.unique(codes_of_both[0]))
-                    == len(np.unique(codes_of_both[1]))
-                ):
-                    return other_column.name
+        for column in self.case.columns[1:]:
+            if column.name in sources and _split_alike(self.column, column):
+                return column.name
         return None
 
     def _correlation(self, raw: Interval | None) -> Verdict:
@@ -258,44 +240,45 @@ class _Judge:
             return Verdict(SC, "cannot tell", "the target has no label")
         if (self.train > 0).sum() < 2 or (self.label.counts()[0] > 0).sum() < 2:
             return Verdict(SC, "no shift", "training shows one value or one class only")
-        explained = self.part
+        explained = self.explained
         if explained is None:
             return self._unfitted(SC, messages.v_none(raw), raw)
-        p, least, size = self.p(SC), LEAST[SC], SIZES[SC]
+        p, least = self.p(SC), LEAST[SC]
         left = Interval(
             explained.v_left,
             explained.v_left - raw.value + raw.low,
             explained.v_left + raw.high - raw.value,
         )
         if p < LEVEL and left.value >= least:
-            return Verdict(
-                SC,
-                "shift",
-                messages.correlated(self.label, self.column, self.tables, left),
-                left,
-                p,
-            )
+            words = messages.correlated(self.label, self.column, self.tables, left)
+            return Verdict(SC, "shift", words, left, p)
         if raw.low > least / 2 and left.value < raw.value / 2:
-            has_other_cause = explained.low or explained.drifts or bool(self.item.codes)
+            has_other_cause = explained.low or explained.drifts or bool(self.lacking.codes)
             sources = (
                 *(["its own rare or unseen values"] if has_other_cause else []),
                 *self.case.sources(explained),
             ) or (self.label.name,)
-            words = messages.follows(
-                f"V is {raw.value:.2f} higher in training", left, sources, self._twin(sources)
-            )
-            return Verdict(SC, "follows", words, left, p, sources)
+            difference = f"V is {raw.value:.2f} higher in training"
+            return self._follows(SC, difference, left, sources)
+        no_shift = messages.v_none(left, p < LEVEL and abs(left.value) < least)
+        return self._small_or_unclear(SC, left, no_shift, "V differs by")
+
+    def _follows(
+        self, kind: str, difference: str, left: Interval, sources: tuple[str, ...]
+    ) -> Verdict:
+        """The verdict that other columns explain a difference."""
+        words = messages.follows(difference, left, sources, self._twin(sources))
+        return Verdict(kind, "follows", words, left, self.p(kind), sources)
+
+    def _small_or_unclear(
+        self, kind: str, left: Interval, no_shift: str, difference: str
+    ) -> Verdict:
+        """The verdict of what is no shift that can be told: too small, or too uncertain."""
+        size = SIZES[kind]
         if left.high < size:
-            return Verdict(
-                SC,
-                "no shift",
-                messages.v_none(left, p < LEVEL and abs(left.value) < least),
-                left,
-                p,
-            )
-        return Verdict(
-            SC, "cannot tell", messages.unclear("V differs by", left, size, self.n, self.m), left, p
-        )
+            return Verdict(kind, "no shift", no_shift, left, self.p(kind))
+        words = messages.unclear(difference, left, size, self.n, self.m)
+        return Verdict(kind, "cannot tell", words, left, self.p(kind))
 
     def _unfitted(self, kind: str, no_shift: str, raw: Interval) -> Verdict:
         """The verdict of a column that has no place in the pool, from what was measured alone."""
@@ -304,94 +287,72 @@ class _Judge:
         return Verdict(kind, "cannot tell", messages.few_rows(self.n, self.m), raw)
 
     def _drift(self, kind: str) -> Verdict:
-        if not self.place and not self.case.labelled:
+        if not self.number and not self.case.labelled:
             return Verdict(kind, "cannot tell", "the target has no label")
-        least, size = LEAST[kind], SIZES[kind]
-        only = self.train[self.item.only].sum() / self.n
-        if only >= least and self.item.only_sure:
-            share = share_interval(int(self.train[self.item.only].sum()), self.n)
-            return Verdict(
-                kind, "shift", messages.only_in_training(self.values, self.item.only), share, 0.0
-            )
-        seen_codes = [
-            code
-            for code in range(len(self.train))
-            if code not in self.item.codes and code not in self.item.only
-        ]
-        if len(seen_codes) < 2:
+        only_in_training = self.lacking.only
+        n_only = self.train[only_in_training].sum()
+        if n_only / self.n >= LEAST[kind] and self.lacking.only_sure:
+            words = messages.only_in_training(self.values, only_in_training)
+            return Verdict(kind, "shift", words, share_interval(int(n_only), self.n), 0.0)
+        on_one_side = {*self.lacking.codes, *only_in_training}
+        shared_codes = [code for code in range(len(self.train)) if code not in on_one_side]
+        if len(shared_codes) < 2:
             return Verdict(kind, "no shift", "one value only is on both sides")
-        raw = variation_interval(
-            self.train[seen_codes], self.target[seen_codes], self.stream("TV of seen values")
-        )
-        explained = self.part
-        if explained is None:
+        train, target = self.train[shared_codes], self.target[shared_codes]
+        raw = variation_interval(train, target, self.stream("TV of seen values"))
+        if self.explained is None:
             return self._unfitted(kind, messages.tv_none(raw), raw)
-        p = self.p(kind)
+        return self._explained_drift(kind, self.explained, shared_codes, raw)
+
+    def _explained_drift(
+        self, kind: str, explained: AttributePart, shared_codes: Sequence[int], raw: Interval
+    ) -> Verdict:
+        """The verdict on the shares of the values that both sides have, given the other columns;
+        `raw` is their total variation."""
+        p, least = self.p(kind), LEAST[kind]
         # Reweighting adds distance by chance; what no test finds is not more than was measured.
         tv = explained.tv_left if p < LEVEL else min(explained.tv_left, raw.value)
         left = Interval(tv, max(0.0, tv - raw.value + raw.low), tv + raw.high - raw.value)
-        moved = homogeneity(self.train[seen_codes], self.target[seen_codes]) < math.log(
-            LEVEL
-        )  # whatever explains it
-        if p < LEVEL and moved and left.value >= least and raw.value >= least:
-            message = messages.drifted(
-                self.values, seen_codes, self.label.name if explained.with_label else None
-            )
-            return Verdict(kind, "shift", message, left, p)
-        if moved and raw.value >= least and left.value < raw.value / 2:
-            is_own = explained.matched is not None and self.place
-            sources = (
-                *([f"its own pairs with {self.label.name}"] if is_own else []),
-                *self.case.sources(explained),
-            )
-            sources = sources or ((self.label.name,) if self.place else ("the attributes",))
-            words = messages.follows(
-                f"shares differ by {raw.value:.2f}", left, sources, self._twin(sources)
-            )
-            return Verdict(kind, "follows", words, left, p, sources)
-        if left.high < size:
-            return Verdict(kind, "no shift", messages.tv_none(left), left, p)
-        return Verdict(
-            kind,
-            "cannot tell",
-            messages.unclear("shares differ by", left, size, self.n, self.m),
-            left,
-            p,
-        )
+        log_p_moved = homogeneity(self.train[shared_codes], self.target[shared_codes])
+        has_moved = log_p_moved < math.log(LEVEL) and raw.value >= least  # whatever explains it
+        if has_moved and p < LEVEL and left.value >= least:
+            label_name = self.label.name if explained.with_label else None
+            words = messages.drifted(self.values, shared_codes, label_name)
+            return Verdict(kind, "shift", words, left, p)
+        if has_moved and left.value < raw.value / 2:
+            difference = f"shares differ by {raw.value:.2f}"
+            return self._follows(kind, difference, left, self._drift_sources(explained))
+        return self._small_or_unclear(kind, left, messages.tv_none(left), "shares differ by")
+
+    def _drift_sources(self, explained: AttributePart) -> tuple[str, ...]:
+        """What the shares of the values follow from; the label, or all attributes, where nothing
+        is named."""
+        sources = self.case.sources(explained)
+        if explained.matched is not None and self.number:
+            sources = (f"its own pairs with {self.label.name}", *sources)
+        return sources or ((self.label.name,) if self.number else ("the attributes",))
 
     def _unseen(self) -> Verdict:
-        unseen_values = self.item
-        share, p = share_interval(unseen_values.rows, self.m), self.p(UDS)
-        if unseen_values.sure:
-            return Verdict(
-                UDS,
-                "shift",
-                messages.unseen(self.values, unseen_values.sure, unseen_values.codes),
-                share_interval(unseen_values.left, self.m),
-                p,
-            )
-        if unseen_values.source is not None:
-            source = self.case.columns[unseen_values.source].name
-            return Verdict(
-                UDS,
-                "follows",
-                messages.unseen_follows(self.values, unseen_values.codes, source),
-                share,
-                p,
-                (source,),
-            )
+        lacking, values = self.lacking, self.values
+        share, p = share_interval(lacking.rows, self.m), self.p(UDS)
+        if lacking.sure:
+            words = messages.unseen(values, lacking.sure, lacking.codes)
+            return Verdict(UDS, "shift", words, share_interval(lacking.left, self.m), p)
+        if lacking.source is not None:
+            source = self.case.columns[lacking.source].name
+            words = messages.unseen_follows(values, lacking.codes, source)
+            return Verdict(UDS, "follows", words, share, p, (source,))
         if share.high < SIZES[UDS]:
-            return Verdict(
-                UDS,
-                "no shift",
-                messages.unseen_none(self.values, unseen_values.codes, self.n),
-                share,
-                p,
-            )
-        return Verdict(
-            UDS,
-            "cannot tell",
-            messages.unseen_unclear(self.values, unseen_values.codes, self.n, self.m, share),
-            share,
-            p,
-        )
+            words = messages.unseen_none(values, lacking.codes, self.n)
+            return Verdict(UDS, "no shift", words, share, p)
+        words = messages.unseen_unclear(values, lacking.codes, self.n, self.m, share)
+        return Verdict(UDS, "cannot tell", words, share, p)
+
+
+def _split_alike(column: Column, other_column: Column) -> bool:
+    """Whether two columns split the rows of both tables in the same way."""
+    size = len(other_column.values)
+    codes = np.concatenate([column.train, column.target])
+    other_codes = np.concatenate([other_column.train, other_column.target])
+    n_pairs = len(np.unique(codes * size + other_codes))
+    return n_pairs == len(np.unique(codes)) == len(np.unique(other_codes))

@@ -17,7 +17,7 @@ from crosswind.shifts.split.sampling import Grouping
 _NO_ROLE = len(ROLES)
 
 
-def _places(deal: Deal, dataset: AttributedDataset) -> NDArray[np.int32]:
+def _cells_and_roles(deal: Deal, dataset: AttributedDataset) -> NDArray[np.int32]:
     """Where the table and the deal have each row: its base cell x 4 + the place of its role in
     `ROLES`, 3 for none; int32 [n].
 
@@ -65,63 +65,82 @@ def check_set(
     is that of its label and its cell. What does not differ from split to split is checked once for
     a `deal`, so that a set costs a few passes over its rows.
     """
-    allotment, cells, values = (
-        planned_set.allotment,
-        planned_set.pool.cells,
-        planned_set.pool.n_values,
+    cell_roles = _cells_and_roles(deal, planned_set.dataset)
+    mistake = (
+        _wrong_numbers(planned_set, drawn, row_set, len(cell_roles))
+        or _wrong_rows(planned_set, drawn, row_set, cell_roles, deal)
+        or _wrong_labels(planned_set, drawn, row_set, groups, noisy)
     )
-    base, mode, table = drawn.base, allotment.mode, planned_set.dataset.table
-    cell_roles = _places(deal, planned_set.dataset)
+    if mistake:
+        raise InternalError(f"the set {planned_set.name!r} {mistake}")
 
-    def fault(mistake: str) -> InternalError:
-        return InternalError(f"the set {planned_set.name!r} {mistake}")
 
-    if not len(base) == len(row_set.rows) == len(row_set.label) == allotment.total:
-        raise fault(f"has {len(row_set.rows)} rows where {allotment.total} were planned")
-    if _repeat(
-        row_set.rows if mode == "each" else base,
-        len(cell_roles) * (values if mode == "each" else 1),
-    ):
-        raise fault("has a row twice")
-    by_origin = (
-        drawn.cell + drawn.origin * np.int64(allotment.counts.shape[1])
-        if len(allotment.counts) > 1
-        else drawn.cell
+def _wrong_numbers(planned_set: Part, drawn: DrawnRows, row_set: RowSet, n_table_rows: int) -> str:
+    """Where a set has other numbers of rows than planned, or one twice; empty where not."""
+    allotment, base, rows = planned_set.allotment, drawn.base, row_set.rows
+    if not len(base) == len(rows) == len(row_set.label) == allotment.total:
+        return f"has {len(rows)} rows where {allotment.total} were planned"
+    has_repeat = (
+        _repeat(rows, n_table_rows * planned_set.pool.n_values)
+        if allotment.mode == "each"
+        else _repeat(base, n_table_rows)
     )
+    if has_repeat:
+        return "has a row twice"
+    n_origins, n_cells = allotment.counts.shape
+    by_origin = drawn.cell
+    if n_origins > 1:
+        by_origin = drawn.cell + drawn.origin * np.int64(n_cells)
     origin_counts = np.bincount(by_origin, minlength=allotment.counts.size)
     if not np.array_equal(origin_counts, allotment.counts.ravel()):
-        raise fault("has other numbers of rows in its cells than planned")
+        return "has other numbers of rows in its cells than planned"
+    return ""
+
+
+def _wrong_rows(
+    planned_set: Part,
+    drawn: DrawnRows,
+    row_set: RowSet,
+    cell_roles: NDArray[np.int32],
+    deal: Deal,
+) -> str:
+    """Where a set has rows of another role, or of other cells than they were drawn for; empty
+    where not."""
+    cells, values, base = planned_set.pool.cells, planned_set.pool.n_values, drawn.base
     home = drawn.cell
-    if values > 1 and mode != "visits":
+    if values > 1 and planned_set.allotment.mode != "visits":
         home = drawn.cell // values
         if not np.array_equal(row_set.rows, base * values + (drawn.cell - home * values)):
-            raise fault("has derived rows of other rows than were drawn")
+            return "has derived rows of other rows than were drawn"
     cell_role, role = cell_roles[base], ROLES.index(planned_set.role)
     # A law on attributes that do not cut the study's cells has cells of its own: those of its rows
     # are counted from the table.
-    has_own_cells = cells is deal.index.cells
-    if not np.array_equal(
-        cell_role if has_own_cells else cell_role & 3,
-        home * 4 + role if has_own_cells else np.full(len(base), role),
-    ):
-        wrong = (
-            "are not of the role " + planned_set.role
-            if (cell_role & 3 != role).any()
-            else "lie in other cells than they were drawn for"
-        )
-        raise fault(f"has rows that {wrong}")
-    if not has_own_cells and not np.array_equal(
-        _cells_of(cells, planned_set.dataset, values, base), home
-    ):
-        raise fault("has rows that lie in other cells than they were drawn for")
-    true = planned_set.classes[table.column(cells.label.name)[base]]
-    if not np.array_equal(true, row_set.true_label) or not (
-        noisy or row_set.label is row_set.true_label
-    ):
-        raise fault("has labels that are not the table's")
-    full = drawn.cell * values if mode == "visits" else drawn.cell
+    if cells is deal.index.cells:
+        is_right = np.array_equal(cell_role, home * 4 + role)
+    else:
+        is_right = np.array_equal(cell_role & 3, np.full(len(base), role))
+    if not is_right and (cell_role & 3 != role).any():
+        return f"has rows that are not of the role {planned_set.role}"
+    if is_right and cells is not deal.index.cells:
+        is_right = np.array_equal(_cells_of(cells, planned_set.dataset, values, base), home)
+    return "" if is_right else "has rows that lie in other cells than they were drawn for"
+
+
+def _wrong_labels(
+    planned_set: Part, drawn: DrawnRows, row_set: RowSet, groups: Grouping, noisy: bool
+) -> str:
+    """Where a set has labels or groups that are not the table's; empty where not."""
+    table, label_name = planned_set.dataset.table, planned_set.pool.cells.label.name
+    true = planned_set.classes[table.column(label_name)[drawn.base]]
+    is_label_shown = noisy or row_set.label is row_set.true_label
+    if not np.array_equal(true, row_set.true_label) or not is_label_shown:
+        return "has labels that are not the table's"
+    full = drawn.cell
+    if planned_set.allotment.mode == "visits":
+        full = drawn.cell * planned_set.pool.n_values
     if not np.array_equal(row_set.label * groups.size + groups.of_cell[full], row_set.group):
-        raise fault("has groups that are not the table's")
+        return "has groups that are not the table's"
+    return ""
 
 
 def _cells_of(

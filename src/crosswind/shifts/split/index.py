@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosswind.core.errors import InputError, shown
+from crosswind.data.attributes import DerivedAttribute
 from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.base import Cells
 
@@ -33,47 +34,48 @@ class CellIndex:
         attributes: Sequence[str],
         field: str = "attributes",
     ) -> None:
-        derived = dataset.derived
-        names = [name for name in attributes if derived is None or name != derived.name]
-        if derived is not None and len(names) < len(attributes):
-            names.append(derived.name)
-        self.n_values = len(derived.values) if derived is not None and derived.name in names else 1
-        if derived is not None and label == derived.name:
+        derived_name = None if dataset.derived is None else dataset.derived.name
+        base_names = [name for name in attributes if name != derived_name]
+        if label == derived_name:
             raise InputError(
                 "label", f"the derived attribute {label!r} cannot be the label", dataset.table.names
             )
-        if derived is not None and derived.name in names and self.n_values == 1:
-            only = f"the derived attribute {derived.name!r} has one value, {derived.values[0]!r}"
-            raise InputError(field, f"{only}: name a second one (null leaves the image as it is)")
-        self.cells = Cells(
-            dataset.attribute(label, "label"),
-            tuple(dataset.attribute(name, field) for name in names),
-        )
-        if self.cells.size > MOST_CELLS:
-            sizes = ", ".join(f"{axis.name} {len(axis.values):,}" for axis in self.cells.axes)
-            raise InputError(
-                field,
-                f"label and attributes make {self.cells.size:,} cells, more than {MOST_CELLS:,}"
-                f" ({sizes} values)",
-            )
-        on_table = [
-            label,
-            *(
-                name
-                for name in names
-                if self.n_values == 1 or derived is None or name != derived.name
-            ),
-        ]
-        self.base_shape = self.cells.shape[: len(on_table)]
+        names, self.n_values = base_names, 1
+        if dataset.derived is not None and len(base_names) < len(attributes):
+            names = [*base_names, dataset.derived.name]
+            self.n_values = _number_of_values(dataset.derived, field)
+        label_attribute = dataset.attribute(label, "label")
+        self.cells = Cells(label_attribute, tuple(dataset.attribute(name, field) for name in names))
+        _check_number(self.cells, field)
+        self.base_shape = self.cells.shape[: 1 + len(base_names)]
         self.n_cells = math.prod(self.base_shape)
         kind = np.uint16 if self.n_cells <= 1 << 16 else np.uint64
         codes: NDArray[Any] = dataset.table.column(label, "label").astype(kind)
-        for name, size in zip(on_table[1:], self.base_shape[1:], strict=True):
+        for name, size in zip(base_names, self.base_shape[1:], strict=True):
             codes *= kind(size)
             codes += dataset.table.column(name, field)
         self.codes = codes
         self.counts = np.bincount(codes, minlength=self.n_cells).astype(np.int64, copy=False)
         self.kept: dict[object, Any] = {}  # deals, evaluation sets and groupings made from it
+
+
+def _number_of_values(derived: DerivedAttribute, field: str) -> int:
+    """How many values a derived attribute has. Raises `InputError` where there is one only."""
+    if len(derived.values) == 1:
+        only = f"the derived attribute {derived.name!r} has one value, {derived.values[0]!r}"
+        raise InputError(field, f"{only}: name a second one (null leaves the image as it is)")
+    return len(derived.values)
+
+
+def _check_number(cells: Cells, field: str) -> None:
+    """Raise `InputError` where there are more cells than a plan can hold."""
+    if cells.size > MOST_CELLS:
+        sizes = ", ".join(f"{axis.name} {len(axis.values):,}" for axis in cells.axes)
+        raise InputError(
+            field,
+            f"label and attributes make {cells.size:,} cells, more than {MOST_CELLS:,}"
+            f" ({sizes} values)",
+        )
 
 
 def cell_index(
