@@ -227,3 +227,55 @@ def test_a_frame_that_cannot_be_proposed_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises((InputError, DataError)):
         cw.init({"x": [1, 2, 3]}, out=tmp_path / "x.yaml")
     assert list(tmp_path.iterdir()) == []
+
+
+CLASSIFIER = """
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+
+draw = np.random.default_rng(0)
+size = np.repeat([2, 10], 100)
+x = np.stack([size + draw.normal(0, 1, 200), draw.normal(0, 1, 200)], axis=1).astype("float32")
+classifier = LogisticRegression().fit(x, size.astype(str))  # its classes are "10", "2"
+"""
+
+
+def test_a_fitted_estimator_is_a_model_of_a_study(tmp_path: Path) -> None:
+    """Its classes stand as texts do, those of the study as numbers do."""
+    (tmp_path / "fitted.py").write_text(CLASSIFIER)
+    draw = np.random.default_rng(1)
+    size = np.repeat([2, 10], 80)
+    columns = {
+        "size": size,
+        "site": ["s", "t"] * 80,
+        "x": size + draw.normal(0, 1, 160),
+        "z": draw.normal(0, 1, 160),
+    }
+    polars.DataFrame(columns).write_csv(tmp_path / "rows.csv")
+    study = {
+        "name": "fitted",
+        "data": {
+            "rows": {
+                "source": "table",
+                "options": {
+                    "path": str(tmp_path / "rows.csv"),
+                    "numbers": ["x", "z"],
+                    "columns": ["size", "site"],
+                },
+                "label": "size",
+                "attributes": ["site"],
+            }
+        },
+        "shifts": {"none": []},
+        "methods": {"erm": {}},
+        "models": {
+            "tabular": {},
+            "fitted": {"model": "callable", "function": f"{tmp_path / 'fitted.py'}:classifier"},
+        },
+        "training": {"steps": 4, "validate_every": 2},
+    }
+    results = cw.run_study(study, tmp_path / "out")
+    accuracy = {
+        row["method"]: row["metrics"]["accuracy"] for row in results.rows if row["set"] == "test"
+    }
+    assert set(accuracy) == {"erm", "fitted"} and accuracy["fitted"] > 0.95

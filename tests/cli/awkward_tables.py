@@ -221,7 +221,7 @@ PATHS: dict[str, tuple[Any, str]] = {
     "paths": (lambda row: f"img/{row:04}.png", READ),
     "no endings": (lambda row: f"{row:04}", READ),
     "backslashes": (lambda row: f"img\\{row:04}.png", READ),
-    "paths of another machine": (lambda row: f"/home/ann/img/{row:04}.png", READ),
+    "paths of another machine": (lambda row: f"/data/ann/img/{row:04}.png", READ),
     "paths of Windows": (lambda row: f"C:\\Users\\ann\\img\\{row:04}.png", READ),
     "endings in capitals": (lambda row: f"img/{row:04}.PNG", READ),
     "three files missing": (

@@ -31,6 +31,7 @@ INPUTS = {
     "bag-of-words": InputSpec.tokens(9, 20),
     "text-cnn": InputSpec.tokens(9, 20),
     "transformer": InputSpec.tokens(9, len(SPECIAL) + len(WORDS) + 1),
+    "tabular": InputSpec.features(6),
 }
 LONG = ("vit-b-16", "resnet101", "timm")  # seconds each
 NAMES = [item.name for item in listing("models") if item.built is None or item.built.trained]
@@ -46,7 +47,7 @@ def rows_of(name: str, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 
 def test_every_registered_model_is_tested() -> None:
-    assert set(NAMES) == set(INPUTS) and len(NAMES) == 19
+    assert set(NAMES) == set(INPUTS) and len(NAMES) == 20
 
 
 @pytest.mark.slow

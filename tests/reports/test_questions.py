@@ -170,6 +170,15 @@ def test_a_class_that_nobody_learns_is_said_before_anything_else() -> None:
     )
 
 
+def test_a_test_set_that_is_tied_itself_answers_nothing() -> None:
+    """Of all rows of an official test role as many are tied as in the table."""
+    rows = list(scored_rows(COST))
+    assert answers(iter(rows))
+    for row in rows:
+        row["metrics"]["groups"]["kind=benign, ruler=no"]["n"] = 16
+    assert answers(iter(rows)) == []
+
+
 def test_only_ties_beside_no_shift_on_even_rows_are_asked_about() -> None:
     assert answers(scored_rows(COST), {"type": "unseen-data", "attribute": "ruler"}) == []
     assert answers(scored_rows(COST), sets={"test": {"law": "train"}}) == []

@@ -14,6 +14,7 @@ from crosswind.data.tabular import read_table
 from crosswind.proposals.columns import UNITS, TableColumn, columns_of, roles_of, word_counts
 from crosswind.proposals.design import (
     LEAST,
+    MOST_TEST,
     Attributes,
     ShiftDesign,
     attributes_of,
@@ -64,7 +65,7 @@ class Proposal:
 
     def without_official(self, reason: str) -> Proposal:
         """The proposal in which the table's own roles are not used, and why."""
-        draft = replace(self.draft, official=None)
+        draft = replace(self.draft, official=None, official_test=0)
         notes = [note for note in self.notes if " deals the roles: " not in note]
         return Proposal(study_text(draft), (*notes, reason), draft)
 
@@ -113,7 +114,7 @@ def propose(
         raise DataError(f"{table} has {'; and it has '.join(problems)}")
     designs = chosen_designs(attributes.designs)
     further = [design for design in attributes.designs if design not in designs]
-    official, role_notes = _official(rows, roles, designs, chosen)
+    official, official_test, role_notes = _official(rows, roles, designs, chosen)
     options, blank_notes = _options(table, header, inputs, size, rows, chosen, designs, unit)
     strengths, observed = strengths_of(designs)
     for name in ("path", "images"):
@@ -127,6 +128,7 @@ def propose(
         further=tuple(design.attribute for design in further),
         unit=unit,
         official=official,
+        official_test=min(official_test, MOST_TEST),
         strengths=strengths,
         observed=observed,
         rule=rule,
@@ -233,10 +235,12 @@ def _by_length(
 
 def _official(
     rows: DataFrame, roles: TableColumn | None, designs: Sequence[ShiftDesign], label: Label
-) -> tuple[dict[str, Any] | None, list[str]]:
-    """The roles that a column deals, as a study says them, and what became of the column."""
+) -> tuple[dict[str, Any] | None, int, list[str]]:
+    """The roles that a column deals, as a study says them, the rows of each cell that its test rows
+    have for every attribute, and what became of the column."""
     if roles is None:
-        return None, []
+        return None, 0, []
+    test_rows = []
     values = roles_of(
         roles.values or rows[roles.name].cast(str).str.strip_chars().unique().to_list()
     )
@@ -244,13 +248,16 @@ def _official(
     for design in designs:
         for role in ("train", "test"):
             smallest = _smallest_of(rows, roles.name, values[role], design, label)
+            if role == "test":
+                test_rows.append(smallest)
             if smallest < FEWEST_OFFICIAL:
-                return None, [
+                unused = (
                     f"{roles.name!r} deals roles ({named}) and is not used: it leaves {smallest} rows"
                     f" to {role} in the smallest cell of {label.name!r} and {design.attribute!r}"
-                ]
+                )
+                return None, 0, [unused]
     official = {"column": roles.name, **values}
-    return official, [f"{roles.name!r} deals the roles: {named}"]
+    return official, min(test_rows), [f"{roles.name!r} deals the roles: {named}"]
 
 
 def _smallest_of(

@@ -36,7 +36,8 @@ class Draft:
     """What a proposed study says.
 
     `options`: settings of the source `table`; `kind`: of inputs, "images", "texts" or "numbers";
-    `designs`: one for each attribute that is shifted; `further`: attributes that fit too;
+    `designs`: one for each attribute that is shifted; `official`: the roles of a column of the table,
+    `official_test`: rows of each cell that test of them; `further`: attributes that fit too;
     `strengths`: of the spurious correlation by attribute, `observed` in the rows or
     not; `rule`: the words that part texts by length; `repeats`: of every run, each on other rows.
     """
@@ -48,6 +49,7 @@ class Draft:
     further: tuple[str, ...]
     unit: str | None
     official: Mapping[str, Any] | None
+    official_test: int
     strengths: Mapping[str, float]
     observed: bool
     rule: int | None
@@ -77,8 +79,20 @@ data:
   none: []
 {_tie_comment(draft)}  SC: {{type: spurious-correlation, attribute: {shifted}, strength: {_strength(draft)}, counterexamples: 0}}
 {_unseen(draft, several)}sizes: {{balanced: balanced}}    # as many rows under every shift, in just its proportions
-groups: [{shifted}]
+{_sets(draft)}groups: [{shifted}]
 {_TRAINED[draft.kind]}{_repeats(draft)}"""
+
+
+def _sets(draft: Draft) -> str:
+    """The sets of a study whose table deals its own roles: as many test rows of each cell, since the
+    table's own test rows are as tied as the others."""
+    if draft.official is None:
+        return ""
+    return (
+        "sets:\n"
+        "  validation: {role: validation, law: train}\n"
+        f"  test: {{role: test, draw: {{base: {draft.official_test}}}}}    # of each cell\n"
+    )
 
 
 def _tie_comment(draft: Draft) -> str:

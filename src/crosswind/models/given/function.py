@@ -17,6 +17,7 @@ from crosswind.core.errors import InputError, one_line
 from crosswind.core.knobs import Form, knob
 from crosswind.core.registry import register
 from crosswind.data.dataset import AttributedDataset
+from crosswind.models.given.answering import answering_function
 from crosswind.models.given.companions import stamp
 from crosswind.models.given.outside import Answers, Outside, asked, output_classes
 
@@ -32,7 +33,9 @@ class Function(Outside):
 
     It takes images as a numpy array uint8 [n, h, w, c], features as float32 [n, width], or texts as
     a list of n strings, and returns float [n, k] in the order of the classes, or labels [n] by
-    number or by name. The module is a file, beside the study or by its path, or one that is
+    number or by name. A fitted estimator, as scikit-learn and libraries like it have them, answers
+    by its `predict_proba`, else its `predict`, in the order of its `classes_`. The module is a file,
+    beside the study or by its path, or one that is
     installed. Jobs are done anew when its file has changed, a module of its folder that it imports,
     or `version`: raise that when something else did that the function reads, such as data or an
     installed package.
@@ -66,13 +69,19 @@ class Function(Outside):
         self, rows: RowSet, dataset: AttributedDataset, class_names: Sequence[str]
     ) -> Answers:
         """See `Outside.answer`."""
-        function, spec = load_function(self.function), dataset.check_inputs()
+        spec = dataset.check_inputs()
+        answering = load_function(self.function)
+        if self.classes is not None and hasattr(answering, "classes_"):
+            problem = "is for functions; the estimator knows its classes (classes_): leave it out"
+            raise InputError("model.classes", problem)
+        function = answering_function(answering, class_names)
         asked_function = (lambda x: function(x.tolist())) if spec.dtype == object else function
         return asked(asked_function, rows, dataset, class_names, self.batch, self.function)
 
 
 def load_function(name: str) -> Callable[[Any], Any]:
-    """The function that `module:function` or `FILE.py:function` names. Raises `InputError`."""
+    """The function, or the object with `predict_proba` or `predict`, that `module:function` or
+    `FILE.py:function` names. Raises `InputError`."""
     module, _, function = name.rpartition(":")
     try:
         if module.endswith(".py"):
@@ -84,7 +93,8 @@ def load_function(name: str) -> Callable[[Any], Any]:
             name, f"cannot be imported: {type(error).__name__}: {one_line(str(error), 200)}"
         ) from error
     answering = getattr(loaded_module, function, None)
-    if not callable(answering):
+    answers = callable(answering) or callable(getattr(answering, "predict_proba", None))
+    if not answers and not callable(getattr(answering, "predict", None)):
         raise InputError(name, f"there is no function {function!r} in {module}")
     return cast(Callable[[Any], Any], answering)
 

@@ -21,6 +21,8 @@ from crosswind.reports.scores.results import Entry, Place, PlaceResults
 NEVER_LEARNT = 0.05
 """A class of which so few rows are right in every group, without a shift, is one that nobody
 learns."""
+UNEVEN = 1.5
+"""How many times as many rows the largest group of a test set may have for it to count as even."""
 HEADING = "What was asked, and the answer"
 
 
@@ -44,7 +46,8 @@ def question_sentences(
     where = _where([at_place.place for at_place in rule_results])
     for at_place in rule_results:
         unshifted = _unshifted(at_place, resolved)
-        if unshifted is None or not _is_uniform(at_place.place.set, resolved):
+        uniform = _is_uniform(at_place.place.set, resolved)
+        if unshifted is None or not uniform or not _is_even(unshifted):
             continue
         ties = list(_ties(at_place, resolved))
         doubt = _idle(at_place, unshifted) if ties else ""
@@ -109,6 +112,17 @@ def _is_uniform(set_name: str, resolved: Mapping[str, Any]) -> bool:
     nothing there."""
     named = resolved.get("sets", {}).get(set_name, {})
     return not isinstance(named, Mapping) or named.get("law", "uniform") == "uniform"
+
+
+def _is_even(entry: Entry) -> bool:
+    """Whether the groups of a set have about as many rows each: a law that is uniform draws what
+    there is where it is asked for all rows."""
+    rows = [
+        scores["n"]
+        for run_scores in list(entry.metrics.values())[:1]
+        for scores in (run_scores.get("groups") or {}).values()
+    ]
+    return not rows or max(rows) <= UNEVEN * min(rows)
 
 
 def _ties(at_place: PlaceResults, resolved: Mapping[str, Any]) -> Iterator[_TiedShift]:
