@@ -301,14 +301,18 @@ def _options(
             named = [name for name, column in by_kind.items() if column.is_number == are_numbers]
             if named:
                 options[option] = named
-    cuts = {design.attribute: list(design.cuts) for design in designs if design.cuts}
-    if label.cuts:
-        cuts[label.name] = list(label.cuts)
+    cuts = _cuts(label, designs)
     if cuts:
         options["bins"] = cuts
     if unit is not None:
         options["unit"] = unit
     return options, notes
+
+
+def _cuts(label: Label, designs: Sequence[ShiftDesign]) -> dict[str, list[float]]:
+    """The numbers that part columns of numbers into classes, by column."""
+    cuts = {design.attribute: list(design.cuts) for design in designs if design.cuts}
+    return cuts | ({label.name: list(label.cuts)} if label.cuts else {})
 
 
 # -- what is said ----------------------------------------------------------------------------------

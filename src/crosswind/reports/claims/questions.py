@@ -55,13 +55,7 @@ def question_sentences(
             doubts.append(where(at_place.place) + doubt)
             continue
         for tie in ties:
-            costs = {
-                finding.metric: finding
-                for finding in findings
-                if finding.kind == COST
-                and finding.place == at_place.place
-                and finding.shift == tie.shift
-            }
+            costs = _costs_of(findings, at_place.place, tie.shift)
             entry = at_place.entries.get((tie.shift, at_place.reference))
             cost = costs.get(HEADLINE.name)
             if cost is None or entry is None:
@@ -78,6 +72,15 @@ def question_sentences(
                 )
             )
     return doubts + [sentence for _, sentence in sorted(answers, key=lambda answer: answer[0])]
+
+
+def _costs_of(findings: Sequence[Finding], place: Place, shift: str) -> dict[str, Finding]:
+    """What a shift costs the reference at a place, by metric."""
+    return {
+        finding.metric: finding
+        for finding in findings
+        if finding.kind == COST and finding.place == place and finding.shift == shift
+    }
 
 
 def power_words(finding: Finding) -> str:
