@@ -257,28 +257,30 @@ def _listed(
     classes: Any, label: Attribute, families: Mapping[str, Sequence[int]], field: str
 ) -> list[int]:
     """The codes of the classes that a list names, at least one, none twice."""
-    names = (
-        list(classes)
-        if isinstance(classes, Sequence) and not isinstance(classes, str)
-        else [classes]
-    )
+    is_list = isinstance(classes, Sequence) and not isinstance(classes, str)
     codes: list[int] = []
-    for name in names:
-        ends = name.split("..") if isinstance(name, str) and name not in label.values else []
-        if isinstance(name, str) and name in families and name not in label.values:
-            codes += families[name]
-        elif len(ends) == 2 and all(ends):
-            first, last = (code_of(label, end, field) for end in ends)
-            if last < first:
-                raise InputError(
-                    field, f"{name!r} goes backwards: {ends[1]!r} comes before {ends[0]!r}"
-                )
-            codes += range(first, last + 1)
-        else:
-            codes.append(code_of(label, name, field))
+    for name in classes if is_list else [classes]:
+        codes += _codes_of_name(name, label, families, field)
     if not codes:
         raise InputError(field, f"names no value of {label.name!r}", label.values)
     if len(set(codes)) < len(codes):
         twice = next(code for position, code in enumerate(codes) if code in codes[:position])
         raise InputError(field, f"names {label.values[twice]!r} of {label.name!r} twice")
     return codes
+
+
+def _codes_of_name(
+    name: Any, label: Attribute, families: Mapping[str, Sequence[int]], field: str
+) -> Sequence[int]:
+    """The codes of a class, of a superclass, or of `A..B`; a class of that very name comes first."""
+    if not isinstance(name, str) or name in label.values:
+        return [code_of(label, name, field)]
+    if name in families:
+        return families[name]
+    ends = name.split("..")
+    if len(ends) != 2 or not all(ends):
+        return [code_of(label, name, field)]
+    first, last = (code_of(label, end, field) for end in ends)
+    if last < first:
+        raise InputError(field, f"{name!r} goes backwards: {ends[1]!r} comes before {ends[0]!r}")
+    return range(first, last + 1)

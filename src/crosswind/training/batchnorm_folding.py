@@ -10,7 +10,7 @@ originals are never touched: copies share all tensors with them but those of fol
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -181,31 +181,43 @@ def _traced(module: Model) -> _Plan:
         nodes = list(_Tracer().trace(taps).nodes)
     except Exception:  # whatever a forward pass makes of a placeholder: it is not understood then
         return [], []
-    modules = dict(taps.named_modules(remove_duplicate=False))
-    module_list = list(modules.values())
-    calls = [modules[str(node.target)] for node in nodes if node.op == "call_module"]
-    read = {str(node.target).rpartition(".")[0] for node in nodes if node.op == "get_attr"}
-
-    def once(node: torch.fx.Node, *kinds: type) -> bool:
-        if node.op != "call_module" or node.target in read:
-            return False
-        submodule = modules[str(node.target)]
-        return (
-            type(submodule) in kinds and calls.count(submodule) == module_list.count(submodule) == 1
-        )
-
-    layers = [node for node in nodes if once(node, nn.Conv2d, SmallMapConv2d, nn.Linear)]
-    pairs = []
-    for layer in layers:
-        norm = next(iter(layer.users))
-        alone = len(layer.users) == 1 and norm.args == (layer,) and not norm.kwargs
-        if (
-            alone
-            and isinstance(modules[str(layer.target)], nn.Conv2d)
-            and once(norm, nn.BatchNorm2d)
-        ):
-            pairs.append((_path(layer), _path(norm)))
+    trace = _Trace(nodes, dict(taps.named_modules(remove_duplicate=False)))
+    layers = [node for node in nodes if trace.once(node, nn.Conv2d, SmallMapConv2d, nn.Linear)]
+    pairs = [
+        (_path(layer), _path(next(iter(layer.users))))
+        for layer in layers
+        if trace.is_before_its_norm(layer)
+    ]
     return pairs, [_path(node) for node in layers]
+
+
+class _Trace:
+    """What a forward pass calls and reads, by the nodes of its graph and the modules by path."""
+
+    def __init__(self, nodes: Sequence[torch.fx.Node], modules: Mapping[str, nn.Module]) -> None:
+        self.modules = modules
+        self.standing = list(modules.values())
+        self.calls = [modules[str(node.target)] for node in nodes if node.op == "call_module"]
+        # The modules of which a parameter or buffer is read beside a call.
+        self.read = {str(node.target).rpartition(".")[0] for node in nodes if node.op == "get_attr"}
+
+    def once(self, node: torch.fx.Node, *kinds: type) -> bool:
+        """Whether a node calls a module of these kinds that stands, and is called, at one place
+        and read nowhere else."""
+        if node.op != "call_module" or node.target in self.read:
+            return False
+        submodule = self.modules[str(node.target)]
+        if type(submodule) not in kinds:
+            return False
+        return self.calls.count(submodule) == self.standing.count(submodule) == 1
+
+    def is_before_its_norm(self, layer: torch.fx.Node) -> bool:
+        """Whether a layer is a convolution that a batch norm alone reads."""
+        if not isinstance(self.modules[str(layer.target)], nn.Conv2d) or len(layer.users) != 1:
+            return False
+        norm = next(iter(layer.users))
+        reads_it_alone = norm.args == (layer,) and not norm.kwargs
+        return reads_it_alone and self.once(norm, nn.BatchNorm2d)
 
 
 def _path(node: torch.fx.Node) -> str:

@@ -340,32 +340,33 @@ class TrainingRows:
     def _views_of(self, x: Tensor, visits: _SeenRows) -> Iterator[Tensor]:
         """The views of the rows with inputs `x`, each as a model takes it; where there are
         partners, theirs after the rows'."""
-        ids, values = self._ids[visits.rows], visits.values
-
-        def keys(*names: object, alike: bool = False) -> NDArray[np.uint64]:
-            """The rows' keys of what is named, and those of their partners, which may be
-            `alike`."""
-            seeds = [self._stage_seed] * (1 if visits.partners is None else 2)
-            seeds[1:] = [seed_of(seed, "partner") for seed in seeds[1:] if not alike]
-            seeds = [seed_of(seed, *names) if names else seed for seed in seeds]
-            return np.concatenate([training_keys(ids, visits.visits, seed) for seed in seeds])
-
+        values = visits.values
         if visits.partners is not None:
             assert self._partners is not None
             by, crop = self._partners.by, self._partners.crop
             if crop is not None and by == "view":
-                x = crop(x, keys("crop", alike=True))
+                x = crop(x, self._keys(visits, "crop", alike=True))
             x = x if by == "class" else torch.cat([x, x])
             if crop is not None and by != "view":
-                x = crop(x, keys("crop"))
+                x = crop(x, self._keys(visits, "crop"))
             values = np.concatenate([values, visits.partners[1]])
         if self._dataset.derived is not None:
-            x = render(self._dataset, x, values, keys())
+            x = render(self._dataset, x, values, self._keys(visits))
         for number, view in enumerate(self._views):
-            changed = x if view is None else view(x, keys("view", number))
+            changed = x if view is None else view(x, self._keys(visits, "view", number))
             yield normalised(
                 changed, DTYPES[self._settings.precision], self._settings.channels_last
             )
+
+    def _keys(self, visits: _SeenRows, *names: object, alike: bool = False) -> NDArray[np.uint64]:
+        """The rows' keys of what is named, and those of their partners, which may be `alike`."""
+        seeds = [self._stage_seed]
+        if visits.partners is not None and not alike:
+            seeds.append(seed_of(self._stage_seed, "partner"))
+        if names:
+            seeds = [seed_of(seed, *names) for seed in seeds]
+        ids = self._ids[visits.rows]
+        return np.concatenate([training_keys(ids, visits.visits, seed) for seed in seeds])
 
     def _with_extra(
         self, values: Tensor, members: NDArray[np.int64], extra: Tensor | None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -69,56 +69,77 @@ def neighbour_labels(
         raise InputError("voters", "needs at least one model")
     if neighbours < 0:
         raise InputError("neighbours", f"must be 0 or more, not {neighbours}")
-    named = [
+    methods = [
         (Method(), {"model": voter}, {}) if isinstance(voter, nn.Module) else voter
         for voter in voters
     ]
-    together = {
-        f"{model_number}/{name}": module
-        for model_number, (_, modules, _) in enumerate(named)
-        for name, module in modules.items()
-    }
-
-    def run(
-        built_modules: Modules,
-    ) -> tuple[list[list[Tensor]], list[list[Tensor]], list[NDArray[np.int64]]]:
-        modules_of_model = [
-            {name: built_modules[f"{number}/{name}"] for name in modules}
-            for number, (_, modules, _) in enumerate(named)
-        ]
-        labels, logit_lists = ([list[Tensor]() for _ in named] for _ in range(2))
-        order = []
-        for pictures, positions in _pictures(
-            rows, transform, neighbours, seed, settings.evaluation_batch
-        ):
-            x = normalised(pictures, DTYPES[settings.precision], settings.channels_last)
-            order.append(positions)
-            for number, (method, _, state) in enumerate(named):
-                with autocast(settings):
-                    output_of_model = method.predict(modules_of_model[number], x, state)
-                labels[number].append(_label(output_of_model)[: len(positions)])
-                if logits:
-                    logit_lists[number].append(_logits(output_of_model)[: len(positions)])
-        return labels, logit_lists, order
-
     n, n_pictures = len(rows.rows.rows), neighbours + 1
     if n == 0:
         if logits:
             raise InputError("rows", "there are none, so that logits have no width")
-        return Said(np.zeros((len(named), 0, n_pictures), dtype=np.int64))
+        return Said(np.zeros((len(methods), 0, n_pictures), dtype=np.int64))
+    together = {
+        _name_of(number, name): module
+        for number, (_, modules, _) in enumerate(methods)
+        for name, module in modules.items()
+    }
+    asking = _Asking(methods, rows, transform, settings, neighbours, seed, logits)
     with evaluation_mode(together.values()):
-        labels, logits_of_models, order = evaluated(together, settings.precision, run)
+        labels, logits_of_models, order = evaluated(together, settings.precision, asking.ask)
         back = np.argsort(np.concatenate(order))
-        joined = [
-            np.stack([torch.cat(tensors).cpu().numpy()[back] for tensors in tensor_lists])
-            for tensor_lists in (labels, logits_of_models)
-            if tensor_lists[0]
+        all_labels = _stacked(labels, back, n_pictures).astype(np.int64)
+        return Said(all_labels, _stacked(logits_of_models, back, n_pictures) if logits else None)
+
+
+def _name_of(number: int, name: str) -> str:
+    """The name of a module among those of all models."""
+    return f"{number}/{name}"
+
+
+def _stacked(
+    tensors_of_models: Sequence[Sequence[Tensor]], back: NDArray[np.int64], n_pictures: int
+) -> NDArray[Any]:
+    """The batches of every model as one array, row by row: [M, n, N + 1, ...]."""
+    arrays = [torch.cat(list(tensors)).cpu().numpy()[back] for tensors in tensors_of_models]
+    stacked = np.stack(arrays)
+    return stacked.reshape(len(arrays), -1, n_pictures, *stacked.shape[2:])
+
+
+@dataclass(frozen=True)
+class _Asking:
+    """What several models are asked; `logits`: whether theirs are kept."""
+
+    methods: Sequence[tuple[Method, Modules, State]]
+    rows: EvaluationRows
+    transform: Transform
+    settings: TrainingSettings
+    neighbours: int
+    seed: int
+    logits: bool
+
+    def ask(
+        self, built_modules: Modules
+    ) -> tuple[list[list[Tensor]], list[list[Tensor]], list[NDArray[np.int64]]]:
+        """Labels and logits of each model, batch by batch, and which pictures a batch has."""
+        settings = self.settings
+        modules_of_model = [
+            {name: built_modules[_name_of(number, name)] for name in modules}
+            for number, (_, modules, _) in enumerate(self.methods)
         ]
-    shaped = [
-        tensor_lists.reshape(len(named), n, n_pictures, *tensor_lists.shape[2:])
-        for tensor_lists in joined
-    ]
-    return Said(shaped[0].astype(np.int64), *shaped[1:])
+        labels, logits = ([list[Tensor]() for _ in self.methods] for _ in range(2))
+        order = []
+        for pictures, positions in _pictures(
+            self.rows, self.transform, self.neighbours, self.seed, settings.evaluation_batch
+        ):
+            x = normalised(pictures, DTYPES[settings.precision], settings.channels_last)
+            order.append(positions)
+            for number, (method, _, state) in enumerate(self.methods):
+                with autocast(settings):
+                    output_of_model = method.predict(modules_of_model[number], x, state)
+                labels[number].append(_label(output_of_model)[: len(positions)])
+                if self.logits:
+                    logits[number].append(_logits(output_of_model)[: len(positions)])
+        return labels, logits, order
 
 
 def label_counts(

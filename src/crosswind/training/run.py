@@ -34,7 +34,7 @@ from crosswind.training.own_action import OwnAction, moved_levels
 from crosswind.training.predicting import predict, predict_adapted, score
 from crosswind.training.requirements import check_stages, lot_warnings, run_warnings
 from crosswind.training.run_context import LoopContext
-from crosswind.training.selection import Selector, Stopper, start_of
+from crosswind.training.selection import Score, Selector, Stopper, start_of
 from crosswind.training.settings import ModelSpec, TrainingSettings
 from crosswind.training.trajectory import Trajectory
 
@@ -248,10 +248,7 @@ class Run:
         self.meter.settle("data")
         with self.meter.part("step"):
             finished_work(self.settings.device)
-            means = {
-                name: float(torch.stack(values).double().mean())
-                for name, values in self.logged.items()
-            }
+            means = self._means_logged()
             self.own.settle()
         self.logged = {}
         total = self.before + self.step
@@ -265,34 +262,31 @@ class Run:
             }
             self.selector.offer(total, scores)
             self._keep_snapshots(total, predictions_by_set)
-        stopped = (
-            self.stage.stop
-            and "validation" in scores
-            and self.stopper.offer(total, scores["validation"].accuracy)
-        )
+        accuracy = scores["validation"].accuracy if "validation" in scores else None
+        stopped = self.stage.stop and accuracy is not None and self.stopper.offer(total, accuracy)
         if not all(math.isfinite(value) for value in means.values()):
             self.status, self.over = "diverged", True
         self.stage_over = stopped or fitted or self.over or self.step >= self.length
-        validation_entry = {
-            name: {"accuracy": _finite(set_scores.accuracy), "loss": _finite(set_scores.loss)}
-            for name, set_scores in scores.items()
-        }
-        train = {name: _finite(value) for name, value in means.items()}
         position = {"stage": self.stage.name, "step": total}
         criterion = {} if self.settings.fit_at is None else {"fitted": fitted}
         self.history.append(
             {
                 **position,
                 **criterion,
-                "train": train,
-                "validation": validation_entry,
+                "train": {name: _finite(value) for name, value in means.items()},
+                "validation": _plain_scores(scores),
                 "seconds": self.meter.total(),
             }
         )
         self._save()
         if self.progress is not None:
-            accuracy = scores["validation"].accuracy if "validation" in scores else None
             self.progress({**position, "steps": self.before + self.length, "accuracy": accuracy})
+
+    def _means_logged(self) -> dict[str, float]:
+        """The mean of each term of the loss since the validation before."""
+        return {
+            name: float(torch.stack(values).double().mean()) for name, values in self.logged.items()
+        }
 
     def _say(
         self, how: Callable[..., Predictions], sets: Mapping[str, EvaluationRows]
@@ -476,3 +470,11 @@ _NUMBERS = ("index", "step", "before", "stage_over", "over", "status", "history"
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+def _plain_scores(scores: Mapping[str, Score]) -> dict[str, dict[str, float | None]]:
+    """Accuracy and loss of each set as plain values."""
+    return {
+        name: {"accuracy": _finite(set_score.accuracy), "loss": _finite(set_score.loss)}
+        for name, set_score in scores.items()
+    }

@@ -96,11 +96,13 @@ class _AttributionSearch:
 
     def factors(self, taken: dict[int, str], label: bool = True) -> list[Factor]:
         """The factors of the label and of the attributes taken."""
-        out = [self.pool.main(0)] if label and self.pool.sizes[0] > 1 else []
-        return out + [
-            self.pool.cross(axis) if kind == "cross" else self.pool.main(axis)
-            for axis, kind in taken.items()
-        ]
+        of_label = [self.pool.main(0)] if label and self.pool.sizes[0] > 1 else []
+        return of_label + [self.factor(axis, kind) for axis, kind in taken.items()]
+
+    def factor(self, axis: int, kind: str) -> Factor:
+        """The weights of an attribute on its values, "main", or on its pairs with the classes,
+        "cross"."""
+        return self.pool.cross(axis) if kind == "cross" else self.pool.main(axis)
 
     def without(self, axis: int) -> dict[int, str]:
         """What was taken but for one attribute."""
@@ -116,40 +118,43 @@ class _AttributionSearch:
     def take(self) -> None:
         """Take attributes up until none is needed, drop those that are not needed any more."""
         for _ in range(3 * len(self.axes) + 1):
-            fitted = self.fit(self.taken)
-            best: tuple[float, int, str] | None = None
-            for axis in self.axes:
-                for kind in ("main", "cross")[: self.pool.sizes[0]]:
-                    if self.taken.get(axis) in (kind, "cross"):
-                        continue
-                    factor = self.pool.main(axis) if kind == "main" else self.pool.cross(axis)
-                    log_p = score_test(self.pool, fitted, factor).log_p
-                    if log_p < self.log_level and (
-                        best is None or log_p < best[0] - 1e-6 * abs(best[0])
-                    ):
-                        best = (log_p, axis, kind)
-            if best is None:
+            needed = self._most_needed()
+            if needed is None:
                 break
-            self.taken[best[1]] = best[2]
+            axis, kind = needed
+            self.taken[axis] = kind
         for axis in list(self.taken)[::-1]:
-            other_attributes = self.without(axis)
-            fitted = self.fit(other_attributes)
-            needs = {
-                kind: (
-                    score_test(
-                        self.pool,
-                        fitted,
-                        self.pool.main(axis) if kind == "main" else self.pool.cross(axis),
-                    ).log_p
-                )
-                for kind in ("main", "cross")
-            }
-            if min(needs.values()) >= self.log_level:
-                del self.taken[axis]
-            elif self.taken[axis] == "cross":
-                beside = self.fit({**other_attributes, axis: "main"})
-                if score_test(self.pool, beside, self.pool.cross(axis)).log_p >= self.log_level:
-                    self.taken[axis] = "main"
+            self._drop_superfluous(axis)
+
+    def _most_needed(self) -> tuple[int, str] | None:
+        """The attribute, and the kind of its weights, that the taken ones lack most significantly;
+        None where they lack none."""
+        fitted = self.fit(self.taken)
+        best: tuple[float, int, str] | None = None
+        for axis in self.axes:
+            for kind in ("main", "cross")[: self.pool.sizes[0]]:
+                if self.taken.get(axis) in (kind, "cross"):
+                    continue
+                log_p = score_test(self.pool, fitted, self.factor(axis, kind)).log_p
+                is_better = best is None or log_p < best[0] - 1e-6 * abs(best[0])
+                if log_p < self.log_level and is_better:
+                    best = (log_p, axis, kind)
+        return None if best is None else best[1:]
+
+    def _drop_superfluous(self, axis: int) -> None:
+        """Drop a taken attribute, or its pairs, where the others do without."""
+        other_attributes = self.without(axis)
+        fitted = self.fit(other_attributes)
+        log_p = min(
+            score_test(self.pool, fitted, self.factor(axis, kind)).log_p
+            for kind in ("main", "cross")
+        )
+        if log_p >= self.log_level:
+            del self.taken[axis]
+        elif self.taken[axis] == "cross":
+            beside = self.fit({**other_attributes, axis: "main"})
+            if score_test(self.pool, beside, self.pool.cross(axis)).log_p >= self.log_level:
+                self.taken[axis] = "main"
 
     def target_law(self, axis: int) -> Floats:
         """The target's law by the rows of both tables: those of training count by how likely they

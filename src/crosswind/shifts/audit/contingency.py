@@ -49,9 +49,9 @@ class Column:
     def counts(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Rows of each value in training and in the target."""
         size = len(self.values)
-        return np.bincount(self.train, minlength=size).astype(np.float64), np.bincount(
-            self.target, minlength=size
-        ).astype(np.float64)
+        train = np.bincount(self.train, minlength=size)
+        target = np.bincount(self.target, minlength=size)
+        return train.astype(np.float64), target.astype(np.float64)
 
 
 @final
@@ -150,89 +150,88 @@ def pooled(
 
     A column whose unseen values would leave too few rows stays out of the pool.
     """
-    train = np.ones(len(columns[0].train), dtype=bool)
-    target = np.ones(len(columns[0].target), dtype=bool)
-    least = [min(FEWEST_LEFT, len(side) / 2) for side in (train, target)]
-    numbers = []
-    lost = [
-        float(np.isin(column.target, unseen_of.codes).mean())
-        for column, unseen_of in zip(columns, unseen, strict=True)
-    ]
-    gone = [
-        float(np.isin(column.train, unseen_of.only).mean())
-        for column, unseen_of in zip(columns, unseen, strict=True)
-    ]
-    for number in sorted(
-        range(len(columns)), key=lambda number: (number > 0, lost[number] + gone[number])
-    ):
-        fewer_train = train & ~np.isin(columns[number].train, unseen[number].only)
-        fewer_target = target & ~np.isin(columns[number].target, unseen[number].codes)
-        enough = min(fewer_train.sum() / least[0], fewer_target.sum() / least[1]) >= 1
-        if enough or number == 0:
-            train, target = fewer_train, fewer_target
-            numbers.append(number)
-    numbers.sort()
+    numbers, train, target = _supported(columns, unseen)
     if not train.any() or not target.any():
         return None
-    levels, notes, sizes, rows = [], [], [], []
-    label = columns[0]
-    both_sides = [
-        np.concatenate([columns[number].train[train], columns[number].target[target]])
-        for number in numbers
+    pooled_columns = [columns[number] for number in numbers]
+    codes_of_columns = [
+        np.concatenate([column.train[train], column.target[target]]) for column in pooled_columns
     ]
-    classes = _kept(both_sides[0], len(label.values), MOST_CLASSES)
-    for number, codes in zip(numbers, both_sides, strict=True):
-        column = columns[number]
-        level = (
-            classes
-            if number == 0
-            else _kept(
-                codes, len(column.values), max(LEAST_VALUES, MOST_LEVELS // int(classes.max() + 1))
-            )
-        )
+    levels: list[Ints] = []
+    notes = []
+    most_levels = MOST_CLASSES
+    for column, codes in zip(pooled_columns, codes_of_columns, strict=True):
+        level = _kept(codes, len(column.values), most_levels)
         if (np.bincount(level[np.unique(codes)]) > 1).any():
             notes.append(f"the rarest values of {column.name} were taken together")
         levels.append(level)
-        sizes.append(int(level.max()) + 1)
-        rows.append(level[codes])
-    n, m = int(train.sum()), int(target.sum())
-    side = np.arange(n + m) < n
-    stacked = np.stack(rows)
-    if n + m > MOST_ROWS:
-        drawn = generator.random(n + m) < MOST_ROWS / (n + m)
+        n_classes = int(levels[0].max()) + 1
+        most_levels = max(LEAST_VALUES, MOST_LEVELS // n_classes)
+    sizes = [int(level.max()) + 1 for level in levels]
+    stacked = np.stack(
+        [level[codes] for level, codes in zip(levels, codes_of_columns, strict=True)]
+    )
+    n_rows = stacked.shape[1]
+    side = np.arange(n_rows) < int(train.sum())
+    if n_rows > MOST_ROWS:
+        drawn = generator.random(n_rows) < MOST_ROWS / n_rows
         stacked, side = stacked[:, drawn], side[drawn]
         if side.all() or not side.any():
             return None
-    codes, first = _distinct(stacked, sizes)
+    codes, distinct_row = _distinct(stacked, sizes)
     if codes.shape[1] > MOST_FITTED:
         drawn = generator.random(stacked.shape[1]) < MOST_FITTED / stacked.shape[1]
         stacked, side = stacked[:, drawn], side[drawn]
-        codes, first = _distinct(stacked, sizes)
-    if stacked.shape[1] < n + m:
+        codes, distinct_row = _distinct(stacked, sizes)
+    if stacked.shape[1] < n_rows:
         notes.append(
-            f"{stacked.shape[1]:,} of {n + m:,} rows were drawn to tell what follows from what"
+            f"{stacked.shape[1]:,} of {n_rows:,} rows were drawn to tell what follows from what"
         )
-    size = codes.shape[1]
-    pool = LoglinearPool(
-        codes,
-        tuple(sizes),
-        np.bincount(first[side], minlength=size).astype(np.float64),
-        np.bincount(first[~side], minlength=size).astype(np.float64),
+    train_counts, target_counts = (
+        np.bincount(distinct_row[rows], minlength=codes.shape[1]).astype(np.float64)
+        for rows in (side, ~side)
     )
+    pool = LoglinearPool(codes, tuple(sizes), train_counts, target_counts)
     return Pooled(pool, tuple(numbers), tuple(levels), tuple(notes))
+
+
+def _supported(
+    columns: Sequence[Column], unseen: Sequence[Unseen]
+) -> tuple[list[int], NDArray[np.bool_], NDArray[np.bool_]]:
+    """The columns of the pool, and the rows of training and of the target whose values in all of
+    them both sides know. The label is one of them; of the others those that cost fewest rows come
+    first, and one that would leave too few is left out."""
+    train_known, target_known = [], []
+    for column, unseen_of in zip(columns, unseen, strict=True):
+        train_known.append(~np.isin(column.train, unseen_of.only))
+        target_known.append(~np.isin(column.target, unseen_of.codes))
+    lost = [
+        float((~known_target).mean()) + float((~known_train).mean())
+        for known_train, known_target in zip(train_known, target_known, strict=True)
+    ]
+    train, target = np.ones_like(train_known[0]), np.ones_like(target_known[0])
+    least_train, least_target = (min(FEWEST_LEFT, len(side) / 2) for side in (train, target))
+    numbers = []
+    for number in sorted(range(len(columns)), key=lambda number: (number > 0, lost[number])):
+        fewer_train = train & train_known[number]
+        fewer_target = target & target_known[number]
+        enough = min(fewer_train.sum() / least_train, fewer_target.sum() / least_target) >= 1
+        if enough or number == 0:
+            train, target = fewer_train, fewer_target
+            numbers.append(number)
+    return sorted(numbers), train, target
 
 
 def _kept(codes: Ints, size: int, most_levels: int) -> Ints:
     """The level of each of `size` values: its own for the most frequent, the last one for all
     others; absent values too."""
     counts = np.bincount(codes, minlength=size)
-    present = np.flatnonzero(counts)
-    frequent = (
-        present
-        if len(present) <= most_levels
-        else np.sort(np.argsort(-counts, kind="stable")[: most_levels - 1])
-    )
-    level = np.full(size, len(frequent) if len(frequent) < len(present) else 0, dtype=np.int64)
+    present = frequent = np.flatnonzero(counts)
+    if len(present) > most_levels:
+        by_frequency = np.argsort(-counts, kind="stable")
+        frequent = np.sort(by_frequency[: most_levels - 1])
+    level_of_rare = len(frequent) if len(frequent) < len(present) else 0
+    level = np.full(size, level_of_rare, dtype=np.int64)
     level[frequent] = np.arange(len(frequent))
     return level
 

@@ -108,12 +108,8 @@ class Deal:
             if dataset.units is not None:
                 _refuse_torn(dataset, dataset.units, self._part)
             if units is not None:
-                read = [
-                    official_part
-                    for official_part, dealt in turns.items()
-                    if any(ROLES[role] in reads for role, _ in dealt)
-                ]
-                units, self.torn = apart(units, dataset, self._part, read)
+                parts_read = _parts_read(turns, reads)
+                units, self.torn = apart(units, dataset, self._part, parts_read)
                 if self.torn and not allowed:
                     raise _overlap(dataset, "puts", self.torn, "in two parts")
         units = dataset.units if units is None else units
@@ -312,10 +308,11 @@ def deal_others(
     """
     dealt_sets: dict[str, Other] = {}
     before = [main]
-    names = list(others)
-    for number, (name, (dataset, index, reads)) in enumerate(others.items()):
-        dealt = Other(deal_of(index, dataset, roles, split_seed, reads, allowed))
-        alone = dealt.deal
+    later = dict(others)
+    for name, (dataset, index, reads) in others.items():
+        del later[name]
+        alone = deal_of(index, dataset, roles, split_seed, reads, allowed)
+        dealt = Other(alone)
         if allowed:
             trains = np.logical_or.reduce(
                 [held(dataset, each, deal.roles) & 0b110 > 0 for each, deal in before]
@@ -323,36 +320,54 @@ def deal_others(
             dealt = Other(alone, overlap=int((trains & (alone.roles == _TEST)).sum()))
         else:
             elsewhere = roles_elsewhere(dataset, ((each, deal.roles) for each, deal in before))
-            clash = (elsewhere != FREE) & (elsewhere != _TEST) & (alone.roles == _TEST)
-            if alone.official and "test" in reads and clash.any():
-                pictures = len(np.unique(alone.units[clash]))
-                raise _overlap(
-                    dataset, "tests on", pictures, "that train or validate in another data set"
-                )
+            _refuse_tested(dataset, alone, reads, elsewhere)
             # Pictures that a later data set shows too are dealt to all the roles that read either.
-            later = [others[each] for each in names[number + 1 :]]
             wide = reads.union(
-                *(extra for each, _, extra in later if not extra <= reads and share(dataset, each))
+                *(
+                    extra
+                    for each, _, extra in later.values()
+                    if not extra <= reads and share(dataset, each)
+                )
             )
             if (elsewhere != FREE).any() or wide != reads:
                 # What its own sets read has been judged where it was dealt alone.
                 deal = Deal(
                     index, dataset, roles, split_seed, wide, allowed=True, elsewhere=elsewhere
                 )
-                read = [role for role, word in enumerate(ROLES) if word in reads]
-                then, now = (
-                    np.where(np.isin(each.roles, read), each.roles, _UNUSED)
-                    for each in (alone, deal)
-                )
-                if (then != now).any():
-                    dealt = Other(
-                        deal,
-                        left_out=int(((then < _UNUSED) & (now == _UNUSED)).sum()),
-                        changed=True,
-                    )
+                dealt = _dealt_anew(alone, deal, reads)
         dealt_sets[name] = dealt
         before.append((dataset, dealt.deal))
     return dealt_sets
+
+
+def _refuse_tested(
+    dataset: AttributedDataset,
+    alone: Deal,
+    reads: frozenset[str],
+    elsewhere: NDArray[np.uint8],
+) -> None:
+    """Raise `InputError` where an official split makes test rows of pictures that train or validate
+    in a data set dealt before."""
+    if not alone.official or "test" not in reads:
+        return
+    trains_elsewhere = (elsewhere != FREE) & (elsewhere != _TEST)
+    clash = trains_elsewhere & (alone.roles == _TEST)
+    if clash.any():
+        pictures = len(np.unique(alone.units[clash]))
+        raise _overlap(dataset, "tests on", pictures, "that train or validate in another data set")
+
+
+def _dealt_anew(alone: Deal, deal: Deal, reads: frozenset[str]) -> Other:
+    """A data set as it is dealt beside others, or `alone` where no role that its sets read
+    changes."""
+    roles_read = [code for code, role in enumerate(ROLES) if role in reads]
+    then, now = (
+        np.where(np.isin(each.roles, roles_read), each.roles, _UNUSED) for each in (alone, deal)
+    )
+    if (then == now).all():
+        return Other(alone)
+    n_left_out = int(((then < _UNUSED) & (now == _UNUSED)).sum())
+    return Other(deal, left_out=n_left_out, changed=True)
 
 
 def _overlap(dataset: AttributedDataset, does: str, number: int, role_words: str) -> InputError:
@@ -381,6 +396,15 @@ def _refuse_torn(
         )
 
 
+def _parts_read(turns: Mapping[int, Turns], reads: frozenset[str]) -> list[int]:
+    """The parts of an official split from which rows are dealt to a role that is read."""
+    return [
+        official_part
+        for official_part, dealt in turns.items()
+        if any(ROLES[role] in reads for role, _ in dealt)
+    ]
+
+
 def _turns(roles: Roles, reads: frozenset[str], official: bool) -> dict[int, Turns]:
     """What becomes of the rows of each part of a data set."""
     test = None if roles.test is None else quota(roles.test, "roles.test")
@@ -390,29 +414,22 @@ def _turns(roles: Roles, reads: frozenset[str], official: bool) -> dict[int, Tur
         turns: dict[int, Turns] = {_TEST: ((_TEST, test if trains else None),)}
         if (roles.official or {}).get("validation") is not None:
             validation_part = validation if trains and isinstance(validation, int) else None
-            return turns | {
-                _VALIDATION: ((_VALIDATION, validation_part),),
-                _TRAIN: ((_TRAIN, None),),
-            }
-        return turns | {
-            _TRAIN: (
-                ((_VALIDATION, validation), (_TRAIN, None)) if trains else ((_VALIDATION, None),)
-            )
-        }
+            turns[_VALIDATION] = ((_VALIDATION, validation_part),)
+            turns[_TRAIN] = ((_TRAIN, None),)
+        elif trains:
+            turns[_TRAIN] = ((_VALIDATION, validation), (_TRAIN, None))
+        else:
+            turns[_TRAIN] = ((_VALIDATION, None),)
+        return turns
     if trains:
-        return {
-            0: (
-                (_TEST, Fraction(1, 5) if test is None else test),
-                (_VALIDATION, validation),
-                (_TRAIN, None),
-            )
-        }
+        test_quota = Fraction(1, 5) if test is None else test
+        return {0: ((_TEST, test_quota), (_VALIDATION, validation), (_TRAIN, None))}
     # Nothing trains on this source: its rows are for the roles that read it.
     if "validation" not in reads:
         return {0: ((_TEST, None),)}
-    return {
-        0: ((_VALIDATION, validation), (_TEST, None)) if "test" in reads else ((_VALIDATION, None),)
-    }
+    if "test" in reads:
+        return {0: ((_VALIDATION, validation), (_TEST, None))}
+    return {0: ((_VALIDATION, None),)}
 
 
 def _official_parts(

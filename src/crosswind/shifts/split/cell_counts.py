@@ -107,20 +107,9 @@ def allot(
     give the rest in proportion. Raises `InputError` where nothing is left to draw, or more is asked
     than there is (`lenient`: as many as there are).
     """
-    one_each = mode == "rows" or pool.n_values == 1
-    weights, sizes = (
-        form.weights,
-        pool.sizes.reshape(pool.cells.shape if one_each else pool.cells.shape[:-1]),
-    )
-    if not weights.max(initial=0.0) <= _HEAVIEST:
+    if not form.weights.max(initial=0.0) <= _HEAVIEST:
         raise InputError(fields.law, f"gives a cell of {fields.what} a weight above {_HEAVIEST:g}")
-    by_value = weights if mode == "fixed" else None
-    if mode == "each":
-        sizes = np.repeat(sizes[..., None], 1 if one_each else pool.n_values, axis=-1)
-    elif mode == "visits":
-        weights = weights.max(axis=-1)  # a base row is there as long as one value of it is
-    elif by_value is not None:
-        weights = by_value.sum(axis=-1)
+    weights, sizes = _weights_and_sizes(form, pool, mode)
     if not (weights * sizes).any() and not any(
         _reach(supplement, sizes, mode).any() for supplement in form.supplements
     ):
@@ -129,19 +118,13 @@ def allot(
     left = sizes - counts
     short = {}
     if draw.mode != "all":
-        for cell in np.flatnonzero(((planned > sizes + 1e-9) & (counts <= sizes)).ravel()):
-            planned_rows = round(float(planned.flat[cell]), 4)
-            short[int(cell) * (1 if by_value is None else pool.n_values)] = (
-                planned_rows,
-                int(counts.flat[cell]),
-            )
-    if by_value is not None:
+        short = _short_cells(planned, sizes, counts, pool.n_values if mode == "fixed" else 1)
+    if mode == "fixed":
+        by_value = form.weights
         counts = _over_values(counts, by_value, seed_of(seed, "values"))
         heavy = np.where(weights > 0, weights, 1.0)[..., None]
-        planned, expected = (
-            planned[..., None] * by_value / heavy,
-            expected[..., None] * by_value / heavy,
-        )
+        planned = planned[..., None] * by_value / heavy
+        expected = expected[..., None] * by_value / heavy
     rows = np.zeros((1 + len(form.supplements), counts.size), np.int64)
     rows[0] = counts.ravel()
     allotment = Allotment(mode, form, rows, planned.ravel(), expected.ravel(), short=short)
@@ -149,6 +132,37 @@ def allot(
     if allotment.total == 0:
         raise InputError(fields.law, f"leaves no row for {fields.what}")
     return allotment
+
+
+def _weights_and_sizes(form: NormalForm, pool: Pool, mode: str) -> tuple[Floats, Counts]:
+    """The weights of a form and the rows of a pool, in the cells that rows are drawn by: base
+    cells, but with "each" every value of the derived attribute has one."""
+    weights = form.weights
+    if mode == "rows" or pool.n_values == 1:
+        sizes = pool.sizes.reshape(pool.cells.shape)
+        n_copies = 1
+    else:
+        sizes = pool.sizes.reshape(pool.cells.shape[:-1])
+        n_copies = pool.n_values
+    if mode == "each":
+        return weights, np.repeat(sizes[..., None], n_copies, axis=-1)
+    if mode == "visits":
+        return weights.max(axis=-1), sizes  # a base row is there as long as one value of it is
+    if mode == "fixed":
+        return weights.sum(axis=-1), sizes
+    return weights, sizes
+
+
+def _short_cells(
+    planned: Floats, sizes: Counts, counts: Counts, n_values: int
+) -> dict[int, tuple[float, int]]:
+    """The cells that have fewer rows than planned: (planned, got), under the number of the first of
+    their `n_values` cells."""
+    short = {}
+    for cell in np.flatnonzero(((planned > sizes + 1e-9) & (counts <= sizes)).ravel()):
+        planned_rows = round(float(planned.flat[cell]), 4)
+        short[int(cell) * n_values] = (planned_rows, int(counts.flat[cell]))
+    return short
 
 
 def _by_weights(

@@ -57,25 +57,37 @@ def _counted(
     mapped = {theirs.code_of(name, field): ours_of for name, ours_of in (labels or {}).items()}
     counted = []
     for code, name in enumerate(theirs.values):
-        if code in mapped:
-            ours_of = mapped[code]
-            names = [] if ours_of is None else ours_of if isinstance(ours_of, list) else [ours_of]
-            if names == [] and ours_of is not None:
-                raise InputError(
-                    f"{field}.{name}", "is an empty list; null leaves the class out", ours.values
-                )
-        else:
-            ours_too = name in ours.values or look_of(name) in map(look_of, ours.values)
-            names = [name] if ours_too else _of_imagenet(name, ours)
-            if not names:
-                raise InputError(
-                    field,
-                    f"says nothing of class {name!r}, which is not one of ours; map it to one or to"
-                    " null",
-                    ours.values,
-                )
+        names = (
+            _mapped_names(mapped[code], ours, f"{field}.{name}")
+            if code in mapped
+            else _names_alike(name, ours, field)
+        )
         counted.append(tuple(ours.code_of(ours_of, f"{field}.{name}") for ours_of in names))
     return counted
+
+
+def _mapped_names(ours_of: Any, ours: Attribute, path: str) -> list[Any]:
+    """Our classes that an entry of a map names; none where it is null."""
+    if ours_of is None:
+        return []
+    if ours_of == []:
+        raise InputError(path, "is an empty list; null leaves the class out", ours.values)
+    return ours_of if isinstance(ours_of, list) else [ours_of]
+
+
+def _names_alike(name: str, ours: Attribute, field: str) -> list[str]:
+    """Our classes that a class of a source is without being mapped: that of its name, or those of
+    ImageNet that it stands for. Raises `InputError` where there is none."""
+    if name in ours.values or look_of(name) in map(look_of, ours.values):
+        return [name]
+    names = _of_imagenet(name, ours)
+    if not names:
+        raise InputError(
+            field,
+            f"says nothing of class {name!r}, which is not one of ours; map it to one or to null",
+            ours.values,
+        )
+    return names
 
 
 def _of_imagenet(name: str, ours: Attribute) -> list[str]:
