@@ -29,28 +29,30 @@ def info_of(
     split: Split, images: Mapping[str, AttributedDataset], settings: TrainingSettings
 ) -> Info:
     """What the method may know of a run."""
-    rows = split.train
+    rows, classes = split.train, split.class_names
     environment = rows.environment
-    names = () if environment is None else tuple(rows.environment_names)
     group_step, environment_step = rows.visit_step
     groups = _counts(rows.group, len(rows.group_names), rows.visit_law, group_step)
     # A group that the sampler never draws is not shown: a method that waits for it would give it a
     # weight for ever.
     left = undrawn(rows.group, len(groups), rows.weight, rows.visit_law, group_step)
+    group_counts = np.where(left, 0, groups).tolist()
+    environment_names: tuple[str, ...] = ()
+    environment_counts: tuple[int, ...] = ()
+    if environment is not None:
+        environment_names = tuple(rows.environment_names)
+        n_environments = len(environment_names)
+        environment_counts = _counts(environment, n_environments, rows.visit_law, environment_step)
     return Info(
         input=images[rows.source].check_inputs(),
-        n_classes=len(split.class_names),
+        n_classes=len(classes),
         n_rows=len(rows.rows),
-        class_names=tuple(split.class_names),
+        class_names=tuple(classes),
         group_names=tuple(rows.group_names),
-        group_counts=tuple(int(count) for count in np.where(left, 0, groups)),
-        environment_names=names,
-        environment_counts=(
-            ()
-            if environment is None
-            else _counts(environment, len(names), rows.visit_law, environment_step)
-        ),
-        class_counts=_counts(rows.label, len(split.class_names)),
+        group_counts=tuple(group_counts),
+        environment_names=environment_names,
+        environment_counts=environment_counts,
+        class_counts=_counts(rows.label, len(classes)),
         steps=settings.longest(len(rows.rows)),
         batch=settings.batch,
         lr=settings.lr,
@@ -60,25 +62,26 @@ def info_of(
 def pairing_of(method: Method, split: Split, info: Info, model: ModelSpec | None = None) -> Pairing:
     """The method and what a run on these rows gives it; `model`: what is trained, where it is to be
     looked at."""
-    rows = split.train
+    rows, n_classes = split.train, info.n_classes
     group_step, environment_step = rows.visit_step
+    environment = rows.environment
+    environment_tables = () if environment is None else _tables(rows, environment, n_classes)
+    group_table = _table(rows, rows.group, group_step, n_classes)
+    undrawn_environments = _undrawn(rows, environment, rows.environment_names, environment_step)
+    undrawn_groups = _undrawn(rows, rows.group, rows.group_names, group_step)
     return Pairing(
         needs=method.needs,
         limit=method.limit,
-        knobs={knob.name: getattr(method, knob.name) for knob in knobs_of(type(method))},
+        knobs=_knob_values(method),
         batch=info.batch,
         steps=info.steps,
         environment_rows=info.environment_counts,
         group_rows=info.group_counts,
-        environment_tables=(
-            () if rows.environment is None else _tables(rows, rows.environment, info.n_classes)
-        ),
-        group_table=_table(rows, rows.group, group_step, info.n_classes),
+        environment_tables=environment_tables,
+        group_table=group_table,
         sampler=rows.sampler,
-        undrawn_environments=_undrawn(
-            rows, rows.environment, rows.environment_names, environment_step
-        ),
-        undrawn_groups=_undrawn(rows, rows.group, rows.group_names, group_step),
+        undrawn_environments=undrawn_environments,
+        undrawn_groups=undrawn_groups,
         input=info.input,
         models={} if model is None else {model.name: model},
         environment_names=info.environment_names,
@@ -87,26 +90,29 @@ def pairing_of(method: Method, split: Split, info: Info, model: ModelSpec | None
     )
 
 
+def _knob_values(method: Method) -> dict[str, Any]:
+    """The settings of a method by name."""
+    return {declared.name: getattr(method, declared.name) for declared in knobs_of(type(method))}
+
+
 def _tables(
     rows: RowSet, environment: NDArray[np.int64], n_classes: int
 ) -> list[NDArray[np.float64]]:
     """Rows of every class and environment, and of every class and value of each attribute that
     makes environments."""
     class_by_environment = _table(rows, environment, rows.visit_step[1], n_classes)
+    tables = [class_by_environment]
     sizes = rows.environment_sizes
     if len(sizes) < 2:
-        return [class_by_environment]
+        return tables
     cells = np.zeros((n_classes, math.prod(sizes)))
     cells[:, : class_by_environment.shape[1]] = class_by_environment
     cells = cells.reshape(n_classes, *sizes)
     axes = range(1, len(sizes) + 1)
-    return [
-        class_by_environment,
-        *(
-            cells.sum(axis=tuple(other_axis for other_axis in axes if other_axis != axis))
-            for axis in axes
-        ),
-    ]
+    for axis in axes:
+        other_axes = tuple(other_axis for other_axis in axes if other_axis != axis)
+        tables.append(cells.sum(axis=other_axes))
+    return tables
 
 
 def _table(
@@ -116,10 +122,10 @@ def _table(
     expected."""
     law = np.ones((len(codes), 1)) if rows.visit_law is None or step == 0 else rows.visit_law
     codes_of_visits = codes[:, None] + step * np.arange(law.shape[1])
-    table = np.zeros((n_classes, int(codes_of_visits.max(initial=0)) + 1))
-    np.add.at(
-        table, (np.broadcast_to(rows.label[:, None], codes_of_visits.shape), codes_of_visits), law
-    )
+    labels_of_visits = np.broadcast_to(rows.label[:, None], codes_of_visits.shape)
+    n_codes = int(codes_of_visits.max(initial=0)) + 1
+    table = np.zeros((n_classes, n_codes))
+    np.add.at(table, (labels_of_visits, codes_of_visits), law)
     return table
 
 
@@ -170,6 +176,34 @@ def identity(
 ) -> str:
     """A digest of all that decides a run's numbers: what a checkpoint belongs to."""
     rows = split.train
+    sources = sorted({rows.source, *(named.source for named in split.validation.values())})
+    fingerprints = {name: images[name].fingerprint for name in sources}
+    base_digest = None
+    if base is not None:
+        base_digest = digest_arrays({name: value.numpy() for name, value in base.items()})
+    settings_keyed = keyed(vars(settings))
+    # Another worker, on another device of the kind, may go on with the run.
+    settings_keyed["device"] = settings.device.partition(":")[0]
+    if rules:
+        settings_keyed = {**settings_keyed, "rules": sorted(rules)}
+    return digest(
+        {
+            "method": method.registered_name,  # type: ignore[attr-defined]
+            "version": method.version,
+            "knobs": _knob_values(method),
+            "model": model.identity(),
+            "settings": settings_keyed,
+            "seed": seed,
+            "rows": _digest_of_rows(split),
+            "data": fingerprints,
+            "base": base_digest,
+        }
+    )
+
+
+def _digest_of_rows(split: Split) -> str:
+    """A digest of the rows that train and validate, of their labels, groups and weights."""
+    rows = split.train
     arrays: dict[str, NDArray[Any]] = {
         "rows": rows.rows,
         "label": rows.label,
@@ -179,28 +213,7 @@ def identity(
     if rows.visit_law is not None:
         arrays["visit_law"] = rows.visit_law
     arrays |= {f"validation/{name}": named.rows for name, named in split.validation.items()}
-    sources = sorted({rows.source, *(named.source for named in split.validation.values())})
-    settings_keyed = keyed(vars(settings))
-    settings_keyed["device"] = settings.device.partition(":")[
-        0
-    ]  # another worker, on another device of the kind, may go on with the run
-    return digest(
-        {
-            "method": method.registered_name,  # type: ignore[attr-defined]
-            "version": method.version,
-            "knobs": {named.name: getattr(method, named.name) for named in knobs_of(type(method))},
-            "model": model.identity(),
-            "settings": {**settings_keyed, "rules": sorted(rules)} if rules else settings_keyed,
-            "seed": seed,
-            "rows": digest_arrays({name: np.asarray(array) for name, array in arrays.items()}),
-            "data": {name: images[name].fingerprint for name in sources},
-            "base": (
-                None
-                if base is None
-                else digest_arrays({name: value.numpy() for name, value in base.items()})
-            ),
-        }
-    )
+    return digest_arrays({name: np.asarray(array) for name, array in arrays.items()})
 
 
 def _counts(

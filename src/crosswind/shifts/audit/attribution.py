@@ -171,25 +171,21 @@ class _AttributionSearch:
     def quiet_part(self, axis: int) -> AttributePart:
         """An attribute that was not taken: what is left is chance, or too small for these rows."""
         pool, fitted, implied = self.pool, self.fit(self.taken), self.implied
-        values, pairs = (
-            score_test(pool, fitted, pool.main(axis)),
-            score_test(pool, fitted, pool.cross(axis)),
-        )
-        statistic, freedom = (
-            max(pairs.statistic - values.statistic, 0.0),
-            pairs.freedom - values.freedom,
-        )
+        value_factor = pool.main(axis)
+        values = score_test(pool, fitted, value_factor)
+        pairs = score_test(pool, fitted, pool.cross(axis))
+        statistic = max(pairs.statistic - values.statistic, 0.0)
+        freedom = pairs.freedom - values.freedom
         train_table = pool.table(axis, pool.train)
-        fit_alone = rake(pool, implied, [pool.main(axis), *self.factors(self.taken)])
-        explained = pool.table(axis, fit_alone)
+        fit_alone = rake(pool, implied, [value_factor, *self.factors(self.taken)])
+        n_effective = _effective(pool.target, fit_alone)
+        v_explained = cramers_v(pool.table(axis, fit_alone), rows=n_effective)
+        train_shares = train_table.sum(axis=0)
         return AttributePart(
             axis,
-            v_left=float(
-                cramers_v(train_table)
-                - cramers_v(explained, rows=_effective(pool.target, fit_alone))
-            ),
+            v_left=float(cramers_v(train_table) - v_explained),
             log_p_v=log_tail(statistic, freedom) if freedom > 0.1 else 0.0,
-            tv_left=float(total_variation(train_table.sum(axis=0), pool.main(axis) @ implied)),
+            tv_left=float(total_variation(train_shares, value_factor @ implied)),
             log_p_tv=values.log_p,
         )
 
@@ -250,31 +246,18 @@ class _AttributionSearch:
         each other; a class without a matched pair keeps its highest.
         """
         train_table = self.pool.table(axis, self.pool.train)
-        expected = self.pool.table(axis, rake(self.pool, law, other_factors)) * train_table.sum()
-        ratio = (train_table + 0.5) / (expected + 0.5)
-        share = ratio / ((train_table.sum(axis=1) + 0.5) / (expected.sum(axis=1) + 0.5))[:, None]
+        implied = rake(self.pool, law, other_factors)
+        expected = self.pool.table(axis, implied) * train_table.sum()
+        ratio = _odds(train_table, expected)
+        ratio_of_class = _odds(train_table.sum(axis=1), expected.sum(axis=1))
+        share = ratio / ratio_of_class[:, None]
         matched = share > 1
         for _ in range(8):
             if (
                 by_class or axis not in self.gaps
             ):  # else the matched value of a class may be one that training never shows
                 matched[np.arange(len(train_table)), share.argmax(axis=1)] = True
-            s = 3.0
-            scale = np.ones((len(train_table), 1))
-            for _ in range(6):
-                mass = expected * np.where(matched, s, 1.0)
-                scale = (train_table.sum(axis=1, keepdims=True) + 0.5) / (
-                    mass.sum(axis=1, keepdims=True) + 0.5
-                )
-                if not by_class:
-                    scale = np.full_like(scale, train_table.sum() / max(mass.sum(), 1e-9))
-                high = (train_table[matched].sum() + 0.5) / (
-                    (scale * expected)[matched].sum() + 0.5
-                )
-                low = (train_table[~matched].sum() + 0.5) / (
-                    (scale * expected)[~matched].sum() + 0.5
-                )
-                s = float(np.clip(high / low, 1.1, 1e3))
+            s, scale = _strength(train_table, expected, matched, by_class)
             now = ratio / scale > (s - 1) / math.log(s)
             if (now == matched).all():
                 break
@@ -343,18 +326,17 @@ class _AttributionSearch:
         """The attributes taken that move this one, those that move it most first."""
         pool = self.pool
         law = self.target_law(axis)
-        before, moved = pool.table(axis, law / law.sum()), []
+        before = pool.table(axis, law / law.sum()).ravel()
+        moved = []
         for attribute, kind in self.taken.items():
             if attribute != axis:
-                after = pool.table(
-                    axis, rake(pool, law, self.factors({attribute: kind}, label=False))
-                )
-                moved.append((float(total_variation(before.ravel(), after.ravel())), attribute))
+                weighted = rake(pool, law, self.factors({attribute: kind}, label=False))
+                after = pool.table(axis, weighted).ravel()
+                moved.append((float(total_variation(before, after)), attribute))
         largest = max((distance for distance, _ in moved), default=0.0)
+        least = max(0.4 * largest, 0.01)
         return [
-            attribute
-            for distance, attribute in sorted(moved, reverse=True)
-            if distance >= max(0.4 * largest, 0.01)
+            attribute for distance, attribute in sorted(moved, reverse=True) if distance >= least
         ]
 
 
@@ -377,11 +359,39 @@ def explain(
     return Explanation(search.taken, explained, search.sources)
 
 
+def _odds(rows: Floats, expected: Floats) -> Floats:
+    """Rows over those expected, with half a row more of each."""
+    ratio: Floats = (rows + 0.5) / (expected + 0.5)
+    return ratio
+
+
+def _strength(
+    train_table: Floats, expected: Floats, matched: NDArray[np.bool_], by_class: bool
+) -> tuple[float, Floats]:
+    """How many times likelier than others training makes the matched pairs, and the scale of each
+    class (the same for all unless `by_class`)."""
+    s = 3.0
+    scale = np.ones((len(train_table), 1))
+    rows_of_class = train_table.sum(axis=1, keepdims=True)
+    for _ in range(6):
+        mass = expected * np.where(matched, s, 1.0)
+        if by_class:
+            scale = _odds(rows_of_class, mass.sum(axis=1, keepdims=True))
+        else:
+            scale = np.full_like(scale, train_table.sum() / max(mass.sum(), 1e-9))
+        scaled = scale * expected
+        high = _odds(train_table[matched].sum(), scaled[matched].sum())
+        low = _odds(train_table[~matched].sum(), scaled[~matched].sum())
+        s = float(np.clip(high / low, 1.1, 1e3))
+    return s, scale
+
+
 def _effective(rows: Floats, weight: Floats) -> float:
     """The number of rows that `rows` are worth under weights: (sum of weights)^2 over the sum of
     their squares, row by row."""
     squares = np.divide(weight * weight, rows, out=np.zeros_like(weight), where=rows > 0)
-    return float(weight.sum() ** 2 / max(float(squares.sum()), 1e-300))
+    sum_of_squares = max(float(squares.sum()), 1e-300)
+    return float(weight.sum() ** 2 / sum_of_squares)
 
 
 def _low_values(train_counts: Floats, table: Floats, rows: float) -> list[int]:
@@ -389,31 +399,25 @@ def _low_values(train_counts: Floats, table: Floats, rows: float) -> list[int]:
     other values of the class."""
     n = train_counts.sum()
     marginal, share = train_counts.sum(axis=0), table.sum(axis=0)
-    ratio = np.log((marginal + 0.5) / (n - marginal + 0.5)) - np.log(
-        (rows * share + 0.5) / (rows * (1 - share) + 0.5)
-    )
-    error = np.sqrt(
-        1 / (marginal + 0.5)
-        + 1 / (n - marginal + 0.5)
-        + 1 / (rows * share + 0.5)
-        + 1 / (rows * (1 - share) + 0.5)
-    )
-    low = [
-        int(value) for value in np.flatnonzero((ratio < math.log(LOW)) & (ratio < -SURE * error))
-    ]
-    other_values = [value for value in range(len(share)) if value not in low]
+    present, absent = marginal + 0.5, n - marginal + 0.5
+    implied, implied_absent = rows * share + 0.5, rows * (1 - share) + 0.5
+    ratio = np.log(present / absent) - np.log(implied / implied_absent)
+    error = np.sqrt(1 / present + 1 / absent + 1 / implied + 1 / implied_absent)
+    is_low = (ratio < math.log(LOW)) & (ratio < -SURE * error)
+    low = np.flatnonzero(is_low).tolist()
+    other_values = np.flatnonzero(~is_low).tolist()
     if not other_values or not low:
         return []
+    others_in_class = train_counts[:, other_values].sum(axis=1)
+    others_share = table[:, other_values].sum(axis=1)
+    ratio_of_others = np.log((others_in_class + 0.5) / (n * others_share + 0.5))
+    noise_of_others = 1 / (others_in_class + 0.5) + 1 / (rows * others_share + 0.5)
     low_everywhere = []
     for value in low:
-        high = np.log((train_counts[:, value] + 0.5) / (n * table[:, value] + 0.5)) - np.log(
-            (train_counts[:, other_values].sum(axis=1) + 0.5)
-            / (n * table[:, other_values].sum(axis=1) + 0.5)
-        )
-        noise = 1 / (train_counts[:, value] + 0.5) + 1 / (rows * table[:, value] + 0.5)
-        noise += 1 / (train_counts[:, other_values].sum(axis=1) + 0.5) + 1 / (
-            rows * table[:, other_values].sum(axis=1) + 0.5
-        )
+        in_class, share_in_class = train_counts[:, value], table[:, value]
+        high = np.log((in_class + 0.5) / (n * share_in_class + 0.5)) - ratio_of_others
+        noise = 1 / (in_class + 0.5) + 1 / (rows * share_in_class + 0.5)
+        noise += noise_of_others
         if not (high > SURE * np.sqrt(noise)).any():
             low_everywhere.append(value)
     return low_everywhere

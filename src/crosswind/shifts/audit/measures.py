@@ -50,24 +50,19 @@ def cramers_v(table: Floats, corrections: float = 1.0, rows: float | None = None
     share = table / total
     across, down = share.sum(axis=-1), share.sum(axis=-2)
     expected = across[..., :, None] * down[..., None, :]
-    square = np.divide(share * share, expected, out=np.zeros_like(share), where=expected > 0).sum(
-        axis=(-2, -1)
-    )
+    zeros = np.zeros_like(share)
+    squares = np.divide(share * share, expected, out=zeros, where=expected > 0)
+    square = squares.sum(axis=(-2, -1))
     n_rows, n_columns = (across > 0).sum(axis=-1), (down > 0).sum(axis=-1)
     inside = np.maximum(n - 1, 1)
     phi = np.maximum(square - 1 - corrections * (n_rows - 1) * (n_columns - 1) / inside, 0)
-    less = (
-        np.minimum(
-            n_rows - corrections * (n_rows - 1) ** 2 / inside,
-            n_columns - corrections * (n_columns - 1) ** 2 / inside,
-        )
-        - 1
-    )
+    rows_left = n_rows - corrections * (n_rows - 1) ** 2 / inside
+    columns_left = n_columns - corrections * (n_columns - 1) ** 2 / inside
+    less = np.minimum(rows_left, columns_left) - 1
     enough = (n_rows > 1) & (n_columns > 1) & (less > 0)
-    out: Floats = np.sqrt(
-        np.minimum(np.divide(phi, less, out=np.zeros(enough.shape), where=enough), 1)
-    )
-    return out
+    squared_v = np.divide(phi, less, out=np.zeros(enough.shape), where=enough)
+    v: Floats = np.sqrt(np.minimum(squared_v, 1))
+    return v
 
 
 def total_variation(train: Floats, target: Floats) -> Floats:
@@ -126,21 +121,21 @@ def ratio_intervals(train: Floats, target: Floats) -> list[Interval]:
     a = 0 it is [0, 3/n over the share in the target], by the rule of three.
     """
     n, m = float(train.sum()), float(target.sum())
-    out = []
-    for a, b in zip(train.tolist(), target.tolist(), strict=True):
-        if b == 0:
-            out.append(
-                Interval(
-                    math.inf if a else math.nan, (a / n) / rule_of_three(m) if a else 0.0, math.inf
-                )
-            )
-        elif a == 0:
-            out.append(Interval(0.0, 0.0, rule_of_three(n) / (b / m)))
-        else:
-            ratio = (a / n) / (b / m)
-            half = 1.959964 * math.sqrt(1 / a - 1 / n + 1 / b - 1 / m)
-            out.append(Interval(ratio, ratio * math.exp(-half), ratio * math.exp(half)))
-    return out
+    counts = zip(train.tolist(), target.tolist(), strict=True)
+    return [_ratio_interval(a, n, b, m) for a, b in counts]
+
+
+def _ratio_interval(a: float, n: float, b: float, m: float) -> Interval:
+    """The share a of n over the share b of m."""
+    if a == 0 and b == 0:
+        return Interval(math.nan, 0.0, math.inf)
+    if b == 0:
+        return Interval(math.inf, (a / n) / rule_of_three(m), math.inf)
+    if a == 0:
+        return Interval(0.0, 0.0, rule_of_three(n) / (b / m))
+    ratio = (a / n) / (b / m)
+    half = 1.959964 * math.sqrt(1 / a - 1 / n + 1 / b - 1 / m)
+    return Interval(ratio, ratio * math.exp(-half), ratio * math.exp(half))
 
 
 def rule_of_three(rows: float) -> float:
@@ -155,10 +150,10 @@ def share_interval(rows: int, n_rows: int) -> Interval:
     if rows == 0:
         return Interval(0.0, 0.0, rule_of_three(n_rows))
     q, z = rows / n_rows, 1.959964
-    middle = (q + z * z / (2 * n_rows)) / (1 + z * z / n_rows)
-    half = (
-        z / (1 + z * z / n_rows) * math.sqrt(q * (1 - q) / n_rows + z * z / (4 * n_rows * n_rows))
-    )
+    scale = 1 + z * z / n_rows
+    middle = (q + z * z / (2 * n_rows)) / scale
+    variance = q * (1 - q) / n_rows + z * z / (4 * n_rows * n_rows)
+    half = z / scale * math.sqrt(variance)
     return Interval(q, max(0.0, middle - half), min(1.0, middle + half))
 
 

@@ -40,15 +40,13 @@ def correlated(
 ) -> str:
     """Which values go with which classes in training more than in the target."""
     train, target = (table / np.maximum(table.sum(axis=1, keepdims=True), 1) for table in tables)
-    gain = np.where(tables[0].sum(axis=1, keepdims=True) > 0, train - target, -1.0)
+    is_shown = tables[0].sum(axis=1, keepdims=True) > 0
+    gain = np.where(is_shown, train - target, -1.0)
     best = gain.argmax(axis=1)
-    order = [
-        value_code
-        for value_code in np.argsort(-gain.max(axis=1))
-        if gain[value_code, best[value_code]] > 0
-    ]
     pairs = [
-        f"{label.values[value_code]} with {column.values[best[value_code]]}" for value_code in order
+        f"{label.values[class_code]} with {column.values[best[class_code]]}"
+        for class_code in np.argsort(-gain.max(axis=1))
+        if gain[class_code, best[class_code]] > 0
     ]
     return (
         f"training ties it to {label.name}, V is {left.value:.2f} {_between(left)} above what all"
@@ -91,15 +89,16 @@ def unclear(difference: str, left: Interval, size: float, train: int, target: in
 
 def drifted(values: Sequence[Value], seen_codes: Sequence[int], with_label: str | None) -> str:
     """The values that are rare in training, rarest first."""
-    low = sorted(
-        (values[code] for code in seen_codes if values[code].ratio.value < 1),
-        key=lambda value: value.ratio.value,
-    )
+    shared_values = [values[code] for code in seen_codes]
+    low = [value for value in shared_values if value.ratio.value < 1]
+    low.sort(key=lambda value: value.ratio.value)
     low_values = [
         f"{value.name} {value.ratio.value:.2g} x {_between(value.ratio)}"
         for value in low
         if value.ratio.high < 1
-    ] or [f"{value.name} {value.ratio.value:.2g} x" for value in low]
+    ]
+    if not low_values:
+        low_values = [f"{value.name} {value.ratio.value:.2g} x" for value in low]
     moved = f"; it moves with {with_label}, either may be the cause" if with_label else ""
     return f"rarer in training than in the target, by share: {_listed(low_values)}{moved}"
 
@@ -107,10 +106,8 @@ def drifted(values: Sequence[Value], seen_codes: Sequence[int], with_label: str 
 def only_in_training(values: Sequence[Value], codes: Sequence[int]) -> str:
     """Values that the target lacks."""
     by_share = sorted((values[code] for code in codes), key=lambda value: -value.train_share)
-    return (
-        "only training has"
-        f" {_listed([f'{value.name} ({_share(value.train_share)})' for value in by_share])}"
-    )
+    with_shares = [f"{value.name} ({_share(value.train_share)})" for value in by_share]
+    return f"only training has {_listed(with_shares)}"
 
 
 def tv_none(left: Interval) -> str:
@@ -120,9 +117,8 @@ def tv_none(left: Interval) -> str:
 
 def _gone(values: Sequence[Value], codes: Sequence[int]) -> str:
     by_share = sorted((values[code] for code in codes), key=lambda value: -value.target_share)
-    return _listed(
-        [f"{value.name} ({_share(value.target_share)} of the target)" for value in by_share]
-    )
+    shares = [(value.name, _share(value.target_share)) for value in by_share]
+    return _listed([f"{name} ({share} of the target)" for name, share in shares])
 
 
 def unseen(values: Sequence[Value], sure: Sequence[int], codes: Sequence[int]) -> str:
@@ -143,9 +139,10 @@ def unseen_none(values: Sequence[Value], codes: Sequence[int], train: int) -> st
     """Nothing is unseen, or next to nothing."""
     if not codes:
         return "training shows every value of the target"
+    share = _share(rule_of_three(train))
     return (
         f"training lacks {_gone(values, codes)}, too little to count; each may have up to"
-        f" {_share(rule_of_three(train))} there"
+        f" {share} there"
     )
 
 
@@ -155,7 +152,6 @@ def unseen_unclear(
     """Too few rows for a value that is absent."""
     if not codes:
         return f"{target:,} rows of the target may hide a value of up to {_share(share.high)}"
-    may = (
-        f"may be chance: by {train:,} rows each may have up to {_share(rule_of_three(train))} there"
-    )
+    highest_share = _share(rule_of_three(train))
+    may = f"may be chance: by {train:,} rows each may have up to {highest_share} there"
     return f"training lacks {_gone(values, codes)}, which {may}"

@@ -123,29 +123,30 @@ def plan_counts(
     """The sizes of a split without drawing a row."""
     study = _SplitStudy(datasets, main, plan)
     planned_sets = study.parts(seed)
-    rows = {name: planned_set.allotment.total for name, planned_set in planned_sets.items()}
-    by_cell = {
-        name: planned_set.allotment.counts.sum(axis=0).reshape(planned_set.cells.shape)
-        for name, planned_set in planned_sets.items()
-    }
+    rows, by_cell, follow, short = {}, {}, [], {}
+    for name, planned_set in planned_sets.items():
+        allotment = planned_set.allotment
+        rows[name] = allotment.total
+        by_cell[name] = allotment.counts.sum(axis=0).reshape(planned_set.cells.shape)
+        if planned_set.follows:
+            follow.append(name)
+        if allotment.short:
+            short[name] = planned_set.short()
     train = planned_sets["train"]
-    validation_sets = [
-        name for name, planned_set in planned_sets.items() if planned_set.role == "validation"
-    ]
+    rows_of_role = dict.fromkeys(ROLES, 0)
+    for name, planned_set in planned_sets.items():
+        rows_of_role[planned_set.role] += rows[name]
     test_sets = [name for name, planned_set in planned_sets.items() if planned_set.role == "test"]
+    test_counts = {name: (planned_sets[name].cells, by_cell[name]) for name in test_sets}
     return SplitCounts(
         train_rows=rows["train"],
         train_shared=train.shared,
-        validation_rows=sum(rows[name] for name in validation_sets),
-        test_rows=sum(rows[name] for name in test_sets),
+        validation_rows=rows_of_role["validation"],
+        test_rows=rows_of_role["test"],
         cells=int(study.form.support.sum()),
-        follow=sorted(name for name, planned_set in planned_sets.items() if planned_set.follows),
+        follow=sorted(follow),
         set_rows={name: number for name, number in rows.items() if name != "train"},
-        short={
-            name: planned_set.short()
-            for name, planned_set in planned_sets.items()
-            if planned_set.allotment.short
-        },
+        short=short,
         warnings=list(study.warnings(planned_sets)),
         notes=list(plan.shift.notes(study.index.cells)),
         study_cells=study.index.cells,
@@ -155,7 +156,7 @@ def plan_counts(
         groups=study.groups,
         environments=study.environments,
         test_cells=study.test_law(),
-        test_counts={name: (planned_sets[name].cells, by_cell[name]) for name in test_sets},
+        test_counts=test_counts,
         pictures=study.pictures(),
         shift=plan.shift,
     )
