@@ -32,10 +32,10 @@ class PartnerRows:
         assert rows.environment is not None
         mass = np.ones((len(ids), 1)) if law is None else law
         step = 0 if law is None else rows.visit_step[1]
-        self._clean = (
-            rows.environment[:, None] + step * np.arange(mass.shape[1]) == partners.clean
-        )  # [n, V]
-        mass = mass * (np.asarray(rows.weight) > 0)[:, None]
+        environment_of_visit = rows.environment[:, None] + step * np.arange(mass.shape[1])
+        self._clean = environment_of_visit == partners.clean  # [n, V]
+        is_drawn = np.asarray(rows.weight) > 0
+        mass = mass * is_drawn[:, None]
         # By side: 0 outside of the clean environment, 1 in it.
         self._mass = np.stack([mass * ~self._clean, mass * self._clean])
         self._ids, self._label, self._by = ids, rows.label, partners.by
@@ -48,10 +48,9 @@ class PartnerRows:
                 for code in range(classes)
             ]
             self._candidates = np.concatenate(lists)
-            self._count = np.array([len(partner_list) for partner_list in lists]).reshape(
-                2, classes
-            )
-            self._start = (np.cumsum(self._count) - self._count.ravel()).reshape(2, classes)
+            counts = np.array([len(partner_list) for partner_list in lists])
+            starts = np.cumsum(counts) - counts
+            self._count, self._start = counts.reshape(2, classes), starts.reshape(2, classes)
             self._place = np.full((2, len(ids)), -1)  # of each row in the list of its class
             for number, partner_list in enumerate(lists):
                 self._place[number // classes, partner_list] = np.arange(len(partner_list))
@@ -76,8 +75,10 @@ class PartnerRows:
         count, own_place = self._count[side, label], self._place[side, rows]
         n_others = count - (own_place >= 0)
         keys = training_keys(self._ids[rows], visits, seed_of(seed, "partner row"))
-        drawn = ((keys >> np.uint64(11)).astype(np.float64) * 2.0**-53 * n_others).astype(np.int64)
+        uniform = (keys >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        drawn = (uniform * n_others).astype(np.int64)
         drawn += (own_place >= 0) & (drawn >= own_place)
         chosen, partners = n_others > 0, rows.copy()
-        partners[chosen] = self._candidates[(self._start[side, label] + drawn)[chosen]]
+        positions = self._start[side, label] + drawn
+        partners[chosen] = self._candidates[positions[chosen]]
         return partners

@@ -118,9 +118,8 @@ class _Case:
         self.pool = pooled(self.columns, self.unseen, stream(self.seed, "audit pool"))
         self.explanation = None
         if self.pool is not None:
-            gaps = frozenset(
-                axis for axis, number in enumerate(self.pool.places) if self.unseen[number].codes
-            )
+            unseen_of_axes = [self.unseen[number] for number in self.pool.places]
+            gaps = frozenset(axis for axis, unseen in enumerate(unseen_of_axes) if unseen.codes)
             self.explanation = explain(self.pool.pool, LEVEL, LEAST[SC], LEAST[LDD], gaps)
         self.log_p = self._adjusted()
 
@@ -133,10 +132,9 @@ class _Case:
     def sources(self, explained: AttributePart) -> tuple[str, ...]:
         """The names of the columns that move one."""
         assert self.pool is not None and self.explanation is not None
-        return tuple(
-            self.columns[self.pool.places[axis]].name
-            for axis in self.explanation.sources(explained.axis)
-        )
+        axes = self.explanation.sources(explained.axis)
+        numbers = [self.pool.places[axis] for axis in axes]
+        return tuple(self.columns[number].name for number in numbers)
 
     def _adjusted(self) -> dict[tuple[int, str], float]:
         """The logarithms of p adjusted by Holm's method over all columns and kinds that were
@@ -151,7 +149,8 @@ class _Case:
             if self.unseen[number].codes:
                 raw[number, UDS] = self.unseen[number].log_p
         out, worst = {}, -math.inf
-        for rank, (key, value) in enumerate(sorted(raw.items(), key=lambda test: test[1])):
+        by_log_p = sorted(raw.items(), key=lambda test: test[1])
+        for rank, (key, value) in enumerate(by_log_p):
             worst = max(worst, min(0.0, value + math.log(len(raw) - rank)))
             out[key] = worst
         return out

@@ -58,9 +58,8 @@ class Pool:
     def rows(self) -> NDArray[np.int64]:
         """All base rows of the role, cell after cell."""
         ends = np.cumsum(self.sizes)
-        return self.order()[
-            np.arange(self.total) + np.repeat(self.starts - ends + self.sizes, self.sizes)
-        ]
+        gaps = np.repeat(self.starts - ends + self.sizes, self.sizes)
+        return self.order()[np.arange(self.total) + gaps]
 
     def under(self, index: CellIndex) -> Pool:
         """The same rows under other cells, for laws on attributes that are not the study's."""
@@ -206,9 +205,8 @@ class Deal:
         units, first, unit_of = np.unique(self.units, return_index=True, return_inverse=True)
         home = np.full(len(units), n_cells, dtype=np.int64)
         np.minimum.at(home, unit_of, codes)
-        at_home = np.bincount(unit_of, weights=codes == home[unit_of], minlength=len(units)).astype(
-            np.int64
-        )
+        is_home = codes == home[unit_of]
+        at_home = np.bincount(unit_of, weights=is_home, minlength=len(units)).astype(np.int64)
         official_part = (
             np.zeros(len(units), dtype=np.uint8) if self._part is None else self._part[first]
         )
@@ -219,9 +217,8 @@ class Deal:
             for unit_part, dealt in turns.items():
                 may[unit_part, [role for role, _ in dealt]] = True
             is_fixed = role_elsewhere != FREE
-            role_of[is_fixed & may[official_part, role_elsewhere % 4]] = role_elsewhere[
-                is_fixed & may[official_part, role_elsewhere % 4]
-            ]
+            takes_it = is_fixed & may[official_part, role_elsewhere % 4]
+            role_of[takes_it] = role_elsewhere[takes_it]
             official_part = np.where(is_fixed, np.uint8(_UNUSED), official_part)
         hashes = hash64(units, seed_of(self.seed, "roles"))
         for unit_part, dealt in turns.items():
@@ -236,10 +233,9 @@ class Deal:
                     before_cell = np.concatenate([[0], rows])[begin]
                     taken = rows - at_home[queue] - before_cell[home[queue]] < role_quota
                 else:
-                    taken = (
-                        np.arange(len(queue)) - begin[home[queue]]
-                        < self._take(counts, role, role_quota)[home[queue]]
-                    )
+                    units_of_cell = self._take(counts, role, role_quota)
+                    position_in_cell = np.arange(len(queue)) - begin[home[queue]]
+                    taken = position_in_cell < units_of_cell[home[queue]]
                 role_of[queue[taken]] = role
                 queue = queue[~taken]
         roles = role_of[unit_of]
