@@ -197,7 +197,9 @@ def test_init_takes_the_names_and_writes_them_down(
             ).n_rows
             == 60
         )
-    assert plan.study.data["own"].label == "bird" and plan.study.data["own"].options["header"] == [
+    assert plan.study.data["place"].label == "bird" and plan.study.data["place"].options[
+        "header"
+    ] == [
         "path",
         "bird",
         "place",

@@ -149,7 +149,10 @@ def test_networks_are_the_published_ones() -> None:
         replace(INFO, input=InputSpec.image(256, 256, 3)), lambda **changes: nn.Linear(1, 1)
     )  # type: ignore[arg-type, return-value]
     assert (
-        sum(type(submodule).__name__ == "_Block" for submodule in networks["generator"].modules())
+        sum(
+            type(submodule).__name__ == "_TranslationBlock"
+            for submodule in networks["generator"].modules()
+        )
         == 9
     )
     assert networks["discriminator"](torch.zeros(1, 3, 256, 256), torch.tensor([0])).shape == (

@@ -238,7 +238,9 @@ def test_a_plan_says_what_is_left_out_and_its_key_tells(monkeypatch: pytest.Monk
     datasets, role_rows = rows_by_role(next(whole_specs(allowed)))
     assert [len(rows) for role, source, rows in role_rows if source == "dark"] == [1797]
     sentence = plan.runs[0].key
-    monkeypatch.setattr(sys.modules[make_split.__module__]._Study, "pictures", lambda study: None)
+    monkeypatch.setattr(
+        sys.modules[make_split.__module__]._SplitStudy, "pictures", lambda study: None
+    )
     assert make_plan(study_from(RENDITIONS)).runs[0].key != sentence
 
 
@@ -251,7 +253,9 @@ def test_keys_of_studies_of_one_source_do_not_know_of_it(monkeypatch: pytest.Mon
     }
     (run,) = make_plan(study_from(alone)).runs
     assert all("overlap" not in spec["split"] for spec in whole_specs(make_plan(study_from(alone))))
-    monkeypatch.setattr(sys.modules[make_split.__module__]._Study, "pictures", lambda study: None)
+    monkeypatch.setattr(
+        sys.modules[make_split.__module__]._SplitStudy, "pictures", lambda study: None
+    )
     assert make_plan(study_from(alone)).runs[0].key == run.key
 
 

@@ -504,7 +504,7 @@ def test_the_column_of_labels(tmp_path: Path, label: str, usual: bool) -> None:
             "cat,fold\n0.5,1\n0.5,2\n",
             "t.csv needs a column of scores for each class, two at least, and has 1",
         ),
-        ("cat,cat\n0.5,0.5\n", "names column 'cat' twice"),
+        ("cat,cat\n0.5,0.4\n", "names column 'cat' twice, and the two differ (row 1)"),
         ("cat,dog\n", "has no rows"),
     ],
 )

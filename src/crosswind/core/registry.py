@@ -486,7 +486,9 @@ def facts_of_class(cls: Any) -> Facts:
     ]
     pairs = [pair for shared_class in (*shared, cls) for pair in vars(shared_class).items()]
     functions = [
-        key for key, value in pairs if inspect.isfunction(value) or isinstance(value, property)
+        key
+        for key, value in pairs
+        if inspect.isfunction(value) or isinstance(value, property | classmethod | staticmethod)
     ]
     defines = tuple(dict.fromkeys(key for key in functions if not key.startswith("_")))
     name, kind, doc = cls.registered_name, cls.registered_kind, inspect.cleandoc(cls.__doc__ or "")

@@ -159,7 +159,7 @@ BAD: list[tuple[Callable[[Path], object], dict[str, Any], str]] = [
     (
         nothing,
         {"path": "rows.xlsx"},
-        r"data.path: 'rows.xlsx' is no table by its name \(valid: .csv, .tsv, .parquet\)",
+        r"data.path: 'rows.xlsx' is no table by its name; save the sheet as CSV \(UTF-8\) \(valid: .csv, .tsv, .parquet\)",
     ),
     (nothing, {"path": 3}, "data.path: must be text, not 3"),
     (nothing, {"images": "none"}, "data.images: 'none' is a folder that does not exist"),
