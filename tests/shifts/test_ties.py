@@ -123,3 +123,14 @@ def test_a_split_in_python_asks_for_the_tie_that_is_there() -> None:
     rows = split.train.rows
     label, mark = (dataset.table.column(name)[rows] for name in ("mole", "mark"))
     assert len(rows) > 200 and (label != mark).all()
+
+
+def test_of_very_many_cells_no_tie_is_looked_for() -> None:
+    n = 3000
+    attributes = (
+        Attribute("kind", tuple(map(str, range(n)))),
+        Attribute("site", tuple(map(str, range(n)))),
+    )
+    codes = np.stack([np.arange(n), np.arange(n)]).astype(np.uint16)
+    dataset = AttributedDataset("many", AttributeTable(attributes, codes))
+    assert tie_of(dataset, "kind", "site").matching == {}

@@ -21,6 +21,9 @@ from crosswind.shifts.audit.measures import Interval, cramers_v, redrawn
 
 LEVEL: Final = 0.001
 """A tie is one whose test of independence has a smaller p."""
+MOST_CELLS: Final = 50_000
+"""Classes times values of which a tie is looked for: redrawing more takes gigabytes, and cells of so
+few rows tell none."""
 _SEED: Final = 0
 
 
@@ -60,6 +63,9 @@ def tie_of(dataset: AttributedDataset, label: str, attribute: str) -> Tie:
     if key not in dataset.cache:
         axes = [dataset.table.attribute(name) for name in (label, attribute)]
         shape = (len(axes[0]), len(axes[1]))
+        if shape[0] * shape[1] > MOST_CELLS:
+            none = np.zeros((0, 0), dtype=np.int64)
+            return Tie(label, attribute, Interval(0.0, 0.0, 0.0), {}, 0.0, none)
         codes = [dataset.table.column(name).astype(np.int64) for name in (label, attribute)]
         cells = np.ravel_multi_index((codes[0], codes[1]), shape)
         counts = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
