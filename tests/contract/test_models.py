@@ -20,7 +20,8 @@ from crosswind.models.form import check_form
 FACTS = [
     item
     for item in listing("models")
-    if item.module.startswith("crosswind.") and (item.built is None or item.built.trained)
+    if item.module.startswith("crosswind.")
+    and (item.built is None or (item.built.trained and item.built.gradient))
 ]
 NAMES = [item.name for item in FACTS]
 LONG = ("vit-b-16", "resnet101", "resnet50", "timm")  # seconds each

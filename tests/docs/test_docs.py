@@ -196,6 +196,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     module.draw_pictures(tmp_path)
+    write_moles(tmp_path / "moles.csv")
     (tmp_path / "birds").symlink_to("pictures")
     monkeypatch.chdir(tmp_path)
     before = dict(registry._LIVE)
@@ -204,6 +205,18 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for room, name in set(registry._LIVE) - set(before):
         if registry._LIVE[room, name].__module__.startswith("page_"):
             registry.forget(room, name)
+
+
+def write_moles(table: Path) -> None:
+    """A table in which nine of ten benign moles lie beside a ruler and one of ten others does."""
+    draw = np.random.default_rng(0)
+    lines = ["diagnosis,ruler,width,red"]
+    for row in range(400):
+        benign = row % 2
+        ruler = "yes" if draw.random() < 0.1 + 0.8 * benign else "no"
+        width, red = 4 - benign + draw.normal(), 2 * (ruler == "yes") + draw.normal()
+        lines.append(f"{['melanoma', 'benign'][benign]},{ruler},{width:.2f},{red:.2f}")
+    table.write_text("\n".join(lines), encoding="utf-8")
 
 
 # Half a minute each: they train whole studies and draw their pages.
@@ -307,6 +320,8 @@ def command(words: list[str], where: str) -> None:
                     "training.validate_every=2",
                     "--set",
                     "seeds=1",
+                    "--set",
+                    "split_seeds=1",
                 ]
                 if small
                 else []

@@ -31,7 +31,9 @@ OURS = [
     if item.module.startswith("crosswind.") and item.built is not None
 ]
 FITTING = [
-    item for item in OURS if item.built and item.built.trained and "image" in item.built.takes
+    item
+    for item in OURS
+    if item.built and item.built.trained and item.built.gradient and "image" in item.built.takes
 ]
 NAMES = [
     item.name for item in FITTING if item.built and not item.built.folders

@@ -229,8 +229,9 @@ class Needs:
     environment, or of one mixture of them, are compared with each other, so that a batch must hold
     two of each. `numbers`: the knob above 0 with which it blends or moves inputs, which must then
     be numbers and no tokens. `given`: whether it means something only from given weights; a study
-    warns of random ones. `linear`: whether
-    the model must have linear layers beside its head.
+    warns of random ones. `linear`: whether the model must have linear layers beside its head.
+    `gradient`: whether it descends a gradient of the model; one that only says how often rows are
+    seen does not.
     """
 
     groups: bool = False
@@ -249,6 +250,7 @@ class Needs:
     spread: Mapping[str, str] = dataclasses.field(default_factory=dict)
     given: bool = False
     linear: bool = False
+    gradient: bool = True
 
     def switch_steps(self, knobs: Mapping[str, Any], steps: int) -> dict[str, int]:
         """For each of `switches` the step of a stage at which it happens, for a method with these
@@ -312,9 +314,11 @@ class Form:
     no part of it. `takes`: the kinds of input, see `InputSpec`. `of`: the knob that names the model
     whose features it is trained on, and whose inputs it then takes; its knob `settings` holds that
     model's. `folders`: the knobs that name a folder or file whose contents are part of what it is,
-    and what must be in it, `"tokenizer"`, `"encoder"`, `"clip"` or `"vision-language"`; the hash is
-    in the knob `NAME_sha256`. `maps`: whether its stages give maps [c, h, w]; None: as `has_maps`
-    tells by the norm. `linear`: whether it has linear layers beside its head; None: not known.
+    and what must be in it, `"tokenizer"`, `"encoder"`, `"clip"`, `"vision-language"` or
+    `"program"`, a Python file; the hash is in the knob `NAME_sha256`. `maps`: whether its stages
+    give maps [c, h, w]; None: as `has_maps` tells by the norm. `linear`: whether it has linear
+    layers beside its head; None: not known. `gradient`: whether it is trained by steps down a
+    gradient; else all at once by its own rule.
     """
 
     norm: str = ""
@@ -330,6 +334,7 @@ class Form:
     folders: Mapping[str, str] = dataclasses.field(default_factory=dict)
     maps: bool | None = None
     linear: bool | None = None
+    gradient: bool = True
 
     def has_maps(self) -> bool | None:
         """Whether its stages give maps; None: not known. Networks that are never normalised, or by

@@ -30,7 +30,7 @@ class ERM(Method):
     Checked against: hand-worked cross-entropy.
     """
 
-    needs = Needs()
+    needs = Needs(gradient=False)
     limit = Limit.none("the baseline that other methods are compared with")
     version = 1
     family = {"wiles2022": "architecture", "jeon2025": "architecture"}

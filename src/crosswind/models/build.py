@@ -147,6 +147,15 @@ class Model(nn.Module):
         return self.stages.index(stage)
 
 
+def names_of_any_shape(network: nn.Module) -> set[str]:
+    """The weights whose shapes training decides, as their modules' `any_shape` names them."""
+    return {
+        f"{prefix}.{name}" if prefix else name
+        for prefix, submodule in network.named_modules()
+        for name in getattr(submodule, "any_shape", ())
+    }
+
+
 class Backbone(ABC):
     """A registered kind of model; subclasses are frozen dataclasses whose fields are knobs."""
 

@@ -48,7 +48,10 @@ def is_hub_name(path: str) -> bool:
 
 
 def contents_hash(path: Path, kind: str) -> str:
-    """The SHA-256 of a tokenizer's file, or of a folder's files that are read and their names."""
+    """The SHA-256 of a tokenizer's file or a program, or of a folder's files that are read and their
+    names."""
+    if kind == "program":
+        return file_hash(path)
     if kind == "tokenizer":
         return file_hash(path / TOKENIZER if path.is_dir() else path)
     inside = (

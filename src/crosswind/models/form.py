@@ -15,6 +15,7 @@ from crosswind.core.errors import InputError, unknown
 from crosswind.core.knobs import Form, resolve
 from crosswind.core.registry import Facts, facts, listing
 from crosswind.core.types import InputSpec
+from crosswind.models.estimator_class import check_estimator
 from crosswind.models.folders import (
     check_clip,
     check_encoder,
@@ -25,7 +26,12 @@ from crosswind.models.folders import (
 _PACKAGES = {"chat": "openai", "features": "umap", "onnx": "onnxruntime", "transport": "ot"}
 """Packages of extras that have another name."""
 
-FOLDERS = {"clip": check_clip, "encoder": check_encoder, "vision-language": check_vision_language}
+FOLDERS = {
+    "clip": check_clip,
+    "encoder": check_encoder,
+    "program": check_estimator,
+    "vision-language": check_vision_language,
+}
 """From what a folder of a model is to the function that looks at it."""
 
 _PLURAL = {"image": "images", "text": "texts", "image-and-text": "images with texts"}

@@ -24,7 +24,7 @@ import numpy as np
 
 from crosswind.core.errors import InputError, one_line, shown, unknown
 from crosswind.core.knobs import Form, Knob, Log, choose, knobs_of, resolve
-from crosswind.core.registry import Facts, facts
+from crosswind.core.registry import Facts, facts, listing
 from crosswind.core.seeds import stream
 from crosswind.core.types import canonical
 from crosswind.models.folders import contents_hash
@@ -182,6 +182,9 @@ def _entries(declared: Any, room: str) -> Iterator[tuple[str, str, Facts, dict[s
                 f"must be the name of {'an' if word[0] == 'e' else 'a'} {word}, not {shown(name)}",
             )
         named = path if name is label else f"{path}.{word}"
+        if name is label and settings.get("name") in {known.name for known in listing(room)}:
+            problem = f"is written {label}: {{{word}: {settings['name']}}}, without 'name'"
+            raise InputError(path, f"a label of one's own {problem}")
         component_facts = facts(room, name, named)
         check_extra(component_facts.extra, named, name)
         yield label, path, component_facts, settings

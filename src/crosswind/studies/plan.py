@@ -613,13 +613,10 @@ def _check_inputs(
             check_form(form, model["knobs"], ours, f"models.{label}", model["name"])
         except InputError as error:
             raise InputError(error.field, f"{error.problem} (data.{main})", error.choices) from None
-        if (
-            derived is not None
-            and derived.mode != "fixed"
-            and form is not None
-            and form.of
-            and model["knobs"][form.of]
-        ):
+        reads_rows_once = form is not None and (
+            not form.gradient or bool(form.of and model["knobs"][form.of])
+        )
+        if derived is not None and derived.mode != "fixed" and reads_rows_once:
             problem = (
                 f"reads each row of data.{main} once, and its derived attribute is drawn at every"
                 " visit"

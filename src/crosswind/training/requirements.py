@@ -22,6 +22,7 @@ from crosswind.core.types import InputSpec, canonical
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import training_keys
 from crosswind.methods.base import Info, Method, aligned_codes
+from crosswind.models.estimator_class import estimator_of, weight_argument
 from crosswind.training.selection import RULES, Selection
 from crosswind.training.settings import ModelSpec, TrainingSettings
 from crosswind.training.wants import WANTED, Want
@@ -198,6 +199,8 @@ def _problems(pairing: Pairing) -> Iterator[str]:
         form = facts("models", spec.name).built
         if form is not None:  # what a model does not declare is not held against it
             model = _RunModel(label, spec, form)
+            yield from _gradient_lacking(pairing, model)
+            yield from _weights_not_taken(pairing, model)
             yield from _inputs_unfit_for_model(pairing, model)
             yield from _layers_lacking(pairing, model)
     yield from _images_without_pairs(pairing)
@@ -254,6 +257,34 @@ def _inputs_unfit_for_model(pairing: Pairing, model: _RunModel) -> Iterator[str]
         yield (
             f"changes inputs as numbers, and {model.label!r} reads texts; name the models that it"
             " is run with in its 'models', such as a linear-probe 'of' another one"
+        )
+
+
+def _gradient_lacking(pairing: Pairing, model: _RunModel) -> Iterator[str]:
+    """A method that descends a gradient, and a model that is fitted all at once."""
+    if pairing.needs.gradient and not model.form.gradient:
+        fitting = ", ".join(
+            method_facts.name
+            for method_facts in listing("methods")
+            if method_facts.needs is not None and not method_facts.needs.gradient
+        )
+        yield (
+            f"descends a gradient, and {model.label!r} is fitted at once by a rule of its own; name"
+            f" the models that it is run with in its 'models' (methods that can have {model.label!r}:"
+            f" {fitting})"
+        )
+
+
+def _weights_not_taken(pairing: Pairing, model: _RunModel) -> Iterator[str]:
+    """A sampler that draws some rows more often than others, and a model whose own rule takes no
+    weights of rows."""
+    if model.form.gradient or pairing.sampler == "uniform":
+        return
+    if weight_argument(estimator_of(model.spec.knobs, f"models.{model.label}")) is None:
+        yield (
+            f"trains {model.label!r}, whose fit takes no weights of rows (sample_weight), and the"
+            f" sampler {pairing.sampler} gives them some; set sampler: uniform, or take another"
+            " estimator"
         )
 
 

@@ -14,6 +14,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -34,6 +35,7 @@ from crosswind.training.own_action import OwnAction, moved_levels
 from crosswind.training.predicting import predict, predict_adapted, score
 from crosswind.training.requirements import check_stages, lot_warnings, run_warnings
 from crosswind.training.run_context import LoopContext
+from crosswind.training.samplers import row_weights
 from crosswind.training.selection import Score, Selector, Stopper, start_of
 from crosswind.training.settings import ModelSpec, TrainingSettings
 from crosswind.training.trajectory import Trajectory
@@ -182,6 +184,9 @@ class Run:
         return self.info.steps if self.stage.steps is None else self.stage.steps
 
     def _train_stage(self) -> None:
+        if not self.context.descends:
+            self._fit_stage_at_once()
+            return
         length, every, context = self.length, self.settings.validate_every, self.context
         steps = Steps(self.method, context, self.settings.device, length)
         clock, seconds, profile = time.perf_counter, self.meter.seconds, self.profile
@@ -215,6 +220,25 @@ class Run:
             if fitted or self.step % every == 0 or self.step >= length:
                 self._validate(fitted)
                 ended = clock()
+
+    def _fit_stage_at_once(self) -> None:
+        """One step: every training row once, weighted as the study's sampler and the stage draw
+        it."""
+        rows, stage = self.split.train, self.stage
+        if rows.visit_law is not None:
+            raise RunError(
+                "the model reads each training row once, and an attribute is drawn at every visit;"
+                " make its mode fixed"
+            )
+        weight = np.asarray(rows.weight, dtype=np.float64)
+        for factor in (stage.weights, stage.copies):
+            if factor is not None:
+                weight = weight * factor.cpu().double().numpy()
+        weights = row_weights(weight, rows.group, self.method.needs.sampler)
+        with self.meter.part("step"):
+            self.context.fit_at_once(None if weights is None else weights * len(weights))
+        self.step += 1
+        self._validate(fitted=True)
 
     def _fitted(self) -> bool:
         """Whether a pass over the training rows has ended and so many of them are right that the

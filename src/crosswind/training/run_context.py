@@ -313,6 +313,20 @@ class LoopContext:
             for name, spec in self._method.optimisers(self.info, self.modules, stage.name).items()
         }
 
+    @property
+    def descends(self) -> bool:
+        """Whether the model is trained by steps, and not all at once by a rule of its own."""
+        model = self.modules.get("model")
+        return not (isinstance(model, Model) and hasattr(model.head, "fit_rows_once"))
+
+    def fit_at_once(self, weights: NDArray[np.float64] | None) -> None:
+        """Have the model's own rule fit its head to the training rows, with weights [n] of mean 1;
+        None: all alike."""
+        model: Any = self.modules["model"]
+        with torch.inference_mode():
+            features = model.features(self.inputs())
+        model.head.fit_rows_once(features, self.y, weights)
+
     def has_optimiser(self, name: str) -> bool:
         """Whether the stage has an optimiser of this name."""
         return name in self._optimisers

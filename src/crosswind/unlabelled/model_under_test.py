@@ -324,7 +324,7 @@ class _KeptNetwork:
         return run
 
     def _build(self, spec: InputSpec) -> tuple[Any, nn.Module]:
-        from crosswind.models.build import build_model, make_backbone
+        from crosswind.models.build import build_model, make_backbone, names_of_any_shape
         from crosswind.models.networks.pretrained import read_weights, take_weights
 
         encoder = make_backbone(self.model, self.settings, spec).encoder(spec, 0)
@@ -339,7 +339,7 @@ class _KeptNetwork:
             network = cast("Model", self.method.modules(info, lambda **_: built)["model"])
             found = {**network.state_dict(), **found}
         own = network.state_dict()
-        for name in found.keys() & own.keys():
+        for name in (found.keys() & own.keys()) - names_of_any_shape(network):
             if (
                 found[name].shape != own[name].shape
             ):  # `take_weights` would leave a head as it was made

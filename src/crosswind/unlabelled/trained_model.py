@@ -39,6 +39,12 @@ class Predictor:
     class_names: tuple[str, ...]
     input: InputSpec
 
+    @property
+    def classes_(self) -> NDArray[np.str_]:
+        """The classes in the order of its outputs, text [k], under the name that scikit-learn's
+        classifiers have for them."""
+        return np.array(self.class_names)
+
     def predict_proba(self, inputs: Any, rule: str | None = None) -> NDArray[np.float64]:
         """The probability of each class, float64 [n, k] in the order of `class_names`.
 

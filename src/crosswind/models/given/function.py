@@ -83,20 +83,24 @@ def load_function(name: str) -> Callable[[Any], Any]:
     """The function, or the object with `predict_proba` or `predict`, that `module:function` or
     `FILE.py:function` names. Raises `InputError`."""
     module, _, function = name.rpartition(":")
-    try:
-        if module.endswith(".py"):
-            loaded_module = _executed(module, stamp(Path(module), False))
-        else:
-            loaded_module = importlib.import_module(module)
-    except Exception as error:  # whatever the code of somebody else does when it is imported
-        raise InputError(
-            name, f"cannot be imported: {type(error).__name__}: {one_line(str(error), 200)}"
-        ) from error
+    loaded_module = module_of(module, name)
     answering = getattr(loaded_module, function, None)
     answers = callable(answering) or callable(getattr(answering, "predict_proba", None))
     if not answers and not callable(getattr(answering, "predict", None)):
         raise InputError(name, f"there is no function {function!r} in {module}")
     return cast(Callable[[Any], Any], answering)
+
+
+def module_of(module: str, field: str) -> ModuleType:
+    """The module of a file or of an installed package. Raises `InputError` on `field`."""
+    try:
+        if module.endswith(".py"):
+            return _executed(module, stamp(Path(module), False))
+        return importlib.import_module(module)
+    except Exception as error:  # whatever the code of somebody else does when it is imported
+        raise InputError(
+            field, f"cannot be imported: {type(error).__name__}: {one_line(str(error), 200)}"
+        ) from error
 
 
 @lru_cache(maxsize=4)

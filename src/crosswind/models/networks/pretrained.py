@@ -15,7 +15,7 @@ from crosswind.core.errors import InputError, one_line, unknown
 from crosswind.core.files import library_path
 from crosswind.core.knobs import knob
 from crosswind.core.types import file_hash
-from crosswind.models.build import Backbone, Model
+from crosswind.models.build import Backbone, Model, names_of_any_shape
 from crosswind.models.form import wants_imagenet
 
 __all__ = [
@@ -190,7 +190,8 @@ def take_weights(
     if within and all(key.startswith(within) for key in tensors):
         tensors = {key.removeprefix(within): value for key, value in tensors.items()}
     model_tensors = {key.removeprefix(within): value for key, value in model.state_dict().items()}
-    head = {key.removeprefix(within) for key in _head_names(model)}
+    any_shape = {key.removeprefix(within) for key in names_of_any_shape(model)}
+    head = {key.removeprefix(within) for key in _head_names(model)} - any_shape
     other_classes = any(
         key not in tensors or _rows(tensors[key]) != _rows(model_tensors[key]) for key in head
     )
@@ -208,7 +209,7 @@ def take_weights(
                     " missing",
                 )
             taken[key] = value
-        elif tensors[key].shape != value.shape:
+        elif tensors[key].shape != value.shape and key not in any_shape:
             raise _differs(source, key, tensors[key], value)
         else:
             taken[key] = tensors[key]
