@@ -173,7 +173,7 @@ class FittedClassifier(nn.Module):
             if value is not None:
                 setattr(self, name, torch.empty_like(value, device=getattr(self, name).device))
         self._estimator = None
-        super()._load_from_state_dict(state_dict, prefix, *arguments)  # type: ignore[no-untyped-call]
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
 
 
 def _few_threads() -> Any:
