@@ -77,6 +77,27 @@ def test_the_study_that_is_written_is_planned_and_run(
     assert "birds.yaml is there already; name another file, or --force" in capsys.readouterr().err
 
 
+def test_pictures_whose_attributes_are_tied_unlike_run_as_proposed(
+    table: Path, tmp_path: Path, capsys: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    draw = np.random.default_rng(0)
+    frame = polars.read_csv(table)
+    is_gull = (frame["Species"] == "gull").to_numpy()
+    for name, share in (("weather", 0.85), ("hour", 0.7)):
+        follows = np.where(draw.random(N) < share, is_gull, ~is_gull)
+        frame = frame.with_columns(polars.Series(name, np.where(follows, "early", "late")))
+    frame.drop("photographer", "rare", "season", "place").write_csv(table)
+    assert _status(["init", "birds.csv", "--size", "8"]) == 0
+    study = yaml.safe_load((tmp_path / "birds.yaml").read_text(encoding="utf-8"))
+    strengths = study["shifts"]["SC"]["strength"]
+    assert set(strengths) == {"weather", "hour"} and strengths["weather"] > strengths["hour"]
+    capsys.readouterr()
+    assert _status(["run", "birds.yaml", "--workers", "1", "--out", "out", *SETTINGS]) == 0
+    answers = capsys.readouterr().out
+    assert "With weather tied to Species in " in answers and "With hour tied to Species" in answers
+
+
 def test_label_and_folder_can_be_named(table: Path) -> None:
     text = propose(str(table), str(table.parent / "pictures"), "place").text
     assert "    label: place\n    attributes: [Species]\n" in text

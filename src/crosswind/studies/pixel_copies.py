@@ -15,6 +15,7 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.shifts.split import Split, make_split
 from crosswind.studies.axes import points_of
 from crosswind.studies.build import build_split_plan, split_values
+from crosswind.studies.observed_ties import match_observed
 from crosswind.studies.spec import Study
 
 Hashes = NDArray[np.uint64]
@@ -38,11 +39,14 @@ def check_pixel_copies(
     }
     checked_keys = set()
     for point, split_seed in product(points_of(study), study.split_seed_list):
+        if point.data not in datasets:
+            continue
         split, _ = split_values(study, point, split_seed)
+        match_observed(split, datasets[point.data])
         # Roles depend neither on how many rows are drawn nor on what becomes of their labels.
         split |= {"draw": "all", "dataset_size": None, "label_noise": 0.0}
         key = canonical([point.data, split])
-        if point.data in datasets and key not in checked_keys:
+        if key not in checked_keys:
             checked_keys.add(key)
             _check(
                 make_split(datasets, point.data, build_split_plan(split), 0),

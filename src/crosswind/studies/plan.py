@@ -19,13 +19,13 @@ import numpy as np
 
 from crosswind.core import html
 from crosswind.core.errors import InputError, unknown
-from crosswind.core.registry import facts, import_named, listing, load
+from crosswind.core.registry import facts, import_named, load
 from crosswind.core.types import InputSpec, Job
 from crosswind.data.dataset import AttributedDataset
 from crosswind.data.one_value import refuse_doubts
 from crosswind.models.form import check_form
 from crosswind.models.language.prompts import question_of
-from crosswind.shifts.base import NormalForm, Shift
+from crosswind.shifts.base import NormalForm
 from crosswind.shifts.split import SplitCounts, parse_sampler, plan_counts
 from crosswind.shifts.split.pictures import said_of_data
 from crosswind.shifts.ties import tie_of
@@ -50,6 +50,7 @@ from crosswind.studies.build import (
 from crosswind.studies.claims import check_claims
 from crosswind.studies.estimates import check_changes, check_estimators, source_set
 from crosswind.studies.expand import check_distinct, jobs_of
+from crosswind.studies.observed_ties import match_observed
 from crosswind.studies.prompts import check_prompts
 from crosswind.studies.reading import find_study
 from crosswind.studies.slow_settings import slow_settings
@@ -361,7 +362,7 @@ def _counted(
     does."""
     split, fields = split_values(study, point, split_seed)
     with _named(fields, point):
-        _match_observed(split, datasets[point.data])
+        match_observed(split, datasets[point.data])
         return split, DrawCounts(
             plan_counts(
                 {name: datasets[name] for name in _sources(split, point)},
@@ -369,35 +370,6 @@ def _counted(
                 build_split_plan(split),
             )
         )
-
-
-def _match_observed(split: dict[str, Any], dataset: AttributedDataset) -> None:
-    """Write the matching that the rows of the data set show into every spurious correlation of a
-    split that asks for it."""
-    for owner, name in [
-        (split, "shift"),
-        *((set_values, "law") for set_values in split["sets"].values()),
-    ]:
-        if isinstance(owner[name], list):
-            owner[name] = [
-                _observed(component, dataset, split["label"], f"{name}.{number}")
-                for number, component in enumerate(owner[name])
-            ]
-
-
-def _observed(
-    component: Mapping[str, Any], dataset: AttributedDataset, label: str, field_name: str
-) -> dict[str, Any]:
-    """A shift as plain values with the settings that it takes from the rows."""
-    name = component.get("type")
-    if name not in [shift.name for shift in listing("shifts")]:
-        return dict(component)  # refused where the shift is made
-    cls: type[Shift] = load("shifts", str(name))
-    try:
-        return cls.observed_settings(component, dataset, label)
-    except InputError as error:
-        setting = error.field.replace("shift", field_name, 1)
-        raise InputError(setting, error.problem, error.choices) from None
 
 
 def _equal_rows(study: Study, point: StudyPoint, datasets: Mapping[str, AttributedDataset]) -> int:
@@ -428,7 +400,7 @@ def _balanced_rows(
             under = replace(full, shift=shift)
             split, fields = split_values(study, under, split_seed)
             with _named(fields, under):
-                _match_observed(split, datasets[point.data])
+                match_observed(split, datasets[point.data])
                 law = build_split_plan(split).shift.normal_form(available.study_cells)
                 row_counts.append(_rows_in_proportion(law, available, under))
     return min(row_counts)
