@@ -240,12 +240,13 @@ def planted(table: Path, label: str, number: int, visible: bool, out: Path) -> d
     invisible one is a column that is tied to nothing and that no model reads.
     """
     draw = np.random.default_rng(number)
-    rows = polars.read_csv(table, infer_schema_length=None)
+    names = dict.fromkeys(("id", "file"), polars.String)  # 00012 is a name and no number
+    rows = polars.read_csv(table, infer_schema_length=None, schema_overrides=names)
     rows = rows.filter(rows[label].is_not_null())
     kind = "pictures" if "id" in rows.columns or "file" in rows.columns else "columns"
     kind = "texts" if "text" in rows.columns else kind
     if kind != "columns":
-        rows = rows.sample(min(rows.height, 1500 if kind == "pictures" else 3000), seed=number)
+        rows = rows.sample(min(rows.height, 4000 if kind == "pictures" else 3000), seed=number)
     classes = rows[label].cast(polars.String).to_numpy()
     first = np.isin(classes, np.unique(classes)[: max(1, len(np.unique(classes)) // 2)])
     follows = draw.random(rows.height) < (0.95 if visible else 0.5)

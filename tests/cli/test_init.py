@@ -298,6 +298,27 @@ def test_classes_and_values_of_few_rows_are_left_out_and_named(tmp_path: Path) -
     assert plan_of(str(tmp_path / "t.yaml"), None, ()).runs
 
 
+def test_many_classes_are_kept_where_their_cells_together_tell_enough(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    digit = np.arange(3000) % 10
+    is_low = digit < 5
+    scanner = np.where(np.where(np.arange(3000) // 10 % 20 < 19, is_low, ~is_low), "A", "B")
+    frame = {
+        "digit": [f"d{code}" for code in digit],
+        "scanner": scanner.tolist(),
+        "width": (digit + draw.normal(0, 6, 3000)).tolist(),
+    }
+    polars.DataFrame(frame).write_csv(tmp_path / "digits.csv")
+    study, notes = study_of(tmp_path / "digits.csv")
+    # Each cell off the tie has 15 rows: too few of two classes, enough of ten.
+    assert "keep" not in study["data"]["scanner"] and study["data"]["scanner"]["roles"]["test"] == 5
+    assert not [note for note in notes if "only large costs" in note or "left out" in note]
+    two = polars.DataFrame(frame).filter(polars.col("digit").is_in(["d0", "d9"]))
+    two.write_csv(tmp_path / "two.csv")
+    ready = [note for note in study_of(tmp_path / "two.csv")[1] if note.startswith("attribute 'scanner'")]
+    assert len(ready) == 1 and "smallest cell with label 'digit' (2 values) has 15 rows" in ready[0]
+
+
 ROLES = {
     "words": ["train", "val", "test"],
     "Waterbirds": ["0", "1", "2"],

@@ -3,6 +3,7 @@ there, and which values leave enough rows in every cell."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 LEAST: Final = 6
 """Rows of the smallest cell without which nothing can be tested, validated and trained."""
 ENOUGH: Final = 30
-"""Rows of the smallest cell for which values of an attribute, or classes, are left out."""
+"""Rows of the smallest of four cells for which values of an attribute, or classes, are left out."""
+ENOUGH_OF_MANY: Final = 12
+"""The same where cells are so many that they tell together what each tells little of."""
 MOST_TEST: Final = 50
 """The most rows of a cell that test."""
 MOST_ATTRIBUTES: Final = 3
@@ -37,9 +40,9 @@ Counts = NDArray[np.int64]
 class ShiftDesign:
     """An attribute that a study can shift.
 
-    `values` and `classes`: those that are kept_counts, so that each cell has `smallest` rows or more of
+    `values` and `classes`: those that are kept, so that each cell has `smallest` rows or more of
     `n_rows` in all; `cuts`: numbers that part its numbers into classes. `tie`: how it goes with the
-    label in the kept_counts rows. `left_out`: values and classes that have too few rows.
+    label in the kept rows. `left_out`: values and classes that have too few rows.
     """
 
     attribute: str
@@ -50,6 +53,11 @@ class ShiftDesign:
     tie: Tie
     cuts: tuple[float, ...] = ()
     left_out: tuple[str, ...] = ()
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the smallest cell has so few rows that only large costs can be told."""
+        return self.smallest < enough_rows(len(self.values) * len(self.classes))
 
     @property
     def test(self) -> int:
@@ -73,8 +81,8 @@ class Attributes:
 
     `designs`: attributes that can be shifted, those of enough rows first, of them the one that goes
     most with the label.
-    `aliases`: columns that are the label under earlier_codes names, or tell it entirely. `reasons`: why
-    each earlier_codes column is no attribute.
+    `aliases`: columns that are the label under other names, or tell it entirely. `reasons`: why
+    each other column is no attribute.
     """
 
     designs: tuple[ShiftDesign, ...]
@@ -131,7 +139,7 @@ def attributes_of(
 def _without_repeated(
     rows: DataFrame, columns: Mapping[str, TableColumn], designs: Sequence[ShiftDesign]
 ) -> tuple[list[ShiftDesign], list[str]]:
-    """The attributes without those that are an earlier one under earlier_codes names, and a reason for each
+    """The attributes without those that are an earlier one under other names, and a reason for each
     of these."""
     different: list[ShiftDesign] = []
     codes: list[NDArray[np.int64]] = []
@@ -199,7 +207,7 @@ def _order(design: ShiftDesign) -> tuple[bool, bool, float]:
     """What attributes are ordered by: a tie, enough rows, then V of those that are tied and rows of
     the others."""
     tied = bool(design.tie.matching)
-    return not tied, design.smallest < ENOUGH, -(design.tie.v.value if tied else design.smallest)
+    return not tied, design.is_short, -(design.tie.v.value if tied else design.smallest)
 
 
 def _values_of(rows: DataFrame, column: TableColumn) -> tuple[tuple[str, ...], tuple[float, ...]]:
@@ -240,7 +248,7 @@ def _table(
 
 
 def counts_of(rows: DataFrame, label: Label, design: ShiftDesign) -> Counts:
-    """Rows of each kept_counts class and value of a design, int64 [classes, values]."""
+    """Rows of each kept class and value of a design, int64 [classes, values]."""
     class_codes = _codes(rows, label.name, design.classes, label.cuts)
     value_codes = _codes(rows, design.attribute, design.values, design.cuts)
     return _table(class_codes, value_codes, len(design.classes), len(design.values))
@@ -277,13 +285,23 @@ def _design(
     )
 
 
+def enough_rows(n_cells: int) -> int:
+    """The rows of the smallest of so many cells for which nothing is left out."""
+    return max(math.ceil(4 * ENOUGH / n_cells), ENOUGH_OF_MANY)
+
+
+def _is_short(counts: Counts, classes: list[int], values: list[int]) -> bool:
+    """Whether the smallest cell of these classes and values has too few rows."""
+    return _smallest(counts, classes, values) < enough_rows(len(classes) * len(values))
+
+
 def largest_design(counts: Counts) -> tuple[list[int], list[int]]:
-    """The classes and values that are kept_counts of counts [classes, values]: all of them, or what is
-    left when the one that has the emptiest cell goes, one after the earlier_codes, until each cell has
-    `ENOUGH` rows; where none has, the ones of which the smallest cell has most."""
+    """The classes and values that are kept of counts [classes, values]: all of them, or what is left
+    when the one that has the emptiest cell goes, one after the other, until each cell has
+    `enough_rows`; where none has, the ones of which the smallest cell has most."""
     classes, values = list(range(counts.shape[0])), list(range(counts.shape[1]))
     tried = [(list(classes), list(values))]
-    while _smallest(counts, *tried[-1]) < ENOUGH and (len(classes) > 2 or len(values) > 2):
+    while _is_short(counts, *tried[-1]) and (len(classes) > 2 or len(values) > 2):
         smaller = [
             ([code for code in classes if code != gone], list(values))
             for gone in classes
@@ -300,7 +318,7 @@ def largest_design(counts: Counts) -> tuple[list[int], list[int]]:
         )
         tried.append((classes, values))
     smallest = [_smallest(counts, *design) for design in tried]
-    return tried[-1] if smallest[-1] >= ENOUGH else tried[int(np.argmax(smallest))]
+    return tried[int(np.argmax(smallest))] if _is_short(counts, *tried[-1]) else tried[-1]
 
 
 def _smallest(counts: Counts, classes: Sequence[int], values: Sequence[int]) -> int:

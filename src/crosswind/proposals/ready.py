@@ -12,7 +12,7 @@ from crosswind.core import html
 from crosswind.core.errors import InputError
 from crosswind.core.files import write_atomically
 from crosswind.data.tabular import FRAMES, frame_of
-from crosswind.proposals.design import ENOUGH
+from crosswind.proposals.design import enough_rows
 from crosswind.proposals.study_file import Proposal, propose
 from crosswind.proposals.timing import repeats_that_fit, seconds_of_runs
 from crosswind.studies.plan import Plan, make_plan
@@ -73,8 +73,8 @@ class ReadyStudy:
             cells = len(design.values) * len(design.classes)
             few = (
                 f"; the smallest of its {cells} cells has {design.smallest} rows, fewer than"
-                f" {ENOUGH}: only large costs can be told"
-                if design.smallest < ENOUGH
+                f" {enough_rows(cells)}: only large costs can be told"
+                if design.is_short
                 else ""
             )
             notes.append(
