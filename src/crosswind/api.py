@@ -359,6 +359,8 @@ def run_study(
     out: str | Path,
     *,
     workers: int = 0,
+    engine: str = "pool",
+    address: str | None = None,
     scale: str | None = None,
     settings: Sequence[str] = (),
     retry_failed: bool = False,
@@ -372,7 +374,8 @@ def run_study(
     in this process, where every
     class that the program has registered is found; n > 0 trains in n processes, which import the
     program's file for its classes, so what a script does besides defining them belongs under `if
-    __name__ == "__main__":`. `scale`, `settings` and `memory` are `--scale`, `--set` and `--memory`
+    __name__ == "__main__":`. `engine="ray"` executes on the Ray cluster at `address`, or on one
+    that it starts on this machine. `scale`, `settings` and `memory` are `--scale`, `--set` and `--memory`
     of the command line. A key does not know the code of a class: raise its `version` when it
     computes other numbers, and runs of before are not taken for those of now.
 
@@ -383,7 +386,7 @@ def run_study(
     from crosswind.data.budget import memory_bytes
     from crosswind.evaluation.metrics import METRICS
     from crosswind.reports.gather import gather
-    from crosswind.studies.running import check_ready, run_plan, slow_devices
+    from crosswind.studies.running import check_ready, engine_of, run_plan, slow_devices
     from crosswind.studies.store import Store
 
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
@@ -392,24 +395,33 @@ def run_study(
         )
     size = memory_bytes(memory, "memory")
     measures = [metric.measure for metric in METRICS.values() if metric.measure is not None]
-    modules = outside_modules(measures) if workers else []
+    modules = outside_modules(measures) if workers or engine != "pool" else []
     planned = plan(study, scale=scale, settings=settings)
     for label, entry in planned.study.data.items():
-        if workers and entry.source == "memory":
+        if (workers or engine != "pool") and entry.source == "memory":
             raise InputError(
-                "workers",
-                f"must be 0: data.{label} is in the memory of this process, and others do not"
+                "workers" if engine == "pool" else "engine",
+                f"must be {'0' if engine == 'pool' else 'pool'}: data.{label} is in the memory of this process, and others do not"
                 " have it",
             )
     check_ready(planned, workers or 1)
     name = planned.study.name
-    with Store.open(out, create=True) as store:
+    with (
+        engine_of(
+            planned,
+            Path(out),
+            workers=workers,
+            engine=engine,
+            address=address,
+            modules=modules,
+            memory=size,
+        ) as executing,
+        Store.open(out, create=True) as store,
+    ):
         summary = run_plan(
             planned,
             store,
-            workers=workers,
-            modules=modules,
-            memory=size,
+            engine=executing,
             on_event=on_event,
             retry_failed=retry_failed,
         )

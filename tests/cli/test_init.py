@@ -15,6 +15,7 @@ from PIL import Image
 
 from crosswind.cli.main import _status
 from crosswind.proposals.study_file import propose
+from crosswind.proposals.timing import repeats_that_fit
 from crosswind.studies.plan import plan_of
 
 N = 240
@@ -315,7 +316,9 @@ def test_many_classes_are_kept_where_their_cells_together_tell_enough(tmp_path: 
     assert not [note for note in notes if "only large costs" in note or "left out" in note]
     two = polars.DataFrame(frame).filter(polars.col("digit").is_in(["d0", "d9"]))
     two.write_csv(tmp_path / "two.csv")
-    ready = [note for note in study_of(tmp_path / "two.csv")[1] if note.startswith("attribute 'scanner'")]
+    ready = [
+        note for note in study_of(tmp_path / "two.csv")[1] if note.startswith("attribute 'scanner'")
+    ]
     assert len(ready) == 1 and "smallest cell with label 'digit' (2 values) has 15 rows" in ready[0]
 
 
@@ -384,3 +387,9 @@ def test_a_study_in_another_folder_names_its_table_from_there(
     monkeypatch.chdir(tmp_path / "elsewhere")  # a study is run from anywhere
     assert plan_of("../studies/birds.yaml", None, ()).runs
     assert _status(["plan", "../studies/birds.yaml"]) == 0
+
+
+def test_repeats_fit_minutes_and_fewer_than_fifteen_are_given_more_of_them() -> None:
+    seconds_a_repeat = {5: 30, 14: 15, 20: 15, 25: 15, 40: 10, 60: 7, 90: 5}
+    for seconds, repeats in seconds_a_repeat.items():
+        assert repeats_that_fit(2.0 * seconds * 30, 30, 2) == repeats, seconds

@@ -16,6 +16,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+import yaml
 
 from crosswind.cli.main import _status
 from crosswind.core import registry
@@ -328,3 +329,17 @@ def command(words: list[str], where: str) -> None:
             )
             arguments += [] if small or "--scale" in arguments else ["--scale", "tiny"]
         assert _status(arguments) == 0, f"{where}: {' '.join(words)}"
+
+
+def test_the_file_for_kubernetes_is_one_cluster_whose_pods_share_a_volume() -> None:
+    page = (ROOT / "docs" / "guides" / "cluster.md").read_text(encoding="utf-8")
+    lines = page[page.index("    # raycluster.yaml") :].split("\n\n")[0].splitlines()
+    cluster = yaml.safe_load("\n".join(line.removeprefix("    ") for line in lines))
+    assert (cluster["apiVersion"], cluster["kind"]) == ("ray.io/v1", "RayCluster")
+    groups = [cluster["spec"]["headGroupSpec"], *cluster["spec"]["workerGroupSpecs"]]
+    assert len(groups) == 2 and groups[1]["replicas"] == 4
+    for group in groups:
+        pod = group["template"]["spec"]
+        (container,), (volume,) = pod["containers"], pod["volumes"]
+        assert container["volumeMounts"] == [{"name": volume["name"], "mountPath": "/studies"}]
+        assert "rayStartParams" in group and "claimName" in volume["persistentVolumeClaim"]

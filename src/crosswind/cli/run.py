@@ -69,6 +69,22 @@ def run_command(
             help="Most memory for pixels, such as 8GB; default: half. Others are read ahead.",
         ),
     ] = None,
+    engine: Annotated[
+        str,
+        typer.Option(
+            "--engine",
+            metavar="ENGINE",
+            help="What executes runs: pool, processes of this machine; ray, a Ray cluster.",
+        ),
+    ] = "pool",
+    address: Annotated[
+        str | None,
+        typer.Option(
+            "--address",
+            metavar="ADDRESS",
+            help="Of the Ray cluster: auto, or ray://HOST:PORT; default: one on this machine.",
+        ),
+    ] = None,
     profile: Annotated[
         bool,
         typer.Option(
@@ -84,7 +100,7 @@ def run_command(
     after a stop."""
     from crosswind.data.budget import memory_bytes
     from crosswind.studies.plan import plan_of
-    from crosswind.studies.running import check_ready, run_plan, slow_devices
+    from crosswind.studies.running import check_ready, engine_of, run_plan, slow_devices
     from crosswind.studies.store import Store
 
     out = Path(out_word)
@@ -103,14 +119,18 @@ def run_command(
     check_ready(planned, workers or _cores())
     for text in slow_devices(planned):
         typer.echo(f"warning: {text}", err=True)
-    with Store.open(store_url or out, out=out, create=True) as store:
+    with (
+        engine_of(
+            planned, out, workers=workers or _cores(), engine=engine, address=address, memory=size
+        ) as executing,
+        Store.open(store_url or out, out=out, create=True) as store,
+    ):
         traces = out / "profile" if profile else None
         with progress_bar() as display:
             summary = run_plan(
                 planned,
                 store,
-                workers=workers or _cores(),
-                memory=size,
+                engine=executing,
                 on_event=_teller(planned.study.name, display),
                 retry_failed=retry_failed,
                 profile=traces,

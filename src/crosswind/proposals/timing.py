@@ -13,7 +13,10 @@ FEW, MORE = 3, 13
 """Steps of the two runs that are timed."""
 AIM: Final = 240.0
 """Seconds that a proposed study should take at most."""
+LONGEST: Final = 420.0
+"""The same where else there would be fewer than `ENOUGH` repeats: below, intervals widen fast."""
 REPEATS: Final = (30, 20, 15, 10, 7, 5)
+ENOUGH: Final = 15
 
 
 def seconds_of_runs(plan: Plan) -> float:
@@ -36,9 +39,12 @@ def seconds_of_runs(plan: Plan) -> float:
 
 def repeats_that_fit(seconds: float, repeats: int, workers: int) -> int:
     """The number of repeats, of `REPEATS`, with which a study that takes so many seconds with
-    `repeats` of them stays below `AIM`."""
+    `repeats` of them stays below `AIM`, or `LONGEST`."""
     seconds_a_repeat = seconds / repeats / max(workers, 1)
-    return next((number for number in REPEATS if number * seconds_a_repeat <= AIM), REPEATS[-1])
+    for number in REPEATS:
+        if number * seconds_a_repeat <= (LONGEST if number <= ENOUGH else AIM):
+            return number
+    return REPEATS[-1]
 
 
 def _steps(spec: Mapping[str, Any]) -> int:

@@ -32,6 +32,7 @@ from crosswind.models.form import check_extra, check_form, inner_model
 from crosswind.shifts.base import exact
 from crosswind.shifts.split import parse_sampler
 from crosswind.studies.given_files import given_file, hash_of, place_of
+from crosswind.studies.resources import parse_resources
 from crosswind.studies.spec import Search, Study
 from crosswind.training.settings import TrainingSettings
 
@@ -373,6 +374,7 @@ def methods_of(study: Study) -> dict[str, MethodEntry]:
             for key in ("training", "sampler", "groups", "environments", "label_noise")
             if key in settings
         }
+        parse_resources(settings.pop("resources", None), f"{path}.resources")
         known_names = {
             "shifts": ("shift", study.shifts),
             "models": ("model", study.models),

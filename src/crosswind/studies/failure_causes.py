@@ -16,6 +16,7 @@ CAUSES = {
     "memory": "out of memory",
     "killed": "worker killed",
     "system": "system error",
+    "node": "node lost",
 }
 """The ways in which the machine stops a run, in the words of `crosswind status`."""
 

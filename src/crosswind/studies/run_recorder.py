@@ -24,6 +24,8 @@ from crosswind.studies.leases import HEARTBEAT_SECONDS, Driver
 from crosswind.studies.store import DONE, Store, in_chunks
 
 ATTEMPTS = 2
+NODES = 10
+"""Tries of a job whose nodes were lost or taken away, which it had no part in."""
 """How often one driver tries a run whose worker dies under it; where the machine ended it, the next
 one tries as often again."""
 
@@ -224,7 +226,8 @@ class RunRecorder:
         """
         ending = {"detail": detail, "worker": worker}
         with self.store.transaction() as connection:
-            left = runs.c.attempts < ATTEMPTS
+            attempts = NODES if cause == "node" else ATTEMPTS
+            left = runs.c.attempts < attempts
             if _end(
                 connection, self._mine(key).where(left), status="pending", reason=reason, **ending
             ):
@@ -233,7 +236,7 @@ class RunRecorder:
                 connection,
                 key,
                 following,
-                {**ending, "reason": f"tried {ATTEMPTS} times: {reason}", "cause": cause or None},
+                {**ending, "reason": f"tried {attempts} times: {reason}", "cause": cause or None},
             )
             return False
 

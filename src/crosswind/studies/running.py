@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
+from crosswind.core.errors import InputError, unknown
 from crosswind.core.registry import facts, load
 from crosswind.core.types import canonical
 from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.build import build_dataset, check_pixels
+from crosswind.studies.engines import Engine
 from crosswind.studies.engines.inline import Inline
 from crosswind.studies.engines.pool import WorkerPool
 from crosswind.studies.jobs import WEIGHTS
 from crosswind.studies.pixel_copies import check_pixel_copies
 from crosswind.studies.plan import Plan
+from crosswind.studies.resources import resources_of
 from crosswind.studies.scheduler import Progress, Summary, drive
 from crosswind.studies.store import DONE, Store
 
 EXECUTE = "crosswind.studies.jobs:execute"
+ENGINES = ("pool", "ray")
+"""Where runs may be executed."""
 
 
 def check_ready(plan: Plan, workers: int) -> None:
@@ -107,6 +113,7 @@ def run_plan(
     store: Store,
     *,
     workers: int = 0,
+    engine: Engine | None = None,
     modules: Sequence[str] = (),
     memory: int | None = None,
     on_event: Callable[[Progress], None] | None = None,
@@ -116,6 +123,7 @@ def run_plan(
     """Add a plan to a store that is open for writing, and execute what the store does not hold.
 
     `workers`: processes that work at once, no more than there are runs; 0 works in this process.
+    `engine`: what executes them instead, see `engine_of`; it is not closed.
     `modules` are what they import first, `memory` the bytes that pixels may take. For the others
     see `drive`, which this raises what it does.
     """
@@ -126,22 +134,61 @@ def run_plan(
         plan.jobs,
     )
     reopen_fits(plan, store)
-    number = min(workers, max(1, len(plan.runs)))
-    with (
-        WorkerPool(EXECUTE, number, modules, memory=memory)
-        if workers
-        else Inline(EXECUTE, memory=memory)
-    ) as engine:
+    own_engine = (
+        engine_of(plan, store.out, workers=workers, modules=modules, memory=memory)
+        if engine is None
+        else nullcontext(engine)
+    )
+    with own_engine as executing:
         limit = plan.study.time_limit
         return drive(
             store,
             plan.jobs,
-            engine,
+            executing,
             on_event=on_event,
             time_limit=limit,
             retry_failed=retry_failed,
             profile=profile,
         )
+
+
+def engine_of(
+    plan: Plan,
+    out: Path,
+    *,
+    workers: int,
+    engine: str = "pool",
+    address: str | None = None,
+    modules: Sequence[str] = (),
+    memory: int | None = None,
+) -> Engine:
+    """What executes a plan whose store's folder is `out`.
+
+    `engine`: `pool`, `workers` processes of this machine (0: this process), or `ray`, the cluster
+    at `address` (`auto`, `ray://HOST:PORT`); None is a cluster of `workers` processors that is
+    started on this machine. Raises `InputError`, before anything is written, for an engine or a
+    cluster that there is not.
+    """
+    if engine not in ENGINES:
+        raise unknown("--engine", "engine", engine, ENGINES)
+    if address is not None and engine != "ray":
+        raise InputError("--address", "is of a Ray cluster: --engine ray")
+    number = min(workers, max(1, len(plan.runs)))
+    if engine == "ray":
+        from crosswind.studies.engines.ray_cluster import RayCluster
+
+        return RayCluster(
+            EXECUTE,
+            out,
+            address=address,
+            workers=max(1, number),
+            modules=modules,
+            memory=memory,
+            resources=resources_of(plan.study, plan.jobs),
+        )
+    if workers:
+        return WorkerPool(EXECUTE, number, modules, memory=memory)
+    return Inline(EXECUTE, memory=memory)
 
 
 def reopen_fits(plan: Plan, store: Store) -> int:

@@ -387,6 +387,11 @@ class Study(_Strict):
     )
     keep: Literal["none", "selected", "all"] = _is("none", "which weights are kept")
     time_limit: float | None = _is(None, "seconds that one run may take", gt=0)
+    resources: dict[str, Any] | None = _is(
+        None,
+        "what one run takes of a cluster's node: cpus (1), gpus (a share of one too), memory; a method"
+        " may name its own",
+    )
     scales: dict[Name, dict[str, Any]] = _is(
         {}, "overlays chosen by --scale, such as tiny, small, paper; null takes a key out"
     )

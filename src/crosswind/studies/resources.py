@@ -1,0 +1,88 @@
+"""What a run takes of the machine that it is given to: processors, graphics cards and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from crosswind.core.errors import InputError, shown, unknown
+from crosswind.data.budget import memory_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from crosswind.core.types import Job
+    from crosswind.studies.spec import Study
+
+__all__ = ["Resources", "parse_resources", "resources_of"]
+
+_FIELDS = ("cpus", "gpus", "memory")
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one run takes of a machine: processors and graphics cards, which may be shares of one,
+    and bytes of memory (None: not counted)."""
+
+    cpus: float = 1.0
+    gpus: float = 0.0
+    memory: int | None = None
+
+    def fitting(self, node: Mapping[str, float]) -> int:
+        """How many such runs a machine has room for at once. `node`: its CPU, GPU and bytes of
+        memory."""
+        amounts = {"CPU": self.cpus, "GPU": self.gpus, "memory": float(self.memory or 0)}
+        rooms = [node.get(name, 0.0) / amount for name, amount in amounts.items() if amount]
+        return int(min(rooms) + 1e-9)
+
+    @property
+    def in_words(self) -> str:
+        """As a sentence has it."""
+        words = [f"{self.cpus:g} CPU", f"{self.gpus:g} GPU" if self.gpus else ""]
+        words.append(f"{self.memory / 2**30:.3g} GiB of memory" if self.memory else "")
+        return ", ".join(filter(None, words))
+
+
+def parse_resources(values: Any, field: str) -> dict[str, Any]:
+    """The fields of `resources:` that a study names, checked: `cpus` above 0, `gpus` of 0 or more,
+    `memory` in bytes. Raises `InputError`."""
+    if values is None:
+        return {}
+    if not isinstance(values, Mapping):
+        raise InputError(field, f"must be a mapping such as {{gpus: 0.5}}, not {shown(values)}")
+    parsed: dict[str, Any] = {}
+    for name, value in values.items():
+        path = f"{field}.{name}"
+        if name not in _FIELDS:
+            raise unknown(path, "resource", name, _FIELDS)
+        if name == "memory":
+            parsed[name] = memory_bytes(value, path)
+            continue
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or value < 0 or (name == "cpus" and value == 0):
+            least = "above 0" if name == "cpus" else "of 0 or more"
+            raise InputError(path, f"must be a number {least}, not {shown(value)}")
+        if value > 1 and value != int(value):
+            raise InputError(path, f"must be a share below 1 or a whole number, not {shown(value)}")
+        parsed[name] = float(value)
+    return parsed
+
+
+def resources_of(study: Study, jobs: Sequence[Job]) -> dict[str, Resources]:
+    """By key what each job takes: what its method names, else its study; a run on `cuda` one graphics
+    card where neither says."""
+    by_study = parse_resources(study.resources, "resources")
+    methods = study.methods if isinstance(study.methods, Mapping) else {}
+    by_method = {
+        label: parse_resources(settings["resources"], f"methods.{label}.resources")
+        for label, settings in methods.items()
+        if isinstance(settings, Mapping) and settings.get("resources") is not None
+    }
+    taken = {}
+    for job in jobs:
+        device = str(job.spec.get("training", {}).get("device", ""))
+        by_device = {"gpus": 1.0} if device.startswith("cuda") else {}
+        named = {**by_device, **by_study, **by_method.get(str(job.labels.get("method")), {})}
+        taken[job.key] = Resources(**named)
+    return taken
