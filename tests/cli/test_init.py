@@ -299,6 +299,24 @@ def test_classes_and_values_of_few_rows_are_left_out_and_named(tmp_path: Path) -
     assert plan_of(str(tmp_path / "t.yaml"), None, ()).runs
 
 
+def test_a_strong_tie_is_asked_about_before_weak_ones_of_many_rows(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    denied = np.arange(2400) % 10 == 0
+
+    def tied(share: float) -> list[str]:
+        return np.where(draw.random(2400) < share, denied, ~denied).astype(str).tolist()
+
+    weak = {name: tied(0.62) for name in ("credit", "single", "mortgage")}
+    strong = np.where(np.arange(2400) // 10 % 20 < 19, denied, ~denied).astype(str).tolist()
+    frame = {"deny": np.where(denied, "yes", "no").tolist(), **weak, "scanner": strong}
+    polars.DataFrame(frame).write_csv(tmp_path / "loans.csv")
+    study, notes = study_of(tmp_path / "loans.csv")
+    assert list(study["data"])[0] == "scanner" and len(study["data"]) == 3
+    assert any(
+        "the smallest cell with label 'deny' (2 values) has 12 rows" in note for note in notes
+    )
+
+
 def test_many_classes_are_kept_where_their_cells_together_tell_enough(tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     digit = np.arange(3000) % 10

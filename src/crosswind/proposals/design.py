@@ -28,6 +28,8 @@ ENOUGH_OF_MANY: Final = 12
 MOST_TEST: Final = 50
 """The most rows of a cell that test."""
 MOST_ATTRIBUTES: Final = 3
+STRONG: Final = 0.5
+"""Cramér's V above which a tie is asked about however few rows break it."""
 DEFAULT_STRENGTH: Final = 0.8
 """How strongly a study ties an attribute to the label where the rows do not."""
 WEAKEST, STRONGEST = 0.4, 0.95
@@ -205,9 +207,11 @@ def strengths_of(designs: Sequence[ShiftDesign]) -> tuple[dict[str, float], bool
 
 def _order(design: ShiftDesign) -> tuple[bool, bool, float]:
     """What attributes are ordered by: a tie, enough rows, then V of those that are tied and rows of
-    the others."""
+    the others. A strong tie needs no more rows than any design: it is the one to ask about."""
     tied = bool(design.tie.matching)
-    return not tied, design.is_short, -(design.tie.v.value if tied else design.smallest)
+    strong = tied and design.tie.v.value >= STRONG
+    rank = -(design.tie.v.value if tied else design.smallest)
+    return not tied, design.is_short and not strong, rank
 
 
 def _values_of(rows: DataFrame, column: TableColumn) -> tuple[tuple[str, ...], tuple[float, ...]]:
