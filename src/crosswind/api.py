@@ -404,7 +404,7 @@ def run_study(
                 f"must be {'0' if engine == 'pool' else 'pool'}: data.{label} is in the memory of this process, and others do not"
                 " have it",
             )
-    check_ready(planned, workers or 1)
+    check_ready(planned, workers or 1, here=engine == "pool")
     name = planned.study.name
     with (
         engine_of(

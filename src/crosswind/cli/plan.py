@@ -66,7 +66,8 @@ def plan_command(
     for name, cost in requests.items():
         typer.echo(f"model {name}: {words(cost)}")
     for text in planned.notes:
-        typer.echo(f"data {text}")
+        of_data = text.partition(":")[0] in planned.study.data
+        typer.echo(f"data {text}" if of_data else text)
     for text in planned.warnings:
         typer.echo(f"warning: {text}", err=True)
 

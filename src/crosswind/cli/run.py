@@ -45,6 +45,16 @@ def run_command(
             help="Processes that train at once; default: one a core.",
         ),
     ] = None,
+    workers_per_gpu: Annotated[
+        int | None,
+        typer.Option(
+            "--workers-per-gpu",
+            metavar="K",
+            min=1,
+            max=64,
+            help="Processes that share one graphics card; in place of --workers.",
+        ),
+    ] = None,
     out_word: Annotated[
         str, typer.Option("--out", metavar="DIR", help="Where results go.", callback=folder)
     ] = DEFAULT_OUT,
@@ -109,6 +119,8 @@ def run_command(
             "--store",
             f"{store_url!r} is no URL such as postgresql://HOST/NAME; a folder is named by --out",
         )
+    if workers_per_gpu is not None:
+        workers = _workers_of_cards(workers_per_gpu, workers, engine)
     size = memory_bytes(memory, "--memory")
     if out.exists() and not out.is_dir():
         raise InputError("--out", f"{out} is a file; name a folder")
@@ -116,7 +128,7 @@ def run_command(
     for text in planned.warnings:
         typer.echo(f"warning: {text}", err=True)
 
-    check_ready(planned, workers or _cores())
+    check_ready(planned, workers or _cores(), here=engine == "pool")
     for text in slow_devices(planned):
         typer.echo(f"warning: {text}", err=True)
     with (
@@ -157,6 +169,23 @@ def _traced(summary: Summary, folder: Path) -> str:
             " operators that took most."
         )
     return "\n".join(lines or ["Nothing was profiled: no run that was chosen for it ended."])
+
+
+def _workers_of_cards(workers_per_gpu: int, workers: int | None, engine: str) -> int:
+    """So many processes for each graphics card that torch finds. Raises `InputError`."""
+    if workers is not None:
+        raise InputError("--workers-per-gpu", "stands in place of --workers; name one of them")
+    if engine != "pool":
+        share = f"{1 / workers_per_gpu:.3g}"
+        raise InputError(
+            "--workers-per-gpu", f"is for this machine; on a cluster --set resources.gpus={share}"
+        )
+    import torch
+
+    cards = torch.cuda.device_count()
+    if cards == 0:
+        raise InputError("--workers-per-gpu", "torch finds no graphics card here; name --workers")
+    return workers_per_gpu * cards
 
 
 def _cores() -> int:

@@ -230,7 +230,7 @@ class _Planner:
             remainder = f" and {len(titles) - 1} more" if len(titles) > 1 else ""
             warnings.append(f"{next(iter(titles))}{remainder}: {text}")
         warnings += slow_settings(self.jobs)
-        notes: list[str] = []
+        notes = _device_notes(self.study, self.jobs)
         for name, spec in self.study.data.items():
             notes += _data_notes(name, spec, self.datasets[name])
             notes += _tie_notes(name, spec, self.datasets[name])
@@ -306,6 +306,14 @@ def _method_warnings(
         refuse(pairing, f"{where}:", where)
         warnings += [f"{method.label} {text}" for text in warnings_of(pairing)]
     return warnings
+
+
+def _device_notes(study: Study, jobs: Sequence[Job]) -> list[str]:
+    """On which device networks are trained, where the study leaves that to the machine."""
+    devices = sorted({job.spec["training"]["device"] for job in jobs if job.kind == "fit"})
+    if not devices or study.training.get("device", "auto") != "auto":
+        return []
+    return [f"training.device: auto, which is {' or '.join(devices)} on this machine"]
 
 
 def _data_notes(name: str, spec: DataSpec, dataset: AttributedDataset) -> list[str]:

@@ -26,14 +26,15 @@ ENGINES = ("pool", "ray")
 """Where runs may be executed."""
 
 
-def check_ready(plan: Plan, workers: int) -> None:
+def check_ready(plan: Plan, workers: int, *, here: bool = True) -> None:
     """Refuse, before anything is written, a device that is not here, pictures that cannot be
     decoded, weights that do not fit, and a model elsewhere that cannot be asked.
 
-    `workers`: threads that decode. Raises `InputError`, `DataError`.
+    `workers`: threads that decode; `here`: whether the runs are executed on this machine, so that
+    their devices must be there. Raises `InputError`, `DataError`.
     """
     devices = {job.spec["training"]["device"] for job in plan.jobs if job.kind == "fit"} - {"cpu"}
-    if devices:  # else torch is not even imported
+    if devices and here:  # else torch is not even imported
         from crosswind.training.device import check_device
 
         for device in sorted(devices):

@@ -12,6 +12,7 @@ from typing import Any
 
 from crosswind.core.errors import InputError, shown
 from crosswind.core.knobs import Needs, knob, knobs_of, log, resolve
+from crosswind.core.processor import auto_device
 
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 WORKER_VARIABLE = "CROSSWIND_WORKER"
@@ -132,10 +133,17 @@ class TrainingSettings:
         domain="[0, inf)",
         doc="seconds between checkpoints, each at a validation; a run that is shorter writes none",
     )
-    device: str = knob("cpu", doc="torch device: cpu, cuda, cuda:1, mps, xpu")
+    device: str = knob(
+        "auto",
+        doc="torch device: cpu, cuda, cuda:1, mps, xpu; auto: cuda where there is one, else mps, else cpu",
+    )
     channels_last: bool = knob(
         True, doc="memory layout of images and convolutions; speed only, safe for every network"
     )
+
+    def __post_init__(self) -> None:
+        if self.device == "auto":
+            object.__setattr__(self, "device", auto_device(self.precision))
 
     @classmethod
     def of(cls, values: Mapping[str, Any], field: str = "training") -> TrainingSettings:
@@ -151,7 +159,9 @@ class TrainingSettings:
             )
         if not re.fullmatch(rf"({'|'.join(DEVICES)})(:[0-9]{{1,3}})?", settings.device):
             raise InputError(
-                f"{inside}device", f"{shown(settings.device)} is no kind of device", DEVICES
+                f"{inside}device",
+                f"{shown(settings.device)} is no kind of device",
+                ("auto", *DEVICES),
             )
         if settings.precision == "tf32" and not settings.device.startswith("cuda"):
             problem = f"tf32 belongs to a cuda device, the device is {settings.device}"
