@@ -11,7 +11,8 @@ tested on rows in which the attribute tells nothing, 20 times. Where the interva
 excludes 0, the sign of ours is compared with it.
 
 With `--planted` a mark of known strength is put into each table instead, and must be found, named
-and ranked first; with `--invisible` it is tied to nothing and cannot be seen, and nothing may be
+and ranked first where scikit-learn's own models lean on it (where another column tells the label as
+well, no model does, and there is nothing to find); with `--invisible` it is tied to nothing and cannot be seen, and nothing may be
 told of it.
 """
 
@@ -103,7 +104,9 @@ def _small_pictures(
 ) -> NDArray[np.float64]:
     from PIL import Image
 
-    top = table.parent / options["images"]
+    # A study in the folder above the table's names pictures from there.
+    tops = [folder / options["images"] for folder in (table.parent, table.parent.parent)]
+    top = next(top for top in tops if top.is_dir())
     files = {file.stem: file for file in top.rglob("*.png")}
     pictures = []
     for name in rows[options["path_column"]].cast(polars.String):
@@ -270,6 +273,12 @@ def planted(table: Path, label: str, number: int, visible: bool, out: Path) -> d
     costs = {name: cost["difference"] for name, cost in result["costs"].items()}
     told = {name: cost["told"] for name, cost in result["costs"].items()}
     first_named = min(costs, key=lambda name: costs[name]) if costs else ""
+    entry = result["study"]["data"].get("scanner")
+    independent = {"mean": 0.0, "low": 0.0, "high": 0.0}
+    if entry is not None:
+        strength = result["study"]["shifts"]["SC"]["strength"]
+        strength = strength["scanner"] if isinstance(strength, dict) else strength
+        independent = own_cost(path, entry["options"], entry, strength)
     return {
         "table": table.name,
         "kind": kind,
@@ -278,6 +287,8 @@ def planted(table: Path, label: str, number: int, visible: bool, out: Path) -> d
         "cost": round(costs.get("scanner", 0.0), 4),
         "told": told.get("scanner", False),
         "first": first_named,
+        "scikit-learn": {key: round(value, 4) for key, value in independent.items()},
+        "leaned upon": independent["high"] < 0,
         "answer": next(iter(result["answers"]), ""),
         "seconds": result["seconds"],
     }
