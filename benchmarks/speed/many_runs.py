@@ -1,0 +1,195 @@
+"""What commands take on a store of many runs that are done: plan, status, a run with nothing to do, the
+report and its page.
+
+    python -m benchmarks.speed.many_runs [--runs 1000 10000 100000] [--old CHECKOUT] [--out FILE]
+
+The store is a real one of a small study with as many seeds as it takes: one run of every shift and
+method is executed, and the others are given its files (linked) and its scores with numbers of their
+own, 50 metrics each. Each command is a process of its own, whose seconds and largest memory are
+measured. With `--old`, the code of another checkout is asked alternately on the same store.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from crosswind.studies.artifacts import artifact_folder
+from crosswind.studies.plan import plan_of
+from crosswind.studies.running import run_plan
+from crosswind.studies.store import Store
+
+ROOT = Path(__file__).resolve().parents[2]
+METRICS = 50
+# The command, and its largest memory in kB as the last word of standard error.
+PROGRAM = """
+import sys
+from crosswind.cli.main import _status
+status = _status(sys.argv[1:])
+peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(peak.split()[1], file=sys.stderr)
+sys.exit(status)
+"""
+POINTS = 10  # runs a seed: two shifts and five methods
+STUDY: dict[str, Any] = {
+    "data": {
+        "digits": {
+            "source": "digits",
+            "label": "half",
+            "attributes": ["ink"],
+            "roles": {"test": 10, "validation": 0.2},
+        }
+    },
+    "shifts": {
+        "none": [],
+        "SC": {"type": "spurious-correlation", "attribute": "ink", "strength": 0.8},
+    },
+    "sizes": {"small": {"total": 60}},
+    "models": ["mlp"],
+    "methods": {
+        "erm": {},
+        **{f"mixup {a}": {"method": "mixup", "alpha": a} for a in (0.1, 0.2, 0.3, 0.4)},
+    },
+    "training": {"steps": 2, "batch": 16, "validate_every": 1},
+}
+
+
+def build(folder: Path, n_runs: int) -> Path:
+    """A study file and beside it, in `out`, a store in which all of its runs are done."""
+    study = {**STUDY, "seeds": max(1, n_runs // POINTS)}
+    file = folder / "many.yaml"
+    file.write_text(yaml.safe_dump(study, sort_keys=False), encoding="utf-8")
+    first = plan_of(str(file), None, ["seeds=1"])
+    with Store.open(folder / "out", create=True) as store:
+        run_plan(first, store)
+        whole = plan_of(str(file))
+        store.add_plan("many", study, whole.study.model_dump(), whole.jobs)
+    done = {_place(job): job.key for job in first.jobs}
+    database = sqlite3.connect(folder / "out" / "store.sqlite")
+    columns = (
+        "status, attempts, worker, started, finished, seconds, versions, cost, warnings, files"
+    )
+    draw = random.Random(0)
+    template = {
+        key: (
+            database.execute(f"SELECT {columns} FROM runs WHERE key = ?", [key]).fetchone(),
+            database.execute(
+                'SELECT position, rule, "set", metrics FROM scores WHERE key = ?', [key]
+            ).fetchall(),
+        )
+        for key in done.values()
+    }
+    for job in whole.jobs:
+        source = done[_place(job)]
+        if job.key == source:
+            continue
+        values, scores = template[source]
+        assigned = ", ".join(f"{name.strip()} = ?" for name in columns.split(","))
+        database.execute(f"UPDATE runs SET {assigned} WHERE key = ?", [*values, job.key])
+        for position, rule, name, metrics in scores:
+            database.execute(
+                'INSERT INTO scores (key, position, rule, "set", metrics) VALUES (?, ?, ?, ?, ?)',
+                [job.key, position, rule, name, _varied(metrics, draw)],
+            )
+        _link(artifact_folder(folder / "out", source), artifact_folder(folder / "out", job.key))
+    database.commit()
+    database.close()
+    return file
+
+
+def _place(job: Any) -> str:
+    """What tells a job from the others of its seed."""
+    labels = {name: value for name, value in job.labels.items() if name != "seed"}
+    return json.dumps([job.kind, labels], sort_keys=True)
+
+
+def _varied(metrics: str, draw: random.Random) -> str:
+    values = json.loads(metrics)
+    values = {
+        name: min(1.0, max(0.0, value + draw.gauss(0, 0.05))) if name == "accuracy" else value
+        for name, value in values.items()
+    }
+    extra = {f"metric {number:02d}": draw.random() for number in range(METRICS - len(values))}
+    return json.dumps(values | extra)
+
+
+def _link(source: Path, target: Path) -> None:
+    if source.is_dir():
+        target.mkdir(parents=True, exist_ok=True)
+        for file in source.iterdir():
+            os.link(file, target / file.name)
+
+
+def measured(code: Path, folder: Path, *words: str) -> dict[str, float]:
+    """Seconds and largest memory of a command, by the code of a checkout."""
+    start = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(code / "src")},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    _, errors = process.communicate()
+    seconds = time.perf_counter() - start
+    if process.returncode:
+        raise RuntimeError(f"{words}: {errors.decode()[-500:]}")
+    mebibytes = round(int(errors.split()[-1]) / 1024)
+    return {"seconds": round(seconds, 2), "MiB": mebibytes}
+
+
+COMMANDS = {
+    "plan": ("plan", "many.yaml", "--json"),
+    "status": ("status", "out"),
+    "run, nothing to do": ("run", "many.yaml", "--out", "out", "--workers", "1"),
+    "report": ("report", "out"),
+}
+
+
+def main() -> None:
+    """Build the stores, ask each command, print a table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, nargs="+", default=[1000, 10_000])
+    parser.add_argument("--old", type=Path, default=None)
+    parser.add_argument("--commands", nargs="+", choices=COMMANDS, default=list(COMMANDS))
+    parser.add_argument("--out", type=Path, default=None)
+    chosen = parser.parse_args()
+    rows = []
+    for n_runs in chosen.runs:
+        folder = Path(tempfile.mkdtemp(prefix="many-runs-"))
+        try:
+            build(folder, n_runs)
+            for name in chosen.commands:
+                row: dict[str, Any] = {"runs": n_runs, "command": name}
+                codes = {"old": chosen.old.resolve()} if chosen.old else {}
+                for label, code in {**codes, "new": ROOT}.items():
+                    row[label] = measured(code, folder, *COMMANDS[name])
+                rows.append(row)
+                print(json.dumps(row), flush=True)
+            page = folder / "out" / "report.html"
+            if page.is_file():
+                size = round(page.stat().st_size / 2**20, 1)
+                rows.append({"runs": n_runs, "command": "page", "new": {"MiB": size}})
+                print(json.dumps(rows[-1]), flush=True)
+        finally:
+            shutil.rmtree(folder)
+    if chosen.out is not None:
+        chosen.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
