@@ -193,27 +193,48 @@ def _cores() -> int:
 
 
 def _finish(store: Store, planned: Plan, summary: Summary, where: str, as_json: bool) -> int:
-    from crosswind.cli.report import make_page
+    """Write the page, and print what was found or, where nothing was done since, what was then."""
+    from crosswind.reports.saved_text import save_text, saved_text, state_of
+
+    name = planned.study.name
+    state = None if as_json else state_of(store, name, summary)
+    damaged = store.damaged(name)
+    said = None if summary.executed or damaged else saved_text(store, name, state)
+    if said is None:
+        said = _report(store, planned, as_json)
+        if not damaged:
+            save_text(store, name, state, said)
+    if not as_json:
+        busy = f", workers busy {summary.busy:.0%} of it" if summary.executed else ""
+        of_study = f" --study {name}" if said["studies"] > 1 else ""
+        typer.echo(said["text"])
+        typer.echo(f"{summary.executed} runs in {summary.seconds:.0f} s{busy}.")
+        typer.echo(f"Results: crosswind report {where}{of_study}")
+        typer.echo(said["page sentence"])
+    warn_of_damage(name, damaged, where)
+    if summary.stopped:
+        typer.echo(f"stopped: {summary.stopped}", err=True)
+    return 1 if summary.failed or summary.stopped else 0
+
+
+def _report(store: Store, planned: Plan, as_json: bool) -> dict[str, Any]:
+    """Write the page of all studies of the store; the text of this one, the number of studies, and
+    where the page is."""
+    from crosswind.cli.report import PAGE_NAME, make_page
     from crosswind.reports.gather import gather
 
     # The page is of the whole folder: a second study into it must not hide the first.
     records = {name: gather(store, name) for name in store.study_names()}
     record = records[planned.study.name]
-    page = make_page(store, list(records.values()))
+    page_sentence = make_page(store, list(records.values()))
     if as_json:
         print_json({"status": status_row(store, planned.study.name), **record.to_json()})
-    else:
-        typer.echo(record.to_text())
-        again = f"crosswind report {where}" + (
-            f" --study {planned.study.name}" if len(records) > 1 else ""
-        )
-        busy = f", workers busy {summary.busy:.0%} of it" if summary.executed else ""
-        typer.echo(f"{summary.executed} runs in {summary.seconds:.0f} s{busy}.\nResults: {again}")
-        typer.echo(page)
-    warn_of_damage(planned.study.name, store.damaged(planned.study.name), where)
-    if summary.stopped:
-        typer.echo(f"stopped: {summary.stopped}", err=True)
-    return 1 if summary.failed or summary.stopped else 0
+    return {
+        "text": "" if as_json else record.to_text(),
+        "studies": len(records),
+        "page": PAGE_NAME,
+        "page sentence": page_sentence,
+    }
 
 
 def _teller(name: str, display: Any) -> Callable[[Progress], None]:

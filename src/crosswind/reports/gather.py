@@ -34,6 +34,7 @@ from crosswind.reports.scores.results import Place, PlaceResults, Results, arran
 from crosswind.reports.scores.tables import estimate_table, number_table, overview, place_tables
 from crosswind.reports.tables import ReportTable
 from crosswind.studies.artifacts import artifact_folder
+from crosswind.studies.store import DONE
 
 if TYPE_CHECKING:
     from crosswind.studies.store import Store
@@ -352,14 +353,15 @@ def _read_files(
         out = store.out
     except StoreError:  # a database without its folder: everything but what files hold can be shown
         return [], len(candidates), {}, []
-    files, damaged = store.files(study), store.damaged(study)
+    damaged = store.damaged(study)
+    first_done = {
+        named: done
+        for named, draw_candidates in list(candidates.items())[:MAX_DRAWS]
+        if (done := next((run for run in draw_candidates if run["status"] in DONE), None))
+    }
+    files = store.files_of(str(done["key"]) for done in first_done.values())
     draws: list[ShiftDraw] = []
-    for named, draw_candidates in list(candidates.items())[:MAX_DRAWS]:
-        done = next(
-            (run for run in draw_candidates if run["status"] in ("finished", "diverged")), None
-        )
-        if done is None:
-            continue
+    for named, done in first_done.items():
         key = str(done["key"])
         if key not in damaged and (listed := files.get(key)) is not None:
             faults = store.faults(
@@ -371,13 +373,14 @@ def _read_files(
             draw = _read_draw(artifact_folder(out, key) / REPORT, *named, seed=seed, entry=entry)
             draws += [draw] if draw else []
     exhibits: dict[tuple[str, ...], ShownTables] = {}
-    for run in runs:
+    with_exhibits = store.keys_with_file(study, FILE)
+    for run in runs if with_exhibits else ():
         key, named = str(run["key"]), _labels(run, "data", "size", "model", "shift", "method")
         if (
             len(exhibits) < MAX_EXHIBITS
             and named not in exhibits
             and key not in damaged
-            and FILE in (files.get(key) or {})
+            and key in with_exhibits
         ):
             # A damaged file leaves its exhibits out; `crosswind check` names it.
             data, size, model, shift, method = named

@@ -40,6 +40,15 @@ def artifact_folder(out: Path, key: str) -> Path:
     return out / "artifacts" / check_key(key)[:2] / key
 
 
+def keys_with_folder(out: Path) -> set[str]:
+    """The keys of the runs that have a folder in `artifact_folder`'s place."""
+    try:
+        tops = [entry.path for entry in os.scandir(out / "artifacts") if entry.is_dir()]
+    except FileNotFoundError:
+        return set()
+    return {name for top in tops for name in os.listdir(top)}
+
+
 def checkpoint_folder(out: Path, key: str) -> Path:
     """Where the unfinished run `key` keeps what it needs to go on."""
     return out / "checkpoints" / check_key(key)
@@ -80,20 +89,21 @@ def faults(folder: Path, listed: Mapping[str, Any], read: bool) -> list[str]:
     Without `read` only their sizes are looked at. A link is not what a run left, whatever it leads
     to.
     """
+    prefix = f"{folder}{os.sep}"  # paths by the hundred thousand are slow
     file_faults = (
-        (name, _fault(folder / name, size, digest, read)) for name, (size, digest) in listed.items()
+        (name, _fault(prefix + name, size, digest, read)) for name, (size, digest) in listed.items()
     )
     return [f"{name} {fault}" for name, fault in file_faults if fault]
 
 
-def _fault(path: Path, size: int, digest: str, read: bool) -> str:
+def _fault(path: str, size: int, digest: str, read: bool) -> str:
     try:
         state = os.lstat(path)
         if not stat.S_ISREG(state.st_mode):
             return "is no file but a link" if stat.S_ISLNK(state.st_mode) else "is no file"
         if state.st_size != size:
             return f"has {state.st_size:,} bytes, not {size:,}"
-        return "is not what the run wrote" if read and file_hash(path) != digest else ""
+        return "is not what the run wrote" if read and file_hash(Path(path)) != digest else ""
     except (FileNotFoundError, NotADirectoryError):
         return "is gone"
     except OSError as error:

@@ -24,10 +24,10 @@ from crosswind.studies.leases import HEARTBEAT_SECONDS, Driver
 from crosswind.studies.store import DONE, Store, in_chunks
 
 ATTEMPTS = 2
-NODES = 10
-"""Tries of a job whose nodes were lost or taken away, which it had no part in."""
 """How often one driver tries a run whose worker dies under it; where the machine ended it, the next
 one tries as often again."""
+NODES = 10
+"""Tries of a job whose nodes were lost or taken away, which it had no part in."""
 
 
 class RunRecorder:

@@ -25,7 +25,7 @@ from types import FrameType
 from typing import Any
 
 from crosswind.core.errors import InputError, InternalError, StoreError
-from crosswind.core.types import Job
+from crosswind.core.types import Job, digest
 from crosswind.studies.artifacts import artifact_folder, checkpoint_folder, staging_folder
 from crosswind.studies.engines import Engine, Event, Task
 from crosswind.studies.failure_causes import cause_of
@@ -61,7 +61,8 @@ class Summary:
 
     `busy`: the seconds of the runs that it executed, as a share of its seconds times its workers.
     `traces`: files of traces, and `untraced` the reasons where one was asked for and there is none.
-    `stopped`: why runs were left to the next driver, a sentence.
+    `stopped`: why runs were left to the next driver, a sentence. `state`: a digest of all jobs and
+    of how each ended.
     """
 
     finished: int
@@ -73,6 +74,7 @@ class Summary:
     traces: tuple[str, ...] = ()
     untraced: tuple[str, ...] = ()
     stopped: str = ""
+    state: str = ""
 
 
 def drive(
@@ -185,18 +187,17 @@ class _Work:
         )
         busy = min(1.0, self.busy / max(1e-9, seconds * self.engine.workers))
         traced = tuple(self.traces.written), tuple(self.traces.troubles)
-        return Summary(
-            finished, diverged, failed, self.executed, seconds, busy, *traced, self.stopped
-        )
+        numbers = finished, diverged, failed, self.executed, seconds, busy
+        state = digest([list(self.jobs), [self.status[key] for key in self.jobs]])
+        return Summary(*numbers, *traced, self.stopped, state)
 
     def _look_at_start(self, retry_failed: bool) -> None:
         # Last in line, lest a run that fills the disk each time keeps the others from their turn.
-        self.again = {
-            key for key, status in self.store.statuses(self.jobs).items() if status == "failed"
-        }
-        self.recorder.reopen(self.jobs, retry_failed)
         needed = {need for job in self.jobs.values() for need in job.needs}
         at_start = self.store.statuses(needed.union(self.jobs))
+        self.again = {key for key in self.jobs if at_start.get(key) == "failed"}
+        if self.again and self.recorder.reopen(self.again, retry_failed):
+            at_start |= self.store.statuses(self.again)
         for key, job in self.jobs.items():
             if key not in at_start:
                 raise StoreError(

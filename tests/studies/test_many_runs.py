@@ -1,0 +1,107 @@
+"""A store of many runs: nothing is read twice, and what is not looked at is still found by the check."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from benchmarks.speed.many_runs import build
+
+from crosswind.cli.main import _status
+from crosswind.studies import store as store_module
+from crosswind.studies.artifacts import artifact_folder
+from crosswind.studies.plan import plan_of
+from crosswind.studies.store import Store
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a study of 40 runs, all done, and its store."""
+    folder = tmp_path_factory.mktemp("many")
+    build(folder, 40)
+    return folder
+
+
+def test_a_run_with_nothing_to_do_says_again_what_was_found(
+    many: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = ["run", str(many / "many.yaml"), "--out", str(many / "out"), "--workers", "1"]
+    assert _status(run) == 0
+    first = capsys.readouterr().out
+    page = many / "out" / "report.html"
+    written = page.stat().st_mtime_ns
+    monkeypatch.setattr("crosswind.reports.gather.gather", None)  # would fail if it were called
+    assert _status(run) == 0
+    again = capsys.readouterr().out
+    assert again.splitlines()[:-3] == first.splitlines()[:-3] and "0 runs in" in again
+    assert page.stat().st_mtime_ns == written
+    monkeypatch.undo()
+    # Another result, another page, another specification: it is all said anew.
+    key = next(job.key for job in plan_of(str(many / "many.yaml")).jobs if job.kind == "score")
+    with Store.open(many / "out", create=True) as store:
+        store.undo([key])
+    assert _status(run) == 0 and "1 runs in" in capsys.readouterr().out
+    page.unlink()
+    assert _status(run) == 0 and page.is_file()
+    assert _status([*run, "--set", "reference='mixup 0.1'"]) == 0
+    assert "erm" in capsys.readouterr().out
+    shutil.rmtree(artifact_folder(many / "out", key))
+    assert _status(run) == 0
+    assert "files of 1 jobs are gone or damaged" in capsys.readouterr().err
+    with Store.open(many / "out", create=True) as store:
+        store.undo([key])
+    assert _status(run) == 0
+
+
+def test_a_plan_that_the_store_holds_is_not_written_again(many: Path) -> None:
+    planned = plan_of(str(many / "many.yaml"))
+    values = planned.study.model_dump(exclude_unset=True), planned.study.model_dump()
+    with Store.open(many / "out", create=True) as store:
+        store.add_plan("many", *values, planned.jobs)
+        changes = []
+        store._engine.dispose()
+
+        def statement(_: object, __: object, text: str, *___: object) -> None:
+            changes.append(text.split()[0])
+
+        import sqlalchemy as sa
+
+        sa.event.listen(store._engine, "before_cursor_execute", statement)
+        store.add_plan("many", *values, planned.jobs)
+        assert set(changes) <= {"BEGIN", "SELECT"}
+        store.add_plan("many", *values, planned.jobs[:-3])  # another plan is
+        assert "INSERT" in changes
+        assert len(store.runs("many")) in (39, 40)
+        store.add_plan("many", *values, planned.jobs)
+        assert len(store.runs("many")) == 40
+
+
+def test_of_many_runs_the_newest_are_looked_at_and_the_folders_of_all(
+    many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(many / "out", out)
+    keys = [job.key for job in plan_of(str(many / "many.yaml")).jobs if job.kind == "fit"]
+    with Store.open(out) as store:
+        assert not store.damaged() and len(store.files()) == 120
+        shutil.rmtree(artifact_folder(out, keys[5]))
+        short = artifact_folder(out, keys[6]) / "job.json"
+        content = short.read_bytes()
+        short.unlink()  # linked to those of other runs: not written into
+        short.write_bytes(content + b" ")
+        assert set(store.damaged()) == {keys[5], keys[6]}
+        few = store.damaged(most=2)
+        assert keys[5] in few and all(fault.endswith("is gone") for fault in few[keys[5]])
+        assert store.damaged("many", most=2) == few
+    assert store_module.MOST_LOOKED_AT >= 1000
+
+
+def test_statuses_of_many_keys_are_those_of_few(
+    many: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = [job.key for job in plan_of(str(many / "many.yaml")).jobs]
+    with Store.open(many / "out") as store:
+        by_parts = store.statuses([*keys[:30], "none such"])
+        monkeypatch.setattr(store_module, "MOST_LOOKED_AT", 10)
+        assert store.statuses([*keys[:30], "none such"]) == by_parts and len(by_parts) == 30
