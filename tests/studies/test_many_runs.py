@@ -45,7 +45,9 @@ def test_a_run_with_nothing_to_do_says_again_what_was_found(
     page.unlink()
     assert _status(run) == 0 and page.is_file()
     assert _status([*run, "--set", "reference='mixup 0.1'"]) == 0
-    assert "erm" in capsys.readouterr().out
+    assert "What each shift costs mixup 0.1" in capsys.readouterr().out
+    assert _status(run) == 0
+    assert "What each shift costs erm" in capsys.readouterr().out
     shutil.rmtree(artifact_folder(many / "out", key))
     assert _status(run) == 0
     assert "files of 1 jobs are gone or damaged" in capsys.readouterr().err
