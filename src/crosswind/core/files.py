@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -99,3 +100,30 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+MOUNTS = Path("/proc/self/mountinfo")
+_NETWORK = (
+    *("nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "gpfs", "beegfs", "ceph", "glusterfs"),
+    *("afs", "orangefs", "pvfs2", "panfs", "fuse.sshfs", "fuse.glusterfs", "fuse.ceph"),
+    *("fuse.beegfs", "fuse.rclone", "fuse.s3fs"),
+)
+"""File systems that several machines may have at once."""
+
+
+def network_file_system(path: Path) -> str:
+    """The kind of file system that a path lies on, such as `nfs4`, where that is a network's; else,
+    and where the system does not say, empty. The path need not exist yet."""
+    try:
+        lines = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:  # not Linux
+        return ""
+    location = os.path.realpath(path)
+    best, kind = "", ""
+    for line in lines:
+        fields, _, rest = line.partition(" - ")
+        mount = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields.split()[4])
+        is_above = mount == "/" or location == mount or location.startswith(f"{mount}/")
+        if is_above and len(mount) >= len(best):  # of two mounts on one place the later is seen
+            best, kind = mount, rest.split()[0]
+    return kind if kind in _NETWORK else ""

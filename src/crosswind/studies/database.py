@@ -19,7 +19,7 @@ from urllib.parse import quote
 import sqlalchemy as sa
 
 from crosswind.core.errors import StoreError, one_line
-from crosswind.core.files import check_file
+from crosswind.core.files import check_file, network_file_system
 from crosswind.core.printing import utf8
 
 SCHEMA = 3
@@ -227,6 +227,7 @@ def _sqlite(path: Path, create: bool) -> sa.Engine:
             )
         if not create:
             return _reading(path)
+        _refuse_network(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         if not os.access(path.parent, os.W_OK):
             on_a_disk = os.statvfs(path.parent).f_flag & os.ST_RDONLY
@@ -285,6 +286,17 @@ def _sweep(path: Path) -> None:
             state = left.stat()
             if state.st_nlink > 1 or time.time() - state.st_mtime > 3600:
                 left.unlink()
+
+
+def _refuse_network(path: Path) -> None:
+    """Refuse to write an SQLite file that other machines may have open: its locks and its shared
+    memory do not reach them, and the file would be corrupted sooner or later."""
+    if kind := network_file_system(path):
+        raise StoreError(
+            f"{path} lies on a network drive ({kind}), where SQLite would be corrupted; name a folder"
+            " of a local disk by --out, or keep results in PostgreSQL: --store"
+            " postgresql://HOST/NAME, with --out on this drive"
+        )
 
 
 def _refuse_foreign(path: Path) -> None:
