@@ -28,6 +28,7 @@ from crosswind.cli.report import report_command
 from crosswind.cli.run import run_command
 from crosswind.cli.show import show_command
 from crosswind.cli.status import check_command, status_command
+from crosswind.cli.submit import submit_command
 from crosswind.core.errors import CrosswindError, one_line
 from crosswind.core.printing import LOCALE_REMEDY, escape_output
 
@@ -49,6 +50,7 @@ app = typer.Typer(
 )
 app.command("init")(init_command)
 app.command("run")(run_command)
+app.command("submit")(submit_command)
 app.command("plan")(plan_command)
 app.command("status")(status_command)
 app.command("report")(report_command)

@@ -1,0 +1,144 @@
+"""`crosswind submit STUDY --slurm`: a job array whose tasks take runs of one store."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crosswind.cli.options import DEFAULT_OUT, Overrides, Scale, StudyWord, folder
+from crosswind.core.errors import InputError, one_line
+
+_TIME = re.compile(r"(\d+-)?\d{1,3}(:\d{2}){0,2}")
+LAST_SECONDS = 60
+"""Before a task's time is over it is told, so that what it has is free for others at once."""
+
+
+def submit_command(
+    study: StudyWord,
+    slurm: Annotated[bool, typer.Option("--slurm", help="To Slurm, by sbatch.")] = False,
+    printed: Annotated[
+        bool, typer.Option("--print", help="Print the job's file and send nothing.")
+    ] = False,
+    tasks: Annotated[
+        int, typer.Option("--tasks", metavar="N", min=1, max=10_000, help="Tasks of the array.")
+    ] = 1,
+    cpus: Annotated[
+        int, typer.Option("--cpus", metavar="N", min=1, max=1024, help="Processes of a task.")
+    ] = 1,
+    gpus: Annotated[
+        int, typer.Option("--gpus", metavar="N", min=0, max=64, help="Graphics cards of a task.")
+    ] = 0,
+    time: Annotated[
+        str | None, typer.Option("--time", metavar="D-HH:MM:SS", help="The time of a task.")
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option("--memory", metavar="SIZE", help="The memory of a task.")
+    ] = None,
+    partition: Annotated[
+        str | None, typer.Option("--partition", metavar="NAME", help="Slurm's partition.")
+    ] = None,
+    account: Annotated[
+        str | None, typer.Option("--account", metavar="NAME", help="Whose account.")
+    ] = None,
+    store_url: Annotated[
+        str | None,
+        typer.Option("--store", metavar="URL", help="The PostgreSQL database of the results."),
+    ] = None,
+    out_word: Annotated[
+        str, typer.Option("--out", metavar="DIR", help="Where files go.", callback=folder)
+    ] = DEFAULT_OUT,
+    settings: Overrides = None,
+    scale: Scale = None,
+) -> None:
+    """Write a job array for a batch system and send it: each task runs the study on one store.
+
+    A task ends when no run is left. What it had when its time was over is free again, and goes on
+    from its checkpoint in another.
+    """
+    from crosswind.studies.plan import plan_of
+
+    if not slurm:
+        raise InputError(
+            "--slurm",
+            "is the batch system that there is; name it, or start"
+            " `crosswind run` as often as another one lets you",
+        )
+    if tasks > 1 and (store_url is None or "://" not in store_url):
+        problem = "several tasks may be on several machines, which share no SQLite file"
+        raise InputError("--store", f"{problem}; name a database: postgresql://USER@HOST/NAME")
+    if time is not None and not _TIME.fullmatch(time):
+        raise InputError("--time", f"{time!r} is no time such as 2-00:00:00, 04:00:00 or 30")
+    for option, name in (("--partition", partition), ("--account", account)):
+        if name is not None and not re.fullmatch(r"[\w.,@+-]+", name):
+            raise InputError(option, f"{name!r} is no name of Slurm's")
+    planned = plan_of(study, scale, settings or ())
+    out = Path(out_word).absolute()
+    file = Path(study)
+    run = [
+        str(Path(sys.executable).with_name("crosswind")),
+        "run",
+        str(file.absolute()) if file.is_file() else study,
+        "--out",
+        str(out),
+        *(["--store", store_url] if store_url else []),
+        *([] if gpus else ["--workers", str(cpus)]),
+        *(["--workers-per-gpu", str(max(1, cpus // gpus))] if gpus else []),
+        *(["--scale", scale] if scale else []),
+        *(word for setting in settings or () for word in ("--set", setting)),
+    ]
+    head = {
+        "job-name": f"crosswind-{re.sub(r'[^A-Za-z0-9_.-]+', '-', planned.study.name)}",
+        "array": f"1-{tasks}",
+        "ntasks": 1,
+        "cpus-per-task": cpus,
+        "gres": f"gpu:{gpus}" if gpus else None,
+        "mem": None if memory is None else _mebibytes(memory),
+        "time": time,
+        "partition": partition,
+        "account": account,
+        "output": out / "slurm" / "%A_%a.log",
+        "signal": f"B:TERM@{LAST_SECONDS}",
+    }
+    script = _script(head, run)
+    if printed:
+        typer.echo(script, nl=False)
+        return
+    typer.echo(_sent(script, out))
+
+
+def _script(head: dict[str, object], run: Sequence[str]) -> str:
+    """The file of a job array: Slurm's options, and the command that each task becomes."""
+    options = [f"#SBATCH --{name}={value}" for name, value in head.items() if value is not None]
+    # In the command's place, so that Slurm's signal reaches it and no shell.
+    return "\n".join(["#!/bin/bash", *options, "", f"exec {shlex.join(run)}", ""])
+
+
+def _mebibytes(memory: str) -> str:
+    from crosswind.data.budget import memory_bytes
+
+    size = memory_bytes(memory, "--memory")
+    assert size is not None
+    return f"{max(1, size // 2**20)}M"
+
+
+def _sent(script: str, out: Path) -> str:
+    """What Slurm said of the job. Raises `InputError` where it is not here or refuses."""
+    sbatch = shutil.which("sbatch")
+    if sbatch is None:
+        raise InputError("--slurm", "there is no sbatch here; --print shows the file for it")
+    (out / "slurm").mkdir(parents=True, exist_ok=True)  # Slurm makes no folder for logs
+    done = subprocess.run(
+        [sbatch], input=script, capture_output=True, text=True, check=False, env=dict(os.environ)
+    )
+    if done.returncode:
+        raise InputError("--slurm", f"sbatch refuses: {one_line(done.stderr or done.stdout, 300)}")
+    return one_line(done.stdout, 300)

@@ -1,0 +1,123 @@
+"""`crosswind submit`: the file of a job array, whose tasks share the runs of a study."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.models.test_sklearn_estimator import table_and_study
+from tests.studies import test_postgresql as databases
+
+from crosswind.cli.main import _status
+from crosswind.studies.store import Store
+
+server, url = databases.server, databases.url
+SUBMIT = ["submit", "demo", "--slurm", "--print"]
+STORE = ["--store", "postgresql://user@host/crosswind"]
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    assert _status([*SUBMIT, *words]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_a_job_array_is_printed_as_slurm_reads_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--tasks", "20", "--cpus", "8", "--gpus", "2", "--time", "4:00:00", "--memory", "16GB"]
+    out = tmp_path / "my out"
+    lines = printed(capsys, *STORE, *asked, "--partition", "gpu", "--out", str(out))
+    assert lines[0] == "#!/bin/bash"
+    options = dict(line.removeprefix("#SBATCH --").split("=", 1) for line in lines[1:-2])
+    assert options == {
+        "job-name": "crosswind-demo",
+        "array": "1-20",
+        "ntasks": "1",
+        "cpus-per-task": "8",
+        "gres": "gpu:2",
+        "mem": "16384M",
+        "time": "4:00:00",
+        "partition": "gpu",
+        "output": str(out / "slurm" / "%A_%a.log"),
+        "signal": "B:TERM@60",
+    }
+    assert lines[-1].startswith("exec ") and lines[-1].endswith(
+        f"run demo --out '{out}' --store postgresql://user@host/crosswind --workers-per-gpu 4"
+    )
+    assert not out.exists()
+    single = printed(capsys, "--set", "about=a; rm -rf x", "--scale", "tiny")
+    assert single[-1].endswith("--workers 1 --scale tiny --set 'about=a; rm -rf x'")
+    assert "#SBATCH --array=1-1" in single and not any("gres" in line for line in single)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["demo"], "--slurm: is the batch system that there is"),
+        (["demo", "--slurm", "--tasks", "2"], "name a database: postgresql://USER@HOST/NAME"),
+        (["demo", "--slurm", "--tasks", "2", "--store", "out"], "name a database"),
+        (["demo", "--slurm", "--time", "soon"], "'soon' is no time such as"),
+        (["demo", "--slurm", "--partition", "a b"], "'a b' is no name of Slurm's"),
+        (["demo", "--slurm", "--memory", "much"], "is no amount of memory"),
+        (["none such", "--slurm"], "unknown study 'none such'"),
+        (["demo", "--slurm"], "there is no sbatch here; --print shows the file for it"),
+    ],
+)
+def test_what_cannot_be_submitted_is_one_sentence(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert _status(["submit", *words]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def sbatch(folder: Path, body: str) -> dict[str, str]:
+    """An environment whose sbatch is this program."""
+    program = folder / "bin" / "sbatch"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/bash\n{body}\n", encoding="utf-8")
+    program.chmod(0o755)
+    return {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+
+
+def test_what_slurm_refuses_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    for name, value in sbatch(tmp_path, "echo 'invalid partition' >&2; exit 1").items():
+        monkeypatch.setenv(name, value)
+    assert _status(["submit", "demo", "--slurm", "--out", str(tmp_path / "out")]) == 2
+    assert "sbatch refuses: invalid partition" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_tasks_of_an_array_share_the_runs_of_one_store(
+    url: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: Any,
+) -> None:
+    # It runs each task of the array here, as Slurm would on its nodes.
+    body = 'cat > "$0.sh"; for task in 1 2 3; do bash "$0.sh" > "$0.$task.log" 2>&1 & done; wait; echo Submitted'
+    for name, value in sbatch(tmp_path, body).items():
+        monkeypatch.setenv(name, value)
+    file = table_and_study(tmp_path)
+    study = yaml.safe_load(file.read_text(encoding="utf-8"))
+    study |= {"models": ["tabular"], "methods": ["erm"], "seeds": 4, "name": "shared"}
+    study["training"] = {"steps": 200, "batch": 32, "validate_every": 50}
+    file.write_text(yaml.safe_dump(study), encoding="utf-8")
+    out = tmp_path / "out"
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[2] / "src"))
+    words = ["submit", str(file), "--slurm", "--tasks", "3", "--store", url, "--out", str(out)]
+    assert _status(words) == 0, subprocess.run(["cat", *tmp_path.glob("bin/*.log")], check=False)
+    assert capsys.readouterr().out == "Submitted\n"
+    logs = [log.read_text(encoding="utf-8") for log in sorted(tmp_path.glob("bin/*.log"))]
+    done = [
+        int(line.split()[0]) for log in logs for line in log.splitlines() if " runs in " in line
+    ]
+    assert len(done) == 3 and sum(done) == 8, logs  # each run once, by one of them
+    with Store.open(url, out=out) as store:
+        assert store.counts("shared")["finished"] == 8 and not store.damaged()
