@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,27 +23,50 @@ from crosswind.core.errors import one_line
 
 _SHOWN = 5
 _TELL_SECONDS = 10.0
+WATCH_SECONDS = 2.0
+"""Between two looks of `--watch`, at least."""
 
 
 def status_command(
-    where: StoreWord = DEFAULT_OUT, study: StudyName = None, as_json: AsJson = False
+    where: StoreWord = DEFAULT_OUT,
+    study: StudyName = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Look again every few seconds until all runs are done.")
+    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say how many runs of each study are done, running, waiting or failed, and why; what runs
     warned of; whose files are gone.
 
     Files are not read: crosswind check does that.
     """
-    from crosswind.studies.failure_causes import CAUSES
+    while True:
+        started = time.monotonic()
+        rows = _status_rows(where, study)
+        if as_json:
+            print_json(rows)
+        else:
+            _show(rows, where, clear=watch and sys.stdout.isatty())
+        if not watch or not any(row["running"] or row["pending"] for row in rows):
+            return
+        # A look at a large store takes a second: it is not to be busy with being watched.
+        time.sleep(max(WATCH_SECONDS, 4 * (time.monotonic() - started)))
+
+
+def _status_rows(where: str, study: str | None) -> list[dict[str, Any]]:
+    """`status_row` of one study of a store, or of all."""
     from crosswind.studies.store import Store
 
     with Store.open(where) as store:
-        rows = [
-            status_row(store, name)
-            for name in ([study] if study is not None else store.study_names())
-        ]
-    if as_json:
-        print_json(rows)
-        return
+        names = [study] if study is not None else store.study_names()
+        return [status_row(store, name) for name in names]
+
+
+def _show(rows: Sequence[Mapping[str, Any]], where: str, *, clear: bool) -> None:
+    """Print the state of studies; on a terminal that is watched, in the place of what stood there."""
+    if clear:
+        typer.echo("\x1b[2J\x1b[H", nl=False)
+        typer.echo(f"{time.strftime('%H:%M:%S')}, Ctrl-C ends this and no run")
     if not rows:
         typer.echo(f"{where} holds no study yet")
     for row in rows:
@@ -57,19 +80,26 @@ def status_command(
             f"study {one_line(row['name'])}: {row['total']} runs: {', '.join(status_counts) or 'none'}"
         )
         for failure in row["failures"]:
-            words = f"{failure['runs']} failed: {one_line(failure['reason'])}"
-            if failure["cause"]:
-                stopped = (
-                    f"{failure['runs']} stopped by the machine"
-                    f" ({CAUSES.get(failure['cause'], 'system error')})"
-                )
-                words = f"{stopped}: they run again at the next run ({one_line(failure['reason'])})"
-            typer.echo(f"  {words}")
+            typer.echo(f"  {_failure_in_words(failure)}")
         for warning in row["warnings"][:_SHOWN]:
             typer.echo(f"  warned of in {warning['runs']}: {one_line(warning['text'])}")
         if (remaining := len(row["warnings"]) - _SHOWN) > 0:
             typer.echo(f"  and {remaining} more warnings: crosswind report {where}")
         warn_of_damage(row["name"], row["damaged"], where)
+
+
+def _failure_in_words(failure: Mapping[str, Any]) -> str:
+    """How many runs failed for one reason, and whether they run again."""
+    from crosswind.studies.failure_causes import CAUSES
+
+    reason = one_line(failure["reason"])
+    if not failure["cause"]:
+        return f"{failure['runs']} failed: {reason}"
+    cause = CAUSES.get(failure["cause"], "system error")
+    return (
+        f"{failure['runs']} stopped by the machine ({cause}): they run again at the next run"
+        f" ({reason})"
+    )
 
 
 def status_row(store: Any, name: str) -> dict[str, Any]:
