@@ -29,7 +29,7 @@ from crosswind.reports.pools.networks import pools_of
 from crosswind.reports.prompts.scores import Asked, asked_of, prompt_tables
 from crosswind.reports.rows.answers import Behind, rows_behind
 from crosswind.reports.runs.actions import action_table
-from crosswind.reports.runs.tables import costs, run_table, time_table
+from crosswind.reports.runs.tables import Cost, costs, run_table, time_table
 from crosswind.reports.scores.results import Place, PlaceResults, Results, arrange
 from crosswind.reports.scores.tables import estimate_table, number_table, overview, place_tables
 from crosswind.reports.tables import ReportTable
@@ -228,6 +228,15 @@ class StudyRecord:
     def text_tables(self) -> list[ReportTable]:
         """Every table: those of the places, the claims, what methods did, where the time went, and
         the state of the runs."""
+        return list(self._text_tables)
+
+    @cached_property
+    def run_costs(self) -> list[Cost]:
+        """Cost of the runs that were done, by data, model and method."""
+        return costs(self.runs)
+
+    @cached_property
+    def _text_tables(self) -> list[ReportTable]:
         with damage_named(self.store, self.name):
             all_tables = [table for tables in self.tables.values() for table in tables.values()]
             all_tables += [
@@ -242,7 +251,7 @@ class StudyRecord:
             study_tables = (
                 claim_table(self.name, self.claims),
                 action_table(self.found),
-                time_table(costs(self.runs)),
+                time_table(self.run_costs),
                 run_table(self.found),
             )
             return [*all_tables, *(table for table in study_tables if table is not None)]

@@ -35,7 +35,6 @@ from crosswind.reports.prompts.scores import prompt_tables
 from crosswind.reports.rows import sections as row_sections
 from crosswind.reports.runs.actions import action_table
 from crosswind.reports.runs.tables import (
-    costs,
     largest_part,
     run_table,
     time_table,
@@ -445,7 +444,7 @@ def _rules(study: StudyRecord) -> Section:
 
 
 def _time(study: StudyRecord) -> Section:
-    run_costs = costs(study.runs)
+    run_costs = study.run_costs
     figure, table, sentence = (
         draw.time_bars(run_costs),
         time_table(run_costs, sentence=False),

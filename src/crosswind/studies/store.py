@@ -295,7 +295,7 @@ class Store:
         )
         scored: dict[str, list[dict[str, Any]]] = {}
         kinds: dict[str, str] = {}
-        for key, rule, set_name, content in self._rows(
+        for key, rule, set_name, content in self._streamed(
             query.where(scores.c.key.in_(_keys_of(study)))
         ):
             metrics = {
@@ -553,6 +553,11 @@ class Store:
     def _rows(self, query: sa.Select[Any]) -> list[Any]:
         with self.transaction() as connection:
             return list(connection.execute(query))
+
+    def _streamed(self, query: sa.Select[Any]) -> Iterator[Any]:
+        """The rows of a query, a thousand in memory at a time."""
+        with self.transaction() as connection:
+            yield from connection.execution_options(yield_per=1000).execute(query)
 
     def _of_study(self, query: sa.Select[Any], study: str | None) -> sa.Select[Any]:
         if study is None:

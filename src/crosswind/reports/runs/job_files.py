@@ -15,17 +15,32 @@ if TYPE_CHECKING:
     from crosswind.studies.store import Store
 
 
+_FEW = 200
+"""Jobs that are asked for one by one; of more, the files of all are listed at once."""
+
+
 class JobFiles:
     """Reads the files of one study's jobs."""
 
     def __init__(self, store: Store, study: str) -> None:
-        self.store, self.files = store, store.files(study)
+        self.store, self._study = store, study
+        self._listed: dict[str, dict[str, tuple[int, str]]] = {}
+        self._all_listed = False
         self.jobs = cache(self._jobs)
+
+    def listed(self, key: str) -> dict[str, tuple[int, str]]:
+        """The files that a job left, with sizes and SHA-256; none of one that is not done."""
+        if key not in self._listed and not self._all_listed:
+            if len(self._listed) >= _FEW:
+                self._listed, self._all_listed = self.store.files(self._study), True
+            else:
+                self._listed[key] = self.store.files_of([key]).get(key, {})
+        return self._listed.get(key, {})
 
     def read(self, key: str, name: str, load: Callable[[Path], Any]) -> Any:
         """What `load` makes of a file of a job; None where the job left none. Raises `DataError`
         for one that was changed."""
-        listed = self.files.get(key, {})
+        listed = self.listed(key)
         if name not in listed:
             return None
         if faults := self.store.faults(key, {name: listed[name]}, read=True):
