@@ -69,65 +69,69 @@ def ask(
     tell: Told = lambda text: None,
 ) -> Estimates:
     """See `crosswind.estimate`."""
-    wanted, given = wanted_estimators(estimators), asked_model(model, settings or {})
-    others = _besides(beside, beside_classes)
-    target = read_rows(data, "data", given.input, size, None, images, text)
-    known = (
+    estimator_facts, subject = wanted_estimators(estimators), asked_model(model, settings or {})
+    models_beside = _besides(beside, beside_classes)
+    target = read_rows(data, "data", subject.input, size, None, images, text)
+    labelled_rows = (
         None
         if source is None
-        else read_rows(source, "source", given.input, size, label or "", images, text)
+        else read_rows(source, "source", subject.input, size, label or "", images, text)
     )
-    names = _class_names(given, classes, known)
-    reads = any(item.access is not None and item.access.features for item in wanted)
+    names = _class_names(subject, classes, labelled_rows)
+    reads = any(
+        estimator.access is not None and estimator.access.features for estimator in estimator_facts
+    )
     kind = target.dataset.check_inputs().kind
-    own = estimator_settings(wanted, estimators, kind)
-    one = _Questions(given, names, target, known, reads, own)
-    notes = _order_notes(given, one, classes, known)
-    companions, first = [], one.target
-    for other, order in others:
-        questions, told = _companion(other, order, one, target, known)
+    settings_by_estimator = estimator_settings(estimator_facts, estimators, kind)
+    first_model = _Questions(subject, names, target, labelled_rows, reads, settings_by_estimator)
+    notes = _order_notes(subject, first_model, classes, labelled_rows)
+    companions, first = [], first_model.target
+    for model_beside, order in models_beside:
+        questions, order_note = _companion(model_beside, order, first_model, target, labelled_rows)
         companions.append(questions)
-        notes += (_insisted(told),) if told else ()
-    near = [
-        item.access.neighbourhood
-        for item in wanted
-        if item.access is not None and item.access.neighbourhood
+        notes += (_insisted(order_note),) if order_note else ()
+    neighbourhoods = [
+        estimator.access.neighbourhood
+        for estimator in estimator_facts
+        if estimator.access is not None and estimator.access.neighbourhood
     ]
     if estimators is None and pool_of_kind(kind):
-        wanted = [
-            item
-            for item in wanted
-            if item.name not in near or neighbourhood(item.name).takes == kind
+        estimator_facts = [
+            estimator
+            for estimator in estimator_facts
+            if estimator.name not in neighbourhoods or neighbourhood(estimator.name).takes == kind
         ]
-    targets, sources, pools = {"": first}, {"": one.labelled}, dict[str, list[Labelled]]()
+    targets, sources, pools = {"": first}, {"": first_model.labelled}, dict[str, list[Labelled]]()
     # Without labelled rows under changes a measure says nothing.
-    near = [item for item in near if neighbourhood(item).takes == kind]
-    if pool_of_kind(kind) and one.labelled is not None and pool_rows:
-        pools[""] = one.pool("", pool_rows, tell)
-        for name in dict.fromkeys(near) if near_rows else ():
+    neighbourhoods = [name for name in neighbourhoods if neighbourhood(name).takes == kind]
+    if pool_of_kind(kind) and first_model.labelled is not None and pool_rows:
+        pools[""] = first_model.pool("", pool_rows, tell)
+        for name in dict.fromkeys(neighbourhoods) if near_rows else ():
             tell(f"asking for the neighbours ({name}) of {min(near_rows, len(first)):,} rows")
-            targets[name], sources[name] = one.near(name, near_rows)
-            pools[name] = one.pool(name, max(1, pool_rows // 2), tell)
-    found, left_out = estimates(wanted, targets, sources, pools, kind, own)
-    joint, without = _jointly(wanted, one, companions)
-    found, left_out = [*found, *joint], [*left_out, *without]
-    shown = next((targets[name] for name in near if name in targets), None)
-    best = found[0].estimate.accuracy if found else None
-    seen = next((sources[name] for name in near if sources.get(name)), one.labelled) or _nothing(
-        len(names)
+            targets[name], sources[name] = first_model.near(name, near_rows)
+            pools[name] = first_model.pool(name, max(1, pool_rows // 2), tell)
+    rows_of_one_model, left_out = estimates(
+        estimator_facts, targets, sources, pools, kind, settings_by_estimator
     )
-    labelled = one.labelled
+    joint, without = _jointly(estimator_facts, first_model, companions)
+    rows_of_one_model, left_out = [*rows_of_one_model, *joint], [*left_out, *without]
+    shown = next((targets[name] for name in neighbourhoods if name in targets), None)
+    best = rows_of_one_model[0].estimate.accuracy if rows_of_one_model else None
+    labelled_by_source = next(
+        (sources[name] for name in neighbourhoods if sources.get(name)), first_model.labelled
+    ) or _nothing(len(names))
+    labelled = first_model.labelled
     return Estimates(
-        given.name,
+        subject.name,
         target.name,
         len(first),
         "" if labelled is None else labelled.name,
         None if labelled is None else labelled.accuracy,
         0 if labelled is None else len(labelled.answers),
-        tuple(found),
+        tuple(rows_of_one_model),
         tuple(left_out),
-        tuple(diagnosed(seen, shown or first, best)),
-        _doubtful(target, shown, names, near, _some(len(first), near_rows)),
+        tuple(diagnosed(labelled_by_source, shown or first, best)),
+        _doubtful(target, shown, names, neighbourhoods, _some(len(first), near_rows)),
         kind,
         notes,
     )
@@ -137,10 +141,12 @@ def ask(
 
 
 def _class_names(
-    model: AskedModel, given: Sequence[str] | None, source: Rows | None
+    model: AskedModel, asked_classes: Sequence[str] | None, source: Rows | None
 ) -> tuple[str, ...]:
     names = (
-        tuple(given) if given else model.classes or (source.values if source is not None else ())
+        tuple(asked_classes)
+        if asked_classes
+        else model.classes or (source.values if source is not None else ())
     )
     if not names:
         raise InputError(
@@ -161,31 +167,34 @@ def _class_names(
 
 
 def _order_notes(
-    model: AskedModel, one: _Questions, classes: Sequence[str] | None, known: Rows | None
+    model: AskedModel,
+    questions: _Questions,
+    classes: Sequence[str] | None,
+    labelled_rows: Rows | None,
 ) -> tuple[str, ...]:
     """Refuse a model whose outputs stand in another order than its classes; what to say of an order
     that is insisted on."""
-    if model.trained_here or one.labelled is None:
+    if model.trained_here or questions.labelled is None:
         return ()
-    usual = model.classes or (None if known is None else known.values)
+    usual = model.classes or (None if labelled_rows is None else labelled_rows.values)
     remedy = "give the second, or the first to leave it as it is"
     if model.classes is not None:
         remedy = "write the second into its card as classes, or give the first to leave it as it is"
-    told = check_order(
+    order_note = check_order(
         "classes",
         model.name,
-        one.labelled,
-        one.names,
-        one.names,
+        questions.labelled,
+        questions.names,
+        questions.names,
         usual,
         remedy if classes is None else "",
     )
-    return (_insisted(told),) if told else ()
+    return (_insisted(order_note),) if order_note else ()
 
 
-def _insisted(told: str) -> str:
+def _insisted(order_note: str) -> str:
     """What is said of an order that a person insists on, from what speaks for another."""
-    return f"Warning: {told}; the first was asked for."
+    return f"Warning: {order_note}; the first was asked for."
 
 
 class _Questions:
@@ -201,7 +210,7 @@ class _Questions:
         model: AskedModel,
         names: Sequence[str],
         target: Rows,
-        known: Rows | None,
+        labelled_rows: Rows | None,
         reads: bool = False,
         settings: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     ) -> None:
@@ -220,9 +229,11 @@ class _Questions:
         if not model.steady:
             self._check_steady()
         self.labelled: Labelled | None = None
-        if known is not None:
+        if labelled_rows is not None:
             self.told(
-                plain_rows("source", codes_of(known, names)), {"source": known.dataset}, known.name
+                plain_rows("source", codes_of(labelled_rows, names)),
+                {"source": labelled_rows.dataset},
+                labelled_rows.name,
             )
         elif model.source is not None:
             self.told(*model.source, "the run's validation set")
@@ -232,72 +243,103 @@ class _Questions:
         self.rows, self.sets = rows, sets
         self.labelled = Labelled(self._said("source", rows, sets), rows.label, name)
 
-    def near(self, name: str, most: int) -> tuple[Answers, Labelled]:
+    def near(self, name: str, n_rows: int) -> tuple[Answers, Labelled]:
         """What it says of neighbours of at most so many rows of the target, and of the source."""
         assert self.labelled is not None
-        there, here = _some(len(self.target), most), _some(len(self.labelled.answers), most)
-        said = self._near(name, self._rows, self._sets, there, self.target)
-        beside = self._near(name, self.rows, self.sets, here, self.labelled.answers)
-        return said, replace(self.labelled, answers=beside, label=self.labelled.label[here])
+        target_numbers, source_numbers = (
+            _some(len(self.target), n_rows),
+            _some(len(self.labelled.answers), n_rows),
+        )
+        target_answers = self._near(name, self._rows, self._sets, target_numbers, self.target)
+        beside = self._near(name, self.rows, self.sets, source_numbers, self.labelled.answers)
+        return target_answers, replace(
+            self.labelled, answers=beside, label=self.labelled.label[source_numbers]
+        )
 
-    def pool(self, near: str, n: int, tell: Told) -> list[Labelled]:
+    def pool(self, neighbourhood_name: str, n: int, tell: Told) -> list[Labelled]:
         """What it says of n labelled rows under every change of the pool, and with `near` of the
         neighbours of each."""
         n = min(n, len(self.rows.rows))
         changes = pool_of_kind(self.sets[self.rows.source].check_inputs().kind)
-        copies = len(changes) * n * (NEIGHBOURS + 1 if near else 1)
+        copies = len(changes) * n * (NEIGHBOURS + 1 if neighbourhood_name else 1)
         tell(
             f"asking for {copies:,} changed copies of {n:,} labelled"
-            f" rows{f' ({near})' if near else ''}"
+            f" rows{f' ({neighbourhood_name})' if neighbourhood_name else ''}"
         )
-        rule, read, own = self.model.rule, self._features, self._handed(near)
+        rule, read, settings_handed = (
+            self.model.rule,
+            self._features,
+            self._handed(neighbourhood_name),
+        )
         plain = copy_answers(self._answers, self.rows, self.sets, "", NEIGHBOURS, n, read)[rule]
         beside = (
-            copy_answers(self._answers, self.rows, self.sets, near, NEIGHBOURS, n, handed=own)[rule]
-            if near
+            copy_answers(
+                self._answers,
+                self.rows,
+                self.sets,
+                neighbourhood_name,
+                NEIGHBOURS,
+                n,
+                handed=settings_handed,
+            )[rule]
+            if neighbourhood_name
             else None
         )
-        pool = labelled_pool(plain, near, beside, changes)
+        pool = labelled_pool(plain, neighbourhood_name, beside, changes)
         return [
-            replace(item, answers=replace(item.answers, classes=len(self.names))) for item in pool
+            replace(labelled, answers=replace(labelled.answers, classes=len(self.names)))
+            for labelled in pool
         ]
 
     def _near(
-        self, name: str, rows: RowSet, sets: Sets, some: NDArray[np.int64], said: Answers
+        self,
+        name: str,
+        rows: RowSet,
+        sets: Sets,
+        row_numbers: NDArray[np.int64],
+        answers_so_far: Answers,
     ) -> Answers:
         keys = ("rows", "label", "true_label", "group", "weight", "origin")
-        part: dict[str, Any] = {key: getattr(rows, key)[some] for key in keys}
-        part["visit_law"] = None if rows.visit_law is None else rows.visit_law[some]
-        chosen = replace(rows, environment=None, **part)
+        columns: dict[str, Any] = {key: getattr(rows, key)[row_numbers] for key in keys}
+        columns["visit_law"] = None if rows.visit_law is None else rows.visit_law[row_numbers]
+        chosen = replace(rows, environment=None, **columns)
         copied = copy_answers(
             self._answers, chosen, sets, name, NEIGHBOURS, 0, handed=self._handed(name)
         )[self.model.rule]
-        own = said.take(some)
-        plain = Predictions(some, part["label"], part["group"], own.answer, own.logits)
-        return replace(set_answers(plain, name, copied), classes=own.classes)
+        answers_of_rows = answers_so_far.take(row_numbers)
+        plain = Predictions(
+            row_numbers,
+            columns["label"],
+            columns["group"],
+            answers_of_rows.answer,
+            answers_of_rows.logits,
+        )
+        return replace(set_answers(plain, name, copied), classes=answers_of_rows.classes)
 
-    def _handed(self, near: str) -> dict[str, Any]:
+    def _handed(self, neighbourhood_name: str) -> dict[str, Any]:
         """The settings of the estimator of a neighbourhood that are those of its transform."""
         access = (
-            facts("estimators", near).access if near else None
+            facts("estimators", neighbourhood_name).access if neighbourhood_name else None
         )  # it has the neighbourhood's name
         return (
             {}
             if access is None
             else {
                 key: value
-                for key, value in self._settings.get(near, {}).items()
+                for key, value in self._settings.get(neighbourhood_name, {}).items()
                 if key in access.handed
             }
         )
 
     def _said(self, field: str, rows: RowSet, sets: Sets) -> Answers:
-        found, _ = self._answers({"rows": rows}, sets)
-        said: Predictions = found[self.model.rule]["rows"]
+        by_rule, _ = self._answers({"rows": rows}, sets)
+        predictions: Predictions = by_rule[self.model.rule]["rows"]
         read = None if self._features is None else self._features(rows, sets[rows.source])
-        answers = Answers(said.answer, said.logits, classes=len(self.names), features=read)
-        if said.logits is not None:
-            _check_numbers(field, said.logits)
+        answers = Answers(
+            predictions.answer, predictions.logits, classes=len(self.names), features=read
+        )
+        if predictions.logits is not None:
+            _check_numbers(field, predictions.logits)
         return answers
 
     def _check_steady(self) -> None:
@@ -345,9 +387,9 @@ def _beside(word: str) -> AskedModel:
 def _companion(
     model: AskedModel,
     order: Sequence[str] | None,
-    one: _Questions,
+    first_model: _Questions,
     target: Rows,
-    known: Rows | None,
+    labelled_rows: Rows | None,
 ) -> tuple[_Questions, str]:
     """A further model, asked about the same rows as the first, and what is to be said of the order
     of its outputs.
@@ -357,10 +399,12 @@ def _companion(
     """
     order = order if model.classes is None else None
     if order is not None:
-        if sorted(order) != sorted(one.names):
-            raise InputError("beside_classes", "must be the classes of the model", one.names)
+        if sorted(order) != sorted(first_model.names):
+            raise InputError(
+                "beside_classes", "must be the classes of the model", first_model.names
+            )
         model = replace(model, answers=reordered(model.answers, order))
-    questions = _asked_beside(model, one, target, known)
+    questions = _asked_beside(model, first_model, target, labelled_rows)
     if model.trained_here or questions.labelled is None:
         return questions, ""
     remedy = "give the second, or the first to leave it as it is" if order is None else ""
@@ -368,17 +412,17 @@ def _companion(
         "beside_classes",
         model.name,
         questions.labelled,
-        one.names,
-        order or one.names,
-        one.names,
+        first_model.names,
+        order or first_model.names,
+        first_model.names,
         remedy,
     )
 
 
 def _asked_beside(
-    model: AskedModel, one: _Questions, target: Rows, known: Rows | None
+    model: AskedModel, first_model: _Questions, target: Rows, labelled_rows: Rows | None
 ) -> _Questions:
-    if model.classes is not None and model.classes != one.names:
+    if model.classes is not None and model.classes != first_model.names:
         raise InputError(
             "beside",
             f"{model.name} has other classes than the model, or another order:"
@@ -387,16 +431,16 @@ def _asked_beside(
     spec = target.dataset.check_inputs()
     if model.input is not None and model.input != spec:
         raise InputError("beside", f"{model.name} takes {model.input}, and the model {spec}")
-    if known is not None or one.labelled is None:
-        return _Questions(replace(model, source=None), one.names, target, known)
-    mine, theirs = ((one.rows, one.sets), model.source)
+    if labelled_rows is not None or first_model.labelled is None:
+        return _Questions(replace(model, source=None), first_model.names, target, labelled_rows)
+    mine, theirs = ((first_model.rows, first_model.sets), model.source)
     ids = [sets[rows.source].row_ids(rows.rows) for rows, sets in (mine, theirs or mine)]
     if theirs is None or not np.array_equal(ids[0], ids[1]):
         raise InputError(
             "source",
-            f"is needed: {model.name} was not validated on the rows that {one.model.name} was",
+            f"is needed: {model.name} was not validated on the rows that {first_model.model.name} was",
         )
-    return _Questions(model, one.names, target, None)
+    return _Questions(model, first_model.names, target, None)
 
 
 def _check_numbers(field: str, logits: NDArray[Any]) -> None:
@@ -414,9 +458,9 @@ def _check_numbers(field: str, logits: NDArray[Any]) -> None:
         )
 
 
-def _some(n: int, most: int) -> NDArray[np.int64]:
+def _some(n: int, largest: int) -> NDArray[np.int64]:
     """At most so many of n rows, evenly spread."""
-    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.int64))
+    return np.unique(np.linspace(0, n - 1, min(n, largest)).round().astype(np.int64))
 
 
 def _nothing(classes: int) -> Labelled:
@@ -427,7 +471,7 @@ def _nothing(classes: int) -> Labelled:
 
 
 def estimates(
-    wanted: Sequence[Facts],
+    estimator_facts: Sequence[Facts],
     targets: Mapping[str, Answers],
     sources: Mapping[str, Labelled | None],
     pools: Mapping[str, list[Labelled]],
@@ -436,7 +480,7 @@ def estimates(
 ) -> tuple[list[Row], list[tuple[str, str]]]:
     """By one model alone: the estimates, the most believable first, and what was left out and why.
     `kind`: of rows, or table."""
-    found, left_out = [], []
+    estimated, left_out = [], []
     unchanged = (
         ""
         if pool_of_kind(kind)
@@ -444,9 +488,9 @@ def estimates(
         if kind == "table"
         else f", and {kind}s are not changed"
     )
-    for item in wanted:
-        access = item.access or Access()
-        near, labelled = access.neighbourhood, sources[""]
+    for estimator in estimator_facts:
+        access = estimator.access or Access()
+        neighbourhood_name, labelled = access.neighbourhood, sources[""]
         why: Estimate | str
         if access.models > 1:
             continue
@@ -456,32 +500,36 @@ def estimates(
             why = "it is one number whatever the data, so that it compares models and not sets"
         elif access.features and targets[""].features is None:
             why = "what this model's head reads is out of reach"
-        elif near and kind != "table" and neighbourhood(near).takes != kind:
-            why = f"its neighbours are changed {neighbourhood(near).takes}s"
+        elif (
+            neighbourhood_name
+            and kind != "table"
+            and neighbourhood(neighbourhood_name).takes != kind
+        ):
+            why = f"its neighbours are changed {neighbourhood(neighbourhood_name).takes}s"
         elif access.pool and not pools:
             why = "it learns from changed copies of labelled rows" + unchanged
         else:
             prepared = PreparedEstimate(
-                load("estimators", item.name)(**settings.get(item.name, {})),
-                sources.get(near) or labelled or _nothing(0),
-                pools.get(near, []),
+                load("estimators", estimator.name)(**settings.get(estimator.name, {})),
+                sources.get(neighbourhood_name) or labelled or _nothing(0),
+                pools.get(neighbourhood_name, []),
             )
-            asked = targets.get(near, targets[""])
-            why = prepared(asked)
+            target_answers = targets.get(neighbourhood_name, targets[""])
+            why = prepared(target_answers)
             if isinstance(why, Estimate):
-                found.append(
+                estimated.append(
                     Row(
-                        item.name,
+                        estimator.name,
                         why,
-                        prepared.pool_error(asked),
-                        prepared.shifted(asked) is not None,
+                        prepared.pool_error(target_answers),
+                        prepared.shifted(target_answers) is not None,
                     )
                 )
                 continue
-        left_out.append((item.name, why))
+        left_out.append((estimator.name, why))
     return (
         sorted(
-            found,
+            estimated,
             key=lambda row: (
                 row.pool_error is None,
                 row.estimate.low is None,
@@ -493,55 +541,61 @@ def estimates(
 
 
 def _jointly(
-    wanted: Sequence[Facts], one: _Questions, others: Sequence[_Questions]
+    estimator_facts: Sequence[Facts], first_model: _Questions, models_beside: Sequence[_Questions]
 ) -> tuple[list[Row], list[tuple[str, str]]]:
     """By several models, of which the first is the one that is asked about."""
-    found, left_out = [], []
-    models = [one, *others]
-    sources = [item.labelled for item in models if item.labelled is not None]
-    for item in wanted:
-        access = item.access or Access()
+    estimated, left_out = [], []
+    models = [first_model, *models_beside]
+    sources = [entry.labelled for entry in models if entry.labelled is not None]
+    for entry in estimator_facts:
+        access = entry.access or Access()
         if access.models < 2:
             continue
-        said: list[Estimate] | str = (
+        estimate_or_reason: list[Estimate] | str = (
             f"it compares {access.models} models or more, and has {len(models)}"
         )
         if access.source and not sources:
-            said = "no labelled rows of the source were given"
+            estimate_or_reason = "no labelled rows of the source were given"
         elif len(models) >= access.models:
-            said = estimated_jointly(
-                load("estimators", item.name)(), sources, [each.target for each in models]
+            estimate_or_reason = estimated_jointly(
+                load("estimators", entry.name)(), sources, [each.target for each in models]
             )
-        if isinstance(said, str):
-            left_out.append((item.name, said))
+        if isinstance(estimate_or_reason, str):
+            left_out.append((entry.name, estimate_or_reason))
         else:
-            found.append(Row(item.name, said[0], None))
-    return found, left_out
+            estimated.append(Row(entry.name, estimate_or_reason[0], None))
+    return estimated, left_out
 
 
 def _doubtful(
     target: Rows,
-    said: Answers | None,
+    answers: Answers | None,
     classes: Sequence[str],
-    near: Sequence[str],
-    some: NDArray[np.int64],
+    neighbourhoods: Sequence[str],
+    row_numbers: NDArray[np.int64],
 ) -> tuple[Doubtful, ...]:
-    if said is None:
+    if answers is None:
         return ()
-    votes = said.neighbours[next(name for name in near if name in said.neighbours)]
+    votes = answers.neighbours[next(name for name in neighbourhoods if name in answers.neighbours)]
     shares = np.stack([(votes == code).mean(axis=1) for code in range(len(classes))], axis=1)
     order = np.argsort(shares.max(axis=1), kind="stable")[:_SHOWN]
-    rows = target.dataset.inputs(some[order])
+    rows = target.dataset.inputs(row_numbers[order])
     out = []
-    for place, row in zip(order.tolist(), rows, strict=True):
-        given = sorted(
-            ((float(shares[place, code]), -code) for code in np.flatnonzero(shares[place])),
+    for position, row in zip(order.tolist(), rows, strict=True):
+        shares_sorted = sorted(
+            ((float(shares[position, code]), -code) for code in np.flatnonzero(shares[position])),
             reverse=True,
         )
-        told = tuple((classes[-int(code)], share) for share, code in given)
-        answer = classes[int(said.answer[place])] if said.answer[place] >= 0 else "no answer"
-        own: dict[str, Any] = (
+        votes_by_class = tuple((classes[-int(code)], share) for share, code in shares_sorted)
+        answer = (
+            classes[int(answers.answer[position])] if answers.answer[position] >= 0 else "no answer"
+        )
+        input_of_row: dict[str, Any] = (
             {"text": one_line(row, _LETTERS)} if isinstance(row, str) else {"picture": row}
         )
-        out.append(Doubtful(target.names(int(some[place])), answer, told, **own))
+        out.append(
+            Doubtful(
+                target.names(int(row_numbers[position])), answer, votes_by_class, **input_of_row
+            )
+        )
     return tuple(out)

@@ -72,9 +72,10 @@ def asked_model(word: Any, settings: Mapping[str, Any]) -> AskedModel:
     if not isinstance(word, str):
         from crosswind.unlabelled.program_model import ProgramModel
 
-        held = ProgramModel(word)
+        program_model = ProgramModel(word)
         return AskedModel(
-            held.title, lambda classes: _with_logits(external_answers(held, classes, "given"))
+            program_model.title,
+            lambda classes: _with_logits(external_answers(program_model, classes, "given")),
         )
     ending = Path(word).suffix.lower()
     if "#" in word or ending == ".safetensors":
@@ -107,11 +108,16 @@ def _given(name: str, kind: str, knobs: Mapping[str, Any], takes: InputSpec | No
         raise InputError(
             "settings.classes", "is no setting here: the order of the outputs is given by classes"
         )
-    known = facts("models", kind)
-    check_extra(known.extra, "model", kind)
-    made = load("models", kind)(**resolve(known.knobs, knobs, "settings", f"model {kind!r}"))
+    model_facts = facts("models", kind)
+    check_extra(model_facts.extra, "model", kind)
+    external_model = load("models", kind)(
+        **resolve(model_facts.knobs, knobs, "settings", f"model {kind!r}")
+    )
     return AskedModel(
-        name, lambda classes: _with_logits(external_answers(made, classes, "given")), None, takes
+        name,
+        lambda classes: _with_logits(external_answers(external_model, classes, "given")),
+        None,
+        takes,
     )
 
 
@@ -125,10 +131,13 @@ def reordered(
         answer = answers(order)
 
         def said(sets: Mapping[str, RowSet], datasets: Sets) -> Any:
-            found, doubts = answer(sets, datasets)
+            by_rule, doubts = answer(sets, datasets)
             return {
-                rule: {name: _in_order(item, order, classes) for name, item in own.items()}
-                for rule, own in found.items()
+                rule: {
+                    name: _in_order(predictions, order, classes)
+                    for name, predictions in by_set.items()
+                }
+                for rule, by_set in by_rule.items()
             }, doubts
 
         return said
@@ -136,9 +145,11 @@ def reordered(
     return in_this_order
 
 
-def _in_order(said: Predictions, order: Sequence[str], classes: Sequence[str]) -> Predictions:
-    answer, logits = in_order((said.answer, said.logits), order, classes)[:2]
-    return replace(said, answer=answer, logits=logits)
+def _in_order(
+    predictions: Predictions, order: Sequence[str], classes: Sequence[str]
+) -> Predictions:
+    answer, logits = in_order((predictions.answer, predictions.logits), order, classes)[:2]
+    return replace(predictions, answer=answer, logits=logits)
 
 
 def _with_logits(answers: Answer) -> Answer:
@@ -149,26 +160,26 @@ def _with_logits(answers: Answer) -> Answer:
     """
 
     def said(sets: Mapping[str, RowSet], datasets: Sets) -> Any:
-        found, doubts = answers(sets, datasets)
+        by_rule, doubts = answers(sets, datasets)
         return {
-            rule: {name: _as_logits(item) for name, item in own.items()}
-            for rule, own in found.items()
+            rule: {name: _as_logits(predictions) for name, predictions in by_set.items()}
+            for rule, by_set in by_rule.items()
         }, doubts
 
     return said
 
 
-def _as_logits(said: Predictions) -> Predictions:
-    z = said.logits
+def _as_logits(predictions: Predictions) -> Predictions:
+    z = predictions.logits
     if (
         z is None
         or not len(z)
         or not ((z >= 0) & (z <= 1)).all()
         or (np.abs(z.sum(axis=1) - 1) > 1e-3).any()
     ):
-        return said
+        return predictions
     with np.errstate(divide="ignore"):
-        return replace(said, logits=np.log(z))
+        return replace(predictions, logits=np.log(z))
 
 
 def _onnx_input(path: str, settings: Mapping[str, Any]) -> InputSpec | None:
@@ -242,13 +253,15 @@ def _card(path: Path) -> Mapping[str, Any]:
     """The card beside a file of weights: `FILE.yaml` or `FILE.json`."""
     from crosswind.studies.reading import parse
 
-    for place in (path.with_suffix(ending) for ending in (".yaml", ".yml", ".json")):
-        if place.is_file():
-            text = place.read_text(encoding="utf-8", errors="replace")
-            found = parse(text, str(place)) if text.strip() else {}
-            if strange := [name for name in found if name not in CARD]:
-                raise InputError("model", f"the card {place.name} has {shown(strange[0])}", CARD)
-            return found
+    for card_file in (path.with_suffix(ending) for ending in (".yaml", ".yml", ".json")):
+        if card_file.is_file():
+            text = card_file.read_text(encoding="utf-8", errors="replace")
+            card = parse(text, str(card_file)) if text.strip() else {}
+            if strange := [name for name in card if name not in CARD]:
+                raise InputError(
+                    "model", f"the card {card_file.name} has {shown(strange[0])}", CARD
+                )
+            return card
     names = f"{path.with_suffix('.yaml').name} or {path.with_suffix('.json').name}"
     raise InputError(
         "model", f"{path.name} needs a card beside it, {names}, with {', '.join(CARD)}"
@@ -287,10 +300,12 @@ class _KeptNetwork:
             out = {}
             for name, rows in sets.items():
                 dataset = datasets[rows.source]
-                told = asked(
+                answers_of_set = asked(
                     self._runner(dataset, "forward"), rows, dataset, classes, _BATCH, self.path.name
                 )
-                out[name] = Predictions(dataset.row_ids(rows.rows), rows.label, rows.group, *told)
+                out[name] = Predictions(
+                    dataset.row_ids(rows.rows), rows.label, rows.group, *answers_of_set
+                )
             return {"given": out}, []
 
         return said
@@ -314,12 +329,14 @@ class _KeptNetwork:
         encode, network = self._built[spec]
 
         def run(x: NDArray[Any]) -> Any:
-            given = trimmed(torch.from_numpy(x if encode is None else encode(x)))
+            encoded_rows = trimmed(torch.from_numpy(x if encode is None else encode(x)))
             with torch.inference_mode():
-                seen = normalised(
-                    given.permute(0, 3, 1, 2) if given.ndim == 4 else given, torch.float32, False
+                network_input = normalised(
+                    encoded_rows.permute(0, 3, 1, 2) if encoded_rows.ndim == 4 else encoded_rows,
+                    torch.float32,
+                    False,
                 )
-                return getattr(network, way)(seen).numpy()
+                return getattr(network, way)(network_input).numpy()
 
         return run
 
@@ -331,25 +348,23 @@ class _KeptNetwork:
         network = build_model(
             self.model, self.settings, spec if encoder is None else encoder.input, self.classes, 0
         )
-        found = read_weights(self.path)
+        weights = read_weights(self.path)
         if self.method is not None:
             from crosswind.methods.base import Info
 
             built, info = network, Info(spec, len(self.classes), 0)
             network = cast("Model", self.method.modules(info, lambda **_: built)["model"])
-            found = {**network.state_dict(), **found}
-        own = network.state_dict()
-        for name in (found.keys() & own.keys()) - names_of_any_shape(network):
+            weights = {**network.state_dict(), **weights}
+        network_tensors = network.state_dict()
+        for name in (weights.keys() & network_tensors.keys()) - names_of_any_shape(network):
             if (
-                found[name].shape != own[name].shape
+                weights[name].shape != network_tensors[name].shape
             ):  # `take_weights` would leave a head as it was made
-                shapes = (
-                    f"{tuple(found[name].shape)} there and {tuple(own[name].shape)} by the card"
-                )
+                shapes = f"{tuple(weights[name].shape)} there and {tuple(network_tensors[name].shape)} by the card"
                 raise InputError(
                     "model", f"{self.path.name} does not fit its card: {name!r} is {shapes}"
                 )
-        take_weights(network, found, str(self.path))
+        take_weights(network, weights, str(self.path))
         return None if encoder is None else encoder.apply, network.eval()
 
 
@@ -363,13 +378,13 @@ def _run(word: str) -> AskedModel:
     from crosswind.studies.jobs import WEIGHTS, kept_answers, split_of
     from crosswind.studies.store import Store, split_name
 
-    place, prefix = split_name(word)
-    with Store.open(place) as store:
+    store_place, prefix = split_name(word)
+    with Store.open(store_place) as store:
         record = store.run(prefix)
         fits = (
             [store.run(key) for key in record["needs"]] if record["kind"] == "score" else [record]
         )
-        fit = next((item for item in fits if item["kind"] == "fit"), None)
+        fit = next((job for job in fits if job["kind"] == "fit"), None)
         if fit is None or fit["artifacts"] is None:
             raise InputError(
                 "model",
@@ -392,9 +407,13 @@ def _run(word: str) -> AskedModel:
     features = None
     method: Any = load("methods", spec["method"]["name"])
     if method.predict is Method.predict:  # else what it reads is not what its model's head reads
-        own = method(**spec["method"]["knobs"]) if method.exports is not Method.exports else None
+        network_method = (
+            method(**spec["method"]["knobs"]) if method.exports is not Method.exports else None
+        )
         file, model = fit["artifacts"] / WEIGHTS.format(rule), spec["model"]
-        features = _KeptNetwork(file, model["name"], model["knobs"], classes, own).features
+        features = _KeptNetwork(
+            file, model["name"], model["knobs"], classes, network_method
+        ).features
     return AskedModel(
         word,
         lambda _: answers,
