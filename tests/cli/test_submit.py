@@ -50,7 +50,7 @@ def test_a_job_array_is_printed_as_slurm_reads_it(
     )
     assert not out.exists()
     single = printed(capsys, "--set", "about=a; rm -rf x", "--scale", "tiny")
-    assert single[-1].endswith("--workers 1 --scale tiny --set 'about=a; rm -rf x'")
+    assert single[-1].endswith("--scale tiny --workers 1 --set 'about=a; rm -rf x'")
     assert "#SBATCH --array=1-1" in single and not any("gres" in line for line in single)
 
 

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -66,33 +66,17 @@ def submit_command(
     """
     from crosswind.studies.plan import plan_of
 
-    if not slurm:
-        raise InputError(
-            "--slurm",
-            "is the batch system that there is; name it, or start"
-            " `crosswind run` as often as another one lets you",
-        )
-    if tasks > 1 and (store_url is None or "://" not in store_url):
-        problem = "several tasks may be on several machines, which share no SQLite file"
-        raise InputError("--store", f"{problem}; name a database: postgresql://USER@HOST/NAME")
-    if time is not None and not _TIME.fullmatch(time):
-        raise InputError("--time", f"{time!r} is no time such as 2-00:00:00, 04:00:00 or 30")
-    for option, name in (("--partition", partition), ("--account", account)):
-        if name is not None and not re.fullmatch(r"[\w.,@+-]+", name):
-            raise InputError(option, f"{name!r} is no name of Slurm's")
+    _check_options(slurm, tasks, store_url, time, {"--partition": partition, "--account": account})
     planned = plan_of(study, scale, settings or ())
     out = Path(out_word).absolute()
-    file = Path(study)
+    words = {"--store": store_url, "--scale": scale}
     run = [
         str(Path(sys.executable).with_name("crosswind")),
         "run",
-        str(file.absolute()) if file.is_file() else study,
-        "--out",
-        str(out),
-        *(["--store", store_url] if store_url else []),
-        *([] if gpus else ["--workers", str(cpus)]),
-        *(["--workers-per-gpu", str(max(1, cpus // gpus))] if gpus else []),
-        *(["--scale", scale] if scale else []),
+        str(Path(study).absolute()) if Path(study).is_file() else study,
+        *("--out", str(out)),
+        *(word for name, value in words.items() if value for word in (name, value)),
+        *_workers(cpus, gpus),
         *(word for setting in settings or () for word in ("--set", setting)),
     ]
     head = {
@@ -113,6 +97,37 @@ def submit_command(
         typer.echo(script, nl=False)
         return
     typer.echo(_sent(script, out))
+
+
+def _check_options(
+    slurm: bool,
+    tasks: int,
+    store_url: str | None,
+    time: str | None,
+    names: Mapping[str, str | None],
+) -> None:
+    """Refuse what no job array could be made of, by an `InputError`. `names`: by option."""
+    if not slurm:
+        raise InputError(
+            "--slurm",
+            "is the batch system that there is; name it, or start"
+            " `crosswind run` as often as another one lets you",
+        )
+    if tasks > 1 and (store_url is None or "://" not in store_url):
+        problem = "several tasks may be on several machines, which share no SQLite file"
+        raise InputError("--store", f"{problem}; name a database: postgresql://USER@HOST/NAME")
+    if time is not None and not _TIME.fullmatch(time):
+        raise InputError("--time", f"{time!r} is no time such as 2-00:00:00, 04:00:00 or 30")
+    for option, name in names.items():
+        if name is not None and not re.fullmatch(r"[\w.,@+-]+", name):
+            raise InputError(option, f"{name!r} is no name of Slurm's")
+
+
+def _workers(cpus: int, gpus: int) -> list[str]:
+    """The options that give a task as many processes as it has processors, spread over its cards."""
+    if gpus:
+        return ["--workers-per-gpu", str(max(1, cpus // gpus))]
+    return ["--workers", str(cpus)]
 
 
 def _script(head: dict[str, object], run: Sequence[str]) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
 from crosswind.core.errors import InputError, unknown
 from crosswind.core.registry import facts, load
 from crosswind.core.types import canonical
+from crosswind.data.dataset import AttributedDataset
 from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.build import build_dataset, check_pixels
 from crosswind.studies.engines import Engine
@@ -33,20 +34,29 @@ def check_ready(plan: Plan, workers: int, *, here: bool = True) -> None:
     `workers`: threads that decode; `here`: whether the runs are executed on this machine, so that
     their devices must be there. Raises `InputError`, `DataError`.
     """
+    if here:
+        _check_devices(plan)
+    used = {name: values for job in plan.jobs for name, values in job.spec.get("data", {}).items()}
+    datasets = {name: build_dataset(values) for name, values in used.items()}
+    pixels = {name: check_pixels(dataset, workers) for name, dataset in datasets.items()}
+    decoded = {name: hashes for name, hashes in pixels.items() if hashes is not None}
+    check_pixel_copies(plan.study, datasets, decoded)
+    _check_external_models(plan, datasets)
+    _check_weights(plan, datasets)
+
+
+def _check_devices(plan: Plan) -> None:
+    """Refuse a device that torch does not find here."""
     devices = {job.spec["training"]["device"] for job in plan.jobs if job.kind == "fit"} - {"cpu"}
-    if devices and here:  # else torch is not even imported
+    if devices:  # else torch is not even imported
         from crosswind.training.device import check_device
 
         for device in sorted(devices):
             check_device(device)
-    used = {name: values for job in plan.jobs for name, values in job.spec.get("data", {}).items()}
-    datasets = {name: build_dataset(values) for name, values in used.items()}
-    pixels = {name: check_pixels(dataset, workers) for name, dataset in datasets.items()}
-    check_pixel_copies(
-        plan.study,
-        datasets,
-        {name: hashes for name, hashes in pixels.items() if hashes is not None},
-    )
+
+
+def _check_external_models(plan: Plan, datasets: Mapping[str, AttributedDataset]) -> None:
+    """Refuse a model elsewhere that cannot be asked, or not about this data."""
     external_models = {
         canonical(job.spec["model"]): job.spec["model"]
         for job in plan.jobs
@@ -66,24 +76,23 @@ def check_ready(plan: Plan, workers: int, *, here: bool = True) -> None:
             load("models", spec["model"]["name"])(**spec["model"]["knobs"]).fits(
                 main.check_inputs(), [str(name) for name in names]
             )
-    weighed = {}
+
+
+def _check_weights(plan: Plan, datasets: Mapping[str, AttributedDataset]) -> None:
+    """Refuse a file of weights that does not fit its model; of a head with another number of classes
+    the width is looked at, and a new one is made."""
+    specs_with_weights = {}
     for job in plan.jobs:
         knobs = job.spec["model"]["knobs"] if job.kind == "fit" else {}
         if str(knobs.get("weights") or "").endswith(".safetensors") and not knobs.get("of"):
-            weighed[canonical([job.spec["model"], job.spec["main"]])] = job.spec
-    if weighed:
-        from crosswind.models.build import build_model, unnamed
+            specs_with_weights[canonical([job.spec["model"], job.spec["main"]])] = job.spec
+    if not specs_with_weights:
+        return
+    from crosswind.models.build import build_model, unnamed
 
-        for spec in weighed.values():
-            # Of a head with another number of classes the width is looked at, and a new one is
-            # made.
-            build_model(
-                spec["model"]["name"],
-                spec["model"]["knobs"],
-                build_dataset(used[spec["main"]]).check_inputs(),
-                unnamed(2),
-                0,
-            )
+    for spec in specs_with_weights.values():
+        name, knobs = spec["model"]["name"], spec["model"]["knobs"]
+        build_model(name, knobs, datasets[spec["main"]].check_inputs(), unnamed(2), 0)
 
 
 def slow_devices(plan: Plan) -> list[str]:
