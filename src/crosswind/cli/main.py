@@ -16,6 +16,7 @@ from typing import Any
 import typer
 
 from crosswind.cli.audit import audit_command
+from crosswind.cli.best import best_command
 from crosswind.cli.compare import compare_command
 from crosswind.cli.estimate import estimate_command
 from crosswind.cli.export import export_command
@@ -54,6 +55,7 @@ app.command("submit")(submit_command)
 app.command("plan")(plan_command)
 app.command("status")(status_command)
 app.command("report")(report_command)
+app.command("best")(best_command)
 app.command("compare")(compare_command)
 app.command("export")(export_command)
 app.command("check")(check_command)

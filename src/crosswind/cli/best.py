@@ -1,0 +1,66 @@
+"""`crosswind best STORE --to FILE`: the settings that validation chose, frozen for fresh seeds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crosswind.cli.options import DEFAULT_OUT, StoreWord, StudyName, written
+from crosswind.core.errors import InputError
+
+
+def best_command(
+    where: StoreWord = DEFAULT_OUT,
+    to: Annotated[
+        Path | None, typer.Option("--to", metavar="FILE", help="The study file to write.")
+    ] = None,
+    study_name: StudyName = None,
+    rule: Annotated[
+        str | None,
+        typer.Option("--rule", metavar="RULE", help="Selection rule; default: the study's first."),
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option("--seeds", metavar="N", min=1, max=1000, help="Fresh seeds.")
+    ] = 5,
+) -> None:
+    """Choose one point of every method's grid or search by validation, over all its runs, and write
+    a study of these alone, on seeds that chose nothing.
+
+    What was chosen on some seeds looks better on them than it is: the frozen study says how good.
+    """
+    import yaml
+
+    from crosswind.studies.best_settings import best_points, frozen_study
+    from crosswind.studies.spec import study_from
+    from crosswind.studies.store import Store
+
+    if to is not None and to.exists():
+        raise InputError("--to", f"{to} is there already; name another file")
+    with Store.open(where) as store:
+        names = store.study_names()
+        if study_name is None and len(names) != 1:
+            problem = f"{where} holds {len(names)} studies; name one"
+            raise InputError("--study", problem, names)
+        name = study_name or names[0]
+        entry = store.study(name)
+        study = study_from({**entry["given"], "name": name}, where=f"study {name}")
+        best = best_points(study, store.results(name), rule or study.selection[0])
+        fields = frozen_study(entry["given"], study, best, seeds)
+    lines = [
+        f"{point.method}: {point.point} of {point.tried} points, {point.score:.1%} on validation over"
+        f" {point.runs} runs"
+        + (f" (the next one {point.second:.1%})" if point.second is not None else "")
+        for point in best.values()
+    ]
+    text = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True, width=100)
+    head = "".join(f"# {line}\n" for line in lines)
+    for line in lines:
+        typer.echo(line, err=to is None)
+    if to is None:
+        typer.echo(head + text, nl=False)
+        return
+    with written("--to", to):
+        to.write_text(head + text, encoding="utf-8")
+    typer.echo(f"wrote {to}: crosswind run {to}")

@@ -1,0 +1,131 @@
+"""The settings that a study's validation chose, as a study that runs them alone on fresh seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from crosswind.core.errors import InputError, unknown
+from crosswind.core.types import canonical
+from crosswind.studies.axes import MethodEntry, methods_of
+from crosswind.studies.spec import Study, study_from
+from crosswind.training.selection import RULES, Rule
+
+__all__ = ["BestPoint", "best_points", "frozen_study"]
+
+
+@dataclass(frozen=True)
+class BestPoint:
+    """The point of a method whose runs validated best.
+
+    `score` in [0, 1]: the mean of the rule's score over the `runs` of the point, all data sets,
+    shifts, sizes, models and seeds; `tried`: the number of points, and `second` the score of the
+    next one, None where there is none.
+    """
+
+    method: str
+    point: str
+    score: float
+    runs: int
+    tried: int
+    second: float | None
+
+
+def best_points(
+    study: Study, results: Iterable[Mapping[str, Any]], rule_name: str
+) -> dict[str, BestPoint]:
+    """The best point of each method of a study that has several, by the validation set and the score
+    of a selection rule; of equal ones the first.
+
+    `results`: those of the store. Each point is judged on the same runs: raises `InputError` where
+    one has fewer than another, as long as the study is not done.
+    """
+    rule = RULES.get(rule_name, Rule("validation"))
+    if rule_name not in (*RULES, "last"):
+        raise unknown("--rule", "selection rule", rule_name, [*RULES, "last"])
+    scores: dict[str, dict[str, list[float]]] = {}
+    for entry in results:
+        if entry["rule"] == rule_name and entry["set"] == rule.set:
+            by_point = scores.setdefault(str(entry["method"]), {})
+            by_point.setdefault(str(entry["point"]), []).append(_score(entry["metrics"], rule))
+    best = {}
+    for label, method in methods_of(study).items():
+        points = [point for point, _, _ in method.points]
+        if len(points) == 1:
+            continue
+        by_point = {point: scores.get(label, {}).get(point, []) for point in points}
+        counts = {len(values) for values in by_point.values()}
+        if len(counts) > 1 or counts == {0}:
+            raise InputError(
+                "STORE",
+                f"holds from {min(counts)} to {max(counts)} runs of the points of {label} that"
+                f" {rule_name} scored; points are compared once all of their runs are done",
+            )
+        means = {point: math.fsum(values) / len(values) for point, values in by_point.items()}
+        ranked = sorted(points, key=lambda point: -means[point])
+        best[label] = BestPoint(
+            label, ranked[0], means[ranked[0]], max(counts), len(points), means[ranked[1]]
+        )
+    return best
+
+
+def _score(metrics: Mapping[str, Any], rule: Rule) -> float:
+    # Where no row is in a group the worst group is all rows, as in training.
+    value = metrics.get(rule.score)
+    return float(metrics["accuracy"] if value is None else value)
+
+
+def frozen_study(
+    given: Mapping[str, Any], study: Study, best: Mapping[str, BestPoint], seeds: int
+) -> dict[str, Any]:
+    """The fields of a study that runs each method at its best point, on `seeds` seeds that the study
+    did not have.
+
+    `given`: the study as it was written. Raises `InputError` where it chose between nothing.
+    """
+    if not best:
+        raise InputError("STORE", f"study {study.name} has no method with several settings")
+    methods = methods_of(study)
+    written = study.methods if isinstance(study.methods, Mapping) else dict.fromkeys(study.methods)
+    frozen_methods = {
+        label: _frozen(written[label], methods[label], best[label].point)
+        if label in best
+        else dict(written[label] or {})
+        for label in methods
+    }
+    fields = {name: value for name, value in given.items() if name not in ("search", "scales")}
+    first = max(study.seed_list) + 1
+    fields |= {
+        "name": f"{study.name}-best",
+        "methods": frozen_methods,
+        "seeds": list(range(first, first + seeds)),
+        "training": {
+            name: value
+            for name, value in dict(given.get("training") or {}).items()
+            if not isinstance(value, list)
+        },
+    }
+    study_from(fields, where="the frozen study")
+    return fields
+
+
+def _frozen(written: Mapping[str, Any] | None, method: MethodEntry, point: str) -> dict[str, Any]:
+    """The settings of a method in a study, with what its points vary as the chosen one has it."""
+    settings = dict(written or {})
+    _, chosen_knobs, chosen_training = next(each for each in method.points if each[0] == point)
+    varied = _varied([knobs for _, knobs, _ in method.points])
+    settings |= {name: chosen_knobs[name] for name in varied}
+    varied = _varied([training for _, _, training in method.points])
+    if varied:
+        own_training = dict(settings.get("training") or {})
+        settings["training"] = own_training | {name: chosen_training[name] for name in varied}
+    return settings
+
+
+def _varied(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The names whose values differ between points."""
+    return [
+        name for name in settings[0] if len({canonical(values[name]) for values in settings}) > 1
+    ]
