@@ -15,6 +15,7 @@ from tests.cli.test_fuzz_stores import whole_store
 from crosswind.cli.main import _status
 from crosswind.core.errors import StoreError
 from crosswind.reports import page as page_module
+from crosswind.reports.claims.claim_tables import claim_number_table, claim_table
 from crosswind.reports.claims.findings import _claim
 from crosswind.reports.claims.judgements import (
     CANNOT_TELL,
@@ -22,8 +23,6 @@ from crosswind.reports.claims.judgements import (
     NOT_RUN,
     OPPOSITE,
     Judgement,
-    claim_number_table,
-    claim_table,
     judge,
 )
 from crosswind.reports.gather import gather

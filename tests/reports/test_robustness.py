@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from tests.evaluation.test_systematic import REFERENCE_3, TABLE_2, TABLE_3
 
-from crosswind.reports.claims.judgements import HOLDS, claim_table, judge
+from crosswind.reports.claims.claim_tables import claim_table
+from crosswind.reports.claims.judgements import HOLDS, judge
 from crosswind.reports.claims.robustness import (
     begins_from_weights,
     beside_network_before,

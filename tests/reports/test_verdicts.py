@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from crosswind.reports.claims.claim_tables import claim_number_table, claim_table
 from crosswind.reports.claims.findings import find
 from crosswind.reports.claims.judgements import (
     CANNOT_TELL,
     HOLDS,
     OPPOSITE,
-    claim_number_table,
-    claim_table,
     judge,
 )
 from crosswind.reports.claims.verdicts import MARGIN, Finding, by_place, judged

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from crosswind.core import html
 from crosswind.core.errors import StoreError, one_line, plain, shown
 from crosswind.core.exhibits import FILE, Exhibit, read_exhibits
+from crosswind.reports.claims.claim_tables import claim_number_table, claim_table
 from crosswind.reports.claims.findings import Findings, find
-from crosswind.reports.claims.judgements import Judgement, claim_number_table, claim_table, judge
+from crosswind.reports.claims.judgements import Judgement, judge
 from crosswind.reports.claims.robustness import scored_results
 from crosswind.reports.claims.verdicts import Verdicts, by_place
 from crosswind.reports.pools.judged_pools import Judged

@@ -21,7 +21,7 @@ from crosswind.core.exhibits import Bars, Grid
 from crosswind.core.printing import utf8
 from crosswind.evaluation.metrics import HEADLINE
 from crosswind.reports.charts import THEMES, Figure, runtime, templates
-from crosswind.reports.claims.judgements import claim_table
+from crosswind.reports.claims.claim_tables import claim_table
 from crosswind.reports.gather import (
     ShiftDraw,
     StudyRecord,

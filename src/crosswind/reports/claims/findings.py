@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from crosswind.core.errors import plain
+from crosswind.evaluation.compare import Difference
 from crosswind.evaluation.metrics import HEADLINE, METRICS
 from crosswind.evaluation.multiplicity import ADJUST, percent
 from crosswind.reports.claims.judgements import CANNOT_TELL, POWER, Judgement
@@ -57,7 +58,7 @@ class Findings:
     def to_json(self) -> dict[str, Any]:
         """Plain values for JSON: the sentences by heading, and every comparison with its
         numbers."""
-        sentences = {heading: list(heading_sentences) for heading, heading_sentences in self.parts}
+        sentences = {heading: list(sentences) for heading, sentences in self.parts}
         return {
             "intro": self.intro,
             "sentences": sentences,
@@ -70,12 +71,10 @@ class Findings:
         intro = textwrap.wrap(self.intro, width, break_on_hyphens=False)
         for heading, sentences in self.parts:
             if intro and heading != HEADING:
-                lines += [*([""] if lines else []), *intro]
+                lines += [*_blank_below(lines), *intro]
                 intro = []
-            lines += [
-                *([""] if lines else []),
-                *textwrap.wrap(heading, width, break_on_hyphens=False),
-            ]
+            lines += _blank_below(lines)
+            lines += textwrap.wrap(heading, width, break_on_hyphens=False)
             for sentence in sentences[:LISTED]:
                 lines += textwrap.wrap(
                     sentence,
@@ -88,6 +87,11 @@ class Findings:
                 lines.append(f"  and {len(sentences) - LISTED} more on the page")
         lines += intro
         return "\n".join(lines) + "\n"
+
+
+def _blank_below(lines: Sequence[str]) -> list[str]:
+    """An empty line to set apart what follows; none at the beginning."""
+    return [""] if lines else []
 
 
 def find(
@@ -121,7 +125,7 @@ def find(
 
 def _question_part(
     rule_results: Sequence[PlaceResults], findings: Sequence[Finding], resolved: Mapping[str, Any]
-) -> list[tuple[str, list[str]]]:
+) -> list[_Part]:
     """What was asked and the answer, before anything else."""
     sentences = question_sentences(rule_results, findings, resolved)
     return [(HEADING, sentences)] if sentences else []
@@ -136,12 +140,10 @@ def _intro(
     claims: Sequence[Judgement],
     runs: Sequence[Mapping[str, Any]],
 ) -> str:
-    numbers = sorted({finding.difference.n for finding in findings})
-    crossed = any(finding.difference.splits > 1 for finding in findings)
-    seeds = f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
-    seeds += " runs" if crossed else " seeds" if numbers[-1] > 1 else " seed"
-    judged_by = f"p < 0.05{_by(findings[0].multiplicity, findings[0].family, ' comparisons')}"
-    interval = f"[{percent(findings[0].level)} interval, which excludes 0 where p says so]"
+    first = findings[0]
+    seeds = _counted_seeds(findings)
+    judged_by = f"p < 0.05{_by(first.multiplicity, first.family, ' comparisons')}"
+    interval = f"[{percent(first.level)} interval, which excludes 0 where p says so]"
     waiting = sum(run["status"] not in ("finished", "diverged", "failed") for run in runs)
     missing = f" {waiting:,} of {len(runs):,} runs are not done." if waiting else ""
     oracle = " The rule that chooses the step is an ORACLE." if setting.rule in ORACLES else ""
@@ -155,79 +157,113 @@ def _intro(
     )
 
 
+def _counted_seeds(findings: Sequence[Finding]) -> str:
+    """How many seeds, or runs of several split seeds, the comparisons have."""
+    numbers = sorted({finding.difference.n for finding in findings})
+    fewest, highest = numbers[0], numbers[-1]
+    number = f"{fewest}" if fewest == highest else f"{fewest} to {highest}"
+    if any(finding.difference.splits > 1 for finding in findings):
+        return f"{number} runs"
+    return f"{number} seeds" if highest > 1 else f"{number} seed"
+
+
 def _by(multiplicity: str, family: int, unit_words: str = "") -> str:
     """What p is adjusted by, and for how many."""
-    return (
-        f" by {ADJUST[multiplicity][0]} over {family}{unit_words}"
-        if multiplicity in ADJUST
-        else ", each alone"
-    )
+    if multiplicity not in ADJUST:
+        return ", each alone"
+    return f" by {ADJUST[multiplicity][0]} over {family}{unit_words}"
+
+
+_Part = tuple[str, list[str]]
+"""A heading and the sentences below it."""
 
 
 def _parts(
     rule_results: Sequence[PlaceResults], findings: Sequence[Finding], claims: Sequence[Judgement]
-) -> Iterator[tuple[str, list[str]]]:
+) -> Iterator[_Part]:
+    """The findings under their headings, in the order of a report."""
     where = _where([setting_results.place for setting_results in rule_results])
     reference = rule_results[0].reference
-    entries = {setting_results.place: setting_results.entries for setting_results in rule_results}
-    costs, effects = (
-        _together(finding for finding in findings if finding.kind == kind)
-        for kind in (COST, EFFECT_OF)
-    )
-    if costs:
-        without = sorted(
-            {f"{group[0].base:.1%}" for group in costs if group[0].metric == HEADLINE.name}
-        )
-        right = (
-            f" (right on {' to '.join(dict.fromkeys((without[0], without[-1])))} without a shift)"
-            if without
-            else ""
-        )
-        sentences = [
-            where(group[0]) + _cost(group, entries[group[0].place])
-            for group in costs
-            if any(finding.told for finding in group)
-        ]
-        yield f"What each shift costs {reference}{right}", sentences or [_no_cost(costs)]
-    if effects:
-        sentences = [
-            where(group[0]) + _effect(group, reference)
-            for group in effects
-            if any(finding.told for finding in group)
-        ]
-        yield (
-            f"What each method does beside {reference} under the same shift",
-            sentences or ["No difference could be told."],
-        )
-    if claims:
-        often = Counter(finding.number for finding in claims)
-        yield "Claims", [_claim(finding, often[finding.number] > 1) for finding in claims]
-    n_asked = sum(finding.adjusted_equal is not None for finding in findings)
     about_equal = [finding for finding in findings if finding.about_equal and not finding.told]
+    yield from _cost_part(rule_results, findings, where)
+    yield from _effect_part(findings, reference, where)
+    if claims:
+        often = Counter(judgement.number for judgement in claims)
+        yield "Claims", [_claim(judgement, often[judgement.number] > 1) for judgement in claims]
     if about_equal:
-        by = f"p < 0.05{_by(about_equal[0].multiplicity, n_asked)}"
+        n_tests = sum(finding.adjusted_equal is not None for finding in findings)
+        by = f"p < 0.05{_by(about_equal[0].multiplicity, n_tests)}"
         yield (
             f"About as accurate as {reference}: less than {_points(MARGIN, 0)} points apart, {by}",
-            [
-                f"{where(finding)}{finding.method} under"
-                f" {finding.shift}{_interval(finding)}{_mark(finding)}"
-                for finding in about_equal
-            ],
+            [where(finding) + _equal(finding) for finding in about_equal],
         )
-    open_ = sorted(
-        (finding for finding in findings if not finding.told and finding not in about_equal),
-        key=lambda finding: -abs(finding.difference.mean),
-    )
-    if open_:
-        yield (
-            f"What could not be told ({len(open_)} of {len(findings)})",
-            [where(finding) + _open(finding) for finding in open_],
-        )
-    doubts = dict.fromkeys(
-        line for setting_results in rule_results for line in doubt_notes(setting_results)
-    )
+    yield from _open_part(findings, about_equal, where)
+    doubts: dict[str, None] = {}
+    for setting_results in rule_results:
+        doubts |= dict.fromkeys(doubt_notes(setting_results))
     if doubts:
         yield "Rows that doubt themselves", list(doubts)
+
+
+def _cost_part(
+    rule_results: Sequence[PlaceResults],
+    findings: Sequence[Finding],
+    where: Callable[[Finding], str],
+) -> Iterator[_Part]:
+    """What each shift costs the reference; nothing where no cost is asked for."""
+    costs = _together(finding for finding in findings if finding.kind == COST)
+    if not costs:
+        return
+    entries = {setting_results.place: setting_results.entries for setting_results in rule_results}
+    sentences: list[str] = []
+    for group in costs:
+        if any(finding.told for finding in group):
+            first = group[0]
+            sentences.append(where(first) + _cost(group, entries[first.place]))
+    heading = f"What each shift costs {rule_results[0].reference}{_right_words(costs)}"
+    yield heading, sentences or [_no_cost(costs)]
+
+
+def _right_words(costs: Sequence[Sequence[Finding]]) -> str:
+    """On how many rows the reference is right without a shift."""
+    firsts = [group[0] for group in costs]
+    shares = sorted({f"{first.base:.1%}" for first in firsts if first.metric == HEADLINE.name})
+    if not shares:
+        return ""
+    ends = dict.fromkeys((shares[0], shares[-1]))
+    return f" (right on {' to '.join(ends)} without a shift)"
+
+
+def _effect_part(
+    findings: Sequence[Finding], reference: str, where: Callable[[Finding], str]
+) -> Iterator[_Part]:
+    """What each method does beside the reference; nothing without other methods."""
+    effects = _together(finding for finding in findings if finding.kind == EFFECT_OF)
+    if not effects:
+        return
+    sentences = [
+        where(group[0]) + _effect(group)
+        for group in effects
+        if any(finding.told for finding in group)
+    ]
+    heading = f"What each method does beside {reference} under the same shift"
+    yield heading, sentences or ["No difference could be told."]
+
+
+def _equal(finding: Finding) -> str:
+    interval, mark = _interval(finding), _mark(finding)
+    return f"{finding.method} under {finding.shift}{interval}{mark}"
+
+
+def _open_part(
+    findings: Sequence[Finding], about_equal: Sequence[Finding], where: Callable[[Finding], str]
+) -> Iterator[_Part]:
+    """What is neither told nor about equal, the largest difference first."""
+    undecided = [finding for finding in findings if not finding.told and finding not in about_equal]
+    undecided.sort(key=lambda finding: -abs(finding.difference.mean))
+    if undecided:
+        heading = f"What could not be told ({len(undecided)} of {len(findings)})"
+        yield heading, [where(finding) + _open(finding) for finding in undecided]
 
 
 def _no_cost(costs: Sequence[Sequence[Finding]]) -> str:
@@ -242,39 +278,47 @@ def _no_cost(costs: Sequence[Sequence[Finding]]) -> str:
 
 
 def _claim(judgement: Judgement, several: bool) -> str:
+    """The verdict on a claim; `several`: whether it is judged at several places."""
+    text = judgement.text
+    if several:
+        setting = judgement.place
+        about = (setting.data, judgement.shift, setting.size, setting.model, setting.rule)
+        text += f" ({', '.join(filter(None, about))})"
     difference = None if judgement.waits else judgement.difference
-    about = (
-        judgement.place.data,
-        judgement.shift,
-        judgement.place.size,
-        judgement.place.model,
-        judgement.place.rule,
-    )
-    text = f"{judgement.text} ({', '.join(filter(None, about))})" if several else judgement.text
     if difference is None:
         return f"{text}: {judgement.verdict}."
     as_points = METRICS[judgement.metric].unit == "fraction"  # rho is no share, and has no points
-    mean, *ends = (
-        None if value is None else _signed(value) if as_points else f"{value:+.3f}"
-        for value in (difference.mean, difference.low, difference.high)
-    )
-    interval = "" if None in ends or not difference.sd else f" [{ends[0]}, {ends[1]}]"
-    p = (
-        ""
-        if judgement.adjusted is None
-        else f"; p {'< 0.001' if judgement.adjusted < 0.001 else f'= {judgement.adjusted:.3f}'}"
-    )
+    numbers = _difference_words(difference, as_points)
+    if judgement.adjusted is not None:
+        numbers += f"; p {_p_words(judgement.adjusted)}"
+    numbers += _power_words(judgement, as_points)
+    return f"{text}: {judgement.verdict} ({numbers})."
+
+
+def _difference_words(difference: Difference, as_points: bool) -> str:
+    """A difference with its interval where it has one, in points or as it is."""
+
+    def words(value: float) -> str:
+        return _signed(value) if as_points else f"{value:+.3f}"
+
+    mean, low, high = difference.mean, difference.low, difference.high
+    if low is None or high is None or not difference.sd:
+        return words(mean)
+    return f"{words(mean)} [{words(low)}, {words(high)}]"
+
+
+def _p_words(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"= {p:.3f}"
+
+
+def _power_words(judgement: Judgement, as_points: bool) -> str:
+    """Which differences would have been told, of a claim without a verdict."""
     range_told = judgement.told_range if judgement.verdict == CANNOT_TELL else None
-    sizes = (
-        ""
-        if range_told is None
-        else " to ".join(f"{size * 100:.1f}" if as_points else f"{size:.3f}" for size in range_told)
-    )
-    power = (
-        sizes
-        and f"; {'a margin of ' if judgement.margin else ''}{sizes} would have been told with a power of {POWER:.0%}"
-    )
-    return f"{text}: {judgement.verdict} ({mean}{interval}{p}{power})."
+    if range_told is None:
+        return ""
+    sizes = [f"{size * 100:.1f}" if as_points else f"{size:.3f}" for size in range_told]
+    margin = "a margin of " if judgement.margin else ""
+    return f"; {margin}{' to '.join(sizes)} would have been told with a power of {POWER:.0%}"
 
 
 def _where(settings: Sequence[Place]) -> Callable[[Finding], str]:
@@ -298,51 +342,53 @@ def _together(findings: Iterable[Finding]) -> list[list[Finding]]:
     groups: dict[tuple[Any, ...], list[Finding]] = {}
     for finding in findings:
         groups.setdefault((finding.place, finding.shift, finding.method), []).append(finding)
-    return sorted(
-        groups.values(),
-        key=lambda group: (
-            -max((abs(finding.difference.mean) for finding in group if finding.told), default=0.0)
-        ),
-    )
+    return sorted(groups.values(), key=_largest_told, reverse=True)
+
+
+def _largest_told(group: Sequence[Finding]) -> float:
+    """The largest difference of a group that is told; 0 without one."""
+    sizes = [abs(finding.difference.mean) for finding in group if finding.told]
+    return max(sizes, default=0.0)
 
 
 def _cost(group: Sequence[Finding], entries: Mapping[tuple[str, str], Entry]) -> str:
     told_findings = [finding for finding in group if finding.told]
-    entry = entries[told_findings[0].shift, told_findings[0].method]
-    end = (
-        f"; {told_findings[0].method} is then no better than guessing"
-        if at_chance(entry, HEADLINE.name)
-        else ""
-    )
-    largest = told_findings[0]
-    changes = _changes(told_findings, "costs", "gives")
-    return f"{largest.shift} {changes}{end}.{_mark(largest)}"
+    first = told_findings[0]
+    sentence = f"{first.shift} {_changes(told_findings, 'costs', 'gives')}"
+    if at_chance(entries[first.shift, first.method], HEADLINE.name):
+        sentence += f"; {first.method} is then no better than guessing"
+    return f"{sentence}.{_mark(first)}"
 
 
-def _effect(group: Sequence[Finding], reference: str) -> str:
+def _effect(group: Sequence[Finding]) -> str:
     told_findings = [finding for finding in group if finding.told]
-    largest = told_findings[0]
+    first = told_findings[0]
     changes = _changes(told_findings, "loses", "wins")
-    return f"Under {largest.shift} {largest.method} {changes}.{_mark(largest)}"
+    return f"Under {first.shift} {first.method} {changes}.{_mark(first)}"
 
 
 def _changes(told_findings: Sequence[Finding], down: str, up: str) -> str:
-    words: list[str] = []
-    verb = ""
+    """By how much each metric goes `down` or `up`; the verb and the unit are said once."""
+    phrases: list[str] = []
+    last_verb = ""
     for finding in told_findings:
-        ends = [
-            _end(end, finding.about_equal)
-            for end in sorted(abs(end) for end in finding.interval or (0.0, 0.0))
-        ]
-        again, verb = verb, down if finding.difference.mean < 0 else up
-        of_what = "of accuracy" if finding.metric == HEADLINE.name else "in the worst group"
-        size = (
-            f"{_points(finding.difference.mean)} {'points ' if not words else ''}{of_what}"
-            f" [{ends[0]}, {ends[1]}]"
-        )
-        size += f", less than {_points(MARGIN, 0)}," if finding.about_equal else ""
-        words.append(size if verb == again else f"{verb} {size}")
-    return " and ".join(words).removesuffix(",")
+        mean = finding.difference.mean
+        verb = down if mean < 0 else up
+        unit = "" if phrases else "points "
+        of_metric = "of accuracy" if finding.metric == HEADLINE.name else "in the worst group"
+        size = f"{_points(mean)} {unit}{of_metric} {_size_interval(finding)}"
+        if finding.about_equal:
+            size += f", less than {_points(MARGIN, 0)},"
+        phrases.append(size if verb == last_verb else f"{verb} {size}")
+        last_verb = verb
+    return " and ".join(phrases).removesuffix(",")
+
+
+def _size_interval(finding: Finding) -> str:
+    """The interval of how large a difference is, whatever its sign."""
+    sizes = sorted(abs(end) for end in finding.interval or (0.0, 0.0))
+    low, high = (_end(size, finding.about_equal) for size in sizes)
+    return f"[{low}, {high}]"
 
 
 def _open(finding: Finding) -> str:
@@ -352,16 +398,12 @@ def _open(finding: Finding) -> str:
         else f"{finding.method} under {finding.shift}"
     )
     metric_words = "accuracy" if finding.metric == HEADLINE.name else "worst group"
-    alike = ", the same at every seed" if finding.difference.sd == 0 else ""
-    seeds = (
-        f"; {_seeds(*finding.seeds)} would tell {_points(EFFECT, 0)} points"
-        if finding.seeds
-        else ""
-    )
-    return (
-        f"{subject}, {metric_words}:"
-        f" {_signed(finding.difference.mean)}{_interval(finding)}{alike}{seeds}.{_mark(finding)}"
-    )
+    difference = f"{_signed(finding.difference.mean)}{_interval(finding)}"
+    if finding.difference.sd == 0:
+        difference += ", the same at every seed"
+    if finding.seeds:
+        difference += f"; {_seeds(*finding.seeds)} would tell {_points(EFFECT, 0)} points"
+    return f"{subject}, {metric_words}: {difference}.{_mark(finding)}"
 
 
 def _seeds(least: int | None, greatest: int | None) -> str:
@@ -381,9 +423,10 @@ def _interval(finding: Finding) -> str:
 def _end(value: float, at_margin: bool, sign: str = "") -> str:
     """An end of an interval in points, with more digits where one digit would put it on 0, or on
     the margin of an equality."""
-    points, bounds = 100 * value, (0.0, 100 * MARGIN) if at_margin else (0.0,)
-    digits = next((digits for digits in (1, 2, 3) if round(abs(points), digits) not in bounds), 1)
-    return f"{points:{sign}.{digits}f}"
+    points = 100 * value
+    bounds = (0.0, 100 * MARGIN) if at_margin else (0.0,)
+    fitting = (digits for digits in (1, 2, 3) if round(abs(points), digits) not in bounds)
+    return f"{points:{sign}.{next(fitting, 1)}f}"
 
 
 def _points(value: float, digits: int = 1) -> str:

@@ -9,23 +9,13 @@ another table, method or rule changes no verdict.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from crosswind.evaluation.compare import Difference, DifferenceSummary, Seeds, over_runs, paired
-from crosswind.evaluation.metrics import METRICS
-from crosswind.evaluation.multiplicity import (
-    ALPHA,
-    effects_told,
-    hardest_level,
-    judged_together,
-    percent,
-)
-from crosswind.reports.claims.robustness import rho_words
-from crosswind.reports.scores.notes import MARK, at_chance, chance_words, oracle_notes, with_mark
+from crosswind.evaluation.multiplicity import ALPHA, effects_told, hardest_level, judged_together
 from crosswind.reports.scores.results import LEVEL, Entry, Place, Results, ScoredRun
-from crosswind.reports.tables import Cell, ReportTable, picked, slug
 
 if TYPE_CHECKING:
     from crosswind.studies.claims import Side
@@ -34,14 +24,6 @@ HOLDS, OPPOSITE, CANNOT_TELL, NOT_RUN = "holds", "the opposite holds", "cannot t
 POWER = 0.8
 """For which the difference is told that a claim without a verdict could have shown, see
 `Judgement.told`."""
-_FEWER = "chosen among fewer points than planned: "
-_ADJUSTED = {
-    "holm": ("p, Holm", "the chance of any false one among them at most 5% (Holm 1979)"),
-    "fdr": (
-        "p, FDR",
-        "the expected share of false ones among them at most 5% (Benjamini and Hochberg 1995)",
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -68,13 +50,11 @@ class JudgedSide:
 
     def values(self, metric: str) -> dict[int | Seeds, float]:
         """The score by seed, or the gap where both scores are there."""
-        own_values = self.entry.values(metric)
-        less = own_values if self.minus is None else self.minus.entry.values(metric)
-        return (
-            own_values
-            if self.minus is None
-            else {seed: value - less[seed] for seed, value in own_values.items() if seed in less}
-        )
+        scores = self.entry.values(metric)
+        if self.minus is None:
+            return scores
+        less = self.minus.entry.values(metric)
+        return {seed: value - less[seed] for seed, value in scores.items() if seed in less}
 
     def summary(self, metric: str) -> DifferenceSummary | None:
         """Mean and interval of the score or gap; None where no run has it."""
@@ -87,22 +67,30 @@ class JudgedSide:
 
         Of what a gap is less of only that in which it differs.
         """
-        less, less_words, apart = self.minus, "", self.set != scored
+        less = self.minus
+        on_other_set = self.set != scored or (less is not None and less.set != self.set)
+        phrases = [self.method]
+        if shift:
+            phrases.append(f"under {self.shift}")
+        if on_other_set:
+            phrases.append(f"on {self.set}")
         if less is not None:
-            names = [
-                less.method if less.method != self.method else "",
-                f"under {less.shift}" if less.shift != self.shift else "",
-            ]
-            names += [
-                f"with {less.model}" if less.model != self.model else "",
-                less.set if less.set != self.set else "",
-            ]
-            less_words, apart = (
-                f" less {' '.join(filter(None, names))}",
-                apart or less.set != self.set,
-            )
-        phrases = [f" under {self.shift}" if shift else "", f" on {self.set}" if apart else ""]
-        return self.method + "".join(phrases) + less_words + (f", {self.model}" if model else "")
+            phrases.append(f"less {self._differing_words(less)}")
+        words = " ".join(phrases)
+        return f"{words}, {self.model}" if model else words
+
+    def _differing_words(self, less: JudgedSide) -> str:
+        """That in which what the side is less of differs from it."""
+        words: list[str] = []
+        if less.method != self.method:
+            words.append(less.method)
+        if less.shift != self.shift:
+            words.append(f"under {less.shift}")
+        if less.model != self.model:
+            words.append(f"with {less.model}")
+        if less.set != self.set:
+            words.append(less.set)
+        return " ".join(words)
 
 
 @dataclass(frozen=True)
@@ -150,14 +138,13 @@ class Judgement:
         """The better side minus the other, or what it wins back, paired by seed; None where they
         share no seed."""
         if self.better.minus is not None or self.than.minus is not None:
-            return paired(
-                self.than.values(self.metric), self.better.values(self.metric), self.level
-            )
+            than_gaps = self.than.values(self.metric)
+            better_gaps = self.better.values(self.metric)
+            return paired(than_gaps, better_gaps, self.level)
         if self.unshifted is None or self.wins_back is None:
             return self.better.entry.difference(self.than.entry, self.metric, self.level)
-        unshifted_values, under = (
-            side.entry.values(self.metric) for side in (self.unshifted, self.than)
-        )
+        unshifted_values = self.unshifted.entry.values(self.metric)
+        under = self.than.entry.values(self.metric)
         level = {
             seed: value + self.wins_back * (unshifted_values[seed] - value)
             for seed, value in under.items()
@@ -172,7 +159,8 @@ class Judgement:
         if self.margin is None or difference is None:
             return difference
         sign = 1 if difference.mean >= 0 else -1
-        better_values, than_values = (side.values(self.metric) for side in (self.better, self.than))
+        better_values = self.better.values(self.metric)
+        than_values = self.than.values(self.metric)
         apart = {
             seed: sign * (value - than_values[seed])
             for seed, value in better_values.items()
@@ -193,9 +181,9 @@ class Judgement:
         if difference is None or not difference.sd or difference.splits != 1:
             return None
         level = hardest_level(self.multiplicity, self.family)
-        return effects_told(
-            difference.sd, difference.n, level, POWER if self.margin is None else (1 + POWER) / 2
-        )
+        # Of a margin, each of the two one-sided tests misses half of what may be missed.
+        power = POWER if self.margin is None else (1 + POWER) / 2
+        return effects_told(difference.sd, difference.n, level, power)
 
     @property
     def verdict(self) -> str:
@@ -215,104 +203,187 @@ def judge(arranged: Results, resolved: Mapping[str, Any]) -> list[Judgement]:
     claims = resolved.get("claims") or []
     if not claims:
         return []
-    # reports of studies without claims need not load what checks them
-    from crosswind.studies.claims import (
-        rule_of,
-        sides_of,
-        unshifted,
+    side_runs = _SideRuns(arranged, resolved)
+    judgements: list[Judgement] = []
+    for number, claim in enumerate(claims, 1):
+        judgements += _ClaimJudge(number, claim, side_runs, resolved).judgements()
+    return _adjusted(judgements, str(resolved.get("multiplicity", "holm")))
+
+
+class _SideRuns:
+    """The runs of a study by what a side of a claim is about: the runs of one side differ in point
+    and seeds only, and are named by a `ScoredRun` without these."""
+
+    def __init__(self, arranged: Results, resolved: Mapping[str, Any]) -> None:
+        self._places = arranged.places
+        self._points: dict[ScoredRun, set[str]] = {}
+        self._states: dict[ScoredRun, Counter[str]] = {}
+        for run, (status, _) in arranged.runs.items():
+            runs = run._replace(point="", seed=0, split_seed=0)
+            self._points.setdefault(runs, set()).add(run.point)
+            self._states.setdefault(runs, Counter())[status] += 1
+        self.models = list(dict.fromkeys(runs.model for runs in self._points))
+        models, methods = (set(resolved.get(name) or {}) for name in ("models", "methods"))
+        # Each stands under its label beside every model that is trained, with the same answers.
+        self.models_asked = models - methods
+
+    def __iter__(self) -> Iterator[ScoredRun]:
+        return iter(self._points)
+
+    def __contains__(self, runs: ScoredRun) -> bool:
+        return runs in self._points
+
+    def judged(self, runs: ScoredRun, side: Side, rule: str) -> JudgedSide:
+        """A side with the scores and the states of its runs."""
+        setting = Place(runs.study, runs.data, runs.size, runs.model, str(side.set), rule)
+        setting_results = self._places.get(setting)
+        entry = None
+        if setting_results:
+            entry = setting_results.entries.get((runs.shift, runs.method))
+        minus = None
+        if side.minus is not None:
+            minus = self.judged(_runs_of_less(runs, side), side.minus, rule)
+        states = self._states[runs]
+        return JudgedSide(
+            method=runs.method,
+            model=runs.model,
+            shift=runs.shift,
+            tried=len(self._points[runs]),
+            waiting=states["pending"] + states["running"],
+            failed=states["failed"],
+            entry=entry or Entry(),
+            set=str(side.set),
+            minus=minus,
+        )
+
+
+def _runs_of_less(runs: ScoredRun, side: Side) -> ScoredRun:
+    """The runs that a side of a claim is less of; `runs` themselves where it is no gap."""
+    less = side.minus or side
+    return runs._replace(
+        method=less.method, model=less.model or runs.model, shift=less.shift or runs.shift
     )
 
-    # Runs of one side differ in point and seeds only, which are left out of `where`.
-    points: dict[ScoredRun, dict[str, None]] = {}
-    states: dict[ScoredRun, Counter[str]] = {}
-    for run, (status, _) in arranged.runs.items():
-        where = run._replace(point="", seed=0, split_seed=0)
-        points.setdefault(where, {})[run.point] = None
-        states.setdefault(where, Counter())[status] += 1
 
-    def less(where: ScoredRun, side: Side) -> ScoredRun:
-        """The runs that a side of a claim is less of; `where` itself where it is no gap."""
-        side_less = side.minus or side
-        return where._replace(
-            method=side_less.method,
-            model=side_less.model or where.model,
-            shift=side_less.shift or where.shift,
-        )
+class _ClaimJudge:
+    """One claim of a study and the runs that it is about."""
 
-    def judged(where: ScoredRun, side: Side, rule: str) -> JudgedSide:
-        setting_results = arranged.places.get(
-            Place(where.study, where.data, where.size, where.model, str(side.set), rule)
-        )
-        entry, count = (
-            setting_results.entries.get((where.shift, where.method)) if setting_results else None,
-            states[where],
-        )
-        minus = None if side.minus is None else judged(less(where, side), side.minus, rule)
-        about = (
-            where.method,
-            where.model,
-            where.shift,
-            len(points[where]),
-            count["pending"] + count["running"],
-            count["failed"],
-        )
-        return JudgedSide(*about, entry or Entry(), str(side.set), minus)
+    def __init__(
+        self,
+        number: int,
+        claim: Mapping[str, Any],
+        side_runs: _SideRuns,
+        resolved: Mapping[str, Any],
+    ) -> None:
+        # Reports of studies without claims need not load what checks them.
+        from crosswind.studies.claims import rule_of, sides_of, unshifted
 
-    # A model that is only asked stands under its label beside every model that is trained, with the
-    # same answers: it counts once.
-    models_asked = set(resolved.get("models") or {}) - set(resolved.get("methods") or {})
-    out: list[Judgement] = []
-    models = list(dict.fromkeys(where.model for where in points))
-    for number, claim in enumerate(claims, 1):
-        better, than = sides_of(claim, str(resolved["reference"]))
-        rule = rule_of(claim, resolved["selection"])
-        share = claim.get("wins_back")
-        once: set[ScoredRun] = set()
-        for where in points:
-            if (
-                where.method != better.method
-                or better.model not in (None, where.model)
-                or better.shift not in (None, where.shift)
-            ):
+        self._number = number
+        self._claim = claim
+        self._side_runs = side_runs
+        self._better, self._than = sides_of(claim, str(resolved["reference"]))
+        self._rule = rule_of(claim, resolved["selection"])
+        self._wins_back = claim.get("wins_back")
+        self._unshifted = str(unshifted(resolved["shifts"])) if self._wins_back else ""
+
+    def judgements(self) -> list[Judgement]:
+        """The claim at every place that it is about."""
+        return [
+            self._judgement(better_runs, than_runs)
+            for better_runs in self._better_runs()
+            for than_runs in self._than_runs(better_runs)
+            if self._can_be_compared(better_runs, than_runs)
+        ]
+
+    def _better_runs(self) -> Iterator[ScoredRun]:
+        """The runs of the better side, those of a model that is only asked once."""
+        better, than = self._better, self._than
+        asked_on_any_model = better.model is None and better.method in self._side_runs.models_asked
+        judged_runs: set[ScoredRun] = set()
+        for runs in self._side_runs:
+            if not self._is_about(runs):
                 continue
-            if any(claim[name] not in (None, getattr(where, name)) for name in ("data", "size")):
-                continue
-            if better.method in models_asked and better.model is None:
-                again = (
-                    where._replace(model="") in once
-                    if than.model is None
-                    else where.model != than.model
-                )
-                if again:
+            if asked_on_any_model:
+                of_any_model = runs._replace(model="")
+                if than.model is not None and runs.model != than.model:
                     continue
-                once |= {where._replace(model="")} if than.method in models_asked else set()
-            beside = better.model is None or than.method in models_asked
-            for model in (
-                [than.model] if than.model is not None else [where.model] if beside else models
-            ):
-                than_run = where._replace(
-                    method=than.method, model=model, shift=than.shift or where.shift
-                )
-                unshifted_run = (
-                    than_run._replace(shift=str(unshifted(resolved["shifts"])))
-                    if share
-                    else than_run
-                )
-                apart = than_run != where or (better.set, better.minus) != (than.set, than.minus)
-                needed = than_run, unshifted_run, less(where, better), less(than_run, than)
-                if (
-                    apart
-                    and all(run in points for run in needed)
-                    and (not share or unshifted_run != than_run)
-                ):
-                    setting = Place(
-                        where.study, where.data, where.size, where.model, str(claim["set"]), rule
-                    )
-                    sides = (judged(where, better, rule), judged(than_run, than, rule))
-                    level = judged(unshifted_run, than, rule) if share else None
-                    about = number, str(claim["text"]), setting, where.shift, str(claim["metric"])
-                    out.append(Judgement(*about, *sides, share, level, margin=claim.get("margin")))
-    return _adjusted(out, str(resolved.get("multiplicity", "holm")))
+                if than.model is None and of_any_model in judged_runs:
+                    continue
+                if than.method in self._side_runs.models_asked:
+                    judged_runs.add(of_any_model)
+            yield runs
+
+    def _is_about(self, runs: ScoredRun) -> bool:
+        """Whether runs are of the better side, at a place that the claim is about."""
+        better = self._better
+        of_better = (
+            runs.method == better.method
+            and better.model in (None, runs.model)
+            and better.shift in (None, runs.shift)
+        )
+        return of_better and all(
+            self._claim[name] in (None, getattr(runs, name)) for name in ("data", "size")
+        )
+
+    def _than_runs(self, better_runs: ScoredRun) -> list[ScoredRun]:
+        """The runs of the other side that may stand beside some of the better one."""
+        than = self._than
+        models = self._side_runs.models
+        if than.model is not None:
+            models = [than.model]
+        elif self._better.model is None or than.method in self._side_runs.models_asked:
+            models = [better_runs.model]
+        shift = than.shift or better_runs.shift
+        return [
+            better_runs._replace(method=than.method, model=model, shift=shift) for model in models
+        ]
+
+    def _unshifted_runs(self, than_runs: ScoredRun) -> ScoredRun:
+        """The runs that tell what the shift costs the other side; its own where none is asked."""
+        return than_runs._replace(shift=self._unshifted) if self._wins_back else than_runs
+
+    def _can_be_compared(self, better_runs: ScoredRun, than_runs: ScoredRun) -> bool:
+        """Whether the sides differ, and all runs that the claim needs were planned."""
+        better, than = self._better, self._than
+        unshifted_runs = self._unshifted_runs(than_runs)
+        if self._wins_back and unshifted_runs == than_runs:
+            return False
+        needed_runs = (
+            than_runs,
+            unshifted_runs,
+            _runs_of_less(better_runs, better),
+            _runs_of_less(than_runs, than),
+        )
+        scored_otherwise = (better.set, better.minus) != (than.set, than.minus)
+        sides_differ = than_runs != better_runs or scored_otherwise
+        return sides_differ and all(runs in self._side_runs for runs in needed_runs)
+
+    def _judgement(self, better_runs: ScoredRun, than_runs: ScoredRun) -> Judgement:
+        """The claim at one place, before it is judged beside the others."""
+        claim = self._claim
+        judged = self._side_runs.judged
+        unshifted = None
+        if self._wins_back:
+            unshifted = judged(self._unshifted_runs(than_runs), self._than, self._rule)
+        return Judgement(
+            number=self._number,
+            text=str(claim["text"]),
+            place=Place(
+                study=better_runs.study,
+                data=better_runs.data,
+                size=better_runs.size,
+                model=better_runs.model,
+                set=str(claim["set"]),
+                rule=self._rule,
+            ),
+            shift=better_runs.shift,
+            metric=str(claim["metric"]),
+            better=judged(better_runs, self._better, self._rule),
+            than=judged(than_runs, self._than, self._rule),
+            wins_back=self._wins_back,
+            unshifted=unshifted,
+            margin=claim.get("margin"),
+        )
 
 
 def _adjusted(family: list[Judgement], multiplicity: str) -> list[Judgement]:
@@ -321,288 +392,28 @@ def _adjusted(family: list[Judgement], multiplicity: str) -> list[Judgement]:
     One that waits or has no p-value counts as 1: the family does not grow while runs end, and what
     holds before still does after.
     """
-    p_values = [
-        None if judgement.waits or judgement.tested is None else judgement.tested.p
-        for judgement in family
-    ]
+    p_values = [_p_value(judgement) for judgement in family]
     family_of = judged_together(
         {i: 1.0 if p is None else p for i, p in enumerate(p_values)}, multiplicity
     )
-    family = [
-        replace(judgement, multiplicity=multiplicity, family=len(family), level=family_of.level)
-        for judgement in family
-    ]
-    return [
-        judgement if p_values[i] is None else replace(judgement, adjusted=family_of.adjusted[i])
-        for i, judgement in enumerate(family)
-    ]
+    judgements: list[Judgement] = []
+    for i, judgement in enumerate(family):
+        adjusted = judgement.adjusted if p_values[i] is None else family_of.adjusted[i]
+        judgements.append(
+            replace(
+                judgement,
+                multiplicity=multiplicity,
+                family=len(family),
+                level=family_of.level,
+                adjusted=adjusted,
+            )
+        )
+    return judgements
 
 
-def claim_table(study: str, judgements: list[Judgement]) -> ReportTable | None:
-    """A row a judgement, the claims' words below; what is the same in all rows stands in the title.
-    None without claims."""
-    if not judgements:
+def _p_value(judgement: Judgement) -> float | None:
+    """The p-value of a judgement alone; None where it waits or has none."""
+    if judgement.waits:
         return None
-    abouts = [_about(judgement) for judgement in judgements]
-    varying = [
-        name
-        for name in abouts[0]
-        if name in ("better", "than") or len({about[name] for about in abouts}) > 1
-    ]
-    shared = [
-        f"{name} {value}" if name in ("shift", "size", "set", "selection") else value
-        for name, value in abouts[0].items()
-        if value and name not in varying
-    ]
-    rows: list[dict[str, Cell]] = []
-    for judgement, about in zip(judgements, abouts, strict=True):
-        difference = None if judgement.waits else judgement.difference
-        adjusted = judgement.adjusted
-        interval = (
-            f"{difference.low:+.3f} to {difference.high:+.3f}"
-            if difference and difference.sd
-            else None
-        )
-        row: dict[str, Cell] = {
-            # The verdict first: on a phone the rest is reached by scrolling.
-            "claim": judgement.number,
-            "verdict": with_mark(judgement.verdict, judgement.better.entry, judgement.than.entry),
-            **{name: about[name] for name in varying},
-            "difference": f"{difference.mean:+.3f}" if difference else None,
-            f"{percent(judgement.level)} interval": interval,
-            _ADJUSTED.get(judgement.multiplicity, ("p",))[0]: (
-                None if adjusted is None else _p_value(adjusted)
-            ),
-            _runs_named(judgements): difference.n if difference else 0,
-        }
-        rows.append(row)
-    claims = [
-        f"Claim {number}: {text}"
-        for number, text in dict.fromkeys(
-            (judgement.number, judgement.text) for judgement in judgements
-        )
-    ]
-    title = f"Claims ({', '.join(filter(None, (study, *shared)))})"
-    return ReportTable.of(f"claims-{slug(study)}", title, rows, (*claims, *_notes(judgements)))
-
-
-def _p_value(value: float) -> str:
-    return f"{value:.3f}" if value >= 0.001 else "<0.001"
-
-
-def claim_number_table(study: str, judgements: list[Judgement]) -> ReportTable | None:
-    """Every number of the judgements in one tidy table; None without claims."""
-    rows = []
-    for judgement in judgements:
-        difference, sides = (
-            judgement.difference,
-            (("better", judgement.better), ("than", judgement.than)),
-        )
-        row: dict[str, Any] = {
-            "study": study,
-            "claim": judgement.number,
-            "text": judgement.text,
-            "data": judgement.place.data,
-            "shift": judgement.shift,
-        }
-        row |= {
-            "size": judgement.place.size,
-            "set": judgement.place.set,
-            "metric": judgement.metric,
-            "rule": judgement.place.rule,
-        }
-        for name, side in sides:
-            row |= {name: side.method, f"{name}_model": side.model}
-        for name, side in sides:
-            row |= picked(side.summary(judgement.metric), **{f"{name}_mean": "mean"})
-        row |= picked(
-            difference, diff="mean", diff_low="low", diff_high="high", n="n", missing="missing"
-        )
-        row |= {f"{name}_points": side.tried for name, side in sides} | {
-            "verdict": judgement.verdict
-        }
-        row |= {f"{name}_doubted": side.entry.doubted for name, side in sides} | picked(
-            judgement.tested, p="p"
-        )
-        row |= {
-            "p_adjusted": judgement.adjusted,
-            "multiplicity": judgement.multiplicity,
-            "family": judgement.family,
-        }
-        row |= picked(difference, splits="splits") | {
-            "than_chance": at_chance(judgement.than.entry, judgement.metric)
-        }
-        about = _about(judgement)
-        row |= {
-            "better_side": about["better"],
-            "than_side": about["than"],
-            "margin": judgement.margin,
-            "level": judgement.level,
-        }
-        rows.append(
-            row
-            | dict(
-                zip(("told_low", "told_high"), judgement.told_range or (None, None), strict=True)
-            )
-        )
-    return (
-        ReportTable.of(f"claims-{slug(study)}", "Every number of the claims", rows, keys=2)
-        if rows
-        else None
-    )
-
-
-def _about(judgement: Judgement) -> dict[str, str | None]:
-    setting = judgement.place
-    is_one_model = judgement.better.model == judgement.than.model
-    apart = judgement.better.shift != judgement.than.shift
-    better, than = (
-        side.words(apart, not is_one_model, setting.set) for side in judgement.sides[:2]
-    )
-    if judgement.margin is not None:
-        than += f" ± {judgement.margin:g}"
-    if judgement.wins_back is not None:
-        than += f" + {judgement.wins_back:g} of its cost"
-    return {
-        "data": setting.data,
-        "shift": None if apart else judgement.shift,
-        "size": setting.size,
-        "model": judgement.better.model if is_one_model else None,
-        "better": better,
-        "than": than,
-        "set": setting.set,
-        "score": METRICS[judgement.metric].words,
-        "selection": setting.rule,
-    }
-
-
-def _notes(judgements: list[Judgement]) -> list[str]:
-    runs, multiplicity, family = (
-        _runs_named(judgements),
-        judgements[0].multiplicity,
-        judgements[0].family,
-    )
-    notes = [
-        "The better side minus the other at the same"
-        f" seed{' and split seed' if runs == 'runs' else ''}, then the mean over all. "
-        f'"{HOLDS}": it is above 0, and p below 0.05; "{OPPOSITE}": below 0; "{CANNOT_TELL}": p is'
-        " not, or there is none (one "
-        "seed, or seeds without spread). That is no finding that the sides are equal."
-    ]
-    if family > 1 and multiplicity in _ADJUSTED:
-        notes.append(
-            f"p is two-sided and adjusted for the {family} judgements of this study together, which"
-            f" keeps {_ADJUSTED[multiplicity][1]}; one that waits counts as p = 1. The interval has"
-            f" the level that this correction comes to, {percent(judgements[0].level)}: it excludes"
-            " 0, or keeps to one side of a margin, where p is below 0.05."
-        )
-    elif family > 1:
-        chance = f"{family * (1 - LEVEL) / 2:.2g} of {family}"
-        notes.append(
-            f"Each is judged for itself: where nothing differs, about {chance} would hold by"
-            " chance."
-        )
-    if any(judgement.margin is not None for judgement in judgements):
-        notes.append(
-            f'Where the other side has a margin (±), "{HOLDS}": the sides differ by less, by two'
-            " one-sided tests (Schuirmann 1987), each at half the level, so that the interval lies"
-            f' inside; "{OPPOSITE}": they differ by more.'
-        )
-    if blind := [
-        judgement
-        for judgement in judgements
-        if judgement.verdict == CANNOT_TELL and judgement.told_range
-    ]:
-        could = "; ".join(
-            f"claim {judgement.number} {_told_words(judgement)}" for judgement in blind
-        )
-        level = "0.05" if blind[0].multiplicity == "none" else f"0.05 / {family}"
-        likely = "each from the least to the largest spread that these seeds make likely (95%)"
-        notes.append(f"Power of {POWER:.0%} at p < {level} is had for: {could}; {likely}.")
-    for judgement in judgements:
-        if (
-            not judgement.waits
-            and judgement.than.minus is None
-            and (guess := chance_words(judgement.than.entry, judgement.metric))
-        ):
-            notes.append(
-                f"Claim {judgement.number} under {judgement.shift}: {judgement.than} is {guess}."
-            )
-    notes += dict.fromkeys(
-        line
-        for judgement in judgements
-        if judgement.metric == "rho"
-        for side in judgement.sides
-        for line in rho_words(side.entry)
-    )
-    by_other = [
-        str(judgement.number)
-        for judgement in judgements
-        if judgement.metric == "worst_group" and not judgement.place.rule.endswith("worst-group")
-    ]
-    if by_other:
-        notes.append(
-            f"Claim {', '.join(dict.fromkeys(by_other))}: of the worst group, while step and point"
-            " are chosen by another score; a rule as best-id-worst-group chooses by it."
-        )
-    notes += dict.fromkeys(
-        line for judgement in judgements for line in oracle_notes(judgement.place)
-    )
-    uneven = dict.fromkeys(
-        f"{judgement.better} {judgement.better.tried}, {judgement.than} {judgement.than.tried}"
-        f" (claim {judgement.number})"
-        for judgement in judgements
-        if judgement.better.tried != judgement.than.tried
-    )
-    if uneven:
-        notes.append(
-            f"WARNING: the sides did not try equally many points: {'; '.join(uneven)}. The best of"
-            " more is higher by chance alone."
-        )
-    if waiting := sum(judgement.waits for judgement in judgements):
-        notes.append(
-            f"{NOT_RUN}: {waiting} of {len(judgements)} wait for runs of a side; no difference is"
-            " shown before all have ended."
-        )
-    for judgement in judgements:
-        for side in judgement.sides:
-            for text, seeds in side.entry.doubts.items():
-                counted_runs = f"{len(seeds)} of {len(side.entry.metrics)} runs"
-                notes.append(
-                    f"{MARK} Claim {judgement.number} under {judgement.shift}: {side},"
-                    f" {counted_runs}: {text}."
-                )
-    for judgement in (judgement for judgement in judgements if not judgement.waits):
-        missing = judgement.difference.missing if judgement.difference is not None else 0
-        lost = ", ".join(f"{side} {side.failed}" for side in judgement.sides if side.failed)
-        words = [f"failed runs: {lost}"] if lost else []
-        words += [f"{runs} without a partner, left out: {missing}"] if missing else []
-        partial = [
-            f"{side} (seed {', '.join(map(str, side.entry.partial))})"
-            for side in judgement.sides
-            if side.entry.partial
-        ]
-        lines = [
-            *(["; ".join(words)] if words else []),
-            *([_FEWER + "; ".join(partial)] if partial else []),
-        ]
-        notes += [f"Claim {judgement.number} under {judgement.shift}: {line}." for line in lines]
-    return notes
-
-
-def _told_words(judgement: Judgement) -> str:
-    under = f"under {judgement.shift} " if judgement.better.shift == judgement.than.shift else ""
-    sizes = " to ".join(f"{size:.3f}" for size in judgement.told_range or ())
-    return (
-        f"{under}a margin of {sizes}, if the sides are equal"
-        if judgement.margin
-        else f"{under}{sizes}"
-    )
-
-
-def _runs_named(judgements: list[Judgement]) -> str:
-    """What the runs of a side are called: seeds, or pairs with split seeds."""
-    keys = (
-        key for judgement in judgements for side in judgement.sides for key in side.entry.metrics
-    )
-    return "runs" if any(isinstance(key, Seeds) for key in keys) else "seeds"
+    tested = judgement.tested
+    return None if tested is None else tested.p

@@ -41,28 +41,27 @@ WITHOUT_THOUGH_GIVEN = (
 def rho_words(entry: Entry) -> list[str]:
     """What the rho of some runs is beside, or why it has no reference; nothing for scores that have
     no rho."""
-    return list(
-        dict.fromkeys(
-            f"{scores[RHO_NOTE]}." for scores in entry.metrics.values() if scores.get(RHO_NOTE)
-        )
-    )
+    sentences = [f"{scores[RHO_NOTE]}." for scores in _with(RHO_NOTE, entry)]
+    return list(dict.fromkeys(sentences))
+
+
+def _with(name: str, entry: Entry) -> list[Mapping[str, Any]]:
+    """The scores of the runs that have this one."""
+    return [scores for scores in entry.metrics.values() if scores.get(name)]
 
 
 def rho_notes(setting_results: PlaceResults) -> list[str]:
     """The same of a whole place, and of a network before that only guesses: then its head was new,
     or it knows none of these."""
-    lines = dict.fromkeys(
-        line for entry in setting_results.entries.values() for line in rho_words(entry)
-    )
-    for (shift, _), entry in setting_results.entries.items():
-        before = {
-            str(scores[BEFORE]): None for scores in entry.metrics.values() if scores.get(BEFORE)
-        }
-        lines |= {
-            _GUESSES.format(name): None
-            for name in before
-            if _guesses(setting_results.entries.get((shift, name)))
-        }
+    entries = setting_results.entries
+    lines: dict[str, None] = {}
+    for entry in entries.values():
+        lines |= dict.fromkeys(rho_words(entry))
+    for (shift, _), entry in entries.items():
+        for scores in _with(BEFORE, entry):
+            before = str(scores[BEFORE])
+            if _guesses(entries.get((shift, before))):
+                lines[_GUESSES.format(before)] = None
     return list(lines)
 
 
@@ -74,11 +73,13 @@ _GUESSES = (
 
 def _guesses(entry: Entry | None) -> bool:
     """Whether a network is right on less than a tenth of what guessing leaves."""
-    accuracy = entry.summary(HEADLINE.name) if entry else None
-    chance = chance_level(entry, HEADLINE.name) if entry else None
-    return (
-        accuracy is not None and chance is not None and accuracy.mean - chance < 0.1 * (1 - chance)
-    )
+    if entry is None:
+        return False
+    accuracy = entry.summary(HEADLINE.name)
+    chance = chance_level(entry, HEADLINE.name)
+    if accuracy is None or chance is None:
+        return False
+    return accuracy.mean - chance < 0.1 * (1 - chance)
 
 
 def beside_words(before: str) -> str:
@@ -101,14 +102,14 @@ def network_before(resolved: Mapping[str, Any]) -> str:
     without one. The reference first."""
     methods = resolved.get("methods")
     settings = methods if isinstance(methods, Mapping) else {}
-    names = [
-        name
-        for name, method_settings in settings.items()
-        if ((method_settings or {}).get("training") or {}).get("steps") == 0
-    ]
-    return str(
-        resolved["reference"] if resolved.get("reference") in names else next(iter(names), "")
-    )
+    names: list[str] = []
+    for name, method_settings in settings.items():
+        training = (method_settings or {}).get("training") or {}
+        if training.get("steps") == 0:
+            names.append(name)
+    if resolved.get("reference") in names:
+        return str(resolved["reference"])
+    return str(names[0]) if names else ""
 
 
 def begins_from_weights(resolved: Mapping[str, Any]) -> bool:
@@ -160,47 +161,51 @@ def beside_network_before(
     nothing is taken off.
     """
     copied = [dict(scored) for scored in scored_results]
-    environments_of = {
-        tuple(scored.get(name) for name in _PLACE): scored["metrics"]["environments"]
-        for scored in copied
-        if before
-        and scored.get("method") == before
-        and (scored.get("metrics") or {}).get("environments")
-    }
+    environments_of = _environments_by_place(copied, before) if before else {}
     for scored in copied:
         metrics = scored.get("metrics")
         if not metrics:
             continue
-        own_environments = metrics.get("environments")
+        environments = metrics.get("environments")
         scored["metrics"] = metrics = {
             name: value for name, value in metrics.items() if name != "environments"
         }
-        if before and own_environments:
-            reference = environments_of.get(tuple(scored.get(name) for name in _PLACE))
-            metrics["rho"] = (
-                None if scored["method"] == before else _mean_rho(own_environments, reference)
-            )
+        if before and environments:
+            is_reference = scored["method"] == before
+            reference = environments_of.get(_place_of(scored))
+            metrics["rho"] = None if is_reference else _mean_rho(environments, reference)
             metrics |= {RHO_NOTE: beside_words(before), BEFORE: before}
         elif metrics.get("rho") is not None:
             metrics[RHO_NOTE] = WITHOUT_THOUGH_GIVEN if from_weights else WITHOUT
     return copied
 
 
-def _mean_rho(
-    own_environments: Mapping[str, Any], reference: Mapping[str, Any] | None
-) -> float | None:
+def _place_of(scored: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What a result shares with that of the network before."""
+    return tuple(scored.get(name) for name in _PLACE)
+
+
+def _environments_by_place(
+    scored_results: Iterable[Mapping[str, Any]], before: str
+) -> dict[tuple[Any, ...], Mapping[str, Any]]:
+    """The scores by environment of the method `before`, by what other results share with it."""
+    environments_of: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+    for scored in scored_results:
+        environments = (scored.get("metrics") or {}).get("environments")
+        if environments and scored.get("method") == before:
+            environments_of[_place_of(scored)] = environments
+    return environments_of
+
+
+def _mean_rho(environments: Mapping[str, Any], reference: Mapping[str, Any] | None) -> float | None:
     """The mean over environments; None where one is undefined, or the reference has no score
     there."""
-    values = []
-    for name, environment_scores in own_environments.items():
+    values: list[float] = []
+    for name, scores in environments.items():
         base = (reference or {}).get(name)
-        value = (
-            None
-            if base is None
-            else rho(
-                environment_scores["seen"], environment_scores["unseen"], accuracy_on_all(base)
-            )
-        )
+        if base is None:
+            return None
+        value = rho(scores["seen"], scores["unseen"], accuracy_on_all(base))
         if value is None:
             return None
         values.append(value)
@@ -210,7 +215,6 @@ def _mean_rho(
 def accuracy_on_all(environment_scores: Mapping[str, Any]) -> float:
     """The accuracy in an environment on all classes, from that on the seen and on the unseen
     ones."""
-    rows = environment_scores["n_seen"], environment_scores["n_unseen"]
-    return float(
-        (environment_scores["seen"] * rows[0] + environment_scores["unseen"] * rows[1]) / sum(rows)
-    )
+    n_seen, n_unseen = environment_scores["n_seen"], environment_scores["n_unseen"]
+    right = environment_scores["seen"] * n_seen + environment_scores["unseen"] * n_unseen
+    return float(right / (n_seen + n_unseen))

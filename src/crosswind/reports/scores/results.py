@@ -105,14 +105,19 @@ class Entry:
 
     def largest(self, metric: str) -> int | None:
         """The largest whole number that any seed has for the metric; None where none has it."""
-        return max(
-            (
-                int(run_scores[metric])
-                for run_scores in self.metrics.values()
-                if run_scores.get(metric) is not None
-            ),
-            default=None,
-        )
+        numbers = [run_scores.get(metric) for run_scores in self.metrics.values()]
+        return max((int(number) for number in numbers if number is not None), default=None)
+
+    @property
+    def _is_one_run(self) -> bool:
+        """Whether no step was taken and every seed gave the same numbers."""
+        first_scores = next(iter(self.metrics.values()))
+        if first_scores.get("selected_step") != 0:
+            return False
+        answer_scores = {
+            tuple(run_scores.get(name) for name in _SAME) for run_scores in self.metrics.values()
+        }
+        return len(answer_scores) == 1
 
     def summary(self, metric: str) -> DifferenceSummary | None:
         """Mean and interval over seeds (and split seeds), or None where no run has the metric.
@@ -122,15 +127,7 @@ class Entry:
         """
         if metric not in self._known:
             values = self.values(metric)
-            group_names = [
-                tuple(run_scores.get(name) for name in _SAME)
-                for run_scores in self.metrics.values()
-            ]
-            if (
-                len(values) > 1
-                and next(iter(self.metrics.values())).get("selected_step") == 0
-                and len({*group_names}) == 1
-            ):
+            if len(values) > 1 and self._is_one_run:
                 values = dict(list(values.items())[:1])
             self._known[metric] = over_runs(values, LEVEL) if values else None
         cached_summary: DifferenceSummary | None = self._known[metric]
@@ -175,14 +172,20 @@ class PlaceResults:
     def differences(self, metric: str = HEADLINE.name) -> dict[tuple[str, str], Difference]:
         """By (shift, method), every method less the reference, paired by seed; only those that
         share a seed with it."""
-        difference_of = {
-            (shift, method): entry.difference(self.entries.get((shift, self.reference)), metric)
-            for shift, method, entry in self.grid()
-            if entry is not None and method != self.reference
-        }
-        return {
-            key: difference for key, difference in difference_of.items() if difference is not None
-        }
+        differences: dict[tuple[str, str], Difference] = {}
+        for shift, method, entry in self.grid():
+            if entry is None or method == self.reference:
+                continue
+            reference_entry = self.entries.get((shift, self.reference))
+            difference = entry.difference(reference_entry, metric)
+            if difference is not None:
+                differences[shift, method] = difference
+        return differences
+
+    @property
+    def is_of_test(self) -> bool:
+        """Whether the set is one for testing."""
+        return any(entry.role == "test" for entry in self.entries.values())
 
     def has(self, metric: str) -> bool:
         """Whether some run has the metric."""
@@ -200,15 +203,10 @@ class Results:
     def shown(self, rules: Sequence[str] | None = None) -> list[PlaceResults]:
         """The places that have tables: those of test sets, by the selection rules asked for (None:
         by all)."""
-        chosen = [
-            setting_results
-            for setting_results in self.places.values()
-            if rules is None or setting_results.place.rule in rules
-        ]
         return [
             setting_results
-            for setting_results in chosen
-            if any(entry.role == "test" for entry in setting_results.entries.values())
+            for setting_results in self.places.values()
+            if (rules is None or setting_results.place.rule in rules) and setting_results.is_of_test
         ]
 
 
@@ -223,6 +221,11 @@ def rule_title(rule: str) -> str:
     return f"{rule} (ORACLE)" if rule in ORACLES else rule
 
 
+_Metrics = Mapping[str, Any]
+_SetScores = dict[str, _Metrics]
+"""The metrics of one run by the name of the set."""
+
+
 def arrange(entries_scored: Iterable[Mapping[str, Any]], reference: str = "erm") -> Results:
     """Bring results into order and choose one point a (data, shift, size, model, method, seed,
     rule).
@@ -231,8 +234,62 @@ def arrange(entries_scored: Iterable[Mapping[str, Any]], reference: str = "erm")
     loss, then the earlier step, then the first. Raises `ValueError` where one run has two results
     for one rule and set.
     """
+    runs, scored = _read_runs(entries_scored)
+    points: dict[tuple[str, ...], set[str]] = {}
+    axes: dict[tuple[str, ...], _Axes] = {}
+    for run in runs:
+        points.setdefault(run[:6], set()).add(run.point)
+        axes.setdefault((run.study, run.data, run.size, run.model), _Axes()).add(run)
+    entries: dict[Place, dict[tuple[str, str], Entry]] = {}
+    several_splits = len({run.split_seed for run in runs}) > 1
+    for (group, seed_key, rule), candidates in _candidates(scored, several_splits).items():
+        tried = len(points[group])
+        first = next(iter(candidates))
+        chosen = first if tried == 1 else _choose(candidates, choosing_rule(rule))
+        run = chosen or first
+        for set_name, metrics in candidates[run].items():
+            setting = Place(run.study, run.data, run.size, run.model, set_name, rule)
+            setting_entries = entries.setdefault(setting, {})
+            entry = setting_entries.setdefault((run.shift, run.method), Entry(tried=tried))
+            entry.role = _role(set_name, metrics)
+            if chosen is None:
+                entry.undecided.append(seed_key)
+                continue
+            entry.metrics[seed_key] = metrics
+            entry.chosen[seed_key] = chosen.point
+            if len(candidates) < tried:
+                entry.partial.append(seed_key)
+            if runs[chosen][0] == "diverged":
+                entry.diverged.append(seed_key)
+    places: dict[Place, PlaceResults] = {}
+    for setting in _ordered(list(entries)):
+        planned = axes[setting[:4]]
+        methods = sorted(planned.methods, key=lambda method: method != reference)
+        places[setting] = PlaceResults(
+            setting, reference, list(planned.shifts), methods, entries[setting]
+        )
+    return Results(places, runs)
+
+
+@dataclass
+class _Axes:
+    """The shifts and the methods planned at a place, each in the order of the study."""
+
+    shifts: dict[str, None] = field(default_factory=dict)
+    methods: dict[str, None] = field(default_factory=dict)
+
+    def add(self, run: ScoredRun) -> None:
+        """Add those of one run."""
+        self.shifts[run.shift] = None
+        self.methods[run.method] = None
+
+
+def _read_runs(
+    entries_scored: Iterable[Mapping[str, Any]],
+) -> tuple[dict[ScoredRun, tuple[str, str]], dict[ScoredRun, dict[str, _SetScores]]]:
+    """The state and reason of every run, and its metrics by rule and set where it has any."""
     runs: dict[ScoredRun, tuple[str, str]] = {}
-    scored: dict[ScoredRun, dict[str, dict[str, Mapping[str, Any]]]] = {}
+    scored: dict[ScoredRun, dict[str, _SetScores]] = {}
     # The results of one run follow each other: what they share is looked at once. A large study has
     # many thousand.
     for (*labels, seed, split_seed), run_results in groupby(entries_scored, key=_names_run):
@@ -242,64 +299,35 @@ def arrange(entries_scored: Iterable[Mapping[str, Any]], reference: str = "erm")
         run = ScoredRun(study, data, shift, size, model, method, point, int(seed), int(split_seed))
         for scored_set in run_results:
             runs[run] = (str(scored_set["status"]), str(scored_set.get("reason") or ""))
-            if scored_set.get("rule") is None or scored_set.get("metrics") is None:
+            rule, metrics = scored_set.get("rule"), scored_set.get("metrics")
+            if rule is None or metrics is None:
                 continue
-            sets = scored.setdefault(run, {}).setdefault(str(scored_set["rule"]), {})
-            if scored_set["set"] in sets:
-                raise ValueError(
-                    f"two results for {run}, rule {scored_set['rule']}, set {scored_set['set']}"
-                )
-            sets[str(scored_set["set"])] = scored_set["metrics"]
+            sets = scored.setdefault(run, {}).setdefault(str(rule), {})
+            set_name = scored_set["set"]
+            if set_name in sets:
+                raise ValueError(f"two results for {run}, rule {rule}, set {set_name}")
+            sets[str(set_name)] = metrics
+    return runs, scored
 
-    several = len({run.split_seed for run in runs}) > 1
-    points: dict[tuple[str, ...], dict[str, None]] = {}
-    axes: dict[tuple[str, ...], tuple[dict[str, None], dict[str, None]]] = {}
-    for run in runs:
-        points.setdefault(run[:6], {})[run.point] = None
-        shifts, methods = axes.setdefault((run.study, run.data, run.size, run.model), ({}, {}))
-        shifts[run.shift] = methods[run.method] = None
-    candidates: dict[
-        tuple[tuple[str, ...], int | Seeds, str], dict[ScoredRun, dict[str, Mapping[str, Any]]]
-    ] = {}
+
+def _candidates(
+    scored: Mapping[ScoredRun, Mapping[str, _SetScores]], several_splits: bool
+) -> dict[tuple[tuple[str, ...], int | Seeds, str], dict[ScoredRun, _SetScores]]:
+    """The runs that differ in their point alone, under each rule that has scores of them."""
+    candidates: dict[tuple[tuple[str, ...], int | Seeds, str], dict[ScoredRun, _SetScores]] = {}
     for run, rules in scored.items():
+        seed_key = Seeds(run.split_seed, run.seed) if several_splits else run.seed
         for rule, sets in rules.items():
-            seeds = Seeds(run.split_seed, run.seed) if several else run.seed
-            candidates.setdefault((run[:6], seeds, rule), {})[run] = sets
+            candidates.setdefault((run[:6], seed_key, rule), {})[run] = sets
+    return candidates
 
-    entries: dict[Place, dict[tuple[str, str], Entry]] = {}
-    for (group, seed_key, rule), candidate_runs in candidates.items():
-        tried = len(points[group])
-        best = (
-            next(iter(candidate_runs))
-            if tried == 1
-            else _choose(candidate_runs, choosing_rule(rule))
-        )
-        run = best or next(iter(candidate_runs))
-        for set_name, metrics in candidate_runs[run].items():
-            setting_entries = entries.setdefault(
-                Place(run.study, run.data, run.size, run.model, set_name, rule), {}
-            )
-            entry = setting_entries.get((run.shift, run.method))
-            if entry is None:
-                entry = setting_entries[run.shift, run.method] = Entry(tried=tried)
-            validates = any(set_name == other_rule.set for other_rule in RULES.values())
-            entry.role = str(metrics.get("role") or ("validation" if validates else "test"))
-            if best is None:
-                entry.undecided.append(seed_key)
-                continue
-            entry.metrics[seed_key], entry.chosen[seed_key] = metrics, best.point
-            if len(candidate_runs) < tried:
-                entry.partial.append(seed_key)
-            if runs[best][0] == "diverged":
-                entry.diverged.append(seed_key)
-    results_by_setting = {}
-    for setting in _ordered(list(entries)):
-        shifts, methods = axes[setting[:4]]
-        first = sorted(methods, key=lambda method: method != reference)
-        results_by_setting[setting] = PlaceResults(
-            setting, reference, list(shifts), first, entries[setting]
-        )
-    return Results(results_by_setting, runs)
+
+def _role(set_name: str, metrics: _Metrics) -> str:
+    """What a set is for; results of older stores do not say it, but rules name their sets."""
+    if metrics.get("role"):
+        return str(metrics["role"])
+    validates = any(set_name == rule.set for rule in RULES.values())
+    return "validation" if validates else "test"
 
 
 def _choose(
@@ -311,35 +339,34 @@ def _choose(
 
     def rank(run: ScoredRun) -> tuple[float, float, float]:
         metrics = chosen_sets[run]
-        value, loss, step = (
-            metrics.get(rule.score),
-            metrics.get("nll"),
-            metrics.get("selected_step"),
-        )
-        # Where no row is in a group the worst group is all rows, as in training.
-        value = metrics["accuracy"] if value is None else value
-        return (
-            -float(value),
-            math.inf if loss is None else float(loss),
-            0.0 if step is None else float(step),
-        )
+        score, loss = metrics.get(rule.score), metrics.get("nll")
+        step = metrics.get("selected_step")
+        if score is None:
+            # Where no row is in a group the worst group is all rows, as in training.
+            score = metrics["accuracy"]
+        loss = math.inf if loss is None else float(loss)
+        return -float(score), loss, 0.0 if step is None else float(step)
 
     return min(chosen_sets, key=rank)  # of equal ones min gives the first
 
 
 def _ordered(settings: Sequence[Place]) -> list[Place]:
+    """The places by what came first of each field, those that differ in the rule alone by rule."""
     columns = list(zip(*settings, strict=True))[:5]
-    ranks = [{value: i for i, value in enumerate(dict.fromkeys(column))} for column in columns]
+    ranks = [_ranks(column) for column in columns]
+    rule_ranks = _ranks(_RULE_ORDER)
 
     def key(setting: Place) -> tuple[Any, ...]:
-        rule = _RULE_ORDER.index(setting.rule) if setting.rule in _RULE_ORDER else len(_RULE_ORDER)
-        return (
-            *(rank[value] for rank, value in zip(ranks, setting[:5], strict=True)),
-            rule,
-            setting.rule,
-        )
+        field_ranks = [rank[value] for rank, value in zip(ranks, setting[:5], strict=True)]
+        rule_rank = rule_ranks.get(setting.rule, len(_RULE_ORDER))
+        return *field_ranks, rule_rank, setting.rule
 
     return sorted(settings, key=key)
+
+
+def _ranks(values: Iterable[str]) -> dict[str, int]:
+    """The position of each value among those that differ, in the order of their first."""
+    return {value: i for i, value in enumerate(dict.fromkeys(values))}
 
 
 def _names_run(scored_set: Mapping[str, Any]) -> tuple[Any, ...]:
