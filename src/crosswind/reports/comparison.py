@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from crosswind.core.errors import InputError, unknown
-from crosswind.evaluation.compare import Difference, over_runs, paired, unpaired
+from crosswind.evaluation.compare import Difference, DifferenceSummary, over_runs, paired, unpaired
 from crosswind.evaluation.metrics import METRICS
-from crosswind.evaluation.multiplicity import judged_together, percent
+from crosswind.evaluation.multiplicity import Family, judged_together, percent
 from crosswind.reports.gather import StudyRecord
 from crosswind.reports.scores.results import LEVEL, Place
 from crosswind.reports.tables import Cell, ReportTable, ScoreCell
@@ -28,42 +30,25 @@ def comparison(first: StudyRecord, second: StudyRecord, metric: str = "accuracy"
     """
     if metric not in METRICS:
         raise unknown("--metric", "metric", metric, METRICS)
-    sides = [_values(record, metric) for record in (first, second)]
-    in_both = [about for about in sides[0] if about in sides[1]]
-    if not in_both:
+    scores = _Scores(_values(first, metric), _values(second, metric), _have_one_deal(first, second))
+    if not scores.shared:
         raise InputError(
             "B",
             f"has no data set, shift, size, model, method, set and rule that A has with {metric}",
         )
-    one_deal = _split_seeds(first) == _split_seeds(second)
-    alone = {
-        about: _difference(sides[0][about], sides[1][about], one_deal, LEVEL) for about in in_both
-    }
+    alone = scores.differences(LEVEL)
     family = judged_together(
         {about: difference.p for about, difference in alone.items() if difference.p is not None},
         "holm",
     )
-    differences = {
-        about: _difference(sides[0][about], sides[1][about], one_deal, family.level)
-        for about in in_both
-    }
-    varying = [
-        name
-        for name in Place._fields[1:]
-        if len({getattr(setting, name) for setting, *_ in in_both}) > 1
-    ]
+    differences = scores.differences(family.level)
+    varying = [name for name in Place._fields[1:] if _differs(name, scores.shared)]
     unit = METRICS[metric].unit
     rows: list[list[Cell]] = []
     for about, difference in differences.items():
         setting, shift, method = about
-        means = [over_runs(side[about], LEVEL) for side in sides]
-        p = family.adjusted.get(about)
+        means = [over_runs(side[about], LEVEL) for side in (scores.first, scores.second)]
         star = " *" if family.tells(about) else ""
-        counts = (
-            f"{difference.n} pairs"
-            if _is_paired(sides[0][about], sides[1][about], one_deal)
-            else f"{means[0].n} and {means[1].n}"
-        )
         rows.append(
             [
                 *(getattr(setting, name) for name in varying),
@@ -73,13 +58,76 @@ def comparison(first: StudyRecord, second: StudyRecord, metric: str = "accuracy"
                 ScoreCell(
                     difference.mean, difference.half_width, difference.n, unit, star, signed=True
                 ),
-                None if p is None else "<0.001" if p < 0.001 else f"{p:.3f}",
-                counts,
+                _p_cell(family.adjusted.get(about)),
+                _counted_runs(difference, means, scores.is_paired(about)),
             ]
         )
-    names = [
-        f"{letter} {record.name}" for letter, record in zip("AB", (first, second), strict=True)
-    ]
+    names = [f"A {first.name}", f"B {second.name}"]
+    columns = [*varying, "shift", "method", *names, "B - A", "p, Holm", "runs"]
+    return ReportTable(
+        name="comparison",
+        title=f"{METRICS[metric].title}: {second.name} minus {first.name}",
+        columns=columns,
+        rows=rows,
+        notes=_notes(scores, family),
+        keys=len(varying) + 2,
+    )
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """The scores of two studies by what they are of and by run; `one_deal`: whether their test rows
+    are dealt by the same split seeds."""
+
+    first: Mapping[_About, Mapping[Any, float]]
+    second: Mapping[_About, Mapping[Any, float]]
+    one_deal: bool
+
+    @cached_property
+    def shared(self) -> list[_About]:
+        """What both studies have scores of."""
+        return [about for about in self.first if about in self.second]
+
+    def is_paired(self, about: _About) -> bool:
+        """Whether runs are paired, rather than means compared."""
+        shared_runs = self.first[about].keys() & self.second[about].keys()
+        return self.one_deal and len(shared_runs) > 1
+
+    def differences(self, level: float) -> dict[_About, Difference]:
+        """The second less the first of what both have, with intervals of a level."""
+        return {about: self._difference(about, level) for about in self.shared}
+
+    def _difference(self, about: _About, level: float) -> Difference:
+        first_values, second_values = self.first[about], self.second[about]
+        if self.is_paired(about):
+            difference = paired(first_values, second_values, level)
+            if difference is not None:
+                return difference
+        return unpaired(list(first_values.values()), list(second_values.values()), level)
+
+
+def _differs(name: str, shared: Sequence[_About]) -> bool:
+    """Whether a field of places differs among rows."""
+    return len({getattr(setting, name) for setting, *_ in shared}) > 1
+
+
+def _p_cell(p: float | None) -> str | None:
+    if p is None:
+        return None
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _counted_runs(
+    difference: Difference, means: Sequence[DifferenceSummary], is_paired: bool
+) -> str:
+    """How many runs a row compares."""
+    if is_paired:
+        return f"{difference.n} pairs"
+    return f"{means[0].n} and {means[1].n}"
+
+
+def _notes(scores: _Scores, family: Family[_About]) -> list[str]:
+    """What stars and pairs are, and which rows are left out."""
     notes = [
         (
             f"* B differs from A: p < 0.05 by Holm over {len(family.adjusted)} rows, so that the"
@@ -91,54 +139,32 @@ def comparison(first: StudyRecord, second: StudyRecord, metric: str = "accuracy"
             " taken as independent."
         ),
     ]
-    if not one_deal:
+    if not scores.one_deal:
         notes.append(
             "The split seeds differ, so the test rows are not the same and no runs are paired."
         )
-    left_out = sum(len(side) - len(in_both) for side in sides)
+    left_out = len(scores.first) + len(scores.second) - 2 * len(scores.shared)
     if left_out:
         notes.append(f"{left_out} rows that only one study has are left out.")
-    columns = [*varying, "shift", "method", *names, "B - A", "p, Holm", "runs"]
-    return ReportTable(
-        "comparison",
-        f"{METRICS[metric].title}: {second.name} minus {first.name}",
-        columns,
-        rows,
-        notes,
-        len(varying) + 2,
-    )
+    return notes
 
 
 def _values(record: StudyRecord, metric: str) -> dict[_About, Mapping[Any, float]]:
-    return {
-        (setting_results.place._replace(study=""), shift, method): values
-        for setting_results in record.places
-        for (shift, method), entry in setting_results.entries.items()
-        if (values := entry.values(metric))
-    }
+    """The scores of a study by run, by place, shift and method."""
+    values_of: dict[_About, Mapping[Any, float]] = {}
+    for setting_results in record.places:
+        setting = setting_results.place._replace(study="")
+        for (shift, method), entry in setting_results.entries.items():
+            values = entry.values(metric)
+            if values:
+                values_of[setting, shift, method] = values
+    return values_of
+
+
+def _have_one_deal(first: StudyRecord, second: StudyRecord) -> bool:
+    """Whether the test rows of two studies are dealt by the same split seeds."""
+    return bool(_split_seeds(first) == _split_seeds(second))
 
 
 def _split_seeds(record: StudyRecord) -> Any:
     return record.resolved.get("split_seeds") or record.resolved.get("split_seed", 0)
-
-
-def _is_paired(
-    first_values: Mapping[Any, float], second_values: Mapping[Any, float], one_deal: bool
-) -> bool:
-    return one_deal and len(first_values.keys() & second_values.keys()) > 1
-
-
-def _difference(
-    first_values: Mapping[Any, float],
-    second_values: Mapping[Any, float],
-    one_deal: bool,
-    level: float,
-) -> Difference:
-    paired_difference = (
-        paired(first_values, second_values, level)
-        if _is_paired(first_values, second_values, one_deal)
-        else None
-    )
-    return paired_difference or unpaired(
-        list(first_values.values()), list(second_values.values()), level
-    )

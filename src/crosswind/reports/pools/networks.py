@@ -12,6 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +28,7 @@ from crosswind.evaluation.metrics import (
 )
 from crosswind.evaluation.points import LEAST, LEAST_FOR_INTERVAL, Point
 from crosswind.evaluation.pools import predictions
-from crosswind.reports.scores.results import PlaceResults
+from crosswind.reports.scores.results import Place, PlaceResults
 
 
 @dataclass
@@ -57,9 +58,8 @@ class ModelPool:
     @property
     def direct(self) -> set[str]:
         """The estimators whose values are accuracies."""
-        return {
-            label for label, points in self.values.items() if self.estimates.get(label) == points
-        }
+        labels = self.values.keys()
+        return {label for label in labels if self.estimates.get(label) == self.values[label]}
 
     @property
     def architectures(self) -> Counter[str]:
@@ -74,7 +74,8 @@ class ModelPool:
         """Whether each architecture is judged alone, as in the paper: most networks have enough
         others of theirs for that."""
         counts = self.architectures
-        return 2 * sum(count for count in counts.values() if count >= LEAST) >= counts.total()
+        among_enough = sum(count for count in counts.values() if count >= LEAST)
+        return 2 * among_enough >= counts.total()
 
     @property
     def judged(self) -> bool:
@@ -85,16 +86,22 @@ class ModelPool:
     def shown(self) -> dict[str, list[Point]]:
         """Estimated accuracies by estimator. Of a measure without an estimate, by lines that did
         not see the domain."""
-        out = {}
+        accuracies: dict[str, list[Point]] = {}
         for label, points in self.values.items():
-            out[label] = self.estimates.get(label) or [
-                replace(point, value=float(np.clip(predicted, 0, 1)))
-                for point, predicted in zip(
-                    points, predictions(points, "test", by_architecture=self.apart), strict=True
-                )
-                if predicted is not None
-            ]
-        return {label: points for label, points in out.items() if points}
+            estimated = self.estimates.get(label) or self._told_by_lines(points)
+            if estimated:
+                accuracies[label] = estimated
+        return accuracies
+
+    def _told_by_lines(self, points: Sequence[Point]) -> list[Point]:
+        """The points with the accuracy that a line tells in place of the measure, where there is
+        one."""
+        predicted = predictions(points, "test", by_architecture=self.apart)
+        return [
+            replace(point, value=float(np.clip(accuracy, 0, 1)))
+            for point, accuracy in zip(points, predicted, strict=True)
+            if accuracy is not None
+        ]
 
 
 class _Seen(NamedTuple):
@@ -119,36 +126,34 @@ def pools_of(rule_results: Sequence[PlaceResults], resolved: Mapping[str, Any]) 
     if not estimators:
         return []
     rule = str(resolved["selection"][0])
-    seen_networks = list(
-        _seen(
-            [
-                setting_results
-                for setting_results in rule_results
-                if setting_results.place.rule == rule
-            ],
-            resolved,
-        )
-    )
+    first_rule_results = [
+        setting_results for setting_results in rule_results if setting_results.place.rule == rule
+    ]
+    seen_networks = list(_seen(first_rule_results, resolved))
+    pools: list[ModelPool] = []
+    for names in _tasks(seen_networks):
+        of_task = [seen_network for seen_network in seen_networks if seen_network.data in names]
+        pool = _pool(", ".join(names), of_task, estimators, resolved)
+        if pool.judged or len(_shifted_domains(pool)) >= LEAST:
+            pools.append(pool)
+    return pools
+
+
+def _tasks(seen_networks: Sequence[_Seen]) -> list[list[str]]:
+    """The data sets that are one task: all of them where some share a test domain, else each."""
     domains: dict[str, set[str]] = {}
     for seen_network in seen_networks:
         domains.setdefault(seen_network.data, set()).add(seen_network.test)
-    # Data sets that share a test domain are one task.
-    every = list(domains)
-    one_task = any(domains[a] & domains[b] for i, a in enumerate(every) for b in every[:i])
-    pools = []
-    for names in [every] if one_task else [[name] for name in every]:
-        pool = _pool(
-            ", ".join(names),
-            [seen_network for seen_network in seen_networks if seen_network.data in names],
-            estimators,
-            resolved,
-        )
-        shifted = {
-            p.test for points in pool.values.values() for p in points if p.test != p.training
-        }
-        if pool.judged or len(shifted) >= LEAST:
-            pools.append(pool)
-    return pools
+    for first, second in combinations(domains, 2):
+        if domains[first] & domains[second]:
+            return [list(domains)]
+    return [[name] for name in domains]
+
+
+def _shifted_domains(pool: ModelPool) -> set[str]:
+    """The test domains other than that of training, over the networks of a pool."""
+    points = [point for label_points in pool.values.values() for point in label_points]
+    return {point.test for point in points if point.test != point.training}
 
 
 def _pool(
@@ -157,111 +162,157 @@ def _pool(
     estimators: Mapping[str, Mapping[str, Any]],
     resolved: Mapping[str, Any],
 ) -> ModelPool:
-    pool, methods = ModelPool(name), _named(resolved["methods"], "method")
+    """The pool of the networks of one task."""
+    pool = ModelPool(name)
+    methods = _named(resolved["methods"], "method")
     rises: dict[str, list[float]] = {}
-    laws: dict[str, dict[str, None]] = {}
+    pool.again = _drawn_again(seen_networks)
+    missed = [
+        seen_network.network
+        for seen_network in seen_networks
+        if seen_network.metrics.get("fitted") is False
+    ]
+    pool.missed = list(dict.fromkeys(missed))
     for seen_network in seen_networks:
-        laws.setdefault(seen_network.law, {})[seen_network.test] = None
-    pool.again = next((list(tests) for tests in laws.values() if len(tests) > 1), [])
-    pool.missed = list(
-        dict.fromkeys(
-            seen_network.network
-            for seen_network in seen_networks
-            if seen_network.metrics.get("fitted") is False
-        )
-    )
-    for seen_network in seen_networks:
-        if seen_network.metrics.get("fitted") is not None:
-            settings = {
-                **resolved["training"],
-                **(methods[seen_network.method].get("training") or {}),
-            }
-            pool.criteria[seen_network.network] = float(settings["fit_at"])
+        metrics = seen_network.metrics
+        if metrics.get("fitted") is not None:
+            own_training = methods[seen_network.method].get("training") or {}
+            training = {**resolved["training"], **own_training}
+            pool.criteria[seen_network.network] = float(training["fit_at"])
         if seen_network.network in pool.missed:
             continue
         for label in estimators:
-            estimate_told, low, high = (
-                seen_network.metrics.get(f"{start}{label}")
-                for start in (ESTIMATE, ESTIMATE_LOW, ESTIMATE_HIGH)
-            )
-            measure, rise = (
-                seen_network.metrics.get(f"{start}{label}") for start in (MEASURE, ENTROPY_RISE)
-            )
-            about = seen_network.network, seen_network.training, seen_network.test
-            accuracy = float(seen_network.metrics[HEADLINE.name])
-            if estimate_told is not None:
-                point = Point(
-                    *about, float(estimate_told), accuracy, seen_network.architecture, low, high
-                )
-                pool.estimates.setdefault(label, []).append(point)
-            if measure is not None:
-                pool.values.setdefault(label, []).append(
-                    Point(*about, float(measure), accuracy, seen_network.architecture)
-                )
-            elif estimate_told is not None:
-                pool.values.setdefault(label, []).append(pool.estimates[label][-1])
-            if measure is not None or estimate_told is not None:
-                pool.methods[seen_network.network] = seen_network.method
+            _add_points(pool, label, seen_network)
+            rise = metrics.get(f"{ENTROPY_RISE}{label}")
             if rise is not None and seen_network.test != seen_network.training:
                 rises.setdefault(label, []).append(float(rise))
     pool.rises = {label: float(np.mean(entropy_rise)) for label, entropy_rise in rises.items()}
     pool.names = {label: str(estimators[label]["estimator"]) for label in pool.values}
-    for label in pool.values:
-        access = facts("estimators", pool.names[label]).access
+    for label, estimator in pool.names.items():
+        access = facts("estimators", estimator).access
         if access is not None and access.neighbourhood:
             pool.neighbourhoods[label] = str(estimators[label].get("form", "largest"))
     return pool
 
 
+def _drawn_again(seen_networks: Sequence[_Seen]) -> list[str]:
+    """The first test sets that are drawn by one law from one data set; empty without any."""
+    laws: dict[str, dict[str, None]] = {}
+    for seen_network in seen_networks:
+        laws.setdefault(seen_network.law, {})[seen_network.test] = None
+    return next((list(tests) for tests in laws.values() if len(tests) > 1), [])
+
+
+def _add_points(pool: ModelPool, label: str, seen_network: _Seen) -> None:
+    """Add what an estimator told of a network on a test domain: its measure, its estimate, both or
+    neither. An estimate without a measure is what is judged."""
+    metrics = seen_network.metrics
+    estimate = metrics.get(f"{ESTIMATE}{label}")
+    measure = metrics.get(f"{MEASURE}{label}")
+    accuracy = float(metrics[HEADLINE.name])
+    if estimate is None and measure is None:
+        return
+    pool.methods[seen_network.network] = seen_network.method
+
+    def point(value: Any, low: float | None = None, high: float | None = None) -> Point:
+        return Point(
+            network=seen_network.network,
+            training=seen_network.training,
+            test=seen_network.test,
+            value=float(value),
+            accuracy=accuracy,
+            architecture=seen_network.architecture,
+            low=low,
+            high=high,
+        )
+
+    judged_point = None if measure is None else point(measure)
+    if estimate is not None:
+        low, high = (metrics.get(f"{end}{label}") for end in (ESTIMATE_LOW, ESTIMATE_HIGH))
+        estimate_point = point(estimate, low, high)
+        pool.estimates.setdefault(label, []).append(estimate_point)
+        judged_point = judged_point or estimate_point
+    if judged_point is not None:
+        pool.values.setdefault(label, []).append(judged_point)
+
+
+class _Domains:
+    """The domains of a study: those that networks are trained on, and those of its test sets."""
+
+    def __init__(self, rule_results: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> None:
+        datas = [setting_results.place.data for setting_results in rule_results]
+        self._several_datas = len(set(datas)) > 1
+        self._sets = resolved["sets"]
+        self._trained = {
+            (data, shift): _domain(data, law)
+            for data in datas
+            for shift, law in resolved["shifts"].items()
+        }
+        one_shift = len(_values_of("shift", rule_results)) == 1
+        # Of shifts with one law the first names the domain.
+        self._names = {
+            domain: data if one_shift else f"{data} under {shift}"
+            for (data, shift), domain in reversed(self._trained.items())
+        }
+
+    def training(self, data: str, shift: str) -> str:
+        """The name of the domain that networks are trained on."""
+        return self._names[self._trained[data, shift]]
+
+    def test(self, setting: Place, shift: str) -> tuple[str, str]:
+        """The domain of a test set, and its name: in domain that of training."""
+        spec = self._sets[setting.set]
+        source, law = spec.get("source"), spec.get("law", "uniform")
+        if law == "train" and source in (None, setting.data):
+            domain = self._trained[setting.data, shift]
+        else:
+            domain = _domain(str(source or setting.data), law)
+        is_one_data_set = source or not self._several_datas
+        plain = setting.set if is_one_data_set else f"{setting.set} of {setting.data}"
+        return domain, self._names.get(domain, plain)
+
+
+def _values_of(axis: str, rule_results: Sequence[PlaceResults]) -> set[str]:
+    """The data sets, shifts or sizes of some places."""
+    if axis == "shift":
+        return {shift for setting_results in rule_results for shift in setting_results.shifts}
+    return {getattr(setting_results.place, axis) for setting_results in rule_results}
+
+
 def _seen(rule_results: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> Iterator[_Seen]:
     """Every network on every test set, given models once."""
     models, methods = _named(resolved["models"], "model"), _named(resolved["methods"], "method")
-    trained = {
-        (setting_results.place.data, shift): _domain(setting_results.place.data, law)
-        for setting_results in rule_results
-        for shift, law in resolved["shifts"].items()
-    }
-    datas, shifts, sizes = (
-        {getattr(setting_results.place, name) for setting_results in rule_results}
-        for name in ("data", "data", "size")
-    )
-    shifts = {shift for setting_results in rule_results for shift in setting_results.shifts}
-    names = {
-        key: data if len(shifts) == 1 else f"{data} under {shift}"
-        for (data, shift), key in reversed(trained.items())
-    }
-    seen_already: set[tuple[str, str]] = set()
+    domains = _Domains(rule_results, resolved)
+    varying = [
+        axis for axis in ("data", "shift", "size") if len(_values_of(axis, rule_results)) > 1
+    ]
+    yielded: set[tuple[str, str]] = set()
     for setting_results in rule_results:
-        setting, spec = setting_results.place, resolved["sets"][setting_results.place.set]
+        setting = setting_results.place
         for shift, method, entry in setting_results.grid():
             if entry is None or entry.role != "test" or shift not in resolved["shifts"]:
                 continue
-            own_law, law = trained[setting.data, shift], spec.get("law", "uniform")
-            key = own_law if law == "train" and spec.get("source") in (None, setting.data) else None
-            key = key or _domain(str(spec.get("source") or setting.data), law)
-            plain = (
-                setting.set
-                if spec.get("source") or len(datas) == 1
-                else f"{setting.set} of {setting.data}"
-            )
             is_given = method in models and method not in methods
+            named_by = {"data": setting.data, "shift": shift, "size": setting.size}
             words = [method] if is_given else [setting.model, method]
-            words += (
-                [setting.data] * (len(datas) > 1)
-                + [shift] * (len(shifts) > 1)
-                + [setting.size] * (len(sizes) > 1)
-            )
-            for seed, metrics in list(entry.metrics.items())[: 1 if is_given else None]:
-                network = ", ".join(
-                    [*words, *([] if is_given or len(entry.metrics) == 1 else [f"seed {seed}"])]
-                )
-                test = names.get(key, plain)
-                if (network, test) in seen_already:
+            words += [named_by[axis] for axis in varying]
+            law, test = domains.test(setting, shift)
+            one_run = is_given or len(entry.metrics) == 1
+            for seed, metrics in islice(entry.metrics.items(), 1 if is_given else None):
+                network = ", ".join(words if one_run else [*words, f"seed {seed}"])
+                if (network, test) in yielded:
                     continue
-                seen_already.add((network, test))
+                yielded.add((network, test))
                 kind = models[method if is_given else setting.model]["model"]
                 yield _Seen(
-                    setting.data, network, names[own_law], test, key, str(kind), method, metrics
+                    data=setting.data,
+                    network=network,
+                    training=domains.training(setting.data, shift),
+                    test=test,
+                    law=law,
+                    architecture=str(kind),
+                    method=method,
+                    metrics=metrics,
                 )
 
 
