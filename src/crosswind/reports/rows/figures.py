@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from crosswind.evaluation.compare import summary
+from crosswind.evaluation.systematic import SystematicScores
 from crosswind.reports.charts import Figure, chart, layer, number, on_ramp, text, tips
 from crosswind.reports.claims.robustness import WITHOUT, beside_words
 from crosswind.reports.rows.answers import MethodAnswers
 from crosswind.reports.rows.learning import Curve
-from crosswind.reports.rows.pairs import MOST_NAMES
+from crosswind.reports.rows.pairs import MOST_NAMES, Apart
 from crosswind.reports.scores.results import LEVEL
 from crosswind.reports.tables import ReportTable, slug
 
@@ -88,11 +92,12 @@ def apart(method_answers: Sequence[MethodAnswers]) -> tuple[Figure, ReportTable]
         for (name, value), (accuracy, n) in answers.apart.cells.items()
     ]
     # Classes of one set of environments stand together, so that frames make blocks.
-    seen_pairs = {
-        name: tuple((name, row["x"]) not in first.seen for row in rows)
-        for name in dict.fromkeys(row["y"] for row in rows)
+    environments = [row["x"] for row in rows]
+    unseen_pairs = {
+        name: tuple((name, environment) not in first.seen for environment in environments)
+        for name in _distinct(rows, "y")
     }
-    rows.sort(key=lambda row: seen_pairs[row["y"]])
+    rows.sort(key=lambda row: unseen_pairs[row["y"]])
     tooltip = (
         ("y", first.label),
         ("x", first.environment),
@@ -124,43 +129,67 @@ def rho_by_environment(
 
     `reference`: as for `rhos`, and no row. Omran and Schiele 2022, table 3.
     """
-    base = next((answers.apart for answers in method_answers if answers.method == reference), None)
-    measures_by_method = {
-        answers.method: answers.apart.measures if base is None else answers.apart.beside(base)
-        for answers in method_answers
-        if answers.apart is not None and answers.apart is not base
-    }
-    names = list(
-        dict.fromkeys(name for measures in measures_by_method.values() for name in measures)
-    )
-    if len(measures_by_method) < 2 or len(names) < 2:
+    base = _reference_answers(method_answers, reference)
+    measures_by_method: dict[str, Mapping[str, SystematicScores]] = {}
+    for answers in method_answers:
+        if answers.apart is not None and answers.apart is not base:
+            measures_by_method[answers.method] = _measures_of(answers.apart, base)
+    environments: dict[str, None] = {}
+    for measures in measures_by_method.values():
+        environments |= dict.fromkeys(measures)
+    if len(measures_by_method) < 2 or len(environments) < 2:
         return []
     rows: list[tuple[Any, ...]] = []
     for method, measures in measures_by_method.items():
-        values = [measures[name].rho if name in measures else None for name in names]
-        known_values = [value for value in values if value is not None]
-        mean = sum(known_values) / len(names) if len(known_values) == len(names) else None
-        rows.append(
-            (method, *(None if value is None else round(value, 4) for value in (*values, mean)))
-        )
+        values = [measures[name].rho if name in measures else None for name in environments]
+        rows.append((method, *map(_rounded, values), _rounded(_mean(values))))
     notes = (
         (
             "rho of the table below, which has its intervals; the mean is over the environments,"
             " and undefined where one is."
         ),
     )
-    title = f"rho by environment under {method_answers[0].shift}"
-    columns = (name if "," in name else name.partition("=")[2] or name for name in names)
+    columns = (_environment_title(name) for name in environments)
     return [
         ReportTable(
             slug(f"rho-by-environment-{_name(method_answers[0])}"),
-            title,
+            f"rho by environment under {method_answers[0].shift}",
             ("method", *columns, "mean"),
             rows,
             notes,
             1,
         )
     ]
+
+
+def _reference_answers(method_answers: Sequence[MethodAnswers], reference: str) -> Apart | None:
+    """The answers of the reference model by class and environment; None where it is not among
+    them."""
+    for answers in method_answers:
+        if answers.method == reference:
+            return answers.apart
+    return None
+
+
+def _measures_of(answers: Apart, base: Apart | None) -> Mapping[str, SystematicScores]:
+    """Seen and unseen accuracy and rho by environment, beside the reference model where there is
+    one."""
+    return answers.measures if base is None else answers.beside(base)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """The mean; None where one is undefined."""
+    defined = [value for value in values if value is not None]
+    return sum(defined) / len(values) if len(defined) == len(values) else None
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+def _environment_title(name: str) -> str:
+    """An environment of one attribute as its value alone."""
+    return name if "," in name else name.partition("=")[2] or name
 
 
 def rhos(
@@ -173,36 +202,22 @@ def rhos(
     items there is none, and the note is `without`.
     """
     rows: list[tuple[Any, ...]] = []
-    base = next((answers.apart for answers in method_answers if answers.method == reference), None)
+    base = _reference_answers(method_answers, reference)
     for answers in method_answers:
         if answers.apart is None:
             continue
-        measures = answers.apart.measures if base is None else answers.apart.beside(base)
-        for name, environment_scores in measures.items():
-            interval = (
-                "undefined"
-                if environment_scores.rho is None
-                else (
-                    ""
-                    if environment_scores.low is None
-                    else f"{environment_scores.low:.2f} to {environment_scores.high:.2f}"
-                )
-            )
-            accuracies = (
-                round(environment_scores.seen, 4),
-                round(environment_scores.unseen, 4),
-                round(environment_scores.seen - environment_scores.unseen, 4),
-            )
-            rho = None if environment_scores.rho is None else round(environment_scores.rho, 4)
+        for name, measures in _measures_of(answers.apart, base).items():
             rows.append(
                 (
                     answers.method,
                     name,
-                    *accuracies,
-                    rho,
-                    interval,
-                    environment_scores.n_seen,
-                    environment_scores.n_unseen,
+                    round(measures.seen, 4),
+                    round(measures.unseen, 4),
+                    round(measures.seen - measures.unseen, 4),
+                    _rounded(measures.rho),
+                    _rho_interval(measures),
+                    measures.n_seen,
+                    measures.n_unseen,
                     answers.seeds,
                 )
             )
@@ -232,6 +247,14 @@ def rhos(
     return ReportTable(slug(f"rho-{_name(method_answers[0])}"), title, columns, rows, notes, 2)
 
 
+def _rho_interval(measures: SystematicScores) -> str:
+    if measures.rho is None:
+        return "undefined"
+    if measures.low is None:
+        return ""
+    return f"{measures.low:.2f} to {measures.high:.2f}"
+
+
 def trade(
     method_answers: Sequence[MethodAnswers],
     other_answers: Sequence[MethodAnswers],
@@ -246,71 +269,124 @@ def trade(
     `rates`: learning rates of methods that differ in nothing else, which a line then joins in their
     order. Omran and Schiele 2022, figure 3.
     """
-    rows: dict[str, list[dict[str, Any]]] = {}
     base = next(answers.pairs for answers in method_answers if answers.apart is not None)
     assert base is not None
+    first = method_answers[0]
+    rows: dict[str, list[dict[str, Any]]] = {}
     for answers in (*method_answers, *other_answers):
-        for name, (seen_values, unseen, environment_told) in (
-            {} if answers.pairs is None else base.sides(answers.pairs)
-        ).items():
-            is_own_shift, taken = (
-                answers.shift == method_answers[0].shift,
-                answers.method == reference,
-            )
-            if (not is_own_shift and environment_told == "some") or (taken and not is_own_shift):
+        if answers.pairs is None:
+            continue
+        is_shift = answers.shift == first.shift
+        is_reference = answers.method == reference
+        for environment, (seen, unseen, classes_shown) in base.sides(answers.pairs).items():
+            if not is_shift and (is_reference or classes_shown == "some"):
                 continue
-            series = (
-                "before fine-tuning"
-                if taken
-                else (
-                    f"{answers.shift} ({environment_told}"
-                    f" {'classes' if environment_told == 'some' else 'class'})"
-                )
-            )
+            series = "before fine-tuning" if is_reference else _series(answers, classes_shown)
             row = {
                 "m": answers.method,
                 "s": answers.shift,
                 "g": series,
                 "t": f"{rates.get(answers.method, answers.method)}",
                 "n": answers.seeds,
+                "o": rates.get(answers.method, 0.0),
+                "l": int(answers.method in rates),
+                **_over_seeds("y", seen),
+                **_over_seeds("x", unseen),
             }
-            row |= {"o": rates.get(answers.method, 0.0), "l": int(answers.method in rates)}
-            for key, values in (("y", seen_values), ("x", unseen)):
-                summarised = summary(values.tolist(), LEVEL)
-                ends = (
-                    (summarised.mean, summarised.mean)
-                    if summarised.low is None or summarised.high is None
-                    else (summarised.low, summarised.high)
-                )
-                row |= {
-                    key: round(summarised.mean, 4),
-                    f"{key}0": round(max(0.0, ends[0]), 4),
-                    f"{key}1": round(min(1.0, ends[1]), 4),
-                }
-            rows.setdefault(name, []).append(row)
+            rows.setdefault(environment, []).append(row)
     return [
-        _trade(method_answers[0], name, points, bool(rates))
-        for name, points in rows.items()
+        _trade(first, environment, points, bool(rates))
+        for environment, points in rows.items()
         if len(points) > 1
     ]
+
+
+def _series(answers: MethodAnswers, classes_shown: str) -> str:
+    """What points of one colour share: the shift, and which classes its training showed."""
+    noun = "classes" if classes_shown == "some" else "class"
+    return f"{answers.shift} ({classes_shown} {noun})"
+
+
+def _over_seeds(key: str, accuracies: NDArray[np.float64]) -> dict[str, float]:
+    """The mean over seeds, and the ends of its interval: the mean itself where there is none."""
+    over_seeds = summary(accuracies.tolist(), LEVEL)
+    mean, low, high = over_seeds.mean, over_seeds.low, over_seeds.high
+    if low is None or high is None:
+        low = high = mean
+    return {
+        key: round(mean, 4),
+        f"{key}0": round(max(0.0, low), 4),
+        f"{key}1": round(min(1.0, high), 4),
+    }
 
 
 def _trade(
     first: MethodAnswers, environment: str, rows: list[dict[str, Any]], swept: bool
 ) -> tuple[Figure, ReportTable]:
-    low, high = (
-        pick(row[key] for row in rows for key in (f"x{end}", f"y{end}"))
-        for pick, end in ((min, 0), (max, 1))
+    """The figure of one environment and the table of its points."""
+    low = min(min(row["x0"], row["y0"]) for row in rows)
+    high = max(max(row["x1"], row["y1"]) for row in rows)
+    view = _trade_view(rows, low, high)
+    title = f"Seen against unseen pairs of {environment} under {first.shift}"
+    name = slug(f"trade-{_name(first)}-{environment}")
+    caption = (
+        f"A point is a {'learning rate' if swept else 'method'}, bars are 95% intervals over seeds."
+        f" Up: better on pairs that training showed under {first.shift}; right: better on those"
+        " that it did not; dashed: both alike."
     )
-    series = list(dict.fromkeys(row["g"] for row in rows))
+    points = "; ".join(
+        f"{row['m']}, {row['g']}: seen {row['y']:.1%}, unseen {row['x']:.1%}" for row in rows
+    )
+    figure = Figure(
+        name,
+        title,
+        caption,
+        f"Scatter plot of {len(rows)} points: {points}.",
+        chart(view, {"rows": rows, "even": [{"x": low}, {"x": high}]}),
+        "bars",
+        names=50,
+    )
+    columns = (
+        "method",
+        "shift",
+        "classes shown so",
+        "seen",
+        "seen, 95% interval",
+        "unseen",
+        "unseen, 95% interval",
+        "seeds",
+    )
+    cells = [
+        (
+            row["m"],
+            row["s"],
+            row["g"].rpartition("(")[2].rstrip(")"),
+            row["y"],
+            _interval_words(row, "y"),
+            row["x"],
+            _interval_words(row, "x"),
+            row["n"],
+        )
+        for row in rows
+    ]
+    return figure, ReportTable(name, title, columns, cells, keys=3)
+
+
+def _interval_words(row: Mapping[str, Any], key: str) -> str:
+    low, high = row[f"{key}0"], row[f"{key}1"]
+    return "" if row["n"] == 1 else f"{low:.3f} to {high:.3f}"
+
+
+def _trade_view(rows: Sequence[Mapping[str, Any]], low: float, high: float) -> dict[str, Any]:
+    """Points with their intervals, the line of equal accuracies, and lines through learning
+    rates."""
+    series = _distinct(rows, "g")
     axis = {
         "scale": {"domain": [low, high], "nice": True, "padding": 8},
         "axis": {"format": ".0%", "tickCount": 5},
     }
-    x, y = (
-        number("x", title="accuracy on unseen pairs", **axis),
-        number("y", title="accuracy on seen pairs", **axis),
-    )
+    x = number("x", title="accuracy on unseen pairs", **axis)
+    y = number("y", title="accuracy on seen pairs", **axis)
     colour = {
         "color": text(
             "g",
@@ -356,55 +432,7 @@ def _trade(
             fontSize=11,
         ),
     ]
-    title = f"Seen against unseen pairs of {environment} under {first.shift}"
-    name = slug(f"trade-{_name(first)}-{environment}")
-    caption = (
-        f"A point is a {'learning rate' if swept else 'method'}, bars are 95% intervals over seeds."
-        f" Up: better on pairs that training showed under {first.shift}; right: better on those"
-        " that it did not; dashed: both alike."
-    )
-    listed = "; ".join(
-        f"{row['m']}, {row['g']}: seen {row['y']:.1%}, unseen {row['x']:.1%}" for row in rows
-    )
-    view = {"data": {"name": "rows"}, "layer": layers, "width": 420, "height": 320}
-    spec = chart(view, {"rows": rows, "even": [{"x": low}, {"x": high}]})
-    figure = Figure(
-        name,
-        title,
-        caption,
-        f"Scatter plot of {len(rows)} points: {listed}.",
-        spec,
-        "bars",
-        names=50,
-    )
-    columns = (
-        "method",
-        "shift",
-        "classes shown so",
-        "seen",
-        "seen, 95% interval",
-        "unseen",
-        "unseen, 95% interval",
-        "seeds",
-    )
-    cells = [
-        (
-            row["m"],
-            row["s"],
-            row["g"].rpartition("(")[2].rstrip(")"),
-            *(_with_interval(row, key) for key in "yx"),
-            row["n"],
-        )
-        for row in rows
-    ]
-    return figure, ReportTable(
-        name, title, columns, [(*row[:3], *row[3], *row[4], row[5]) for row in cells], keys=3
-    )
-
-
-def _with_interval(row: Mapping[str, Any], key: str) -> tuple[float, str]:
-    low, high = row[f"{key}0"], row[f"{key}1"]
-    return row[key], "" if row["n"] == 1 else f"{low:.3f} to {high:.3f}"
+    return {"data": {"name": "rows"}, "layer": layers, "width": 420, "height": 320}
 
 
 def curves(method_curves: Sequence[Curve], shifts: Sequence[str]) -> tuple[Figure, ReportTable]:
@@ -413,50 +441,81 @@ def curves(method_curves: Sequence[Curve], shifts: Sequence[str]) -> tuple[Figur
 
     Where that is more than `LINES` lines, a set has a panel of its own under each shift.
     """
-    first, (methods, sets) = (
-        method_curves[0],
-        (
-            list(dict.fromkeys(getattr(curve, name) for curve in method_curves))
-            for name in ("method", "set")
-        ),
-    )
+    methods = list(dict.fromkeys(curve.method for curve in method_curves))
+    sets = list(dict.fromkeys(curve.set for curve in method_curves))
     split = len(sets) > 1 and len(sets) * len(methods) > LINES
     panel = {
         (curve.shift, curve.set): f"{curve.shift}: {curve.set}" if split else curve.shift
         for curve in method_curves
     }
-    lines = [
-        {
-            "s": panel[curve.shift, curve.set],
-            "m": curve.method,
-            "v": curve.set,
-            "k": step,
-            "a": round(value, 4),
-            "n": curve.seeds,
-        }
-        for curve in method_curves
-        for step, value in curve.accuracy.items()
-    ]
-    marks = [
-        {
-            "s": panel[curve.shift, curve.set],
-            "m": curve.method,
-            "v": curve.set,
-            "k": step,
-            "a": round(curve.accuracy[step], 4),
-            "u": rule,
-            "c": count,
-        }
-        for curve in method_curves
-        for rule, steps in curve.chosen.items()
-        for step, count in sorted(steps.items())
-        if step in curve.accuracy
-    ]
+    lines, marks = _curve_rows(method_curves, panel)
+    rules = _distinct(marks, "u")
+    panels: dict[str, None] = {}
+    for shift in shifts:
+        panels |= dict.fromkeys(panel[key] for key in panel if key[0] == shift)
+    facet = text(
+        "s", title=None, sort=list(panels), header={"labelAnchor": "start", "labelOrient": "top"}
+    )
+    layers = _curve_layers(methods, sets, rules, dashed=len(sets) > 1 and not split)
+    view = {
+        "data": {"name": "rows"},
+        "facet": facet,
+        "columns": 3,
+        "spec": {"layer": layers, "width": 190, "height": 150},
+    }
+    setting = method_curves[0].place
+    setting_names = list(filter(None, (setting.data, setting.size, setting.model)))
+    title = f"Accuracy on {', '.join(sets)} through training"
+    name = "-".join(["curves", *setting_names])
+    seeds = max(curve.seeds for curve in method_curves)
+    caption = (
+        f"A line is the mean over seeds ({seeds} at most). A mark is a step that a selection rule"
+        " chose; its size is the number of seeds that chose it. A set on which no rule is marked"
+        " chose nothing."
+    )
+    figure = Figure(
+        name,
+        title,
+        caption,
+        f"Learning curves of {len(methods)} methods in {len(panels)} panels"
+        f" ({', '.join(setting_names)}).",
+        chart(view, {"rows": [*lines, *marks]}),
+        "wrap",
+        len(panels),
+        60,
+    )
+    columns = ("shift", "method", "set", "step", "accuracy", "seeds that chose it")
+    return figure, ReportTable(name, title, columns, _curve_cells(method_curves), keys=4)
+
+
+def _curve_rows(
+    method_curves: Sequence[Curve], panel: Mapping[tuple[str, str], str]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The points of lines, and the marks of the steps that rules chose; `panel` is by shift and
+    set."""
+    lines: list[dict[str, Any]] = []
+    marks: list[dict[str, Any]] = []
+    for curve in method_curves:
+        named = {"s": panel[curve.shift, curve.set], "m": curve.method, "v": curve.set}
+        for step, accuracy in curve.accuracy.items():
+            lines.append({**named, "k": step, "a": round(accuracy, 4), "n": curve.seeds})
+        for rule, steps in curve.chosen.items():
+            for step, count in sorted(steps.items()):
+                if step in curve.accuracy:
+                    accuracy = round(curve.accuracy[step], 4)
+                    marks.append({**named, "k": step, "a": accuracy, "u": rule, "c": count})
+    return lines, marks
+
+
+def _curve_layers(
+    methods: Sequence[str], sets: Sequence[str], rules: Sequence[str], dashed: bool
+) -> list[dict[str, Any]]:
+    """Lines and marks; `dashed`: whether a set has a dash of its own."""
     where = {
         "x": number("k", title="step", axis={"tickCount": 4}),
         "y": number(
             "a",
-            title=" ".join(["accuracy", *([f"on {first.set}"] if len(sets) == 1 else [])]),
+            title=f"accuracy on {sets[0]}" if len(sets) == 1 else "accuracy",
             scale={"zero": False, "padding": 6},
             axis={"format": ".0%"},
         ),
@@ -476,10 +535,9 @@ def curves(method_curves: Sequence[Curve], shifts: Sequence[str]) -> tuple[Figur
     }
     line = {
         **where,
-        **(dashes if len(sets) > 1 and not split else {}),
+        **(dashes if dashed else {}),
         "tooltip": tips(*shared_tips, ("a", "mean accuracy", ".1%"), ("n", "seeds")),
     }
-    rules = list(dict.fromkeys(row["u"] for row in marks))
     chosen = {
         **where,
         "shape": text("u", scale={"domain": rules}, legend={"orient": "top", "title": "chosen by"}),
@@ -487,49 +545,22 @@ def curves(method_curves: Sequence[Curve], shifts: Sequence[str]) -> tuple[Figur
         "tooltip": tips(*shared_tips, ("u", "chosen by"), ("c", "seeds that chose it")),
     }
     # Facets share one data set: what is a mark tells the two apart.
-    layers = [
+    return [
         layer("line", line, where="!isValid(datum.u)", strokeWidth=1.8, point={"size": 14}),
         layer("point", chosen, where="isValid(datum.u)", opacity=0.8, strokeWidth=1.6),
     ]
-    present = list(
-        dict.fromkeys(panel[key] for shift in shifts for key in panel if key[0] == shift)
-    )
-    header = {"labelAnchor": "start", "labelOrient": "top"}
-    facet = text("s", title=None, sort=present, header=header)
-    view = {
-        "data": {"name": "rows"},
-        "facet": facet,
-        "columns": 3,
-        "spec": {"layer": layers, "width": 190, "height": 150},
-    }
-    setting_words = ", ".join(filter(None, (first.place.data, first.place.size, first.place.model)))
-    title = f"Accuracy on {', '.join(sets)} through training"
-    name = "-".join(filter(None, ("curves", first.place.data, first.place.size, first.place.model)))
-    seeds = max(curve.seeds for curve in method_curves)
-    caption = (
-        f"A line is the mean over seeds ({seeds} at most). A mark is a step that a selection rule"
-        " chose; its size is the number of seeds that chose it. A set on which no rule is marked"
-        " chose nothing."
-    )
-    figure = Figure(
-        name,
-        title,
-        caption,
-        f"Learning curves of {len(methods)} methods in {len(present)} panels ({setting_words}).",
-        chart(view, {"rows": [*lines, *marks]}),
-        "wrap",
-        len(present),
-        60,
-    )
-    listed: list[tuple[Any, ...]] = []
+
+
+def _curve_cells(method_curves: Sequence[Curve]) -> list[tuple[Any, ...]]:
+    """Every point of the lines as a row, with the seeds that chose its step by rule."""
+    rows: list[tuple[Any, ...]] = []
     for curve in method_curves:
-        for step, value in curve.accuracy.items():
+        for step, accuracy in curve.accuracy.items():
             by_rule = (
                 f"{rule} {steps[step]}" for rule, steps in curve.chosen.items() if steps.get(step)
             )
-            listed.append((curve.shift, curve.method, curve.set, step, value, ", ".join(by_rule)))
-    columns = ("shift", "method", "set", "step", "accuracy", "seeds that chose it")
-    return figure, ReportTable(name, title, columns, listed, keys=4)
+            rows.append((curve.shift, curve.method, curve.set, step, accuracy, ", ".join(by_rule)))
+    return rows
 
 
 def _map(
@@ -541,9 +572,7 @@ def _map(
     columns: tuple[str, str, str],
 ) -> tuple[Figure, ReportTable] | None:
     """A heat map of v by y and x, one panel an m, and the table of its numbers."""
-    across, down, methods = (
-        list(dict.fromkeys(row[side] for row in rows)) for side in ("x", "y", "m")
-    )
+    across, down, methods = (_distinct(rows, key) for key in ("x", "y", "m"))
     if not rows or max(len(across), len(down)) > MOST_NAMES:
         return None
     where = {
@@ -578,18 +607,15 @@ def _map(
     facet = text(
         "m", title=None, sort=methods, header={"labelAnchor": "start", "labelOrient": "top"}
     )
-    panel_spec = {"layer": layers, "width": 170, "height": {"step": 24 if len(down) <= 12 else 16}}
+    row_height = 24 if len(down) <= 12 else 16
+    panel_spec = {"layer": layers, "width": 170, "height": {"step": row_height}}
     view = {"data": {"name": "rows"}, "facet": facet, "columns": 3, "spec": panel_spec}
-    low = min(rows, key=lambda row: row["v"]) if columns[2] == "accuracy" else None
-    lowest = (
-        f" Lowest: {low['v']:.1%}, {low['m']}, {columns[0]} {low['y']}, {columns[1]} {low['x']}."
-        if low
-        else ""
-    )
-    description = (
-        f"Heat maps of {columns[2]} by {columns[0]} and {columns[1]}, {len(methods)}"
-        f" methods.{lowest}"
-    )
+    vertical, horizontal, measure = columns
+    description = f"Heat maps of {measure} by {vertical} and {horizontal}, {len(methods)} methods."
+    if measure == "accuracy":
+        low = min(rows, key=lambda row: row["v"])
+        pair = f"{vertical} {low['y']}, {horizontal} {low['x']}"
+        description += f" Lowest: {low['v']:.1%}, {low['m']}, {pair}."
     figure = Figure(
         slug(name),
         title,
@@ -611,6 +637,11 @@ def _map(
     )
 
 
+def _distinct(rows: Sequence[Mapping[str, Any]], key: str) -> list[str]:
+    """What differs of one key, in the order of the rows."""
+    return list(dict.fromkeys(row[key] for row in rows))
+
+
 def _colours(methods: Sequence[str]) -> dict[str, str]:
     # The categories of the page have colours for light and dark; more methods than these take a
     # scheme that has enough.
@@ -620,6 +651,6 @@ def _colours(methods: Sequence[str]) -> dict[str, str]:
 
 
 def _name(answers: MethodAnswers) -> str:
-    return "-".join(
-        filter(None, (answers.place.data, answers.place.size, answers.place.model, answers.shift))
-    )
+    setting = answers.place
+    names = (setting.data, setting.size, setting.model, answers.shift)
+    return "-".join(filter(None, names))

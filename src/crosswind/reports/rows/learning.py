@@ -43,30 +43,42 @@ def curves_of(
                 continue
             seeds += 1
             for entry in reader.json(need, "history.json") or ():
-                for name, scores_told in entry["validation"].items():
-                    values.setdefault(name, {}).setdefault(int(entry["step"]), []).append(
-                        float(scores_told["accuracy"])
-                    )
-            for rule, scores_told in about["rules"].items():
-                chosen.setdefault(str(rule), Counter())[int(scores_told["selected_step"])] += 1
-    curve_of_set = {}
+                step = int(entry["step"])
+                for name, set_scores in entry["validation"].items():
+                    accuracies = values.setdefault(name, {}).setdefault(step, [])
+                    accuracies.append(float(set_scores["accuracy"]))
+            for rule, rule_scores in about["rules"].items():
+                chosen.setdefault(str(rule), Counter())[int(rule_scores["selected_step"])] += 1
+    curve_of_set: dict[str, dict[int, float]] = {}
     for name, by_step in values.items():
-        if means := {
-            step: float(np.mean(step_accuracies))
-            for step, step_accuracies in sorted(by_step.items())
-            if len(step_accuracies) == seeds
-        }:
+        means = _means(by_step, seeds)
+        if means:
             curve_of_set[name] = means
-    first = next(iter(curve_of_set), "")
-    reads = {
-        rule: name if (name := choosing_rule(rule).set) in curve_of_set else first
-        for rule in chosen
-    }
-    marked = {
-        name: {rule: steps for rule, steps in chosen.items() if reads[rule] == name}
-        for name in curve_of_set
-    }
+    marked = _marked(chosen, list(curve_of_set))
     return [
         Curve(setting, shift, method, seeds, name, means, marked[name])
         for name, means in curve_of_set.items()
     ]
+
+
+def _means(by_step: Mapping[int, Sequence[float]], seeds: int) -> dict[int, float]:
+    """The mean accuracy of the steps that all seeds have."""
+    return {
+        step: float(np.mean(accuracies))
+        for step, accuracies in sorted(by_step.items())
+        if len(accuracies) == seeds
+    }
+
+
+def _marked(
+    chosen: Mapping[str, Mapping[int, int]], sets: Sequence[str]
+) -> dict[str, dict[str, Mapping[int, int]]]:
+    """By set the rules that are marked on it, with how many seeds chose which step."""
+    marked: dict[str, dict[str, Mapping[int, int]]] = {name: {} for name in sets}
+    for rule, steps in chosen.items():
+        name = choosing_rule(rule).set
+        if name not in marked and sets:
+            name = sets[0]
+        if name in marked:
+            marked[name][rule] = steps
+    return marked
