@@ -35,26 +35,10 @@ def scatter(name: str, estimates: Mapping[str, Sequence[Point]]) -> tuple[Figure
     rows: list[dict[str, Any]] = []
     thinned = ""
     for estimator, points in estimates.items():
-        if not all(0 <= point.value <= 1 for point in points):
-            raise ValueError(f"a value of {estimator} is not an accuracy in [0, 1]")
         step = -(-len(points) // MOST_POINTS)
         if step > 1:
             thinned = f" Of each {step} points of {estimator} one is drawn, by accuracy."
-        shown = sorted(points, key=lambda point: (point.accuracy, point.network, point.test))[
-            :: step or 1
-        ]
-        rows += [
-            {
-                "m": estimator,
-                "k": point.network,
-                "t": point.training,
-                "s": point.test,
-                "a": _six(point.accuracy),
-                "e": _six(point.value),
-            }
-            | _interval(point)
-            for point in shown
-        ]
+        rows += _scatter_rows(estimator, points, step or 1)
     if not rows:
         raise ValueError("there are no estimates to draw")
     panels, shifts = list(estimates), sorted({row["s"] for row in rows})
@@ -102,6 +86,26 @@ def scatter(name: str, estimates: Mapping[str, Sequence[Point]]) -> tuple[Figure
         60,
     )
     return figure, table
+
+
+def _scatter_rows(estimator: str, points: Sequence[Point], step: int) -> list[dict[str, Any]]:
+    """Every `step`-th point of an estimator by accuracy. Raises `ValueError` for a value that is no
+    accuracy."""
+    if not all(0 <= point.value <= 1 for point in points):
+        raise ValueError(f"a value of {estimator} is not an accuracy in [0, 1]")
+    by_accuracy = sorted(points, key=lambda point: (point.accuracy, point.network, point.test))
+    return [
+        {
+            "m": estimator,
+            "k": point.network,
+            "t": point.training,
+            "s": point.test,
+            "a": _six(point.accuracy),
+            "e": _six(point.value),
+        }
+        | _interval(point)
+        for point in by_accuracy[::step]
+    ]
 
 
 def _panels(panels: Sequence[str], shifts: Sequence[str]) -> dict[str, Any]:

@@ -4,11 +4,12 @@ tables, words."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 
+from crosswind.evaluation.compare import Difference
 from crosswind.evaluation.multiplicity import ALPHA, percent
 from crosswind.evaluation.points import LEAST, Point
 from crosswind.evaluation.pool_claims import (
@@ -27,6 +28,7 @@ from crosswind.reports.tables import Cell, ReportTable, slug
 
 ATC = ("atc-mc", "atc-ne")
 """The baselines of Ng et al. 2022, by their registered names."""
+_MISSED_SHOWN = 12
 
 
 @dataclass
@@ -70,30 +72,27 @@ class Judged:
         methods = self.pool.methods
         return {
             name: self._of(
-                {
-                    label: [p for p in method_points if methods[p.network] == name]
-                    for label, method_points in self.pool.values.items()
-                },
-                False,
+                self._points_where(lambda p, name=name: methods[p.network] == name), False
             )
             for name in named
+        }
+
+    def _points_where(self, belongs: Callable[[Point], bool]) -> dict[str, list[Point]]:
+        """Some of the points by estimator."""
+        return {
+            label: [point for point in points if belongs(point)]
+            for label, points in self.pool.values.items()
         }
 
     @cached_property
     def by_architecture(self) -> dict[str, dict[str, PoolJudgement]]:
         """By architecture with networks enough and estimator."""
-        counts, values = self.pool.architectures, self.pool.values
-        named = (
-            [name for name, count in counts.items() if count >= LEAST] if len(counts) > 1 else []
-        )
+        counts = self.pool.architectures
+        if len(counts) < 2:
+            return {}
+        named = [name for name, count in counts.items() if count >= LEAST]
         return {
-            name: self._of(
-                {
-                    label: [p for p in architecture_points if p.architecture == name]
-                    for label, architecture_points in values.items()
-                },
-                True,
-            )
+            name: self._of(self._points_where(lambda p, name=name: p.architecture == name), True)
             for name in named
         }
 
@@ -124,11 +123,9 @@ class Judged:
         baselines = {
             label: points for label, points in pool.values.items() if pool.names[label] in ATC
         }
-        return (
-            decide(invariances, baselines, pool.rises, by_architecture=pool.apart)
-            if invariances and pool.judged and not pool.again
-            else []
-        )
+        if not invariances or not pool.judged or pool.again:
+            return []
+        return decide(invariances, baselines, pool.rises, by_architecture=pool.apart)
 
     # -- tables
     # ----------------------------------------------------------------------------------------------
@@ -142,67 +139,64 @@ class Judged:
     def tables(self) -> dict[str, list[ReportTable]]:
         """The tables by what they are about: claims, all, domains, lines, parts, forms, one
         network."""
-        pool, name = self.pool, self.name
-        if not pool.judged:
+        name = self.name
+        if not self.pool.judged:
             return {"one network": [self._across()]}
-        counted_networks = f"{len(pool.methods)} networks on {pool.name}"
-        titles = {
-            "tau": f"Kendall's tau by test domain, {counted_networks}",
-            "r2": f"Squared correlation by test domain, {counted_networks}",
-            "micro": f"Micro tau by test domain, {counted_networks}",
-        }
-        domains = [
-            draw.domain_table(
-                f"{name}-{key}",
-                title,
-                {
-                    label: {d: getattr(on_domain, key) for d, on_domain in domains_of.items()}
-                    for label, domains_of in self.on_domains.items()
-                },
-            )
-            for key, title in titles.items()
-            if any(
-                getattr(on_domain, key).value is not None
-                for domains_of in self.on_domains.values()
-                for on_domain in domains_of.values()
-            )
-        ]
-        part_tables = []
-        if self.by_method:
-            title = f"By training method, all architectures as one pool, {counted_networks}"
-            part_tables.append(
-                draw.part_table(f"{name}-methods", title, "method", self.by_method, self.held)
-            )
-        if self.by_architecture:
-            part_tables.append(
-                draw.part_table(
-                    f"{name}-architectures",
-                    f"By architecture, {counted_networks}",
-                    "architecture",
-                    self.by_architecture,
-                    self.held,
-                )
-            )
+        measures = draw.measure_table(
+            f"{name}-measures",
+            f"How closely values go with accuracy, {self._networks}",
+            self.every,
+            self.held,
+        )
+        lines = draw.line_table(
+            f"{name}-lines", f"Accuracies told by a line, {self._networks}", self.every
+        )
         return {
             "claims": [self._claims()] if self.decisions else [],
-            "all": [
-                draw.measure_table(
-                    f"{name}-measures",
-                    f"How closely values go with accuracy, {counted_networks}",
-                    self.every,
-                    self.held,
-                )
-            ],
-            "domains": domains,
-            "lines": [
-                draw.line_table(
-                    f"{name}-lines", f"Accuracies told by a line, {counted_networks}", self.every
-                )
-            ],
-            "parts": part_tables,
+            "all": [measures],
+            "domains": self._domain_tables(),
+            "lines": [lines],
+            "parts": self._part_tables(),
             "forms": [*self._less_atc(), *self._forms()],
             "one network": [self._across()],
         }
+
+    @property
+    def _networks(self) -> str:
+        """Which networks a table is of, for its title."""
+        return f"{len(self.pool.methods)} networks on {self.pool.name}"
+
+    def _domain_tables(self) -> list[ReportTable]:
+        """Each number by test domain that has a value on some domain."""
+        titles = {
+            "tau": f"Kendall's tau by test domain, {self._networks}",
+            "r2": f"Squared correlation by test domain, {self._networks}",
+            "micro": f"Micro tau by test domain, {self._networks}",
+        }
+        tables: list[ReportTable] = []
+        for key, title in titles.items():
+            numbers = {
+                label: {domain: getattr(on_domain, key) for domain, on_domain in domains.items()}
+                for label, domains in self.on_domains.items()
+            }
+            every_number = [number for by_name in numbers.values() for number in by_name.values()]
+            if any(number.value is not None for number in every_number):
+                tables.append(draw.domain_table(f"{self.name}-{key}", title, numbers))
+        return tables
+
+    def _part_tables(self) -> list[ReportTable]:
+        """The numbers by training method and by architecture, where there are several."""
+        tables: list[ReportTable] = []
+        if self.by_method:
+            title = f"By training method, all architectures as one pool, {self._networks}"
+            name = f"{self.name}-methods"
+            tables.append(draw.part_table(name, title, "method", self.by_method, self.held))
+        if self.by_architecture:
+            title, name = f"By architecture, {self._networks}", f"{self.name}-architectures"
+            tables.append(
+                draw.part_table(name, title, "architecture", self.by_architecture, self.held)
+            )
+        return tables
 
     @cached_property
     def numbers(self) -> ReportTable:
@@ -235,62 +229,41 @@ class Judged:
         compared = comparisons(
             values[reference], other_points, held="test", by_architecture=self.pool.apart
         )
+        if not compared:
+            return []
         title = f"Every estimator less {reference}, errors by lines that did not see the domain"
-        return (
-            [draw.comparison_table(f"{self.name}-less-{reference}", title, reference, compared)]
-            if compared
-            else []
-        )
+        name = f"{self.name}-less-{reference}"
+        return [draw.comparison_table(name, title, reference, compared)]
 
     def _forms(self) -> list[ReportTable]:
         """The other forms of a neighbourhood's measure against the share of the commonest answer
         (appendix B.3)."""
-        pool, out = self.pool, []
-        for name in dict.fromkeys(pool.names[label] for label in pool.neighbourhoods):
-            mine = {
-                form: label
-                for label, form in pool.neighbourhoods.items()
-                if pool.names[label] == name
+        pool = self.pool
+        forms_of: dict[str, dict[str, str]] = {}
+        for label, form in pool.neighbourhoods.items():
+            forms_of.setdefault(pool.names[label], {})[form] = label
+        tables: list[ReportTable] = []
+        for name, labels in forms_of.items():
+            reference = labels.get("largest")
+            other_points = {
+                label: pool.values[label] for label in labels.values() if label != reference
             }
-            if "largest" in mine and len(mine) > 1:
-                other_points = {
-                    label: pool.values[label] for form, label in mine.items() if form != "largest"
-                }
-                compared = comparisons(
-                    pool.values[mine["largest"]],
-                    other_points,
-                    held="test",
-                    by_architecture=pool.apart,
-                )
-                title = f"Other forms of {name} less the share of the commonest answer"
-                out.append(
-                    draw.comparison_table(
-                        f"{self.name}-forms-{name}", title, mine["largest"], compared
-                    )
-                )
-        return out
+            if reference is None or not other_points:
+                continue
+            compared = comparisons(
+                pool.values[reference], other_points, held="test", by_architecture=pool.apart
+            )
+            title = f"Other forms of {name} less the share of the commonest answer"
+            table_name = f"{self.name}-forms-{name}"
+            tables.append(draw.comparison_table(table_name, title, reference, compared))
+        return tables
 
     def _claims(self) -> ReportTable:
         rows: list[tuple[Cell, ...]] = []
         for decision in self.decisions:
-            difference = decision.found
-            ends = (
-                None
-                if difference is None or not difference.sd
-                else f"{difference.low:+.3f} to {difference.high:+.3f}"
-            )
-            p = None if difference is None or difference.p is None else _p(difference.p)
-            rows.append(
-                (
-                    decision.claim,
-                    decision.verdict,
-                    decision.what,
-                    None if difference is None else f"{difference.mean:+.3f}",
-                    ends,
-                    p,
-                    _p(decision.adjusted),
-                )
-            )
+            numbers = _difference_cells(decision.found)
+            about = (decision.claim, decision.verdict, decision.what)
+            rows.append((*about, *numbers, _p(decision.adjusted)))
         level = percent(self.decisions[0].level)
         columns = (
             "claim",
@@ -333,83 +306,101 @@ class Judged:
         out = []
         for claim, claim_decisions in groupby(self.decisions, key=lambda decision: decision.claim):
             decisions = list(claim_decisions)
-            counts = Counter(decision.verdict for decision in decisions)
-            if len(decisions) == 1:
-                verdict_words = decisions[0].verdict
-            elif len(counts) == 1:
-                verdict_words = f"{decisions[0].verdict}, in all {len(decisions)} tests"
-            else:
-                verdict_words = ", ".join(
-                    f"{verdict} in {counts[verdict]}"
-                    for verdict in (HOLDS, OPPOSITE, CANNOT_TELL)
-                    if counts[verdict]
-                )
-                verdict_words = f"of {len(decisions)} tests it {verdict_words}".replace(
-                    f"it {CANNOT_TELL}", "it is undecided"
-                )
-            out.append(f"Claim {claim}, that {CLAIMS[claim]}: {verdict_words}.")
+            words = _verdict_words([decision.verdict for decision in decisions])
+            out.append(f"Claim {claim}, that {CLAIMS[claim]}: {words}.")
         return out
 
     def intro(self) -> list[str]:
         """Which networks these are, and which were left out."""
         pool = self.pool
-        listed = ", ".join(f"{count} {name}" for name, count in pool.architectures.items())
-        pairs = {(p.training, p.test) for points in pool.values.values() for p in points}
-        trained, shifted = (
-            {training for training, _ in pairs},
-            {test for training, test in pairs if test != training},
-        )
-        out = [
-            f"{len(pool.methods)} networks ({listed}) trained on {', '.join(sorted(trained))}, on"
-            f" {len(shifted)} shifted "
-            "test"
-            f" domains{' and in domain' if any(training == test for training, test in pairs) else ''}."
-            f"{' A training domain is shifted for networks trained on another.' if trained & shifted else ''}"
-            f"{' Each architecture is judged alone.' if pool.apart else ' All architectures are judged as one.'}"
-        ]
+        out = [_networks_words(pool)]
         if pool.again:
             out.append(
                 f"The sets {', '.join(pool.again)} are draws of one domain: the claims of Ng et al."
                 " 2022 are not judged over them."
             )
         if pool.criteria:
-            counts = sorted(Counter(pool.criteria.values()).items(), reverse=True)
-            every, free = len(pool.criteria), len(pool.methods.keys() - pool.criteria.keys())
-            shares = ", ".join(
-                f"{share:.0%} (of {count} networks)" if len(counts) > 1 else f"{share:.0%}"
-                for share, count in counts
-            )
-            missed_words = "; ".join(pool.missed[:12]) + (
-                f"; and {len(pool.missed) - 12} more" if len(pool.missed) > 12 else ""
-            )
-            missed_sentence = (
-                f"{len(pool.missed)} of {every} took all their steps without it, and are in none of"
-                f" these numbers: {missed_words}."
-            )
-            missed_sentence = (
-                missed_sentence
-                if pool.missed
-                else (
-                    f"All {'networks' if not free else f'{every} networks with this criterion'}"
-                    " reached it."
-                )
-            )
-            missed_sentence += f" The other {free} networks had no such criterion." if free else ""
-            out.append(
-                f"Training stopped when {shares} of the training rows were right. {missed_sentence}"
-            )
+            out.append(_criterion_words(pool))
         if pool.rises:
-            own_rises = {
-                label: rise
+            rises = ", ".join(
+                f"{label} {rise:+.2f}"
                 for label, rise in pool.rises.items()
                 if pool.neighbourhoods[label] == "largest"
-            }
-            missed_sentence = ", ".join(f"{label} {rise:+.2f}" for label, rise in own_rises.items())
+            )
             out.append(
                 "Outputs for the neighbours have more entropy than those for the rows by, in nats:"
-                f" {missed_sentence}. The paper says that a measure fails above {RISE:g}."
+                f" {rises}. The paper says that a measure fails above {RISE:g}."
             )
         return out
+
+
+def _verdict_words(verdicts: Sequence[str]) -> str:
+    """What the tests of one claim came to."""
+    counts = Counter(verdicts)
+    if len(verdicts) == 1:
+        return verdicts[0]
+    if len(counts) == 1:
+        return f"{verdicts[0]}, in all {len(verdicts)} tests"
+    counted = [
+        f"{verdict} in {counts[verdict]}"
+        for verdict in (HOLDS, OPPOSITE, CANNOT_TELL)
+        if counts[verdict]
+    ]
+    words = f"of {len(verdicts)} tests it {', '.join(counted)}"
+    return words.replace(f"it {CANNOT_TELL}", "it is undecided")
+
+
+def _networks_words(pool: ModelPool) -> str:
+    """How many networks there are, and what they were trained and are tested on."""
+    architectures = ", ".join(f"{count} {name}" for name, count in pool.architectures.items())
+    pairs = {(p.training, p.test) for points in pool.values.values() for p in points}
+    trained = {training for training, _ in pairs}
+    shifted = {test for training, test in pairs if test != training}
+    in_domain = any(training == test for training, test in pairs)
+    words = (
+        f"{len(pool.methods)} networks ({architectures}) trained on {', '.join(sorted(trained))},"
+        f" on {len(shifted)} shifted test domains"
+    )
+    words += " and in domain." if in_domain else "."
+    if trained & shifted:
+        words += " A training domain is shifted for networks trained on another."
+    if pool.apart:
+        return f"{words} Each architecture is judged alone."
+    return f"{words} All architectures are judged as one."
+
+
+def _criterion_words(pool: ModelPool) -> str:
+    """When training stopped, and which networks did not get there."""
+    counts = sorted(Counter(pool.criteria.values()).items(), reverse=True)
+    n_with, n_without = len(pool.criteria), len(pool.methods.keys() - pool.criteria.keys())
+    shares = [f"{share:.0%}" for share, _ in counts]
+    if len(counts) > 1:
+        shares = [f"{share:.0%} (of {count} networks)" for share, count in counts]
+    sentences = [f"Training stopped when {', '.join(shares)} of the training rows were right."]
+    if pool.missed:
+        missed = pool.missed[:_MISSED_SHOWN]
+        if len(pool.missed) > _MISSED_SHOWN:
+            missed.append(f"and {len(pool.missed) - _MISSED_SHOWN} more")
+        sentences.append(
+            f"{len(pool.missed)} of {n_with} took all their steps without it, and are in none of"
+            f" these numbers: {'; '.join(missed)}."
+        )
+    elif n_without:
+        sentences.append(f"All {n_with} networks with this criterion reached it.")
+    else:
+        sentences.append("All networks reached it.")
+    if n_without:
+        sentences.append(f"The other {n_without} networks had no such criterion.")
+    return " ".join(sentences)
+
+
+def _difference_cells(difference: Difference | None) -> tuple[Cell, Cell, Cell]:
+    """The mean of a difference, its interval and its p, each None where there is none."""
+    if difference is None:
+        return None, None, None
+    ends = f"{difference.low:+.3f} to {difference.high:+.3f}" if difference.sd else None
+    p = None if difference.p is None else _p(difference.p)
+    return f"{difference.mean:+.3f}", ends, p
 
 
 def _p(value: float) -> str:

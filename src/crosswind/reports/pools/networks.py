@@ -279,6 +279,12 @@ def _values_of(axis: str, rule_results: Sequence[PlaceResults]) -> set[str]:
     return {getattr(setting_results.place, axis) for setting_results in rule_results}
 
 
+def _axis_words(axes: Sequence[str], setting: Place, shift: str) -> list[str]:
+    """What networks at a place are told apart by."""
+    names = {"data": setting.data, "shift": shift, "size": setting.size}
+    return [names[axis] for axis in axes]
+
+
 def _seen(rule_results: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> Iterator[_Seen]:
     """Every network on every test set, given models once."""
     models, methods = _named(resolved["models"], "model"), _named(resolved["methods"], "method")
@@ -293,9 +299,8 @@ def _seen(rule_results: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> 
             if entry is None or entry.role != "test" or shift not in resolved["shifts"]:
                 continue
             is_given = method in models and method not in methods
-            named_by = {"data": setting.data, "shift": shift, "size": setting.size}
             words = [method] if is_given else [setting.model, method]
-            words += [named_by[axis] for axis in varying]
+            words += _axis_words(varying, setting, shift)
             law, test = domains.test(setting, shift)
             one_run = is_given or len(entry.metrics) == 1
             for seed, metrics in islice(entry.metrics.items(), 1 if is_given else None):

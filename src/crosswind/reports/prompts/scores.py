@@ -52,9 +52,9 @@ class AnswerScores:
     def bounds(self) -> tuple[float | None, float | None]:
         """The interval over runs where they differ, else over the test rows."""
         averaged: DifferenceSummary = over_runs(dict(self.values), LEVEL)
-        return (
-            (averaged.low, averaged.high) if averaged.sd else of_rows(self.mean, self.rows, LEVEL)
-        )
+        if averaged.sd:
+            return averaged.low, averaged.high
+        return of_rows(self.mean, self.rows, LEVEL)
 
 
 @dataclass(frozen=True)
@@ -105,95 +105,113 @@ def asked_of(
     prompts = resolved.get("prompts")
     if not prompts:
         return []
-    out = []
-    for about in dict.fromkeys(
-        setting_results.place._replace(data="", model="") for setting_results in shown_results
-    ):
+    comparisons: list[Asked] = []
+    for about in dict.fromkeys(map(_about, shown_results)):
         test_results = [
-            setting_results
-            for setting_results in shown_results
-            if setting_results.place._replace(data="", model="") == about
+            setting_results for setting_results in shown_results if _about(setting_results) == about
         ]
+        scores = _said(test_results, prompts)
+        if not scores:
+            continue
         validation_setting = about._replace(set=choosing_rule(about.rule).set)
         validation_results = [
             setting_results
             for setting_results in every.values()
-            if setting_results.place._replace(data="", model="") == validation_setting
+            if _about(setting_results) == validation_setting
         ]
-        scores_said, validated = (
-            ({}, {})
-            if not test_results
-            else (_said(test_results, prompts), _said(validation_results, prompts))
+        validation = _said(validation_results, prompts)
+        data = list(dict.fromkeys(name for _, _, name in scores))
+        averages = prompts["averages"] or ({"all": data} if len(data) > 1 else {})
+        comparisons.append(
+            Asked(
+                place=about,
+                said=scores,
+                validation={key: score.mean for key, score in validation.items()},
+                fixed=fixed_of(prompts),
+                averages=averages,
+                tuned=_tuned(test_results, prompts["tuned"]),
+            )
         )
-        tuned = {
-            (model, data): tuned_score
-            for model, tuned_or_validated in prompts["tuned"].items()
-            for data in dict.fromkeys(
-                setting_results.place.data for setting_results in test_results
-            )
-            if (
-                tuned_score := _over(
-                    [
-                        setting_results
-                        for setting_results in test_results
-                        if setting_results.place.model in labels_of(tuned_or_validated["model"])
-                    ],
-                    data,
-                    tuned_or_validated["method"],
-                )
-            )
-            is not None
-        }
-        if scores_said:
-            data = list(dict.fromkeys(name for _, _, name in scores_said))
-            averages = prompts["averages"] or ({"all": data} if len(data) > 1 else {})
-            scores = {key: tuned_or_validated.mean for key, tuned_or_validated in validated.items()}
-            out.append(Asked(about, scores_said, scores, fixed_of(prompts), averages, tuned))
-    return out
+    return comparisons
+
+
+def _about(setting_results: PlaceResults) -> Place:
+    """What prompts are compared at: the place without data set and model."""
+    return setting_results.place._replace(data="", model="")
+
+
+def _tuned(
+    test_results: Sequence[PlaceResults], tuned_models: Mapping[str, Mapping[str, Any]]
+) -> dict[tuple[str, str], AnswerScores]:
+    """The scores of the models that were fine-tuned, by the model and the data set."""
+    scores: dict[tuple[str, str], AnswerScores] = {}
+    data_sets = dict.fromkeys(setting_results.place.data for setting_results in test_results)
+    for model, tuned in tuned_models.items():
+        labels = labels_of(tuned["model"])
+        of_model = [
+            setting_results
+            for setting_results in test_results
+            if setting_results.place.model in labels
+        ]
+        for data in data_sets:
+            score = _over(of_model, data, tuned["method"])
+            if score is not None:
+                scores[model, data] = score
+    return scores
 
 
 def _said(
     shown_results: Sequence[PlaceResults], prompts: Mapping[str, Any]
 ) -> dict[tuple[str, str, str], AnswerScores]:
-    scores_found = {}
+    """The scores of every prompt by model, prompt and data set, in the order of the study."""
+    scores: dict[tuple[str, str, str], AnswerScores] = {}
+    labels_by_prompt = entries_of(prompts)
     for data in dict.fromkeys(setting_results.place.data for setting_results in shown_results):
-        for (model, prompt), labels in entries_of(prompts).items():
+        for (model, prompt), labels in labels_by_prompt.items():
             for label in labels:
-                if (score := _over(shown_results, data, label)) is not None:
-                    scores_found[model, prompt, data] = score
-    order = list(entries_of(prompts))
-    return dict(sorted(scores_found.items(), key=lambda score: order.index(score[0][:2])))
+                score = _over(shown_results, data, label)
+                if score is not None:
+                    scores[model, prompt, data] = score
+    order = list(labels_by_prompt)
+    return dict(sorted(scores.items(), key=lambda score: order.index(score[0][:2])))
 
 
 def _over(shown_results: Sequence[PlaceResults], data: str, method: str) -> AnswerScores | None:
     """The mean over shifts by seed, of the first model beside which the method stands."""
-    for setting_results in (
-        setting_results for setting_results in shown_results if setting_results.place.data == data
-    ):
-        entries: list[Entry] = [
+    for setting_results in shown_results:
+        if setting_results.place.data != data:
+            continue
+        entries = [
             entry
             for (_, name), entry in setting_results.entries.items()
             if name == method and entry.values(HEADLINE.name)
         ]
-        if not entries:
-            continue
-        values = [entry.values(HEADLINE.name) for entry in entries]
-        seeds = [seed for seed in values[0] if all(seed in run_scores for run_scores in values)]
-        if not seeds:
-            continue
-        lost = [
-            float(run_scores.get("unparsed") or 0) / float(run_scores["n"])
-            for entry in entries
-            for run_scores in entry.metrics.values()
-        ]
-        means = {
-            seed: math.fsum(run_scores[seed] for run_scores in values) / len(values)
-            for seed in seeds
-        }
-        return AnswerScores(
-            means, min(entry.largest("n") or 0 for entry in entries), math.fsum(lost) / len(lost)
-        )
+        means = _means_by_seed([entry.values(HEADLINE.name) for entry in entries])
+        if means:
+            rows = min(entry.largest("n") or 0 for entry in entries)
+            return AnswerScores(means, rows, _unparsed_share(entries))
     return None
+
+
+def _means_by_seed(values: Sequence[Mapping[Any, float]]) -> dict[Any, float]:
+    """The mean of several values of each seed that has all of them."""
+    if not values:
+        return {}
+    return {
+        seed: math.fsum(by_seed[seed] for by_seed in values) / len(values)
+        for seed in values[0]
+        if all(seed in by_seed for by_seed in values)
+    }
+
+
+def _unparsed_share(entries: Sequence[Entry]) -> float:
+    """The share of rows without an answer, mean over runs."""
+    shares = [
+        float(run_scores.get("unparsed") or 0) / float(run_scores["n"])
+        for entry in entries
+        for run_scores in entry.metrics.values()
+    ]
+    return math.fsum(shares) / len(shares)
 
 
 # -- tables and figure -----------------------------------------------------------------------------
@@ -207,9 +225,8 @@ def prompt_table(comparison: Asked) -> ReportTable:
         cells: list[Cell] = []
         for data in comparison.data:
             score = comparison.said.get((model, prompt, data))
-            mark = (
-                " ‹" if is_best(comparison, model, prompt, data) else "  "
-            )  # means stand under means
+            # Means stand under means.
+            mark = " ‹" if is_best(comparison, model, prompt, data) else "  "
             cells.append(None if score is None else f"{score.mean:.3f}{mark}")
         rows.append([model, prompt, *cells])
     notes = ["‹ the best prompt of this model on these test rows."]
@@ -347,16 +364,13 @@ def tuned_table(comparison: Asked) -> ReportTable | None:
 
 def prompt_tables(comparison: Asked) -> list[ReportTable]:
     """All tables of the prompts."""
-    return [
-        table
-        for table in (
-            prompt_table(comparison),
-            choice_table(comparison),
-            tuned_table(comparison),
-            answer_table(comparison),
-        )
-        if table is not None
-    ]
+    tables = (
+        prompt_table(comparison),
+        choice_table(comparison),
+        tuned_table(comparison),
+        answer_table(comparison),
+    )
+    return [table for table in tables if table is not None]
 
 
 def is_best(comparison: Asked, model: str, prompt: str, data: str) -> bool:
@@ -379,12 +393,8 @@ def _table(
     keys: int,
 ) -> ReportTable:
     setting = comparison.place
-    about = ", ".join(
-        filter(
-            None,
-            (setting.study, setting.size and f"size {setting.size}", f"selection {setting.rule}"),
-        )
-    )
+    size = setting.size and f"size {setting.size}"
+    about = ", ".join(filter(None, (setting.study, size, f"selection {setting.rule}")))
     return ReportTable(
         slug(table_name, *setting),
         f"{title} on {setting.set} ({about})",

@@ -106,34 +106,21 @@ def trouble_table(runs: Iterable[Mapping[str, Any]]) -> ReportTable | None:
     for run in runs:
         if run["status"] in ("failed", "diverged"):
             where = [str(run["labels"].get(name) or "") for name in names]
-            reason = one_line(
-                str(
-                    run["reason"]
-                    or next(iter(run.get("warnings") or []), "")
-                    or "no reason recorded"
-                )
-            )
-            groups.setdefault((run["status"], *where, reason), []).append(run)
-    several = (
-        len({run["labels"].get("split_seed", 0) for group in groups.values() for run in group}) > 1
-    )
+            groups.setdefault((run["status"], *where, _trouble(run)), []).append(run)
+    labels = [run["labels"] for group in groups.values() for run in group]
+    several_splits = len({run_labels.get("split_seed", 0) for run_labels in labels}) > 1
     rows: list[dict[str, Cell]] = []
     for (status, *where, reason), group_runs in groups.items():
-        seeds = [
-            (
-                Seeds(run["labels"]["split_seed"], run["labels"]["seed"])
-                if several
-                else run["labels"]["seed"]
-            )
-            for run in group_runs
-        ]
-        named = {name: value or None for name, value in zip(names, where, strict=True)}
-        row_values = {
-            "seeds": ", ".join(map(str, seeds)),
-            "reason": reason,
-            "key of the first": str(group_runs[0]["key"])[:10],
-        }
-        rows.append({"status": status, **named, **row_values})
+        seeds = ", ".join(_seed_words(run, several_splits) for run in group_runs)
+        rows.append(
+            {
+                "status": status,
+                **{name: value or None for name, value in zip(names, where, strict=True)},
+                "seeds": seeds,
+                "reason": reason,
+                "key of the first": str(group_runs[0]["key"])[:10],
+            }
+        )
     notes = [
         "A diverged run is scored as it is and counts in every mean; a failed run has no score."
     ]
@@ -142,11 +129,21 @@ def trouble_table(runs: Iterable[Mapping[str, Any]]) -> ReportTable | None:
             f"{len(rows) - _TROUBLE_SHOWN} more kinds are not shown here; `crosswind status` names"
             " them."
         )
-    return (
-        ReportTable.of("trouble", "Runs that failed or diverged", rows[:_TROUBLE_SHOWN], notes)
-        if rows
-        else None
-    )
+    if not rows:
+        return None
+    return ReportTable.of("trouble", "Runs that failed or diverged", rows[:_TROUBLE_SHOWN], notes)
+
+
+def _trouble(run: Mapping[str, Any]) -> str:
+    """Why a run failed or diverged, in one line: its reason, else its first warning."""
+    first_warning = next(iter(run.get("warnings") or []), "")
+    return one_line(str(run["reason"] or first_warning or "no reason recorded"))
+
+
+def _seed_words(run: Mapping[str, Any], several_splits: bool) -> str:
+    """The seed of a run, with its split seed where there are several."""
+    labels = run["labels"]
+    return str(Seeds(labels["split_seed"], labels["seed"]) if several_splits else labels["seed"])
 
 
 def warning_table(runs: Iterable[Mapping[str, Any]]) -> ReportTable | None:
@@ -255,28 +252,21 @@ def largest_part(run_costs: Sequence[Cost]) -> str:
     total = math.fsum(run_cost.mean * run_cost.runs for run_cost in run_costs)
     if not total or not all(run_cost.shares for run_cost in run_costs):
         return ""
-    sums = {
-        part_name: (
-            math.fsum(
-                run_cost.shares[part_name] * run_cost.mean * run_cost.runs for run_cost in run_costs
-            )
-            / total
+    sums: dict[str, float] = {}
+    for part_name in PARTS:
+        seconds = (
+            run_cost.shares[part_name] * run_cost.mean * run_cost.runs for run_cost in run_costs
         )
-        for part_name in PARTS
-    }
+        sums[part_name] = math.fsum(seconds) / total
     part_name = max(sums, key=lambda name: sums[name])
     share = sums[part_name]
     if part_name == "evaluation":
-        validation = (
-            math.fsum(run_cost.validation * run_cost.mean * run_cost.runs for run_cost in run_costs)
-            / total
-        )
+        seconds = (run_cost.validation * run_cost.mean * run_cost.runs for run_cost in run_costs)
+        validation = math.fsum(seconds) / total
         if validation > share / 2:
             part_name, share = "validation", validation
-    return (
-        f"{'Most' if share > 0.5 else 'The largest part'} of the time, {share:.0%}, went on"
-        f" {_LARGEST[part_name]}."
-    )
+    how_much = "Most" if share > 0.5 else "The largest part"
+    return f"{how_much} of the time, {share:.0%}, went on {_LARGEST[part_name]}."
 
 
 def time_table(run_costs: Sequence[Cost], sentence: bool = True) -> ReportTable | None:
