@@ -4,6 +4,7 @@ beside it."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 from crosswind.core.exhibits import Bars
@@ -21,7 +22,7 @@ from crosswind.reports.charts import (
     tips,
 )
 from crosswind.reports.claims.verdicts import Verdicts, star_words, verdicts_at
-from crosswind.reports.gather import SetDraw, ShiftDraw
+from crosswind.reports.gather import Cells, SetDraw, ShiftDraw
 from crosswind.reports.runs.tables import PARTS, Cost
 from crosswind.reports.scores.notes import doubt_notes, with_mark
 from crosswind.reports.scores.results import Entry, PlaceResults, rule_title
@@ -50,28 +51,18 @@ def draw_map(draw: ShiftDraw, shown: SetDraw, greatest: float, title: str = "") 
     for position, (attribute, cells) in enumerate(shown.tables.items()):
         # The test set reaches cells that training does not: an empty column is what an unseen value
         # looks like.
-        test_rows = draw.test.tables.get(attribute, {}) if draw.test is not None else {}
+        test_cells = draw.test.tables.get(attribute, {}) if draw.test is not None else {}
         labels, values = (
-            list(dict.fromkeys(pair[side] for pair in (*test_rows, *cells))) for side in (0, 1)
+            list(dict.fromkeys(pair[side] for pair in (*test_cells, *cells))) for side in (0, 1)
         )
-        counts = {
-            (label, value): cells.get((label, value), (0.0, 0))
-            for label in labels
-            for value in values
-        }
-        datasets[f"d{position}"] = [
-            {"l": label, "v": value, "p": planned, "r": realised}
-            for (label, value), (planned, realised) in counts.items()
-        ]
+        datasets[f"d{position}"] = _cell_rows(cells, labels, values)
         pair = [
             _draw_panel(f"d{position}", side, draw.label, attribute, labels, values, greatest)
             for side in ("p", "r")
         ]
         rows.append({"hconcat": pair, "spacing": 10})
     where = ", ".join(filter(None, (draw.data, draw.size and f"size {draw.size}")))
-    drawn = f"{shown.rows} rows"
-    drawn += f", {shown.supplement_rows} of them from a supplement" if shown.supplement_rows else ""
-    drawn += f"; {shown.short_cells} cells had fewer rows than asked" if shown.short_cells else ""
+    drawn = _drawn_words(shown)
     return Figure(
         f"{'test' if title else 'shift'}-{draw.data}-{draw.size}-{title or draw.shift}",
         title or draw.shift,
@@ -82,6 +73,25 @@ def draw_map(draw: ShiftDraw, shown: SetDraw, greatest: float, title: str = "") 
         chart({"vconcat": rows, "spacing": 14}, datasets, most=greatest),
         "step",
     )
+
+
+def _cell_rows(cells: Cells, labels: Sequence[str], values: Sequence[str]) -> Rows:
+    """Planned and realised rows of every label and value, those that no row has too."""
+    rows: Rows = []
+    for label, value in product(labels, values):
+        planned, realised = cells.get((label, value), (0.0, 0))
+        rows.append({"l": label, "v": value, "p": planned, "r": realised})
+    return rows
+
+
+def _drawn_words(shown: SetDraw) -> str:
+    """How many rows a set has, and what of them was not drawn by the plan."""
+    words = f"{shown.rows} rows"
+    if shown.supplement_rows:
+        words += f", {shown.supplement_rows} of them from a supplement"
+    if shown.short_cells:
+        words += f"; {shown.short_cells} cells had fewer rows than asked"
+    return words
 
 
 def _draw_panel(

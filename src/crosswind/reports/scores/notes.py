@@ -40,31 +40,26 @@ def interval_note(layouts: Collection[tuple[int, int]], level: float = LEVEL) ->
         shapes = ", ".join(f"{splits} split seeds x {n // splits} seeds" for splits, n in several)
         text = (
             f"± is half of a {share} interval of the mean over {shapes}: both are random effects,"
-            " crossed, so that it covers the "
+            " crossed, so that it covers the choice of test rows from this data set too."
         )
-        text += "choice of test rows from this data set too."
         few = min(splits for splits, _ in several)
-        text += (
-            f" Of {few} split seeds little is learnt about their spread, so the interval is wide."
-            if few < 4
-            else ""
-        )
+        if few < 4:
+            text += (
+                f" Of {few} split seeds little is learnt about their spread, so the interval is"
+                " wide."
+            )
     else:
         reach = ", ".join(
             f"{t_quantile(n - 1, level) / math.sqrt(n):.1f} standard deviations from {n} seeds"
             for _, n in several
         )
         text = f"± is half of a {share} t-interval of the mean: to each side {reach}."
-        text += (
-            " So few show only effects far larger than the spread between seeds."
-            if several[-1][1] < 4
-            else ""
-        )
-    single = (
-        f" A value without ± has one {'run' if crossed else 'seed'}, or the same answers with every"
-        " seed."
-    )
-    return text + (single if any(n == 1 for _, n in layouts) else "")
+        if several[-1][1] < 4:
+            text += " So few show only effects far larger than the spread between seeds."
+    if any(n == 1 for _, n in layouts):
+        run = "run" if crossed else "seed"
+        text += f" A value without ± has one {run}, or the same answers with every seed."
+    return text
 
 
 def seeds_note(setting_results: PlaceResults) -> str:
@@ -79,53 +74,54 @@ def seeds_note(setting_results: PlaceResults) -> str:
     usual = Counter(counts.values()).most_common(1)[0][0]
     odd = [f"{where} {n}" for where, n in counts.items() if n != usual]
     but = f", but {', '.join(odd)}" if odd else ""
-    # The share of the training rows that two seeds are expected to have in common; older stores do
-    # not have it.
-    shared = {}
-    for (shift, _), entry in setting_results.entries.items():
-        if values := list(entry.values("train_shared").values()):
-            shared[shift] = f"{sum(values) / len(values):.2f}"
-    alike = len(set(shared.values())) == 1
-    shares_told = (
-        next(iter(shared.values()))
-        if alike
-        else ", ".join(f"{name} {share}" for name, share in shared.items())
-    )
     redraws = (
         "the network's start and the order of batches, and training and validation rows as far as"
         " the draw leaves a choice"
     )
-    redraws += (
-        " (share of the training rows that two seeds are expected to have in common:"
-        f" {shares_told})"
-        if shared
-        else ""
-    )
-    if not any(
-        isinstance(key, Seeds)
-        for entry in setting_results.entries.values()
-        for key in entry.metrics
-    ):
+    shared = _shared_words(setting_results)
+    if shared:
+        redraws += (
+            f" (share of the training rows that two seeds are expected to have in common: {shared})"
+        )
+    entries = setting_results.entries.values()
+    if not any(isinstance(run, Seeds) for entry in entries for run in entry.metrics):
         return (
             f"{usual} seed{'s' if usual != 1 else ''} each{but}. Seeds redraw {redraws}. The test"
             " rows stay the same, so the interval does not cover their choice; with several"
             " split_seeds it does."
         )
-    left = [
-        f"{method} under {shift} {summary.left_out}"
-        for (shift, method), entry in setting_results.entries.items()
-        if (summary := entry.summary(HEADLINE.name)) is not None and summary.left_out
-    ]
-    return (
+    text = (
         f"{usual} runs each{but}: every split seed with every seed. A split seed deals all rows"
         f" anew, those for testing too; a seed redraws {redraws}. All split seeds deal the rows of"
         " one data set: the interval does not cover its choice."
-        + (
-            f" Left out, since their split seed or seed lacks runs: {', '.join(left)}."
-            if left
-            else ""
-        )
     )
+    left_out = _runs_left_out(setting_results)
+    if left_out:
+        text += f" Left out, since their split seed or seed lacks runs: {', '.join(left_out)}."
+    return text
+
+
+def _shared_words(setting_results: PlaceResults) -> str:
+    """The share of the training rows that two seeds are expected to have in common, by shift where
+    it differs; empty for older stores, which do not have it."""
+    shared: dict[str, str] = {}
+    for (shift, _), entry in setting_results.entries.items():
+        shares = list(entry.values("train_shared").values())
+        if shares:
+            shared[shift] = f"{sum(shares) / len(shares):.2f}"
+    alike = len(set(shared.values())) == 1
+    shares = ", ".join(f"{name} {share}" for name, share in shared.items())
+    return next(iter(shared.values())) if alike else shares
+
+
+def _runs_left_out(setting_results: PlaceResults) -> list[str]:
+    """How many runs of each cell are left out, since their split seed or seed lacks runs."""
+    left_out: list[str] = []
+    for (shift, method), entry in setting_results.entries.items():
+        summary = entry.summary(HEADLINE.name)
+        if summary is not None and summary.left_out:
+            left_out.append(f"{method} under {shift} {summary.left_out}")
+    return left_out
 
 
 def chance_level(entry: Entry, metric: str) -> float | None:
@@ -135,12 +131,14 @@ def chance_level(entry: Entry, metric: str) -> float | None:
     / classes in balanced accuracy and in the worst group.
     """
     name = METRICS[metric].chance if metric in METRICS else None
-    levels = (
-        [float(run_scores[name]) for run_scores in entry.metrics.values() if run_scores.get(name)]
-        if name
-        else []
-    )
-    return None if not levels else max(levels) if name == "majority" else 1 / max(levels)
+    if not name:
+        return None
+    levels = [
+        float(run_scores[name]) for run_scores in entry.metrics.values() if run_scores.get(name)
+    ]
+    if not levels:
+        return None
+    return max(levels) if name == "majority" else 1 / max(levels)
 
 
 def at_chance(entry: Entry, metric: str) -> str | None:
@@ -155,7 +153,9 @@ def at_chance(entry: Entry, metric: str) -> str | None:
     if summary is None or chance is None:
         return None
     low, high = (summary.mean if end is None else end for end in (summary.low, summary.high))
-    return "" if low > chance else "below" if high < chance and metric != "worst_group" else "at"
+    if low > chance:
+        return ""
+    return "below" if high < chance and metric != "worst_group" else "at"
 
 
 def chance_words(entry: Entry, metric: str) -> str:
@@ -204,29 +204,23 @@ def set_notes(setting_results: PlaceResults) -> list[str]:
     }
     if len(set(rows.values())) == 1:
         return [f"The set {setting_results.place.set} has {next(iter(rows.values()))} rows."]
-    return (
-        [
-            f"Rows of the set {setting_results.place.set}:"
-            f" {', '.join(f'{shift} {n}' for shift, n in rows.items())}."
-        ]
-        if rows
-        else []
-    )
+    if not rows:
+        return []
+    by_shift = ", ".join(f"{shift} {n}" for shift, n in rows.items())
+    return [f"Rows of the set {setting_results.place.set}: {by_shift}."]
 
 
 def rule_notes(setting: Place, grid: bool) -> list[str]:
     """By what the step, and with a `grid` the point, was chosen."""
     rule = choosing_rule(setting.rule)
     if setting.rule == "last":
-        return [
-            "The model after the last step"
-            + (f"; the point chosen by {rule.words} on the set {rule.set}." if grid else ".")
-        ]
-    chosen = (
-        f"{'Step and point are' if grid else 'The step is'} chosen by {rule.words} on the set"
-        f" {rule.set}."
-    )
-    return [*([] if setting.rule in ORACLES else [chosen]), *oracle_notes(setting)]
+        point = f"; the point chosen by {rule.words} on the set {rule.set}" if grid else ""
+        return [f"The model after the last step{point}."]
+    if setting.rule in ORACLES:
+        return oracle_notes(setting)
+    subject = "Step and point are" if grid else "The step is"
+    chosen = f"{subject} chosen by {rule.words} on the set {rule.set}."
+    return [chosen, *oracle_notes(setting)]
 
 
 def oracle_notes(setting: Place) -> list[str]:
@@ -255,16 +249,7 @@ def points_tried(setting_results: PlaceResults) -> tuple[dict[str, Cell], list[s
         tried[method].add(entry.tried)
     if all(counts <= {1} for counts in tried.values()):
         return {}, []
-    shown: dict[str, Cell] = {
-        method: (
-            None
-            if not counts
-            else min(counts)
-            if len(counts) == 1
-            else f"{min(counts)}-{max(counts)}"
-        )
-        for method, counts in tried.items()
-    }
+    shown = {method: _points_cell(counts) for method, counts in tried.items()}
     reference_points = shown.get(setting_results.reference)
     other_points = ", ".join(
         f"{method} {count}"
@@ -279,33 +264,41 @@ def points_tried(setting_results: PlaceResults) -> tuple[dict[str, Cell], list[s
     return shown, [warning] if other_points else []
 
 
+def _points_cell(counts: Collection[int]) -> Cell:
+    """How many points a method tried: one number where it is the same under every shift."""
+    if not counts:
+        return None
+    fewest, highest = min(counts), max(counts)
+    return fewest if fewest == highest else f"{fewest}-{highest}"
+
+
 def entry_notes(setting_results: PlaceResults) -> list[str]:
     """The runs that diverged, chose among fewer points than planned, or are left out."""
     unscored = (
         f"Left out, since the set {choosing_rule(setting_results.place.rule).set} that chooses the"
         " point was not scored"
     )
-    notes = []
+    notes: list[str] = []
     for name, words in (
         ("diverged", "Diverged, and counted as scored"),
         ("partial", "Chosen among fewer points than planned, the others have no scores"),
         ("undecided", unscored),
     ):
-        listed = [
-            f"{method} under {shift} (seed {', '.join(map(str, seeds))})"
-            for (shift, method), entry in setting_results.entries.items()
-            if (seeds := getattr(entry, name))
-        ]
-        notes += [f"{words}: {'; '.join(listed)}."] if listed else []
+        runs: list[str] = []
+        for (shift, method), entry in setting_results.entries.items():
+            seeds = ", ".join(map(str, getattr(entry, name)))
+            if seeds:
+                runs.append(f"{method} under {shift} (seed {seeds})")
+        if runs:
+            notes.append(f"{words}: {'; '.join(runs)}.")
     return notes
 
 
 def with_mark(text: str, *entries: Entry | None) -> str:
     """The text with the mark behind it where a run of one of the entries told its reader to doubt
     it."""
-    return (
-        f"{text} {MARK}" if any(entry is not None and entry.doubts for entry in entries) else text
-    )
+    doubted = any(entry is not None and entry.doubts for entry in entries)
+    return f"{text} {MARK}" if doubted else text
 
 
 def doubt_notes(setting_results: PlaceResults) -> list[str]:

@@ -7,7 +7,7 @@ what a person reads, `number_table` is one tidy table of every number.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from crosswind.evaluation.metrics import (
     Metric,
 )
 from crosswind.reports.claims.robustness import rho_notes
-from crosswind.reports.claims.verdicts import Verdicts, star_words, verdicts_at
+from crosswind.reports.claims.verdicts import Finding, Verdicts, star_words, verdicts_at
 from crosswind.reports.scores.notes import (
     MARK,
     chance_level,
@@ -50,17 +50,18 @@ _Layouts = set[tuple[int, int]]
 def overview(setting_results: PlaceResults) -> list[ReportTable]:
     """Two tables of one place in percent, methods by shifts, without notes: accuracy and worst
     group."""
-    out = []
+    out: list[ReportTable] = []
     for metric in (HEADLINE, _WORST):
         if setting_results.has(metric.name):
             table = _by_shift(setting_results, metric)
-            rows = [
-                [cell.in_percent() if isinstance(cell, ScoreCell) else cell for cell in row]
-                for row in table.rows
-            ]
+            rows = [list(map(_in_percent, row)) for row in table.rows]
             title = f"{metric.title} in % on {setting_results.place.set}, ± half of a 95% interval"
             out.append(replace(table, title=title, rows=rows, notes=()))
     return out
+
+
+def _in_percent(cell: Cell) -> Cell:
+    return cell.in_percent() if isinstance(cell, ScoreCell) else cell
 
 
 def number_table(arranged: Results, rules: Sequence[str] | None = None) -> ReportTable:
@@ -74,32 +75,26 @@ def number_table(arranged: Results, rules: Sequence[str] | None = None) -> Repor
     said, `train_shared` the share of the training rows that two seeds are expected to have in
     common, `chance` the accuracy that guessing reaches.
     """
-    rows = [
-        _numbers(
-            setting_results.place,
-            shift,
-            method,
-            entry,
-            (
-                setting_results.entries.get((shift, setting_results.reference))
-                if method != setting_results.reference
-                else None
-            ),
-        )
-        for setting_results in arranged.places.values()
-        if rules is None or setting_results.place.rule in rules
-        for shift, method, entry in setting_results.grid()
-        if entry is not None
-    ]
+    rows: list[tuple[Cell, ...]] = []
+    for setting_results, shift, method, entry in _entries(arranged, rules):
+        base = None
+        if method != setting_results.reference:
+            base = setting_results.entries.get((shift, setting_results.reference))
+        numbers = _numbers(setting_results.place, shift, method, entry, base)
+        rows.append(tuple(numbers.values()))
     columns = tuple(_numbers(Place(*[""] * 6), "", "", Entry(), None))
-    return ReportTable(
-        "numbers",
-        "Every number",
-        columns,
-        [tuple(row.values()) for row in rows],
-        (interval_note(()),),
-        keys=9,
-    )
+    return ReportTable("numbers", "Every number", columns, rows, (interval_note(()),), keys=9)
+
+
+def _entries(
+    arranged: Results, rules: Sequence[str] | None
+) -> Iterator[tuple[PlaceResults, str, str, Entry]]:
+    """Every entry by some rules (None: by all), with its place, shift and method."""
+    for setting_results in arranged.places.values():
+        if rules is None or setting_results.place.rule in rules:
+            for shift, method, entry in setting_results.grid():
+                if entry is not None:
+                    yield setting_results, shift, method, entry
 
 
 def _numbers(
@@ -141,14 +136,10 @@ def _numbers(
 
 
 def _names(setting: Place, shift: str, method: str, *extra_names: str) -> dict[str, Cell]:
+    """What names a row; `extra_names` of the set, the rule and the estimator, as far as they go."""
+    columns = ("study", "data", "shift", "size", "model", "method", "set", "rule", "estimator")
     values = (setting.study, setting.data, shift, setting.size, setting.model, method, *extra_names)
-    return dict(
-        zip(
-            ("study", "data", "shift", "size", "model", "method", "set", "rule", "estimator"),
-            values,
-            strict=False,
-        )
-    )
+    return dict(zip(columns, values, strict=False))
 
 
 def estimate_table(arranged: Results, rules: Sequence[str] | None = None) -> ReportTable | None:
@@ -159,24 +150,12 @@ def estimate_table(arranged: Results, rules: Sequence[str] | None = None) -> Rep
     accuracy) with its interval, the absolute error, and `covered`, the share of runs whose interval
     holds the accuracy. None where nothing was estimated.
     """
-    rows = [
-        {
-            **_names(
-                setting_results.place,
-                shift,
-                method,
-                setting_results.place.set,
-                setting_results.place.rule,
-                label,
-            ),
-            **_estimate_numbers(entry, label),
-        }
-        for setting_results in arranged.places.values()
-        if rules is None or setting_results.place.rule in rules
-        for shift, method, entry in setting_results.grid()
-        for label in (entry.estimators if entry else ())
-        if entry is not None
-    ]
+    rows: list[dict[str, Any]] = []
+    for setting_results, shift, method, entry in _entries(arranged, rules):
+        setting = setting_results.place
+        for label in entry.estimators:
+            names = _names(setting, shift, method, setting.set, setting.rule, label)
+            rows.append({**names, **_estimate_numbers(entry, label)})
     return ReportTable.of("estimates", "Every estimate of accuracy", rows, keys=9) if rows else None
 
 
@@ -232,17 +211,12 @@ def _by_shift(setting_results: PlaceResults, metric: Metric) -> ReportTable:
             )
     points, points_notes = points_tried(setting_results)
     layouts: _Layouts = set()
-    rows = [
-        [
-            *([method, points[method]] if points else [method]),
-            *(
-                _score(layouts, setting_results.entries.get((shift, method)), metric)
-                for shift in setting_results.shifts
-            ),
-        ]
-        for method in setting_results.methods
-    ]
-    columns = ["method", *(["points"] if points else []), *setting_results.shifts]
+    rows: list[list[Cell]] = []
+    for method in setting_results.methods:
+        keys: list[Cell] = [method, points[method]] if points else [method]
+        entries = [setting_results.entries.get((shift, method)) for shift in setting_results.shifts]
+        rows.append([*keys, *(_score(layouts, entry, metric) for entry in entries)])
+    key_columns = ["method", "points"] if points else ["method"]
     notes += [
         *rule_notes(setting_results.place, bool(points)),
         *points_notes,
@@ -253,90 +227,99 @@ def _by_shift(setting_results: PlaceResults, metric: Metric) -> ReportTable:
         metric.slug,
         metric.title,
         setting_results,
-        columns,
+        [*key_columns, *setting_results.shifts],
         rows,
         layouts,
         notes,
-        len(columns) - len(setting_results.shifts),
+        len(key_columns),
     )
 
 
 def _differences(setting_results: PlaceResults, verdicts: Verdicts) -> ReportTable | None:
+    """Every method less the reference, methods by shifts; None where nothing is compared."""
     if not verdicts:
         return None
+    reference = setting_results.reference
     layouts: _Layouts = set()
     rows: list[list[Cell]] = []
-    missing = []
+    missing: list[str] = []
     for method in setting_results.methods:
-        if method == setting_results.reference:
+        if method == reference:
             continue
-        rows.append([method])
+        cells: list[Cell] = []
         for shift in setting_results.shifts:
-            verdict, sides = (
-                verdicts.get((shift, method)),
-                [
-                    setting_results.entries.get((shift, name))
-                    for name in (method, setting_results.reference)
-                ],
-            )
-            difference = verdict.difference if verdict else None
-            rows[-1].append(
-                _mean(
-                    layouts,
-                    difference,
-                    HEADLINE,
-                    *sides,
-                    signed=True,
-                    star=verdict is not None and verdict.told,
-                )
-            )
-            missing += (
-                [f"{method} under {shift} {difference.missing}"]
-                if difference and difference.missing
-                else []
-            )
+            verdict = verdicts.get((shift, method))
+            cells.append(_difference_cell(layouts, setting_results, shift, method, verdict))
+            if verdict is not None and verdict.difference.missing:
+                missing.append(f"{method} under {shift} {verdict.difference.missing}")
+        rows.append([method, *cells])
     crossed = any(splits > 1 for splits, _ in layouts)
-    pair = "seed and split seed" if crossed else "seed"
-    notes = []
-    if compared := [finding for finding in verdicts.values() if finding.difference.n > 1]:
-        marked = f"{sum(finding.told for finding in compared)} of {len(compared)}"
-        notes.append(
-            f"* {star_words(verdicts, setting_results.reference)[1]} ({marked}). No mark does not"
-            " mean no difference."
-        )
-    if any(finding.difference.sd == 0 for finding in verdicts.values()):
-        notes.append(
-            "± 0.000 means that every seed differs by the same amount; without a spread there is"
-            " nothing to judge by, and no mark."
-        )
-    notes += (
-        [f"{'Runs' if crossed else 'Seeds'} without a partner, left out: {', '.join(missing)}."]
-        if missing
-        else []
-    )
+    notes = _verdict_notes(verdicts, reference)
+    if missing:
+        runs_name = "Runs" if crossed else "Seeds"
+        notes.append(f"{runs_name} without a partner, left out: {', '.join(missing)}.")
     notes += [
         *chance_notes(setting_results, HEADLINE.name),
         *oracle_notes(setting_results.place),
         *points_tried(setting_results)[1],
         *doubt_notes(setting_results),
     ]
+    pair = "seed and split seed" if crossed else "seed"
     first = (
-        f"{HEADLINE.title} minus that of {setting_results.reference} at the same {pair}, then the"
-        " mean over all."
+        f"{HEADLINE.title} minus that of {reference} at the same {pair}, then the mean over all."
     )
-    title = f"Difference to {setting_results.reference} in {HEADLINE.words}"
-    level = next(iter(verdicts.values())).level
     return _table(
         "difference",
-        title,
+        f"Difference to {reference} in {HEADLINE.words}",
         setting_results,
         ("method", *setting_results.shifts),
         rows,
         layouts,
         notes,
         first=first,
-        level=level,
+        level=next(iter(verdicts.values())).level,
     )
+
+
+def _difference_cell(
+    layouts: _Layouts,
+    setting_results: PlaceResults,
+    shift: str,
+    method: str,
+    verdict: Finding | None,
+) -> ScoreCell | None:
+    """A method less the reference under one shift, with a star where they differ."""
+    if verdict is None:
+        return None
+    entry = setting_results.entries.get((shift, method))
+    reference_entry = setting_results.entries.get((shift, setting_results.reference))
+    return _mean(
+        layouts,
+        verdict.difference,
+        HEADLINE,
+        entry,
+        reference_entry,
+        signed=True,
+        star=verdict.told,
+    )
+
+
+def _verdict_notes(verdicts: Verdicts, reference: str) -> list[str]:
+    """What a star says, and what it means that differences have no spread."""
+    notes: list[str] = []
+    compared = [finding for finding in verdicts.values() if finding.difference.n > 1]
+    if compared:
+        _, star = star_words(verdicts, reference)
+        n_told = sum(finding.told for finding in compared)
+        notes.append(
+            f"* {star} ({n_told} of {len(compared)}). No mark does not mean no difference."
+        )
+    if any(finding.difference.sd == 0 for finding in verdicts.values()):
+        notes.append(
+            "± 0.000 means that every seed differs by the same amount; without a spread there is"
+            " nothing to judge by, and no mark."
+        )
+    return notes
 
 
 def _worst_groups(setting_results: PlaceResults) -> ReportTable:
@@ -392,14 +375,8 @@ def _estimates(setting_results: PlaceResults) -> ReportTable | None:
             error = _mean(
                 layouts, entry.summary(f"{ESTIMATE_ERROR}{label}"), HEADLINE, entry, signed=True
             )
-            inside = (
-                None
-                if estimate_numbers["covered"] is None
-                else (
-                    f"{round(estimate_numbers['covered'] * estimate_numbers['n'])} of"
-                    f" {estimate_numbers['n']}"
-                )
-            )
+            share, n = estimate_numbers["covered"], estimate_numbers["n"]
+            inside = None if share is None else f"{round(share * n)} of {n}"
             rows.append([shift, method, label, accuracy, estimate, error, absolute, inside])
     notes = [
         (
@@ -419,30 +396,24 @@ def _estimates(setting_results: PlaceResults) -> ReportTable | None:
         "|error|",
         "covered",
     )
-    return (
-        _table("estimates", "Estimated accuracy", setting_results, columns, rows, layouts, notes, 3)
-        if rows
-        else None
-    )
+    if not rows:
+        return None
+    title = "Estimated accuracy"
+    return _table("estimates", title, setting_results, columns, rows, layouts, notes, 3)
 
 
 def _usual_worst(entry: Entry) -> tuple[str, int, int]:
     """The group that was worst in most seeds (of equal ones the first by seed), in how many, and
     its rows."""
-    scored_runs = [
-        run_scores
-        for run_scores in entry.metrics.values()
-        if run_scores.get("worst_group") is not None
-    ]
-    name, seeds = Counter(
-        str(run_scores["worst_group_name"]) for run_scores in scored_runs
-    ).most_common(1)[0]
-    rows = min(
-        int(run_scores.get("worst_group_n") or 0)
-        for run_scores in scored_runs
-        if str(run_scores["worst_group_name"]) == name
-    )
-    return name, seeds, rows
+    worst_groups: list[str] = []
+    rows_of: dict[str, list[int]] = {}
+    for run_scores in entry.metrics.values():
+        if run_scores.get("worst_group") is not None:
+            group = str(run_scores["worst_group_name"])
+            worst_groups.append(group)
+            rows_of.setdefault(group, []).append(int(run_scores.get("worst_group_n") or 0))
+    name, seeds = Counter(worst_groups).most_common(1)[0]
+    return name, seeds, min(rows_of[name])
 
 
 def _mean(
@@ -514,14 +485,10 @@ def seed_table(setting_results: PlaceResults) -> ReportTable:
     seeds = dict.fromkeys(
         seed for entry in setting_results.entries.values() for seed in entry.values(HEADLINE.name)
     )
-    rows = [
-        (
-            shift,
-            with_mark(method, entry),
-            *map((entry.values(HEADLINE.name) if entry else {}).get, seeds),
-        )
-        for shift, method, entry in setting_results.grid()
-    ]
+    rows: list[tuple[Cell, ...]] = []
+    for shift, method, entry in setting_results.grid():
+        accuracies = entry.values(HEADLINE.name) if entry else {}
+        rows.append((shift, with_mark(method, entry), *map(accuracies.get, seeds)))
     columns = ("shift", "method", *(f"seed {seed}" for seed in seeds))
     return ReportTable(
         f"seeds-{HEADLINE.slug}",
@@ -536,17 +503,10 @@ def seed_table(setting_results: PlaceResults) -> ReportTable:
 def rule_table(rule_results: Sequence[PlaceResults]) -> ReportTable:
     """Accuracy by selection rule, a row a shift and method. `rule_results`: one place under several
     rules."""
-    rows = [
-        (
-            shift,
-            method,
-            *(
-                _score(set(), setting_results.entries.get((shift, method)))
-                for setting_results in rule_results
-            ),
-        )
-        for shift, method, _ in rule_results[0].grid()
-    ]
+    rows: list[tuple[Cell, ...]] = []
+    for shift, method, _ in rule_results[0].grid():
+        entries = [setting_results.entries.get((shift, method)) for setting_results in rule_results]
+        rows.append((shift, method, *(_score(set(), entry) for entry in entries)))
     notes = [
         "The same training, stopped by the same rule; only which of its steps is scored differs."
     ]
@@ -588,30 +548,42 @@ class Ranking:
 def ranking(shown_results: Sequence[PlaceResults]) -> list[Ranking]:
     """Rank the methods in every block by accuracy, for each set and rule of `shown_results`; see
     `rank_table`."""
-    out = []
-    for set_name, rule in dict.fromkeys(
-        (setting_results.place.set, setting_results.place.rule) for setting_results in shown_results
-    ):
-        blocks: dict[tuple[Any, ...], dict[str, float]] = {}
-        doubted: dict[str, dict[str, None]] = {}
-        for setting_results in (
-            setting_results
-            for setting_results in shown_results
-            if (setting_results.place.set, setting_results.place.rule) == (set_name, rule)
-        ):
-            for (shift, method), entry in setting_results.entries.items():
-                if entry.doubts:
-                    doubted.setdefault(method, {}).update(dict.fromkeys(entry.doubts))
-                for seed, value in entry.values(HEADLINE.name).items():
-                    blocks.setdefault((setting_results.place, shift, seed), {})[method] = value
-        ranks = mean_ranks(list(blocks.values()))
+    results_by_rule: dict[tuple[str, str], list[PlaceResults]] = {}
+    for setting_results in shown_results:
+        setting = setting_results.place
+        results_by_rule.setdefault((setting.set, setting.rule), []).append(setting_results)
+    rankings: list[Ranking] = []
+    for (set_name, rule), rule_results in results_by_rule.items():
+        blocks = _blocks(rule_results)
+        ranks = mean_ranks(blocks)
         if len(ranks.mean) > 1:
             counts: dict[str, Counter[float]] = {name: Counter() for name in ranks.mean}
-            for block in (block for block in blocks.values() if len(block) == len(counts)):
-                for name, rank in mean_ranks([block]).mean.items():
-                    counts[name][rank] += 1
-            out.append(Ranking(set_name, rule, ranks, counts, doubted))
-    return out
+            for block in blocks:
+                if len(block) == len(counts):
+                    for name, rank in mean_ranks([block]).mean.items():
+                        counts[name][rank] += 1
+            rankings.append(Ranking(set_name, rule, ranks, counts, _doubts(rule_results)))
+    return rankings
+
+
+def _blocks(rule_results: Sequence[PlaceResults]) -> list[dict[str, float]]:
+    """The accuracies by method of every place, shift and seed."""
+    blocks: dict[tuple[Any, ...], dict[str, float]] = {}
+    for setting_results in rule_results:
+        for (shift, method), entry in setting_results.entries.items():
+            for seed, accuracy in entry.values(HEADLINE.name).items():
+                blocks.setdefault((setting_results.place, shift, seed), {})[method] = accuracy
+    return list(blocks.values())
+
+
+def _doubts(rule_results: Sequence[PlaceResults]) -> dict[str, dict[str, None]]:
+    """What runs told their reader to doubt, by method."""
+    doubts: dict[str, dict[str, None]] = {}
+    for setting_results in rule_results:
+        for (_, method), entry in setting_results.entries.items():
+            if entry.doubts:
+                doubts.setdefault(method, {}).update(dict.fromkeys(entry.doubts))
+    return doubts
 
 
 def rank_table(ranked: Ranking) -> ReportTable:
