@@ -186,27 +186,13 @@ def read(points: Sequence[Point], resamples: int, by_architecture: bool) -> Colu
         raise ValueError("a value of the points is not finite")
     if not ((accuracy >= 0) & (accuracy <= 1)).all():
         raise ValueError("an accuracy of the points is not in [0, 1]")
-    where: dict[str, tuple[str, str]] = {}
-    for point in points:
-        if where.setdefault(point.network, (point.training, point.architecture)) != (
-            point.training,
-            point.architecture,
-        ):
-            raise ValueError(
-                f"network {point.network!r} has two training domains or architectures: give each"
-                " network its own name"
-            )
-    domains = {
-        name: code
-        for code, name in enumerate(
-            sorted({point.training for point in points} | {point.test for point in points})
-        )
-    }
+    n_networks = _count_networks(points)
+    names = {point.training for point in points} | {point.test for point in points}
+    domains = {name: code for code, name in enumerate(sorted(names))}
     network, architecture = (
         np.unique([getattr(point, name) for point in points], return_inverse=True)[1]
         for name in ("network", "architecture")
     )
-    n_networks = len(where)
     drawn = stream(0, "networks of pools").multinomial(
         n_networks, np.full(n_networks, 1 / n_networks), size=resamples
     )
@@ -220,14 +206,23 @@ def read(points: Sequence[Point], resamples: int, by_architecture: bool) -> Colu
         np.array([domains[point.test] for point in points]),
         np.concatenate([np.ones((1, n_networks)), drawn]),
     )
-    named = sorted(
-        set(
-            zip(
-                columns.pool.tolist(), columns.training.tolist(), columns.test.tolist(), strict=True
+    codes = (columns.pool.tolist(), columns.training.tolist(), columns.test.tolist())
+    cells = map(Cell._make, sorted(set(zip(*codes, strict=True))))
+    return replace(columns, cells=tuple(cell for cell in cells if cell.training != cell.test))
+
+
+def _count_networks(points: Sequence[Point]) -> int:
+    """How many networks there are. Raises `ValueError` for one with two training domains or
+    architectures."""
+    kinds: dict[str, tuple[str, str]] = {}
+    for point in points:
+        kind = (point.training, point.architecture)
+        if kinds.setdefault(point.network, kind) != kind:
+            raise ValueError(
+                f"network {point.network!r} has two training domains or architectures: give each"
+                " network its own name"
             )
-        )
-    )
-    return replace(columns, cells=tuple(Cell(*point) for point in named if point[1] != point[2]))
+    return len(kinds)
 
 
 def pairs(first_codes: Rows, second_codes: Rows, mask: Mask) -> list[tuple[int, int]]:

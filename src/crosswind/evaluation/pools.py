@@ -288,48 +288,54 @@ def comparison(
     is the same for both. The interval excludes 0 where p < 0.1. Raises `ValueError` where the
     tables differ in more than values.
     """
-    key = [
-        [(p.network, p.training, p.test, p.architecture, p.accuracy) for p in side]
-        for side in (first, second)
-    ]
-    order = [sorted(range(len(side)), key=side.__getitem__) for side in key]
-    if [key[0][i] for i in order[0]] != [key[1][i] for i in order[1]]:
-        raise ValueError("two estimators are compared on points that are not the same")
+    aligned = _aligned(first, second)
     if held not in (*HELD, "estimate"):
         raise ValueError(f"held is {held!r}: choose one of {', '.join(HELD)}, estimate")
-    sides = [
-        read([side[i] for i in columns], resamples, by_architecture)
-        for side, columns in zip((first, second), order, strict=True)
-    ]
-    why, differences = [], []
+    sides = [read(points, resamples, by_architecture) for points in aligned]
+    n_networks = sides[0].weights.shape[1]
+    why: list[str] = []
+    differences: list[Difference | None] = []
     for name in ("MAE", "macro tau"):
-        cells: list[tuple[int, Found]] = []
-        for cell in sides[0].cells:
-            rows = np.flatnonzero(sides[0].of_cell(cell))
-            first_number, second_number = (
-                cell_tau(columns, rows) if name != "MAE" else errors(columns, cell, rows, held)[2]
-                for columns in sides
-            )
-            cells.append(
-                (
-                    cell.pool,
-                    (
-                        first_number
-                        if isinstance(first_number, str)
-                        else second_number
-                        if isinstance(second_number, str)
-                        else second_number - first_number
-                    ),
-                )
-            )
+        number_held = held if name == "MAE" else None
+        cells = [
+            (cell.pool, _cell_difference(sides[0], sides[1], cell, number_held))
+            for cell in sides[0].cells
+        ]
         draws, reason = mean_of(cells)
-        interval = None if draws is None else difference(draws, sides[0].weights.shape[1])
+        interval = None if draws is None else difference(draws, n_networks)
         if interval is None or interval.low is None:
-            why.append(
-                f"{name}: {reason or f'fewer than {LEAST_FOR_INTERVAL} networks for an interval'}"
-            )
+            too_few = f"fewer than {LEAST_FOR_INTERVAL} networks for an interval"
+            why.append(f"{name}: {reason or too_few}")
         differences.append(interval)
     return Comparison(differences[0], differences[1], tuple(why))
+
+
+def _aligned(first: Sequence[Point], second: Sequence[Point]) -> tuple[list[Point], list[Point]]:
+    """The points of two estimators in one order. Raises `ValueError` where they differ in more than
+    values."""
+
+    def identity(point: Point) -> tuple[str, str, str, str, float]:
+        return point.network, point.training, point.test, point.architecture, point.accuracy
+
+    first_points, second_points = sorted(first, key=identity), sorted(second, key=identity)
+    if list(map(identity, first_points)) != list(map(identity, second_points)):
+        raise ValueError("two estimators are compared on points that are not the same")
+    return first_points, second_points
+
+
+def _cell_difference(first: Columns, second: Columns, cell: Cell, held: str | None) -> Found:
+    """The second less the first in one cell: mean absolute errors by a line fitted as `held` says,
+    or Kendall's tau without one."""
+    rows = np.flatnonzero(first.of_cell(cell))
+    first_number, second_number = (
+        cell_tau(columns, rows) if held is None else errors(columns, cell, rows, held)[2]
+        for columns in (first, second)
+    )
+    if isinstance(first_number, str):
+        return first_number
+    if isinstance(second_number, str):
+        return second_number
+    return second_number - first_number
 
 
 def comparisons(
@@ -382,55 +388,64 @@ def coverage(points: Sequence[Point], *, by: str = "drop") -> list[Covered]:
     shifted = [point for point in points if point.training != point.test]
     if not shifted:
         raise ValueError("there are no points of a test domain other than that of training")
-    inside = {point.network: point.accuracy for point in points if point.training == point.test}
-    source = [
-        inside.get(point.network) if point.source is None else point.source for point in shifted
-    ]
-    drops = [
-        None if before is None else before - point.accuracy
-        for before, point in zip(source, shifted, strict=True)
-    ]
-    known_drops = [drop for drop in drops if drop is not None]
-    edges = np.quantile(known_drops, [1 / 3, 2 / 3]) if known_drops else np.zeros(2)
-
-    def strength(point: Point, drop: float | None) -> str:
-        if by == "severity":
-            return "unknown" if point.severity is None else f"severity {point.severity:g}"
-        return (
-            "unknown"
-            if drop is None
-            else ("weak", "middle", "strong")[int(np.searchsorted(edges, drop))]
-        )
-
-    strengths = [strength(point, drop) for point, drop in zip(shifted, drops, strict=True)]
-    order = sorted(
-        set(strengths),
-        key=lambda name: (
-            name == "unknown",
-            ["weak", "middle", "strong", name].index(name),
-            len(name),
-            name,
-        ),
-    )
-    kinds = [
-        "all",
-        *(
-            kind
-            for kind in ("natural", "synthetic")
-            if any(point.synthetic == (kind == "synthetic") for point in shifted)
-        ),
-    ]
-    covered = []
-    for kind in kinds:
-        for name in ("all", *order):
+    drops = _drops(points, shifted)
+    if by == "severity":
+        strengths = [_severity(point) for point in shifted]
+    else:
+        strengths = _terciles(drops)
+    ranked_strengths = sorted(set(strengths), key=_strength_rank)
+    of_kind = {
+        "all": True,
+        "natural": any(not point.synthetic for point in shifted),
+        "synthetic": any(point.synthetic for point in shifted),
+    }
+    covered: list[Covered] = []
+    for kind in (name for name, present in of_kind.items() if present):
+        for strength in ("all", *ranked_strengths):
             chosen = [
                 (point, drop)
-                for point, drop, mine in zip(shifted, drops, strengths, strict=True)
-                if name in ("all", mine)
-                and kind in ("all", "synthetic" if point.synthetic else "natural")
+                for point, drop, own_strength in zip(shifted, drops, strengths, strict=True)
+                if strength in ("all", own_strength) and kind in ("all", _kind(point))
             ]
-            covered.append(_covered(kind, name, chosen))
+            covered.append(_covered(kind, strength, chosen))
     return covered
+
+
+def _drops(points: Sequence[Point], shifted: Sequence[Point]) -> list[float | None]:
+    """By how much accuracy falls from the source, for each shifted point; None where that is
+    unknown."""
+    in_domain = {point.network: point.accuracy for point in points if point.training == point.test}
+    drops: list[float | None] = []
+    for point in shifted:
+        source = in_domain.get(point.network) if point.source is None else point.source
+        drops.append(None if source is None else source - point.accuracy)
+    return drops
+
+
+_TERCILES = ("weak", "middle", "strong")
+
+
+def _terciles(drops: Sequence[float | None]) -> list[str]:
+    """The tercile of each drop among all that are known."""
+    known_drops = [drop for drop in drops if drop is not None]
+    edges = np.quantile(known_drops, [1 / 3, 2 / 3]) if known_drops else np.zeros(2)
+    return [
+        "unknown" if drop is None else _TERCILES[int(np.searchsorted(edges, drop))]
+        for drop in drops
+    ]
+
+
+def _severity(point: Point) -> str:
+    return "unknown" if point.severity is None else f"severity {point.severity:g}"
+
+
+def _strength_rank(name: str) -> tuple[bool, int, int, str]:
+    """Terciles by strength, severities by their number, the unknown last."""
+    return name == "unknown", [*_TERCILES, name].index(name), len(name), name
+
+
+def _kind(point: Point) -> str:
+    return "synthetic" if point.synthetic else "natural"
 
 
 def _covered(kind: str, strength: str, chosen: Sequence[tuple[Point, float | None]]) -> Covered:

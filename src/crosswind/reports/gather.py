@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,7 +34,7 @@ from crosswind.reports.runs.actions import action_table
 from crosswind.reports.runs.tables import Cost, costs, run_table, time_table
 from crosswind.reports.scores.results import Place, PlaceResults, Results, arrange
 from crosswind.reports.scores.tables import estimate_table, number_table, overview, place_tables
-from crosswind.reports.tables import ReportTable
+from crosswind.reports.tables import Cell, ReportTable
 from crosswind.studies.artifacts import artifact_folder
 from crosswind.studies.store import DONE
 
@@ -46,6 +47,7 @@ MAX_DRAWS = 200
 
 MAX_EXHIBITS = 60
 """Runs whose exhibits are shown."""
+_REASONS_SHOWN = 3
 
 Cells = Mapping[tuple[str, str], tuple[float, int]]
 """Rows planned by the weights and rows realised, by value of the label and value of an attribute.
@@ -180,19 +182,19 @@ class StudyRecord:
         if self.findings is None:
             return "\n\n".join(table.to_text() for table in tables)
         shown = overview(self.places[0])
-        text = "\n".join([self.findings.to_text(), *(table.to_text(80) for table in shown)]).rstrip(
-            "\n"
-        )
-        lines = [f"\nAll {len(tables)} tables: --tables all, or the page."]
+        texts = [self.findings.to_text(), *(table.to_text(80) for table in shown)]
+        lines = [
+            "\n".join(texts).rstrip("\n"),
+            f"\nAll {len(tables)} tables: --tables all, or the page.",
+        ]
         for status in ("failed", "diverged"):
             reasons = [reason for state, reason in self.found.runs.values() if state == status]
-            reasons_told = "; ".join(filter(None, list(dict.fromkeys(map(plain, reasons)))[:3]))
             if reasons:
-                lines.append(
-                    f"{len(reasons)} of {len(self.found.runs)} runs"
-                    f" {status}{reasons_told and f': {reasons_told}'}."
-                )
-        return "\n".join([text, *lines])
+                first_reasons = list(dict.fromkeys(map(plain, reasons)))[:_REASONS_SHOWN]
+                words = "; ".join(filter(None, first_reasons))
+                counted = f"{len(reasons)} of {len(self.found.runs)} runs {status}"
+                lines.append(f"{counted}: {words}." if words else f"{counted}.")
+        return "\n".join(lines)
 
     def __str__(self) -> str:
         return self.to_text()
@@ -201,21 +203,13 @@ class StudyRecord:
         """What a notebook shows: the findings and two tables, of the first place; without findings
         every table."""
         tables = self.text_tables() if self.findings is None else overview(self.places[0])
-        html_parts = (
-            [
-                *(html.points(*answer) for answer in self.findings.question),
-                html.line(self.findings.intro),
-                *(html.points(*comparison) for comparison in self.findings.comparisons),
-            ]
-            if self.findings
-            else []
-        )
-        return "".join(
-            [
-                *html_parts,
-                *(html.table(table.title, table.columns, table.cells) for table in tables),
-            ]
-        )
+        fragments: list[str] = []
+        if self.findings:
+            fragments += [html.points(*answer) for answer in self.findings.question]
+            fragments.append(html.line(self.findings.intro))
+            fragments += [html.points(*comparison) for comparison in self.findings.comparisons]
+        fragments += [html.table(table.title, table.columns, table.cells) for table in tables]
+        return "".join(fragments)
 
     def to_json(self) -> dict[str, Any]:
         """Findings and tables as plain values for JSON; scores are numbers."""
@@ -238,17 +232,15 @@ class StudyRecord:
 
     @cached_property
     def _text_tables(self) -> list[ReportTable]:
+        all_tables: list[ReportTable] = []
         with damage_named(self.store, self.name):
-            all_tables = [table for tables in self.tables.values() for table in tables.values()]
-            all_tables += [
-                table for prompt_or_pool in self.prompts for table in prompt_tables(prompt_or_pool)
-            ]
-            all_tables += [
-                table
-                for prompt_or_pool in self.pools
-                for pool_tables in prompt_or_pool.tables.values()
-                for table in pool_tables
-            ]
+            for place_table in self.tables.values():
+                all_tables += place_table.values()
+            for asked in self.prompts:
+                all_tables += prompt_tables(asked)
+            for pool in self.pools:
+                for pool_tables in pool.tables.values():
+                    all_tables += pool_tables
             study_tables = (
                 claim_table(self.name, self.claims),
                 action_table(self.found),
@@ -261,25 +253,14 @@ class StudyRecord:
         """The tidy table of every number; with `every` also those of the claims' numbers and of
         estimates, if there are any."""
         with damage_named(self.store, self.name):
-            extra_tables = (
-                (claim_number_table(self.name, self.claims), estimate_table(self.found, self.rules))
-                if every
-                else ()
-            )
-            pools = (
-                [
-                    table
-                    for pool in self.pools
-                    for table in (*pool.tables.get("claims", []), pool.numbers)
-                ]
-                if every
-                else []
-            )
-            return [
-                number_table(self.found, self.rules),
-                *(table for table in extra_tables if table is not None),
-                *pools,
-            ]
+            tables: list[ReportTable | None] = [number_table(self.found, self.rules)]
+            if every:
+                tables.append(claim_number_table(self.name, self.claims))
+                tables.append(estimate_table(self.found, self.rules))
+                for pool in self.pools:
+                    tables += pool.tables.get("claims", [])
+                    tables.append(pool.numbers)
+            return [table for table in tables if table is not None]
 
 
 def gather(store: Store, study: str, draws: bool = True) -> StudyRecord:
@@ -364,42 +345,69 @@ def _read_files(
     except StoreError:  # a database without its folder: everything but what files hold can be shown
         return [], len(candidates), {}, []
     damaged = store.damaged(study)
-    first_done = {
-        named: done
-        for named, draw_candidates in list(candidates.items())[:MAX_DRAWS]
-        if (done := next((run for run in draw_candidates if run["status"] in DONE), None))
-    }
-    files = store.files_of(str(done["key"]) for done in first_done.values())
+    done_runs: dict[tuple[str, ...], Mapping[str, Any]] = {}
+    for labels, draw_runs in islice(candidates.items(), MAX_DRAWS):
+        done = next((run for run in draw_runs if run["status"] in DONE), None)
+        if done is not None:
+            done_runs[labels] = done
+    draws = _read_draws(store, out, done_runs, resolved, damaged)
+    shown_tables = _read_exhibits(store, out, study, runs, damaged)
+    return draws, len(candidates) - len(draws), damaged, shown_tables
+
+
+def _read_draws(
+    store: Store,
+    out: Path,
+    done_runs: Mapping[tuple[str, ...], Mapping[str, Any]],
+    resolved: Mapping[str, Any],
+    damaged: dict[str, list[str]],
+) -> list[ShiftDraw]:
+    """The draws of some runs by data set, shift and size; what is wrong with their files is added
+    to `damaged`."""
+    files = store.files_of(str(run["key"]) for run in done_runs.values())
     draws: list[ShiftDraw] = []
-    for named, done in first_done.items():
-        key = str(done["key"])
-        if key not in damaged and (listed := files.get(key)) is not None:
-            faults = store.faults(
-                key, {name: entry for name, entry in listed.items() if name == REPORT}, read=True
-            )
-            damaged.update({key: faults} if faults else {})
+    for (data, shift, size), run in done_runs.items():
+        key = str(run["key"])
+        if key not in damaged and key in files:
+            report = {name: entry for name, entry in files[key].items() if name == REPORT}
+            faults = store.faults(key, report, read=True)
+            if faults:
+                damaged[key] = faults
         if key not in damaged:
-            seed, entry = int(done["labels"]["seed"]), resolved["data"].get(named[0], {})
-            draw = _read_draw(artifact_folder(out, key) / REPORT, *named, seed=seed, entry=entry)
-            draws += [draw] if draw else []
+            path = artifact_folder(out, key) / REPORT
+            seed, entry = int(run["labels"]["seed"]), resolved["data"].get(data, {})
+            draw = _read_draw(path, data, shift, size, seed=seed, entry=entry)
+            if draw is not None:
+                draws.append(draw)
+    return draws
+
+
+def _read_exhibits(
+    store: Store,
+    out: Path,
+    study: str,
+    runs: Sequence[Mapping[str, Any]],
+    damaged: Mapping[str, list[str]],
+) -> list[ShownTables]:
+    """What the first run of every data set, size, model, shift and method left to be looked at."""
     exhibits: dict[tuple[str, ...], ShownTables] = {}
     with_exhibits = store.keys_with_file(study, FILE)
-    for run in runs if with_exhibits else ():
-        key, named = str(run["key"]), _labels(run, "data", "size", "model", "shift", "method")
-        if (
-            len(exhibits) < MAX_EXHIBITS
-            and named not in exhibits
-            and key not in damaged
-            and key in with_exhibits
-        ):
-            # A damaged file leaves its exhibits out; `crosswind check` names it.
-            data, size, model, shift, method = named
-            with suppress(OSError, ValueError):
-                exhibits_read = read_exhibits(artifact_folder(out, key))
-                exhibits[named] = ShownTables(
-                    data, size, model, shift, method, int(run["labels"]["seed"]), exhibits_read
-                )
-    return draws, len(candidates) - len(draws), damaged, list(exhibits.values())
+    if not with_exhibits:
+        return []
+    for run in runs:
+        key = str(run["key"])
+        labels = _labels(run, "data", "size", "model", "shift", "method")
+        if key not in with_exhibits or key in damaged or labels in exhibits:
+            continue
+        if len(exhibits) == MAX_EXHIBITS:
+            break
+        data, size, model, shift, method = labels
+        # A damaged file leaves its exhibits out; `crosswind check` names it.
+        with suppress(OSError, ValueError):
+            exhibits_read = read_exhibits(artifact_folder(out, key))
+            seed = int(run["labels"]["seed"])
+            exhibits[labels] = ShownTables(data, size, model, shift, method, seed, exhibits_read)
+    return list(exhibits.values())
 
 
 def _labels(run: Mapping[str, Any], *names: str) -> tuple[str, ...]:
@@ -411,20 +419,16 @@ def _read_draw(
 ) -> ShiftDraw | None:
     try:
         label, listed = str(entry["label"]), entry["attributes"]
-        attributes = list(
-            dict.fromkeys(map(str, listed.values() if isinstance(listed, Mapping) else listed))
-        )
+        names = listed.values() if isinstance(listed, Mapping) else listed
+        attributes = list(dict.fromkeys(map(str, names)))
         report = json.loads(path.read_text(encoding="utf-8"))
         notes, warnings = (
             tuple(str(line) for line in report.get(name, [])) for name in ("notes", "warnings")
         )
-        train = _set_draw(report["sets"]["train"], label, attributes)
+        sets = report["sets"]
+        train = _set_draw(sets["train"], label, attributes)
         # A set from another source may lack the attributes; then only the training rows are drawn.
-        test = (
-            _set_draw(report["sets"]["test"], label, attributes)
-            if "test" in report["sets"]
-            else None
-        )
+        test = _set_draw(sets["test"], label, attributes) if "test" in sets else None
     except (
         OSError,
         ArithmeticError,
@@ -435,11 +439,9 @@ def _read_draw(
         ValueError,
     ):
         return None
-    return (
-        None
-        if train is None
-        else ShiftDraw(data, shift, size, seed, label, train, test, notes, warnings)
-    )
+    if train is None:
+        return None
+    return ShiftDraw(data, shift, size, seed, label, train, test, notes, warnings)
 
 
 def _set_draw(entry: Mapping[str, Any], label: str, attributes: Sequence[str]) -> SetDraw | None:
@@ -464,11 +466,9 @@ def _set_draw(entry: Mapping[str, Any], label: str, attributes: Sequence[str]) -
         for name, cells in sums.items()
     }
     supplements = sum(int(supplement["drawn"]) for supplement in entry.get("supplements", ()))
-    return (
-        SetDraw(int(entry["rows"]), supplements, len(entry.get("short", ())), tables)
-        if tables
-        else None
-    )
+    if not tables:
+        return None
+    return SetDraw(int(entry["rows"]), supplements, len(entry.get("short", ())), tables)
 
 
 def _counted(value: Any) -> float:
@@ -480,20 +480,14 @@ def _counted(value: Any) -> float:
 def cell_tables(drawn: SetDraw, label: str) -> list[ReportTable]:
     """Planned and realised rows of a set, one table an attribute: a row a value of the label, a
     column a value of the attribute."""
-    out = []
+    tables: list[ReportTable] = []
     for attribute, cells in drawn.tables.items():
         labels, values = (list(dict.fromkeys(pair[side] for pair in cells)) for side in (0, 1))
-        rows = [
-            [name, *("{:g} / {}".format(*cells.get((name, value), (0, 0))) for value in values)]
-            for name in labels
-        ]
+        rows: list[list[Cell]] = []
+        for name in labels:
+            counts = [cells.get((name, value), (0, 0)) for value in values]
+            rows.append([name, *(f"{planned:g} / {realised}" for planned, realised in counts)])
         title = f"Rows by {label} and {attribute}: planned / realised"
-        out.append(
-            ReportTable(
-                f"cells-{attribute}",
-                title,
-                (label, *(f"{attribute}={value}" for value in values)),
-                rows,
-            )
-        )
-    return out
+        columns = (label, *(f"{attribute}={value}" for value in values))
+        tables.append(ReportTable(f"cells-{attribute}", title, columns, rows))
+    return tables

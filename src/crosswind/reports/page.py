@@ -23,6 +23,7 @@ from crosswind.evaluation.metrics import HEADLINE
 from crosswind.reports.charts import THEMES, Figure, runtime, templates
 from crosswind.reports.claims.claim_tables import claim_table
 from crosswind.reports.gather import (
+    SetDraw,
     ShiftDraw,
     StudyRecord,
     cell_tables,
@@ -160,9 +161,8 @@ def _table_body(table: ReportTable) -> Markup:
 
 def _view(study: StudyRecord, key: str) -> dict[str, Any]:
     """What the template is given of a study."""
-    states = {
-        run["key"]: str(run["status"]) for run in study.runs
-    }  # a model that is asked stands beside every one that is trained
+    # By key: a model that is asked stands beside every one that is trained.
+    states = {run["key"]: str(run["status"]) for run in study.runs}
     counts = Counter(states.values())
     other_states = [
         (f"{counts[state]:,}", state)
@@ -188,12 +188,10 @@ def _facts(study: StudyRecord) -> list[tuple[str, str]]:
 
     def listed(name: str, many: bool = True) -> str:
         values = [value for value in axes.get(name, {}) if value]
-        more_values = (
-            f" and {len(values) - _VALUES_SHOWN} more"
-            if many and len(values) > _VALUES_SHOWN
-            else ""
-        )
-        return ", ".join(values[:_VALUES_SHOWN]) + more_values
+        words = ", ".join(values[:_VALUES_SHOWN])
+        if many and len(values) > _VALUES_SHOWN:
+            words += f" and {len(values) - _VALUES_SHOWN} more"
+        return words
 
     named = (
         ("Data", "data"),
@@ -202,13 +200,11 @@ def _facts(study: StudyRecord) -> list[tuple[str, str]]:
         ("Models", "model"),
         ("Methods", "method"),
     )
+    several_splits = len(axes.get("split_seed", {})) > 1
     facts = [
         *((title, listed(name)) for title, name in named),
         ("Seeds", listed("seed", many=False)),
-        (
-            "Split seeds",
-            listed("split_seed", many=False) if len(axes.get("split_seed", {})) > 1 else "",
-        ),
+        ("Split seeds", listed("split_seed", many=False) if several_splits else ""),
         ("Compared with", study.reference),
         ("Selection", ", ".join(study.rules)),
         ("First planned", _moment(study.created)),
@@ -227,14 +223,12 @@ def _moment(seconds: float) -> str:
 
 def _remarks(study: StudyRecord) -> list[str]:
     waiting = sum(run["status"] not in ("finished", "diverged", "failed") for run in study.runs)
-    return (
-        [
-            f"{waiting:,} of {len(study.runs):,} runs are not done: this page shows what is there"
-            " so far."
-        ]
-        if waiting
-        else []
-    )
+    if not waiting:
+        return []
+    return [
+        f"{waiting:,} of {len(study.runs):,} runs are not done: this page shows what is there"
+        " so far."
+    ]
 
 
 # -- sections --------------------------------------------------------------------------------------
@@ -255,37 +249,13 @@ def _claims(study: StudyRecord) -> Section:
 
 
 def _shifts(study: StudyRecord) -> Section:
-    together: dict[tuple[str, str], list[ShiftDraw]] = {}
+    by_size: dict[tuple[str, str], list[ShiftDraw]] = {}
     for shift_draw in study.draws:
-        together.setdefault((shift_draw.data, shift_draw.size), []).append(shift_draw)
+        by_size.setdefault((shift_draw.data, shift_draw.size), []).append(shift_draw)
     groups: list[Group] = []
-    for (data, size), size_draws in together.items():
-        greatest = max(
-            1.0,
-            *(
-                max(counts)
-                for shift_draw in size_draws
-                for cells in shift_draw.train.tables.values()
-                for counts in cells.values()
-            ),
-        )
+    for (data, size), size_draws in by_size.items():
         group = Group(heading_of(data, size), layout="cards", open=not groups)
-        group.figures = [
-            (
-                draw.draw_map(shift_draw, shift_draw.train, greatest),
-                cell_tables(shift_draw.train, shift_draw.label),
-            )
-            for shift_draw in size_draws
-        ]
-        held_out = size_draws[0].test
-        if held_out is not None and all(shift_draw.test == held_out for shift_draw in size_draws):
-            peak = max(
-                max(counts) for cells in held_out.tables.values() for counts in cells.values()
-            )
-            # A set that is even all over looks even, not full: its colour is the middle of the
-            # scale.
-            figure = draw.draw_map(size_draws[0], held_out, max(1.0, 2 * peak), "test rows")
-            group.figures.append((figure, cell_tables(held_out, size_draws[0].label)))
+        group.figures = _draw_figures(size_draws)
         remarks: dict[str, list[str]] = {}
         for shift_draw in size_draws:
             for line in (*shift_draw.notes, *shift_draw.warnings):
@@ -305,6 +275,32 @@ def _shifts(study: StudyRecord) -> Section:
             " not here, or they are too many."
         )
     return Section("Shifts", intro, groups)
+
+
+def _draw_figures(size_draws: Sequence[ShiftDraw]) -> list[tuple[Figure, list[ReportTable]]]:
+    """The training rows of every shift of one data set and size, and the test rows where all share
+    them."""
+    greatest = max(1.0, *(_largest_cell(shift_draw.train) for shift_draw in size_draws))
+    figures = [
+        (
+            draw.draw_map(shift_draw, shift_draw.train, greatest),
+            cell_tables(shift_draw.train, shift_draw.label),
+        )
+        for shift_draw in size_draws
+    ]
+    first = size_draws[0]
+    held_out = first.test
+    if held_out is not None and all(shift_draw.test == held_out for shift_draw in size_draws):
+        # A set that is even all over looks even, not full: its colour is the middle of the scale.
+        scale_end = max(1.0, 2 * _largest_cell(held_out))
+        figure = draw.draw_map(first, held_out, scale_end, "test rows")
+        figures.append((figure, cell_tables(held_out, first.label)))
+    return figures
+
+
+def _largest_cell(drawn: SetDraw) -> float:
+    """The most rows, planned or realised, of any label and value."""
+    return max(max(counts) for cells in drawn.tables.values() for counts in cells.values())
 
 
 def _scores(study: StudyRecord) -> Section:
@@ -445,11 +441,9 @@ def _rules(study: StudyRecord) -> Section:
 
 def _time(study: StudyRecord) -> Section:
     run_costs = study.run_costs
-    figure, table, sentence = (
-        draw.time_bars(run_costs),
-        time_table(run_costs, sentence=False),
-        largest_part(run_costs),
-    )
+    figure = draw.time_bars(run_costs)
+    table = time_table(run_costs, sentence=False)
+    sentence = largest_part(run_costs)
     figures = [(figure, list[ReportTable]())] if figure else []
     return Section(
         "Where the time went",
@@ -472,11 +466,10 @@ def _runs(study: StudyRecord) -> Section:
 
 
 def _specification(study: StudyRecord) -> Section:
-    versions = [
-        ", ".join(f"{name} {value}" for name, value in named.items())
-        + f"  ({runs:,} run{'s' if runs != 1 else ''})"
-        for named, runs in study.versions
-    ]
+    versions: list[str] = []
+    for named, runs in study.versions:
+        packages = ", ".join(f"{name} {value}" for name, value in named.items())
+        versions.append(f"{packages}  ({runs:,} run{'s' if runs != 1 else ''})")
     texts = [
         ("The study as given", _yaml(study.given)),
         ("The study with every default", _yaml(study.resolved)),

@@ -71,16 +71,14 @@ class Judged:
             return {}
         methods = self.pool.methods
         return {
-            name: self._of(
-                self._points_where(lambda p, name=name: methods[p.network] == name), False
-            )
+            name: self._of(self._points_of(lambda point: methods[point.network], name), False)
             for name in named
         }
 
-    def _points_where(self, belongs: Callable[[Point], bool]) -> dict[str, list[Point]]:
-        """Some of the points by estimator."""
+    def _points_of(self, name_of: Callable[[Point], str], name: str) -> dict[str, list[Point]]:
+        """By estimator the points of networks of one name."""
         return {
-            label: [point for point in points if belongs(point)]
+            label: [point for point in points if name_of(point) == name]
             for label, points in self.pool.values.items()
         }
 
@@ -92,7 +90,7 @@ class Judged:
             return {}
         named = [name for name, count in counts.items() if count >= LEAST]
         return {
-            name: self._of(self._points_where(lambda p, name=name: p.architecture == name), True)
+            name: self._of(self._points_of(lambda point: point.architecture, name), True)
             for name in named
         }
 

@@ -78,7 +78,7 @@ def apart(method_answers: Sequence[MethodAnswers]) -> tuple[Figure, ReportTable]
     """Accuracy by class and environment, one panel a method, under one systematic shift; pairs that
     training showed are framed."""
     first = next(answers.apart for answers in method_answers if answers.apart is not None)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "m": answers.method,
             "x": value,

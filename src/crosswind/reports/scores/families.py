@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -72,11 +72,10 @@ class Families:
     @property
     def shifts(self) -> list[str]:
         """The shifts of all data sets."""
-        return list(
-            dict.fromkeys(
-                shift for setting_results in self.places for shift in setting_results.shifts
-            )
-        )
+        shifts: dict[str, None] = {}
+        for setting_results in self.places:
+            shifts |= dict.fromkeys(setting_results.shifts)
+        return list(shifts)
 
     @property
     def shifted(self) -> list[str]:
@@ -143,55 +142,61 @@ class Families:
         )
 
     def _over_data(self, shift: str, row: str, percent: bool) -> Values:
-        changes_by_data: list[Values] = []
+        """The accuracy of a row under a shift by seed, or its change in `percent` of the baseline,
+        mean over data sets."""
+        values_by_data: list[Values] = []
         for setting_results in self.places:
             if shift not in setting_results.shifts or row not in setting_results.methods:
                 continue
-            own_values, base = (
+            accuracies, base = (
                 setting_results.entries.get((shift, name), Entry()).values(HEADLINE.name)
                 for name in (row, self.baseline)
             )
-            changes_by_data.append(
-                {k: 100 * (v / base[k] - 1) for k, v in own_values.items() if base.get(k)}
-                if percent
-                else own_values
-            )
-        return _mean(changes_by_data)
+            if percent:
+                values_by_data.append(
+                    {
+                        seed: 100 * (accuracy / base[seed] - 1)
+                        for seed, accuracy in accuracies.items()
+                        if base.get(seed)
+                    }
+                )
+            else:
+                values_by_data.append(accuracies)
+        return _mean(values_by_data)
 
     def agreement(self) -> dict[tuple[str, str], tuple[float, float]]:
         """Rank correlation and two-sided p of the methods' mean accuracies by pair of shifts; of at
         least four methods."""
-        correlations = {}
-        means = {
-            (shift, row): self.accuracy([row], [shift])
-            for shift in self.shifts
-            for row in self.methods
-        }
+        means_by_shift = {shift: self._mean_accuracies(shift) for shift in self.shifts}
+        correlations: dict[tuple[str, str], tuple[float, float]] = {}
         for first_shift, second_shift in combinations(self.shifts, 2):
-            rows = [
-                row for row in self.methods if means[first_shift, row] and means[second_shift, row]
-            ]
-            pairs = [
-                [
-                    sum(values.values()) / len(values)
-                    for values in (means[first_shift, row], means[second_shift, row])
-                ]
-                for row in rows
-            ]
-            if len(pairs) >= 4 and (rho := rank_correlation(*zip(*pairs, strict=True))) is not None:
+            first, second = means_by_shift[first_shift], means_by_shift[second_shift]
+            rows = [row for row in self.methods if row in first and row in second]
+            if len(rows) < 4:
+                continue
+            rho = rank_correlation([first[row] for row in rows], [second[row] for row in rows])
+            if rho is not None:
                 correlations[first_shift, second_shift] = rho
         return correlations
 
+    def _mean_accuracies(self, shift: str) -> dict[str, float]:
+        """The accuracy under a shift, mean over seeds, of every method that has one."""
+        means: dict[str, float] = {}
+        for row in self.methods:
+            accuracies = self.accuracy([row], [shift])
+            if accuracies:
+                means[row] = sum(accuracies.values()) / len(accuracies)
+        return means
+
 
 def _mean(value_maps: Sequence[Values]) -> Values:
-    shared = (
-        [key for key in value_maps[0] if all(key in value_map for value_map in value_maps)]
-        if value_maps
-        else []
-    )
+    """The mean of several values of each seed that has all of them."""
+    if not value_maps:
+        return {}
     return {
         key: math.fsum(value_map[key] for value_map in value_maps) / len(value_maps)
-        for key in shared
+        for key in value_maps[0]
+        if all(key in value_map for value_map in value_maps)
     }
 
 
@@ -213,11 +218,10 @@ def rank_correlation(first: Sequence[float], second: Sequence[float]) -> tuple[f
     if not dots[0] or not dots[3]:
         return None
     rho = max(-1.0, min(1.0, dots[1] / math.sqrt(dots[0] * dots[3])))
-    return rho, (
-        0.0
-        if abs(rho) > 1 - 1e-12
-        else float(2 * stdtr(n - 2, -abs(rho) * math.sqrt((n - 2) / (1 - rho * rho))))
-    )
+    if abs(rho) > 1 - 1e-12:
+        return rho, 0.0
+    t = abs(rho) * math.sqrt((n - 2) / (1 - rho * rho))
+    return rho, float(2 * stdtr(n - 2, -t))
 
 
 def families(shown_results: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> list[Families]:
@@ -235,42 +239,65 @@ def families(shown_results: Sequence[PlaceResults], resolved: Mapping[str, Any])
     main = max(models_of_runs, key=lambda model: models_of_runs[model])
     if (main, reference) not in runs:  # nothing to be compared with
         return []
-    name_of, family = _named(shown_results, resolved), _families(shown_results, resolved, reference)
-
-    def row(model: str, method: str) -> str:
-        if method == reference and len(models_of_runs) > 1:
-            return model
-        return name_of[method] if model == main else f"{name_of[method]} on {model}"
-
-    order = sorted(runs, key=lambda key: (key != (main, reference), list(family).index(key[1])))
+    family = _families(shown_results, resolved, reference)
+    labels = list(family)
+    order = sorted(runs, key=lambda run: (run != (main, reference), labels.index(run[1])))
     groups = dict.fromkeys(family[method] for _, method in order)
-    rows = {row(*key): name for name in groups for key in order if family[key[1]] == name}
+    if len(groups) < LEAST:
+        return []
+    row_of = _row_names(runs, main, reference, _named(shown_results, resolved))
+    rows = {row_of[run]: name for name in groups for run in order if family[run[1]] == name}
     results_by_view: dict[Place, dict[str, PlaceResults]] = {}
     for setting_results in shown_results:
-        merged = results_by_view.setdefault(setting_results.place._replace(data="", model=""), {})
-        data, base = setting_results.place.data, row(main, reference)
-        old = merged.get(data) or PlaceResults(
-            setting_results.place._replace(model=""), base, setting_results.shifts, [], {}
+        setting = setting_results.place
+        by_data = results_by_view.setdefault(setting._replace(data="", model=""), {})
+        of_data = by_data.get(setting.data) or PlaceResults(
+            setting._replace(model=""), row_of[main, reference], setting_results.shifts, [], {}
         )
-        named = {
-            method: row(setting_results.place.model, method) for method in setting_results.methods
-        }
-        methods = [name for name in rows if name in {*old.methods, *named.values()}]
-        entries = {
-            (shift, named[method]): entry
-            for (shift, method), entry in setting_results.entries.items()
-        }
-        merged[data] = replace(old, methods=methods, entries={**old.entries, **entries})
-    several = len(groups) >= LEAST
+        by_data[setting.data] = _with_rows(of_data, setting_results, list(rows), row_of)
     plain = unshifted(resolved.get("shifts", {}))
     multiplicity = str(resolved.get("multiplicity", "holm"))
-    return (
-        [
-            Families(list(merged.values()), rows, plain, multiplicity)
-            for merged in results_by_view.values()
-        ]
-        if several
-        else []
+    return [
+        Families(list(by_data.values()), rows, plain, multiplicity)
+        for by_data in results_by_view.values()
+    ]
+
+
+def _row_names(
+    runs: Iterable[tuple[str, str]], main: str, reference: str, name_of: Mapping[str, str]
+) -> dict[tuple[str, str], str]:
+    """The row of every model and method; the reference on several models stands for these."""
+    runs = list(runs)
+    several_models = len({model for model, _ in runs}) > 1
+    row_of: dict[tuple[str, str], str] = {}
+    for model, method in runs:
+        if method == reference and several_models:
+            row_of[model, method] = model
+        elif model == main:
+            row_of[model, method] = name_of[method]
+        else:
+            row_of[model, method] = f"{name_of[method]} on {model}"
+    return row_of
+
+
+def _with_rows(
+    of_data: PlaceResults,
+    setting_results: PlaceResults,
+    rows: Sequence[str],
+    row_of: Mapping[tuple[str, str], str],
+) -> PlaceResults:
+    """The results of a data set with those of another model, in the order of the rows."""
+    model = setting_results.place.model
+    row_of_method = {method: row_of[model, method] for method in setting_results.methods}
+    present = {*of_data.methods, *row_of_method.values()}
+    entries = {
+        (shift, row_of_method[method]): entry
+        for (shift, method), entry in setting_results.entries.items()
+    }
+    return replace(
+        of_data,
+        methods=[row for row in rows if row in present],
+        entries={**of_data.entries, **entries},
     )
 
 
@@ -314,16 +341,12 @@ def _families(
     }
     order = list(dict.fromkeys(family_of_label.values()))
     first = family_of_label.get(reference, OTHER)
-    return dict(
-        sorted(
-            family_of_label.items(),
-            key=lambda label_and_family: (
-                label_and_family[1] != first,
-                label_and_family[1] == OTHER,
-                order.index(label_and_family[1]),
-            ),
-        )
-    )
+
+    def rank(label: str) -> tuple[bool, bool, int]:
+        family = family_of_label[label]
+        return family != first, family == OTHER, order.index(family)
+
+    return {label: family_of_label[label] for label in sorted(family_of_label, key=rank)}
 
 
 def _registered(label: str, resolved: Mapping[str, Any]) -> str:
@@ -346,20 +369,14 @@ def change_table(view: Families) -> ReportTable:
         cells: list[Cell] = []
         for column, shifts in enumerate(view.columns):
             change = view.change([row], shifts, view.verdicts.level)
+            if change is None:
+                cells.append(None)
+                continue
+            layouts.add((change.splits, change.n))
             entries = [entry for shift in shifts for entry in view.entries(shift, row)]
-            if change is not None:
-                layouts.add((change.splits, change.n))
-            star = (
-                ""
-                if change is None
-                else with_mark(" *" if view.verdicts.tells((row, column)) else "", *entries)
-            )
+            star = with_mark(" *" if view.verdicts.tells((row, column)) else "", *entries)
             cells.append(
-                None
-                if change is None
-                else ScoreCell(
-                    change.mean, change.half_width, change.n, "percent", star, signed=True
-                )
+                ScoreCell(change.mean, change.half_width, change.n, "percent", star, signed=True)
             )
         rows.append([family, row, *cells])
     several = f"the mean over {len(view.places)} data sets, then " if len(view.places) > 1 else ""
@@ -438,13 +455,11 @@ def agreement_table(view: Families) -> ReportTable | None:
         cells: list[Cell] = []
         for second_shift in shifts[1:]:
             correlation = correlations.get((first_shift, second_shift))
-            cells.append(
-                None
-                if correlation is None
-                else (
-                    f"{correlation[0]:+.2f}{' *' if adjusted[first_shift, second_shift] < 1 - LEVEL else ''}"
-                )
-            )
+            if correlation is None:
+                cells.append(None)
+                continue
+            differs = adjusted[first_shift, second_shift] < 1 - LEVEL
+            cells.append(f"{correlation[0]:+.2f}{' *' if differs else ''}")
         rows.append([first_shift, *cells])
     notes = [
         (
@@ -471,22 +486,14 @@ def _table(
     if table_name == "families" and len(view.shifted) > 1:
         columns = [*columns, "mean of shifts"]
     setting = view.place
-    about = ", ".join(
-        filter(
-            None,
-            (setting.study, setting.size and f"size {setting.size}", f"selection {setting.rule}"),
-        )
-    )
-    extra_lines = (
-        [
-            line
-            for setting_results in view.places
-            for line in (*points_tried(setting_results)[1], *doubt_notes(setting_results))
-        ]
-        if table_name == "families"
-        else []
-    )
-    notes = [*notes, *oracle_notes(setting), *dict.fromkeys(extra_lines)]
+    size = setting.size and f"size {setting.size}"
+    about = ", ".join(filter(None, (setting.study, size, f"selection {setting.rule}")))
+    extra_lines: dict[str, None] = {}
+    if table_name == "families":
+        for setting_results in view.places:
+            extra_lines |= dict.fromkeys(points_tried(setting_results)[1])
+            extra_lines |= dict.fromkeys(doubt_notes(setting_results))
+    notes = [*notes, *oracle_notes(setting), *extra_lines]
     return ReportTable(
         slug(table_name, *setting),
         f"{title} on {setting.set} ({about})",

@@ -110,8 +110,9 @@ def _shared_words(setting_results: PlaceResults) -> str:
         if shares:
             shared[shift] = f"{sum(shares) / len(shares):.2f}"
     alike = len(set(shared.values())) == 1
-    shares = ", ".join(f"{name} {share}" for name, share in shared.items())
-    return next(iter(shared.values())) if alike else shares
+    if alike:
+        return next(iter(shared.values()))
+    return ", ".join(f"{shift} {share}" for shift, share in shared.items())
 
 
 def _runs_left_out(setting_results: PlaceResults) -> list[str]:
