@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from crosswind.evaluation.compare import Difference
 from crosswind.evaluation.multiplicity import percent
 from crosswind.evaluation.points import HELD, Number, Point
-from crosswind.evaluation.pools import Comparison, Covered, OnDomain, PoolJudgement
+from crosswind.evaluation.pools import Comparison, Covered, LineFit, OnDomain, PoolJudgement
 from crosswind.reports.charts import Figure, chart, layer, named_colour, number, text, tips
 from crosswind.reports.tables import Cell, ReportTable, slug
 
@@ -64,22 +65,26 @@ def scatter(name: str, estimates: Mapping[str, Sequence[Point]]) -> tuple[Figure
         ("low and high are the ends of a 90% interval.",),
         keys=4,
     )
-    mean = [
-        f"{panel} {_mean_error(rows, panel):.1f}"
-        for panel in panels
-        if any(row["m"] == panel for row in rows)
-    ]
+    drawn = {row["m"] for row in rows}
+    mean_errors = ", ".join(
+        f"{panel} {_mean_error(rows, panel):.1f}" for panel in panels if panel in drawn
+    )
     networks = len({row["k"] for row in rows})
     diagonal = [{"m": panel, "a": end, "e": end, "d": 1} for panel in panels for end in (0, 1)]
+    caption = (
+        "A point is a network on a test domain. On the dashed diagonal the estimate is the"
+        " accuracy, above it the estimate is too high. Vertical lines are 90% intervals: one that"
+        f" meets the diagonal holds the accuracy.{thinned}"
+    )
+    description = (
+        f"Scatter plots of estimated against true accuracy, {networks} networks on {len(shifts)}"
+        f" test domains. Mean absolute error of the points in percentage points: {mean_errors}."
+    )
     figure = Figure(
         slug(name),
         title,
-        "A point is a network on a test domain. On the dashed diagonal the estimate is the"
-        " accuracy, above it the estimate is too high. Vertical lines are 90% intervals: one that"
-        f" meets the diagonal holds the accuracy.{thinned}",
-        f"Scatter plots of estimated against true accuracy, {networks} networks on {len(shifts)}"
-        " test domains. Mean absolute error of the points in percentage points:"
-        f" {', '.join(mean)}.",
+        caption,
+        description,
         chart(_panels(panels, shifts), {"rows": [*rows, *diagonal]}),
         "wrap",
         len(panels),
@@ -117,12 +122,8 @@ def _panels(panels: Sequence[str], shifts: Sequence[str]) -> dict[str, Any]:
     shift_scale = {"range": "category" if len(shifts) <= 4 else "ordinal"}
     colours = shift_scale if len(shifts) <= 6 else {"scheme": "tableau20"}
     # Two names fit the width of a phone.
-    legend = {
-        "orient": "top",
-        "title": None,
-        "columns": 2 if max(map(len, shifts)) > 6 else 5,
-        "symbolOpacity": 1,
-    }
+    legend_columns = 2 if max(map(len, shifts)) > 6 else 5
+    legend = {"orient": "top", "title": None, "columns": legend_columns, "symbolOpacity": 1}
     colour = text(
         "s", scale={"domain": list(shifts), **colours}, legend=legend if len(shifts) <= 20 else None
     )
@@ -134,22 +135,13 @@ def _panels(panels: Sequence[str], shifts: Sequence[str]) -> dict[str, Any]:
         ("e", "estimate", ".1%"),
     )
     interval = {"x": x, "y": number("l", scale=unit_scale), "y2": {"field": "h"}, "color": colour}
+    diagonal = {**where, "color": named_colour("quiet")}
+    tooltip = tips(*shared_tips, ("i", "90% interval"))
+    points = {**where, "color": colour, "tooltip": tooltip}
     layers = [
-        layer(
-            "line",
-            {**where, "color": named_colour("quiet")},
-            where="isValid(datum.d)",
-            strokeDash=[4, 3],
-            strokeWidth=1.2,
-        ),
+        layer("line", diagonal, where="isValid(datum.d)", strokeDash=[4, 3], strokeWidth=1.2),
         layer("rule", interval, where="isValid(datum.l)", opacity=0.6, strokeWidth=1.2),
-        layer(
-            "circle",
-            {**where, "color": colour, "tooltip": tips(*shared_tips, ("i", "90% interval"))},
-            where="!isValid(datum.d)",
-            size=26,
-            opacity=0.8,
-        ),
+        layer("circle", points, where="!isValid(datum.d)", size=26, opacity=0.8),
     ]
     facet = text(
         "m", title=None, sort=list(panels), header={"labelAnchor": "start", "labelOrient": "top"}
@@ -221,21 +213,14 @@ def line_table(name: str, title: str, judged: Mapping[str, PoolJudgement]) -> Re
     """A row a measure and a line, by what it is fitted on: R2 in both forms, mean absolute and mean
     signed error."""
     rows: list[tuple[Cell, ...]] = []
-    rule = dict.fromkeys(
-        rule
-        for judgement in judged.values()
-        for rule, fit in judgement.fits.items()
-        if fit.mae.value is not None
-    )
+    rules: dict[str, None] = {}
+    for judgement in judged.values():
+        fits = judgement.fits.items()
+        rules |= dict.fromkeys(rule for rule, fit in fits if fit.mae.value is not None)
     for measure, judgement in judged.items():
-        for fit in (judgement.fits[name] for name in rule if name in judgement.fits):
-            numbers = (
-                _cell(fit.r2, 3),
-                _cell(fit.explained, 3),
-                _cell(fit.mae, 2),
-                _cell(fit.bias, 2, "+"),
-            )
-            rows.append((measure, fit.held, "yes" if fit.uses_target_labels else "no", *numbers))
+        for rule in rules:
+            if rule in judgement.fits:
+                rows.append((measure, *_line_cells(judgement.fits[rule])))
     columns = (
         "measure",
         "line fitted on",
@@ -245,7 +230,14 @@ def line_table(name: str, title: str, judged: Mapping[str, PoolJudgement]) -> Re
         "MAE",
         "bias",
     )
-    return ReportTable(slug(name), title, columns, rows, (*map(_told, rule), _INTERVAL), keys=2)
+    return ReportTable(slug(name), title, columns, rows, (*map(_told, rules), _INTERVAL), keys=2)
+
+
+def _line_cells(fit: LineFit) -> tuple[Cell, ...]:
+    """What a line is fitted on, and how well it tells accuracies."""
+    r2, explained = _cell(fit.r2, 3), _cell(fit.explained, 3)
+    mae, bias = _cell(fit.mae, 2), _cell(fit.bias, 2, "+")
+    return fit.held, "yes" if fit.uses_target_labels else "no", r2, explained, mae, bias
 
 
 def domain_table(
@@ -254,9 +246,9 @@ def domain_table(
     """A row a measure, a column a test domain, as tables 9 to 11 and 16 to 18; `tau_by_measure` by
     measure
     and domain."""
-    domains = list(
-        dict.fromkeys(domain for numbers in tau_by_measure.values() for domain in numbers)
-    )
+    domains: dict[str, None] = {}
+    for numbers in tau_by_measure.values():
+        domains |= dict.fromkeys(numbers)
     rows = [
         (measure, *(_cell(numbers.get(domain), 3) for domain in domains))
         for measure, numbers in tau_by_measure.items()
@@ -313,43 +305,25 @@ def number_table(
     `judged_parts`: by part of the pool, "" for all of it, and measure. `on_domains`: by measure, or
     `measure, part`, and test domain.
     """
-    cells_and_numbers: list[tuple[tuple[Cell, ...], Number]] = []
+    rows: list[tuple[Cell, ...]] = []
     for part_name, judged in judged_parts.items():
         for measure, judgement in judged.items():
             label = f"{measure}, {part_name}" if part_name else measure
-            cells_and_numbers += [
-                ((label, tau, None, "", 0), number_told)
-                for tau, number_told in _taus(judgement).items()
-            ]
+            for tau, tau_number in _taus(judgement).items():
+                rows.append((label, tau, None, "", 0, *_number_cells(tau_number)))
             for rule, fit in judgement.fits.items():
-                errors = (
-                    ("R2", fit.r2),
-                    ("1 - SSE/SST", fit.explained),
-                    ("MAE", fit.mae),
-                    ("bias", fit.bias),
-                )
-                cells_and_numbers += [
-                    ((label, kind, None, rule, int(fit.uses_target_labels)), number_told)
-                    for kind, number_told in errors
-                ]
+                uses_target = int(fit.uses_target_labels)
+                for kind, error_number in _errors(fit).items():
+                    cells = _number_cells(error_number)
+                    rows.append((label, kind, None, rule, uses_target, *cells))
     for label, domains in (on_domains or {}).items():
         for domain, on in domains.items():
-            kinds = (("macro tau", on.tau), ("R2", on.r2), ("micro tau", on.micro))
-            cells_and_numbers += [
-                ((label, kind, domain, "", 0), number_told) for kind, number_told in kinds
-            ]
-    rows = [
-        (
-            *keys,
-            number_told.value,
-            number_told.low,
-            number_told.high,
-            number_told.cells,
-            number_told.left_out,
-            number_told.why or None,
-        )
-        for keys, number_told in cells_and_numbers
-    ]
+            for kind, domain_number in (
+                ("macro tau", on.tau),
+                ("R2", on.r2),
+                ("micro tau", on.micro),
+            ):
+                rows.append((label, kind, domain, "", 0, *_number_cells(domain_number)))
     columns = (
         "measure",
         "number",
@@ -366,6 +340,16 @@ def number_table(
     return ReportTable(slug(name), title, columns, rows, keys=4)
 
 
+def _errors(fit: LineFit) -> dict[str, Number]:
+    """The numbers of a line, as tables call them."""
+    return {"R2": fit.r2, "1 - SSE/SST": fit.explained, "MAE": fit.mae, "bias": fit.bias}
+
+
+def _number_cells(shown: Number) -> tuple[Cell, ...]:
+    """A number with its interval, the cells that it averages, and reasons."""
+    return shown.value, shown.low, shown.high, shown.cells, shown.left_out, shown.why or None
+
+
 def comparison_table(
     name: str, title: str, reference: str, compared: Mapping[str, Comparison]
 ) -> ReportTable:
@@ -373,22 +357,10 @@ def comparison_table(
     p-values after Holm."""
     rows: list[tuple[Cell, ...]] = []
     for estimator, comparison_of in compared.items():
-        cells: list[Cell] = [estimator]
-        for difference, adjusted, digits in (
-            (comparison_of.mae, comparison_of.mae_holm, 2),
-            (comparison_of.macro_tau, comparison_of.macro_tau_holm, 3),
-        ):
-            plain = (
-                None
-                if difference is None
-                else Number(difference.mean, difference.low, difference.high)
-            )
-            cells += [
-                _cell(plain, digits, "+"),
-                None if difference is None else difference.p,
-                adjusted,
-            ]
-        rows.append(tuple(cells))
+        mae = _difference_cells(comparison_of.mae, 2)
+        tau = _difference_cells(comparison_of.macro_tau, 3)
+        adjusted = comparison_of.mae_holm, comparison_of.macro_tau_holm
+        rows.append((estimator, *mae, adjusted[0], *tau, adjusted[1]))
     levels = {
         (percent(comparison_of.mae_level), percent(comparison_of.tau_level))
         for comparison_of in compared.values()
@@ -414,6 +386,14 @@ def comparison_table(
         "p of tau (Holm)",
     )
     return ReportTable(slug(name), title, columns, rows, notes)
+
+
+def _difference_cells(difference: Difference | None, digits: int) -> tuple[Cell, Cell]:
+    """A difference with its interval, and its p."""
+    if difference is None:
+        return None, None
+    shown = Number(difference.mean, difference.low, difference.high)
+    return _cell(shown, digits, "+"), difference.p
 
 
 def coverage_table(
@@ -465,27 +445,22 @@ def _table(
         for label in ("micro tau", "arch tau")
         if all(_taus(judgement)[label].value is None for _, judgement in rows)
     }
-    labels = [
-        label for label in (_numbers(rows[0][1], rules) if rows else {}) if label not in empty
-    ]
+    every_label = _numbers(rows[0][1], rules) if rows else {}
+    labels = [label for label in every_label if label not in empty]
     listed: list[tuple[Cell, ...]] = []
     reasons: dict[str, None] = {}
     for names, judgement in rows:
         numbers = _numbers(judgement, rules)
-        listed.append(
-            (
-                *names,
-                *(_cell(numbers[label], 2 if label.startswith("MAE") else 3) for label in labels),
-            )
-        )
-        reasons |= {
-            f"{label}: {numbers[label].why}.": None for label in labels if numbers[label].why
-        }
+        cells: list[Cell] = [*names]
+        for label in labels:
+            digits = 2 if label.startswith("MAE") else 3
+            cells.append(_cell(numbers[label], digits))
+            if numbers[label].why:
+                reasons[f"{label}: {numbers[label].why}."] = None
+        listed.append(tuple(cells))
     for label in sorted(empty, reverse=True):
-        reasons |= {
-            f"No {label}: {why}.": None
-            for why in dict.fromkeys(_taus(judgement)[label].why for _, judgement in rows)
-        }
+        for _, judgement in rows:
+            reasons[f"No {label}: {_taus(judgement)[label].why}."] = None
     return ReportTable(
         slug(name),
         title,
@@ -499,14 +474,13 @@ def _table(
 def _told(rule: str) -> str:
     if rule == "estimate":
         return '"estimate": the errors of the estimate itself, without a line.'
-    uses = (
-        "It uses accuracies on o, which nobody has of a new domain."
-        if HELD[rule].uses_target_labels
-        else "It uses none on o."
-    )
+    line = HELD[rule]
+    uses = "It uses none on o."
+    if line.uses_target_labels:
+        uses = "It uses accuracies on o, which nobody has of a new domain."
     return (
         f'"{rule}": errors on test domain o of networks trained on i, by a line fitted on'
-        f" {HELD[rule].words}. {uses}"
+        f" {line.words}. {uses}"
     )
 
 
@@ -536,12 +510,10 @@ def _cell(number_shown: Number | None, digits: int, sign: str = "") -> str | Non
     if number_shown is None or number_shown.value is None:
         return None
     form = f"{sign}.{digits}f"
-    ends = (
-        ""
-        if number_shown.low is None or number_shown.high is None
-        else f" [{number_shown.low:{form}}, {number_shown.high:{form}}]"
-    )
-    return f"{number_shown.value:{form}}{ends}"
+    value, low, high = number_shown.value, number_shown.low, number_shown.high
+    if low is None or high is None:
+        return f"{value:{form}}"
+    return f"{value:{form}} [{low:{form}}, {high:{form}}]"
 
 
 def _six(value: float) -> float:

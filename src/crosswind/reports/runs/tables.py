@@ -54,33 +54,22 @@ _LARGEST = {
 def run_table(arranged: Results, reasons: bool = True) -> ReportTable:
     """The state of the runs by data, model and method; with `reasons`, failures and divergences
     below it."""
-    states = list(
-        dict.fromkeys((*_DONE, "failed", *(status for status, _ in arranged.runs.values())))
-    )
+    every_state = [status for status, _ in arranged.runs.values()]
+    states = list(dict.fromkeys((*_DONE, "failed", *every_state)))
     groups: dict[tuple[str, str, str], Counter[str]] = {}
-    trouble: dict[str, list[str]] = {}
-    several = len({run.split_seed for run in arranged.runs}) > 1
-    for run, (status, reason) in arranged.runs.items():
+    for run, (status, _) in arranged.runs.items():
         groups.setdefault((run.data, run.model, run.method), Counter())[status] += 1
-        if status in ("diverged", "failed") and reasons:
-            where = ", ".join(
-                filter(None, (run.data, run.shift, run.size, run.model, run.method, run.point))
-            )
-            name = str(Seeds(run.split_seed, run.seed)) if several else str(run.seed)
-            trouble.setdefault(
-                f"{status}: {where}: {one_line(reason) or 'no reason recorded'}", []
-            ).append(name)
+    trouble = _seeds_by_trouble(arranged) if reasons else {}
     rows: list[tuple[Cell, ...]] = [
         (*group, count.total(), *(count[state] for state in states))
         for group, count in groups.items()
     ]
     counts = sum(groups.values(), Counter[str]())
-    notes = (
-        ["A diverged run is scored as it is and counts in every mean."]
-        if counts["diverged"]
-        else []
-    )
-    if waiting := len(arranged.runs) - sum(counts[state] for state in (*_DONE, "failed")):
+    notes: list[str] = []
+    if counts["diverged"]:
+        notes.append("A diverged run is scored as it is and counts in every mean.")
+    waiting = len(arranged.runs) - sum(counts[state] for state in (*_DONE, "failed"))
+    if waiting:
         notes.append(
             f"{waiting} of {len(arranged.runs)} runs are not done: these tables are of what is"
             " there so far."
@@ -93,9 +82,22 @@ def run_table(arranged: Results, reasons: bool = True) -> ReportTable:
         notes.append(
             f"and {len(trouble) - _REASONS_SHOWN} more kinds of failure that are not shown here."
         )
-    return ReportTable(
-        "runs", "Runs", ("data", "model", "method", "runs", *states), rows, notes, keys=3
-    )
+    columns = ("data", "model", "method", "runs", *states)
+    return ReportTable("runs", "Runs", columns, rows, notes, keys=3)
+
+
+def _seeds_by_trouble(arranged: Results) -> dict[str, list[str]]:
+    """The seeds that failed or diverged, by where they did and why."""
+    several_splits = len({run.split_seed for run in arranged.runs}) > 1
+    seeds: dict[str, list[str]] = {}
+    for run, (status, reason) in arranged.runs.items():
+        if status in ("diverged", "failed"):
+            axes = (run.data, run.shift, run.size, run.model, run.method, run.point)
+            where = ", ".join(filter(None, axes))
+            why = one_line(reason) or "no reason recorded"
+            seed = str(Seeds(run.split_seed, run.seed) if several_splits else run.seed)
+            seeds.setdefault(f"{status}: {where}: {why}", []).append(seed)
+    return seeds
 
 
 def trouble_table(runs: Iterable[Mapping[str, Any]]) -> ReportTable | None:
@@ -275,24 +277,12 @@ def time_table(run_costs: Sequence[Cost], sentence: bool = True) -> ReportTable 
 
     `sentence`: with `largest_part` below it.
     """
-    rows: list[dict[str, Cell]] = [
-        {
-            **picked(run_cost, data="data", model="model", method="method", runs="runs"),
-            **{f"{name} s": f"{getattr(run_cost, name):.2f}" for name in ("mean", "least", "most")},
-            "sum h": f"{run_cost.mean * run_cost.runs / 3600:.3f}",
-            **{
-                f"{name} %": f"{100 * run_cost.shares[part_name]:.1f}" if run_cost.shares else None
-                for part_name, name in PARTS.items()
-            },
-            "rows/s": (
-                None if run_cost.images_per_second is None else f"{run_cost.images_per_second:.0f}"
-            ),
-            "peak MiB": None if run_cost.memory is None else f"{run_cost.memory / 2**20:.0f}",
-        }
-        for run_cost in run_costs
-    ]
+    if not run_costs:
+        return None
+    rows = [_cost_row(run_cost) for run_cost in run_costs]
+    largest = largest_part(run_costs) if sentence else ""
     notes = [
-        *([largest_part(run_costs)] if sentence and largest_part(run_costs) else []),
+        *([largest] if largest else []),
         (
             "Seconds of the clock of the runs that are done, from the start of a run to its end, in"
             " all its tries; they depend on the machine and on what else it did."
@@ -315,4 +305,20 @@ def time_table(run_costs: Sequence[Cost], sentence: bool = True) -> ReportTable 
         )
     if not all(run_cost.shares for run_cost in run_costs):
         notes.append("A dash stands for what runs of an earlier version did not record.")
-    return ReportTable.of("time", "Where the time went", rows, notes, keys=3) if rows else None
+    return ReportTable.of("time", "Where the time went", rows, notes, keys=3)
+
+
+def _cost_row(run_cost: Cost) -> dict[str, Cell]:
+    """What the runs of one method took, a number a column."""
+    row: dict[str, Cell] = picked(
+        run_cost, data="data", model="model", method="method", runs="runs"
+    )
+    row |= {f"{name} s": f"{getattr(run_cost, name):.2f}" for name in ("mean", "least", "most")}
+    row["sum h"] = f"{run_cost.mean * run_cost.runs / 3600:.3f}"
+    for part_name, name in PARTS.items():
+        share = run_cost.shares[part_name] if run_cost.shares else None
+        row[f"{name} %"] = None if share is None else f"{100 * share:.1f}"
+    speed, memory = run_cost.images_per_second, run_cost.memory
+    row["rows/s"] = None if speed is None else f"{speed:.0f}"
+    row["peak MiB"] = None if memory is None else f"{memory / 2**20:.0f}"
+    return row

@@ -33,6 +33,7 @@ _WORST = METRICS["worst_group"]
 Rows = list[dict[str, Any]]
 BARS = 30
 """Bars of an exhibit that are drawn."""
+_DESCRIBED = 12
 
 
 # -- draws -----------------------------------------------------------------------------------------
@@ -63,13 +64,17 @@ def draw_map(draw: ShiftDraw, shown: SetDraw, greatest: float, title: str = "") 
         rows.append({"hconcat": pair, "spacing": 10})
     where = ", ".join(filter(None, (draw.data, draw.size and f"size {draw.size}")))
     drawn = _drawn_words(shown)
+    kind, subject = ("test", title) if title else ("shift", "training rows")
+    of_shifts = "every shift" if title else draw.shift
+    description = (
+        f"Heat maps of {subject} by {draw.label} and {', '.join(shown.tables)},"
+        f" {of_shifts} ({where}): planned by the weights beside realised. {drawn}."
+    )
     return Figure(
-        f"{'test' if title else 'shift'}-{draw.data}-{draw.size}-{title or draw.shift}",
+        f"{kind}-{draw.data}-{draw.size}-{title or draw.shift}",
         title or draw.shift,
         f"{drawn}. Seed {draw.seed}.",
-        f"Heat maps of {title or 'training rows'} by {draw.label} and {', '.join(shown.tables)},"
-        f" {draw.shift if not title else 'every shift'} ({where}): planned by the weights beside"
-        f" realised. {drawn}.",
+        description,
         chart({"vconcat": rows, "spacing": 14}, datasets, most=greatest),
         "step",
     )
@@ -107,27 +112,18 @@ def _draw_panel(
     left = side == "p"
     step = 24 if len(values) <= 8 else max(5, 200 // len(values))
     tall = 18 if len(labels) <= 12 else max(5, 220 // len(labels))
-    where = {
-        "x": text(
-            "v",
-            title=attribute,
-            sort=values,
-            axis={"labelAngle": -40 if len(values) > 1 else 0, "labelLimit": 60},
-        ),
-        "y": text("l", title=label if left else None, sort=labels, axis={} if left else None),
-        "tooltip": tips(
-            ("l", label), ("v", attribute), ("p", "planned rows"), ("r", "realised rows")
-        ),
-    }
+    tooltip = tips(("l", label), ("v", attribute), ("p", "planned rows"), ("r", "realised rows"))
+    value_axis = {"labelAngle": -40 if len(values) > 1 else 0, "labelLimit": 60}
+    x = text("v", title=attribute, sort=values, axis=value_axis)
+    y = text("l", title=label if left else None, sort=labels, axis={} if left else None)
+    where = {"x": x, "y": y, "tooltip": tooltip}
     scale = {"domain": {"expr": "[0, most]"}, "range": "ramp", "interpolate": "rgb"}
     layers = [
         layer("rect", {**where, "color": number(side, scale=scale, legend=None)}, stroke=None)
     ]
     if step >= 18 and tall >= 14:
-        # As many digits as a cell has room for.
-        form = ".3~s" if greatest >= 1000 else ".2~g" if left and greatest < 100 else ".0f"
         written = {
-            "text": number(side, format=form),
+            "text": number(side, format=_count_format(greatest, planned=left)),
             "color": on_ramp(f"datum.{side} > 0.55 * most"),
             "opacity": either(f"datum.{side} == 0", 0.45, 1),
         }
@@ -141,6 +137,13 @@ def _draw_panel(
     }
 
 
+def _count_format(greatest: float, planned: bool) -> str:
+    """As many digits as a cell has room for; planned rows need not be whole."""
+    if greatest >= 1000:
+        return ".3~s"
+    return ".2~g" if planned and greatest < 100 else ".0f"
+
+
 # -- scores ----------------------------------------------------------------------------------------
 
 
@@ -148,44 +151,44 @@ def change_map(setting_results: PlaceResults, verdicts: Verdicts | None = None) 
     """Method x shift: change of accuracy against the reference, paired by seed; a frame where a
     difference is told."""
     verdicts = verdicts_at(setting_results) if verdicts is None else verdicts
-    methods = [name for name in setting_results.methods if name != setting_results.reference]
+    shifts, reference = setting_results.shifts, setting_results.reference
+    methods = [name for name in setting_results.methods if name != reference]
     data: Rows = []
     for (shift, method), verdict in verdicts.items():
-        row = _cell(
-            shift,
-            method,
-            setting_results.entries[shift, method],
-            verdict.difference,
-            "+",
-            " *" if verdict.told else "",
-        )
+        entry = setting_results.entries[shift, method]
+        star = " *" if verdict.told else ""
+        row = _cell(shift, method, entry, verdict.difference, "+", star)
         data.append(row | {"a": _six(verdict.value), "b": _six(verdict.base), "x": verdict.told})
-    level, framed = star_words(verdicts, setting_results.reference)
-    tooltip = [
-        ("d", f"change against {setting_results.reference}", "+.3f"),
+    level, framed = star_words(verdicts, reference)
+    tooltip = (
+        ("d", f"change against {reference}", "+.3f"),
         ("i", f"{level} interval"),
         ("n", "runs"),
-    ]
-    tooltip += [
         ("a", HEADLINE.words, ".3f"),
-        ("b", f"{HEADLINE.words} of {setting_results.reference}", ".3f"),
-    ]
+        ("b", f"{HEADLINE.words} of {reference}", ".3f"),
+    )
+    caption = (
+        f"Blue is above {reference}, orange below, paired by seed. A framed cell"
+        f" (*) {framed}; a pale cell has an interval that holds 0, or none: the seeds do not settle"
+        " the direction."
+    )
+    n_framed = sum(row["x"] for row in data)
+    description = (
+        f"Heat map of {len(methods)} methods and {len(shifts)} shifts: mean change"
+        f" of {HEADLINE.words} against {reference}, {_between(data, 'd', '+')};"
+        f" {n_framed} of {len(data)} intervals exclude 0."
+    )
     return _at_place(
         "change",
         setting_results,
-        f"Change of {HEADLINE.words} against {setting_results.reference} on"
-        f" {setting_results.place.set}",
-        f"Blue is above {setting_results.reference}, orange below, paired by seed. A framed cell"
-        f" (*) {framed}; a pale cell has an interval that holds 0, or none: the seeds do not settle"
-        " the direction.",
-        f"Heat map of {len(methods)} methods and {len(setting_results.shifts)} shifts: mean change"
-        f" of {HEADLINE.words} against {setting_results.reference}, {_between(data, 'd', '+')};"
-        f" {sum(row['x'] for row in data)} of {len(data)} intervals exclude 0.",
-        method_map(setting_results.shifts, methods, tooltip, diverging=True),
+        f"Change of {HEADLINE.words} against {reference} on {setting_results.place.set}",
+        caption,
+        description,
+        method_map(shifts, methods, tooltip, diverging=True),
         data,
         "grid",
         methods,
-        most=max(0.05, *(abs(row["d"]) for row in data)) if data else 0.05,
+        most=max([0.05, *(abs(row["d"]) for row in data)]),
     )
 
 
@@ -196,33 +199,45 @@ def worst_map(setting_results: PlaceResults) -> Figure | None:
         summary = entry.summary(_WORST.name) if entry else None
         if entry is None or summary is None:
             continue
-        scored = [
-            run_scores
-            for run_scores in entry.metrics.values()
-            if run_scores.get(_WORST.name) is not None
-        ]
-        names = sorted({str(run_scores["worst_group_name"]) for run_scores in scored})
-        listed = "; ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        data.append(_cell(shift, method, entry, summary) | {"g": listed})
-    tooltip = [
+        data.append(_cell(shift, method, entry, summary) | {"g": _worst_names(entry)})
+    methods, shifts = setting_results.methods, setting_results.shifts
+    tooltip = (
         ("d", "worst group", ".3f"),
         ("i", "95% interval"),
         ("n", "runs"),
         ("g", "lowest in some run"),
-    ]
+    )
+    caption = (
+        "Mean over runs of the lowest accuracy of any group; which group that is may differ between"
+        " seeds. Of small groups the lowest is low by chance alone: the table gives their rows."
+    )
+    description = (
+        f"Heat map of {len(methods)} methods and {len(shifts)} shifts: worst group accuracy,"
+        f" {_between(data, 'd')}."
+    )
     return _at_place(
         _WORST.slug,
         setting_results,
         f"{_WORST.title} on {setting_results.place.set}",
-        "Mean over runs of the lowest accuracy of any group; which group that is may differ between"
-        " seeds. Of small groups the lowest is low by chance alone: the table gives their rows.",
-        f"Heat map of {len(setting_results.methods)} methods and {len(setting_results.shifts)}"
-        f" shifts: worst group accuracy, {_between(data, 'd')}.",
-        method_map(setting_results.shifts, setting_results.methods, tooltip, diverging=False),
+        caption,
+        description,
+        method_map(shifts, methods, tooltip, diverging=False),
         data,
         "grid",
         most=1.0,
     )
+
+
+def _worst_names(entry: Entry) -> str:
+    """The groups that were worst in some run, the first three of them."""
+    scored = [
+        run_scores
+        for run_scores in entry.metrics.values()
+        if run_scores.get(_WORST.name) is not None
+    ]
+    names = sorted({str(run_scores["worst_group_name"]) for run_scores in scored})
+    words = "; ".join(names[:3])
+    return f"{words} and {len(names) - 3} more" if len(names) > 3 else words
 
 
 def _cell(
@@ -256,11 +271,12 @@ def method_map(
 
     `words`: what rows and columns are called.
     """
+    row_word, column_word = words
     top = {"orient": "top", "labelAngle": 0 if len(shifts) <= 8 else -40, "labelLimit": 90}
     where = {
         "x": text("s", title=None, sort=shifts, axis=top),
         "y": text("m", title=None, sort=methods),
-        "tooltip": tips(("m", words[0]), ("s", words[1]), *tooltip),
+        "tooltip": tips(("m", row_word), ("s", column_word), *tooltip),
     }
     scale = {
         "domain": {"expr": "[-most, most]" if diverging else "[0, most]"},
@@ -274,58 +290,56 @@ def method_map(
     }
     deep = "datum.x && abs(datum.d) > 0.6 * most" if diverging else "datum.d > 0.6 * most"
     frame = {**where, "stroke": named_colour("ink")}
+    written = {**where, "text": text("t"), "color": on_ramp(deep)}
     layers = [
         layer("rect", {**where, **fill}, cornerRadius=2),
         layer("rect", frame, where="datum.x", filled=False, strokeWidth=2, cornerRadius=2),
-        layer("text", {**where, "text": text("t"), "color": on_ramp(deep)}, fontSize=12),
+        layer("text", written, fontSize=12),
     ]
-    sizes = {"width": {"step": 76 if len(shifts) <= 12 else 62}, "height": {"step": 30}}
+    column_width = 76 if len(shifts) <= 12 else 62
+    sizes = {"width": {"step": column_width}, "height": {"step": 30}}
     return {"data": {"name": "rows"}, **sizes, "layer": layers}
 
 
 def seed_strips(setting_results: PlaceResults) -> Figure | None:
     """Accuracy of every seed as a point, the mean as a tick, one panel a shift; the line is the
     mean of the reference."""
-    data: Rows = [
-        {"s": shift, "m": method, "k": str(seed), "a": _six(value)}
-        for shift, method, entry in setting_results.grid()
-        if entry is not None
-        for seed, value in entry.values(HEADLINE.name).items()
-    ]
-    y = text("m", title=None, sort=setting_results.methods)
+    methods, shifts = setting_results.methods, setting_results.shifts
+    data: Rows = []
+    for shift, method, entry in setting_results.grid():
+        accuracies = {} if entry is None else entry.values(HEADLINE.name)
+        for seed, accuracy in accuracies.items():
+            data.append({"s": shift, "m": method, "k": str(seed), "a": _six(accuracy)})
+    y = text("m", title=None, sort=methods)
     mean = number("a", aggregate="mean")
     shared_tips = (("m", "method"), ("s", "shift"))
     average = {**number("a", title="mean", format=".3f"), "aggregate": "mean"}
-    x, tooltip = (
-        _score_axis(setting_results, nice=True),
-        tips(*shared_tips, ("k", "seed"), ("a", HEADLINE.words, ".3f")),
-    )
+    x = _score_axis(setting_results, nice=True)
+    tooltip = tips(*shared_tips, ("k", "seed"), ("a", HEADLINE.words, ".3f"))
+    mean_tooltip = [*tips(*shared_tips), average]
     seeds = {"x": x, "y": y, "color": named_colour("accent"), "tooltip": tooltip}
-    means = {
-        "x": mean,
-        "y": y,
-        "color": named_colour("ink"),
-        "tooltip": [*tips(*shared_tips), average],
-    }
+    means = {"x": mean, "y": y, "color": named_colour("ink"), "tooltip": mean_tooltip}
+    line = {"x": mean, "color": named_colour("quiet")}
     layers = [
-        layer(
-            "rule",
-            {"x": mean, "color": named_colour("quiet")},
-            where="datum.m === reference",
-            strokeDash=[3, 3],
-        ),
+        layer("rule", line, where="datum.m === reference", strokeDash=[3, 3]),
         layer("circle", seeds, size=42, opacity=0.6),
         layer("tick", means, thickness=2, size=13),
     ]
+    caption = (
+        "A point is one seed, the tick the mean over seeds, the dashed line the mean of"
+        f" {setting_results.reference}."
+    )
+    description = (
+        f"Strip plots of {HEADLINE.words}, {len(methods)} methods under"
+        f" {len(shifts)} shifts, {len(data)} runs, {_between(data, 'a')}."
+    )
     return _at_place(
         "seeds",
         setting_results,
         f"{HEADLINE.title} of every seed on {setting_results.place.set}",
-        "A point is one seed, the tick the mean over seeds, the dashed line the mean of"
-        f" {setting_results.reference}.",
-        f"Strip plots of {HEADLINE.words}, {len(setting_results.methods)} methods under"
-        f" {len(setting_results.shifts)} shifts, {len(data)} runs, {_between(data, 'a')}.",
-        _panel_a_shift({"layer": layers}, setting_results.shifts, 17),
+        caption,
+        description,
+        _panel_a_shift({"layer": layers}, shifts, 17),
         data,
         "wrap",
         reference=setting_results.reference,
@@ -336,28 +350,21 @@ def rule_dots(rule_results: Sequence[PlaceResults]) -> Figure | None:
     """Mean accuracy by selection rule, one panel a shift. `rule_results` are one place under
     several
     rules."""
-    setting_results, rules = (
-        rule_results[0],
-        [rule_title(setting_results.place.rule) for setting_results in rule_results],
-    )
-    data: Rows = [
-        {
-            "s": shift,
-            "m": method,
-            "u": rule,
-            "a": _six(summary.mean),
-            "i": _interval(summary),
-            "n": summary.n,
-        }
-        for rule_result, rule in zip(rule_results, rules, strict=True)
-        for (shift, method), entry in rule_result.entries.items()
-        if (summary := entry.summary(HEADLINE.name)) is not None
-    ]
+    first_results = rule_results[0]
+    methods, shifts = first_results.methods, first_results.shifts
+    rules = [rule_title(setting_results.place.rule) for setting_results in rule_results]
+    data: Rows = []
+    for setting_results, title in zip(rule_results, rules, strict=True):
+        for (shift, method), entry in setting_results.entries.items():
+            summary = entry.summary(HEADLINE.name)
+            if summary is not None:
+                numbers = {"a": _six(summary.mean), "i": _interval(summary), "n": summary.n}
+                data.append({"s": shift, "m": method, "u": title, **numbers})
     rule = text("u", title="rule", sort=rules, scale={"domain": rules})
     tooltip = (("a", f"mean {HEADLINE.words}", ".3f"), ("i", "95% interval"), ("n", "seeds"))
     encoding = {
-        "x": _score_axis(setting_results),
-        "y": text("m", title=None, sort=setting_results.methods),
+        "x": _score_axis(first_results),
+        "y": text("m", title=None, sort=methods),
         # Rules often choose the same step: side by side, so that none hides another.
         "yOffset": text("u", sort=rules),
         "color": {**rule, "legend": {"orient": "top"}},
@@ -365,15 +372,21 @@ def rule_dots(rule_results: Sequence[PlaceResults]) -> Figure | None:
         "tooltip": tips(("m", "method"), ("s", "shift"), ("u", "rule"), *tooltip),
     }
     points = layer("point", encoding, filled=True, size=45, opacity=0.85)
+    caption = (
+        f"Mean {HEADLINE.words} over seeds, by the rule that chooses the step. The intervals are in"
+        " the table and on hover."
+    )
+    description = (
+        f"Dot plots of mean {HEADLINE.words} by selection rule ({', '.join(rules)}),"
+        f" {len(methods)} methods under {len(shifts)} shifts."
+    )
     return _at_place(
         "rules",
-        setting_results,
-        f"Selection rules side by side on {setting_results.place.set}",
-        f"Mean {HEADLINE.words} over seeds, by the rule that chooses the step. The intervals are in"
-        " the table and on hover.",
-        f"Dot plots of mean {HEADLINE.words} by selection rule ({', '.join(rules)}),"
-        f" {len(setting_results.methods)} methods under {len(setting_results.shifts)} shifts.",
-        _panel_a_shift(points, setting_results.shifts, max(20, 8 + 7 * len(rules))),
+        first_results,
+        f"Selection rules side by side on {first_results.place.set}",
+        caption,
+        description,
+        _panel_a_shift(points, shifts, max(20, 8 + 7 * len(rules))),
         data,
         "wrap",
     )
@@ -410,17 +423,12 @@ def _at_place(
     where rules are compared."""
     if not data:
         return None
-    compared = figure_name == "rules"
-    name = "-".join(
-        filter(
-            None,
-            (
-                figure_name,
-                *(setting_results.place._replace(rule="") if compared else setting_results.place),
-            ),
-        )
-    )
-    caption = " ".join([caption, *([] if compared else doubt_notes(setting_results))])
+    setting = setting_results.place
+    if figure_name == "rules":
+        setting = setting._replace(rule="")
+    else:
+        caption = " ".join([caption, *doubt_notes(setting_results)])
+    name = "-".join(filter(None, (figure_name, *setting)))
     spec = chart(view, {"rows": data}, **params)
     return Figure(
         name,
@@ -437,46 +445,38 @@ def _at_place(
 def rank_dots(ranked: Ranking) -> Figure:
     """How often each method had which rank, and its mean rank."""
     methods, ranks, last = ranked.methods, ranked.ranks, len(ranked.methods)
-    spread = [
-        {"m": name, "k": rank, "c": count}
-        for name in methods
-        for rank, count in sorted(ranked.counts[name].items())
-    ]
+    spread: Rows = []
+    for name in methods:
+        for rank, count in sorted(ranked.counts[name].items()):
+            spread.append({"m": name, "k": rank, "c": count})
     means = [{"m": name, "k": _six(float(ranks.mean[name]))} for name in methods]
-    scale = {
-        "domain": [1, max(2, last)],
-        "padding": 16,
-    }  # pixels: half of the largest circle, and the end of the axis
+    # The padding in pixels: half of the largest circle, and the end of the axis.
+    scale = {"domain": [1, max(2, last)], "padding": 16}
     ticks = list(range(1, last + 1)) if last <= 10 else [1, *range(5, last + 1, 5)]
-    where = {
-        "x": number(
-            "k", title="rank (1 is best)", scale=scale, axis={"format": "d", "values": ticks}
-        ),
-        "y": text("m", title=None, sort=methods),
-    }
+    axis = {"format": "d", "values": ticks}
+    x = number("k", title="rank (1 is best)", scale=scale, axis=axis)
+    where = {"x": x, "y": text("m", title=None, sort=methods)}
     area = number("c", title="blocks", scale={"rangeMin": 12, "rangeMax": 420}, legend=None)
     tooltip = tips(("m", "method"), ("k", "rank"), ("c", "blocks"))
     dots = {**where, "size": area, "color": named_colour("accent"), "tooltip": tooltip}
-    mean = {
-        **where,
-        "color": named_colour("ink"),
-        "tooltip": tips(("m", "method"), ("k", "mean rank", ".3f")),
-    }
+    mean_tooltip = tips(("m", "method"), ("k", "mean rank", ".3f"))
+    mean = {**where, "color": named_colour("ink"), "tooltip": mean_tooltip}
     layers = [
         layer("circle", dots, data="spread", opacity=0.45),
         layer("tick", mean, data="means", thickness=2, size=20),
     ]
-    listed = ", ".join(f"{name} {ranks.mean[name]:.2f}" for name in methods)
+    mean_ranks = ", ".join(f"{name} {ranks.mean[name]:.2f}" for name in methods)
+    caption = (
+        "The area of a circle is the number of blocks with that rank, the tick the mean rank."
+        " Blocks are not independent."
+    )
+    view = {"width": 460, "height": {"step": 28}, "layer": layers}
     return Figure(
         f"ranks-{ranked.set}-{ranked.rule}",
         f"Ranks by {HEADLINE.words} on {ranked.set}, selection {ranked.rule}",
-        "The area of a circle is the number of blocks with that rank, the tick the mean rank."
-        " Blocks are not independent.",
-        f"Mean ranks over {ranks.blocks} blocks: {listed}.",
-        chart(
-            {"width": 460, "height": {"step": 28}, "layer": layers},
-            {"spread": spread, "means": means},
-        ),
+        caption,
+        f"Mean ranks over {ranks.blocks} blocks: {mean_ranks}.",
+        chart(view, {"spread": spread, "means": means}),
         "bars",
         names=_room(methods),
     )
@@ -492,17 +492,20 @@ def time_bars(run_costs: Sequence[Cost]) -> Figure | None:
         f"{run_cost.method} ({run_cost.data}, {run_cost.model})" if several else run_cost.method
         for run_cost in run_costs
     ]
-    data: Rows = [
-        {"m": name, "l": _six(run_cost.least), "h": _six(run_cost.most), "n": run_cost.runs}
-        | {"p": title, "o": position, "a": _six(share * run_cost.mean), "s": _six(share)}
-        for name, run_cost in zip(names, run_costs, strict=True)
-        for position, (part_name, title) in enumerate(PARTS.items())
-        if (share := run_cost.shares[part_name])
-    ]
+    data: Rows = []
+    for name, run_cost in zip(names, run_costs, strict=True):
+        ends = {"l": _six(run_cost.least), "h": _six(run_cost.most)}
+        for position, (part_name, title) in enumerate(PARTS.items()):
+            share = run_cost.shares[part_name]
+            if share:
+                seconds = {"a": _six(share * run_cost.mean), "s": _six(share)}
+                row = {"m": name, **ends, "n": run_cost.runs, "p": title, "o": position}
+                data.append(row | seconds)
     tooltip = (("m", "method"), ("p", "part"), ("a", "mean seconds", ".2f"), ("s", "share", ".1%"))
     run_tips = (("l", "least of a run", ".2f"), ("h", "most of a run", ".2f"), ("n", "runs"))
     part_titles = list(PARTS.values())
-    present = [part_name for part_name in part_titles if any(row["p"] == part_name for row in data)]
+    drawn_titles = {row["p"] for row in data}
+    present = [title for title in part_titles if title in drawn_titles]
     legend = {"orient": "top", "title": None, "columns": 4, "values": present}
     encoding = {
         "x": number("a", title="mean seconds a run", stack="zero"),
@@ -510,14 +513,13 @@ def time_bars(run_costs: Sequence[Cost]) -> Figure | None:
         "color": text("p", scale={"domain": part_titles, "range": "ordinal"}, legend=legend),
         "tooltip": tips(*tooltip, *run_tips),
     }
-    listed = [
-        f"{name} {run_cost.mean:.1f}" for name, run_cost in zip(names[:12], run_costs, strict=False)
-    ]
+    named_costs = list(zip(names, run_costs, strict=True))[:_DESCRIBED]
+    mean_seconds = ", ".join(f"{name} {run_cost.mean:.1f}" for name, run_cost in named_costs)
     return _bars(
         "time",
         "What the seconds of a run went on",
         "Means over the runs that are done; the quickest and the slowest are in the table.",
-        f"Stacked bars of mean seconds a run, by what they went on: {', '.join(listed)}.",
+        f"Stacked bars of mean seconds a run, by what they went on: {mean_seconds}.",
         encoding,
         data,
         names,
@@ -531,24 +533,21 @@ def bars(title: str, exhibit: Bars) -> Figure:
     """One exhibit: a bar a name, in its order, the first `BARS` of them."""
     names = list(exhibit.values)[:BARS]
     data = [{"m": name, "a": _six(exhibit.values[name])} for name in names]
-    left_out = (
-        f"The first {BARS} of {len(exhibit.values)} are drawn."
-        if len(exhibit.values) > BARS
-        else ""
-    )
     tooltip = tips(("m", "name"), ("a", exhibit.unit, ".4g"))
     encoding = {
         "x": number("a", title=exhibit.unit),
         "color": named_colour("accent"),
         "tooltip": tooltip,
     }
-    caption = " ".join(filter(None, (exhibit.caption, left_out)))
-    listed = ", ".join(f"{row['m']} {row['a']:.3g}" for row in data[:12])
+    captions = [exhibit.caption] if exhibit.caption else []
+    if len(exhibit.values) > BARS:
+        captions.append(f"The first {BARS} of {len(exhibit.values)} are drawn.")
+    numbers = ", ".join(f"{row['m']} {row['a']:.3g}" for row in data[:_DESCRIBED])
     return _bars(
         slug(title),
         title,
-        caption,
-        f"Bars: {listed}.",
+        " ".join(captions),
+        f"Bars: {numbers}.",
         encoding,
         data,
         names,
@@ -585,8 +584,11 @@ def _bars(
 
 
 def _interval(summary: DifferenceSummary, sign: str = "") -> str:
-    alike = "one run, no interval" if summary.sd is None else "the same at every seed, no interval"
-    return f"{summary.low:{sign}.3f} to {summary.high:{sign}.3f}" if summary.sd else alike
+    if summary.sd is None:
+        return "one run, no interval"
+    if not summary.sd:
+        return "the same at every seed, no interval"
+    return f"{summary.low:{sign}.3f} to {summary.high:{sign}.3f}"
 
 
 def _between(data: Rows, field: str, sign: str = "") -> str:
