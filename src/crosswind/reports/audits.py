@@ -33,12 +33,8 @@ PICTURES = (".svg", ".pdf", ".png", ".html")
 MOST_SHOWN = 60
 """Columns in a picture; those with verdicts other than "no shift" come first."""
 
-_STATUSES = [
-    "follows",
-    "shift",
-    "no shift",
-    "cannot tell",
-]  # in the order of the theme's colours: blue, orange, grey, violet
+# In the order of the theme's colours: blue, orange, grey, violet.
+_STATUSES = ["follows", "shift", "no shift", "cannot tell"]
 _PANELS = (
     (KINDS[0], "spurious correlation: V in training less in the target", "v_difference"),
     (KINDS[1], "low-data drift: total variation", "variation"),
@@ -52,40 +48,42 @@ def audit_figure(audit: Audit) -> Figure:
     What is left (e, from l to h) by column c and status s, the raw measure r as a tick; the dashed
     line is the stated effect size.
     """
-    columns = sorted(
-        audit.columns,
-        key=lambda column_audit: all(
-            verdict.status == "no shift" for verdict in column_audit.verdicts
-        ),
-    )[:MOST_SHOWN]
-    columns = [column_audit for column_audit in audit.columns if column_audit in columns]
-    names = distinct(
-        one_line(column_audit.name, 40) + (" (label)" if column_audit is audit.label else "")
-        for column_audit in columns
-    )
-    datasets = {
-        f"d{position}": [
-            row
+    first_columns = sorted(audit.columns, key=_has_no_shift)[:MOST_SHOWN]
+    columns = [column_audit for column_audit in audit.columns if column_audit in first_columns]
+    names = distinct(_column_name(audit, column_audit) for column_audit in columns)
+    datasets: dict[str, list[dict[str, Any]]] = {}
+    for position, (kind, _, raw) in enumerate(_PANELS):
+        rows = [
+            _row(column_audit, name, kind, raw)
             for column_audit, name in zip(columns, names, strict=True)
-            if (row := _row(column_audit, name, kind, raw)) is not None
         ]
-        for position, (kind, _, raw) in enumerate(_PANELS)
-    }
+        datasets[f"d{position}"] = [row for row in rows if row is not None]
     panels = [_panel(position, title, names) for position, (_, title, _) in enumerate(_PANELS)]
-    named_shifts = (
-        "; ".join(f"{name}: {kind}" for name, kind in audit.shifts) or "no shift was found"
-    )
+    shifts = "; ".join(f"{name}: {kind}" for name, kind in audit.shifts) or "no shift was found"
     sizes = {f"size{position}": SIZES[kind] for position, (kind, _, _) in enumerate(_PANELS)}
+    caption = (
+        "Points: what is left when what follows from other shifts is taken out, with 95% intervals."
+        " Ticks: the difference as measured. Dashed: the stated effect size."
+    )
     return Figure(
         "audit",
         f"{audit.train_rows:,} training and {audit.target_rows:,} target rows",
-        "Points: what is left when what follows from other shifts is taken out, with 95% intervals."
-        " Ticks: the difference as measured. Dashed: the stated effect size.",
-        f"Three panels of effects by column. {one_line(named_shifts, 600)}.",
+        caption,
+        f"Three panels of effects by column. {one_line(shifts, 600)}.",
         chart({"hconcat": panels, "spacing": 16}, datasets, **sizes),
         "step",
         3,
     )
+
+
+def _has_no_shift(column_audit: AttributeAudit) -> bool:
+    """Whether every verdict on a column is that there is no shift."""
+    return all(verdict.status == "no shift" for verdict in column_audit.verdicts)
+
+
+def _column_name(audit: Audit, column_audit: AttributeAudit) -> str:
+    name = one_line(column_audit.name, 40)
+    return f"{name} (label)" if column_audit is audit.label else name
 
 
 def _row(column_audit: AttributeAudit, name: str, kind: str, raw: str) -> dict[str, Any] | None:
@@ -94,16 +92,14 @@ def _row(column_audit: AttributeAudit, name: str, kind: str, raw: str) -> dict[s
     if verdict is None or verdict.effect is None:
         return None
     left, measured = verdict.effect, getattr(column_audit, raw)
-    row = {
+    low, high = left.low, left.high
+    return {
         "c": name,
         "s": verdict.status,
         "e": _six(left.value),
-        "l": _six(left.low),
-        "h": _six(left.high),
-    }
-    return {
-        **row,
-        "i": f"{left.low:.3f} to {left.high:.3f}",
+        "l": _six(low),
+        "h": _six(high),
+        "i": f"{low:.3f} to {high:.3f}",
         "r": None if measured is None else _six(measured.value),
     }
 
@@ -123,19 +119,13 @@ def _panel(position: int, title: str, names: list[str]) -> dict[str, Any]:
         ("r", "as measured", ".3f"),
     )
     point = {"x": x, "y": y, "color": colour, "shape": shape, "tooltip": tooltip}
+    interval = {"x": {**x, "field": "l"}, "x2": {"field": "h"}, "y": y, "color": colour}
+    measured = {"x": {**x, "field": "r"}, "y": y, "color": named_colour("quiet")}
+    effect_size = {"x": size, "color": named_colour("quiet")}
     layers = [
-        layer("rule", {"x": size, "color": named_colour("quiet")}, strokeDash=[3, 3]),
-        layer(
-            "rule",
-            {"x": {**x, "field": "l"}, "x2": {"field": "h"}, "y": y, "color": colour},
-            strokeWidth=2,
-        ),
-        layer(
-            "tick",
-            {"x": {**x, "field": "r"}, "y": y, "color": named_colour("quiet")},
-            thickness=2,
-            size=12,
-        ),
+        layer("rule", effect_size, strokeDash=[3, 3]),
+        layer("rule", interval, strokeWidth=2),
+        layer("tick", measured, thickness=2, size=12),
         layer("point", point, filled=True, size=70, opacity=1),
     ]
     return {"data": {"name": f"d{position}"}, "width": 230, "height": {"step": 22}, "layer": layers}
@@ -153,11 +143,11 @@ def write_audit(audit: Audit, path: Path) -> None:
     form = path.suffix.lower()
     if form not in PICTURES:
         raise InputError("out", f"{str(path)!r} is no picture by its name", PICTURES)
+    is_page = form == ".html"
     with tempfile.TemporaryDirectory() as folder:
-        drawn = save(audit_figure(audit), Path(folder), ["svg" if form == ".html" else form[1:]])[
-            0
-        ].read_bytes()
-    write_atomically(path, utf8(audit_page(audit, drawn.decode())) if form == ".html" else drawn)
+        (picture,) = save(audit_figure(audit), Path(folder), ["svg" if is_page else form[1:]])
+        drawn = picture.read_bytes()
+    write_atomically(path, utf8(audit_page(audit, drawn.decode())) if is_page else drawn)
 
 
 def audit_page(audit: Audit, picture: str) -> str:
@@ -176,11 +166,9 @@ def audit_page(audit: Audit, picture: str) -> str:
 
 def _cells(value: Any) -> list[str]:
     ratio = value.ratio
-    ratio_words = (
-        "" if math.isnan(ratio.value) else f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"
-    )
-    rows, shares = (
-        (f"{value.train_rows:,}", f"{value.target_rows:,}"),
-        (f"{value.train_share:.1%}", f"{value.target_share:.1%}"),
-    )
+    ratio_words = f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"
+    if math.isnan(ratio.value):
+        ratio_words = ""
+    rows = f"{value.train_rows:,}", f"{value.target_rows:,}"
+    shares = f"{value.train_share:.1%}", f"{value.target_share:.1%}"
     return [one_line(value.name, 80), *rows, *shares, ratio_words]

@@ -92,11 +92,10 @@ def cost_of(name: str) -> dict[str, dict[str, Any]]:
 def short_cost(name: str) -> str:
     """The cost on `COST_MODEL` in a word: `1.04`, `1.51 run`; empty where unmeasured."""
     cost = cost_of(name).get(COST_MODEL)
-    return (
-        ""
-        if cost is None
-        else f"{cost['time']:.2f}" + ("" if cost["of"] == "step" else f" {cost['of']}")
-    )
+    if cost is None:
+        return ""
+    time = f"{cost['time']:.2f}"
+    return time if cost["of"] == "step" else f"{time} {cost['of']}"
 
 
 def effects_of(known_facts: Facts) -> list[dict[str, Any]]:
@@ -119,46 +118,38 @@ def effects_of(known_facts: Facts) -> list[dict[str, Any]]:
 def card_lines(known_facts: Facts) -> list[tuple[str, str]]:
     """What stands above the docstring on a card: (title, text), those that there is something
     for."""
+    name, needs = known_facts.name, known_facts.needs
+    wants = hooks = measured = ""
+    if known_facts.room == "methods":
+        action = action_of(name, known_facts.action, known_facts.limit, known_facts.defines)
+        wants, measured = _wants(name), action.words()
+        hooks = ", ".join(known_facts.defines) or "none"
     lines = [
         ("Family", family_of(known_facts)),
-        ("In a study", f"{known_facts.room}: [{known_facts.name}]"),
-        ("Needs", "; ".join(known_facts.needs.words()) if known_facts.needs is not None else ""),
-        ("Wants", _wants(known_facts.name) if known_facts.room == "methods" else ""),
-        (
-            "Hooks",
-            (", ".join(known_facts.defines) or "none") if known_facts.room == "methods" else "",
-        ),
+        ("In a study", f"{known_facts.room}: [{name}]"),
+        ("Needs", "" if needs is None else "; ".join(needs.words())),
+        ("Wants", wants),
+        ("Hooks", hooks),
         ("Limit", _limit(known_facts)),
-        (
-            "Measured",
-            (
-                action_of(
-                    known_facts.name, known_facts.action, known_facts.limit, known_facts.defines
-                ).words()
-                if known_facts.room == "methods"
-                else ""
-            ),
-        ),
+        ("Measured", measured),
+        ("Cost", _cost_words(name)),
     ]
-    if cost := cost_of(known_facts.name):
-        cost_words = [
-            f"{model} {model_cost['time']:.2f} x ({model_cost['flops']:.2f} x its arithmetic)"
-            for model, model_cost in cost.items()
-        ]
-        lines.append(
-            (
-                "Cost",
-                (
-                    f"time of a {next(iter(cost.values()))['of']} beside ERM's:"
-                    f" {', '.join(cost_words)}"
-                ),
-            )
-        )
-    lines += [
-        ("" if i else "Seen", effect_words(claim))
-        for i, claim in enumerate(effects_of(known_facts))
-    ]
+    for i, claim in enumerate(effects_of(known_facts)):
+        lines.append(("" if i else "Seen", effect_words(claim)))
     return [(title, text) for title, text in lines if text]
+
+
+def _cost_words(name: str) -> str:
+    """What it costs on every model that this was measured on; empty where unmeasured."""
+    cost = cost_of(name)
+    if not cost:
+        return ""
+    by_model = ", ".join(
+        f"{model} {model_cost['time']:.2f} x ({model_cost['flops']:.2f} x its arithmetic)"
+        for model, model_cost in cost.items()
+    )
+    first = next(iter(cost.values()))
+    return f"time of a {first['of']} beside ERM's: {by_model}"
 
 
 def effect_words(claim: Mapping[str, Any]) -> str:

@@ -118,30 +118,20 @@ class ReportTable:
     def cells(self) -> list[list[str]]:
         """The rows as a reader sees them: numbers with three decimals, scores padded so that means
         stand under means."""
-        shown = [
-            [
-                "-" if cell is None else f"{cell:.3f}" if isinstance(cell, float) else str(cell)
-                for cell in row
-            ]
-            for row in self.rows
-        ]
+        shown = [list(map(_cell_text, row)) for row in self.rows]
         for i in range(len(self.columns)):
-            column = [cell for row in self.rows if isinstance(cell := row[i], ScoreCell)]
-            scores = [
-                row_number
+            scores = {
+                row_number: cell
                 for row_number, row in enumerate(self.rows)
-                if isinstance(row[i], ScoreCell)
-            ]
-            for tail in (
-                " ± 0.0" if any(cell.unit == "percent" for cell in column) else " ± 0.000",
-                " *",
-                " †",
-            ):
-                if any(tail[:2] in shown[row_number][i] for row_number in scores):
-                    for row_number in scores:
-                        shown[row_number][i] += (
-                            "" if tail[:2] in shown[row_number][i] else " " * len(tail)
-                        )
+                if isinstance(cell := row[i], ScoreCell)
+            }
+            in_percent = any(score.unit == "percent" for score in scores.values())
+            for tail in (" ± 0.0" if in_percent else " ± 0.000", " *", " †"):
+                mark = tail[:2]
+                without = [row_number for row_number in scores if mark not in shown[row_number][i]]
+                if len(without) < len(scores):
+                    for row_number in without:
+                        shown[row_number][i] += " " * len(tail)
         return shown
 
     @cached_property
@@ -162,20 +152,16 @@ class ReportTable:
         """
         sizes = [max(map(len, column)) for column in zip(self.columns, *self.cells, strict=True)]
 
+        aligned = [">" if numeric else "<" for numeric in self.numeric]
+
         def line(cells: Sequence[str], block: Sequence[int]) -> str:
-            return _GAP.join(
-                f"{cells[i]:{'>' if self.numeric[i] else '<'}{sizes[i]}}" for i in block
-            ).rstrip()
+            return _GAP.join(f"{cells[i]:{aligned[i]}{sizes[i]}}" for i in block).rstrip()
 
         lines = textwrap.wrap(self.title, width, break_long_words=False)
         for block in self._blocks(sizes, width):
             rule = _GAP.join("-" * sizes[i] for i in block)
-            lines += [
-                "",
-                line(self.columns, block),
-                rule,
-                *(line(row, block) for row in self.cells),
-            ]
+            lines += ["", line(self.columns, block), rule]
+            lines += [line(row, block) for row in self.cells]
         lines += [""] if self.notes else []
         for note in self.notes:
             lines += textwrap.wrap(
@@ -185,12 +171,11 @@ class ReportTable:
 
     def _blocks(self, sizes: Sequence[int], width: int) -> list[list[int]]:
         keys = list(range(min(self.keys, len(sizes))))
-        blocks, block = [], list(keys)
+        blocks: list[list[int]] = []
+        block = list(keys)
         for i in range(len(keys), len(sizes)):
-            if (
-                len(block) > len(keys)
-                and sum(sizes[j] + len(_GAP) for j in block) + sizes[i] > width
-            ):
+            wide = sum(sizes[j] + len(_GAP) for j in block) + sizes[i] > width
+            if wide and len(block) > len(keys):
                 blocks.append(block)
                 block = list(keys)
             block.append(i)
@@ -218,18 +203,19 @@ class ReportTable:
         def row(cells: Iterable[str]) -> str:
             return " & ".join(map(escape_latex, cells)) + r" \\"
 
-        marked = [zip(*pair, strict=True) for pair in zip(self.rows, self.cells, strict=True)]
         label = re.sub(r"[^A-Za-z0-9:-]+", "-", self.name)
+        alignment = "".join("r" if numeric else "l" for numeric in self.numeric)
         lines = [
             "\\begin{table}\n\\centering",
             rf"\caption{{{escape_latex(self.title)}}}",
             rf"\label{{tab:{label}}}",
-            rf"\begin{{tabular}}{{{''.join('r' if numeric else 'l' for numeric in self.numeric)}}}",
+            rf"\begin{{tabular}}{{{alignment}}}",
             f"\\toprule\n{row(self.columns)}\n\\midrule",
-            *(
-                row("--" if raw is None else cell.strip() for raw, cell in cells)
-                for cells in marked
-            ),
+        ]
+        for raw_row, cells in zip(self.rows, self.cells, strict=True):
+            pairs = zip(raw_row, cells, strict=True)
+            lines.append(row("--" if raw is None else cell.strip() for raw, cell in pairs))
+        lines += [
             "\\bottomrule\n\\end{tabular}",
             *([r"\par\smallskip\raggedright\footnotesize"] if self.notes else []),
             *(f"{escape_latex(note)}\\par" for note in self.notes),
@@ -262,6 +248,13 @@ def escape_latex(text: str) -> str:
     """`text` as LaTeX prints it letter by letter; a sign before digits becomes a minus."""
     escaped = "".join(_LATEX.get(letter, letter) for letter in text)
     return re.sub(r"(?<![\w.)-])-(?=\d)", r"$-$", escaped)
+
+
+def _cell_text(cell: Cell) -> str:
+    """A cell as a reader sees it, without padding."""
+    if cell is None:
+        return "-"
+    return f"{cell:.3f}" if isinstance(cell, float) else str(cell)
 
 
 def picked(entry_shown: object, **names: str) -> dict[str, Any]:

@@ -23,14 +23,20 @@ def points_of(setting_results: PlaceResults) -> dict[str, list[Point]]:
     for shift, method, entry in setting_results.grid():
         for label in entry.estimators if entry is not None else ():
             assert entry is not None
-            low, high = (
-                entry.values(f"{ESTIMATE_LOW}{label}"),
-                entry.values(f"{ESTIMATE_HIGH}{label}"),
-            )
+            low = entry.values(f"{ESTIMATE_LOW}{label}")
+            high = entry.values(f"{ESTIMATE_HIGH}{label}")
             accuracy = entry.values(HEADLINE.name)
             for seed, value in entry.values(f"{ESTIMATE}{label}").items():
-                name, ends = f"{method} under {shift}, seed {seed}", (low.get(seed), high.get(seed))
-                point = Point(name, "source", shift, value, accuracy[seed], method, *ends)
+                point = Point(
+                    network=f"{method} under {shift}, seed {seed}",
+                    training="source",
+                    test=shift,
+                    value=value,
+                    accuracy=accuracy[seed],
+                    architecture=method,
+                    low=low.get(seed),
+                    high=high.get(seed),
+                )
                 points_by_estimator.setdefault(label, []).append(point)
     return points_by_estimator
 
@@ -51,9 +57,8 @@ def estimates(study: StudyRecord) -> Section:
             f"set {setting.set}",
             f"selection {setting.rule}",
         )
-        name = (
-            f"estimates-{setting.data}-{setting.size}-{setting.model}-{setting.set}-{setting.rule}"
-        )
+        fields = (setting.data, setting.size, setting.model, setting.set, setting.rule)
+        name = "-".join(["estimates", *fields])
         group = Group(heading, open=not groups)
         figure, numbers = scatter(name, points_by_estimator)
         group.figures = [(figure, [numbers])]
@@ -65,6 +70,14 @@ def estimates(study: StudyRecord) -> Section:
     return Section("Estimated accuracy", intro, groups)
 
 
+_FOLDED = (
+    ("by test domain", "domains"),
+    ("by what a line is fitted on", "lines"),
+    ("by training method and architecture", "parts"),
+    ("estimators and forms compared", "forms"),
+    ("one network over many domains", "one network"),
+)
+"""The groups of a pool that are folded: their titles, and what their tables are about."""
 _LINES = ", ".join(shown(name) for name, rule in HELD.items() if rule.uses_target_labels)
 
 
@@ -86,33 +99,16 @@ def pools(study: StudyRecord) -> Section:
             ]
         picture, numbers = scatter(f"{judged_pool.name}-scatter", pool.shown())
         mapped = [label for label in pool.values if label not in pool.estimates]
-        words = (
-            [
+        words: list[str] = []
+        if mapped:
+            words.append(
                 f"{', '.join(mapped)}: the accuracy by a line fitted on the other domains, without"
                 " an interval."
-            ]
-            if mapped
-            else []
-        )
-        groups += [
-            first,
-            Group(f"{head}estimated against true accuracy", words, [(picture, [numbers])]),
-            Group(f"{head}by test domain", tables=tables.get("domains", []), open=False),
-            Group(f"{head}by what a line is fitted on", tables=tables.get("lines", []), open=False),
-            Group(
-                f"{head}by training method and architecture",
-                tables=tables.get("parts", []),
-                open=False,
-            ),
-            Group(
-                f"{head}estimators and forms compared", tables=tables.get("forms", []), open=False
-            ),
-            Group(
-                f"{head}one network over many domains",
-                tables=tables.get("one network", []),
-                open=False,
-            ),
-        ]
+            )
+        scatter_title = f"{head}estimated against true accuracy"
+        groups += [first, Group(scatter_title, words, [(picture, [numbers])])]
+        for title, subject in _FOLDED:
+            groups.append(Group(f"{head}{title}", tables=tables.get(subject, []), open=False))
     intro = [
         "Networks are ranked and their accuracies told from what an estimator or measure says of"
         " them (Ng et al. 2022, section 4.3), where there are five networks or more. Kendall's"

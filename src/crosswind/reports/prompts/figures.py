@@ -16,25 +16,32 @@ def prompt_map(comparison: Asked) -> Figure:
     data: list[dict[str, Any]] = []
     for (model, prompt, name), score in comparison.said.items():
         low, high = score.bounds()
-        cell = {
-            "d": round(score.mean, 6),
-            "t": f"{100 * score.mean:.1f}",
-            "x": is_best(comparison, model, prompt, name),
-            "u": f"{score.unparsed:.1%}",
-        }
-        data.append({"m": f"{model}, {prompt}", "s": name, **cell, "i": f"{low:.3f} to {high:.3f}"})
+        data.append(
+            {
+                "m": f"{model}, {prompt}",
+                "s": name,
+                "d": round(score.mean, 6),
+                "t": f"{100 * score.mean:.1f}",
+                "x": is_best(comparison, model, prompt, name),
+                "u": f"{score.unparsed:.1%}",
+                "i": f"{low:.3f} to {high:.3f}",
+            }
+        )
     rows = list(dict.fromkeys(row["m"] for row in data))
     told_tips = [("d", HEADLINE.words, ".3f"), ("i", "95% interval"), ("u", "unread answers")]
     spec = method_map(comparison.data, rows, told_tips, diverging=False, words=("prompt", "data"))
     longest = max(map(len, rows))
     spec["padding"] = {"left": 5 + 7 * max(0, longest - 20), "right": 5, "top": 5, "bottom": 5}
+    accuracies = [row["d"] for row in data]
+    description = (
+        f"Heat map of {len(rows)} models and prompts on {len(comparison.data)} data sets:"
+        f" {HEADLINE.words} between {min(accuracies):.3f} and {max(accuracies):.3f}."
+    )
     return Figure(
         slug("prompts", *comparison.place),
         f"{HEADLINE.title} in % by model, prompt and data set, on {comparison.place.set}",
         "Framed: the best prompt of a model on a data set, chosen by these very rows.",
-        f"Heat map of {len(rows)} models and prompts on {len(comparison.data)} data sets:"
-        f" {HEADLINE.words} between {min(row['d'] for row in data):.3f} and"
-        f" {max(row['d'] for row in data):.3f}.",
+        description,
         chart(spec, {"rows": data}, most=1.0),
         "step",
         names=7 * longest,

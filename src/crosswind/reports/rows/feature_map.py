@@ -82,9 +82,9 @@ def write_map(
 
 def map_figure(table: FeatureTable, coordinates: NDArray[np.float32], by: Sequence[str]) -> Figure:
     """A panel an attribute, a point a row."""
-    drawn = np.unique(
-        np.linspace(0, len(coordinates) - 1, min(len(coordinates), MOST_DRAWN)).astype(np.int64)
-    ).tolist()
+    n_rows = len(coordinates)
+    evenly_spread = np.linspace(0, n_rows - 1, min(n_rows, MOST_DRAWN)).astype(np.int64)
+    drawn = np.unique(evenly_spread).tolist()
     keys = {name: f"a{i}" for i, name in enumerate(by)}
     data: list[dict[str, Any]] = [
         {
@@ -97,40 +97,38 @@ def map_figure(table: FeatureTable, coordinates: NDArray[np.float32], by: Sequen
     views = []
     for name, key in keys.items():
         values = list(dict.fromkeys(table.columns[name]))
-        scale: dict[str, Any] = (
-            {}
-            if len(values) <= 4
-            else {"range": "ordinal"}
-            if len(values) <= 6
-            else {"scheme": "tableau20"}
-        )
+        legend = {"orient": "bottom", "columns": 4}
         axis = {"axis": None, "scale": {"zero": False, "nice": False}}
         encoding = {
             "x": number("x", **axis),
             "y": number("y", **axis),
-            "color": text(key, title=None, scale=scale, legend={"orient": "bottom", "columns": 4}),
+            "color": text(key, title=None, scale=_colours(len(values)), legend=legend),
             "tooltip": tips((key, name)),
         }
-        views.append(
-            {
-                "title": name,
-                "width": 220,
-                "height": 220,
-                **layer("circle", encoding, size=14, opacity=0.7),
-            }
-        )
+        points = layer("circle", encoding, size=14, opacity=0.7)
+        views.append({"title": name, "width": 220, "height": 220, **points})
     spec = {
         "data": {"name": "rows"},
         "concat": views,
         "columns": 3,
         "resolve": {"scale": {"color": "independent"}},
     }
+    caption = (
+        "A point is a row. Distances within a heap tell more than those between heaps; the axes"
+        " have no unit."
+    )
     return Figure(
         "umap",
         f"Features of {table.name}",
-        "A point is a row. Distances within a heap tell more than those between heaps; the axes"
-        " have no unit.",
+        caption,
         f"Scatter plots of {len(drawn)} rows coloured by {', '.join(by)}.",
         chart(spec, {"rows": data}),
         "step",
     )
+
+
+def _colours(n_values: int) -> dict[str, str]:
+    """A scale with as many colours as there are values."""
+    if n_values <= 4:
+        return {}
+    return {"range": "ordinal"} if n_values <= 6 else {"scheme": "tableau20"}

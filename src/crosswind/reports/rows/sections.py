@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from crosswind.reports.claims.robustness import (
@@ -44,23 +44,14 @@ def examples(study: StudyRecord) -> Section:
 def mistakes(study: StudyRecord) -> Section:
     """Answers by class, accuracy by two attributes, and the rows that were wrong most often;
     unfolded for the worst shift."""
-    together: dict[str, list[MethodAnswers]] = {}
-    for answers in study.behind.answers:
-        together.setdefault(
-            heading_of(answers.place.data, answers.place.size, answers.place.model, answers.shift),
-            [],
-        ).append(answers)
+    by_shift = _by_shift(study.behind.answers)
 
-    def right(heading: str) -> float:
-        return (
-            min(wrong.accuracy for wrong in together[heading][0].wrong)
-            if together[heading][0].wrong
-            else 100.0
-        )
+    def lowest_accuracy(heading: str) -> float:
+        return min((wrong.accuracy for wrong in by_shift[heading][0].wrong), default=100.0)
 
     groups: list[Group] = []
-    worst = min(together, key=right, default="")
-    for heading, method_answers in together.items():
+    worst = min(by_shift, key=lowest_accuracy, default="")
+    for heading, method_answers in by_shift.items():
         group = Group(heading, open=heading == worst, layout="pairs")
         pairs = dict.fromkeys(pair for answers in method_answers for pair in answers.cells)
         drawn_figures = [
@@ -68,20 +59,17 @@ def mistakes(study: StudyRecord) -> Section:
             *(row_figures.cells(method_answers, pair) for pair in pairs),
         ]
         group.figures = [(figure, [table]) for figure, table in filter(None, drawn_figures)]
-        group.shots = [
-            (answers.method, f"{wrong.group}: {wrong.accuracy:.0f}% right", _shots(wrong.examples))
-            for answers in method_answers
-            for wrong in answers.wrong
-            if wrong.examples
-        ]
+        for answers in method_answers:
+            for wrong in answers.wrong:
+                if wrong.examples:
+                    words = f"{wrong.group}: {wrong.accuracy:.0f}% right"
+                    group.shots.append((answers.method, words, _shots(wrong.examples)))
         groups.append(group)
-    first_answers = study.behind.answers[0] if study.behind.answers else None
-    chosen = (
-        f", selection {first_answers.place.rule}, the first"
-        f" {max(answers.seeds for answers in study.behind.answers)} seeds"
-        if first_answers
-        else ""
-    )
+    chosen = ""
+    if study.behind.answers:
+        rule = study.behind.answers[0].place.rule
+        seeds = max(answers.seeds for answers in study.behind.answers)
+        chosen = f", selection {rule}, the first {seeds} seeds"
     intro = [
         f"Answers on the test rows{chosen}. Below the figures of a shift stand rows of its worst"
         " groups: those that were wrong in most seeds, each with the most frequent wrong answer."
@@ -89,43 +77,40 @@ def mistakes(study: StudyRecord) -> Section:
     return Section("Mistakes", intro, groups)
 
 
+def _by_shift(every_answers: Iterable[MethodAnswers]) -> dict[str, list[MethodAnswers]]:
+    """The answers of methods together that were given at one place under one shift, by heading."""
+    by_shift: dict[str, list[MethodAnswers]] = {}
+    for answers in every_answers:
+        setting = answers.place
+        heading = heading_of(setting.data, setting.size, setting.model, answers.shift)
+        by_shift.setdefault(heading, []).append(answers)
+    return by_shift
+
+
 def systematic(study: StudyRecord) -> Section:
     """Classes by environments, and rho: what a systematic shift kept apart."""
-    together: dict[str, list[MethodAnswers]] = {}
-    for answers in study.behind.answers:
-        if answers.apart is not None:
-            together.setdefault(
-                heading_of(
-                    answers.place.data, answers.place.size, answers.place.model, answers.shift
-                ),
-                [],
-            ).append(answers)
+    by_shift = _by_shift(answers for answers in study.behind.answers if answers.apart is not None)
     groups: list[Group] = []
     # A method that takes no step is the network that the others are fine-tuned from.
     methods = study.resolved.get("methods")
     settings = methods if isinstance(methods, Mapping) else {}
     untrained = network_before(study.resolved)
     without = WITHOUT_THOUGH_GIVEN if begins_from_weights(study.resolved) else WITHOUT
-    rates = _rates({name: answers or {} for name, answers in settings.items() if name != untrained})
-    for heading, method_answers in together.items():
-        group, figure_and_table = (
-            Group(heading, open=len(groups) < OPEN_PLACES),
-            row_figures.apart(method_answers),
-        )
-        group.figures = (
-            [figure_and_table[:1] + ([figure_and_table[1]],)]
-            if figure_and_table is not None
-            else []
-        )
+    trained = {name: answers or {} for name, answers in settings.items() if name != untrained}
+    rates = _rates(trained)
+    for heading, method_answers in by_shift.items():
+        group = Group(heading, open=len(groups) < OPEN_PLACES)
+        first = method_answers[0]
         other_answers = [
             answers
             for answers in study.behind.answers
-            if answers.place == method_answers[0].place and answers.shift != method_answers[0].shift
+            if answers.place == first.place and answers.shift != first.shift
         ]
-        group.figures += [
-            (figure, [table])
-            for figure, table in row_figures.trade(method_answers, other_answers, untrained, rates)
+        drawn_figures = [
+            row_figures.apart(method_answers),
+            *row_figures.trade(method_answers, other_answers, untrained, rates),
         ]
+        group.figures = [(figure, [table]) for figure, table in filter(None, drawn_figures)]
         group.tables = [
             *row_figures.rho_by_environment(method_answers, untrained),
             row_figures.rhos(method_answers, untrained, without),
@@ -146,28 +131,22 @@ def _rates(methods: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
     }
     rate_of = {name: float(rate) for name, rate in rates.items() if isinstance(rate, int | float)}
     kinds = {str(methods[name].get("method", name)) for name in rate_of}
-    return (
-        rate_of
-        if len(rate_of) > 1 and len(kinds) == 1 and len(set(rate_of.values())) == len(rate_of)
-        else {}
-    )
+    if len(rate_of) < 2 or len(kinds) > 1 or len(set(rate_of.values())) < len(rate_of):
+        return {}
+    return rate_of
 
 
 def learning_curves(study: StudyRecord) -> Section:
     """Validation accuracy by step, with the steps that were chosen."""
-    together: dict[str, list[Curve]] = {}
+    by_place: dict[str, list[Curve]] = {}
     for curve in study.behind.curves:
-        together.setdefault(
-            heading_of(curve.place.data, curve.place.size, curve.place.model), []
-        ).append(curve)
+        setting = curve.place
+        heading = heading_of(setting.data, setting.size, setting.model)
+        by_place.setdefault(heading, []).append(curve)
     groups: list[Group] = []
-    for heading, method_curves in together.items():
-        figure, table = row_figures.curves(
-            method_curves, list(dict.fromkeys(curve.shift for curve in method_curves))
-        )
-        groups.append(
-            Group(
-                heading if len(together) > 1 else "", figures=[(figure, [table])], open=not groups
-            )
-        )
+    for heading, method_curves in by_place.items():
+        shifts = list(dict.fromkeys(curve.shift for curve in method_curves))
+        figure, table = row_figures.curves(method_curves, shifts)
+        title = heading if len(by_place) > 1 else ""
+        groups.append(Group(title, figures=[(figure, [table])], open=not groups))
     return Section("Learning curves", [], groups)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from statistics import fmean
+from typing import Any
 
 from crosswind.core.errors import one_line
 from crosswind.reports.scores.results import Results
@@ -37,37 +38,20 @@ def action_table(arranged: Results) -> ReportTable | None:
     None: nothing was measured."""
     measured: dict[tuple[str, ...], dict[object, float]] = {}
     for setting_results in arranged.places.values():
+        setting = setting_results.place
         for (shift, method), entry in setting_results.entries.items():
             for seed, metrics in entry.metrics.items():
-                action = metrics.get("action")
-                for name, value in action.items() if isinstance(action, Mapping) else ():
-                    if isinstance(value, int | float) and math.isfinite(value):
-                        row_names = (
-                            setting_results.place.data,
-                            setting_results.place.size,
-                            setting_results.place.model,
-                            shift,
-                            method,
-                            str(name),
-                        )
-                        measured.setdefault(row_names, {})[seed] = float(
-                            value
-                        )  # the same under every rule and set
+                for name, value in _actions(metrics).items():
+                    row_names = (setting.data, setting.size, setting.model, shift, method, name)
+                    # The same under every rule and set.
+                    measured.setdefault(row_names, {})[seed] = value
     rows: list[tuple[Cell, ...]] = []
     for (*where, name), values in measured.items():
-        words, scale = (
-            WORDS.get(name, one_line(name)),
-            100.0 if WORDS.get(name, "").endswith("%") else 1.0,
-        )
+        words = WORDS.get(name, one_line(name))
+        scale = 100.0 if WORDS.get(name, "").endswith("%") else 1.0
         numbers = [scale * value for value in values.values()]
-        rows.append(
-            (
-                *where,
-                words,
-                len(numbers),
-                *(f"{value:.3g}" for value in (fmean(numbers), min(numbers), max(numbers))),
-            )
-        )
+        summary = fmean(numbers), min(numbers), max(numbers)
+        rows.append((*where, words, len(numbers), *(f"{value:.3g}" for value in summary)))
     columns = (
         "data",
         "size",
@@ -80,10 +64,19 @@ def action_table(arranged: Results) -> ReportTable | None:
         "least",
         "most",
     )
-    return (
-        ReportTable(
-            "actions", "What methods did beside plain training", columns, rows, NOTES, keys=6
-        )
-        if rows
-        else None
-    )
+    if not rows:
+        return None
+    title = "What methods did beside plain training"
+    return ReportTable("actions", title, columns, rows, NOTES, keys=6)
+
+
+def _actions(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """What one run measured of its method, numbers alone."""
+    action = metrics.get("action")
+    if not isinstance(action, Mapping):
+        return {}
+    return {
+        str(name): float(value)
+        for name, value in action.items()
+        if isinstance(value, int | float) and math.isfinite(value)
+    }

@@ -520,64 +520,70 @@ def _star_words(view: Families) -> str:
 def family_map(family_view: Families) -> Figure | None:
     """Row x shift: change in percent of the baseline's accuracy, a panel a family; a frame where
     the interval excludes 0."""
+    shifts, baseline, verdicts = family_view.shifts, family_view.baseline, family_view.verdicts
+    rows = [row for row in family_view.family if row != baseline]
     data: list[dict[str, Any]] = []
-    for row, family in family_view.family.items():
-        for column, shift in enumerate(family_view.shifts if row != family_view.baseline else ()):
-            change = family_view.change([row], [shift], family_view.verdicts.level)
-            if change is None:
-                continue
-            differs = family_view.verdicts.tells((row, column))
-            bounds = (
-                f"{change.low:+.1f} to {change.high:+.1f}"
-                if change.sd
-                else "one run or equal runs, no interval"
-            )
-            star = with_mark(
-                f"{change.mean:+.1f}{' *' if differs else ''}", *family_view.entries(shift, row)
-            )
-            cell = {"d": round(change.mean, 6), "i": bounds, "n": change.n, "t": star, "x": differs}
-            data.append({"f": family, "m": row, "s": shift, **cell})
+    for row in rows:
+        for column, shift in enumerate(shifts):
+            change = family_view.change([row], [shift], verdicts.level)
+            if change is not None:
+                differs = verdicts.tells((row, column))
+                numbers = _change_cell(change, differs, family_view.entries(shift, row))
+                data.append({"f": family_view.family[row], "m": row, "s": shift, **numbers})
     if not data:
         return None
-    rows, groups = (
-        [row for row in family_view.family if row != family_view.baseline],
-        list(dict.fromkeys(family_view.family.values())),
-    )
+    groups = list(dict.fromkeys(family_view.family.values()))
     tooltip = [
         ("d", "change in %", "+.1f"),
-        ("i", f"{percent(family_view.verdicts.level)} interval"),
+        ("i", f"{percent(verdicts.level)} interval"),
         ("n", "runs"),
     ]
-    view = method_map(family_view.shifts, rows, tooltip, diverging=True)
+    view = method_map(shifts, rows, tooltip, diverging=True)
     del view["data"]
     header = {"labelOrient": "top", "labelAnchor": "start", "labelPadding": 2}
-    facet = {"row": text("f", title=None, sort=groups, header=header)}
+    # Names of rows are not counted into the width of panels one above the other.
+    left = 5 + 7 * max(0, max(map(len, rows)) - 9)
     spec = {
         "data": {"name": "rows"},
-        "facet": facet,
+        "facet": {"row": text("f", title=None, sort=groups, header=header)},
         "spec": view,
         "spacing": 8,
         "resolve": {"scale": {"y": "independent"}},
+        "padding": {"left": left, "right": 5, "top": 5, "bottom": 5},
     }
-    # Names of rows are not counted into the width of panels one above the other.
-    spec["padding"] = {
-        "left": 5 + 7 * max(0, max(map(len, rows)) - 9),
-        "right": 5,
-        "top": 5,
-        "bottom": 5,
-    }
-    setting, exclude = family_view.place, sum(row["x"] for row in data)
+    setting = family_view.place
+    caption = (
+        f"Blue is above {baseline}, orange below, paired by seed. Of a framed cell (*)"
+        f" {_star_words(family_view)}; a pale cell has an interval that holds 0, or none: the seeds"
+        " do not settle the direction."
+    )
+    changes = [cell["d"] for cell in data]
+    n_framed = sum(cell["x"] for cell in data)
+    description = (
+        f"Heat map of {len(rows)} methods and architectures in {len(groups)} families and"
+        f" {len(shifts)} shifts: mean change between {min(changes):+.1f} and {max(changes):+.1f} %;"
+        f" {n_framed} of {len(data)} intervals exclude 0."
+    )
     return Figure(
         slug("families", *setting),
-        f"Change of {HEADLINE.words} in % of that of {family_view.baseline} on {setting.set}, by"
-        " family",
-        f"Blue is above {family_view.baseline}, orange below, paired by seed. Of a framed cell (*)"
-        f" {_star_words(family_view)}; a pale cell has an interval that holds 0, or none: the seeds"
-        " do not settle the direction.",
-        f"Heat map of {len(rows)} methods and architectures in {len(groups)} families and"
-        f" {len(family_view.shifts)} shifts: mean change between"
-        f" {min(row['d'] for row in data):+.1f} and {max(row['d'] for row in data):+.1f} %;"
-        f" {exclude} of {len(data)} intervals exclude 0.",
-        chart(spec, {"rows": data}, most=max(5.0, *(abs(row["d"]) for row in data))),
+        f"Change of {HEADLINE.words} in % of that of {baseline} on {setting.set}, by family",
+        caption,
+        description,
+        chart(spec, {"rows": data}, most=max(5.0, *map(abs, changes))),
         "step",
     )
+
+
+def _change_cell(change: Difference, differs: bool, entries: Sequence[Entry]) -> dict[str, Any]:
+    """A change in percent with its interval, as the map shows it."""
+    bounds = "one run or equal runs, no interval"
+    if change.sd:
+        bounds = f"{change.low:+.1f} to {change.high:+.1f}"
+    words = f"{change.mean:+.1f}{' *' if differs else ''}"
+    return {
+        "d": round(change.mean, 6),
+        "i": bounds,
+        "n": change.n,
+        "t": with_mark(words, *entries),
+        "x": differs,
+    }
