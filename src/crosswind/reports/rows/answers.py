@@ -137,14 +137,10 @@ def rows_behind(
     behind = Behind()
     with _left_out(behind, "Examples and learning curves"):
         reader = _Reader(store, study, runs)
-        first = {
-            (
-                setting_results.place.data,
-                setting_results.place.size,
-                setting_results.place.model,
-            ): setting_results
-            for setting_results in reversed(shown_results)
-        }
+        first: dict[tuple[str, str, str], PlaceResults] = {}
+        for setting_results in reversed(shown_results):
+            setting = setting_results.place
+            first[setting.data, setting.size, setting.model] = setting_results
         for setting_results in reversed(list(first.values())):
             for shift, method, entry in setting_results.grid():
                 if entry is not None and entry.metrics:
@@ -169,11 +165,9 @@ def _behind(
     shown = not is_known and len(behind.strips) < MAX_STRIPS
     if not followed and not shown and len(behind.answers) >= MAX_ANSWERS:
         return
-    keys = [
-        key
-        for seed in list(entry.metrics)[:MAX_SEEDS]
-        if (key := reader.key_of(setting, shift, method, seed, entry))
-    ]
+    seeds = list(entry.metrics)[:MAX_SEEDS]
+    keys_of_seeds = [reader.key_of(setting, shift, method, seed, entry) for seed in seeds]
+    keys = [key for key in keys_of_seeds if key]
     if not keys:
         return
     if followed:
@@ -195,11 +189,12 @@ def _left_out(behind: Behind, subject: str) -> Iterator[None]:
     try:
         yield
     except _TROUBLE as error:
-        reason = (
-            str(error) if isinstance(error, CrosswindError) else f"{type(error).__name__}: {error}"
-        )
+        reason = str(error)
+        if not isinstance(error, CrosswindError):
+            reason = f"{type(error).__name__}: {error}"
         line = f"{subject} are not shown: {one_line(reason, 200)}."
-        behind.left_out += [] if line in behind.left_out else [line]
+        if line not in behind.left_out:
+            behind.left_out.append(line)
 
 
 # -- files of jobs ---------------------------------------------------------------------------------
@@ -229,10 +224,8 @@ class _Reader(JobFiles):
         self.seeds: dict[str, int] = {}
         for run in runs:
             run_labels, key = run["labels"], str(run["key"])
-            names = tuple(
-                str(run_labels[name])
-                for name in ("data", "size", "model", "shift", "method", "point")
-            )
+            axes = ("data", "size", "model", "shift", "method", "point")
+            names = tuple(str(run_labels[axis]) for axis in axes)
             seed, split_seed = int(run_labels["seed"]), int(run_labels.get("split_seed", 0))
             self.keys[(*names, seed, split_seed)] = key
             self.keys.setdefault((*names, seed), key)
@@ -244,32 +237,27 @@ class _Reader(JobFiles):
     ) -> str | None:
         """The run of a seed. Of several split seeds those of the first: rows of two splits are not
         of one set."""
-        run_asked, first = (
-            (setting.data, setting.size, setting.model, shift, method, entry.chosen[seed]),
-            next(iter(entry.metrics)),
-        )
+        point = entry.chosen[seed]
+        run_names = (setting.data, setting.size, setting.model, shift, method, point)
+        first = next(iter(entry.metrics))
         if isinstance(seed, int) or isinstance(first, int):
-            return self.keys.get((*run_asked, seed))
-        return (
-            self.keys.get((*run_asked, seed.seed, seed.split))
-            if seed.split == first.split
-            else None
-        )
+            return self.keys.get((*run_names, seed))
+        if seed.split != first.split:
+            return None
+        return self.keys.get((*run_names, seed.seed, seed.split))
 
     def draw(self, key: str, name: str) -> _DrawnSplit:
         """The split of a run, with its set called `name`."""
         jobs = self.jobs(key)
         fits = (about["spec"] for _, about in jobs if about["kind"] == "fit")
         spec = next(fits, None) or self.json(key, "job.json")["spec"]
+        predictions = (about["spec"] for _, about in jobs if about["kind"] == "predict")
         predicted = next(
-            about["spec"]
-            for _, about in jobs
-            if about["kind"] == "predict" and about["spec"]["set"] == name
+            predict_spec for predict_spec in predictions if predict_spec["set"] == name
         )
-        sets = {
-            **spec["split"]["sets"],
-            **({name: predicted["item"]} if "item" in predicted else {}),
-        }
+        sets = {**spec["split"]["sets"]}
+        if "item" in predicted:
+            sets[name] = predicted["item"]
         whole_spec = {
             "data": {**spec["data"], **predicted["data"]},
             "main": spec["main"],
@@ -332,29 +320,21 @@ def _examples(dataset: AttributedDataset, rows: Ints, words: Sequence[str]) -> l
     shown_inputs = evaluation_inputs(dataset, rows)
     texts = [""] * len(rows)
     if kind == "image-and-text":
-        texts, shown_inputs = (
-            [str(text) for _, text in shown_inputs],
-            np.stack([image for image, _ in shown_inputs]),
-        )
+        texts = [str(text) for _, text in shown_inputs]
+        shown_inputs = np.stack([image for image, _ in shown_inputs])
     elif kind == "text":
-        return [
-            Example(b"", one_line(str(text), LETTERS), words_said)
-            for text, words_said in zip(shown_inputs, words, strict=True)
-        ]
+        lines = [one_line(str(text), LETTERS) for text in shown_inputs]
+        return [Example(b"", *fields) for fields in zip(lines, words, strict=True)]
     if max(shown_inputs.shape[1:3]) > SIDE:
         from crosswind.data.resizing import resized
 
         shown_inputs = resized(shown_inputs, SIDE)
-    pictures = [
-        Picture.of(np.ascontiguousarray(image[..., 0] if image.shape[-1] == 1 else image)).png
-        for image in shown_inputs
-    ]
-    return [
-        Example(*example_parts)
-        for example_parts in zip(
-            pictures, (one_line(text, LETTERS) for text in texts), words, strict=True
-        )
-    ]
+    pictures: list[bytes] = []
+    for image in shown_inputs:
+        pixels = image[..., 0] if image.shape[-1] == 1 else image
+        pictures.append(Picture.of(np.ascontiguousarray(pixels)).png)
+    lines = [one_line(text, LETTERS) for text in texts]
+    return [Example(*fields) for fields in zip(pictures, lines, words, strict=True)]
 
 
 def _values(dataset: AttributedDataset, rows: Ints, names: Sequence[str]) -> Values:
@@ -382,28 +362,20 @@ def _described(values: Values, position: int) -> str:
 
 
 def _strip(setting: Place, shift: str, seed: int, drawn: _DrawnSplit) -> Strip:
+    """Some rows of each class, of those for training and of those for testing."""
     split, sets = drawn.split, []
+    n_shown = PER_CLASS if len(split.class_names) <= 4 else PER_CLASS // 2
     for rows in (split.train, drawn.test):
         dataset = drawn.datasets[rows.source]
         virtual_rows, choose = _virtual(dataset, rows), np.random.default_rng(0)
         listed = []
         for code in range(min(CLASSES, len(split.class_names))):
             class_rows = np.flatnonzero(rows.label == code)
-            class_rows = class_rows[
-                np.sort(
-                    choose.permutation(len(class_rows))[
-                        : PER_CLASS if len(split.class_names) <= 4 else PER_CLASS // 2
-                    ]
-                )
-            ]
-            values = _values(dataset, virtual_rows[class_rows], [drawn.label, *drawn.attributes])
-            listed.append(
-                _examples(
-                    dataset,
-                    virtual_rows[class_rows],
-                    [_described(values, i) for i in range(len(class_rows))],
-                )
-            )
+            drawn_positions = choose.permutation(len(class_rows))[:n_shown]
+            shown_rows = virtual_rows[class_rows[np.sort(drawn_positions)]]
+            values = _values(dataset, shown_rows, [drawn.label, *drawn.attributes])
+            words = [_described(values, i) for i in range(len(shown_rows))]
+            listed.append(_examples(dataset, shown_rows, words))
         sets.append(listed)
     return Strip(
         setting.data,
@@ -426,54 +398,52 @@ def _answers(
     reader: _Reader,
     keys: Sequence[str],
 ) -> MethodAnswers:
-    predictions_of_seeds = [
-        predictions for key in keys if (predictions := _said(reader, key, setting)) is not None
-    ]
+    """What a method answered on the test rows under one shift. Raises `DataError` where the rows
+    are others now."""
+    read_predictions = [_said(reader, key, setting) for key in keys]
+    predictions = [of_seed for of_seed in read_predictions if of_seed is not None]
     dataset, rows, names = drawn.datasets[drawn.test.source], drawn.test, drawn.split.class_names
     ids = dataset.row_ids(_virtual(dataset, rows))
     order = np.argsort(ids, kind="stable")
-    if not predictions_of_seeds or any(
-        not np.array_equal(np.sort(seed_predictions.ids), ids[order])
-        or not np.array_equal(
-            seed_predictions.label[np.argsort(seed_predictions.ids)], rows.label[order]
-        )
-        for seed_predictions in predictions_of_seeds
-    ):
+    virtual_rows, label = _virtual(dataset, rows)[order], rows.label[order]
+    if not predictions or not all(_is_of(of_seed, ids[order], label) for of_seed in predictions):
         raise DataError(f"the set {drawn.name} has other rows now than when they were predicted")
     answers = np.stack(
-        [
-            seed_predictions.answer[np.argsort(seed_predictions.ids, kind="stable")]
-            for seed_predictions in predictions_of_seeds
-        ]
+        [of_seed.answer[np.argsort(of_seed.ids, kind="stable")] for of_seed in predictions]
     )
-    virtual_rows, label = _virtual(dataset, rows)[order], rows.label[order]
     right = answers == label
-    answer_names = [*names, "no answer"]
-    shares = {
-        (names[code], answer_names[answer]): float(
-            (answers[:, label == code] == (answer if answer < len(names) else -1)).mean()
-        )
-        for code in np.unique(label)
-        for answer in range(len(answer_names))
-    }
-    confusion = {
-        pair: share for pair, share in shares.items() if pair[1] != "no answer" or share > 0
-    }
+    confusion = _confusion(answers, label, names)
     values = _values(dataset, virtual_rows, [drawn.label, *drawn.attributes])
     cells = {
         (first_name, second_name): by_pair(values[first_name], values[second_name], right)
         for first_name, second_name in list(combinations(values, 2))[:PAIRS]
     }
     pair = (drawn.label, drawn.environment)
-    pairs_kept = (
-        apart(pair, values, right, rows, order, drawn.split)
-        if drawn.environment in values
-        else None
-    )
+    pairs = None
+    if drawn.environment in values:
+        pairs = apart(pair, values, right, rows, order, drawn.split)
     wrong = _wrong(dataset, virtual_rows, rows, order, answers, values, names)
-    return MethodAnswers(
-        setting, shift, method, len(predictions_of_seeds), confusion, cells, wrong, pairs_kept
-    )
+    return MethodAnswers(setting, shift, method, len(predictions), confusion, cells, wrong, pairs)
+
+
+def _is_of(predictions: Predictions, ids: NDArray[Any], label: Ints) -> bool:
+    """Whether predictions are of the rows with these sorted ids and these labels."""
+    same_rows = np.array_equal(np.sort(predictions.ids), ids)
+    return same_rows and np.array_equal(predictions.label[np.argsort(predictions.ids)], label)
+
+
+def _confusion(answers: Ints, label: Ints, names: Sequence[str]) -> dict[tuple[str, str], float]:
+    """The share of the rows of a class that was given each answer; of "no answer" where there is
+    any."""
+    shares: dict[tuple[str, str], float] = {}
+    for code in np.unique(label):
+        of_class = answers[:, label == code]
+        for answer, answer_name in enumerate(names):
+            shares[names[code], answer_name] = float((of_class == answer).mean())
+        unread = float((of_class == -1).mean())
+        if unread > 0:
+            shares[names[code], "no answer"] = unread
+    return shares
 
 
 def _said(reader: _Reader, key: str, setting: Place) -> Predictions | None:
@@ -502,34 +472,34 @@ def _wrong(
     for code in sorted(codes, key=lambda code: float(right[:, group == code].mean()))[:GROUPS]:
         inside = np.flatnonzero(group == code)
         times = (~right[:, inside]).sum(axis=0)
-        worst = [
-            int(i)
-            for i in inside[np.argsort(-times, kind="stable")][:PER_GROUP]
-            if (~right[:, i]).any()
-        ]
-        words, short = [], []
+        most_often = inside[np.argsort(-times, kind="stable")][:PER_GROUP]
+        worst = [int(i) for i in most_often if (~right[:, i]).any()]
+        words: list[str] = []
+        short_words: list[str] = []
         for i in worst:
-            wrong_answers = Counter(
-                names[answer] if answer >= 0 else "no answer" for answer in answers[~right[:, i], i]
+            wrong_answers = answers[~right[:, i], i]
+            counts = Counter(
+                names[answer] if answer >= 0 else "no answer" for answer in wrong_answers
             )
-            answered = ", ".join(
-                f"{name} ({n})" if len(wrong_answers) > 1 else name
-                for name, n in wrong_answers.most_common(3)
-            )
+            of_seeds = f"{len(wrong_answers)} of {len(answers)} seeds"
             words.append(
-                f"{_described(values, i)}: answered {answered}; wrong in {(~right[:, i]).sum()} of"
-                f" {len(answers)} seeds"
+                f"{_described(values, i)}: answered {_answer_words(counts)}; wrong in {of_seeds}"
             )
-            short.append(
-                f"{wrong_answers.most_common(1)[0][0]} {(~right[:, i]).sum()}/{len(answers)}"
-            )
+            commonest, _ = counts.most_common(1)[0]
+            short_words.append(f"{commonest} {len(wrong_answers)}/{len(answers)}")
         examples = [
-            example._replace(short=wrong_answers)
-            for example, wrong_answers in zip(
-                _examples(dataset, virtual_rows[worst], words), short, strict=True
+            example._replace(short=short)
+            for example, short in zip(
+                _examples(dataset, virtual_rows[worst], words), short_words, strict=True
             )
         ]
-        wrong_rows.append(
-            Wrong(rows.group_names[code], 100 * float(right[:, inside].mean()), examples)
-        )
+        accuracy = 100 * float(right[:, inside].mean())
+        wrong_rows.append(Wrong(rows.group_names[code], accuracy, examples))
     return wrong_rows
+
+
+def _answer_words(counts: Counter[str]) -> str:
+    """The commonest wrong answers, counted where there are several."""
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{name} ({n})" for name, n in counts.most_common(3))

@@ -26,11 +26,10 @@ LINES = 9
 def confusion(method_answers: Sequence[MethodAnswers]) -> tuple[Figure, ReportTable] | None:
     """Class x answer, one panel a method, under one shift; None for more classes than there is room
     for."""
-    rows = [
-        {"m": answers.method, "x": answer_given, "y": truth, "v": round(share, 4)}
-        for answers in method_answers
-        for (truth, answer_given), share in answers.confusion.items()
-    ]
+    rows: list[dict[str, Any]] = []
+    for answers in method_answers:
+        for (label, answer), share in answers.confusion.items():
+            rows.append({"m": answers.method, "x": answer, "y": label, "v": round(share, 4)})
     tooltip = (("y", "class"), ("x", "answer"), ("v", "share", ".1%"))
     title = f"Classes and answers under {method_answers[0].shift}"
     caption = (
@@ -53,11 +52,10 @@ def cells(
     """Accuracy by the values of two attributes, one panel a method, under one shift; None where
     there is no room."""
     first_name, second_name = pair
-    rows = [
-        {"m": answers.method, "x": value, "y": first, "v": round(accuracy, 4), "n": n}
-        for answers in method_answers
-        for (first, value), (accuracy, n) in answers.cells.get(pair, {}).items()
-    ]
+    rows: list[dict[str, Any]] = []
+    for answers in method_answers:
+        for values, (accuracy, n) in answers.cells.get(pair, {}).items():
+            rows.append(_accuracy_row(answers.method, values, accuracy, n))
     tooltip = (("y", first_name), ("x", second_name), ("v", "accuracy", ".1%"), ("n", "test rows"))
     title = f"Accuracy by {first_name} and {second_name} under {method_answers[0].shift}"
     caption = (
@@ -78,19 +76,13 @@ def apart(method_answers: Sequence[MethodAnswers]) -> tuple[Figure, ReportTable]
     """Accuracy by class and environment, one panel a method, under one systematic shift; pairs that
     training showed are framed."""
     first = next(answers.apart for answers in method_answers if answers.apart is not None)
-    rows: list[dict[str, Any]] = [
-        {
-            "m": answers.method,
-            "x": value,
-            "y": name,
-            "v": round(accuracy, 4),
-            "n": n,
-            "s": int((name, value) in answers.apart.seen),
-        }
-        for answers in method_answers
-        if answers.apart is not None
-        for (name, value), (accuracy, n) in answers.apart.cells.items()
-    ]
+    rows: list[dict[str, Any]] = []
+    for answers in method_answers:
+        if answers.apart is None:
+            continue
+        for pair, (accuracy, n) in answers.apart.cells.items():
+            row = _accuracy_row(answers.method, pair, accuracy, n)
+            rows.append(row | {"s": int(pair in answers.apart.seen)})
     # Classes of one set of environments stand together, so that frames make blocks.
     environments = [row["x"] for row in rows]
     unseen_pairs = {
@@ -119,6 +111,14 @@ def apart(method_answers: Sequence[MethodAnswers]) -> tuple[Figure, ReportTable]
         tooltip,
         (first.label, first.environment, "accuracy"),
     )
+
+
+def _accuracy_row(
+    method: str, values: tuple[str, str], accuracy: float, n_rows: int
+) -> dict[str, Any]:
+    """The accuracy of a method on the rows with two values: the first is down, the second across."""
+    down, across = values
+    return {"m": method, "x": across, "y": down, "v": round(accuracy, 4), "n": n_rows}
 
 
 def rho_by_environment(
@@ -356,19 +356,12 @@ def _trade(
         "unseen, 95% interval",
         "seeds",
     )
-    cells = [
-        (
-            row["m"],
-            row["s"],
-            row["g"].rpartition("(")[2].rstrip(")"),
-            row["y"],
-            _interval_words(row, "y"),
-            row["x"],
-            _interval_words(row, "x"),
-            row["n"],
-        )
-        for row in rows
-    ]
+    cells: list[tuple[Any, ...]] = []
+    for row in rows:
+        classes_shown = row["g"].rpartition("(")[2].rstrip(")")
+        seen = row["y"], _interval_words(row, "y")
+        unseen = row["x"], _interval_words(row, "x")
+        cells.append((row["m"], row["s"], classes_shown, *seen, *unseen, row["n"]))
     return figure, ReportTable(name, title, columns, cells, keys=3)
 
 
@@ -387,13 +380,9 @@ def _trade_view(rows: Sequence[Mapping[str, Any]], low: float, high: float) -> d
     }
     x = number("x", title="accuracy on unseen pairs", **axis)
     y = number("y", title="accuracy on seen pairs", **axis)
-    colour = {
-        "color": text(
-            "g",
-            scale={"domain": series, **_colours(series)},
-            legend={"orient": "top", "title": None, "columns": 1},
-        )
-    }
+    legend = {"orient": "top", "title": None, "columns": 1}
+    colour_scale = {"domain": series, **_colours(series)}
+    colour = {"color": text("g", scale=colour_scale, legend=legend)}
     shape = {"shape": text("g", scale={"domain": series}, legend=None)}
     tooltip = tips(
         ("m", "method"),
@@ -402,35 +391,26 @@ def _trade_view(rows: Sequence[Mapping[str, Any]], low: float, high: float) -> d
         ("x", "unseen", ".1%"),
         ("n", "seeds"),
     )
+    even = layer(
+        "line",
+        {"x": number("x"), "y": number("x")},
+        data="even",
+        strokeDash=[3, 3],
+        stroke={"expr": "quiet"},
+        strokeWidth=1,
+    )
+    unseen_interval = {"x": number("x0"), "x2": {"field": "x1"}, "y": y, **colour}
+    seen_interval = {"y": number("y0"), "y2": {"field": "y1"}, "x": x, **colour}
+    through_rates = {"x": x, "y": y, "order": number("o"), **colour}
+    points = {"x": x, "y": y, **colour, **shape, "tooltip": tooltip}
+    names = {"x": x, "y": y, "text": text("t"), **colour}
     layers = [
-        layer(
-            "line",
-            {"x": number("x"), "y": number("x")},
-            data="even",
-            strokeDash=[3, 3],
-            stroke={"expr": "quiet"},
-            strokeWidth=1,
-        ),
-        layer("rule", {"x": number("x0"), "x2": {"field": "x1"}, "y": y, **colour}, opacity=0.6),
-        layer("rule", {"y": number("y0"), "y2": {"field": "y1"}, "x": x, **colour}, opacity=0.6),
-        layer(
-            "line",
-            {"x": x, "y": y, "order": number("o"), **colour},
-            where="datum.l",
-            strokeWidth=1.2,
-            opacity=0.7,
-        ),
-        layer(
-            "point", {"x": x, "y": y, **colour, **shape, "tooltip": tooltip}, filled=True, size=64
-        ),
-        layer(
-            "text",
-            {"x": x, "y": y, "text": text("t"), **colour},
-            dx=7,
-            dy=-7,
-            align="left",
-            fontSize=11,
-        ),
+        even,
+        layer("rule", unseen_interval, opacity=0.6),
+        layer("rule", seen_interval, opacity=0.6),
+        layer("line", through_rates, where="datum.l", strokeWidth=1.2, opacity=0.7),
+        layer("point", points, filled=True, size=64),
+        layer("text", names, dx=7, dy=-7, align="left", fontSize=11),
     ]
     return {"data": {"name": "rows"}, "layer": layers, "width": 420, "height": 320}
 
@@ -473,12 +453,15 @@ def curves(method_curves: Sequence[Curve], shifts: Sequence[str]) -> tuple[Figur
         " chose; its size is the number of seeds that chose it. A set on which no rule is marked"
         " chose nothing."
     )
+    description = (
+        f"Learning curves of {len(methods)} methods in {len(panels)} panels"
+        f" ({', '.join(setting_names)})."
+    )
     figure = Figure(
         name,
         title,
         caption,
-        f"Learning curves of {len(methods)} methods in {len(panels)} panels"
-        f" ({', '.join(setting_names)}).",
+        description,
         chart(view, {"rows": [*lines, *marks]}),
         "wrap",
         len(panels),
@@ -511,36 +494,24 @@ def _curve_layers(
     methods: Sequence[str], sets: Sequence[str], rules: Sequence[str], dashed: bool
 ) -> list[dict[str, Any]]:
     """Lines and marks; `dashed`: whether a set has a dash of its own."""
+    y_title = f"accuracy on {sets[0]}" if len(sets) == 1 else "accuracy"
+    y_scale = {"zero": False, "padding": 6}
+    colour_scale = {"domain": methods, **_colours(methods)}
     where = {
         "x": number("k", title="step", axis={"tickCount": 4}),
-        "y": number(
-            "a",
-            title=f"accuracy on {sets[0]}" if len(sets) == 1 else "accuracy",
-            scale={"zero": False, "padding": 6},
-            axis={"format": ".0%"},
-        ),
-        "color": text(
-            "m",
-            scale={"domain": methods, **_colours(methods)},
-            legend={"orient": "top", "title": None},
-        ),
+        "y": number("a", title=y_title, scale=y_scale, axis={"format": ".0%"}),
+        "color": text("m", scale=colour_scale, legend={"orient": "top", "title": None}),
     }
     shared_tips = (("m", "method"), ("s", "shift"), ("v", "set"), ("k", "step"))
-    dashes = {
-        "strokeDash": text(
-            "v",
-            scale={"domain": sets},
-            legend={"orient": "top", "title": "set", "symbolType": "stroke"},
-        )
-    }
-    line = {
-        **where,
-        **(dashes if dashed else {}),
-        "tooltip": tips(*shared_tips, ("a", "mean accuracy", ".1%"), ("n", "seeds")),
-    }
+    line: dict[str, Any] = {**where}
+    if dashed:
+        set_legend = {"orient": "top", "title": "set", "symbolType": "stroke"}
+        line["strokeDash"] = text("v", scale={"domain": sets}, legend=set_legend)
+    line["tooltip"] = tips(*shared_tips, ("a", "mean accuracy", ".1%"), ("n", "seeds"))
+    rule_legend = {"orient": "top", "title": "chosen by"}
     chosen = {
         **where,
-        "shape": text("u", scale={"domain": rules}, legend={"orient": "top", "title": "chosen by"}),
+        "shape": text("u", scale={"domain": rules}, legend=rule_legend),
         "size": number("c", scale={"rangeMin": 25, "rangeMax": 140}, legend=None),
         "tooltip": tips(*shared_tips, ("u", "chosen by"), ("c", "seeds that chose it")),
     }
@@ -575,14 +546,11 @@ def _map(
     across, down, methods = (_distinct(rows, key) for key in ("x", "y", "m"))
     if not rows or max(len(across), len(down)) > MOST_NAMES:
         return None
+    vertical, horizontal, measure = columns
+    across_axis = {"labelAngle": -40 if len(across) > 3 else 0, "labelLimit": 70}
     where = {
-        "x": text(
-            "x",
-            title=columns[1],
-            sort=across,
-            axis={"labelAngle": -40 if len(across) > 3 else 0, "labelLimit": 70},
-        ),
-        "y": text("y", title=columns[0], sort=down, axis={"labelLimit": 90}),
+        "x": text("x", title=horizontal, sort=across, axis=across_axis),
+        "y": text("y", title=vertical, sort=down, axis={"labelLimit": 90}),
         "tooltip": tips(("m", "method"), *tooltip),
     }
     scale = {"domain": [0, 1], "range": "ramp", "interpolate": "rgb"}
@@ -590,17 +558,11 @@ def _map(
         layer("rect", {**where, "color": number("v", scale=scale, legend=None)}, cornerRadius=2)
     ]
     if "s" in rows[0]:
-        layers.append(
-            layer(
-                "rect",
-                where,
-                where="datum.s",
-                filled=False,
-                stroke={"expr": "ink"},
-                strokeWidth=2,
-                cornerRadius=2,
-            )
+        ink = {"expr": "ink"}
+        frame = layer(
+            "rect", where, where="datum.s", filled=False, stroke=ink, strokeWidth=2, cornerRadius=2
         )
+        layers.append(frame)
     if len(across) <= _WIDE:
         shown = {**where, "text": number("v", format=".0%"), "color": on_ramp("datum.v > 0.6")}
         layers.append(layer("text", shown, fontSize=11 if len(across) <= 5 else 9))
@@ -610,7 +572,6 @@ def _map(
     row_height = 24 if len(down) <= 12 else 16
     panel_spec = {"layer": layers, "width": 170, "height": {"step": row_height}}
     view = {"data": {"name": "rows"}, "facet": facet, "columns": 3, "spec": panel_spec}
-    vertical, horizontal, measure = columns
     description = f"Heat maps of {measure} by {vertical} and {horizontal}, {len(methods)} methods."
     if measure == "accuracy":
         low = min(rows, key=lambda row: row["v"])
@@ -627,14 +588,10 @@ def _map(
         110,
     )
     extra = {"n": "test rows", "s": "seen in training"}
-    listed = [
-        (row["m"], row["y"], row["x"], row["v"], *(row[key] for key in extra if key in row))
-        for row in rows
-    ]
-    more_columns = tuple(name for key, name in extra.items() if key in rows[0])
-    return figure, ReportTable(
-        slug(name), title, ("method", *columns, *more_columns), listed, keys=3
-    )
+    extra_keys = [key for key in extra if key in rows[0]]
+    cells = [tuple(row[key] for key in ("m", "y", "x", "v", *extra_keys)) for row in rows]
+    cell_columns = ("method", *columns, *(extra[key] for key in extra_keys))
+    return figure, ReportTable(slug(name), title, cell_columns, cells, keys=3)
 
 
 def _distinct(rows: Sequence[Mapping[str, Any]], key: str) -> list[str]:
