@@ -36,9 +36,9 @@ def comparison(first: StudyRecord, second: StudyRecord, metric: str = "accuracy"
             "B",
             f"has no data set, shift, size, model, method, set and rule that A has with {metric}",
         )
-    alone = scores.differences(LEVEL)
+    p_values = {about: alone.p for about, alone in scores.differences(LEVEL).items()}
     family = judged_together(
-        {about: difference.p for about, difference in alone.items() if difference.p is not None},
+        {about: p for about, p in p_values.items() if p is not None},
         "holm",
     )
     differences = scores.differences(family.level)
@@ -49,19 +49,14 @@ def comparison(first: StudyRecord, second: StudyRecord, metric: str = "accuracy"
         setting, shift, method = about
         means = [over_runs(side[about], LEVEL) for side in (scores.first, scores.second)]
         star = " *" if family.tells(about) else ""
-        rows.append(
-            [
-                *(getattr(setting, name) for name in varying),
-                shift,
-                method,
-                *(ScoreCell(mean.mean, mean.half_width, mean.n, unit) for mean in means),
-                ScoreCell(
-                    difference.mean, difference.half_width, difference.n, unit, star, signed=True
-                ),
-                _p_cell(family.adjusted.get(about)),
-                _counted_runs(difference, means, scores.is_paired(about)),
-            ]
+        keys = [*(getattr(setting, name) for name in varying), shift, method]
+        mean_cells = [ScoreCell(mean.mean, mean.half_width, mean.n, unit) for mean in means]
+        difference_cell = ScoreCell(
+            difference.mean, difference.half_width, difference.n, unit, star, signed=True
         )
+        p = _p_cell(family.adjusted.get(about))
+        counted_runs = _counted_runs(difference, means, scores.is_paired(about))
+        rows.append([*keys, *mean_cells, difference_cell, p, counted_runs])
     names = [f"A {first.name}", f"B {second.name}"]
     columns = [*varying, "shift", "method", *names, "B - A", "p, Holm", "runs"]
     return ReportTable(

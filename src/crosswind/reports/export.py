@@ -9,7 +9,7 @@ already, known by its key, is not written again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,46 +53,39 @@ def exported_runs(store: Store, study: str) -> Iterator[ExportedRun]:
     gone or damaged is empty."""
     scores: dict[str, dict[str, float]] = {}
     for row in scored_results(store, study, store.study(study)["resolved"], unscored=False):
-        numbers = {
-            name: value for name, value in row["metrics"].items() if isinstance(value, int | float)
-        }
-        scores.setdefault(row["key"], {}).update(
-            {f"{row['rule']}/{row['set']}/{name}": float(v) for name, v in numbers.items()}
-        )
+        run_scores = scores.setdefault(row["key"], {})
+        for name, value in row["metrics"].items():
+            if isinstance(value, int | float):
+                run_scores[f"{row['rule']}/{row['set']}/{name}"] = float(value)
     runs = store.runs(study)
     files = JobFiles(store, study)
-    several = (
-        {
-            name
-            for name in runs[0]["labels"]
-            if len({str(run["labels"].get(name)) for run in runs}) > 1
-        }
-        if runs
-        else set()
-    )
+    named_by = _varying_labels(runs) | {"shift", "method", "seed"}
     for run in runs:
         if run["key"] not in scores:
             continue
         labels = {name: value for name, value in run["labels"].items() if value != ""}
-        named = [
-            f"{name} {value}" if "seed" in name else str(value) for name, value in labels.items()
-        ]
-        kept_labels = [
-            label_part
-            for name, label_part in zip(labels, named, strict=True)
-            if name in several or name in ("shift", "method", "seed")
+        words = [
+            f"{name} {value}" if "seed" in name else str(value)
+            for name, value in labels.items()
+            if name in named_by
         ]
         settings, curve = _from_files(files, run["key"])
         yield ExportedRun(
             study,
             run["key"],
-            ", ".join(kept_labels),
+            ", ".join(words),
             run["status"],
             labels,
             settings,
             scores[run["key"]],
             curve,
         )
+
+
+def _varying_labels(runs: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The labels that differ among the runs of a study."""
+    names = runs[0]["labels"] if runs else ()
+    return {name for name in names if len({str(run["labels"].get(name)) for run in runs}) > 1}
 
 
 def _from_files(files: JobFiles, key: str) -> tuple[dict[str, Any], Curve]:
@@ -150,14 +143,16 @@ def results_frame(rows: list[dict[str, Any]]) -> Any:
     score that is a number."""
     import polars
 
-    flat = [
-        {
-            name: value
-            for name, value in {**row, **(row["metrics"] or {})}.items()
-            if isinstance(value, str | int | float | None)
-        }
-        for row in rows
-    ]
+    flat: list[dict[str, Any]] = []
+    for row in rows:
+        cells = {**row, **(row["metrics"] or {})}
+        flat.append(
+            {
+                name: value
+                for name, value in cells.items()
+                if isinstance(value, str | int | float | None)
+            }
+        )
     return polars.DataFrame(flat, infer_schema_length=None)
 
 

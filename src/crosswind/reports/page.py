@@ -93,11 +93,11 @@ def study_page(studies: Sequence[StudyRecord], store: str) -> str:
         figure.name: {name: getattr(figure, name) for name in ("spec", "fit", "panels", "names")}
         for figure in figures
     }
+    shown = {"themes": THEMES, "figures": specs}
+    plain_data = json.dumps(shown, separators=(",", ":"), allow_nan=False)
     # Inside a script element only "<" can end it or begin a comment; JSON may write it as an
     # escape.
-    data = json.dumps(
-        {"themes": THEMES, "figures": specs}, separators=(",", ":"), allow_nan=False
-    ).replace("<", "\\u003c")
+    data = plain_data.replace("<", "\\u003c")
     page = templates().get_template("page.html.j2")
     rendered: str = page.render(
         title=studies[0].name if len(studies) == 1 else f"{len(studies)} studies",
@@ -113,16 +113,18 @@ def study_page(studies: Sequence[StudyRecord], store: str) -> str:
 
 
 def _named_figures(sections: Iterable[Section]) -> list[Figure]:
-    figures = [
-        figure for section in sections for group in section.groups for figure, _ in group.figures
-    ]
-    plain = [
-        re.sub(r"[^a-z0-9.]+", "-", figure.name.lower()).strip("-.") or "figure"
-        for figure in figures
-    ]
-    for figure, name in zip(figures, distinct(plain), strict=True):
+    figures: list[Figure] = []
+    for section in sections:
+        for group in section.groups:
+            figures += [figure for figure, _ in group.figures]
+    names = distinct(_file_name(figure.name) for figure in figures)
+    for figure, name in zip(figures, names, strict=True):
         figure.name = name
     return figures
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.") or "figure"
 
 
 def _table_body(table: ReportTable) -> Markup:
