@@ -188,14 +188,12 @@ def by_place(
         setting_results.place: {} for setting_results in settings_results
     }
     for rule in dict.fromkeys(setting_results.place.rule for setting_results in settings_results):
-        for finding in judged(
-            [
-                setting_results
-                for setting_results in settings_results
-                if setting_results.place.rule == rule
-            ],
-            resolved,
-        ):
+        rule_results = [
+            setting_results
+            for setting_results in settings_results
+            if setting_results.place.rule == rule
+        ]
+        for finding in judged(rule_results, resolved):
             if finding.kind == EFFECT_OF and finding.metric == HEADLINE.name:
                 finding_of[finding.place][finding.shift, finding.method] = finding
     return finding_of
@@ -230,11 +228,9 @@ def _known(p_values: Mapping[int, float | None]) -> dict[int, float]:
 
 
 def _ends(difference: Difference) -> tuple[float, float] | None:
-    return (
-        None
-        if not difference.sd or difference.low is None or difference.high is None
-        else (difference.low, difference.high)
-    )
+    if not difference.sd or difference.low is None or difference.high is None:
+        return None
+    return difference.low, difference.high
 
 
 def _p_of_equality(finding: Finding) -> float | None:

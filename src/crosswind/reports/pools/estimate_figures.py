@@ -265,15 +265,11 @@ def across_table(
     """A row a measure: tau over the test domains of one network, the mean over networks, as table
     7; a column for each part too."""
     judged_parts = judged_parts or {}
-    rows = [
-        (
-            measure,
-            _cell(judgement.across_tau, 3),
-            *(_cell(part_name[measure].across_tau, 3) for part_name in judged_parts.values()),
-            judgement.networks,
-        )
-        for measure, judgement in judged.items()
-    ]
+    rows: list[tuple[Cell, ...]] = []
+    for measure, judgement in judged.items():
+        of_parts = [judged_part[measure].across_tau for judged_part in judged_parts.values()]
+        taus = [_cell(tau, 3) for tau in (judgement.across_tau, *of_parts)]
+        rows.append((measure, *taus, judgement.networks))
     reasons = dict.fromkeys(
         f"{judgement.across_tau.why}." for judgement in judged.values() if judgement.across_tau.why
     )

@@ -218,11 +218,14 @@ class Judged:
         reference = next((label for label in values if self.pool.names[label] in ATC), None)
         if reference is None or len(values) < 2:
             return []
-        same = {(p.network, p.test) for p in values[reference]}
+        networks_and_tests = {
+            label: {(point.network, point.test) for point in points}
+            for label, points in values.items()
+        }
         other_points = {
             label: points
             for label, points in values.items()
-            if label != reference and {(p.network, p.test) for p in points} == same
+            if label != reference and networks_and_tests[label] == networks_and_tests[reference]
         }
         compared = comparisons(
             values[reference], other_points, held="test", by_architecture=self.pool.apart

@@ -281,14 +281,9 @@ def choice_table(comparison: Asked) -> ReportTable:
             ]
             rows.append([model, way, *cells, *means])
         if any(pair[0] == model for pair in drops):
-            rows.append(
-                [
-                    model,
-                    "best - worst",
-                    *(drops.get((model, data)) for data in comparison.data),
-                    *(None for _ in comparison.averages),
-                ]
-            )
+            model_drops = [drops.get((model, data)) for data in comparison.data]
+            no_means = [None] * len(comparison.averages)
+            rows.append([model, "best - worst", *model_drops, *no_means])
     notes = [
         (
             f"{ORACLE}: chosen for each model and data set by the accuracy on these very test rows,"

@@ -60,10 +60,9 @@ def run_table(arranged: Results, reasons: bool = True) -> ReportTable:
     for run, (status, _) in arranged.runs.items():
         groups.setdefault((run.data, run.model, run.method), Counter())[status] += 1
     trouble = _seeds_by_trouble(arranged) if reasons else {}
-    rows: list[tuple[Cell, ...]] = [
-        (*group, count.total(), *(count[state] for state in states))
-        for group, count in groups.items()
-    ]
+    rows: list[tuple[Cell, ...]] = []
+    for group, count in groups.items():
+        rows.append((*group, count.total(), *(count[state] for state in states)))
     counts = sum(groups.values(), Counter[str]())
     notes: list[str] = []
     if counts["diverged"]:
@@ -114,15 +113,10 @@ def trouble_table(runs: Iterable[Mapping[str, Any]]) -> ReportTable | None:
     rows: list[dict[str, Cell]] = []
     for (status, *where, reason), group_runs in groups.items():
         seeds = ", ".join(_seed_words(run, several_splits) for run in group_runs)
-        rows.append(
-            {
-                "status": status,
-                **{name: value or None for name, value in zip(names, where, strict=True)},
-                "seeds": seeds,
-                "reason": reason,
-                "key of the first": str(group_runs[0]["key"])[:10],
-            }
-        )
+        axes = {name: value or None for name, value in zip(names, where, strict=True)}
+        first_key = str(group_runs[0]["key"])[:10]
+        cells = {"seeds": seeds, "reason": reason, "key of the first": first_key}
+        rows.append({"status": status, **axes, **cells})
     notes = [
         "A diverged run is scored as it is and counts in every mean; a failed run has no score."
     ]
@@ -151,9 +145,10 @@ def _seed_words(run: Mapping[str, Any], several_splits: bool) -> str:
 def warning_table(runs: Iterable[Mapping[str, Any]]) -> ReportTable | None:
     """What runs warned of, most frequent first, and in how many runs; None where there is
     nothing."""
-    counts = Counter(
-        one_line(str(text)) for run in runs for text in dict.fromkeys(run.get("warnings") or [])
-    )
+    counts: Counter[str] = Counter()
+    for run in runs:
+        warnings = dict.fromkeys(run.get("warnings") or [])
+        counts.update(one_line(str(text)) for text in warnings)
     n_hidden = len(counts) - _WARNINGS_SHOWN
     notes = (f"{n_hidden} more are not shown.",) if n_hidden > 0 else ()
     rows = [{"warning": text, "runs": count} for text, count in counts.most_common(_WARNINGS_SHOWN)]
@@ -211,18 +206,21 @@ def _cost(
     ]
     recorded = [cost for cost in run_costs if _accounted(cost)]
     total = math.fsum(_numbers(recorded, "total_seconds"))
+    shares: dict[str, float] = {}
+    validation = 0.0
+    if recorded:
+        for part_name in PARTS:
+            part_seconds = math.fsum(_numbers(recorded, f"{part_name}_seconds"))
+            shares[part_name] = part_seconds / total
+        validation = math.fsum(_numbers(recorded, "validation_seconds")) / total
     return Cost(
         *kind,
         runs=len(seconds),
         mean=math.fsum(seconds) / len(seconds),
         least=min(seconds),
         most=max(seconds),
-        shares={
-            part_name: math.fsum(_numbers(recorded, f"{part_name}_seconds")) / total
-            for part_name in PARTS
-            if recorded
-        },
-        validation=math.fsum(_numbers(recorded, "validation_seconds")) / total if recorded else 0.0,
+        shares=shares,
+        validation=validation,
         images_per_second=math.fsum(speeds) / len(speeds) if speeds else None,
         memory=max(_numbers(own_peaks or run_costs, "peak_memory_bytes"), default=None),
         own=bool(own_peaks),

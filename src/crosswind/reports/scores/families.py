@@ -205,23 +205,28 @@ def rank_correlation(first: Sequence[float], second: Sequence[float]) -> tuple[f
     constant."""
     from scipy.special import stdtr
 
-    ranks = [
-        list(mean_ranks([{str(i): value for i, value in enumerate(side)}]).mean.values())
-        for side in (first, second)
-    ]
-    middle, n = (len(first) + 1) / 2, len(first)
-    dots = [
-        math.fsum((a - middle) * (b - middle) for a, b in zip(x, y, strict=True))
-        for x in ranks
-        for y in ranks
-    ]
-    if not dots[0] or not dots[3]:
+    n = len(first)
+    first_ranks, second_ranks = _centred_ranks(first), _centred_ranks(second)
+    first_spread, second_spread = _dot(first_ranks, first_ranks), _dot(second_ranks, second_ranks)
+    if not first_spread or not second_spread:
         return None
-    rho = max(-1.0, min(1.0, dots[1] / math.sqrt(dots[0] * dots[3])))
+    correlation = _dot(first_ranks, second_ranks) / math.sqrt(first_spread * second_spread)
+    rho = max(-1.0, min(1.0, correlation))
     if abs(rho) > 1 - 1e-12:
         return rho, 0.0
     t = abs(rho) * math.sqrt((n - 2) / (1 - rho * rho))
     return rho, float(2 * stdtr(n - 2, -t))
+
+
+def _centred_ranks(values: Sequence[float]) -> list[float]:
+    """The ranks of values less their mean; equal ones share the mean of their ranks."""
+    by_position = {str(i): value for i, value in enumerate(values)}
+    middle = (len(values) + 1) / 2
+    return [rank - middle for rank in mean_ranks([by_position]).mean.values()]
+
+
+def _dot(first: Sequence[float], second: Sequence[float]) -> float:
+    return math.fsum(a * b for a, b in zip(first, second, strict=True))
 
 
 def families(shown_results: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> list[Families]:
@@ -304,20 +309,14 @@ def _with_rows(
 def _named(shown_results: Sequence[PlaceResults], resolved: Mapping[str, Any]) -> dict[str, str]:
     """What a method's label is called: the method, where no other label of it runs on the same
     data, else the label."""
-    methods = {
-        label: _registered(label, resolved)
-        for setting_results in shown_results
-        for label in setting_results.methods
-    }
-    taken = Counter(
-        (data, methods[label])
-        for data, label in {
-            (setting_results.place.data, label): None
-            for setting_results in shown_results
-            for label in setting_results.methods
-        }
-    )
-    double = {method for (_, method), count in taken.items() if count > 1}
+    methods: dict[str, str] = {}
+    data_and_labels: set[tuple[str, str]] = set()
+    for setting_results in shown_results:
+        for label in setting_results.methods:
+            methods[label] = _registered(label, resolved)
+            data_and_labels.add((setting_results.place.data, label))
+    labels_of = Counter((data, methods[label]) for data, label in data_and_labels)
+    double = {method for (_, method), count in labels_of.items() if count > 1}
     return {label: label if method in double else method for label, method in methods.items()}
 
 
@@ -409,14 +408,7 @@ def rank_by_seed_table(view: Families) -> ReportTable | None:
             for seed in entry.values(HEADLINE.name)
         )
         for seed in seeds:
-            blocks = [
-                {
-                    row: value
-                    for row in setting_results.methods
-                    if (value := _score(setting_results, shift, row, seed)) is not None
-                }
-                for shift in setting_results.shifts
-            ]
+            blocks = [_accuracies(setting_results, shift, seed) for shift in setting_results.shifts]
             if all(len(block) == len(setting_results.methods) for block in blocks):
                 columns[f"{setting_results.place.data} seed {seed}"] = mean_ranks(blocks).mean
     if not columns:
@@ -437,9 +429,15 @@ def rank_by_seed_table(view: Families) -> ReportTable | None:
     )
 
 
-def _score(setting_results: PlaceResults, shift: str, row: str, seed: Any) -> float | None:
-    entry = setting_results.entries.get((shift, row))
-    return None if entry is None else entry.values(HEADLINE.name).get(seed)
+def _accuracies(setting_results: PlaceResults, shift: str, seed: Any) -> dict[str, float]:
+    """The accuracies of one seed under a shift, of the rows that have one."""
+    accuracies: dict[str, float] = {}
+    for row in setting_results.methods:
+        entry = setting_results.entries.get((shift, row))
+        accuracy = None if entry is None else entry.values(HEADLINE.name).get(seed)
+        if accuracy is not None:
+            accuracies[row] = accuracy
+    return accuracies
 
 
 def agreement_table(view: Families) -> ReportTable | None:

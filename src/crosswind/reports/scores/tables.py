@@ -103,6 +103,9 @@ def _numbers(
     means = {name: entry.summary(name) for name in (*METRICS, "train_shared")}
     main, worst, shared = (means.pop(name) for name in (HEADLINE.name, _WORST.name, "train_shared"))
     name, seeds, n_rows = _usual_worst(entry) if worst else (None, None, None)
+    difference = entry.difference(base, HEADLINE.name)
+    other_means = {name: summary.mean if summary else None for name, summary in means.items()}
+    doubts = " ".join(f"{text}." for text in entry.doubts)
     return {
         **_names(setting, shift, method, setting.set),
         "role": entry.role,
@@ -114,7 +117,7 @@ def _numbers(
         "rows": entry.largest("n"),
         **picked(main, mean="mean", sd="sd", low="low", high="high"),
         **picked(
-            entry.difference(base, HEADLINE.name),
+            difference,
             diff="mean",
             diff_low="low",
             diff_high="high",
@@ -125,10 +128,10 @@ def _numbers(
         "worst_group_name": name,
         "worst_group_seeds": seeds,
         "worst_group_rows": n_rows,
-        **{name: summary.mean if summary else None for name, summary in means.items()},
+        **other_means,
         "ties": entry.largest("ties"),
         "doubted": entry.doubted,
-        "doubts": " ".join(f"{text}." for text in entry.doubts) or None,
+        "doubts": doubts or None,
         "splits": main.splits if main else None,
         "train_shared": shared.mean if shared else None,
         "chance": chance_level(entry, HEADLINE.name) if main else None,
@@ -589,16 +592,18 @@ def _doubts(rule_results: Sequence[PlaceResults]) -> dict[str, dict[str, None]]:
 def rank_table(ranked: Ranking) -> ReportTable:
     """Mean rank of each method, best first, and in how many blocks it was first or last."""
     last = float(len(ranked.methods))
-    rows = [
-        {
-            "method": f"{method} {MARK}" if method in ranked.doubted else method,
-            "mean rank": float(ranked.ranks.mean[method]),
-            "alone first": ranked.counts[method].get(1.0, 0),
-            "alone last": ranked.counts[method].get(last, 0),
-            "blocks": ranked.ranks.blocks,
-        }
-        for method in ranked.methods
-    ]
+    rows: list[dict[str, Cell]] = []
+    for method in ranked.methods:
+        counts = ranked.counts[method]
+        rows.append(
+            {
+                "method": f"{method} {MARK}" if method in ranked.doubted else method,
+                "mean rank": float(ranked.ranks.mean[method]),
+                "alone first": counts.get(1.0, 0),
+                "alone last": counts.get(last, 0),
+                "blocks": ranked.ranks.blocks,
+            }
+        )
     notes = [
         (
             "1 is the best rank; equal accuracies share the mean of their ranks, so that first and"
