@@ -11,9 +11,9 @@ import torch
 from tests.models.test_sklearn_estimator import table_and_study
 
 from crosswind.cli.main import _status
-from crosswind.core import processor
-from crosswind.core.processor import auto_device
 from crosswind.studies.plan import plan_of
+from crosswind.training import automatic_device
+from crosswind.training.automatic_device import auto_device
 from crosswind.training.settings import TrainingSettings
 
 
@@ -23,8 +23,8 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
 
     def of(driver: bool, cards: int, mps: bool = False, system: str = "linux") -> str:
         auto_device.cache_clear()
-        monkeypatch.setattr(processor, "_ACCELERATORS", (str(tmp_path),) if driver else ())
-        monkeypatch.setattr(processor.sys, "platform", system)
+        monkeypatch.setattr(automatic_device, "_ACCELERATORS", (str(tmp_path),) if driver else ())
+        monkeypatch.setattr(automatic_device.sys, "platform", system)
         monkeypatch.setattr(torch.cuda, "is_available", lambda: cards > 0)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: cards)
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)

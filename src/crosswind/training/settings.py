@@ -12,7 +12,7 @@ from typing import Any
 
 from crosswind.core.errors import InputError, shown
 from crosswind.core.knobs import Needs, knob, knobs_of, log, resolve
-from crosswind.core.processor import auto_device
+from crosswind.training.automatic_device import auto_device
 
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 WORKER_VARIABLE = "CROSSWIND_WORKER"
