@@ -7,7 +7,13 @@ import sys
 import pytest
 
 from crosswind.core import processor
-from crosswind.core.processor import has_bfloat16, slow_bfloat16, told_by_linux
+from crosswind.core.processor import (
+    has_bfloat16,
+    processor_name,
+    slow_bfloat16,
+    told_by_linux,
+    vector_level,
+)
 
 ZEN_3 = (
     "processor\t: 0\nmodel name\t: AMD EPYC\nflags\t\t: fpu sse4_2 avx avx2 fma f16c\nbugs\t\t:"
@@ -67,3 +73,13 @@ def test_it_is_said_without_torch() -> None:
         check=True,
     )
     assert child.stdout == "False\n"
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="Linux says it in a file")
+def test_the_widest_vectors_are_named() -> None:
+    levels = [
+        vector_level(text, "x86_64") for text in (ZEN_3, SKYLAKE_SERVER, "flags : avx fpu\n", "")
+    ]
+    assert levels == ["AVX2", "AVX-512", "AVX", None]
+    assert [vector_level(text, "aarch64") for text in (GRAVITON_2, GRAVITON_3)] == ["NEON", "SVE"]
+    assert processor_name(ZEN_3) == "AMD EPYC"

@@ -166,15 +166,25 @@ def test_a_failing_run_is_recorded_and_the_study_goes_on(tmp_path):
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_fault_of_our_own_stops_the_study(workers, tmp_path):
     runs = [planned("fault", does="contradict"), planned("good")]
-    with pytest.raises(InternalError, match="^the toy contradicts itself$"):
+    with pytest.raises(
+        InternalError, match="^the toy contradicts itself; this is a fault of Crosswind: report it"
+    ):
         done(tmp_path / "out", runs, workers)
     with Store.open(tmp_path / "out") as store:
         run_of = {run["labels"]["method"]: run for run in store.runs("toys")}
-    assert (run_of["fault"]["status"], run_of["fault"]["reason"]) == (
-        "failed",
-        "the toy contradicts itself",
-    )
+    assert run_of["fault"]["status"] == "failed"
+    assert run_of["fault"]["reason"] == str(InternalError("the toy contradicts itself"))
     assert run_of["good"]["status"] == "pending"
+
+
+def test_what_happens_to_runs_is_logged_under_the_name_of_the_package(tmp_path, caplog):
+    with caplog.at_level("INFO"):
+        done(tmp_path / "out", [planned("good"), planned("raise", does="raise")], 0)
+    ours = [record for record in caplog.records if record.name == "crosswind"]
+    begun, failed = (
+        [record for record in ours if word in record.getMessage()] for word in ("started", "failed")
+    )
+    assert len(begun) == 2 and [record.levelname for record in failed] == ["WARNING"]
 
 
 @pytest.mark.parametrize("workers", [0, 1])

@@ -1,14 +1,17 @@
 """The command `crosswind`: verbs, and how errors end.
 
 Every refusal is one sentence on standard error and exit status 2; a study that ran but has failed
-runs, and a check that found something, ends with 1; an interrupt with 130. Verbs import what they
+runs, and a check that found something, ends with 1; an interrupt with 130. `--debug`, wherever it stands,
+prints the log and the traces of refusals. Verbs import what they
 need when they are called, so help and lists start at once.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+import traceback
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -18,6 +21,7 @@ import typer
 from crosswind.cli.audit import audit_command
 from crosswind.cli.best import best_command
 from crosswind.cli.compare import compare_command
+from crosswind.cli.doctor import doctor_command
 from crosswind.cli.estimate import estimate_command
 from crosswind.cli.export import export_command
 from crosswind.cli.features import features_command
@@ -31,7 +35,14 @@ from crosswind.cli.show import show_command
 from crosswind.cli.status import check_command, status_command
 from crosswind.cli.submit import submit_command
 from crosswind.core.errors import CrosswindError, one_line
+from crosswind.core.log import LOGGER, shown_log
 from crosswind.core.printing import LOCALE_REMEDY, escape_output
+
+DEBUG = "--debug"
+UNFORESEEN = (
+    "; this is a fault of Crosswind: report it with the trace above and what `crosswind doctor`"
+    " prints"
+)
 
 # Newer typer carries its own click: the classes of what it raises are found from one that it
 # exports.
@@ -66,6 +77,7 @@ app.command("audit")(audit_command)
 app.command("estimate")(estimate_command)
 app.command("features")(features_command)
 app.command("schema")(schema_command)
+app.command("doctor")(doctor_command)
 
 
 def _version(value: bool) -> None:
@@ -81,28 +93,52 @@ def _root(
     version: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
     ),
+    debug: bool = typer.Option(
+        False,
+        DEBUG,
+        help="Print the log, and of an error its trace; may stand anywhere in the command.",
+    ),
 ) -> None:
     pass
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; ends the process with its exit status."""
-    sys.exit(_status(arguments))
+    """Run the command line; ends the process with its exit status.
+
+    An exception that nobody foresaw ends with 1, its trace and what a report of it holds.
+    """
+    try:
+        status = _status(arguments)
+    except Exception as error:
+        traceback.print_exception(error)
+        print(f"error: {one_line(str(error))}{UNFORESEEN}", file=sys.stderr)
+        status = 1
+    sys.exit(status)
 
 
 def _status(arguments: Sequence[str] | None) -> int:
+    """The exit status of a command. Its errors are printed, see `main`."""
     escape_output()
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if DEBUG not in words:
+        return _run(words)
+    with shown_log(logging.DEBUG):
+        return _run([word for word in words if word != DEBUG])
+
+
+def _run(words: list[str]) -> int:
     # A picture that PIL warns of is refused in a sentence, or read as it should be: damaged EXIF
     # data are common in photographs.
     warnings.filterwarnings("ignore", module=r"PIL\.")
     command = typer.main.get_command(app)
     try:
         status = command.main(
-            args=None if arguments is None else list(arguments),
+            args=words,
             prog_name="crosswind",
             standalone_mode=False,
         )
     except CrosswindError as error:
+        LOGGER.debug("refused", exc_info=error)
         return _refuse(str(error))
     except _UsageError as error:
         if (

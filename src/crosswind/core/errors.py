@@ -18,6 +18,11 @@ import re
 from collections.abc import Iterable
 
 SHOWN_CHOICES = 30
+REPORT_REMEDY = (
+    "; this is a fault of Crosswind: report it with what `crosswind doctor` prints and with the"
+    " trace, which the same command prints with --debug"
+)
+"""How every message ends for which nothing that the user wrote is to blame."""
 _FOREIGN_BYTE = re.compile("[\udc80-\udcff]")
 _STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -73,7 +78,14 @@ class RunError(CrosswindError):
 
 class InternalError(CrosswindError):
     """Crosswind contradicts itself: what it made is not what it should be. Nothing that the user
-    wrote is to blame."""
+    wrote is to blame, and the message ends with what a report of it holds.
+
+    `fault`: half a sentence, or the message of another `InternalError`, which is not ended twice.
+    """
+
+    def __init__(self, fault: str) -> None:
+        fault = one_line(fault.removesuffix(REPORT_REMEDY), 1000 - len(REPORT_REMEDY))
+        super().__init__(fault + REPORT_REMEDY)
 
 
 def one_line(text: str, limit: int = 1000) -> str:

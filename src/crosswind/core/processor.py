@@ -9,7 +9,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-__all__ = ["has_bfloat16", "slow_bfloat16", "told_by_linux"]
+__all__ = ["has_bfloat16", "processor_name", "slow_bfloat16", "told_by_linux", "vector_level"]
 
 _FLAGS = {
     # The last only converts; torch computes in float32 there, and hardly slower.
@@ -19,6 +19,11 @@ _FLAGS = {
 """What Linux calls the instructions."""
 _WITHOUT = ("SSE41", "AVX", "AVX2", "AVX2_VNNI", "AVX512_CORE", "AVX512_CORE_VNNI")
 """Values of ONEDNN_MAX_CPU_ISA under which torch's kernels use no bfloat16 instruction."""
+_VECTORS = {
+    "x86_64": {"avx512f": "AVX-512", "avx2": "AVX2", "avx": "AVX", "sse2": "SSE2"},
+    "aarch64": {"sve": "SVE", "asimd": "NEON"},
+}
+"""What Linux calls the instructions for vectors, the widest first, and what everybody does."""
 
 
 def has_bfloat16() -> bool | None:
@@ -44,23 +49,48 @@ def slow_bfloat16() -> str:
 def _instructions() -> bool | None:
     if sys.platform == "darwin":
         return _told_by_darwin() if platform.machine() == "arm64" else False
-    try:
-        return told_by_linux(
-            Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"), platform.machine()
-        )
-    except OSError:
-        return None
+    return told_by_linux(_cpuinfo(), platform.machine())
 
 
 def told_by_linux(text: str, machine: str) -> bool | None:
     """The same by the text of /proc/cpuinfo: all processors of a machine have what the first
     has."""
-    flags = next(
-        (line for line in text.splitlines() if line.startswith(("flags", "Features"))), None
-    )
+    flags = _field(text, "flags", "Features")
     if flags is None or machine not in _FLAGS:
         return None
-    return not _FLAGS[machine].isdisjoint(flags.partition(":")[2].split())
+    return not _FLAGS[machine].isdisjoint(flags.split())
+
+
+def vector_level(text: str | None = None, machine: str = "") -> str | None:
+    """The widest instructions for vectors, `AVX-512`, `AVX2`, `AVX`, `SSE2`, `SVE` or `NEON`; None
+    where the system does not say. `text`: that of /proc/cpuinfo, else it is read."""
+    machine = machine or platform.machine()
+    if sys.platform == "darwin" and machine == "arm64":
+        return "NEON"
+    flags = _field(_cpuinfo() if text is None else text, "flags", "Features")
+    if flags is None:
+        return None
+    levels = _VECTORS.get(machine, {})
+    return next((level for flag, level in levels.items() if flag in flags.split()), None)
+
+
+def processor_name(text: str | None = None) -> str:
+    """What the processor calls itself, else its architecture. `text`: as of `vector_level`."""
+    model = _field(_cpuinfo() if text is None else text, "model name")
+    return model or platform.processor() or platform.machine()
+
+
+def _cpuinfo() -> str:
+    try:
+        return Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # not Linux
+        return ""
+
+
+def _field(text: str, *names: str) -> str | None:
+    """The value of the first line of /proc/cpuinfo that begins with one of these names."""
+    line = next((line for line in text.splitlines() if line.startswith(names)), None)
+    return None if line is None else line.partition(":")[2].strip()
 
 
 def _told_by_darwin() -> bool | None:

@@ -20,11 +20,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from logging import DEBUG, INFO, WARNING
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from crosswind.core.errors import InputError, InternalError, StoreError
+from crosswind.core.log import LOGGER
 from crosswind.core.types import Job, digest
 from crosswind.studies.artifacts import artifact_folder, checkpoint_folder, staging_folder
 from crosswind.studies.engines import Engine, Event, Task
@@ -293,7 +295,9 @@ class _Work:
         if event.kind != "lost":
             self._fail(event)
             if event.kind == "fault":  # other runs would have it too, told of or not
-                raise InternalError(event.reason)
+                fault = InternalError(event.reason)
+                fault.add_note(event.detail)  # the trace of the process that ran it
+                raise fault
         elif self.recorder.lost(
             key, event.reason, event.detail, event.worker, event.cause, self._followers(key)
         ):
@@ -401,6 +405,8 @@ class _Work:
                 )
 
     def _tell(self, key: str, message: str, report: Mapping[str, Any] | None = None) -> None:
+        level = DEBUG if message == "runs" else WARNING if message.startswith("failed") else INFO
+        LOGGER.log(level, "run %s %s", key[:12], message)
         if self.on_event is not None:
             running = len(self.active) + len(self.foreign)
             self.on_event(

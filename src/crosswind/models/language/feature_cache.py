@@ -27,7 +27,7 @@ from crosswind.data.dataset import AttributedDataset
 from crosswind.data.derive import evaluation_inputs
 from crosswind.models.given.outside import tell
 
-__all__ = ["FeatureCache", "feature_cache", "image_keys"]
+__all__ = ["FeatureCache", "feature_cache", "features_folder", "image_keys"]
 
 FOLDER, MOST = "CROSSWIND_FEATURES", "CROSSWIND_FEATURES_GIB"
 PORTION = 1024
@@ -161,15 +161,20 @@ class FeatureCache:
 
 def feature_cache(key: str) -> FeatureCache:
     """The cache of a network, one in a process."""
+    return _cache(features_folder(), key)
+
+
+def features_folder() -> Path:
+    """The folder of all features, absolute; it need not exist. Raises `DataError` where there can
+    be none."""
     folder = os.environ.get(FOLDER) or "~/.cache/crosswind/features"
     try:
-        root = Path(os.path.abspath(Path(folder).expanduser()))
+        return Path(os.path.abspath(Path(folder).expanduser()))
     except (RuntimeError, ValueError) as error:  # no home, or a zero byte
         raise DataError(
             f"{folder!r} cannot be the folder of features ({one_line(str(error), 200)}); set"
             f" {FOLDER}"
         ) from None
-    return _cache(root, key)
 
 
 @lru_cache(maxsize=8)
