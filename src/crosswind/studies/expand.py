@@ -10,6 +10,7 @@ once for all shifts and seeds whose set has the same rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -21,9 +22,12 @@ from crosswind.evaluation.metrics import METRICS
 from crosswind.shifts.split import LAWS
 from crosswind.studies.axes import MethodEntry, StudyPoint
 from crosswind.studies.estimates import EstimateJobs, vary_of_external, vary_of_fit
+from crosswind.studies.halving import rungs_of
 from crosswind.studies.spec import Study
 from crosswind.training.settings import ModelSpec, TrainingSettings, base_settings, keyed
 
+PROMOTIONS = 1
+"""The version of the rule by which points of a search go on."""
 SCORES = 2
 """The version of what a score writes: raised when one of our metrics changes, so that scores, and
 nothing else, are made anew."""
@@ -51,7 +55,12 @@ def jobs_of(
         label: _Head(common, common_key, method.overrides, study.keep)
         for label, method in methods.items()
     }
-    base_head = _Head(common, common_key, {}, "all" if study.keep == "all" else "selected")
+    kept = "all" if study.keep == "all" else "selected"
+    base_head = _Head(common, common_key, {}, kept)
+    rung_heads = {
+        label: _Head(common, common_key, method.overrides, kept)
+        for label, method in (methods.items() if _halves(study) else ())
+    }
     sets, split_seed = common["split"]["sets"], common["split"]["split_seed"]
     point_labels = {"data": point.data, "shift": point.shift, "size": point.size}
     estimate_jobs = EstimateJobs(
@@ -71,6 +80,7 @@ def jobs_of(
     for seed, (model_label, model), (label, method) in product(
         study.seed_list, trained.items(), methods.items()
     ):
+        trials: list[_Trial] = []
         for point_label, knobs, training in method.points if method.on(model_label) else ():
             labels = {
                 **point_labels,
@@ -91,26 +101,23 @@ def jobs_of(
                     **labels,
                     "method": f"{base_facts.name} (base)",
                     "point": "",
-                    "role": "base",
                 }
                 defaults = resolve(base_facts.knobs, {}, "", f"method {base_facts.name!r}")
-                bases = [
-                    base_head.fit(
-                        _method_values(base_facts, defaults), model, vars(settings), base_labels
-                    )
-                ]
-            fit = heads[label].fit(
-                _method_values(method.facts, knobs),
-                model,
-                training,
-                {**labels, "role": "fit"},
-                bases,
+                base_method = _method_values(base_facts, defaults)
+                base = _Trial(base_method, model, vars(settings), base_labels, ())
+                bases = [base_head.fit(base, "base")]
+            trials.append(
+                _Trial(_method_values(method.facts, knobs), model, training, labels, bases)
             )
-            predictions = heads[label].predictions(fit, labels)
-            vary = vary_of_fit(fit, predictions, labels, kind)
+        fits, steps = _fits(study, heads[label], rung_heads.get(label), trials)
+        if steps:
+            yield from new(*(base for trial in trials for base in trial.bases), *steps)
+        for trial, fit in zip(trials, fits, strict=True):
+            predictions = heads[label].predictions(fit, trial.labels, trial.bases)
+            vary = vary_of_fit(fit, predictions, trial.labels, kind)
             estimates = estimate_jobs.jobs([fit], predictions, {}, fit.key, vary)
-            yield from new(*bases, fit, *predictions, *estimates)
-            yield _score([fit, *predictions, *estimates], {}, labels, fit.key)
+            yield from new(*trial.bases, fit, *predictions, *estimates)
+            yield _score([fit, *predictions, *estimates], {}, trial.labels, fit.key)
     for seed, (label, model) in product(
         study.seed_list, ((label, models[label]) for label in models if label not in trained)
     ):
@@ -146,6 +153,72 @@ def jobs_of(
                 {**labels, "model": beside},
                 "",
             )
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """One point of a method's grid or search: what its fits are made of."""
+
+    method: Values
+    model: Values
+    training: Values
+    labels: Values
+    bases: Sequence[Job]
+
+
+def _halves(study: Study) -> bool:
+    return study.search is not None and study.search.halving is not None
+
+
+def _is_trained_at_once(model: Values) -> bool:
+    form = facts("models", model["name"]).built
+    return form is not None and not form.gradient
+
+
+def _fits(
+    study: Study, head: _Head, rung_head: _Head | None, trials: Sequence[_Trial]
+) -> tuple[list[Job], list[Job]]:
+    """The fit of each trial, and before them the jobs of the rungs of a search that halves.
+
+    Points that are trained at once, and a point alone, are not compared at rungs.
+    """
+    if rung_head is None or len(trials) < 2 or _is_trained_at_once(trials[0].model):
+        return [head.fit(trial, "fit", trial.bases) for trial in trials], []
+    assert study.search is not None and study.search.halving is not None
+    rungs = rungs_of(len(trials), study.search.halving.factor, study.search.halving.rungs)
+    steps: list[Job] = []
+    previous: list[Job] = []
+    promotion: list[Job] = []
+    for share, promoted in zip(rungs.shares, rungs.promoted, strict=True):
+        previous = [
+            rung_head.fit(
+                trial,
+                "rung",
+                [*promotion, *previous[position : position + 1], *trial.bases],
+                {"share": share, **({"promotion": position} if promotion else {})},
+            )
+            for position, trial in enumerate(trials)
+        ]
+        promotion = [_promotion(study.selection[0], promoted, previous)]
+        steps += [*previous, *promotion]
+    return [
+        head.fit(
+            trial,
+            "fit",
+            [*promotion, previous[position], *trial.bases],
+            {"promotion": position},
+        )
+        for position, trial in enumerate(trials)
+    ], steps
+
+
+def _promotion(rule: str, places: int, fits: Sequence[Job]) -> Job:
+    """The choice of the fits of a rung that go on."""
+    keys = tuple(fit.key for fit in fits)
+    spec = {"rule": rule, "places": places}
+    key = digest({"kind": "promote", "version": PROMOTIONS, "needs": keys, **spec})
+    labels = {**fits[0].labels, "point": "", "role": "promote"}
+    return Job(key, spec, labels, keys, "promote")
 
 
 class _Head:
@@ -191,40 +264,43 @@ class _Head:
                 )
 
     def fit(
-        self,
-        method: Values,
-        model: Values,
-        training: Values,
-        labels: Values,
-        needs: Sequence[Job] = (),
+        self, trial: _Trial, role: str, needs: Sequence[Job] = (), rung: Values | None = None
     ) -> Job:
         """The training of a model; what it starts from decides its numbers as much as its own
-        settings do."""
+        settings do.
+
+        `rung`: the `share` of the steps after which it pauses, and its position among those of the
+        `promotion` that it needs first, before the fit that it goes on from.
+        """
         tail = {
-            "method": method,
-            "model": model,
-            "training": dict(training),
-            "seed": labels["seed"],
+            "method": trial.method,
+            "model": trial.model,
+            "training": dict(trial.training),
+            "seed": trial.labels["seed"],
         }
+        if rung is not None:
+            tail["rung"] = dict(rung)
         identity = {
             "head": self.key,
             **tail,
-            "training": keyed(training),
-            "model": ModelSpec(**model).identity(),
+            "training": keyed(trial.training),
+            "model": ModelSpec(**trial.model).identity(),
         }
         keys = tuple(job.key for job in needs)
         if needs:
             identity["needs"] = keys
+        labels = {**trial.labels, "role": role}
         return Job(digest(identity), {**self.spec, **tail}, labels, keys, "fit")
 
-    def predictions(self, fit: Job, labels: Values) -> list[Job]:
+    def predictions(self, fit: Job, labels: Values, bases: Sequence[Job]) -> list[Job]:
         """What the fitted model says of every test set."""
+        keys = (fit.key, *(base.key for base in bases))
         return [
             Job(
                 digest({"kind": "predict", "fit": fit.key, **identity}),
                 spec,
                 {**labels, "role": "predict", "set": spec["set"]},
-                (fit.key, *fit.needs),
+                keys,
                 "predict",
                 fit.key,
             )

@@ -13,6 +13,7 @@ needs, and what the jobs that read it have to know.
   `crosswind.studies.changed_copies`.
 * `estimate`: an estimator's accuracy for one set, from answers without its labels and from labelled
   answers on a validation set.
+* `promote`: which fits of a rung of a search go on, see `crosswind.studies.halving`.
 * `score`: the scores of a fit's validation sets and of predictions, as a report's rows have them.
 """
 
@@ -38,6 +39,14 @@ from crosswind.shifts.split import RowSet, Split, make_split
 from crosswind.studies.artifacts import plain_json
 from crosswind.studies.build import build_dataset, build_split_plan
 from crosswind.studies.engines import Workspace
+from crosswind.studies.halving import (
+    continue_from_rung,
+    copy_fit,
+    drop_state,
+    is_promoted,
+    keep_state,
+    promote,
+)
 from crosswind.studies.predictions_file import (
     predictions_in,
     read_predictions,
@@ -94,6 +103,12 @@ def fit(spec: Values, workspace: Workspace) -> Done:
     """Train a method; see the module."""
     from crosswind.training.metering import Meter
 
+    rung: Values = spec.get("rung", {})
+    if "promotion" in rung:
+        promotion, previous = workspace.needs[:2]
+        if not is_promoted(workspace.needed[promotion], rung["promotion"]):
+            return _stopped_fit(spec, workspace, previous)
+        continue_from_rung(workspace.checkpoint, previous)
     meter = Meter()  # before torch is loaded: the first job of a worker waits for that
     from crosswind.training.loop import fit as train
     from crosswind.training.profiling import Profile
@@ -111,7 +126,12 @@ def fit(spec: Values, workspace: Workspace) -> Done:
         rules=spec.get("rules", ()),
         meter=meter,
         profile=traced,
+        pause=rung.get("share", 1.0),
     )
+    if "share" in rung:
+        keep_state(workspace.checkpoint, workspace.key)
+    if "promotion" in rung:
+        drop_state(workspace.checkpoint, workspace.needs[1])
     # Every rule that was followed: a study may ask for another one without training again.
     write_predictions(workspace.folder / "predictions.npz", trajectory.predictions)
     (workspace.folder / "split.json").write_text(
@@ -152,6 +172,28 @@ def fit(spec: Values, workspace: Workspace) -> Done:
         else {"profile": _write_profile(workspace.profile, traced)}
     )
     return about, {**shared, **profile}
+
+
+def _stopped_fit(spec: Values, workspace: Workspace, previous: str) -> Done:
+    """A fit whose point was not promoted from the rung before: what it was there."""
+    folder = workspace.needed[previous]
+    copy_fit(folder, workspace.folder, spec["keep"] != "none")
+    drop_state(workspace.checkpoint, previous)
+    about = _job_report(folder)
+    if "share" not in spec["rung"]:  # the last rung, which predictions follow
+        bases = [workspace.needed[key] for key in workspace.needs[2:]]
+        workspace.handover[workspace.key] = kept_answers(about["spec"], [folder, *bases])
+    shared = {name: value for name, value in about.items() if name not in ("kind", "spec", "needs")}
+    outcome: dict[str, Any] = {
+        name: shared[name] for name in ("status", "cost", "warnings", "reason") if name in shared
+    }
+    return {**shared, "stopped": True}, outcome
+
+
+def promotion(spec: Values, workspace: Workspace) -> Done:
+    """Choose which fits of a rung go on; see the module."""
+    chosen = promote(spec, _folders(workspace))
+    return {**chosen, "sets": {}, "warnings": [], "cost": {}}, {}
 
 
 def predict(spec: Values, workspace: Workspace) -> Done:
@@ -383,6 +425,7 @@ def score(spec: Values, workspace: Workspace) -> Done:
 
 KINDS: dict[str, Callable[[Values, Workspace], Done]] = {
     "fit": fit,
+    "promote": promotion,
     "predict": predict,
     "vary": vary,
     "estimate": estimate,

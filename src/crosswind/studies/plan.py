@@ -50,6 +50,7 @@ from crosswind.studies.build import (
 from crosswind.studies.claims import check_claims
 from crosswind.studies.estimates import check_changes, check_estimators, source_set
 from crosswind.studies.expand import check_distinct, jobs_of
+from crosswind.studies.halving import rungs_of
 from crosswind.studies.observed_ties import match_observed
 from crosswind.studies.prompts import check_prompts
 from crosswind.studies.reading import find_study
@@ -230,7 +231,7 @@ class _Planner:
             remainder = f" and {len(titles) - 1} more" if len(titles) > 1 else ""
             warnings.append(f"{next(iter(titles))}{remainder}: {text}")
         warnings += slow_settings(self.jobs)
-        notes = _device_notes(self.study, self.jobs)
+        notes = [*_device_notes(self.study, self.jobs), *_halving_notes(self.study)]
         for name, spec in self.study.data.items():
             notes += _data_notes(name, spec, self.datasets[name])
             notes += _tie_notes(name, spec, self.datasets[name])
@@ -314,6 +315,20 @@ def _device_notes(study: Study, jobs: Sequence[Job]) -> list[str]:
     if not devices or study.training.get("device", "auto") != "auto":
         return []
     return [f"training.device: auto, which is {' or '.join(devices)} on this machine"]
+
+
+def _halving_notes(study: Study) -> list[str]:
+    """How many points of a search that halves go on from each rung, and what that costs."""
+    search = study.search
+    if search is None or search.halving is None or search.points < 2:
+        return []
+    rungs = rungs_of(search.points, search.halving.factor, search.halving.rungs)
+    going_on = [
+        f"{promoted} after {share:.3g} of the steps"
+        for share, promoted in zip(rungs.shares, rungs.promoted, strict=True)
+    ]
+    cost = f"{100 * rungs.cost(search.points):.0f}% of the steps of training all to the end"
+    return [f"search: of {search.points} points of a method go on {', '.join(going_on)}: {cost}"]
 
 
 def _data_notes(name: str, spec: DataSpec, dataset: AttributedDataset) -> list[str]:

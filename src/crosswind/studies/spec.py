@@ -195,11 +195,28 @@ class SetSpec(_Strict):
     )
 
 
+class HalvingSpec(_Strict):
+    """Successive halving: points are compared at rungs by the first rule of `selection`, each seed
+    by itself."""
+
+    factor: int = _is(3, "one in so many points goes on from each rung, rounded up", ge=2, le=100)
+    rungs: int | None = _is(
+        None,
+        "comparisons: the last at 1 / factor of the steps, the one before at 1 / factor² ...; left"
+        " out: as many as leave one point",
+        ge=1,
+        le=10,
+    )
+
+
 class Search(_Strict):
     """How many points of its settings every method tries, drawn at random."""
 
     points: int = _is(..., "points of every method", ge=1, le=10_000)
     seed: Seed = _is(0, "of the draws")
+    halving: HalvingSpec | None = _is(
+        None, "train all points a little and only the best of them on; left out: all to the end"
+    )
 
 
 class MinusSpec(_Strict):

@@ -41,6 +41,7 @@ def fit(
     rules: Sequence[str] = (),
     meter: Meter | None = None,
     profile: Profile | None = None,
+    pause: float = 1.0,
 ) -> Trajectory:
     """Train `method` on a split, validate, select by every rule, predict every set.
 
@@ -50,7 +51,9 @@ def fit(
     needs (`Trajectory.weights`); None: it is trained here first. `rules`: selection rules to follow
     beside `last` and those by accuracy, each of which may keep one more step. `meter`: of a run
     that began before this. `profile`: takes a trace of a few steps and a validation, and changes no
-    number.
+    number. `pause`: the share of the steps of a stage after which training stops at a validation and
+    leaves its state in `checkpoint`, from which a later call with a larger share goes on with the
+    same bits.
     Raises `NeedsError`, `InputError`, `DataError` before any work; `RunError` for a checkpoint of
     another run.
     """
@@ -95,6 +98,7 @@ def fit(
                 rules,
                 meter,
                 profile,
+                pause,
             )
         with nullcontext() if profile is None else profile.of(info.steps):
             run.train()

@@ -77,6 +77,7 @@ class Run:
         rules: Sequence[str],
         meter: Meter,
         profile: Profile | None,
+        pause: float = 1.0,
     ) -> None:
         self.rules, self.model = rules, model
         self.method, self.split, self.images, self.settings, self.seed, self.info = (
@@ -109,6 +110,8 @@ class Run:
         self.step, self.before = 0, 0  # steps done in the stage, and in earlier ones
         self.saved = time.monotonic()  # when the last checkpoint was written
         self.stage_over, self.over = True, False
+        # Training goes no further than the first validation of a stage at or after this step.
+        self.pause_step = None if pause >= 1 else math.ceil(pause * info.steps)
         self.status = "finished"
         self.history: list[dict[str, Any]] = []
         self.snapshots: dict[int, dict[str, Tensor]] = {}
@@ -125,16 +128,30 @@ class Run:
     # ----------------------------------------------------------------------------------------------
 
     def train(self) -> None:
-        """Stage after stage until the method names no further one, from the checkpoint if there is
-        one."""
-        while not self.over:
+        """Stage after stage until the method names no further one or the run pauses, from the
+        checkpoint if there is one. A run that pauses leaves a checkpoint to go on from."""
+        while not (self.over or self.paused):
             with self.meter.part("step"):
                 ended = self.stage_over and not self._begin_next()
             if ended:
                 self.over = True
                 self._save()
-                return
+                break
             self._train_stage()
+        if self.pause_step is not None and self.path is not None:
+            with self.meter.part("waiting"):
+                self._write(self.path)
+
+    @property
+    def paused(self) -> bool:
+        """Whether the run is where it pauses: at a validation, so that every rule has a step."""
+        at_validation = bool(self.history) and self.history[-1]["step"] == self.before + self.step
+        return (
+            self.pause_step is not None
+            and at_validation
+            and self.stage.validate
+            and self.before + self.step >= self.pause_step
+        )
 
     def _begin_next(self) -> bool:
         if self.index >= 0 and self.stage.end == "best":
@@ -200,7 +217,7 @@ class Run:
             ):
                 self.status, self.over = "diverged", True  # as the run that it begins with did
         ended = clock()
-        while not self.stage_over:
+        while not (self.stage_over or self.paused):
             if profile is not None:
                 profile.step_begins()
                 ended = clock()

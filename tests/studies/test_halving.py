@@ -1,0 +1,203 @@
+"""A search that halves trains its points a little, compares them, and trains the best of them on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crosswind.core.errors import InputError
+from crosswind.studies import halving
+from crosswind.studies.artifacts import artifact_folder
+from crosswind.studies.engines.inline import Inline
+from crosswind.studies.halving import rungs_of
+from crosswind.studies.plan import Plan, make_plan
+from crosswind.studies.scheduler import drive
+from crosswind.studies.spec import study_from
+from crosswind.studies.store import Store
+
+STUDY: dict[str, Any] = {
+    "name": "halved",
+    "data": {
+        "digits": {
+            "source": "digits",
+            "label": "digit",
+            "attributes": ["ink"],
+            "roles": {"test": 10, "validation": 10},
+        }
+    },
+    "shifts": {"none": []},
+    "sizes": {"equal": {"total": 300}},
+    "models": {"mlp": {"layers": 1, "hidden": 16}},
+    "training": {"steps": 24, "batch": 16, "validate_every": 3, "patience": None},
+    "methods": ["erm", "jtt"],
+    "search": {"points": 5, "halving": {"factor": 2}},
+    "selection": ["best-id", "last"],
+    "seeds": 1,
+}
+EVERY_POINT = {**STUDY, "name": "whole", "search": {"points": 5}}
+
+
+def executed(study_fields: Mapping[str, Any], out: Path) -> Plan:
+    """A study that is run to its end in this process, in the store `out`."""
+    plan = make_plan(study_from(dict(study_fields)))
+    with Store.open(out, create=True) as store, Inline("crosswind.studies.jobs:execute") as engine:
+        store.add_plan(plan.study.name, dict(study_fields), {}, plan.jobs)
+        summary = drive(store, plan.jobs, engine)
+        assert summary.failed == 0
+    return plan
+
+
+def fits_by_point(plan: Plan, out: Path, role: str = "fit") -> dict[tuple[str, str], list[Path]]:
+    """The folders of the fits of each method and point."""
+    folders: dict[tuple[str, str], list[Path]] = {}
+    for job in plan.jobs:
+        if job.labels.get("role") == role:
+            point = str(job.labels["method"]), str(job.labels["point"])
+            folders.setdefault(point, []).append(artifact_folder(out, job.key))
+    return folders
+
+
+def report(folder: Path) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads((folder / "job.json").read_text())
+    return read
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, Path, Plan, Path]:
+    """A search that halves, and the same one that trains all points to the end."""
+    halved, whole = (tmp_path_factory.mktemp(name) for name in ("halved", "whole"))
+    return executed(STUDY, halved), halved, executed(EVERY_POINT, whole), whole
+
+
+def test_rungs_leave_one_point_and_cost_what_they_say() -> None:
+    rungs = rungs_of(27, 3, None)
+    assert rungs.shares == pytest.approx((1 / 27, 1 / 9, 1 / 3))
+    assert rungs.promoted == (9, 3, 1)
+    by_hand = 27 / 27 + 9 * (1 / 9 - 1 / 27) + 3 * (1 / 3 - 1 / 9) + 1 * (1 - 1 / 3)
+    assert rungs.cost(27) == pytest.approx(by_hand / 27)
+    assert rungs_of(5, 2, None).promoted == (3, 2)
+    assert rungs_of(10, 3, 1) == halving.Rungs((1 / 3,), (4,))
+    assert rungs_of(2, 3, None).promoted == (1,)
+
+
+def test_points_that_go_on_are_those_of_the_best_validations_and_equal_runs_that_never_paused(
+    stores: tuple[Plan, Path, Plan, Path],
+) -> None:
+    halved_plan, halved, whole_plan, whole = stores
+    last_fits, whole_fits = fits_by_point(halved_plan, halved), fits_by_point(whole_plan, whole)
+    assert last_fits.keys() == whole_fits.keys() and len(last_fits) == 2 * 5
+    went_on = {"erm": 0, "jtt": 0}
+    for point, (folder,) in last_fits.items():
+        if "stopped" in report(folder):
+            continue
+        went_on[point[0]] += 1
+        (whole_folder,) = whole_fits[point]
+        with (
+            np.load(folder / "predictions.npz") as paused,
+            np.load(whole_folder / "predictions.npz") as straight,
+        ):
+            assert paused.files == straight.files and len(paused.files) > 4
+            assert all(np.array_equal(paused[name], straight[name]) for name in paused.files)
+    assert went_on == {"erm": 2, "jtt": 2}  # 5, 3 and 2 points
+    rungs = fits_by_point(halved_plan, halved, "rung")
+    for method in went_on:
+        first_scores = {
+            point: accuracy_at_rung(folders[0])
+            for (name, point), folders in rungs.items()
+            if name == method
+        }
+        best_three = sorted(first_scores, key=lambda point: -first_scores[point])[:3]
+        trained_on = {
+            point
+            for (name, point), folders in rungs.items()
+            if name == method and "stopped" not in report(folders[1])
+        }
+        assert trained_on == set(best_three)
+
+
+def accuracy_at_rung(folder: Path) -> float:
+    """The highest accuracy of a fit on its validation rows until it paused."""
+    history = json.loads((folder / "history.json").read_text())
+    assert history[-1]["step"] % 3 == 0
+    return max(entry["validation"]["validation"]["accuracy"] for entry in history)
+
+
+def test_stopped_points_are_scored_as_they_were_and_cost_fewer_steps(
+    stores: tuple[Plan, Path, Plan, Path],
+) -> None:
+    halved_plan, halved, whole_plan, whole = stores
+    with Store.open(halved) as store:
+        halved_scores = store.results("halved")
+        halved_steps = [run["cost"]["steps"] for run in store.runs("halved")]
+    with Store.open(whole) as store:
+        whole_steps = [run["cost"]["steps"] for run in store.runs("whole")]
+        whole_scores = store.results("whole")
+    assert len(halved_scores) == len(whole_scores) and len(halved_steps) == len(whole_steps) == 10
+    assert all(isinstance(entry["metrics"]["accuracy"], float) for entry in halved_scores)
+    # erm: two points pause at 6 of 24 steps, one at 12, two go to the end.
+    assert sorted(halved_steps[:5]) == [6, 6, 12, 24, 24] and whole_steps[:5] == [24] * 5
+    assert not any((halved / "rungs").iterdir())
+
+
+def test_a_killed_study_halves_as_an_undisturbed_one(
+    stores: tuple[Plan, Path, Plan, Path], tmp_path: Path
+) -> None:
+    halved_plan, halved, _, _ = stores
+    plan = make_plan(
+        study_from({**STUDY, "training": {**STUDY["training"], "checkpoint_seconds": 0}})
+    )
+    assert [job.key for job in plan.jobs] == [job.key for job in halved_plan.jobs]
+    rung_keys = [job.key for job in plan.jobs if job.labels.get("role") == "rung"]
+    with (
+        Store.open(tmp_path, create=True) as store,
+        Inline("crosswind.studies.jobs:execute") as engine,
+    ):
+        store.add_plan("halved", STUDY, {}, plan.jobs)
+        first = [
+            job
+            for job in plan.jobs
+            if job.key in rung_keys[:5] or job.labels.get("role") == "promote"
+        ][:6]
+        drive(store, first, engine)
+        # As on another machine, or after a kill between a pause and its record.
+        shutil.rmtree(tmp_path / "rungs")
+        drive(store, plan.jobs, engine)
+        with Store.open(halved) as undisturbed:
+            ours, theirs = (
+                [
+                    (entry["key"], entry["rule"], entry["set"], entry["metrics"])
+                    for entry in of.results("halved")
+                ]
+                for of in (store, undisturbed)
+            )
+    assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    ("search", "words"),
+    [
+        ({"points": 4, "halving": {"factor": 1}}, "search.halving.factor"),
+        ({"points": 4, "halving": {"rungs": 0}}, "search.halving.rungs"),
+        ({"points": 4, "halving": {"share": 2}}, "search.halving.share"),
+        ({"points": 4, "halving": {"factor": 2, "rungs": 3}}, "search.halving.rungs"),
+    ],
+)
+def test_rungs_that_cannot_be_are_refused_by_name(search: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError) as refused:
+        make_plan(study_from({**STUDY, "search": search}))
+    assert words in str(refused.value)
+
+
+def test_a_plan_says_how_many_points_go_on_and_what_that_costs() -> None:
+    notes = make_plan(study_from(STUDY)).notes
+    assert (
+        "search: of 5 points of a method go on 3 after 0.25 of the steps, 2 after 0.5 of the"
+        " steps: 60% of the steps of training all to the end"
+    ) in notes
+    assert not any("go on" in note for note in make_plan(study_from(EVERY_POINT)).notes)
