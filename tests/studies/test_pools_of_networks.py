@@ -136,7 +136,8 @@ def test_the_pool_on_digits_trains_on_mnist_and_at_paper_scale_on_svhn(
 def test_without_the_data_the_plan_says_what_to_prepare(study: str, tmp_path: Path) -> None:
     with pytest.raises(
         CrosswindError,
-        match=r"^data\.\w+: there is no prepared copy of \w+ in .*: crosswind prepare",
+        match=r"^\d things stand in the way .*data\.\w+.*: there is no prepared copy of \w+ in .*"
+        r": crosswind prepare",
     ):
         planned(study, "small", tmp_path)
 

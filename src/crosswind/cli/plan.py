@@ -6,13 +6,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from crosswind.cli.options import AsJson, Overrides, Scale, StudyWord, print_json, written
+from crosswind.core.errors import CrosswindError
+from crosswind.core.printing import duration
 
 if TYPE_CHECKING:
+    from crosswind.studies.run_costs import StudyCost
     from crosswind.studies.split_counts import DrawReport
 
 _LAWS = {
@@ -25,17 +28,41 @@ _COLUMNS = ("source", "shift", "size", "train", "validation", "test", "cells", "
 
 
 def plan_command(
-    study: StudyWord, settings: Overrides = None, scale: Scale = None, as_json: AsJson = False
+    study: StudyWord,
+    settings: Overrides = None,
+    scale: Scale = None,
+    time: Annotated[
+        bool,
+        typer.Option(
+            "--time",
+            help="Shortened runs of every method tell time and disk on this machine.",
+        ),
+    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say what a study would run: rows of every draw, matched values, runs, requests and their
-    price. Trains and asks nothing."""
+    price. Without --time it trains nothing, and it asks nothing."""
     from crosswind.studies.endpoint_costs import foreseen, words
     from crosswind.studies.plan import plan_of
 
-    planned = plan_of(study, scale, settings or ())
+    try:
+        planned = plan_of(study, scale, settings or ())
+    except CrosswindError:
+        n_runs = None if as_json else _runs_without_data(study, scale, settings)
+        if n_runs is not None:
+            typer.echo(f"study {study}: {n_runs} runs, which cannot be planned here")
+        raise
     requests = foreseen(planned)
+    cost = None
+    if time:
+        from crosswind.studies.run_costs import measure_costs
+
+        cost = measure_costs(planned)
     if as_json:
-        print_json(planned.to_json() | ({"asked": requests} if requests else {}))
+        more: dict[str, Any] = {"asked": requests} if requests else {}
+        if cost is not None:
+            more["cost"] = cost.to_json()
+        print_json(planned.to_json() | more)
         return
     typer.echo(f"study {planned.study.name}: {len(planned.runs)} runs")
     rows: list[tuple[str, ...]] = [_COLUMNS]
@@ -63,13 +90,46 @@ def plan_command(
     for draw in planned.draws:
         for line in (*_cells(draw), *_environments(draw)):
             typer.echo(line)
-    for name, cost in requests.items():
-        typer.echo(f"model {name}: {words(cost)}")
+    for name, request_cost in requests.items():
+        typer.echo(f"model {name}: {words(request_cost)}")
+    if cost is not None:
+        for line in _cost_lines(cost):
+            typer.echo(line)
     for text in planned.notes:
         of_data = text.partition(":")[0] in planned.study.data
         typer.echo(f"data {text}" if of_data else text)
     for text in planned.warnings:
         typer.echo(f"warning: {text}", err=True)
+
+
+def _runs_without_data(study: str, scale: str | None, settings: list[str] | None) -> int | None:
+    """The number of runs of a study that cannot be planned; None where its file is not one."""
+    from crosswind.studies.obstacles import count_runs
+    from crosswind.studies.spec import load_study
+
+    try:
+        return count_runs(load_study(study, scale, settings or ()))
+    except CrosswindError:
+        return None
+
+
+def _cost_lines(cost: StudyCost) -> Iterator[str]:
+    """Time and disk of a study, then a line for each method whose runs were measured."""
+    measured = f"shortened runs measured in {duration(cost.measuring)}"
+    yield f"time: at most {duration(cost.seconds)} of one worker on this machine, by {measured}"
+    if cost.gpu_seconds:
+        yield f"GPU hours: at most {cost.gpu_seconds / 3600:.1f}"
+    yield f"disk: about {cost.bytes / 1e6:,.1f} MB"
+    if cost.asked:
+        yield f"models that are not trained here predict {cost.asked:,} sets, which is not in it"
+    for fit in cost.fits:
+        name = f"  {fit.data}, {fit.model}, {fit.method}"
+        if fit.trouble:
+            yield f"{name}: not measured: {fit.trouble}"
+            continue
+        step = f"{fit.steps:,} steps of {1000 * fit.step_seconds:.1f} ms"
+        tests = f"tests {duration(fit.test_seconds)}"
+        yield f"{name}: {fit.fits:,} x {duration(fit.fit_seconds)} ({step}), {tests}"
 
 
 def _cells(draw: DrawReport) -> Iterator[str]:

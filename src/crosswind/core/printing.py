@@ -49,6 +49,17 @@ def foreign_name(name: str) -> str | None:
     return f"the name {readable} is not {encoding}, the encoding of this locale; {LOCALE_REMEDY}"
 
 
+def duration(seconds: float) -> str:
+    """A length of time for a reader: "3.2 s", "4 min 05 s", "2 h 07 min", "3.1 days"."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes_left = divmod(minutes, 60)
+    if hours >= 48:
+        return f"{seconds / 86400:.1f} days"
+    return f"{hours} h {minutes_left:02d} min" if hours else f"{minutes} min {rest:02d} s"
+
+
 def json_text(value: Any, stream: TextIO, indent: int | None = 2) -> str:
     """`value` as JSON that `stream` can show: in letters where its encoding has them all, else in
     JSON's own escapes."""

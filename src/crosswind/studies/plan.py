@@ -52,6 +52,7 @@ from crosswind.studies.estimates import check_changes, check_estimators, source_
 from crosswind.studies.expand import check_distinct, jobs_of
 from crosswind.studies.halving import rungs_of
 from crosswind.studies.observed_ties import match_observed
+from crosswind.studies.obstacles import Obstacles
 from crosswind.studies.prompts import check_prompts
 from crosswind.studies.reading import find_study
 from crosswind.studies.slow_settings import slow_settings
@@ -152,25 +153,33 @@ class _Planner:
 
     def __init__(self, study: Study, folder: Path | None) -> None:
         self.study = study
-        self.models = models_of(study, folder)
+        obstacles = Obstacles(study)
+        self.models = obstacles.gather(
+            study.models, lambda only: models_of(study.model_copy(update={"models": only}), folder)
+        )
+        self.estimators = obstacles.gather(
+            study.estimators,
+            lambda only: estimators_of(study.model_copy(update={"estimators": only}), folder),
+        )
+        self.values: dict[str, dict[str, Any]] = {}
+        self.datasets: dict[str, AttributedDataset] = {}
+        for name, spec in study.data.items():
+            with obstacles.noted():
+                values = data_values(spec, f"data.{name}", folder)
+                dataset = build_dataset(values, f"data.{name}")
+                _check_data(dataset, spec, f"data.{name}")
+                self.values[name], self.datasets[name] = values, dataset
+        obstacles.refuse()
         self.data_of_models = data_of(study.models)
         self.trained = {
             label: model for label, model in self.models.items() if "files" not in model
         }
-        self.methods, self.estimators = methods_of(study), estimators_of(study, folder)
+        self.methods = methods_of(study)
         _check_names(study, self.models, self.trained, self.methods)
         untrained = len(self.models) - len(self.trained)
         networks = len(self.trained) * len(self.methods) + untrained
         networks *= len(study.shifts) * len(study.seed_list) * len(study.split_seed_list)
         check_estimators(study, self.estimators, networks)
-        self.values = {
-            name: data_values(spec, f"data.{name}", folder) for name, spec in study.data.items()
-        }
-        self.datasets = {
-            name: build_dataset(values, f"data.{name}") for name, values in self.values.items()
-        }
-        for name, spec in study.data.items():
-            _check_data(self.datasets[name], spec, f"data.{name}")
         self.keyed_values = {
             name: {**without_paths(values), "fingerprint": self.datasets[name].fingerprint}
             for name, values in self.values.items()

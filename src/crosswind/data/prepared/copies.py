@@ -37,6 +37,7 @@ from crosswind.data.prepared.paths import (
     copy_folder,
     copy_settings,
     origin_of,
+    original_size,
     owner,
     read_card,
     version_of,
@@ -126,7 +127,11 @@ def find_copy(source: PreparedSource, root: str | None = None) -> Copy:
         copy = Copy(**values | {"folder": folder})
     except (FileNotFoundError, NotADirectoryError):
         root_path = root_folder(source.root if root is None else root)
-        raise DataError(f"there is no prepared copy of {name} in {root_path}: {again}") from None
+        size = original_size(source)
+        of_size = f" ({size} of originals)" if size else ""
+        raise DataError(
+            f"there is no prepared copy of {name} in {root_path}{of_size}: {again}"
+        ) from None
     except (OSError, ValueError) as error:
         raise DataError(
             f"{folder / CARD} cannot be read as the card of a prepared copy ({_reason(error)}):"
@@ -136,16 +141,16 @@ def find_copy(source: PreparedSource, root: str | None = None) -> Copy:
         raise DataError(
             f"{folder} holds {copy.source} with other settings, not what its name says: {again}"
         )
-    for file, size in copy.files.items():
+    for file, expected_size in copy.files.items():
         try:
             actual_size = (folder / file).stat().st_size
         except OSError as error:
             raise DataError(
                 f"the prepared copy {folder} cannot be read: {file}: {_reason(error)}: {again}"
             ) from None
-        if actual_size != size:
+        if actual_size != expected_size:
             raise DataError(
-                f"the prepared copy {folder} is not whole: {file} has {actual_size:,} of {size:,}"
+                f"the prepared copy {folder} is not whole: {file} has {actual_size:,} of {expected_size:,}"
                 f" bytes: {again}"
             )
     return copy

@@ -106,6 +106,17 @@ def command(source: PreparedSource, root: str | os.PathLike[str] | None = None, 
     return shlex.join([*command_words, *words])
 
 
+def original_size(source: PreparedSource) -> str:
+    """How much there is to fetch or get for a source, as "10 GB"; empty where that is not known."""
+    if source.own:
+        return ""
+    sizes = [file.size for file in source.originals()]
+    if sizes and all(sizes):
+        return f"{sum(sizes) / 1e9:.1f} GB" if sum(sizes) >= 1e9 else f"{sum(sizes) / 1e6:.0f} MB"
+    written = re.search(r"\d[\d.,]* [KMGT]B", source.card.get)
+    return written[0] if written else ""
+
+
 def read_card(folder: Path) -> dict[str, Any]:
     """The JSON card of a copy; `OSError` where there is none, `ValueError` for one that is no
     card."""

@@ -1,0 +1,127 @@
+"""What keeps a study from being planned is told at once, and how many runs it has all the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import crosswind
+from crosswind.cli.main import _status
+from crosswind.core.errors import CrosswindError, DataError, InputError
+from crosswind.studies.obstacles import count_runs
+from crosswind.studies.plan import make_plan, plan_of
+from crosswind.studies.spec import load_study, study_from
+
+STUDIES = Path(crosswind.__file__).parents[2] / "studies"
+STUDY: dict[str, Any] = {
+    "data": {"digits": {"source": "digits", "label": "digit", "attributes": ["ink"]}},
+    "shifts": {"none": []},
+    "models": {"mlp": {}},
+    "methods": ["erm", "groupdro"],
+    "training": {"steps": 4},
+    "seeds": 2,
+}
+
+
+def shipped() -> list[tuple[str, str | None]]:
+    """Every shipped study with each of its scales, and as it is."""
+    pairs: list[tuple[str, str | None]] = []
+    for file in sorted(STUDIES.rglob("*.yaml")):
+        name = str(file.relative_to(STUDIES).with_suffix(""))
+        fields = yaml.safe_load(file.read_text(encoding="utf-8"))
+        pairs += [(name, scale) for scale in (None, *fields.get("scales", {}))]
+    return pairs
+
+
+def test_all_that_is_missing_is_named_at_once_with_its_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CROSSWIND_DATA", str(tmp_path))
+    lacking = {
+        **STUDY,
+        "data": {
+            **STUDY["data"],
+            "tissue": {"source": "camelyon17", "label": "tumor", "attributes": ["hospital"]},
+            "faces": {"source": "celeba", "label": "Blond_Hair", "attributes": ["Male"]},
+            "faces-again": {"source": "celeba", "label": "Blond_Hair", "attributes": ["Male"]},
+        },
+        "models": {
+            "mlp": {},
+            "zero-shot": {"model": "clip", "path": "nowhere-clip"},
+            "network": {"model": "onnx", "path": "nowhere.onnx"},
+        },
+        "estimators": {"atc": {}, "ni-backtranslation": {"forth": "nowhere", "back": "nowhere"}},
+    }
+    file = tmp_path / "study.yaml"
+    file.write_text(yaml.safe_dump(lacking, sort_keys=False))
+    assert _status(["plan", str(file)]) == 2
+    printed = capsys.readouterr()
+    runs = 4 * 2 * (2 + 2)  # data sets, seeds, methods and models that are not trained
+    assert printed.out == f"study {file}: {runs} runs, which cannot be planned here\n"
+    assert printed.err.count("\n") == 1
+    for words in (
+        f"things stand in the way of the {runs} runs of study study: (1) models.zero-shot",
+        "models.network.path: ",
+        "data.tissue: there is no prepared copy of camelyon17",
+        "(10 GB of originals): crosswind prepare camelyon17 --root",
+        "data.faces, data.faces-again: there is no prepared copy of celeba",
+        "crosswind prepare celeba --root",
+    ):
+        assert words in printed.err
+    assert printed.err.count("crosswind prepare celeba") == 1
+
+
+def test_one_refusal_is_said_as_it_is() -> None:
+    lacking = {**STUDY, "models": {"mlp": {"layers": 0}}}
+    with pytest.raises(InputError) as refused:
+        make_plan(study_from(lacking))
+    assert refused.value.field == "models.mlp.layers"
+
+
+def test_wrong_settings_are_gathered_as_missing_files_are() -> None:
+    wrong = {**STUDY, "models": {"mlp": {"layers": 0}, "small-cnn": {"depth": 2}}}
+    with pytest.raises(
+        InputError, match=r"^2 things stand in the way of study .*: \(1\) "
+    ) as refused:
+        make_plan(study_from(wrong))
+    assert "models.mlp.layers: " in str(refused.value) and "models.small-cnn.depth: " in str(
+        refused.value
+    )
+
+
+@pytest.mark.parametrize(("name", "scale"), shipped(), ids=str)
+def test_every_shipped_study_is_planned_or_says_all_that_it_lacks(
+    name: str, scale: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CROSSWIND_DATA", str(tmp_path))
+    study = load_study(name, scale)
+    runs = count_runs(study)
+    assert runs > 0
+    try:
+        plan = plan_of(name, scale)
+    except (InputError, DataError) as error:
+        remedies = r"crosswind prepare|pip install|there is no (file|folder)|does not exist|name "
+        assert re.search(remedies, str(error)), error
+        labels = [*study.data]
+        lacking = [label for label in labels if f"data.{label}" in str(error)]
+        assert lacking or "models." in str(error) or "estimators." in str(error)
+    else:
+        assert len(plan.runs) == runs
+
+
+def test_there_are_as_many_pairs_of_study_and_scale_as_are_shipped() -> None:
+    assert len(shipped()) >= 90
+
+
+def test_a_file_that_is_no_study_is_refused_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "study.yaml"
+    file.write_text("data: {}\nmethod: erm\n")
+    assert _status(["plan", str(file)]) == 2
+    assert capsys.readouterr().out == ""
+    assert issubclass(InputError, CrosswindError)
