@@ -15,6 +15,7 @@ from crosswind.core.errors import CrosswindError
 from crosswind.core.printing import duration
 
 if TYPE_CHECKING:
+    from crosswind.studies.plan import Plan
     from crosswind.studies.run_costs import StudyCost
     from crosswind.studies.split_counts import DrawReport
 
@@ -65,6 +66,21 @@ def plan_command(
         print_json(planned.to_json() | more)
         return
     typer.echo(f"study {planned.study.name}: {len(planned.runs)} runs")
+    for line in _draw_lines(planned):
+        typer.echo(line)
+    for name, request_cost in requests.items():
+        typer.echo(f"model {name}: {words(request_cost)}")
+    for line in () if cost is None else _cost_lines(cost):
+        typer.echo(line)
+    for text in planned.notes:
+        of_data = text.partition(":")[0] in planned.study.data
+        typer.echo(f"data {text}" if of_data else text)
+    for text in planned.warnings:
+        typer.echo(f"warning: {text}", err=True)
+
+
+def _draw_lines(planned: Plan) -> Iterator[str]:
+    """The rows of every draw, the laws of validation sets, matched values, and the rows of cells."""
     rows: list[tuple[str, ...]] = [_COLUMNS]
     for draw in planned.draws:
         counts = map(str, (draw.train_rows, draw.validation_rows, draw.test_rows, len(draw.cells)))
@@ -72,34 +88,23 @@ def plan_command(
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (f"{cell:{'<' if i < 3 else '>'}{widths[i]}}" for i, cell in enumerate(row))
-        typer.echo("  " + "  ".join(cells))
-    typer.echo(
+        yield "  " + "  ".join(cells)
+    yield (
         "shared by seeds: the share of the training rows that two seeds are expected to have in"
         " common"
     )
     for name, law in planned.validation.items():
-        typer.echo(f"validation set {name}: law {law}{_LAWS.get(law, '')}")
+        yield f"validation set {name}: law {law}{_LAWS.get(law, '')}"
     matched = (
         f"matched in {draw.source}, {attribute}: "
         + ", ".join(f"{name}: {' '.join(values)}" for name, values in pairs.items())
         for draw in planned.draws
         for attribute, pairs in draw.matching.items()
     )
-    for line in dict.fromkeys(matched):
-        typer.echo(line)
+    yield from dict.fromkeys(matched)
     for draw in planned.draws:
-        for line in (*_cells(draw), *_environments(draw)):
-            typer.echo(line)
-    for name, request_cost in requests.items():
-        typer.echo(f"model {name}: {words(request_cost)}")
-    if cost is not None:
-        for line in _cost_lines(cost):
-            typer.echo(line)
-    for text in planned.notes:
-        of_data = text.partition(":")[0] in planned.study.data
-        typer.echo(f"data {text}" if of_data else text)
-    for text in planned.warnings:
-        typer.echo(f"warning: {text}", err=True)
+        yield from _cells(draw)
+        yield from _environments(draw)
 
 
 def _runs_without_data(study: str, scale: str | None, settings: list[str] | None) -> int | None:

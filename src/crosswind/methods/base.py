@@ -175,7 +175,8 @@ class OptimiserSpec:
 
     `parameters`: what it updates; a parameter may stand in two optimisers. None for a number means
     the study's. `clip`: largest norm of the gradient over all its parameters. `schedule(step,
-    epoch)` multiplies the learning rate, both counted in the stage.
+    epoch)` multiplies the learning rate, both counted in the stage; None with the study's learning
+    rate: the study's schedule.
     """
 
     parameters: Sequence[nn.Parameter]
@@ -183,8 +184,8 @@ class OptimiserSpec:
     lr: float | None = None
     weight_decay: float | None = None
     momentum: float | None = None
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
+    betas: tuple[float, float] | None = None
+    eps: float | None = None
     clip: float | None = None
     schedule: Callable[[int, int], float] | None = None
 

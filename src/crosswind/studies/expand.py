@@ -90,22 +90,8 @@ def jobs_of(
                 "seed": seed,
                 "split_seed": split_seed,
             }
-            needs = method.facts.needs
-            bases = []
-            if needs is not None and needs.base is not None:
-                base_facts = facts("methods", needs.base.method)
-                settings = base_settings(
-                    TrainingSettings(**training), needs, knobs, f"methods.{label}"
-                )
-                base_labels = {
-                    **labels,
-                    "method": f"{base_facts.name} (base)",
-                    "point": "",
-                }
-                defaults = resolve(base_facts.knobs, {}, "", f"method {base_facts.name!r}")
-                base_method = _method_values(base_facts, defaults)
-                base = _Trial(base_method, model, vars(settings), base_labels, ())
-                bases = [base_head.fit(base, "base")]
+            base = _base_trial(method, knobs, model, training, labels)
+            bases = [] if base is None else [base_head.fit(base, "base")]
             trials.append(
                 _Trial(_method_values(method.facts, knobs), model, training, labels, bases)
             )
@@ -164,6 +150,20 @@ class _Trial:
     training: Values
     labels: Values
     bases: Sequence[Job]
+
+
+def _base_trial(
+    method: MethodEntry, knobs: Values, model: Values, training: Values, labels: Values
+) -> _Trial | None:
+    """The base run that a method starts from, or None; the same for all points whose base is alike."""
+    needs = method.facts.needs
+    if needs is None or needs.base is None:
+        return None
+    base_facts = facts("methods", needs.base.method)
+    settings = base_settings(TrainingSettings(**training), needs, knobs, f"methods.{method.label}")
+    base_labels = {**labels, "method": f"{base_facts.name} (base)", "point": ""}
+    defaults = resolve(base_facts.knobs, {}, "", f"method {base_facts.name!r}")
+    return _Trial(_method_values(base_facts, defaults), model, vars(settings), base_labels, ())
 
 
 def _halves(study: Study) -> bool:

@@ -222,6 +222,7 @@ def _shortened(fit: Job, steps: int, root: Path, needed: Mapping[str, Path]) -> 
         "patience": None,
         "stop_at": None,
         "fit_at": None,
+        "loss_at": None,
     }
     spec = {**fit.spec, "training": training}
     spec.pop("rung", None)

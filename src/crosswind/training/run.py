@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from crosswind.core.errors import RunError
 from crosswind.core.seeds import torch_seed
@@ -258,14 +258,11 @@ class Run:
         self._validate(fitted=True)
 
     def _fitted(self) -> bool:
-        """Whether a pass over the training rows has ended and so many of them are right that the
-        run stops."""
-        share_wanted = self.settings.fit_at
-        if (
-            share_wanted is None
-            or not self.stage.stop
-            or self.step % math.ceil(self.info.steps_per_epoch)
-        ):
+        """Whether a pass over the training rows has ended and so many of them are right, or their
+        loss is so low, that the run stops."""
+        share_wanted, loss_wanted = self.settings.fit_at, self.settings.loss_at
+        within_pass = self.step % math.ceil(self.info.steps_per_epoch)
+        if not self.settings.stops_when_fitted or not self.stage.stop or within_pass:
             return False
         with self.meter.part("evaluation", "validation"):
             training_predictions = self.context.predict()
@@ -275,7 +272,15 @@ class Run:
                 else training_predictions.logits.argmax(1)
             )
             assert answers is not None
-            return float(torch.eq(answers, self.context.y.cpu()).double().mean()) >= share_wanted
+            labels = self.context.y.cpu()
+            if share_wanted is not None and _share_right(answers, labels) >= share_wanted:
+                return True
+            if loss_wanted is None:
+                return False
+            if training_predictions.logits is None:
+                raise RunError("training.loss_at needs a model that answers with logits")
+            logits = training_predictions.logits.double()
+            return float(nn.functional.cross_entropy(logits, labels)) <= loss_wanted
 
     def _log(self, loss: Loss) -> None:
         self.logged.setdefault("loss", []).append(loss.total.detach())
@@ -309,7 +314,7 @@ class Run:
             self.status, self.over = "diverged", True
         self.stage_over = stopped or fitted or self.over or self.step >= self.length
         position = {"stage": self.stage.name, "step": total}
-        criterion = {} if self.settings.fit_at is None else {"fitted": fitted}
+        criterion = {"fitted": fitted} if self.settings.stops_when_fitted else {}
         self.history.append(
             {
                 **position,
@@ -507,6 +512,11 @@ class Run:
 
 
 _NUMBERS = ("index", "step", "before", "stage_over", "over", "status", "history")
+
+
+def _share_right(answers: Tensor, labels: Tensor) -> float:
+    """The share of rows whose answer is their label, in [0, 1]."""
+    return float(torch.eq(answers, labels).double().mean())
 
 
 def _finite(value: float) -> float | None:

@@ -31,7 +31,7 @@ from crosswind.models.networks.convolution import without_overruns
 from crosswind.training.batchnorm_folding import evaluated
 from crosswind.training.loader import DTYPES, EvaluationRows, TrainingRows
 from crosswind.training.predicting import autocast, evaluation_mode, outputs
-from crosswind.training.settings import ModelSpec, TrainingSettings
+from crosswind.training.settings import ModelSpec, TrainingSettings, rate_factor
 
 
 class Optimiser:
@@ -42,8 +42,11 @@ class Optimiser:
     every process.
     """
 
-    def __init__(self, spec: OptimiserSpec, settings: TrainingSettings, alone: bool) -> None:
-        self._spec, self._settings = spec, settings
+    def __init__(
+        self, spec: OptimiserSpec, settings: TrainingSettings, alone: bool, length: int = 1
+    ) -> None:
+        """`length`: steps of the stage, at most; read by schedules alone."""
+        self._spec, self._settings, self._length = spec, settings, length
         self.parameters = list(spec.parameters)
         # With other parameters about, gradients must be made for these only, or the others would
         # gather them.
@@ -52,6 +55,10 @@ class Optimiser:
         self._kind = settings.optimiser if spec.kind is None else spec.kind
         self._decay = settings.weight_decay if spec.weight_decay is None else spec.weight_decay
         self._momentum = settings.momentum if spec.momentum is None else spec.momentum
+        self._betas = (settings.beta1, settings.beta2) if spec.betas is None else spec.betas
+        self._eps = settings.eps if spec.eps is None else spec.eps
+        of_study = spec.schedule is None and spec.lr is None
+        self._follows_study = of_study and (settings.schedule, settings.warmup) != ("constant", 0)
         if self._kind not in ("adam", "adamw", "sgd"):
             raise RunError(f"the optimiser kind {self._kind!r} is none of adam, adamw, sgd")
         self.reset()
@@ -67,11 +74,11 @@ class Optimiser:
         total.backward(inputs=self._inputs)  # type: ignore[no-untyped-call]
         if self._spec.clip is not None:
             nn.utils.clip_grad_norm_(self.parameters, self._spec.clip)
-        lr = (
-            self._lr
-            if self._spec.schedule is None
-            else self._lr * self._spec.schedule(batch.step, batch.epoch)
-        )
+        lr = self._lr
+        if self._spec.schedule is not None:
+            lr *= self._spec.schedule(batch.step, batch.epoch)
+        elif self._follows_study:
+            lr *= rate_factor(self._settings, batch.step, self._length)
         moved = [
             (p, p.grad, moments)
             for p, moments in zip(self.parameters, self._gathered, strict=True)
@@ -113,9 +120,9 @@ class Optimiser:
             [moments[name] for moments in gathered] for name in ("exp_avg", "exp_avg_sq", "step")
         )
         shared |= {
-            "beta1": self._spec.betas[0],
-            "beta2": self._spec.betas[1],
-            "eps": self._spec.eps,
+            "beta1": self._betas[0],
+            "beta2": self._betas[1],
+            "eps": self._eps,
         }
         decoupled = self._kind == "adamw"
         adam(
@@ -308,8 +315,11 @@ class LoopContext:
             for p in module.parameters()
             if p.requires_grad
         }
+        length = self.info.steps if stage.steps is None else stage.steps
         self._optimisers = {
-            name: Optimiser(spec, self._settings, alone=wanting <= {id(p) for p in spec.parameters})
+            name: Optimiser(
+                spec, self._settings, wanting <= {id(p) for p in spec.parameters}, length
+            )
             for name, spec in self._method.optimisers(self.info, self.modules, stage.name).items()
         }
 

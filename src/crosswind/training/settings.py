@@ -83,6 +83,29 @@ class TrainingSettings:
     )
     weight_decay: float = knob(0.0, domain="[0, inf)", doc="weight decay")
     momentum: float = knob(0.0, domain="[0, 1)", doc="momentum, sgd only")
+    beta1: float = knob(0.9, domain="[0, 1)", doc="decay of the mean gradient, adam and adamw only")
+    beta2: float = knob(
+        0.999, domain="[0, 1)", doc="decay of the mean squared gradient, adam and adamw only"
+    )
+    eps: float = knob(
+        1e-8, domain="(0, inf)", doc="added to the root of the mean square, adam and adamw only"
+    )
+    schedule: str = knob(
+        "constant",
+        domain="{constant, linear, cosine, step, inverse-sqrt}",
+        doc=(
+            "the learning rate after the warm-up, by the step of the stage: constant; linear and"
+            " cosine to 0 at its end; step: times `decay` every `decay_every` steps; inverse-sqrt:"
+            " by the root of the step"
+        ),
+    )
+    warmup: int = knob(
+        0, domain="[0, inf)", doc="steps of each stage in which the learning rate rises linearly"
+    )
+    decay: float = knob(0.1, domain="(0, 1)", doc="factor of the schedule step")
+    decay_every: int | None = knob(
+        None, domain="[1, inf)", doc="steps between two falls of the schedule step"
+    )
     validate_every: int = knob(
         100, domain="[1, inf)", source="Jeon et al. 2025", doc="steps between validations"
     )
@@ -101,6 +124,14 @@ class TrainingSettings:
         doc=(
             "share of right training rows at which the run stops, all of them asked after every"
             " pass, un-augmented"
+        ),
+    )
+    loss_at: float | None = knob(
+        None,
+        domain="(0, inf)",
+        doc=(
+            "mean cross-entropy on all training rows in nats, un-augmented, at or below which the"
+            " run stops; asked after every pass"
         ),
     )
     select_before_switch: bool = knob(
@@ -157,6 +188,7 @@ class TrainingSettings:
             raise InputError(
                 f"{inside}momentum", f"belongs to sgd, the optimiser is {settings.optimiser}"
             )
+        _check_schedule(settings, inside)
         if not re.fullmatch(rf"({'|'.join(DEVICES)})(:[0-9]{{1,3}})?", settings.device):
             raise InputError(
                 f"{inside}device",
@@ -167,6 +199,11 @@ class TrainingSettings:
             problem = f"tf32 belongs to a cuda device, the device is {settings.device}"
             raise InputError(f"{inside}precision", problem, ("fp32", "bf16", "fp64"))
         return settings
+
+    @property
+    def stops_when_fitted(self) -> bool:
+        """Whether a run stops once its training rows are right, or their loss is low."""
+        return self.fit_at is not None or self.loss_at is not None
 
     def longest(self, n_rows: int) -> int:
         """The largest number of steps on `n_rows` training rows: `steps`, or what `epochs` amounts
@@ -186,10 +223,68 @@ def keyed(settings: Mapping[str, Any]) -> dict[str, Any]:
     keyed_settings = {
         name: value
         for name, value in settings.items()
-        if value or name not in ("select_before_switch", "length_pool")
+        if name not in _YOUNGER or value != _YOUNGER[name]
     }
     keyed_settings.pop("checkpoint_seconds", None)
     return keyed_settings
+
+
+_YOUNGER = {
+    knob.name: knob.default
+    for knob in knobs_of(TrainingSettings)
+    if knob.name
+    in (
+        "select_before_switch",
+        "length_pool",
+        "beta1",
+        "beta2",
+        "eps",
+        "schedule",
+        "warmup",
+        "decay",
+        "decay_every",
+        "loss_at",
+    )
+}
+"""Settings that are younger than stores, with their defaults."""
+
+
+def _check_schedule(settings: TrainingSettings, inside: str) -> None:
+    """Refuse settings of an optimiser or a schedule that another one would ignore in silence."""
+    for name in ("beta1", "beta2", "eps"):
+        if settings.optimiser == "sgd" and getattr(settings, name) != _YOUNGER[name]:
+            raise InputError(f"{inside}{name}", "belongs to adam and adamw, the optimiser is sgd")
+    falls = settings.schedule == "step"
+    if falls and settings.decay_every is None:
+        raise InputError(f"{inside}decay_every", "must be given with schedule: step")
+    for name in ("decay", "decay_every"):
+        if not falls and getattr(settings, name) != _YOUNGER[name]:
+            problem = f"belongs to schedule: step, the schedule is {settings.schedule}"
+            raise InputError(f"{inside}{name}", problem)
+
+
+def rate_factor(settings: TrainingSettings, step: int, length: int) -> float:
+    """What the learning rate is multiplied with at a step of a stage of `length` steps, counted from
+    0; in [0, 1].
+
+    `warmup`: (step + 1) / warmup. Then, with t = step - warmup of T = length - warmup: linear 1 - t /
+    T, cosine (1 + cos(pi t / T)) / 2 (Loshchilov and Hutter 2017, equation 5, without restarts), step
+    decay ^ floor(step / decay_every), inverse-sqrt sqrt(max(1, warmup) / (step + 1)) (Vaswani et al.
+    2017, equation 3, as a share of its highest rate).
+    """
+    if step < settings.warmup:
+        return (step + 1) / settings.warmup
+    done = (step - settings.warmup) / max(1, length - settings.warmup)
+    if settings.schedule == "linear":
+        return max(0.0, 1 - done)
+    if settings.schedule == "cosine":
+        return (1 + math.cos(math.pi * min(1.0, done))) / 2
+    if settings.schedule == "step":
+        assert settings.decay_every is not None
+        return settings.decay ** (step // settings.decay_every)
+    if settings.schedule == "inverse-sqrt":
+        return math.sqrt(max(1, settings.warmup) / (step + 1))
+    return 1.0
 
 
 def steps_of(epochs: float, n_rows: int, batch: int) -> int:

@@ -38,7 +38,7 @@ class Trajectory:
     `status`: `finished`, or `diverged` where a loss was not finite at a validation; then training
     ended there and is scored as it is. `history`: one entry a validation with stage, step (counted
     over all stages), mean training loss and terms since the last, accuracy and loss of every
-    validation set, seconds since the start, and `fitted` where `fit_at` is set. `selections[rule]`
+    validation set, seconds since the start, and `fitted` where `fit_at` or `loss_at` is set. `selections[rule]`
     and `predictions[rule][set]`: every rule and every validation and evaluation set; evaluation
     sets are adapted to where the method does so, validation sets are as the rule saw them. `cost`:
     see `Meter.cost`, and `steps`. `doubts[rule]`: what the reader of its numbers must be told, a
@@ -70,8 +70,8 @@ class Trajectory:
 
     @property
     def fitted(self) -> bool | None:
-        """Whether the run stopped since `fit_at` of its training rows were right; None where that
-        was not asked for."""
+        """Whether the run stopped since `fit_at` of its training rows were right or their loss was
+        at most `loss_at`; None where neither was asked for."""
         fitted_entries = [entry["fitted"] for entry in self.history if "fitted" in entry]
         return any(fitted_entries) if fitted_entries else None
 

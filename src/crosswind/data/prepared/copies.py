@@ -127,8 +127,8 @@ def find_copy(source: PreparedSource, root: str | None = None) -> Copy:
         copy = Copy(**values | {"folder": folder})
     except (FileNotFoundError, NotADirectoryError):
         root_path = root_folder(source.root if root is None else root)
-        size = original_size(source)
-        of_size = f" ({size} of originals)" if size else ""
+        amount = original_size(source)
+        of_size = f" ({amount} of originals)" if amount else ""
         raise DataError(
             f"there is no prepared copy of {name} in {root_path}{of_size}: {again}"
         ) from None
@@ -141,16 +141,16 @@ def find_copy(source: PreparedSource, root: str | None = None) -> Copy:
         raise DataError(
             f"{folder} holds {copy.source} with other settings, not what its name says: {again}"
         )
-    for file, expected_size in copy.files.items():
+    for file, size in copy.files.items():
         try:
             actual_size = (folder / file).stat().st_size
         except OSError as error:
             raise DataError(
                 f"the prepared copy {folder} cannot be read: {file}: {_reason(error)}: {again}"
             ) from None
-        if actual_size != expected_size:
+        if actual_size != size:
             raise DataError(
-                f"the prepared copy {folder} is not whole: {file} has {actual_size:,} of {expected_size:,}"
+                f"the prepared copy {folder} is not whole: {file} has {actual_size:,} of {size:,}"
                 f" bytes: {again}"
             )
     return copy

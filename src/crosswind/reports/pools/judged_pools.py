@@ -320,7 +320,7 @@ class Judged:
                 f"The sets {', '.join(pool.again)} are draws of one domain: the claims of Ng et al."
                 " 2022 are not judged over them."
             )
-        if pool.criteria:
+        if pool.criteria or pool.losses:
             out.append(_criterion_words(pool))
         if pool.rises:
             rises = ", ".join(
@@ -372,12 +372,17 @@ def _networks_words(pool: ModelPool) -> str:
 
 def _criterion_words(pool: ModelPool) -> str:
     """When training stopped, and which networks did not get there."""
+    with_criterion = pool.criteria.keys() | pool.losses.keys()
+    n_with, n_without = len(with_criterion), len(pool.methods.keys() - with_criterion)
     counts = sorted(Counter(pool.criteria.values()).items(), reverse=True)
-    n_with, n_without = len(pool.criteria), len(pool.methods.keys() - pool.criteria.keys())
     shares = [f"{share:.0%}" for share, _ in counts]
     if len(counts) > 1:
         shares = [f"{share:.0%} (of {count} networks)" for share, count in counts]
-    sentences = [f"Training stopped when {', '.join(shares)} of the training rows were right."]
+    stops = [f"{', '.join(shares)} of the training rows were right"] if shares else []
+    losses = [f"{loss:g}" for loss in sorted(set(pool.losses.values()))]
+    if losses:
+        stops.append(f"the mean loss on the training rows was at most {', '.join(losses)} nats")
+    sentences = [f"Training stopped when {' or when '.join(stops)}."]
     if pool.missed:
         missed = pool.missed[:_MISSED_SHOWN]
         if len(pool.missed) > _MISSED_SHOWN:

@@ -39,9 +39,9 @@ class ModelPool:
     `methods`: of each network. `neighbourhoods`: by estimator that reads neighbours, its form.
     `rises`: by how many nats entropy rises near the rows of shifted domains, mean over networks.
     `criteria`: the share of training rows right at which a network's training stopped, of networks
-    that had such a criterion. `missed`: networks that did not reach theirs; they are in no other
-    field but `criteria`. `again`: test sets drawn by one law from one data set, which are one
-    domain: over them no claim on domains is judged.
+    that had such a criterion; `losses`: the mean loss on them in nats, likewise. `missed`: networks
+    that did not reach theirs; they are in no other field but these two. `again`: test sets drawn by
+    one law from one data set, which are one domain: over them no claim on domains is judged.
     """
 
     name: str
@@ -52,8 +52,16 @@ class ModelPool:
     neighbourhoods: dict[str, str] = field(default_factory=dict)
     rises: dict[str, float] = field(default_factory=dict)
     criteria: dict[str, float] = field(default_factory=dict)
+    losses: dict[str, float] = field(default_factory=dict)
     missed: list[str] = field(default_factory=list)
     again: list[str] = field(default_factory=list)
+
+    def add_criterion(self, network: str, training: Mapping[str, Any]) -> None:
+        """Note at which share of right training rows, or which loss, the training of a network
+        stopped."""
+        for name, criteria in (("fit_at", self.criteria), ("loss_at", self.losses)):
+            if training.get(name) is not None:
+                criteria[network] = float(training[name])
 
     @property
     def direct(self) -> set[str]:
@@ -177,8 +185,7 @@ def _pool(
         metrics = seen_network.metrics
         if metrics.get("fitted") is not None:
             own_training = methods[seen_network.method].get("training") or {}
-            training = {**resolved["training"], **own_training}
-            pool.criteria[seen_network.network] = float(training["fit_at"])
+            pool.add_criterion(seen_network.network, {**resolved["training"], **own_training})
         if seen_network.network in pool.missed:
             continue
         for label in estimators:
