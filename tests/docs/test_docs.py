@@ -278,7 +278,9 @@ def planned(values: dict[str, Any], where: str) -> Study:
     """The study of a block, planned; a fragment is put where it belongs in a study first."""
     if not {"data", "shifts"} <= set(values):
         if set(values) == {"derive"}:
-            data_values = {"attributes": ["ink", values["derive"]["name"]], **values}
+            derived = values["derive"] if isinstance(values["derive"], list) else [values["derive"]]
+            names = [each["name"] for each in derived]
+            data_values = {"attributes": ["ink", *names], **values}
             values = {"data": {"digits": {**BASE["data"]["digits"], **data_values}}}
         if set(values) == {"clusters"}:
             np.save(

@@ -2,7 +2,8 @@
 as attribute values.
 
 A derived data set has one virtual row for every base row and value; its table stays that of the
-base rows. All randomness is counter-based, a function of row id, visit or value, and seed: a row
+base rows. Of several derived attributes all but the last are made rows of the table
+(`materialised`). All randomness is counter-based, a function of row id, visit or value, and seed: a row
 gets the same bits alone, in any batch and in any worker.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from crosswind.core.errors import InputError
 from crosswind.core.registry import listing, load
 from crosswind.core.seeds import hash64, seed_of
 from crosswind.core.types import digest
-from crosswind.data.attributes import DerivedAttribute, transform_facts
+from crosswind.data.attributes import AttributeTable, DerivedAttribute, transform_facts
 from crosswind.data.dataset import AttributedDataset
 from crosswind.transforms.text.changing import changed_texts
 
@@ -54,6 +56,39 @@ def derive(dataset: AttributedDataset, derived: DerivedAttribute) -> AttributedD
         if any(transform.whole for transform in transforms):
             identity["by"] = [transform.identity for transform in transforms]
     return dataclasses.replace(dataset, derived=derived, fingerprint=digest(identity))
+
+
+def materialised(dataset: AttributedDataset) -> AttributedDataset:
+    """The data set whose base rows are the virtual rows of `dataset`, so that a further attribute can
+    be derived; itself where it has none.
+
+    Its derived attribute is one of the table. The rows of one base row are one unit and show one
+    picture, so they never get different roles. The noise of a row is that of evaluation, at every
+    visit. Raises `InputError` for an attribute that is drawn at every visit.
+    """
+    derived = dataset.derived
+    if derived is None:
+        return dataset
+    if derived.mode != "fixed":
+        raise InputError("mode", "must be fixed for all but the last derived attribute", ["fixed"])
+    rows = np.arange(dataset.n_rows, dtype=np.int64)
+    base, values = split_rows(dataset, rows)
+    table_codes = dataset.table.codes
+    code_type = np.result_type(table_codes.dtype, np.min_scalar_type(dataset.n_derived))
+    codes = np.concatenate([table_codes[:, base], values[None]]).astype(code_type)
+    originals = dataset.ids.astype(np.uint64) if dataset.originals is None else dataset.originals
+    return dataclasses.replace(
+        dataset,
+        table=AttributeTable(dataset.schema, codes),
+        read=None if dataset.read is None else partial(evaluation_inputs, dataset),
+        ids=dataset.row_ids(rows),
+        units=dataset.row_units(rows),
+        fingerprint=digest({"of": dataset.fingerprint, "rows": "virtual"}),
+        derived=None,
+        originals=originals[base],
+        contents=None,
+        files=None,
+    )
 
 
 def _checked(derived: DerivedAttribute) -> Iterator[Any]:

@@ -26,7 +26,7 @@ from crosswind.data.attributes import DerivedAttribute, spelled
 from crosswind.data.clusters import with_clusters
 from crosswind.data.contents import picture_hashes
 from crosswind.data.dataset import AttributedDataset
-from crosswind.data.derive import derive
+from crosswind.data.derive import derive, materialised
 from crosswind.data.one_value import refuse_doubts, with_distinct, with_same
 from crosswind.data.rules import with_rule
 from crosswind.data.sources.base import open_source
@@ -151,8 +151,7 @@ def build_dataset(values: Values, field: str = "data") -> AttributedDataset:
         dataset = dataset.keep(values["keep"], field=f"{field}.keep")
     if values["unit"] is not None:
         dataset = dataset.with_units(values["unit"], field=f"{field}.unit")
-    if values["derive"] is not None:
-        dataset = _derived(dataset, values["derive"], f"{field}.derive")
+    dataset = _with_derived(dataset, values["derive"], f"{field}.derive")
     while len(_datasets) >= _KEPT:
         del _datasets[next(iter(_datasets))]
     _datasets[key] = dataset
@@ -165,6 +164,22 @@ def _stamp(path: Any) -> list[int]:
     except (OSError, TypeError, ValueError):
         return []
     return [state.st_mtime_ns, state.st_size, state.st_ino]
+
+
+def _with_derived(dataset: AttributedDataset, derive: Any, field: str) -> AttributedDataset:
+    """The data set with its derived attribute; of a list each on top of those before."""
+    if derive is None:
+        return dataset
+    if not isinstance(derive, list):
+        return _derived(dataset, derive, field)
+    for position, values in enumerate(derive):
+        try:
+            dataset = materialised(dataset)
+        except InputError as error:
+            before = f"{field}.{position - 1}.{error.field}"
+            raise InputError(before, error.problem, error.choices) from None
+        dataset = _derived(dataset, values, f"{field}.{position}")
+    return dataset
 
 
 def _derived(dataset: AttributedDataset, values: Values, field: str) -> AttributedDataset:

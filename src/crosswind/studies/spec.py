@@ -154,7 +154,11 @@ class DataSpec(_Strict):
     unit: str | None = _is(
         None, "attribute whose rows may never straddle roles (a patient, a video)"
     )
-    derive: DeriveSpec | None = None
+    derive: DeriveSpec | list[DeriveSpec] | None = _is(
+        None,
+        "an attribute made by a transform, or a list of them, each on top of those before; all but"
+        " the last are of mode fixed",
+    )
 
     @property
     def slots(self) -> dict[str, str]:
