@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 import sqlite3
 from contextlib import closing
@@ -188,9 +189,11 @@ SPLIT: dict[str, Any] = {
 # -- what must hold --------------------------------------------------------------------------------
 
 _TAGS = """html head meta title link style body a header p h1 h2 h3 h4 h5 nav ul li main article dl div dt dd section details
-summary span figure figcaption button table caption thead tbody tr th td pre footer script b"""
+summary span figure figcaption button table caption thead tbody tr th td pre footer script b code
+svg line rect circle"""
 _ATTRIBUTES = """lang charset name content http-equiv rel href class id tabindex role aria-label aria-labelledby aria-level
-aria-live scope data-figure data-table data-save data-copy type open"""
+aria-live aria-describedby aria-hidden focusable scope data-figure data-table data-save data-copy
+type open width height x x1 x2 y y1 y2 cx cy r style"""
 TAGS, ATTRIBUTES = frozenset(_TAGS.split()), frozenset(_ATTRIBUTES.split())
 VOID = frozenset(("meta", "link"))
 
@@ -210,6 +213,7 @@ class Reader(HTMLParser):
         assert tag in TAGS, tag
         for name, value in attrs:
             assert name in ATTRIBUTES, (tag, name)
+            assert name != "style" or re.fullmatch(r"left: [\d.]+%", value or ""), value
             assert name != "href" or (value or "").startswith(("#", "data:,")), value
         self.ids += [value or "" for name, value in attrs if name == "id"]
         self.tables += tag == "table"

@@ -78,7 +78,7 @@ def test_the_table_names_every_method_and_shift(store: Path, capsys: Any) -> Non
         assert word in text
     assert max(len(line) for line in text.splitlines()) <= 80 and len(text.splitlines()) <= 60
     headings = (
-        "What was asked, and the answer",
+        "How much accuracy does plain training (erm) lose",
         "Findings of demo (2 seeds;",
         "What each shift costs erm",
         "Accuracy in %",
@@ -87,7 +87,7 @@ def test_the_table_names_every_method_and_shift(store: Path, capsys: Any) -> Non
     assert positions[0] == 0 and positions == sorted(positions)
     every = said(["report", str(store), "--tables", "all"], capsys)
     assert (
-        every.startswith("What was asked, and the answer")
+        every.startswith("How much accuracy does plain training (erm) lose")
         and "Where the time went" in every
         and "Where the time" not in text
     )

@@ -51,10 +51,16 @@ class Tables(HTMLParser):
         super().__init__(convert_charrefs=True)
         self.found: list[tuple[str, Rows]] = []
         self.inside = False
+        self.is_picture = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "table":
-            self.found.append((str(dict(attrs)["data-table"]), []))
+            # A picture of comparisons is a table too, of the numbers that the findings have.
+            self.is_picture = "data-table" not in dict(attrs)
+            if not self.is_picture:
+                self.found.append((str(dict(attrs)["data-table"]), []))
+        elif self.is_picture:
+            return
         elif tag == "tr":
             self.found[-1][1].append([])
         elif tag in ("th", "td"):
@@ -62,7 +68,7 @@ class Tables(HTMLParser):
             self.inside = True
 
     def handle_endtag(self, tag: str) -> None:
-        if tag in ("th", "td"):
+        if tag in ("th", "td") and not self.is_picture:
             self.inside = False
             self.found[-1][1][-1][-1] = self.found[-1][1][-1][-1].strip()
 

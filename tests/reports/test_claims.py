@@ -499,7 +499,7 @@ def test_what_a_method_wins_back() -> None:
     assert item.verdict == NOT_RUN, "a run of the unshifted side has not ended"
     assert (
         tabled(judged(rows, claim(wins_back=0.5, shift="SC"), shifts=shifts)).rows[0][3]
-        == "erm + 0.5 of its cost"
+        == "erm, and 0.5 of what SC costs it"
     )
 
 
@@ -641,9 +641,11 @@ def test_every_form_of_the_report_has_the_claims(
         "Claims ("
     ) < text.index("\nRuns\n")
     html = (store / "report.html").read_text(encoding="utf-8")
-    assert html.index(">Claims</h3>") < html.index(">Shifts</h3>")
+    assert html.index(">Claims<a") < html.index(">Shifts<a")
     assert (
-        "Claim 1: GroupDRO &lt;b&gt;helps&lt;/b&gt; &amp; more" in html and "<b>helps" not in html
+        '<th scope="row" class="t">GroupDRO &lt;b&gt;helps&lt;/b&gt; &amp; more (claim 1)</th>'
+        in html
+        and "<b>helps" not in html
     )
     assert _status(["report", str(store), "--format", "json", "--no-page"]) == 0
     (told,) = json.loads(capsys.readouterr().out)["studies"]

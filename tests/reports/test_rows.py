@@ -19,6 +19,7 @@ import crosswind as cw
 from crosswind.core.types import Predictions
 from crosswind.reports.gather import StudyRecord, gather
 from crosswind.reports.page import study_page
+from crosswind.reports.page_head import PICTURES
 from crosswind.reports.rows import answers as behind_rows
 from crosswind.reports.rows import figures as row_figures
 from crosswind.studies.artifacts import artifact_folder
@@ -214,10 +215,12 @@ def test_the_page_shows_them(record: StudyRecord) -> None:
     page = study_page([record], "out")
     strips = 2 * 2 * 2 * behind_rows.PER_CLASS
     wrong = sum(len(part.examples) for item in record.behind.answers for part in item.wrong)
-    assert page.count('src="data:image/png;base64,') == strips + wrong and wrong > 20
+    beside_names = 2 * 2 * PICTURES
+    assert page.count('src="data:image/png;base64,') == beside_names + strips + wrong
+    assert wrong > 20
     assert len(page) < 2_000_000
     for section in ("Examples", "Mistakes", "Learning curves"):
-        assert f'-title">{section}</h3>' in page
+        assert f'-title">{section}<a' in page
     drawn = json.loads(page.split('id="figures">')[1].split("</script>")[0])["figures"]
     assert (
         sum(name.startswith("confusion-") for name in drawn) == 2

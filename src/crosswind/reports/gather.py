@@ -205,9 +205,10 @@ class StudyRecord:
         tables = self.text_tables() if self.findings is None else overview(self.places[0])
         fragments: list[str] = []
         if self.findings:
-            fragments += [html.points(*answer) for answer in self.findings.question]
+            answer = self.findings.answer
+            fragments.append(html.points(answer.question, answer.lines))
             fragments.append(html.line(self.findings.intro))
-            fragments += [html.points(*comparison) for comparison in self.findings.comparisons]
+            fragments += [html.points(*part) for part in self.findings.parts]
         fragments += [html.table(table.title, table.columns, table.cells) for table in tables]
         return "".join(fragments)
 

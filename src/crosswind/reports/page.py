@@ -21,7 +21,15 @@ from crosswind.core.exhibits import Bars, Grid
 from crosswind.core.printing import utf8
 from crosswind.evaluation.metrics import HEADLINE
 from crosswind.reports.charts import THEMES, Figure, runtime, templates
+from crosswind.reports.claims.answer_picture import (
+    METHODS_A_SHIFT,
+    ROWS,
+    picture_of,
+    picture_of_findings,
+)
 from crosswind.reports.claims.claim_tables import claim_table
+from crosswind.reports.claims.findings import CLAIMS, Findings, place_words
+from crosswind.reports.claims.verdicts import MARGIN, Finding
 from crosswind.reports.gather import (
     SetDraw,
     ShiftDraw,
@@ -30,6 +38,8 @@ from crosswind.reports.gather import (
     damage_named,
     no_collection,
 )
+from crosswind.reports.glossary import glossary_of
+from crosswind.reports.page_head import study_head
 from crosswind.reports.pools import estimate_sections
 from crosswind.reports.prompts.figures import prompt_map
 from crosswind.reports.prompts.scores import prompt_tables
@@ -58,6 +68,8 @@ from crosswind.reports.tables import ReportTable, distinct, slug
 if TYPE_CHECKING:
     from markupsafe import Markup
 
+MAX_PLACES = 12
+"""Settings that have a picture of their own."""
 _VALUES_SHOWN = 24
 _OPEN_EXHIBITS = 12
 _SPECIAL = re.compile(r"""[&<>'"]""")
@@ -108,6 +120,7 @@ def study_page(studies: Sequence[StudyRecord], store: str) -> str:
         runtime=Markup(runtime()),
         figures=Markup(data),
         body=_table_body,
+        seen=set,
     )
     return rendered
 
@@ -175,6 +188,8 @@ def _view(study: StudyRecord, key: str) -> dict[str, Any]:
         "id": key,
         "name": study.name,
         "about": str(study.resolved.get("about") or ""),
+        "head": study_head(study),
+        "glossary": glossary_of(key, study.resolved),
         "tiles": [(f"{counts['finished']:,}", f"of {len(states):,} runs finished"), *other_states],
         "facts": _facts(study),
         "remarks": _remarks(study),
@@ -240,13 +255,52 @@ def _findings(study: StudyRecord) -> Section:
     findings = study.findings
     if findings is None:
         return Section("", [], [])
-    below = Group(intro=[findings.intro], lists=list(findings.comparisons))
-    answers = [Group(lists=list(findings.question))] if findings.question else []
-    return Section("Findings", [], [*answers, below])
+    where = place_words([setting_results.place for setting_results in study.places])
+    groups = [Group(heading, lists=[("", lines)]) for heading, lines in findings.question]
+    for heading, sentences in findings.comparisons:
+        if heading == CLAIMS:  # they stand in a section of their own, each with its verdict
+            continue
+        group = Group(heading, lists=[("", sentences)])
+        charted = findings.charted.get(heading, ())
+        margin = MARGIN if all(map(_is_only_about_equal, charted)) else 0.0
+        group.chart = picture_of_findings(charted, where, margin)
+        group.chart_words = _CHART_WORDS
+        groups.append(group)
+    groups += _place_pictures(study, findings)
+    return Section("Findings", [findings.intro], groups)
+
+
+_CHART_WORDS = (
+    "A dot is the mean difference, the line through it the interval of its verdict. Orange is a"
+    " loss, blue a gain; a hollow dot is not told apart from no difference."
+)
+
+
+def _is_only_about_equal(finding: Finding) -> bool:
+    return finding.about_equal and not finding.told
+
+
+def _place_pictures(study: StudyRecord, findings: Findings) -> list[Group]:
+    """Every setting in one picture, where the head of the page has no room for all of it."""
+    groups: list[Group] = []
+    for place in dict.fromkeys(finding.place for finding in findings.items):
+        whole = picture_of(place, findings.items, study.resolved)
+        head = picture_of(
+            place,
+            findings.items,
+            study.resolved,
+            most_rows=ROWS,
+            most_methods=METHODS_A_SHIFT,
+        )
+        is_at_head = place == findings.answer.place and head is not None and not head.hidden
+        if whole is not None and not is_at_head and len(groups) < MAX_PLACES:
+            heading = f"Every shift and method: {_place_heading(place)}"
+            groups.append(Group(heading, chart=whole, chart_words=_CHART_WORDS, open=False))
+    return groups
 
 
 def _claims(study: StudyRecord) -> Section:
-    table = claim_table(study.name, study.claims)
+    table = claim_table(study.name, study.claims, on_page=True)
     return Section("Claims", [], [Group(tables=[table])] if table is not None else [])
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from crosswind.reports.charts import Figure
+from crosswind.reports.claims.answer_picture import AnswerPicture
 from crosswind.reports.rows.answers import Example
 from crosswind.reports.tables import ReportTable
 
@@ -24,7 +25,8 @@ class Group:
     `lists` are headings with sentences. `figures` come with the tables of their numbers. `texts`
     are pairs of title and content to copy, `pictures` are title, caption, address, names of columns
     and names of rows. `shots` are rows of a data set: what they have in common, in two parts, and
-    each row with the address of its picture.
+    each row with the address of its picture. `chart` is a picture of comparisons, and `chart_words`
+    says how to read it.
     """
 
     title: str = ""
@@ -37,6 +39,8 @@ class Group:
     layout: str = "stack"
     lists: list[tuple[str, Sequence[str]]] = field(default_factory=list)
     shots: list[tuple[str, str, list[tuple[str, Example]]]] = field(default_factory=list)
+    chart: AnswerPicture | None = None
+    chart_words: str = ""
 
 
 @dataclass

@@ -32,9 +32,15 @@ _ADJUSTED = {
 }
 
 
-def claim_table(study: str, judgements: list[Judgement]) -> ReportTable | None:
+def claim_table(
+    study: str, judgements: list[Judgement], on_page: bool = False
+) -> ReportTable | None:
     """A row a judgement, the claims' words below; what is the same in all rows stands in the title.
-    None without claims."""
+    None without claims.
+
+    `on_page`: the words of a claim stand in its row, and differences of shares are percentage
+    points with their interval.
+    """
     if not judgements:
         return None
     abouts = [_about(judgement) for judgement in judgements]
@@ -43,9 +49,9 @@ def claim_table(study: str, judgements: list[Judgement]) -> ReportTable | None:
     rows: list[dict[str, Cell]] = []
     for judgement, about in zip(judgements, abouts, strict=True):
         varying_cells = {name: about[name] for name in varying}
-        rows.append(_claim_row(judgement, varying_cells, runs_name))
+        rows.append(_claim_row(judgement, varying_cells, runs_name, on_page))
     texts = dict.fromkeys((judgement.number, judgement.text) for judgement in judgements)
-    claims = [f"Claim {number}: {text}" for number, text in texts]
+    claims = [] if on_page else [f"Claim {number}: {text}" for number, text in texts]
     subject = [study, *_shared_words(abouts[0], varying)]
     title = f"Claims ({', '.join(filter(None, subject))})"
     return ReportTable.of(f"claims-{slug(study)}", title, rows, (*claims, *_notes(judgements)))
@@ -67,21 +73,39 @@ def _shared_words(about: dict[str, str | None], varying: Sequence[str]) -> list[
 
 
 def _claim_row(
-    judgement: Judgement, varying_cells: dict[str, str | None], runs_name: str
+    judgement: Judgement, varying_cells: dict[str, str | None], runs_name: str, on_page: bool
 ) -> dict[str, Cell]:
     """The row of one judgement; `varying_cells`: what it is about that others are not."""
     difference = None if judgement.waits else judgement.difference
     p_name = _ADJUSTED.get(judgement.multiplicity, ("p",))[0]
     return {
         # The verdict first: on a phone the rest is reached by scrolling.
-        "claim": judgement.number,
+        "claim": f"{judgement.text} (claim {judgement.number})" if on_page else judgement.number,
         "verdict": with_mark(judgement.verdict, judgement.better.entry, judgement.than.entry),
         **varying_cells,
-        "difference": f"{difference.mean:+.3f}" if difference else None,
-        f"{percent(judgement.level)} interval": _interval_cell(difference),
+        **(
+            {"difference in points": _points_cell(judgement, difference)}
+            if on_page
+            else {
+                "difference": f"{difference.mean:+.3f}" if difference else None,
+                f"{percent(judgement.level)} interval": _interval_cell(difference),
+            }
+        ),
         p_name: _p_cell(judgement.adjusted),
         runs_name: difference.n if difference else 0,
     }
+
+
+def _points_cell(judgement: Judgement, difference: Difference | None) -> str | None:
+    """A difference of shares in points with its interval; of another score as it is, named so."""
+    if difference is None:
+        return None
+    if METRICS[judgement.metric].unit != "fraction":
+        return f"{difference.mean:+.3f} {METRICS[judgement.metric].words}"
+    mean = f"{100 * difference.mean:+.1f}"
+    if not difference.sd or difference.low is None or difference.high is None:
+        return mean
+    return f"{mean} [{100 * difference.low:+.1f}, {100 * difference.high:+.1f}]"
 
 
 def _interval_cell(difference: Difference | None) -> str | None:
@@ -162,7 +186,7 @@ def _about(judgement: Judgement) -> dict[str, str | None]:
     if judgement.margin is not None:
         than += f" ± {judgement.margin:g}"
     if judgement.wins_back is not None:
-        than += f" + {judgement.wins_back:g} of its cost"
+        than += f", and {judgement.wins_back:.3g} of what {judgement.shift} costs it"
     return {
         "data": setting.data,
         "shift": judgement.shift if is_one_shift else None,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from crosswind.core.errors import plain
@@ -20,11 +20,22 @@ from crosswind.evaluation.metrics import HEADLINE, METRICS
 from crosswind.evaluation.multiplicity import ADJUST, percent
 from crosswind.reports.claims.judgements import CANNOT_TELL, POWER, Judgement
 from crosswind.reports.claims.questions import HEADING, power_words, question_sentences
-from crosswind.reports.claims.verdicts import COST, EFFECT, EFFECT_OF, MARGIN, Finding, judged
+from crosswind.reports.claims.study_answer import StudyAnswer, answer_of
+from crosswind.reports.claims.verdicts import (
+    COST,
+    EFFECT,
+    EFFECT_OF,
+    MARGIN,
+    Finding,
+    end_in_points,
+    judged,
+)
 from crosswind.reports.scores.notes import MARK, at_chance, doubt_notes
 from crosswind.reports.scores.results import Entry, Place, PlaceResults
 from crosswind.training.selection import ORACLES
 
+CLAIMS = "Claims"
+"""The heading of the verdicts on what a study claims."""
 LISTED = 5
 """Sentences of a kind that are printed; the page and JSON have all."""
 
@@ -32,23 +43,34 @@ LISTED = 5
 @dataclass(frozen=True)
 class Findings:
     """The comparisons of one study and their sentences, by heading: (heading, sentences), the
-    largest first; `intro` says how."""
+    largest first; `intro` says how, `answer` is what is read before all of them.
+    `charted` are the comparisons that a heading is about, for its picture."""
 
+    answer: StudyAnswer
     intro: str
     items: Sequence[Finding]
     parts: Sequence[tuple[str, Sequence[str]]]
+    charted: Mapping[str, Sequence[Finding]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # Names come from a store, which may hold anything; sentences go to terminals.
         plain_parts = [
             (plain(heading), list(map(plain, sentences))) for heading, sentences in self.parts
         ]
-        vars(self).update(intro=plain(self.intro), parts=plain_parts)
+        charted = {plain(heading): behind for heading, behind in self.charted.items()}
+        vars(self).update(intro=plain(self.intro), parts=plain_parts, charted=charted)
 
     @property
     def question(self) -> Sequence[tuple[str, Sequence[str]]]:
-        """What was asked and the answer, which is read before the intro; empty for other studies."""
-        return [part for part in self.parts if part[0] == HEADING]
+        """What a spurious correlation does, which is read before the intro; empty for other studies
+        and where the answer says it."""
+        said = " ".join(self.answer.sentences)
+        parts: list[tuple[str, Sequence[str]]] = []
+        for heading, sentences in self.parts:
+            unsaid = [sentence for sentence in sentences if sentence not in said]
+            if heading == HEADING and unsaid:
+                parts.append((heading, unsaid))
+        return parts
 
     @property
     def comparisons(self) -> Sequence[tuple[str, Sequence[str]]]:
@@ -60,6 +82,7 @@ class Findings:
         numbers."""
         sentences = {heading: list(sentences) for heading, sentences in self.parts}
         return {
+            "answer": self.answer.to_json(),
             "intro": self.intro,
             "sentences": sentences,
             "comparisons": [finding.to_json() for finding in self.items],
@@ -67,26 +90,33 @@ class Findings:
 
     def to_text(self, width: int = 80) -> str:
         """The sentences for a terminal, at most `LISTED` of a kind."""
-        lines: list[str] = []
+        lines = textwrap.wrap(self.answer.question, width, break_on_hyphens=False)
+        for line in self.answer.lines:
+            lines += _sentence_lines(line, width)
         intro = textwrap.wrap(self.intro, width, break_on_hyphens=False)
-        for heading, sentences in self.parts:
+        for heading, sentences in (*self.question, *self.comparisons):
             if intro and heading != HEADING:
                 lines += [*_blank_below(lines), *intro]
                 intro = []
             lines += _blank_below(lines)
             lines += textwrap.wrap(heading, width, break_on_hyphens=False)
             for sentence in sentences[:LISTED]:
-                lines += textwrap.wrap(
-                    sentence,
-                    width,
-                    initial_indent="  ",
-                    subsequent_indent="    ",
-                    break_on_hyphens=False,
-                )
+                lines += _sentence_lines(sentence, width)
             if len(sentences) > LISTED:
                 lines.append(f"  and {len(sentences) - LISTED} more on the page")
         lines += intro
         return "\n".join(lines) + "\n"
+
+
+def _sentence_lines(sentence: str, width: int) -> list[str]:
+    """A sentence below a heading of a terminal."""
+    return textwrap.wrap(
+        sentence,
+        width,
+        initial_indent="  ",
+        subsequent_indent="    ",
+        break_on_hyphens=False,
+    )
 
 
 def _blank_below(lines: Sequence[str]) -> list[str]:
@@ -113,20 +143,25 @@ def find(
     findings = judged(rule_results, resolved)
     if not findings:
         return None
+    parts = list(_parts(rule_results, findings, claims))
     return Findings(
+        answer_of(rule_results, findings, resolved, runs),
         _intro(rule_results[0].place, findings, claims, runs),
         findings,
         [
             *_question_part(rule_results, findings, resolved),
-            *_parts(rule_results, findings, claims),
+            *((heading, sentences) for heading, sentences, _ in parts),
         ],
+        {heading: behind for heading, _, behind in parts if behind},
     )
 
 
 def _question_part(
-    rule_results: Sequence[PlaceResults], findings: Sequence[Finding], resolved: Mapping[str, Any]
-) -> list[_Part]:
-    """What was asked and the answer, before anything else."""
+    rule_results: Sequence[PlaceResults],
+    findings: Sequence[Finding],
+    resolved: Mapping[str, Any],
+) -> list[tuple[str, list[str]]]:
+    """What a spurious correlation does, before anything else."""
     sentences = question_sentences(rule_results, findings, resolved)
     return [(HEADING, sentences)] if sentences else []
 
@@ -174,35 +209,37 @@ def _by(multiplicity: str, family: int, unit_words: str = "") -> str:
     return f" by {ADJUST[multiplicity][0]} over {family}{unit_words}"
 
 
-_Part = tuple[str, list[str]]
-"""A heading and the sentences below it."""
+_Part = tuple[str, list[str], list[Finding]]
+"""A heading, the sentences below it and the comparisons that they are about."""
 
 
 def _parts(
     rule_results: Sequence[PlaceResults], findings: Sequence[Finding], claims: Sequence[Judgement]
 ) -> Iterator[_Part]:
     """The findings under their headings, in the order of a report."""
-    where = _where([setting_results.place for setting_results in rule_results])
+    where = place_words([setting_results.place for setting_results in rule_results])
     reference = rule_results[0].reference
     about_equal = [finding for finding in findings if finding.about_equal and not finding.told]
     yield from _cost_part(rule_results, findings, where)
     yield from _effect_part(findings, reference, where)
     if claims:
         often = Counter(judgement.number for judgement in claims)
-        yield "Claims", [_claim(judgement, often[judgement.number] > 1) for judgement in claims]
+        sentences = [_claim(judgement, often[judgement.number] > 1) for judgement in claims]
+        yield CLAIMS, sentences, []
     if about_equal:
         n_tests = sum(finding.adjusted_equal is not None for finding in findings)
         by = f"p < 0.05{_by(about_equal[0].multiplicity, n_tests)}"
         yield (
             f"About as accurate as {reference}: less than {_points(MARGIN, 0)} points apart, {by}",
             [where(finding) + _equal(finding) for finding in about_equal],
+            about_equal,
         )
     yield from _open_part(findings, about_equal, where)
     doubts: dict[str, None] = {}
     for setting_results in rule_results:
         doubts |= dict.fromkeys(doubt_notes(setting_results))
     if doubts:
-        yield "Rows that doubt themselves", list(doubts)
+        yield "Runs to be read with care", list(doubts), []
 
 
 def _cost_part(
@@ -221,7 +258,8 @@ def _cost_part(
             first = group[0]
             sentences.append(where(first) + _cost(group, entries[first.place]))
     heading = f"What each shift costs {rule_results[0].reference}{_right_words(costs)}"
-    yield heading, sentences or [_no_cost(costs)]
+    told = [finding for group in costs for finding in group if finding.told]
+    yield heading, sentences or [_no_cost(costs)], told
 
 
 def _right_words(costs: Sequence[Sequence[Finding]]) -> str:
@@ -247,7 +285,8 @@ def _effect_part(
         if any(finding.told for finding in group)
     ]
     heading = f"What each method does beside {reference} under the same shift"
-    yield heading, sentences or ["No difference could be told."]
+    told = [finding for group in effects for finding in group if finding.told]
+    yield heading, sentences or ["No difference could be told."], told
 
 
 def _equal(finding: Finding) -> str:
@@ -263,7 +302,7 @@ def _open_part(
     undecided.sort(key=lambda finding: -abs(finding.difference.mean))
     if undecided:
         heading = f"What could not be told ({len(undecided)} of {len(findings)})"
-        yield heading, [where(finding) + _open(finding) for finding in undecided]
+        yield heading, [where(finding) + _open(finding) for finding in undecided], undecided
 
 
 def _no_cost(costs: Sequence[Sequence[Finding]]) -> str:
@@ -321,7 +360,7 @@ def _power_words(judgement: Judgement, as_points: bool) -> str:
     return f"; {margin}{' to '.join(sizes)} would have been told with a power of {POWER:.0%}"
 
 
-def _where(settings: Sequence[Place]) -> Callable[[Finding], str]:
+def place_words(settings: Sequence[Place]) -> Callable[[Finding], str]:
     """What of a place must be said to tell it from the other places."""
     varying = [
         name
@@ -387,7 +426,7 @@ def _changes(told_findings: Sequence[Finding], down: str, up: str) -> str:
 def _size_interval(finding: Finding) -> str:
     """The interval of how large a difference is, whatever its sign."""
     sizes = sorted(abs(end) for end in finding.interval or (0.0, 0.0))
-    low, high = (_end(size, finding.about_equal) for size in sizes)
+    low, high = (end_in_points(size, finding.about_equal) for size in sizes)
     return f"[{low}, {high}]"
 
 
@@ -416,17 +455,8 @@ def _seeds(least: int | None, greatest: int | None) -> str:
 
 
 def _interval(finding: Finding) -> str:
-    ends = [_end(end, finding.about_equal, "+") for end in finding.interval or ()]
+    ends = [end_in_points(end, finding.about_equal, "+") for end in finding.interval or ()]
     return f" [{', '.join(ends)}]" if ends else ""
-
-
-def _end(value: float, at_margin: bool, sign: str = "") -> str:
-    """An end of an interval in points, with more digits where one digit would put it on 0, or on
-    the margin of an equality."""
-    points = 100 * value
-    bounds = (0.0, 100 * MARGIN) if at_margin else (0.0,)
-    fitting = (digits for digits in (1, 2, 3) if round(abs(points), digits) not in bounds)
-    return f"{points:{sign}.{next(fitting, 1)}f}"
 
 
 def _points(value: float, digits: int = 1) -> str:

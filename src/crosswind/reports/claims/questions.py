@@ -23,7 +23,7 @@ NEVER_LEARNT = 0.05
 learns."""
 UNEVEN = 1.5
 """How many times as many rows the largest group of a test set may have for it to count as even."""
-HEADING = "What was asked, and the answer"
+HEADING = "What tying an attribute to the label does"
 
 
 class _TiedShift(NamedTuple):
@@ -45,12 +45,12 @@ def question_sentences(
     doubts: list[str] = []
     where = _where([at_place.place for at_place in rule_results])
     for at_place in rule_results:
-        unshifted = _unshifted(at_place, resolved)
+        unshifted = unshifted_entry(at_place, resolved)
         uniform = _is_uniform(at_place.place.set, resolved)
         if unshifted is None or not uniform or not _is_even(unshifted):
             continue
         ties = list(_ties(at_place, resolved))
-        doubt = _idle(at_place, unshifted) if ties else ""
+        doubt = idle_reason(at_place, unshifted) if ties else ""
         if doubt:
             doubts.append(where(at_place.place) + doubt)
             continue
@@ -97,7 +97,7 @@ def power_words(finding: Finding) -> str:
 # -- what was asked --------------------------------------------------------------------------------
 
 
-def _unshifted(at_place: PlaceResults, resolved: Mapping[str, Any]) -> Entry | None:
+def unshifted_entry(at_place: PlaceResults, resolved: Mapping[str, Any]) -> Entry | None:
     """The reference without a shift at a place."""
     shifts = resolved.get("shifts", {})
     return next(
@@ -213,7 +213,7 @@ def _where(study_places: Sequence[Place]) -> Callable[[Place], str]:
     return words
 
 
-def _idle(at_place: PlaceResults, unshifted: Entry) -> str:
+def idle_reason(at_place: PlaceResults, unshifted: Entry) -> str:
     """Why nothing can be told at a place, and what to change; empty where it can."""
     reference, summary = at_place.reference, unshifted.summary(HEADLINE.name)
     if summary is None:

@@ -120,5 +120,124 @@
     if (button.dataset.save) save(button.dataset.save, button.closest("figure").querySelector("[data-figure]"));
   });
 
+  // A term shows its meaning on hover, focus and tap; a click of the mouse or Enter leads to the glossary.
+  const bubble = document.createElement("div");
+  bubble.className = "meaning";
+  bubble.hidden = true;
+  bubble.ariaHidden = "true"; // screen readers have the same words as the link's description
+  let shownTerm = null;
+  let leaving;
+  function explain(term) {
+    clearTimeout(leaving);
+    if (!bubble.isConnected) document.body.append(bubble);
+    const meaning = document.getElementById(term.getAttribute("aria-describedby"));
+    if (!meaning) return;
+    bubble.textContent = meaning.textContent;
+    bubble.hidden = false;
+    const at = term.getBoundingClientRect();
+    const left = Math.max(8, Math.min(at.left, document.documentElement.clientWidth - bubble.offsetWidth - 8));
+    bubble.style.left = `${left + window.scrollX}px`;
+    const below = at.bottom + bubble.offsetHeight + 8 < window.innerHeight;
+    bubble.style.top = `${(below ? at.bottom + 4 : at.top - bubble.offsetHeight - 4) + window.scrollY}px`;
+    shownTerm = term;
+  }
+  function hush() {
+    bubble.hidden = true;
+    shownTerm = null;
+  }
+  const termOf = (event) => event.target.closest?.("a.term");
+  document.addEventListener("mouseover", (event) => {
+    if (termOf(event)) explain(termOf(event));
+    else if (event.target === bubble) clearTimeout(leaving);
+  });
+  document.addEventListener("mouseout", (event) => {
+    if (termOf(event) || event.target === bubble) leaving = setTimeout(hush, 250);
+  });
+  document.addEventListener("focusin", (event) => (termOf(event) ? explain(termOf(event)) : hush()));
+  document.addEventListener("focusout", (event) => { if (termOf(event)) hush(); });
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape") hush(); });
+  let touched = false;
+  document.addEventListener("pointerdown", (event) => {
+    touched = event.pointerType === "touch";
+    if (shownTerm && !termOf(event) && event.target !== bubble) hush();
+  });
+  document.addEventListener("click", (event) => {
+    const term = termOf(event);
+    if (!term || !touched || event.detail === 0) return;
+    event.preventDefault();
+    explain(term);
+  });
+
+  // What a link leads to may be folded, as in print everything is.
+  function unfold() {
+    const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (!target) return;
+    for (let one = target.closest("details"); one; one = one.parentElement.closest("details")) one.open = true;
+    target.scrollIntoView();
+  }
+  window.addEventListener("hashchange", unfold);
+  const folded = [];
+  window.addEventListener("beforeprint", () => {
+    for (const one of document.querySelectorAll("details.group:not([open])")) {
+      folded.push(one);
+      one.open = true;
+    }
+  });
+  window.addEventListener("afterprint", () => { for (const one of folded.splice(0)) one.open = false; });
+
+  // Tables sort by the heading of a column, and long ones can be filtered.
+  const FILTERED = 8;
+  const words = (row, column) => row.cells[column]?.textContent.trim() ?? "";
+  function sortable(table) {
+    const heads = [...(table.tHead?.rows[0]?.cells ?? [])];
+    const body = table.tBodies[0];
+    if (!body || body.rows.length < 2) return;
+    heads.forEach((head, column) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.className = "sort";
+      button.append(...head.childNodes);
+      head.append(button);
+      button.addEventListener("click", () => {
+        const down = head.ariaSort === "ascending";
+        for (const other of heads) other.removeAttribute("aria-sort");
+        head.setAttribute("aria-sort", down ? "descending" : "ascending");
+        const value = (row) => parseFloat(words(row, column).replace("\u2212", "-").replace(/,(?=\d{3})/g, ""));
+        const rows = [...body.rows].sort((a, b) => {
+          const [x, y] = [value(a), value(b)];
+          if (isNaN(x) !== isNaN(y)) return isNaN(x) ? 1 : -1; // what has no number stands last
+          const order = isNaN(x) ? words(a, column).localeCompare(words(b, column)) : x - y;
+          return down ? -order : order;
+        });
+        body.append(...rows);
+      });
+    });
+    if (body.rows.length < FILTERED) return;
+    const label = document.createElement("label");
+    label.className = "filter";
+    const field = document.createElement("input");
+    field.type = "search";
+    label.append("Rows with", field);
+    field.addEventListener("input", () => {
+      const sought = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+      for (const row of body.rows) {
+        const text = row.textContent.toLowerCase();
+        row.hidden = !sought.every((word) => text.includes(word));
+      }
+      say(`${[...body.rows].filter((row) => !row.hidden).length} rows`);
+    });
+    table.closest(".scroll").before(label);
+  }
+  // Of a large page only tables that are looked at get their buttons.
+  const near = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (!entry.isIntersecting) continue;
+      near.unobserve(entry.target);
+      sortable(entry.target);
+    }
+  }, { rootMargin: "400px" });
+  for (const table of document.querySelectorAll("table[data-table]")) near.observe(table);
+
+  unfold();
   ask(places.filter(open));
 })();

@@ -1,0 +1,408 @@
+"""The first lines of a report: what was asked, in plain words, and the answer in a sentence or two,
+with intervals in percentage points; how sure it is, and what to do next.
+
+They say what the findings below them say, no more: a cost or a gain is named only where it is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from crosswind.core.errors import plain
+from crosswind.evaluation.metrics import HEADLINE
+from crosswind.evaluation.multiplicity import ADJUST, percent
+from crosswind.reports.claims.questions import idle_reason, power_words, unshifted_entry
+from crosswind.reports.claims.shift_words import is_combination, shift_clause
+from crosswind.reports.claims.verdicts import COST, EFFECT, EFFECT_OF, Finding, end_in_points
+from crosswind.reports.scores.notes import MARK
+from crosswind.reports.scores.results import Place, PlaceResults
+
+CLAUSES = 4
+"""Shifts that the question puts into words; of more it names as many and counts the others."""
+SEEDS_AT_LEAST = 5
+"""Seeds that are asked for where there is no spread to reckon with."""
+WORST = "worst_group"
+
+
+@dataclass(frozen=True)
+class StudyAnswer:
+    """What a study asked and found, for a reader who has no time.
+
+    `question` and `next_step` are a sentence each; `command` is what to type for the next step, or
+    empty; `sentences` are the answer, `certainty` says how sure it is. `place` is the setting that
+    the answer is about, the one with the largest difference that is told.
+    """
+
+    question: str
+    sentences: Sequence[str]
+    certainty: str
+    next_step: str
+    command: str
+    place: Place
+
+    def __post_init__(self) -> None:
+        # Names come from a store, which may hold anything; sentences go to terminals.
+        words = {
+            name: plain(getattr(self, name))
+            for name in ("question", "certainty", "next_step", "command")
+        }
+        vars(self).update(words, sentences=list(map(plain, self.sentences)))
+
+    @property
+    def lines(self) -> list[str]:
+        """The answer as sentences, in the order of reading."""
+        following = self.next_step
+        if self.command:
+            following = f"{following.removesuffix('.')}: {self.command}"
+        return [*self.sentences, self.certainty, f"Next: {following}"]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "question": self.question,
+            "sentences": list(self.sentences),
+            "certainty": self.certainty,
+            "next_step": self.next_step,
+            "command": self.command,
+            "setting": self.place._asdict(),
+        }
+
+
+def answer_of(
+    rule_results: Sequence[PlaceResults],
+    findings: Sequence[Finding],
+    resolved: Mapping[str, Any],
+    runs: Sequence[Mapping[str, Any]],
+) -> StudyAnswer:
+    """The answer of a study from its findings, of which there is one at least.
+
+    `rule_results`: the places of one selection rule, `resolved`: the study with every default,
+    `runs`: each with its `status`.
+    """
+    told = [finding for finding in findings if finding.told]
+    main = max(told or findings, key=_size)
+    here = next(places for places in rule_results if places.place == main.place)
+    study = _AskedStudy(here, findings, resolved, runs, len(rule_results))
+    next_step, command = study.next_step()
+    return StudyAnswer(
+        study.question(),
+        study.sentences(),
+        study.certainty(),
+        next_step,
+        command,
+        here.place,
+    )
+
+
+def _size(finding: Finding) -> tuple[bool, float]:
+    """How much a difference says: costs before gains, the larger before the smaller."""
+    return finding.kind == COST, abs(finding.difference.mean)
+
+
+class _AskedStudy:
+    """A study at the place that its answer is about."""
+
+    def __init__(
+        self,
+        at_place: PlaceResults,
+        findings: Sequence[Finding],
+        resolved: Mapping[str, Any],
+        runs: Sequence[Mapping[str, Any]],
+        n_places: int,
+    ) -> None:
+        self.at_place = at_place
+        self.all_findings = findings
+        self.findings = [finding for finding in findings if finding.place == at_place.place]
+        self.resolved = resolved
+        self.runs = runs
+        self.n_places = n_places
+        self.costs = self._of(COST, HEADLINE.name)
+        self.worst_costs = {finding.shift: finding for finding in self._of(COST, WORST)}
+        self.effects = self._of(EFFECT_OF, HEADLINE.name)
+        self.worst_effects = self._of(EFFECT_OF, WORST)
+        unshifted = unshifted_entry(at_place, resolved)
+        self.idle = "" if unshifted is None else idle_reason(at_place, unshifted)
+
+    def _of(self, kind: str, metric: str) -> list[Finding]:
+        """The comparisons of a kind on a score at the place, the largest loss first."""
+        chosen = [
+            finding
+            for finding in self.findings
+            if finding.kind == kind and finding.metric == metric
+        ]
+        return sorted(chosen, key=lambda finding: finding.difference.mean)
+
+    # -- what was asked --------------------------------------------------------------------------
+
+    def question(self) -> str:
+        """What the study asks, in plain words."""
+        plain_training = _called(self.at_place.reference)
+        shifts = self._asked_shifts()
+        methods = list(dict.fromkeys(finding.method for finding in self.effects))
+        when = self._when(shifts)
+        if self.costs:
+            more = ", and does any method win it back" if methods else ""
+            return f"How much accuracy does {plain_training} lose{when}{more}?"
+        if len(methods) == 1:
+            return f"Does {methods[0]} do better than {plain_training}{when}?"
+        return f"Does any of {len(methods)} methods do better than {plain_training}{when}?"
+
+    def _asked_shifts(self) -> list[str]:
+        """The shifts that the comparisons are about, in the order of the study."""
+        declared = self.resolved.get("shifts", {})
+        return [shift for shift in self.at_place.shifts if declared.get(shift, True) != []]
+
+    def _when(self, shifts: Sequence[str]) -> str:
+        """What the shifts do to training, as the end of a question."""
+        if not shifts:
+            return ""
+        data = self.at_place.place.data
+        clauses = [(shift, shift_clause(shift, self.resolved, data)) for shift in shifts]
+        if len(shifts) > CLAUSES or not any(clause for _, clause in clauses):
+            named = ", ".join(shifts[:CLAUSES])
+            rest = f" and {len(shifts) - CLAUSES} more" if len(shifts) > CLAUSES else ""
+            return f" when training rows are drawn unlike test rows ({named}{rest})"
+        alone = [pair for pair in clauses if not is_combination(pair[0], self.resolved)]
+        words = [f"{clause} ({shift})" if clause else shift for shift, clause in alone or clauses]
+        if alone and len(alone) < len(clauses):
+            words.append("several of these come together")
+        return f" when, in training, {_listed(words, 'or')}"
+
+    # -- the answer ------------------------------------------------------------------------------
+
+    def sentences(self) -> list[str]:
+        """What hurts and what helps, a sentence each."""
+        if self.idle:
+            return [f"Nothing can be told: {self.idle}"]
+        where = f"{self._where()}: " if self.n_places > 1 else ""
+        said = [sentence for sentence in (self._what_hurts(), self._what_helps()) if sentence]
+        return [f"{where}{said[0]}", *said[1:]] if said else []
+
+    def _where(self) -> str:
+        """The place, where a study has several."""
+        setting = self.at_place.place
+        names = [setting.data, setting.size and f"size {setting.size}", setting.model, setting.set]
+        return ", ".join(filter(None, names))
+
+    def _what_hurts(self) -> str:
+        """The shift that costs most, how many cost anything; or that none is told to."""
+        if not self.costs:
+            return ""
+        told = [finding for finding in self.costs if _is_told_loss(finding)]
+        if told:
+            most = told[0]
+            counted = _counted_costs(len(told), len(self.costs)) if len(self.costs) > 1 else ""
+            largest = ", the largest cost in these runs," if len(told) > 1 else ""
+            return (
+                f"{counted}{most.shift}{largest} takes {points_with_interval(most)} off the"
+                f" {most.base:.1%} of test rows that {_called(most.method)} is right on"
+                f"{self._worst_words(most.shift)}."
+            )
+        worst = min(
+            filter(_is_told_loss, self.worst_costs.values()),
+            key=lambda finding: finding.difference.mean,
+            default=None,
+        )
+        widest = max(self.costs, key=lambda finding: finding.difference.sd or 0.0)
+        power = power_words(widest)
+        would = f" (a cost of {power})" if power else ""
+        subject = "No shift is" if len(self.costs) > 1 else f"{self.costs[0].shift} is not"
+        if worst is None:
+            return f"{subject} shown to cost accuracy{would}."
+        return (
+            f"{subject} shown to cost accuracy over all rows{would}, but {worst.shift} costs"
+            f" {points_with_interval(worst)} in the worst group."
+        )
+
+    def _worst_words(self, shift: str) -> str:
+        """What a shift costs the worst group, as the end of a sentence; empty where it is not told."""
+        cost = self.worst_costs.get(shift)
+        if cost is None or not _is_told_loss(cost):
+            return ""
+        return f", and {points_with_interval(cost)} off its worst group"
+
+    def _what_helps(self) -> str:
+        """The methods that win most back under the shift that costs most, or that none does."""
+        if not self.effects:
+            return ""
+        tried = len({finding.method for finding in self.effects})
+        wins = self._wins(self.effects)
+        if not wins:
+            return self._no_gain(tried)
+        shift = self._main_shift(wins)
+        of_shift = [finding for finding in wins if finding.shift == shift]
+        tried_here = sum(finding.shift == shift for finding in self.effects)
+        lost = any(finding.shift == shift and _is_told_loss(finding) for finding in self.costs)
+        does = _does(len(of_shift), lost)
+        under = f" under {shift}" if shift else ""
+        best = of_shift[0]
+        if tried_here == 1:
+            return f"{best.method} {does}{under}: {self._gain(best)}."
+        count = (
+            f"All {tried_here}"
+            if len(of_shift) == tried_here
+            else f"{len(of_shift)} of {tried_here}"
+        )
+        largest = "with the largest gain in these runs, " if len(of_shift) > 1 else ""
+        return f"{count} methods {does}{under}; {best.method}, {largest}{self._gain(best)}."
+
+    def _gain(self, best: Finding) -> str:
+        """What a method wins, in the worst group too where that is told."""
+        worst = next(
+            (
+                finding
+                for finding in self._wins(self.worst_effects)
+                if (finding.shift, finding.method) == (best.shift, best.method)
+            ),
+            None,
+        )
+        beside = "" if worst is None else f", and {points_with_interval(worst)} in the worst group"
+        return f"{points_with_interval(best)}{beside}"
+
+    def _wins(self, effects: Sequence[Finding]) -> list[Finding]:
+        """The gains that are told, the largest first."""
+        wins = [finding for finding in effects if finding.told and finding.difference.mean > 0]
+        return sorted(wins, key=lambda finding: -finding.difference.mean)
+
+    def _main_shift(self, wins: Sequence[Finding]) -> str:
+        """The shift that costs most of those under which some method wins."""
+        winning = {finding.shift for finding in wins}
+        for finding in self.costs:
+            if finding.shift in winning:
+                return finding.shift
+        return wins[0].shift
+
+    def _no_gain(self, tried: int) -> str:
+        """That no method is told to win accuracy; a gain of the worst group is named."""
+        wins = self._wins(self.worst_effects)
+        none = f"None of {tried} methods is" if tried > 1 else f"{self.effects[0].method} is not"
+        if wins:
+            best = wins[0]
+            return (
+                f"{none} shown to win accuracy over all rows, but under {best.shift}"
+                f" {_gain_words(best)} in the worst group."
+            )
+        return f"{none} shown to win any of it back."
+
+    # -- how sure, and what next -----------------------------------------------------------------
+
+    def certainty(self) -> str:
+        """How many runs stand behind it, and what the brackets are."""
+        first = self.all_findings[0]
+        seeds = _seed_words([finding.difference.n for finding in self.findings])
+        told = sum(finding.told for finding in self.all_findings)
+        corrected = first.multiplicity in ADJUST
+        by = f" after {ADJUST[first.multiplicity][0]}'s correction" if corrected else ""
+        return (
+            f"How sure: {seeds} behind each number; {told} of {len(self.all_findings)} comparisons"
+            f" are told apart from chance (p < 0.05{by}); brackets hold {percent(first.level)}"
+            " intervals."
+        )
+
+    def next_step(self) -> tuple[str, str]:
+        """What to do next, and the command for it; the command is empty where there is no one."""
+        waiting = sum(run["status"] not in ("finished", "diverged", "failed") for run in self.runs)
+        if waiting:
+            return f"{waiting:,} of {len(self.runs):,} runs are not done; finish them.", self._run()
+        if self.idle:
+            return "have the network learn the task without any shift, as said above.", ""
+        wins = [*self._wins(self.effects), *self._wins(self.worst_effects)]
+        if wins:
+            method = self._best(wins)
+            return (
+                f"train with {method}; see first what it needs and what it costs.",
+                f"crosswind show method {self._registered(method)}",
+            )
+        undecided = [finding for finding in self.findings if not finding.told]
+        if undecided and not all(finding.about_equal for finding in undecided):
+            return self._more_seeds(undecided)
+        if self.costs and not self.effects and any(map(_is_told_loss, self.costs)):
+            return "try methods against it.", "crosswind list methods"
+        return "nothing here is left open.", ""
+
+    def _best(self, wins: Sequence[Finding]) -> str:
+        """The method with the largest gain under the shift that the answer names."""
+        shift = self._main_shift(wins)
+        return next(finding.method for finding in wins if finding.shift == shift)
+
+    def _registered(self, method: str) -> str:
+        """The name under which the method of a label is listed."""
+        methods = self.resolved.get("methods")
+        settings = methods.get(method) if isinstance(methods, Mapping) else {}
+        return str(settings.get("method", method)) if isinstance(settings, Mapping) else method
+
+    def _more_seeds(self, undecided: Sequence[Finding]) -> tuple[str, str]:
+        """How many seeds would tell `EFFECT`."""
+        ranges = [finding.seeds for finding in undecided if finding.seeds]
+        ends = [end for seeds in ranges for end in seeds if end is not None]
+        seeds = max(ends, default=SEEDS_AT_LEAST)
+        size = f"{EFFECT * 100:.0f} points"
+        if not ends:
+            return (
+                f"too few seeds to tell anything from chance; run {seeds} at least.",
+                self._run(seeds),
+            )
+        some = "what is left open" if any(f.told for f in self.findings) else "anything"
+        return f"to tell {some} of {size} or more, run {seeds:,} seeds.", self._run(seeds)
+
+    def _run(self, seeds: int | None = None) -> str:
+        """The command that runs the study, again or with more seeds; `STUDY` is its file."""
+        # Reports of most studies need not load what reads study files.
+        from crosswind.studies.reading import shipped_studies
+
+        name = self.at_place.place.study
+        more = f" --set seeds={seeds}" if seeds else ""
+        return f"crosswind run {name if name in shipped_studies() else 'STUDY'}{more}"
+
+
+# -- words -----------------------------------------------------------------------------------------
+
+
+def points_with_interval(finding: Finding) -> str:
+    """How large a difference is, in percentage points, with the interval of its verdict: "18.0
+    points [13.8, 22.3]"."""
+    size = f"{abs(finding.difference.mean) * 100:.1f} points"
+    sizes = sorted(abs(end) for end in finding.interval or ())
+    ends = [end_in_points(size, finding.about_equal) for size in sizes]
+    interval = f" [{', '.join(ends)}]" if ends else ""
+    return f"{size}{interval}{f' {MARK}' if finding.doubted else ''}"
+
+
+def _is_told_loss(finding: Finding) -> bool:
+    return finding.told and finding.difference.mean < 0
+
+
+def _gain_words(finding: Finding) -> str:
+    return f"{finding.method} {points_with_interval(finding)}"
+
+
+def _does(n_winning: int, lost: bool) -> str:
+    """What methods are told to do."""
+    verb = "win" if lost else "do"
+    third_person = {"win": "wins", "do": "does"}[verb] if n_winning == 1 else verb
+    return f"{third_person} {'some of it back' if lost else 'better'}"
+
+
+def _counted_costs(told: int, tried: int) -> str:
+    if told == tried:
+        return f"All {tried} shifts cost accuracy. "
+    return f"{told} of {tried} shifts {'costs' if told == 1 else 'cost'} accuracy. "
+
+
+def _called(reference: str) -> str:
+    """The reference as a reader of another field would call it."""
+    return f"plain training ({reference})" if reference == "erm" else reference
+
+
+def _listed(words: Sequence[str], last: str) -> str:
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} {last} {words[-1]}"
+
+
+def _seed_words(counts: Sequence[int]) -> str:
+    fewest, most = min(counts), max(counts)
+    number = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+    return f"{number} run{'s' if most > 1 else ''}"

@@ -1,0 +1,179 @@
+"""The first screen of a report: the question in plain words, the answer, its picture, what is next;
+each against numbers that were put in."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from tests.reports.test_questions import scored_rows
+
+from crosswind.reports.claims.answer_picture import picture_of, picture_of_findings
+from crosswind.reports.claims.findings import Findings, find
+from crosswind.reports.claims.shift_words import shift_clause
+from crosswind.reports.claims.verdicts import COST, EFFECT_OF
+from crosswind.reports.scores.results import arrange
+
+SHIFTS: dict[str, Any] = {
+    "none": [],
+    "SC": {"type": "spurious-correlation", "attribute": "ruler", "counterexamples": 0.1},
+    "UDS": {"type": "unseen-data", "attribute": "skin", "unseen": ["dark", "light"]},
+    "SC+UDS": ["SC", "UDS"],
+}
+ACCURACY = {
+    ("none", "erm"): 0.9,
+    ("SC", "erm"): 0.7,
+    ("SC", "groupdro"): 0.8,
+    ("SC", "jtt"): 0.7,
+    ("UDS", "erm"): 0.8,
+    ("SC+UDS", "erm"): 0.65,
+}
+
+
+def found(
+    accuracy: Any = None, n: int = 8, spread: float = 0.02, runs: Any = (), **more: Any
+) -> Findings:
+    rows = scored_rows(ACCURACY if accuracy is None else accuracy, n, spread)
+    about = {
+        "reference": "erm",
+        "selection": ["last"],
+        "shifts": SHIFTS,
+        "sets": {"test": {"law": "uniform"}},
+        "data": {"moles": {"source": "table", "label": "kind", "attributes": ["ruler", "skin"]}},
+        "methods": {"erm": {}, "groupdro": {}, "jtt": {}},
+        **more,
+    }
+    findings = find(arrange(rows).shown(["last"]), about, [], list(runs))
+    assert findings is not None
+    return findings
+
+
+def numbers(finding: Any) -> str:
+    """A difference in points with its interval, written here again."""
+    low, high = sorted(abs(100 * end) for end in finding.interval)
+    return f"{abs(100 * finding.difference.mean):.1f} points [{low:.1f}, {high:.1f}]"
+
+
+def the(findings: Findings, kind: str, shift: str, method: str, metric: str = "accuracy") -> Any:
+    (one,) = [
+        finding
+        for finding in findings.items
+        if (finding.kind, finding.shift, finding.method, finding.metric)
+        == (kind, shift, method, metric)
+    ]
+    return one
+
+
+def test_the_question_says_what_training_was_like() -> None:
+    assert found().answer.question == (
+        "How much accuracy does plain training (erm) lose when, in training, ruler gives the label"
+        " (kind) away (SC), skin dark or light is never seen (UDS) or several of these come"
+        " together, and does any method win it back?"
+    )
+
+
+def test_the_answer_names_the_largest_cost_and_gain_with_the_intervals_of_their_verdicts() -> None:
+    findings = found()
+    hurts, helps = findings.answer.sentences
+    cost = the(findings, COST, "SC+UDS", "erm")
+    assert hurts.startswith("All 3 shifts cost accuracy. SC+UDS, the largest cost in these runs,")
+    assert f"takes {numbers(cost)} off the 90.{cost.base * 1000 % 10:.0f}%" in hurts
+    worst = the(findings, COST, "SC+UDS", "erm", "worst_group")
+    assert f"{numbers(worst)} off its worst group" in hurts
+    gain = the(findings, EFFECT_OF, "SC", "groupdro")
+    assert helps.startswith(
+        f"1 of 2 methods wins some of it back under SC; groupdro, {numbers(gain)}"
+    )
+    assert findings.answer.command == "crosswind show method groupdro"
+
+
+def test_what_cannot_be_told_is_not_told_and_the_seeds_it_takes_are_asked_for() -> None:
+    level = dict.fromkeys(ACCURACY, 0.8)
+    findings = found(level, n=4, spread=0.05)
+    answer = findings.answer
+    assert answer.sentences[0].startswith("No shift is shown to cost accuracy (a cost of ")
+    assert answer.sentences[1] == "None of 2 methods is shown to win any of it back."
+    asked = re.fullmatch(r"crosswind run STUDY --set seeds=(\d+)", answer.command)
+    here = [one.seeds for one in findings.items if not one.told and one.seeds]
+    assert asked and int(asked[1]) == max(end for ends in here for end in ends if end is not None)
+
+
+def test_one_seed_tells_nothing_and_five_are_asked_for() -> None:
+    answer = found(n=1).answer
+    assert answer.command.endswith("--set seeds=5")
+    assert "shown to cost accuracy" in answer.sentences[0]
+
+
+def test_a_network_that_guesses_is_the_whole_answer() -> None:
+    findings = found(dict.fromkeys(ACCURACY, 0.5))
+    (said,) = findings.answer.sentences
+    assert said.startswith("Nothing can be told: erm learns nothing")
+    assert said.count("erm learns nothing") == findings.to_text().count("erm learns nothing") == 1
+
+
+def test_runs_that_are_not_done_come_first_of_what_is_next() -> None:
+    answer = found(runs=[{"status": "finished"}, {"status": "pending"}]).answer
+    assert answer.next_step == "1 of 2 runs are not done; finish them."
+
+
+@pytest.mark.parametrize(
+    ("shift", "clause"),
+    [
+        ({"type": "low-data-drift", "attribute": "skin", "low": "dark"}, "skin dark is rare"),
+        ({"type": "low-data-drift", "attribute": "skin", "low": {"a": "b"}}, "some values of skin are rare"),
+        ({"type": "unseen-data", "attribute": "skin", "unseen": "last"}, "the last value of skin is never seen"),
+        ({"type": "unseen-data", "attribute": "skin", "unseen": list("abcde")}, "skin a, b, c or 2 more is never seen"),
+        ({"type": "somebody-elses"}, ""),
+        ([], ""),
+    ],
+)  # fmt: skip
+def test_a_shift_in_plain_words(shift: Any, clause: str) -> None:
+    assert shift_clause("S", {"shifts": {"S": shift}}) == clause
+
+
+def test_the_picture_holds_every_number_at_its_place() -> None:
+    findings = found()
+    picture = picture_of(findings.answer.place, findings.items, {"shifts": SHIFTS})
+    assert picture is not None and picture.columns == ["Accuracy", "Worst group"]
+    assert [row.name for row in picture.rows] == ["SC+UDS", "SC", "groupdro", "jtt", "UDS"]
+    assert picture.hidden == 0
+    cost, gain = picture.rows[1].strips[0], picture.rows[2].strips[0]
+    assert cost is not None and gain is not None
+    # What a method wins back begins where its shift left off, on the scale of the ticks.
+    assert gain.start == cost.end < gain.end < picture.zero == cost.start
+    (first, _), (second, _) = picture.ticks[:2]
+    step = int(picture.ticks[1][1].replace("\N{MINUS SIGN}", "-")) - int(
+        picture.ticks[0][1].replace("\N{MINUS SIGN}", "-")
+    )
+    moved = 100 * the(findings, COST, "SC", "erm").difference.mean * (second - first) / step
+    assert cost.end - picture.zero == pytest.approx(moved, abs=0.05)
+    assert (cost.kind, gain.kind) == ("loss", "gain")
+    jtt = picture.rows[3].strips[0]
+    assert jtt is not None and jtt.kind == "open"
+
+
+def test_a_picture_that_is_cut_says_how_many_rows_it_lacks() -> None:
+    findings = found()
+    picture = picture_of(findings.answer.place, findings.items, {}, most_rows=2, most_methods=1)
+    assert picture is not None and len(picture.rows) == 2 and picture.hidden == 3
+
+
+def test_intervals_beyond_what_is_possible_end_at_the_edge() -> None:
+    findings = found(n=2, spread=0.3)
+    picture = picture_of_findings(findings.items, lambda finding: "")
+    assert picture is not None
+    ends = [
+        end for row in picture.rows for cell in row.strips if cell for end in (cell.low, cell.high)
+    ]
+    assert min(ends) == 0 and max(ends) == 100  # type: ignore[type-var]
+
+
+def test_text_json_and_notebook_hold_the_answer() -> None:
+    findings = found()
+    answer = findings.answer
+    text = " ".join(findings.to_text().split())
+    assert text.startswith(answer.question)
+    assert all(line in text for line in answer.lines)
+    written = findings.to_json()["answer"]
+    assert written["question"] == answer.question and written["sentences"] == answer.sentences
