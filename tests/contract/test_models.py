@@ -12,10 +12,11 @@ from torch import nn
 
 from crosswind.core.errors import InputError
 from crosswind.core.knobs import Form
-from crosswind.core.registry import listing
+from crosswind.core.registry import listing, load
 from crosswind.core.types import InputSpec
 from crosswind.models.build import build_model, unnamed
 from crosswind.models.form import check_form
+from crosswind.testing import Check, model_checks
 
 FACTS = [
     item
@@ -52,6 +53,23 @@ def norm_of(name: str) -> str:
 def test_the_sweep_finds_the_models() -> None:
     assert len(NAMES) >= 15 and {norm_of(name) for name in NAMES} == {"batch", "layer", "none", ""}
     assert [name for name in NAMES if not form_of(name).norm] == ["timm"]  # it is its network's
+
+
+SKIP = {"vision-language": ("every-parameter-learns",)}
+"""Checks that a model cannot hold: the last layers of the vision tower are not read."""
+CHECKED = [
+    pytest.param(
+        check, marks=[pytest.mark.slow] * (name in LONG or name == "resnet18"), id=f"{name}-{check}"
+    )
+    for name in NAMES
+    for check in model_checks(load("models", name), knobs=settings(name, tokens=4))
+    if check.name not in SKIP.get(name, ())
+]
+
+
+@pytest.mark.parametrize("check", CHECKED)
+def test_the_contract_holds(check: Check) -> None:
+    check()
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.contract.test_methods import EnvironmentMean, OfPairs
 from tests.studies.plans import whole_specs
 from tests.training.world import QUICK
 
@@ -31,6 +30,7 @@ from crosswind.shifts.split import Split, make_split
 from crosswind.studies.build import build_dataset, build_split_plan
 from crosswind.studies.plan import Plan, make_plan
 from crosswind.studies.spec import study_from
+from crosswind.testing.references import EnvironmentMean, OfPairs
 from crosswind.training import requirements
 from crosswind.training.identity import info_of, pairing_of
 from crosswind.training.loop import Trajectory, fit

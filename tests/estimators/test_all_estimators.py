@@ -16,6 +16,7 @@ from crosswind.core import registry
 from crosswind.core.types import Predictions
 from crosswind.estimators.base import Answers, Estimate, Estimator, Joint, Labelled, Measure
 from crosswind.estimators.estimating import estimated, estimated_jointly
+from crosswind.testing import Check, estimator_checks
 
 pytest.importorskip("ot", reason="POT, the extra `transport`, is not installed")
 
@@ -65,6 +66,18 @@ def test_how_many_there_are() -> None:
         and len(JOINT) >= 2
         and len(DIRECT) + len(JOINT) + len(MEASURES) == len(KNOWN)
     )
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        pytest.param(check, id=f"{name}-{check}")
+        for name, estimator in KNOWN.items()
+        for check in estimator_checks(estimator)
+    ],
+)
+def test_the_contract_holds(check: Check) -> None:
+    check()
 
 
 @pytest.mark.parametrize("name", KNOWN)

@@ -2,7 +2,7 @@
 
 One short run of each method on noisy labels is recorded, and looked at from all sides. Where a
 fault concerns one method alone its test is in that method's file; what must be refused or told of
-is in `tests/contract/test_pairings.py`, resumption and limits in `tests/contract/test_methods.py`,
+is in `tests/contract/test_pairings.py`, resumption and limits in `crosswind.testing`,
 rows of sets and noise in `tests/shifts`.
 """
 

@@ -1,21 +1,38 @@
-"""A tiny world that trains in milliseconds: two classes told by brightness, an attribute that tints
-the picture."""
+"""The tiny world of `crosswind.testing`, and what tests say of its split."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
+from crosswind.shifts.split import RowSet as Rows
+from crosswind.shifts.split import Split as Sets
+from crosswind.testing.world import (
+    DATA,
+    GROUPS,
+    SIDE,
+    dataset,
+    rows_of,
+    run,
+    same_weights,
+    split,
+    with_train,
+)
 
-from crosswind.core.types import InputSpec
-from crosswind.data.attributes import Attribute, AttributeTable
-from crosswind.data.dataset import AttributedDataset
-from crosswind.training.loop import Trajectory, fit
-from crosswind.training.settings import ModelSpec, TrainingSettings
+__all__ = [
+    "DATA",
+    "GROUPS",
+    "QUICK",
+    "SIDE",
+    "Rows",
+    "Sets",
+    "dataset",
+    "rows_of",
+    "run",
+    "same_weights",
+    "split",
+    "with_train",
+]
 
-SIDE = 8
 QUICK: dict[str, dict[str, Any]] = {
     "cyclegan": {"width": 4, "blocks": 1},
     "cos": {"pairs": "class"},
@@ -24,145 +41,3 @@ QUICK: dict[str, dict[str, Any]] = {
 }
 """Settings with which sweeps over all methods try one whose published networks would take minutes,
 or that pairs images with themselves, which the rows of a sweep do not allow."""
-GROUPS = ("dark, red", "dark, blue", "bright, red", "bright, blue")
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The fields of `shifts.split.RowSet`."""
-
-    source: str
-    rows: np.ndarray
-    label: np.ndarray
-    true_label: np.ndarray
-    group: np.ndarray
-    environment: np.ndarray | None
-    weight: np.ndarray
-    origin: np.ndarray
-    visit_law: np.ndarray | None = None
-    group_names: tuple[str, ...] = GROUPS
-    environment_names: tuple[str, ...] = ("red", "blue")
-    visit_step: tuple[int, int] = (0, 0)
-    environment_sizes: tuple[int, ...] = (2,)
-    sampler: str = "uniform"
-    answers_as: np.ndarray | None = None
-
-
-@dataclass(frozen=True)
-class Sets:
-    """The fields of `shifts.split.Split`."""
-
-    train: Rows
-    validation: dict[str, Rows]
-    evaluation: dict[str, Rows]
-    class_names: tuple[str, ...] = ("dark", "bright")
-    report: dict[str, Any] = field(default_factory=dict)
-
-
-def dataset(n: int = 200, tint: float = 30) -> AttributedDataset:
-    """Row i has class i % 2 and tint (i // 2) % 2, of `tint` grey levels; pixels are noise around
-    both."""
-    codes = np.stack([np.arange(n) % 2, np.arange(n) // 2 % 2]).astype(np.uint8)
-    table = AttributeTable(
-        (Attribute("light", ("dark", "bright")), Attribute("tint", ("red", "blue"))), codes
-    )
-    noise = np.random.default_rng(7).normal(0, 40, (n, SIDE, SIDE, 3))
-    pixels = 110 + 36 * codes[0][:, None, None, None] + noise
-    pixels[np.arange(n), :, :, np.where(codes[1], 2, 0)] += tint
-    pictures = pixels.clip(0, 255).astype(np.uint8)
-    return AttributedDataset(
-        "tiny", table, lambda rows: pictures[rows], InputSpec.image(SIDE, SIDE, 3)
-    )
-
-
-def rows_of(data: AttributedDataset, rows: np.ndarray) -> Rows:
-    label, tint = (data.table.column(name)[rows].astype(np.int64) for name in ("light", "tint"))
-    n = len(rows)
-    return Rows(
-        "tiny",
-        rows,
-        label,
-        label,
-        2 * label + tint,
-        tint,
-        np.full(n, 1.0 / max(n, 1)),
-        np.zeros(n, dtype=np.int8),
-    )
-
-
-DATA = dataset()
-
-
-def split(n_train: int = 60, data: AttributedDataset = DATA) -> Sets:
-    """Rows 0.. train; 30 validation rows, 30 OOD validation rows, 45 test rows."""
-    role_ranges = {"validation": (90, 120), "ood-validation": (120, 150), "test": (150, 195)}
-    sets = {name: rows_of(data, np.arange(*role_range)) for name, role_range in role_ranges.items()}
-    return Sets(
-        rows_of(data, np.arange(n_train)),
-        {key: sets[key] for key in ("validation", "ood-validation")},
-        {"test": sets["test"]},
-    )
-
-
-def with_train(sets: Sets, **changes: Any) -> Sets:
-    return replace(sets, train=replace(sets.train, **changes))
-
-
-def run(
-    method: Any,
-    sets: Sets | None = None,
-    *,
-    model: str = "mlp",
-    seed: int = 0,
-    data: AttributedDataset = DATA,
-    checkpoint: Any = None,
-    progress: Callable[[dict[str, Any]], object] | None = None,
-    base: Any = None,
-    meter: Any = None,
-    profile: Any = None,
-    rules: tuple[str, ...] = (),
-    **settings: Any,
-) -> Trajectory:
-    """A short fit; two hidden layers of 16 where the model is the perceptron."""
-    knobs = {"hidden": 16, "layers": 2} if model == "mlp" else {}
-    chosen = TrainingSettings.of(
-        {
-            "steps": 12,
-            "batch": 16,
-            "validate_every": 4,
-            "evaluation_batch": 32,
-            "checkpoint_seconds": 0,
-            **settings,
-        }
-    )
-    sets = split() if sets is None else sets
-    model_spec = ModelSpec(model, knobs)
-    return fit(
-        method,
-        sets,  # type: ignore[arg-type]
-        {"tiny": data},
-        model_spec,
-        chosen,
-        seed,
-        checkpoint,
-        progress,
-        base=base,
-        rules=rules,
-        meter=meter,
-        profile=profile,
-    )
-
-
-def same_weights(
-    left: Trajectory, right: Trajectory, rule: str = "last", tolerance: float = 0.0
-) -> bool:
-    """Whether two trajectories end with equal networks and state, bit for bit where the tolerance
-    is 0."""
-    left_weights, two = left.weights(rule), right.weights(rule)
-    assert left_weights.keys() == two.keys()
-    if tolerance:
-        return all(
-            bool((left_weights[key].double() - two[key].double()).abs().max() <= tolerance)
-            for key in left_weights
-        )
-    return all(bool((left_weights[key] == two[key]).all()) for key in left_weights)

@@ -27,6 +27,7 @@ from crosswind.cli.export import export_command
 from crosswind.cli.features import features_command
 from crosswind.cli.init import init_command
 from crosswind.cli.list import list_command
+from crosswind.cli.new import new_command
 from crosswind.cli.plan import plan_command, schema_command
 from crosswind.cli.prepare import prepare_command
 from crosswind.cli.report import report_command
@@ -77,6 +78,7 @@ app.command("audit")(audit_command)
 app.command("estimate")(estimate_command)
 app.command("features")(features_command)
 app.command("schema")(schema_command)
+app.command("new")(new_command)
 app.command("doctor")(doctor_command)
 
 

@@ -346,6 +346,12 @@ def _read(module: str, path: Path, room: str) -> list[Facts]:
     return facts_read
 
 
+def facts_in_file(module: str, path: Path, room: str) -> list[Facts]:
+    """The facts of the classes of a room in a file, read as lists read it. Raises `InputError`, on
+    the module, where it cannot be read."""
+    return _read(module, path, room)
+
+
 def _parsed(path: Path) -> list[ast.stmt]:
     text = path.read_text(encoding="utf-8")
     return (

@@ -98,7 +98,10 @@ class Model(nn.Module):
     @property
     def head(self) -> nn.Module:
         """The last part: features [n, d] -> logits [n, k]."""
-        return self.get_submodule(self._head)
+        module: nn.Module = self
+        for name in self._head.split("."):  # not by attribute: a part may itself be named "head"
+            module = module._modules[name]  # type: ignore[assignment]
+        return module
 
     def until(self, x: Tensor, stage: str) -> Tensor:
         """The output of `stage`, all before it included."""

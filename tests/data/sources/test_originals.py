@@ -37,6 +37,7 @@ from crosswind.core.errors import DataError
 from crosswind.core.registry import facts, listing, load
 from crosswind.data.prepared import prepare
 from crosswind.data.sources.base import PreparedSource
+from crosswind.testing import check_source
 
 
 def npz(folder: Path, name: str, **arrays: Any) -> None:
@@ -139,6 +140,11 @@ CASES |= {
 CASES |= {
     name: Case(partial(packed, name), case.settings, seen=False) for name, case in KNOWN.items()
 }
+DRAWN: dict[str, dict[str, Any]] = {
+    "digits": {},
+    "factors": {"grid": {"hue": ["red", "blue"], "size": 3}},
+}
+"""Sources without files, with their settings."""
 
 
 def made(name: str, folder: Path) -> tuple[PreparedSource, Path]:
@@ -196,6 +202,18 @@ def test_it_is_prepared_as_its_card_says_and_opened_as_it_was_read(
         )
     if name not in ("domainnet", "cifar10.1", "amazon-reviews"):
         agrees(facts("sources", name).card, opened)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_contract_holds_for_a_prepared_copy(name: str, tmp_path: Path) -> None:
+    source, originals = made(name, tmp_path)
+    prepare(source, originals=str(originals), accept_totals=True)
+    check_source(type(source), knobs={"root": source.root, **CASES[name].settings})
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_the_contract_holds_for_what_is_drawn(name: str) -> None:
+    check_source(load("sources", name), knobs=DRAWN[name])
 
 
 @pytest.mark.parametrize("name", CASES)
