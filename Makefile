@@ -11,9 +11,13 @@ PYTEST_ARGS ?=
 # Tests run on all cores; the long drills, which fill the machine by themselves, one after the other.
 SPREAD := -n auto --dist worksteal
 TRAINING := tests/contract/test_methods.py tests/contract/test_models.py tests/models/test_convolution.py tests/training/test_narrow_networks.py
+# What needs nothing but the package: reading, splitting, training, estimating, transforming.
+LOWEST := tests/training/test_loop.py tests/training/test_run_context.py tests/training/test_selection.py tests/training/test_predicting.py \
+  tests/training/test_loader.py tests/shifts tests/estimators tests/models/test_backbones.py tests/models/test_build.py tests/models/test_convolution.py \
+  tests/data/sources/test_digits.py tests/cli/test_doctor.py tests/contract/test_transforms.py --ignore=tests/shifts/audit
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-training verify lint format lock clean
+.PHONY: help setup demo test test-all test-training lowest verify lint format lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -50,6 +54,13 @@ test-all: lint ## what continuous integration runs: lint, then every test but th
 test-training: setup ## what trains networks: every method, every model, and the convolutions
 	$(BIN)/python -m pytest -m "not verify" $(SPREAD) $(PYTEST_ARGS) $(TRAINING)
 
+lowest: setup ## the lowest versions that pyproject.toml allows, in .venv-lowest, and the central tests on them
+	$(BIN)/uv pip compile pyproject.toml --resolution lowest-direct --python-version 3.11 --quiet --output-file .venv-lowest.txt
+	test -x .venv-lowest/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python .venv-lowest
+	$(BIN)/uv pip install --python .venv-lowest/bin/python --quiet -r .venv-lowest.txt pytest hypothesis
+	PYTHONPATH=src .venv-lowest/bin/python -m pytest -p no:cacheprovider -W "ignore:'click.utils:DeprecationWarning" $(LOWEST)
+	PYTHONPATH=src .venv-lowest/bin/python -m crosswind run demo --scale tiny --out demo-out/lowest
+
 verify: setup ## the long drills
 	$(BIN)/python -m pytest -m verify --durations=20 $(PYTEST_ARGS)
 
@@ -62,4 +73,4 @@ lock: setup ## resolve requirements.lock anew; newer versions only with UV_ARGS=
 	  --no-emit-index-url --no-emit-find-links --no-header --no-annotate --quiet $(UV_ARGS) --output-file requirements.lock
 
 clean: ## remove the environment and what the tools cached
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-lowest .venv-lowest.txt .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

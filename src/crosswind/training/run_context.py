@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.optim.adam import adam
+from torch.optim.adamw import adamw
 from torch.optim.sgd import sgd
 
 from crosswind.core.errors import NeedsError, RunError
@@ -124,8 +125,8 @@ class Optimiser:
             "beta2": self._betas[1],
             "eps": self._eps,
         }
-        decoupled = self._kind == "adamw"
-        adam(
+        update = adamw if self._kind == "adamw" else adam
+        update(
             parameters,
             gradients,
             first,
@@ -134,7 +135,6 @@ class Optimiser:
             steps,
             fused=True,
             amsgrad=False,
-            decoupled_weight_decay=decoupled,
             **shared,
         )
 
