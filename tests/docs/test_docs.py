@@ -27,7 +27,12 @@ from crosswind.studies.reading import parse
 from crosswind.studies.spec import Study, study_from
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("[gpr]*/*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
+    *sorted((ROOT / "docs").glob("[gpr]*/*.md")),
+]
 RUN = ("python", "yaml", "console")
 # A test that finds nothing proves nothing: raise these as the documentation grows.
 AT_LEAST = {"python": 10, "yaml": 5, "console": 6, "links": 12}

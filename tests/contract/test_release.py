@@ -1,0 +1,157 @@
+"""What is released: the wheel and the sdist hold what they should and nothing else, and the papers,
+the rules and the history are there."""
+
+from __future__ import annotations
+
+import csv
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+import yaml
+
+import crosswind
+
+ROOT = Path(__file__).resolve().parents[2]
+LARGEST = {"whl": 3_000_000, "gz": 6_000_000}
+"""Bytes, about twice of what they are."""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with both, built by the backend that pyproject.toml names."""
+    folder = tmp_path_factory.mktemp("dist")
+    build = (
+        "import sys; from hatchling.build import build_sdist, build_wheel;"
+        " build_wheel(sys.argv[1]); build_sdist(sys.argv[1])"
+    )
+    subprocess.run([sys.executable, "-c", build, str(folder)], cwd=ROOT, check=True, timeout=300)
+    return folder
+
+
+def files_of(*folders: str) -> set[str]:
+    """The files below folders of the repository, by their paths, without what Python leaves."""
+    return {
+        path.relative_to(ROOT).as_posix()
+        for folder in folders
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def test_the_wheel_holds_the_package_its_studies_and_its_records_and_nothing_else(
+    built: Path,
+) -> None:
+    version = crosswind.__version__
+    facts = f"crosswind-{version}.dist-info"
+    with zipfile.ZipFile(built / f"crosswind-{version}-py3-none-any.whl") as wheel:
+        names = set(wheel.namelist())
+        record = list(csv.reader(wheel.read(f"{facts}/RECORD").decode().splitlines()))
+        metadata = Parser().parsestr(wheel.read(f"{facts}/METADATA").decode())
+        points = wheel.read(f"{facts}/entry_points.txt").decode()
+    package = {name.removeprefix("src/") for name in files_of("src/crosswind")}
+    studies = {f"crosswind/_{name}" for name in files_of("studies")}
+    of_effects = files_of("benchmarks/results/effects")
+    records = {
+        f"crosswind/_records/{name.removeprefix('benchmarks/results/')}"
+        for name in {*of_effects, "benchmarks/results/method-cost.json"}
+    }
+    described = {
+        f"{facts}/{name}"
+        for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")
+    }
+    assert names == package | studies | records | described
+    assert len(package) > 400 and {"crosswind/py.typed", "crosswind/__main__.py"} <= package
+    assert {name for name, *_ in record} == names  # each once, so that pip removes all of them
+    assert "crosswind = crosswind.cli.main:main" in points
+    expected = {"Name": "crosswind", "Version": version, "License-Expression": "Apache-2.0"}
+    assert {key: metadata[key] for key in expected} == expected
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert metadata["Requires-Python"] == ">=3.11" and len(metadata["Summary"]) < 512
+    assert (ROOT / "README.md").read_text(encoding="utf-8").strip() == str(
+        metadata.get_payload()
+    ).strip()
+    # An index takes web addresses alone.
+    assert all("https://" in url for url in metadata.get_all("Project-URL", []))
+
+
+def test_the_requirements_of_the_wheel_leave_room_beside_other_packages(built: Path) -> None:
+    (path,) = built.glob("*.whl")
+    with zipfile.ZipFile(path) as wheel:
+        (name,) = (name for name in wheel.namelist() if name.endswith("/METADATA"))
+        metadata = Parser().parsestr(wheel.read(name).decode())
+    requirements = metadata.get_all("Requires-Dist", [])
+    assert len(requirements) > 20 and not [one for one in requirements if "==" in one.split(";")[0]]
+    torch = next(one for one in requirements if re.match(r"torch\b", one))
+    assert ">=2.6" in torch and "<3" in torch
+
+
+def test_the_sdist_builds_the_same_wheel(built: Path, tmp_path: Path) -> None:
+    (archive,) = built.glob("*.tar.gz")
+    with tarfile.open(archive) as sdist:
+        sdist.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    code = "import sys; from hatchling.build import build_wheel; build_wheel(sys.argv[1])"
+    out = tmp_path / "again"
+    subprocess.run([sys.executable, "-c", code, str(out)], cwd=source, check=True, timeout=300)
+    (again,), (first,) = out.glob("*.whl"), built.glob("*.whl")
+    with zipfile.ZipFile(again) as left, zipfile.ZipFile(first) as right:
+        assert sorted(left.namelist()) == sorted(right.namelist())
+        assert all(
+            left.read(name) == right.read(name)
+            for name in left.namelist()
+            if name.endswith((".py", ".yaml", ".txt"))
+        )
+    assert not (source / ".ci").exists() and (source / "tests" / "contract").is_dir()
+
+
+def test_they_are_small(built: Path) -> None:
+    sizes = {path.suffix[1:]: path.stat().st_size for path in built.iterdir()}
+    assert set(sizes) == set(LARGEST)
+    assert all(size < LARGEST[ending] for ending, size in sizes.items()), sizes
+
+
+def test_the_four_papers_can_be_cited() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["cff-version"] == "1.2.0" and citation["version"] == crosswind.__version__
+    assert {"title", "message", "authors", "license"} <= set(citation)
+    first = [paper["authors"][0]["family-names"] for paper in citation["references"]]
+    assert sorted(first) == ["Jeon", "Ng", "Omran", "Wiles"]
+    for paper in citation["references"]:
+        assert {"type", "title", "year", "authors"} <= set(paper)
+        for author in paper["authors"]:
+            assert set(author) == {"given-names", "family-names"}
+
+
+def test_reports_ask_for_what_is_needed() -> None:
+    forms = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+    assert len(forms) == 4
+    for path in forms:
+        form = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if path.name == "config.yml":
+            continue
+        assert {"name", "description", "body"} <= set(form), path.name
+        ids = [field["id"] for field in form["body"]]
+        assert len(ids) == len(set(ids))
+        assert ("doctor" in ids) == (path.name != "wish.yml"), path.name
+
+
+def test_the_history_is_short() -> None:
+    assert len((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()) <= 25
+
+
+def test_all_that_is_public_is_named_where_it_is_promised() -> None:
+    page = (ROOT / "docs" / "reference" / "stability.md").read_text(encoding="utf-8")
+    modules = re.findall(
+        r"`((?:core|methods|estimators|models|data|shifts|evaluation)\.[\w.]+)`", page
+    )
+    assert len(modules) >= 12
+    for name in modules:
+        path = ROOT / "src" / "crosswind" / name.replace(".", "/")
+        parent = path.parent.with_suffix(".py")
+        assert path.with_suffix(".py").is_file() or parent.is_file(), name
