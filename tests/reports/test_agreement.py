@@ -272,7 +272,20 @@ def by_shift(raw: Raw, rule: str, metric: str) -> Rows:
     ]
 
 
-def differences(raw: Raw, rule: str) -> Rows:
+def points_and_ends(values: list[float], level: float) -> str:
+    """A difference as the page has it: percentage points with both ends of the interval."""
+    if not values:
+        return "-"
+    text = f"{100 * fmean(values):+.1f}"
+    if len(values) == 1:
+        return text
+    t = float(stats.t.ppf((1 + level) / 2, len(values) - 1))
+    half = t * stdev(values) / math.sqrt(len(values))
+    low, high = (100 * (fmean(values) + side * half) for side in (-1, 1))
+    return f"{text} [{low:+.1f}, {high:+.1f}]"
+
+
+def differences(raw: Raw, rule: str, on_page: bool) -> Rows:
     rows = [["method", *raw.shifts]]
     most = threshold(raw, rule)
     for method in raw.methods[1:]:
@@ -286,11 +299,12 @@ def differences(raw: Raw, rule: str) -> Rows:
             marked = False
             if len(values) > 1 and stdev(values) > 1e-12:
                 marked = float(stats.ttest_1samp(values, 0).pvalue) < most
-            row.append(
-                mean_and_half(values, "+", 1 - most)
-                + (" *" if marked else "")
-                + raw.mark(shift, method, rule)
+            size = (
+                points_and_ends(values, 1 - most)
+                if on_page
+                else mean_and_half(values, "+", 1 - most)
             )
+            row.append(size + (" *" if marked else "") + raw.mark(shift, method, rule))
         rows.append(row)
     return rows
 
@@ -529,11 +543,12 @@ def cells(raw: Raw) -> list[tuple[str, Rows]]:
     return out
 
 
-def expected(raw: Raw) -> list[tuple[str, Rows]]:
-    """Every table that the page must have, in its order, by the first part of its name."""
+def expected(raw: Raw, on_page: bool = True) -> list[tuple[str, Rows]]:
+    """Every table that the page must have, in its order, by the first part of its name; without
+    `on_page` as text has them."""
     out = cells(raw)
     for rule in raw.resolved["selection"]:
-        out.append(("difference", differences(raw, rule)))
+        out.append(("difference", differences(raw, rule, on_page)))
         out += [
             ("accuracy", by_shift(raw, rule, "accuracy")),
             ("seeds-accuracy", every_seed(raw, rule)),
@@ -590,9 +605,10 @@ def check(out: Path, printed: str) -> int:
     printed = before + actions[max(actions.find("Where the time went"), 0) :]
     blocks = text_tables(printed)
     order = ("accuracy", "difference", "worst-group", "ece")
+    printed_tables = expected(raw, on_page=False)
     for place in range(len(raw.resolved["selection"])):
         for kind in order:
-            rows = [rows for name, rows in wanted if name == kind][place]
+            rows = [rows for name, rows in printed_tables if name == kind][place]
             assert whole(blocks, rows[0]) == rows, f"text: {kind}"
     assert whole(blocks, times(raw)[0]) == times(raw)
     assert whole(blocks, states(raw)[0]) == states(raw)

@@ -180,7 +180,9 @@ def test_a_tooltip_tells_the_interval(browser: Any, store: Path) -> None:
     cell.hover(force=True)  # its number lies above it
     page.wait_for_selector("#vg-tooltip-element.visible")
     words = page.locator("#vg-tooltip-element").inner_text()
-    assert "99.5% interval" in words and "change against erm" in words and "groupdro" in words
+    assert (
+        "99.5% interval, points" in words and "change against erm" in words and "groupdro" in words
+    )
     page.context.close()
 
 

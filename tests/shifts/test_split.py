@@ -214,7 +214,7 @@ def test_base_draw_of_a_short_cell_gives_what_it_has() -> None:
     split = make_split({"d": data}, "d", plan(None, 8, 1, Roles(0, 0), sets={}), 0)
     assert cell_counts(data, split.train, ("y", "a")).tolist() == [[3, 8], [8, 8]]
     assert split.report["short"] == {"train": {"y=y0, a=a0": {"wanted": 8.0, "got": 3}}}
-    assert split.warnings == ("train: y=y0, a=a0 has 3 of 8 rows asked",)
+    assert split.warnings == ("train: y=y0, a=a0 has 3 of the 8 rows that were asked for",)
 
 
 def test_total_draw_spreads_what_a_short_cell_lacks_in_proportion() -> None:

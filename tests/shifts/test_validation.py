@@ -185,7 +185,7 @@ def test_what_validation_cannot_give_is_told_and_the_others_give_it() -> None:
     )
     assert len(split.train) == 97
     assert len(split.validation["validation"]) == 24
-    assert "validation: y=y0, a=a1 has 0 of 0.2474 rows asked" in split.warnings
+    assert "validation: y=y0, a=a1 has 0 of the 0.25 rows that were asked for" in split.warnings
 
 
 def test_noise_leaves_validation_and_its_groups_alone() -> None:

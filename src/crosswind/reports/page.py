@@ -63,7 +63,7 @@ from crosswind.reports.scores.families import (
 from crosswind.reports.scores.results import Place
 from crosswind.reports.scores.tables import rank_table, ranking, rule_table, seed_table
 from crosswind.reports.sections import OPEN_PLACES, Group, Section, address, heading_of
-from crosswind.reports.tables import ReportTable, distinct, slug
+from crosswind.reports.tables import ReportTable, distinct, on_page, slug
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -120,6 +120,7 @@ def study_page(studies: Sequence[StudyRecord], store: str) -> str:
         runtime=Markup(runtime()),
         figures=Markup(data),
         body=_table_body,
+        on_page=on_page,
         seen=set,
     )
     return rendered
@@ -433,7 +434,7 @@ def _exhibits(study: StudyRecord) -> Section:
                     (title, exhibit.caption, address(exhibit.png), exhibit.columns, exhibit.rows)
                 )
     intro = ["What methods left to be looked at, of the first seed of each method and shift."]
-    return Section("Exhibits", intro, list(groups.values()))
+    return Section("Inside the methods", intro, list(groups.values()))
 
 
 def _ranks(study: StudyRecord) -> Section:

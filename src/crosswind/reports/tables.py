@@ -244,6 +244,26 @@ class ReportTable:
         return {"text": self.to_text, "csv": self.to_csv, "latex": self.to_latex}[form]()
 
 
+def on_page(table: ReportTable) -> ReportTable:
+    """The table as a page shows it: differences of shares in percentage points with their interval,
+    as every sentence has them."""
+    changed = [[_in_points(cell) for cell in row] for row in table.rows]
+    if changed == [list(row) for row in table.rows]:
+        return table
+    return replace(table, rows=changed, title=f"{table.title}, in points")
+
+
+def _in_points(cell: Cell) -> Cell:
+    """A difference of shares with its interval in points; other cells as they are."""
+    if not isinstance(cell, ScoreCell) or not cell.signed or cell.unit != "fraction":
+        return cell
+    mean = f"{100 * cell.mean:+.1f}"
+    if cell.half_width is None:
+        return f"{mean}{cell.marks}"
+    low, high = (100 * (cell.mean + side * cell.half_width) for side in (-1, 1))
+    return f"{mean} [{low:+.1f}, {high:+.1f}]{cell.marks}"
+
+
 def escape_latex(text: str) -> str:
     """`text` as LaTeX prints it letter by letter; a sign before digits becomes a minus."""
     escaped = "".join(_LATEX.get(letter, letter) for letter in text)

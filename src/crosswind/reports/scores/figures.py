@@ -161,8 +161,8 @@ def change_map(setting_results: PlaceResults, verdicts: Verdicts | None = None) 
         data.append(row | {"a": _six(verdict.value), "b": _six(verdict.base), "x": verdict.told})
     level, framed = star_words(verdicts, reference)
     tooltip = (
-        ("d", f"change against {reference}", "+.3f"),
-        ("i", f"{level} interval"),
+        ("p", f"change against {reference}, points"),
+        ("i", f"{level} interval, points"),
         ("n", "runs"),
         ("a", HEADLINE.words, ".3f"),
         ("b", f"{HEADLINE.words} of {reference}", ".3f"),
@@ -175,13 +175,13 @@ def change_map(setting_results: PlaceResults, verdicts: Verdicts | None = None) 
     n_framed = sum(row["x"] for row in data)
     description = (
         f"Heat map of {len(methods)} methods and {len(shifts)} shifts: mean change"
-        f" of {HEADLINE.words} against {reference}, {_between(data, 'd', '+')};"
+        f" of {HEADLINE.words} against {reference}, {_points_between(data)};"
         f" {n_framed} of {len(data)} intervals exclude 0."
     )
     return _at_place(
         "change",
         setting_results,
-        f"Change of {HEADLINE.words} against {reference} on {setting_results.place.set}",
+        f"Change of {HEADLINE.words} against {reference} on {setting_results.place.set}, in points",
         caption,
         description,
         method_map(shifts, methods, tooltip, diverging=True),
@@ -248,12 +248,15 @@ def _cell(
     sign: str = "",
     star: str = "",
 ) -> dict[str, Any]:
-    words = with_mark(f"{summary.mean:{sign}.3f}{star}", entry)
+    # A difference is said in points, wherever it stands on the page.
+    size = f"{100 * summary.mean:+.1f}" if sign else f"{summary.mean:.3f}"
+    words = with_mark(f"{size}{star}", entry)
     return {
         "m": method,
         "s": shift,
         "d": _six(summary.mean),
-        "i": _interval(summary, sign),
+        "i": _points_interval(summary) if sign else _interval(summary),
+        "p": f"{100 * summary.mean:+.1f}",
         "n": summary.n,
         "t": words,
     }
@@ -468,7 +471,7 @@ def rank_dots(ranked: Ranking) -> Figure:
     mean_ranks = ", ".join(f"{name} {ranks.mean[name]:.2f}" for name in methods)
     caption = (
         "The area of a circle is the number of blocks with that rank, the tick the mean rank."
-        " Blocks are not independent."
+        " Many blocks are answers to the same test rows, so that ranks have no interval."
     )
     view = {"width": 460, "height": {"step": 28}, "layer": layers}
     return Figure(
@@ -589,6 +592,19 @@ def _interval(summary: DifferenceSummary, sign: str = "") -> str:
     if not summary.sd:
         return "the same at every seed, no interval"
     return f"{summary.low:{sign}.3f} to {summary.high:{sign}.3f}"
+
+
+def _points_interval(summary: DifferenceSummary) -> str:
+    """The interval of a difference of shares in points."""
+    if not summary.sd or summary.low is None or summary.high is None:
+        return _interval(summary)
+    return f"[{100 * summary.low:+.1f}, {100 * summary.high:+.1f}]"
+
+
+def _points_between(data: Rows) -> str:
+    """The least and the largest difference, in points."""
+    values = [100 * row["d"] for row in data] or [0.0]
+    return f"between {min(values):+.1f} and {max(values):+.1f} points"
 
 
 def _between(data: Rows, field: str, sign: str = "") -> str:

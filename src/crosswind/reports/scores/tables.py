@@ -610,9 +610,9 @@ def rank_table(ranked: Ranking) -> ReportTable:
             " last count undivided ranks only."
         ),
         (
-            "A block is one data set, size, model, shift, split seed and seed. Blocks share test"
-            " rows and training data, so they are not independent, and no interval is given. A rank"
-            " says nothing of how large a difference is."
+            "A block is one data set, size, model, shift, split seed and seed. Many blocks are"
+            " answers to the same test rows, after the same training rows, so no interval is given."
+            " A rank says nothing of how large a difference is."
         ),
     ]
     if ranked.ranks.left_out:

@@ -655,8 +655,14 @@ def _first_short_cell(planned_set: Part) -> str:
     """The first cell that gives fewer rows than it was asked for, and how many more there are."""
     short = planned_set.allotment.short
     cell, (asked_rows, got) = next(iter(short.items()))
-    more_cells = f" and {len(short) - 1} more" if len(short) > 1 else ""
-    return f"{planned_set.cells.name_of(cell)} has {got} of {asked_rows:g} rows asked{more_cells}"
+    # Shares of rows need not be whole; one decimal is as much as anybody reads.
+    asked = f"{asked_rows:.1f}".removesuffix(".0") if asked_rows >= 1 else f"{asked_rows:.2g}"
+    others = len(short) - 1
+    more_cells = (
+        f"; {others} more cell{'s lack' if others > 1 else ' lacks'} rows" if others else ""
+    )
+    name = planned_set.cells.name_of(cell)
+    return f"{name} has {got} of the {asked} rows that were asked for{more_cells}"
 
 
 def _row_mode(role: str, pool: Pool) -> str:
