@@ -499,7 +499,7 @@ def test_what_a_method_wins_back() -> None:
     assert item.verdict == NOT_RUN, "a run of the unshifted side has not ended"
     assert (
         tabled(judged(rows, claim(wins_back=0.5, shift="SC"), shifts=shifts)).rows[0][3]
-        == "erm, and 0.5 of what SC costs it"
+        == "erm with 50% of SC's cost won back"
     )
 
 

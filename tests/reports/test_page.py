@@ -285,6 +285,148 @@ def test_a_page_that_cannot_be_written_does_not_take_the_tables(
     )
 
 
+# -- the first screen ------------------------------------------------------------------------------
+
+
+@needs_browser
+@pytest.mark.parametrize(("width", "height"), [(1280, 900), (768, 1024), (390, 844)])
+def test_the_first_screen_holds_question_answer_picture_and_next_step(
+    browser: Any, store: Path, width: int, height: int
+) -> None:
+    """Without any script, as the browser paints it first."""
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, java_script_enabled=False
+    )
+    page = context.new_page()
+    page.goto((store / "report.html").resolve().as_uri())
+    for part in (".question", ".said", ".next", "figure.answer caption", ".picture .strip"):
+        box = page.locator(part).first.bounding_box()
+        assert box is not None and box["y"] + box["height"] <= height, part
+    assert (
+        page.locator("nav.sections").bounding_box()["y"]
+        > page.locator("figure.answer").first.bounding_box()["y"]
+    ), "links stand below the answer"
+    assert page.locator(".question").inner_text().startswith("How much accuracy does plain")
+    assert page.locator("section.head .picture tbody tr").count() == 6
+    # The shift is drawn beside its name: pictures of training rows and of test rows, with words.
+    pictures = page.locator("section.head .picture tr.shift").first.locator(".few img")
+    assert pictures.count() > 4 and "ink" in (pictures.first.get_attribute("alt") or "")
+    context.close()
+
+
+@needs_browser
+def test_a_term_says_what_it_means_on_hover_focus_and_tap(browser: Any, store: Path) -> None:
+    page, _ = look(browser, store)
+    term = page.locator(".question a.term", has_text="SC").first
+    meaning = page.locator(f"#{term.get_attribute('aria-describedby')}")
+    words = meaning.inner_text()
+    assert "spurious correlation" in words and "ink gives the label (half) away" in words
+    bubble = page.locator(".meaning")
+    term.hover()
+    bubble.wait_for(state="visible")
+    assert bubble.inner_text() == words
+    page.keyboard.press("Escape")
+    assert not bubble.is_visible()
+    term.focus()
+    assert bubble.is_visible()
+    page.keyboard.press("Enter")
+    page.wait_for_function("location.hash.includes('-term-sc-')")
+    assert meaning.is_visible()
+    page.context.close()
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True)
+    page = context.new_page()
+    page.goto((store / "report.html").resolve().as_uri())
+    page.wait_for_function("document.documentElement.dataset.drawing === 'no'")
+    page.locator(".question a.term", has_text="SC").first.tap()
+    page.locator(".meaning").wait_for(state="visible")
+    assert page.locator(".meaning").inner_text() == words
+    assert page.evaluate("location.hash") == "", "a tap stays where it is"
+    context.close()
+
+
+@needs_browser
+def test_tables_sort_and_filter_and_a_number_leads_to_its_runs(browser: Any, store: Path) -> None:
+    page, told = look(browser, store)
+    table = page.locator('table[data-table^="accuracy-"]').first
+    table.evaluate("(one) => { one.closest('details.numbers').open = true; }")
+    table.scroll_into_view_if_needed()
+    table.locator("td button.runs", has_text=re.compile(r"\d")).first.wait_for()
+    first = table.locator("tbody tr").first
+    row, shift = first.locator("th").inner_text(), table.locator("thead th").nth(2).inner_text()
+    first.locator("td").nth(1).locator("button.runs").click()
+    runs = page.locator('table[data-table="each-run"]')
+    shown = [row for row in runs.locator("tbody tr").all() if row.is_visible()]
+    with Store.open(store) as opened_store:
+        keys = {
+            run["key"][:10]
+            for run in opened_store.runs("demo")
+            if (run["labels"]["method"], run["labels"]["shift"])
+            == (row.strip(" †"), shift.strip(" ↕"))
+        }
+    assert {one.locator("td").last.inner_text() for one in shown} == keys and keys
+    field = page.locator("label.filter input").last
+    heads = [head.inner_text() for head in runs.locator("thead th").all()]
+    column = next(i for i, head in enumerate(heads) if head.startswith("accuracy"))
+    runs.evaluate("(one) => { one.previousField = 0; }")
+    page.evaluate(
+        """() => { for (const one of document.querySelectorAll('.filter input')) { one.value = '';
+        one.dispatchEvent(new Event('input')); } }"""
+    )
+    assert field.input_value() == ""
+    for direction in ("ascending", "descending"):
+        runs.locator("thead th").nth(column).locator("button").click()
+        values = [
+            float(text)
+            for text in runs.locator(f"tbody tr > :nth-child({column + 1})").all_inner_texts()
+            if text != "-"
+        ]
+        assert len(values) == 13
+        assert values == sorted(values, reverse=direction == "descending")
+        assert runs.locator("thead th").nth(column).get_attribute("aria-sort") == direction
+    assert told == []
+    page.context.close()
+
+
+@needs_browser
+def test_a_link_to_what_is_folded_unfolds_it_and_print_has_everything(
+    browser: Any, store: Path, tmp_path: Path
+) -> None:
+    page, _ = look(browser, store)
+    folded = page.locator("details.group:not([open])").last.get_attribute("id")
+    page.evaluate("(id) => { location.hash = id; }", folded)
+    page.wait_for_function("(id) => document.getElementById(id).open", arg=folded)
+    assert page.locator("h3 a.permalink").count() == page.locator("main section[id] h3").count()
+    page.pdf(path=str(tmp_path / "page.pdf"), format="A4")
+    assert (tmp_path / "page.pdf").stat().st_size > 50_000
+    page.emulate_media(media="print")
+    assert not page.locator("nav.sections").is_visible()
+    assert page.locator("section.head .picture").is_visible()
+    page.context.close()
+
+
+def test_the_page_lists_every_run_with_its_accuracy(store: Path) -> None:
+    from crosswind.reports.gather import gather
+    from crosswind.reports.page import _accuracies
+    from crosswind.reports.runs.tables import MAX_LISTED, each_run_table
+
+    with Store.open(store) as opened_store:
+        record = gather(opened_store, "demo", draws=False)
+        scored = {
+            row["key"][:10]: row["metrics"]["accuracy"]
+            for row in opened_store.results("demo")
+            if row["set"] == "test" and row["rule"] == "best-id"
+        }
+    table = each_run_table(record.runs, _accuracies(record))
+    assert table is not None and len(table.rows) == 14
+    columns = list(table.columns)
+    listed = {row[-1]: row[columns.index("accuracy")] for row in table.rows}
+    assert {key: value for key, value in listed.items() if value is not None} == pytest.approx(
+        scored
+    )
+    assert each_run_table([record.runs[0]] * (MAX_LISTED + 1), {}) is None
+    assert (store / "report.html").stat().st_size < 2_000_000
+
+
 @pytest.mark.slow
 @needs_browser
 def test_a_store_of_20000_runs_makes_a_page_that_opens(

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from crosswind.core.exhibits import Bars, Grid
 from crosswind.core.printing import utf8
 from crosswind.evaluation.metrics import HEADLINE
+from crosswind.evaluation.multiplicity import ADJUST, percent
 from crosswind.reports.charts import THEMES, Figure, runtime, templates
 from crosswind.reports.claims.answer_picture import (
     METHODS_A_SHIFT,
@@ -46,6 +47,7 @@ from crosswind.reports.prompts.scores import prompt_tables
 from crosswind.reports.rows import sections as row_sections
 from crosswind.reports.runs.actions import action_table
 from crosswind.reports.runs.tables import (
+    each_run_table,
     largest_part,
     run_table,
     time_table,
@@ -191,6 +193,7 @@ def _view(study: StudyRecord, key: str) -> dict[str, Any]:
         "about": str(study.resolved.get("about") or ""),
         "head": study_head(study),
         "glossary": glossary_of(key, study.resolved),
+        "shifts": json.dumps(list(study.resolved.get("shifts") or {})),
         "tiles": [(f"{counts['finished']:,}", f"of {len(states):,} runs finished"), *other_states],
         "facts": _facts(study),
         "remarks": _remarks(study),
@@ -268,7 +271,20 @@ def _findings(study: StudyRecord) -> Section:
         group.chart_words = _CHART_WORDS
         groups.append(group)
     groups += _place_pictures(study, findings)
-    return Section("Findings", [findings.intro], groups)
+    return Section("Findings", [_how_judged(findings)], groups)
+
+
+def _how_judged(findings: Findings) -> str:
+    """How a comparison is made and what its numbers are, in plain words."""
+    first = findings.items[0]
+    by = ""
+    if first.multiplicity in ADJUST:
+        by = f" after {ADJUST[first.multiplicity][0]}'s correction for all {first.family} of them"
+    return (
+        "Every comparison is a mean difference between runs of the same seeds, in percentage points."
+        f" It is told apart from chance where p < 0.05{by}; the brackets hold the interval that goes"
+        f" with that, of {percent(first.level)}: it excludes 0 just where a difference is told."
+    )
 
 
 _CHART_WORDS = (
@@ -295,7 +311,9 @@ def _place_pictures(study: StudyRecord, findings: Findings) -> list[Group]:
         )
         is_at_head = place == findings.answer.place and head is not None and not head.hidden
         if whole is not None and not is_at_head and len(groups) < MAX_PLACES:
-            heading = f"Every shift and method: {_place_heading(place)}"
+            heading = ": ".join(
+                filter(None, ("Every shift and method", _place_heading(study, place)))
+            )
             groups.append(Group(heading, chart=whole, chart_words=_CHART_WORDS, open=False))
     return groups
 
@@ -311,7 +329,8 @@ def _shifts(study: StudyRecord) -> Section:
         by_size.setdefault((shift_draw.data, shift_draw.size), []).append(shift_draw)
     groups: list[Group] = []
     for (data, size), size_draws in by_size.items():
-        group = Group(heading_of(data, size), layout="cards", open=not groups)
+        heading = heading_of(_places_of(study), data=data, size=size)
+        group = Group(heading, layout="cards", open=not groups)
         group.figures = _draw_figures(size_draws)
         remarks: dict[str, list[str]] = {}
         for shift_draw in size_draws:
@@ -364,7 +383,8 @@ def _scores(study: StudyRecord) -> Section:
     groups: list[Group] = []
     for setting_results in study.places:
         other_tables = dict(study.tables[setting_results.place])
-        group = Group(_place_heading(setting_results.place), open=len(groups) < OPEN_PLACES)
+        heading = _place_heading(study, setting_results.place)
+        group = Group(heading, open=len(groups) < OPEN_PLACES)
         for figure, name, more_tables in (
             (
                 draw.change_map(setting_results, study.verdicts[setting_results.place]),
@@ -388,10 +408,10 @@ def _prompts(study: StudyRecord) -> Section:
         answers, *other_tables = reversed(prompt_tables(comparison))
         group = Group(
             heading_of(
-                "",
-                comparison.place.size,
-                f"set {comparison.place.set}",
-                f"selection {comparison.place.rule}",
+                _places_of(study),
+                size=comparison.place.size,
+                set=comparison.place.set,
+                rule=comparison.place.rule,
             ),
             open=not groups,
         )
@@ -407,9 +427,12 @@ def _prompts(study: StudyRecord) -> Section:
 def _exhibits(study: StudyRecord) -> Section:
     groups: dict[str, Group] = {}
     for method_exhibit in study.exhibits:
-        heading = (
-            f"{method_exhibit.method} under {method_exhibit.shift}, seed {method_exhibit.seed};"
-            f" {heading_of(method_exhibit.data, method_exhibit.size, method_exhibit.model)}"
+        heading = heading_of(
+            _places_of(study),
+            f"{method_exhibit.method} under {method_exhibit.shift}, seed {method_exhibit.seed}",
+            data=method_exhibit.data,
+            size=method_exhibit.size,
+            model=method_exhibit.model,
         )
         group = groups.setdefault(
             heading, Group(heading, layout="cards", open=len(groups) < _OPEN_EXHIBITS)
@@ -447,7 +470,7 @@ def _families(study: StudyRecord) -> Section:
     for family_view in families(study.places, study.resolved):
         other_tables = [rank_by_seed_table(family_view), agreement_table(family_view)]
         group = Group(
-            _place_heading(family_view.place),
+            _place_heading(study, family_view.place),
             tables=[table for table in other_tables if table is not None],
             open=not groups,
         )
@@ -483,7 +506,7 @@ def _rules(study: StudyRecord) -> Section:
         if figure is not None:
             groups.append(
                 Group(
-                    _place_heading(anywhere),
+                    _place_heading(study, anywhere),
                     figures=[(figure, [rule_table(rule_results)])],
                     open=not groups,
                 )
@@ -519,7 +542,25 @@ def _runs(study: StudyRecord) -> Section:
         action_table(study.found),
     ]
     intro = [] if trouble else ["No run failed and none diverged."]
-    return Section("Runs", intro, [Group(tables=[table for table in tables if table is not None])])
+    groups = [Group(tables=[table for table in tables if table is not None])]
+    each_run = each_run_table(study.runs, _accuracies(study))
+    if each_run is not None:
+        groups.append(Group("Every run", tables=[each_run], open=False))
+    return Section("Runs", intro, groups)
+
+
+def _accuracies(study: StudyRecord) -> dict[tuple[str, ...], float]:
+    """The accuracy of each run, where it is one of a single split seed, by the first set and rule of
+    its place."""
+    accuracies: dict[tuple[str, ...], float] = {}
+    for setting_results in study.places:
+        place = setting_results.place
+        for (shift, method), entry in setting_results.entries.items():
+            names = (place.data, place.size, place.model, shift, method)
+            for seed, accuracy in entry.values(HEADLINE.name).items():
+                if isinstance(seed, int):
+                    accuracies.setdefault((*names, str(seed)), accuracy)
+    return accuracies
 
 
 def _specification(study: StudyRecord) -> Section:
@@ -565,11 +606,10 @@ def _yaml(value: Any) -> str:
     return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=110)).rstrip()
 
 
-def _place_heading(setting: Place) -> str:
-    return heading_of(
-        setting.data,
-        setting.size,
-        setting.model,
-        f"set {setting.set}",
-        setting.rule and f"selection {setting.rule}",
-    )
+def _places_of(study: StudyRecord) -> list[Place]:
+    """The places that headings must tell apart."""
+    return [setting_results.place for setting_results in study.places]
+
+
+def _place_heading(study: StudyRecord, setting: Place) -> str:
+    return heading_of(_places_of(study), **setting._asdict())

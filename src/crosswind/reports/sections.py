@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from crosswind.reports.charts import Figure
 from crosswind.reports.claims.answer_picture import AnswerPicture
 from crosswind.reports.rows.answers import Example
+from crosswind.reports.scores.results import Place
 from crosswind.reports.tables import ReportTable
 
 OPEN_PLACES = 3
@@ -57,9 +58,26 @@ class Section:
         return re.sub("[^a-z]+", "-", self.title.lower())
 
 
-def heading_of(data: str, size: str, *more_words: str) -> str:
-    """The parts that are there, as a heading."""
-    return ", ".join(filter(None, (data, size and f"size {size}", *more_words)))
+_FIELD_WORDS = {
+    "data": "{}",
+    "size": "size {}",
+    "model": "network {}",
+    "set": "tested on {}",
+    "rule": "step chosen by {}",
+}
+"""How a heading says each part of what a group is about."""
+
+
+def heading_of(places: Sequence[Place], *first: str, **fields: str) -> str:
+    """A heading that says `first` and, of `fields` (data, size, model, set, rule), what tells the
+    places of a study apart; without places all of them. Empty where there is nothing to tell."""
+    words = list(filter(None, first))
+    for name, template in _FIELD_WORDS.items():
+        value = fields.get(name, "")
+        varies = len({getattr(place, name) for place in places}) != 1
+        if value and varies:
+            words.append(template.format(value))
+    return ", ".join(words)
 
 
 def address(png: bytes) -> str:

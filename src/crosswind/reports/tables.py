@@ -244,13 +244,16 @@ class ReportTable:
         return {"text": self.to_text, "csv": self.to_csv, "latex": self.to_latex}[form]()
 
 
-def on_page(table: ReportTable) -> ReportTable:
+def on_page(table: ReportTable, study: str = "") -> ReportTable:
     """The table as a page shows it: differences of shares in percentage points with their interval,
-    as every sentence has them."""
-    changed = [[_in_points(cell) for cell in row] for row in table.rows]
-    if changed == [list(row) for row in table.rows]:
-        return table
-    return replace(table, rows=changed, title=f"{table.title}, in points")
+    as every sentence has them; the title without what headings of the page of `study` say."""
+    rows = [[_in_points(cell) for cell in row] for row in table.rows]
+    title = (
+        re.sub(rf" \({re.escape(study)}(, [^()]*)?\)$", "", table.title) if study else table.title
+    )
+    if rows != [list(row) for row in table.rows]:
+        title += ", in points"
+    return table if title == table.title else replace(table, rows=rows, title=title)
 
 
 def _in_points(cell: Cell) -> Cell:

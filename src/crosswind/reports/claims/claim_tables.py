@@ -78,21 +78,22 @@ def _claim_row(
     """The row of one judgement; `varying_cells`: what it is about that others are not."""
     difference = None if judgement.waits else judgement.difference
     p_name = _ADJUSTED.get(judgement.multiplicity, ("p",))[0]
+    verdict = with_mark(judgement.verdict, judgement.better.entry, judgement.than.entry)
+    tested: dict[str, Cell] = {p_name: _p_cell(judgement.adjusted)}
+    tested[runs_name] = difference.n if difference else 0
+    # The verdict first: on a phone the rest is reached by scrolling.
+    if on_page:
+        claim = f"{judgement.text} (claim {judgement.number})"
+        points = _points_cell(judgement, difference)
+        sides = {"claim": claim, "verdict": verdict, "difference in points": points}
+        return {**sides, **tested, **varying_cells}
     return {
-        # The verdict first: on a phone the rest is reached by scrolling.
-        "claim": f"{judgement.text} (claim {judgement.number})" if on_page else judgement.number,
-        "verdict": with_mark(judgement.verdict, judgement.better.entry, judgement.than.entry),
+        "claim": judgement.number,
+        "verdict": verdict,
         **varying_cells,
-        **(
-            {"difference in points": _points_cell(judgement, difference)}
-            if on_page
-            else {
-                "difference": f"{difference.mean:+.3f}" if difference else None,
-                f"{percent(judgement.level)} interval": _interval_cell(difference),
-            }
-        ),
-        p_name: _p_cell(judgement.adjusted),
-        runs_name: difference.n if difference else 0,
+        "difference": f"{difference.mean:+.3f}" if difference else None,
+        f"{percent(judgement.level)} interval": _interval_cell(difference),
+        **tested,
     }
 
 
@@ -186,7 +187,7 @@ def _about(judgement: Judgement) -> dict[str, str | None]:
     if judgement.margin is not None:
         than += f" ± {judgement.margin:g}"
     if judgement.wins_back is not None:
-        than += f", and {judgement.wins_back:.3g} of what {judgement.shift} costs it"
+        than += f" with {judgement.wins_back:.0%} of {judgement.shift}'s cost won back"
     return {
         "data": setting.data,
         "shift": judgement.shift if is_one_shift else None,

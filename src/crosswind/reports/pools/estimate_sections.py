@@ -50,13 +50,8 @@ def estimates(study: StudyRecord) -> Section:
         if not points_by_estimator:
             continue
         setting = setting_results.place
-        heading = heading_of(
-            setting.data,
-            setting.size,
-            setting.model,
-            f"set {setting.set}",
-            f"selection {setting.rule}",
-        )
+        places = [one.place for one in study.places]
+        heading = heading_of(places, **setting._asdict())
         fields = (setting.data, setting.size, setting.model, setting.set, setting.rule)
         name = "-".join(["estimates", *fields])
         group = Group(heading, open=not groups)

@@ -14,10 +14,16 @@ from crosswind.reports.claims.robustness import (
 from crosswind.reports.rows import figures as row_figures
 from crosswind.reports.rows.answers import Example, MethodAnswers
 from crosswind.reports.rows.learning import Curve
+from crosswind.reports.scores.results import Place
 from crosswind.reports.sections import OPEN_PLACES, Group, Section, address, heading_of
 
 if TYPE_CHECKING:
     from crosswind.reports.gather import StudyRecord
+
+
+def _places_of(study: StudyRecord) -> list[Place]:
+    """The places that headings must tell apart."""
+    return [setting_results.place for setting_results in study.places]
 
 
 def _shots(examples: Sequence[Example]) -> list[tuple[str, Example]]:
@@ -27,8 +33,9 @@ def _shots(examples: Sequence[Example]) -> list[tuple[str, Example]]:
 def examples(study: StudyRecord) -> Section:
     """Training beside test rows of each shift, by class."""
     groups: dict[str, Group] = {}
+    places = _places_of(study)
     for strip in study.behind.strips:
-        heading = heading_of(strip.data, strip.size, strip.shift)
+        heading = heading_of(places, strip.shift, data=strip.data, size=strip.size)
         group = groups.setdefault(heading, Group(heading, open=len(groups) < OPEN_PLACES))
         for name, train, test in strip.classes:
             group.shots += [(name, "training", _shots(train)), (name, strip.test, _shots(test))]
@@ -44,7 +51,7 @@ def examples(study: StudyRecord) -> Section:
 def mistakes(study: StudyRecord) -> Section:
     """Answers by class, accuracy by two attributes, and the rows that were wrong most often;
     unfolded for the worst shift."""
-    by_shift = _by_shift(study.behind.answers)
+    by_shift = _by_shift(study.behind.answers, _places_of(study))
 
     def lowest_accuracy(heading: str) -> float:
         return min((wrong.accuracy for wrong in by_shift[heading][0].wrong), default=100.0)
@@ -77,19 +84,23 @@ def mistakes(study: StudyRecord) -> Section:
     return Section("Mistakes", intro, groups)
 
 
-def _by_shift(every_answers: Iterable[MethodAnswers]) -> dict[str, list[MethodAnswers]]:
+def _by_shift(
+    every_answers: Iterable[MethodAnswers], places: Sequence[Place]
+) -> dict[str, list[MethodAnswers]]:
     """The answers of methods together that were given at one place under one shift, by heading."""
     by_shift: dict[str, list[MethodAnswers]] = {}
     for answers in every_answers:
         setting = answers.place
-        heading = heading_of(setting.data, setting.size, setting.model, answers.shift)
+        fields = {"data": setting.data, "size": setting.size, "model": setting.model}
+        heading = heading_of(places, answers.shift, **fields)
         by_shift.setdefault(heading, []).append(answers)
     return by_shift
 
 
 def systematic(study: StudyRecord) -> Section:
     """Classes by environments, and rho: what a systematic shift kept apart."""
-    by_shift = _by_shift(answers for answers in study.behind.answers if answers.apart is not None)
+    kept_apart = [answers for answers in study.behind.answers if answers.apart is not None]
+    by_shift = _by_shift(kept_apart, _places_of(study))
     groups: list[Group] = []
     # A method that takes no step is the network that the others are fine-tuned from.
     methods = study.resolved.get("methods")
@@ -141,7 +152,8 @@ def learning_curves(study: StudyRecord) -> Section:
     by_place: dict[str, list[Curve]] = {}
     for curve in study.behind.curves:
         setting = curve.place
-        heading = heading_of(setting.data, setting.size, setting.model)
+        fields = {"data": setting.data, "size": setting.size, "model": setting.model}
+        heading = heading_of(_places_of(study), **fields)
         by_place.setdefault(heading, []).append(curve)
     groups: list[Group] = []
     for heading, method_curves in by_place.items():

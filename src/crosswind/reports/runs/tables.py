@@ -85,6 +85,46 @@ def run_table(arranged: Results, reasons: bool = True) -> ReportTable:
     return ReportTable("runs", "Runs", columns, rows, notes, keys=3)
 
 
+MAX_LISTED = 2_000
+"""Runs that a page lists one by one; of a larger study nobody would look for one there."""
+_RUN_AXES = ("data", "size", "model", "shift", "method", "point", "seed", "split_seed")
+_KEY_LETTERS = 10
+
+
+def each_run_table(
+    runs: Sequence[Mapping[str, Any]], accuracies: Mapping[tuple[str, ...], float]
+) -> ReportTable | None:
+    """A row a run: what names it, its state, its accuracy as a share and the beginning of its key.
+
+    `accuracies`: by data, size, model, shift, method and seed. None without runs and of a study with
+    more than `MAX_LISTED`.
+    """
+    if not runs or len(runs) > MAX_LISTED:
+        return None
+    labels = [run["labels"] for run in runs]
+    axes = [axis for axis in _RUN_AXES if _is_listed(axis, labels)]
+    rows: list[dict[str, Cell]] = []
+    for run in runs:
+        names = run["labels"]
+        sought = tuple(str(names.get(axis) or "") for axis in _RUN_AXES[:5])
+        rows.append(
+            {
+                **{axis: str(names.get(axis, "")) for axis in axes},
+                "state": str(run["status"]),
+                "accuracy": accuracies.get((*sought, str(names.get("seed", "")))),
+                "key": str(run["key"])[:_KEY_LETTERS],
+            }
+        )
+    notes = ("crosswind show run STORE#KEY tells everything of one run.",)
+    return ReportTable.of("each-run", "Every run", rows, notes, keys=len(axes))
+
+
+def _is_listed(axis: str, labels: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether runs differ in an axis, or are always named by it."""
+    values = {str(names.get(axis) or "") for names in labels}
+    return axis in ("shift", "method", "seed") or len(values) > 1
+
+
 def _seeds_by_trouble(arranged: Results) -> dict[str, list[str]]:
     """The seeds that failed or diverged, by where they did and why."""
     several_splits = len({run.split_seed for run in arranged.runs}) > 1

@@ -187,11 +187,43 @@
 
   // Tables sort by the heading of a column, and long ones can be filtered.
   const FILTERED = 8;
+  // A number of a method under a shift leads to its runs.
+  function linked(table) {
+    const article = table.closest("article");
+    const runs = article?.querySelector('[data-table="each-run"]');
+    const shifts = JSON.parse(article?.dataset.shifts ?? "[]");
+    const [first, ...columns] = [...(table.tHead?.rows[0]?.cells ?? [])].map((cell) => cell.textContent.trim());
+    if (!runs || runs === table || first !== "method" || !columns.length || !columns.every((name) => shifts.includes(name))) return;
+    for (const row of table.tBodies[0].rows) {
+      columns.forEach((shift, position) => {
+        const cell = row.cells[position + 1];
+        if (!/\d/.test(cell.textContent)) return;
+        const button = document.createElement("button");
+        button.type = "button";
+        button.className = "runs";
+        button.title = `Show the runs of ${words(row, 0)} under ${shift}`;
+        button.append(...cell.childNodes);
+        cell.append(button);
+        button.addEventListener("click", () => {
+          runs.closest("details").open = true;
+          sortable(runs);
+          const field = runs.closest("details").querySelector(".filter input");
+          if (field) {
+            field.value = `"${shift}" "${words(row, 0).replace(/ †$/, "")}"`;
+            field.dispatchEvent(new Event("input"));
+            field.focus();
+          }
+          runs.closest("details").scrollIntoView();
+        });
+      });
+    }
+  }
   const words = (row, column) => row.cells[column]?.textContent.trim() ?? "";
   function sortable(table) {
     const heads = [...(table.tHead?.rows[0]?.cells ?? [])];
     const body = table.tBodies[0];
-    if (!body || body.rows.length < 2) return;
+    if (!body || body.rows.length < 2 || table.dataset.sorts) return;
+    table.dataset.sorts = "yes";
     heads.forEach((head, column) => {
       const button = document.createElement("button");
       button.type = "button";
@@ -212,6 +244,7 @@
         body.append(...rows);
       });
     });
+    linked(table);
     if (body.rows.length < FILTERED) return;
     const label = document.createElement("label");
     label.className = "filter";
@@ -219,10 +252,12 @@
     field.type = "search";
     label.append("Rows with", field);
     field.addEventListener("input", () => {
-      const sought = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+      // A word in quotes is a whole cell.
+      const sought = field.value.toLowerCase().match(/"[^"]*"|[^\s"]+/g) ?? [];
       for (const row of body.rows) {
-        const text = row.textContent.toLowerCase();
-        row.hidden = !sought.every((word) => text.includes(word));
+        const cells = [...row.cells].map((cell) => cell.textContent.trim().toLowerCase());
+        const text = cells.join(" ");
+        row.hidden = !sought.every((word) => (word.startsWith('"') ? cells.includes(word.slice(1, -1)) : text.includes(word)));
       }
       say(`${[...body.rows].filter((row) => !row.hidden).length} rows`);
     });
