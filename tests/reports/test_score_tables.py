@@ -673,3 +673,32 @@ def test_a_reference_at_chance_is_said_to_be_so() -> None:
             " reaches 0.540): a gain over it may be one over guessing."
         )
         assert (told in table.notes) == said
+
+
+# -- numbers of names ------------------------------------------------------------------------------
+
+
+def test_numbers_in_names_are_as_short_as_tells_them_apart() -> None:
+    from crosswind.reports.tables import short_numbers, shortened
+
+    names = ["area under 12.345678901234567", "area under 12.345679999999999", "2.5", "v1.12345678"]
+    short = short_numbers(names)
+    assert [shortened(name, short) for name in names] == [
+        "area under 12.345679",
+        "area under 12.34568",
+        "2.5",
+        "v1.12345678",
+    ]
+    assert shortened(names[0], short_numbers(names[:1])) == "area under 12.346"
+
+
+def test_a_page_has_long_names_whole_on_hover() -> None:
+    from crosswind.reports.page import _table_body, _with_short_labels
+    from crosswind.reports.tables import ReportTable
+
+    table = ReportTable("t", "t", ("name", "n"), [["under 0.1234567890123456 & more", 0.5]])
+    assert '<span title="under 0.1234567890123456 &amp; more">under 0.12346 &amp; more</span>' in (
+        _table_body(table)
+    )
+    data = '{"v":"under 0.1234567890123456","x":0.1234567890123456}'
+    assert _with_short_labels(data) == '{"v":"under 0.12346","x":0.1234567890123456}'

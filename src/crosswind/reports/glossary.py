@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from crosswind.core.errors import CrosswindError, plain
 from crosswind.reports.claims.shift_words import shift_clause
 from crosswind.reports.methods import find_method
-from crosswind.reports.tables import slug
+from crosswind.reports.tables import short_numbers, shortened, slug
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -81,6 +81,7 @@ class Glossary:
         `before` are left as they are, and the marked ones are added where it is a set."""
         from markupsafe import Markup, escape
 
+        text = shortened(text, short_numbers([text]))
         if not self.meanings:
             return escape(text)
         marked_terms = before if isinstance(before, set) else set(before)

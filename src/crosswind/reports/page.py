@@ -13,7 +13,8 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +66,15 @@ from crosswind.reports.scores.families import (
 from crosswind.reports.scores.results import Place
 from crosswind.reports.scores.tables import rank_table, ranking, rule_table, seed_table
 from crosswind.reports.sections import OPEN_PLACES, Group, Section, address, heading_of
-from crosswind.reports.tables import ReportTable, distinct, on_page, slug
+from crosswind.reports.tables import (
+    LONG_NUMBER,
+    ReportTable,
+    distinct,
+    on_page,
+    short_numbers,
+    shortened,
+    slug,
+)
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -108,7 +117,7 @@ def study_page(studies: Sequence[StudyRecord], store: str) -> str:
         for figure in figures
     }
     shown = {"themes": THEMES, "figures": specs}
-    plain_data = json.dumps(shown, separators=(",", ":"), allow_nan=False)
+    plain_data = _with_short_labels(json.dumps(shown, separators=(",", ":"), allow_nan=False))
     # Inside a script element only "<" can end it or begin a comment; JSON may write it as an
     # escape.
     data = plain_data.replace("<", "\\u003c")
@@ -123,6 +132,7 @@ def study_page(studies: Sequence[StudyRecord], store: str) -> str:
         figures=Markup(data),
         body=_table_body,
         on_page=on_page,
+        short=lambda text: shortened(text, short_numbers([text])),
         seen=set,
     )
     return rendered
@@ -143,6 +153,16 @@ def _file_name(name: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.") or "figure"
 
 
+_LONG_LABEL = re.compile(r'"[^"\\]*\d\.\d{7,}[^"\\]*"')
+
+
+def _with_short_labels(data: str) -> str:
+    """Figures as JSON whose labels have numbers of a length that can be read, alike in all of them;
+    values that are numbers stay."""
+    short = short_numbers(_LONG_LABEL.findall(data))
+    return _LONG_LABEL.sub(lambda match: shortened(match[0], short), data) if short else data
+
+
 def _table_body(table: ReportTable) -> Markup:
     # Made here and not in the template: of a large study these are hundreds of thousands of cells.
     from markupsafe import Markup, escape
@@ -161,9 +181,13 @@ def _table_body(table: ReportTable) -> Markup:
         for (start, end), mark in zip(tags, marks, strict=True)
     ]
     lines = []
+    short = short_numbers("\n".join(row) for row in table.cells)
     for row in table.cells:
         # Most rows have nothing to escape, and to look costs less than to escape each cell.
-        safe: Any = escape if _SPECIAL.search("".join(row)) else str
+        whole_row = "".join(row)
+        safe: Any = escape if _SPECIAL.search(whole_row) else str
+        if LONG_NUMBER.search(whole_row):
+            safe = partial(_short_cell, short)
         cells = [
             f"{start}{safe(cell.strip() if words else cell)}{end}"
             for (start, end, words), cell in zip(columns, row, strict=True)
@@ -172,6 +196,16 @@ def _table_body(table: ReportTable) -> Markup:
     return Markup("<thead><tr>{}</tr></thead>\n<tbody>\n{}\n</tbody>").format(
         Markup(heads), Markup("\n".join(lines))
     )
+
+
+def _short_cell(short: Mapping[str, str], cell: str) -> Markup:
+    """A cell whose long numbers are written short, with the whole of it on hover."""
+    from markupsafe import Markup, escape
+
+    text = shortened(cell, short)
+    if text == cell:
+        return escape(cell)
+    return Markup('<span title="{}">{}</span>').format(cell, text)
 
 
 # -- the head of a study ---------------------------------------------------------------------------

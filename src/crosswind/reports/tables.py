@@ -267,6 +267,29 @@ def _in_points(cell: Cell) -> Cell:
     return f"{mean} [{low:+.1f}, {high:+.1f}]{cell.marks}"
 
 
+LONG_NUMBER = re.compile(r"(?<![\w.])\d+\.\d{7,}(?![\w.])")
+"""A number with more decimals than anybody reads, as a border between classes may have."""
+_DIGITS = range(5, 18)
+
+
+def short_numbers(texts: Iterable[str]) -> dict[str, str]:
+    """The long numbers of some texts, and how they are written with as few digits as tell them
+    apart."""
+    numbers = dict.fromkeys(number for text in texts for number in LONG_NUMBER.findall(text))
+    for digits in _DIGITS:
+        short = {number: f"{float(number):.{digits}g}" for number in numbers}
+        if len(set(short.values())) == len(short):
+            return short
+    return {number: number for number in numbers}
+
+
+def shortened(text: str, short: Mapping[str, str]) -> str:
+    """A text with its long numbers written short."""
+    if not short:
+        return text
+    return LONG_NUMBER.sub(lambda match: short.get(match[0], match[0]), text)
+
+
 def escape_latex(text: str) -> str:
     """`text` as LaTeX prints it letter by letter; a sign before digits becomes a minus."""
     escaped = "".join(_LATEX.get(letter, letter) for letter in text)
