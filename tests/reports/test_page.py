@@ -152,7 +152,10 @@ def test_every_figure_is_drawn_without_a_word_on_the_console(
 
 
 @needs_browser
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (768, "dark"), (390, "light")])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [(width, scheme) for width in (1280, 768, 390) for scheme in ("light", "dark")],
+)
 def test_axe_finds_nothing(browser: Any, store: Path, width: int, scheme: str) -> None:
     """Contrast, names, roles, order of headings, what can be reached: axe-core's rules, with
     everything unfolded."""
@@ -402,6 +405,64 @@ def test_a_link_to_what_is_folded_unfolds_it_and_print_has_everything(
     assert not page.locator("nav.sections").is_visible()
     assert page.locator("section.head .picture").is_visible()
     page.context.close()
+
+
+@needs_browser
+def test_the_first_picture_is_painted_within_a_second_on_a_slow_machine(
+    browser: Any, store: Path
+) -> None:
+    """Four times slower than here: the picture stands in the page, before any script."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": 4})
+    page.goto((store / "report.html").resolve().as_uri(), wait_until="commit")
+    page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length > 0")
+    painted = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+    text = (store / "report.html").read_text(encoding="utf-8")
+    assert text.index('class="strip') < text.index("<script"), "no script stands before it"
+    assert painted < 1000
+    context.close()
+
+
+def test_text_json_notebook_and_page_hold_the_same_findings(store: Path, capsys: Any) -> None:
+    from html.parser import HTMLParser
+
+    from crosswind.reports.gather import gather
+
+    class Words(HTMLParser):
+        text = ""
+
+        def handle_data(self, data: str) -> None:
+            self.text += data
+
+    def words(page: str) -> str:
+        reader = Words()
+        reader.feed(page)
+        return " ".join(reader.text.split())
+
+    capsys.readouterr()
+    assert _status(["report", str(store), "--tables", "all", "--no-page"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert _status(["report", str(store), "--json"]) == 0
+    (written,) = json.loads(capsys.readouterr().out)["studies"]
+    with Store.open(store) as opened_store:
+        record = gather(opened_store, "demo")
+    notebook = words(record._repr_html_())
+    page = words((store / "report.html").read_text(encoding="utf-8").split("<script")[0])
+    answer, by_heading = written["findings"]["answer"], written["findings"]["sentences"]
+    sentences = [answer["question"], *answer["sentences"], answer["certainty"], answer["next_step"]]
+    for heading, listed in by_heading.items():
+        # What the answer says already stands once; then its heading has nothing to head.
+        unsaid = [one for one in listed if one not in " ".join(answer["sentences"])]
+        sentences += [*([heading] if unsaid else []), *listed]
+    assert len(sentences) > 15
+    on_page_as_a_table = set(by_heading["Claims"])
+    for sentence in sentences:
+        said = " ".join(sentence.split())
+        assert said.removesuffix(".") in printed and said.removesuffix(".") in notebook, said
+        assert sentence in on_page_as_a_table or said in page, said
+    claims = {claim["text"] for claim in record.resolved["claims"]}
+    assert claims and all(f"{text} (claim " in page for text in claims)
 
 
 def test_the_page_lists_every_run_with_its_accuracy(store: Path) -> None:

@@ -107,7 +107,9 @@ def report_command(
             if form == "text":
                 typer.echo(
                     "".join(
-                        f"{record.findings.to_text()}\n\n" for record in records if record.findings
+                        f"{record.findings.to_text(every=True)}\n\n"
+                        for record in records
+                        if record.findings
                     ),
                     nl=False,
                 )

@@ -24,6 +24,7 @@ from crosswind.evaluation.metrics import HEADLINE
 from crosswind.evaluation.multiplicity import ADJUST, percent
 from crosswind.reports.charts import THEMES, Figure, runtime, templates
 from crosswind.reports.claims.answer_picture import (
+    ALL_ROWS,
     METHODS_A_SHIFT,
     ROWS,
     picture_of,
@@ -81,6 +82,9 @@ if TYPE_CHECKING:
 
 MAX_PLACES = 12
 """Settings that have a picture of their own."""
+LEAST_ROWS = 40
+"""Rows of the picture of a setting, of however many."""
+_OPEN_SENTENCES = 12
 _VALUES_SHOWN = 24
 _OPEN_EXHIBITS = 12
 _SPECIAL = re.compile(r"""[&<>'"]""")
@@ -298,7 +302,7 @@ def _findings(study: StudyRecord) -> Section:
     for heading, sentences in findings.comparisons:
         if heading == CLAIMS:  # they stand in a section of their own, each with its verdict
             continue
-        group = Group(heading, lists=[("", sentences)])
+        group = Group(heading, lists=[("", sentences)], open=len(sentences) <= _OPEN_SENTENCES)
         charted = findings.charted.get(heading, ())
         margin = MARGIN if all(map(_is_only_about_equal, charted)) else 0.0
         group.chart = picture_of_findings(charted, where, margin)
@@ -334,8 +338,10 @@ def _is_only_about_equal(finding: Finding) -> bool:
 def _place_pictures(study: StudyRecord, findings: Findings) -> list[Group]:
     """Every setting in one picture, where the head of the page has no room for all of it."""
     groups: list[Group] = []
-    for place in dict.fromkeys(finding.place for finding in findings.items):
-        whole = picture_of(place, findings.items, study.resolved)
+    places = list(dict.fromkeys(finding.place for finding in findings.items))[:MAX_PLACES]
+    most_rows = max(ALL_ROWS // len(places), LEAST_ROWS)
+    for place in places:
+        whole = picture_of(place, findings.items, study.resolved, most_rows=most_rows)
         head = picture_of(
             place,
             findings.items,
@@ -344,7 +350,7 @@ def _place_pictures(study: StudyRecord, findings: Findings) -> list[Group]:
             most_methods=METHODS_A_SHIFT,
         )
         is_at_head = place == findings.answer.place and head is not None and not head.hidden
-        if whole is not None and not is_at_head and len(groups) < MAX_PLACES:
+        if whole is not None and not is_at_head:
             heading = ": ".join(
                 filter(None, ("Every shift and method", _place_heading(study, place)))
             )
@@ -502,6 +508,8 @@ def _ranks(study: StudyRecord) -> Section:
 def _families(study: StudyRecord) -> Section:
     groups: list[Group] = []
     for family_view in families(study.places, study.resolved):
+        if len(set(family_view.family.values())) == len(family_view.family):
+            continue  # families of one method each tell what its row tells
         other_tables = [rank_by_seed_table(family_view), agreement_table(family_view)]
         group = Group(
             _place_heading(study, family_view.place),

@@ -88,8 +88,8 @@ class Findings:
             "comparisons": [finding.to_json() for finding in self.items],
         }
 
-    def to_text(self, width: int = 80) -> str:
-        """The sentences for a terminal, at most `LISTED` of a kind."""
+    def to_text(self, width: int = 80, every: bool = False) -> str:
+        """The sentences for a terminal, at most `LISTED` of a kind without `every`."""
         lines = textwrap.wrap(self.answer.question, width, break_on_hyphens=False)
         for line in self.answer.lines:
             lines += _sentence_lines(line, width)
@@ -100,10 +100,11 @@ class Findings:
                 intro = []
             lines += _blank_below(lines)
             lines += textwrap.wrap(heading, width, break_on_hyphens=False)
-            for sentence in sentences[:LISTED]:
+            listed = len(sentences) if every else LISTED
+            for sentence in sentences[:listed]:
                 lines += _sentence_lines(sentence, width)
-            if len(sentences) > LISTED:
-                lines.append(f"  and {len(sentences) - LISTED} more on the page")
+            if len(sentences) > listed:
+                lines.append(f"  and {len(sentences) - listed} more on the page")
         lines += intro
         return "\n".join(lines) + "\n"
 

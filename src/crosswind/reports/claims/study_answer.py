@@ -284,7 +284,20 @@ class _AskedStudy:
                 f"{none} shown to win accuracy over all rows, but under {best.shift}"
                 f" {_gain_words(best)} in the worst group."
             )
-        return f"{none} shown to win any of it back."
+        does = "win any of it back" if self.costs else "do better"
+        return f"{none} shown to {does}{self._harm()}."
+
+    def _harm(self) -> str:
+        """How many methods are told to lose, as the end of a sentence; empty where none is."""
+        lost = [finding for finding in self.effects if _is_told_loss(finding)]
+        if not lost:
+            return ""
+        worst, number = lost[0], len({finding.method for finding in lost})
+        more = f", {number} methods do worse," if number > 1 else ""
+        return (
+            f";{more.removeprefix(',')} {worst.method} loses {points_with_interval(worst)} under"
+            f" {worst.shift}"
+        )
 
     # -- how sure, and what next -----------------------------------------------------------------
 
@@ -335,17 +348,21 @@ class _AskedStudy:
 
     def _more_seeds(self, undecided: Sequence[Finding]) -> tuple[str, str]:
         """How many seeds would tell `EFFECT`."""
-        ranges = [finding.seeds for finding in undecided if finding.seeds]
-        ends = [end for seeds in ranges for end in seeds if end is not None]
-        seeds = max(ends, default=SEEDS_AT_LEAST)
+        first = [finding for finding in undecided if finding.metric == HEADLINE.name]
+        ranges = [finding.seeds for finding in first or undecided if finding.seeds]
+        ends = sorted(most for _, most in ranges if most is not None)
         size = f"{EFFECT * 100:.0f} points"
+        if ranges and not ends:
+            return f"more seeds would not tell {size}: the spread between them is too wide.", ""
         if not ends:
             return (
-                f"too few seeds to tell anything from chance; run {seeds} at least.",
-                self._run(seeds),
+                f"too few seeds to tell anything from chance; run {SEEDS_AT_LEAST} at least.",
+                self._run(SEEDS_AT_LEAST),
             )
-        some = "what is left open" if any(f.told for f in self.findings) else "anything"
-        return f"to tell {some} of {size} or more, run {seeds:,} seeds.", self._run(seeds)
+        # The larger end of half of the comparisons: that of all may be one that nobody can pay.
+        seeds = ends[len(ends) // 2]
+        half = " in half of the comparisons that are left open" if len(ends) > 1 else ""
+        return f"to tell {size}{half}, run {seeds:,} seeds.", self._run(seeds)
 
     def _run(self, seeds: int | None = None) -> str:
         """The command that runs the study, again or with more seeds; `STUDY` is its file."""
