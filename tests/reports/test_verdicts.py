@@ -117,7 +117,7 @@ def test_an_interval_says_what_the_verdict_beside_it_says(
     figure = figures.change_map(places[0], by_place(places, resolved)[places[0].place])
     assert figure is not None
     for row in figure.spec["datasets"]["rows"]:
-        low, high = row["i"].split(" to ")
+        low, high = row["i"].strip("[]").split(", ")
         assert row["x"] == ("*" in row["t"]) == (low[0] == high[0]), row
     assert_sentences(
         dict(found.parts),
