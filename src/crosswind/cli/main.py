@@ -32,6 +32,7 @@ from crosswind.cli.plan import plan_command, schema_command
 from crosswind.cli.prepare import prepare_command
 from crosswind.cli.report import report_command
 from crosswind.cli.run import run_command
+from crosswind.cli.serve import serve_command
 from crosswind.cli.show import show_command
 from crosswind.cli.status import check_command, status_command
 from crosswind.cli.submit import submit_command
@@ -66,6 +67,7 @@ app.command("run")(run_command)
 app.command("submit")(submit_command)
 app.command("plan")(plan_command)
 app.command("status")(status_command)
+app.command("serve")(serve_command)
 app.command("report")(report_command)
 app.command("best")(best_command)
 app.command("compare")(compare_command)

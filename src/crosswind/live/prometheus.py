@@ -1,0 +1,87 @@
+"""The state of a study as Prometheus reads it: text exposition format 0.0.4."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+Samples = list[tuple[dict[str, str], float]]
+
+
+def exposition(state: Mapping[str, Any]) -> str:
+    """The metrics of a state that `LiveStudy.look` gave; gauges, since a store may lose runs."""
+    return "".join(f"{line}\n" for line in _lines(state))
+
+
+def _lines(state: Mapping[str, Any]) -> Iterator[str]:
+    study = {"study": str(state["study"])}
+    for name, help_text, samples in (
+        (
+            "crosswind_runs",
+            "Runs of the study by status.",
+            [({**study, "status": status}, n) for status, n in state["counts"].items()],
+        ),
+        (
+            "crosswind_method_runs",
+            "Runs of each method by status.",
+            _by_label(study, "method", state["methods"], state["counts"]),
+        ),
+        (
+            "crosswind_shift_runs",
+            "Runs under each shift by status.",
+            _by_label(study, "shift", state["shifts"], state["counts"]),
+        ),
+        (
+            "crosswind_failed_runs",
+            "Failed runs by what of the machine stopped them; empty: the run itself.",
+            _failures(study, state),
+        ),
+        (
+            "crosswind_jobs_running",
+            "Jobs at work.",
+            [(study, sum(worker["running"] for worker in state["workers"]))],
+        ),
+        (
+            "crosswind_drivers_alive",
+            "Drivers that live.",
+            [(study, sum(worker["alive"] for worker in state["workers"]))],
+        ),
+        (
+            "crosswind_runs_per_hour",
+            "Runs finished an hour, over the last minutes.",
+            [(study, state["runs_per_hour"])],
+        ),
+        (
+            "crosswind_seconds_left",
+            "Time left at that rate; absent where none has finished lately.",
+            [] if state["seconds_left"] is None else [(study, state["seconds_left"])],
+        ),
+    ):
+        yield f"# HELP {name} {help_text}"
+        yield f"# TYPE {name} gauge"
+        for labels, value in samples:
+            written = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+            yield f"{name}{{{written}}} {float(value)!r}"
+
+
+def _by_label(
+    study: Mapping[str, str], label: str, rows: Any, statuses: Mapping[str, Any]
+) -> Samples:
+    return [
+        ({**study, label: row["name"], "status": status}, row[status])
+        for row in rows
+        for status in statuses
+    ]
+
+
+def _failures(study: Mapping[str, str], state: Mapping[str, Any]) -> Samples:
+    by_cause: dict[str, float] = {}
+    for failure in state["failures"]:
+        by_cause[failure["cause"]] = by_cause.get(failure["cause"], 0) + failure["runs"]
+    return [({**study, "cause": cause}, number) for cause, number in by_cause.items()]
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,323 @@
+"""A store is looked at while it fills: its state, its metrics, who may ask, and the page in a real
+browser beside a real run."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from crosswind.cli.main import _status
+from crosswind.core.errors import InputError, StoreError
+from crosswind.live.prometheus import exposition
+from crosswind.live.server import LiveServer
+from crosswind.live.state import LiveStudy
+from crosswind.studies.database import runs, scores
+from crosswind.studies.store import Store
+
+BROWSER = next(
+    (path for name in ("chromium", "chromium-browser") if (path := shutil.which(name))), None
+)
+needs_browser = pytest.mark.skipif(BROWSER is None, reason="there is no chromium on the PATH")
+STUDY: dict[str, Any] = {
+    "name": "live",
+    "data": {
+        "digits": {
+            "source": "digits",
+            "label": "half",
+            "attributes": ["ink"],
+            "roles": {"test": 10, "validation": 0.2},
+        }
+    },
+    "shifts": {
+        "none": [],
+        "SC": {"type": "spurious-correlation", "attribute": "ink", "strength": 0.8},
+    },
+    "sizes": {"small": {"total": 90}},
+    "models": {"mlp": {"hidden": 8, "layers": 1}},
+    "methods": ["erm", "groupdro"],
+    "training": {"steps": 6, "batch": 16, "validate_every": 2},
+    "seeds": 2,
+}
+LINE = re.compile(
+    r'[a-z_]+\{[a-z_]+="(?:[^"\\\n]|\\[\\"n])*"(?:,[a-z_]+="(?:[^"\\\n]|\\[\\"n])*")*\}'
+    r" -?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
+)
+"""A sample of Prometheus' text format."""
+
+
+@pytest.fixture(scope="module")
+def store_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("live")
+    (folder / "study.yaml").write_text(yaml.safe_dump(STUDY, sort_keys=False), encoding="utf-8")
+    command = ["run", str(folder / "study.yaml"), "--out", str(folder / "out"), "--workers", "1"]
+    assert _status(command) == 0
+    return folder / "out"
+
+
+@pytest.fixture
+def mixed(store_folder: Path, tmp_path: Path) -> Path:
+    """The store with a run that failed, one that waits and one that was left by a dead driver."""
+    out = tmp_path / "out"
+    shutil.copytree(store_folder, out)
+    with Store.open(out, create=True) as store:
+        keys = {
+            (run["labels"]["shift"], run["labels"]["method"], run["labels"]["seed"]): run["key"]
+            for run in store.runs("live")
+        }
+        failed, waiting, left = (keys["SC", "groupdro", seed] for seed in (0, 1)), None, None
+        failed_keys = list(failed)
+        waiting, left = keys["none", "groupdro", 0], keys["none", "groupdro", 1]
+        with store.transaction() as connection:
+            for key in (*failed_keys, waiting, left):
+                connection.execute(scores.delete().where(scores.c.key == key))
+            failure = {"status": "failed", "reason": 'disk "full"', "cause": "disk"}
+            update = runs.update()
+            connection.execute(update.where(runs.c.key.in_(failed_keys)).values(failure))
+            connection.execute(update.where(runs.c.key == waiting).values(status="pending"))
+            abandoned = {"status": "running", "driver": "nobody"}
+            connection.execute(update.where(runs.c.key == left).values(abandoned))
+    return out
+
+
+def test_a_state_says_what_the_store_holds(mixed: Path) -> None:
+    with Store.open(mixed) as store:
+        state = LiveStudy(store, "live").look()
+        counts = {name: number for name, number in store.counts("live").items() if name != "total"}
+        results = store.results("live")
+    assert state["counts"] == counts == {**counts, "finished": 4, "failed": 2, "pending": 2}
+    assert (state["total"], state["unfinished"]) == (8, True)
+    by_method = {row["name"]: row for row in state["methods"]}
+    assert by_method["erm"]["finished"] == 4 and by_method["groupdro"]["failed"] == 2
+    by_shift = {row["name"]: (row["finished"], row["pending"]) for row in state["shifts"]}
+    assert by_shift == {"none": (2, 2), "SC": (2, 0)}
+    (failure,) = state["failures"]
+    assert (failure["reason"], failure["cause"], failure["runs"]) == ('disk "full"', "disk", 2)
+    heat = state["heat"]
+    assert (heat["methods"], heat["shifts"]) == (["erm", "groupdro"], ["none", "SC"])
+    for name in ("accuracy", "worst_group"):
+        for column, shift in enumerate(heat["shifts"]):
+            measured = [
+                entry["metrics"][name]
+                for entry in results
+                if (entry["method"], entry["shift"]) == ("erm", shift)
+                and (entry["rule"], entry["set"]) == ("best-id", "test")
+            ]
+            assert len(measured) == 2 == heat["runs"][0][column]
+            assert heat[name][0][column] == pytest.approx(sum(measured) / 2)
+            assert heat[name][1][column] is None and heat["runs"][1][column] == 0
+    assert [curve["steps"] for curve in state["curves"]] == [[2, 4, 6]] * 6
+    assert "erm" in state["curves"][0]["title"] or "groupdro" in state["curves"][0]["title"]
+    assert len(json.dumps(state, allow_nan=False)) < 20_000
+
+
+def test_a_second_look_sees_what_is_new_and_what_was_taken_back(mixed: Path) -> None:
+    with Store.open(mixed) as reading, Store.open(mixed, create=True) as writing:
+        live = LiveStudy(reading, "live")
+        before = live.look()
+        keys = [run["key"] for run in writing.runs("live") if run["status"] == "pending"]
+        with writing.transaction() as connection:
+            values = {"status": "finished", "finished": time.time(), "started": time.time() - 5}
+            connection.execute(runs.update().where(runs.c.key == keys[0]).values(values))
+            entry = {"key": keys[0], "position": 0, "rule": "best-id", "set": "test"}
+            metrics = '{"accuracy": 0.25, "worst_group": NaN}'
+            connection.execute(scores.insert(), [{**entry, "metrics": metrics}])
+        after = live.look()
+        assert after["counts"]["finished"] == before["counts"]["finished"] + 1
+        assert after["heat"]["accuracy"][1][0] == 0.25
+        assert after["heat"]["worst_group"][1][0] is None
+        assert after["seconds_left"] is not None and after["runs_per_hour"] > 0
+        writing.undo(keys[:1])
+        again = live.look()
+        assert again["counts"] == before["counts"] and again["heat"] == before["heat"]
+        first = next(run["key"] for run in writing.runs("live") if run["status"] == "finished")
+        writing.undo([first])  # results after it stay
+        fewer = live.look()["heat"]
+        assert sum(map(sum, fewer["runs"])) == sum(map(sum, before["heat"]["runs"])) - 1
+
+
+def test_metrics_are_in_prometheus_own_form(mixed: Path) -> None:
+    with Store.open(mixed) as store:
+        text = exposition(LiveStudy(store, "live").look())
+    lines = text.splitlines()
+    samples = [line for line in lines if not line.startswith("#")]
+    assert len(samples) > 20 and all(LINE.fullmatch(line) for line in samples)
+    assert 'crosswind_runs{study="live",status="finished"} 4.0' in lines
+    assert 'crosswind_failed_runs{study="live",cause="disk"} 2.0' in lines
+    assert 'crosswind_method_runs{study="live",method="erm",status="finished"} 4.0' in lines
+    for name in {line.split("{")[0] for line in samples}:
+        assert f"# TYPE {name} gauge" in lines and any(
+            line.startswith(f"# HELP {name} ") for line in lines
+        )
+    assert len(samples) == len({line.rpartition(" ")[0] for line in samples})
+
+
+@contextmanager
+def serving(out: Path) -> Iterator[LiveServer]:
+    server = LiveServer(str(out), None, None)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def asked(
+    server: LiveServer, path: str, method: str = "GET", **headers: str
+) -> tuple[int, bytes, Any]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=30)
+    try:
+        connection.request(method, path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read(), answer.headers
+    finally:
+        connection.close()
+
+
+def test_who_has_no_token_or_another_name_for_this_machine_gets_nothing(mixed: Path) -> None:
+    with serving(mixed) as server:
+        token = f"?token={server.token}"
+        for path in ("/", "/state.json", "/metrics", "/?token=", "/?token=wrong"):
+            status, body, _ = asked(server, path)
+            assert status == 403 and b"live" not in body.replace(b"alive", b"")
+        assert asked(server, f"/{token}", Host="elsewhere.example:80")[0] == 403
+        assert asked(server, f"/{token}")[0] == 200
+        assert asked(server, "/metrics", Authorization=f"Bearer {server.token}")[0] == 200
+        assert asked(server, f"/secrets{token}")[0] == 404
+        status, body, headers = asked(server, f"/state.json{token}", "HEAD")
+        assert (status, body) == (200, b"") and int(headers["Content-Length"]) > 500
+        for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
+            status, _, headers = asked(server, f"/{token}", method)
+            assert status == 405 and headers["Allow"] == "GET, HEAD"
+        assert server.server_address[0] == "127.0.0.1"
+
+
+def test_looking_writes_nothing(mixed: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in mixed.rglob("*") if path.is_file()}
+    with serving(mixed) as server:
+        for path in ("/", "/state.json", "/metrics"):
+            assert asked(server, f"{path}?token={server.token}")[0] == 200
+    after = {path: path.stat().st_mtime_ns for path in mixed.rglob("*") if path.is_file()}
+    assert after == before
+
+
+def test_a_damaged_store_is_told_of_in_a_sentence_and_again_served_once_mended(mixed: Path) -> None:
+    with Store.open(mixed, create=True) as store, store.transaction() as connection:
+        broken = {"key": "x", "position": 0, "rule": "best-id", "set": "test", "metrics": "{"}
+        connection.execute(scores.insert(), [broken])
+    with serving(mixed) as server:
+        for path in ("/state.json", "/metrics"):
+            status, body, _ = asked(server, f"{path}?token={server.token}")
+            assert status == 503 and b"is damaged: an entry is not JSON" in body
+            assert body.count(b"\n") == 1
+        with Store.open(mixed, create=True) as store, store.transaction() as connection:
+            connection.execute(scores.delete().where(scores.c.key == "x"))
+        assert asked(server, f"/state.json?token={server.token}")[0] == 200
+
+
+def test_what_cannot_be_served_is_one_sentence(
+    mixed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(InputError, match=rf"--port: cannot listen on {port}: "):
+            LiveServer(str(mixed), None, None, port)
+    for words, sentence in (
+        ([str(tmp_path / "nowhere")], "there is no store at "),
+        ([str(mixed), "--study", "lives"], "unknown study 'lives', did you mean 'live'"),
+        ([str(mixed), "--port", "99999"], "--port"),
+    ):
+        assert _status(["serve", *words]) == 2
+        printed = capsys.readouterr()
+        assert sentence in printed.err and printed.err.count("\n") == 1 and not printed.out
+    with pytest.raises(StoreError):
+        LiveServer(str(mixed), None, "lives")
+
+
+def test_a_token_may_be_chosen_but_not_a_weak_one(
+    mixed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CROSSWIND_TOKEN", "short")
+    with pytest.raises(InputError, match="CROSSWIND_TOKEN: must be at least 16 letters"):
+        LiveServer(str(mixed), None, None)
+    monkeypatch.setenv("CROSSWIND_TOKEN", "a-token-of-my-own-1234")
+    with serving(mixed) as server:
+        assert asked(server, "/metrics?token=a-token-of-my-own-1234")[0] == 200
+        assert asked(server, "/metrics?token=a-token-of-my-own-1235")[0] == 403
+
+
+@needs_browser
+def test_the_page_follows_a_run_in_a_browser(tmp_path: Path) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+    from playwright.sync_api import sync_playwright
+
+    study = {**STUDY, "seeds": 6, "training": {**STUDY["training"], "steps": 60}}
+    file, out = tmp_path / "study.yaml", tmp_path / "out"
+    file.write_text(yaml.safe_dump(study, sort_keys=False), encoding="utf-8")
+    with Store.open(out, create=True) as store:
+        from crosswind.studies.plan import plan_of
+
+        plan = plan_of(str(file))
+        store.add_plan("live", study, plan.study.model_dump(), plan.jobs)
+    program = [sys.executable, "-c", "from crosswind.cli.main import main; main()"]
+    serve = subprocess.Popen(
+        [*program, "serve", str(out)], stdout=subprocess.PIPE, text=True, bufsize=1
+    )
+    assert serve.stdout is not None
+    address = serve.stdout.readline().split()[0]
+    run = None
+    try:
+        with sync_playwright() as play:
+            chromium = play.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+            page = chromium.new_context(
+                viewport={"width": 390, "height": 900}, color_scheme="dark", bypass_csp=True
+            ).new_page()
+            page.set_default_timeout(120_000)
+            messages: list[str] = []
+            page.on("console", lambda message: messages.append(message.text))
+            page.on("pageerror", lambda error: messages.append(str(error)))
+            page.goto(address)
+            page.wait_for_function("document.title.startsWith('0/24')")
+            assert page.locator("#unfinished").is_visible()
+            command = [*program, "run", str(file), "--out", str(out), "--workers", "1"]
+            run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            seen = "const n = parseInt(document.title); return n > 0 && n < 24;"
+            page.wait_for_function(f"(() => {{ {seen} }})()")
+            assert "at work" in page.locator("#workers").inner_text()
+            page.wait_for_function("document.title.startsWith('24/24')")
+            page.wait_for_function("document.querySelectorAll('#curves li').length === 6")
+            assert page.locator("#summary").inner_text().startswith("24 of 24 runs done")
+            assert page.locator("#unfinished").is_hidden()
+            cells = page.locator("#heat-accuracy tbody td").all_inner_texts()
+            assert len(cells) == 4 and all(cell.endswith("(6)") for cell in cells)
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390
+            assert messages == []
+            violations = Axe().run(page).response["violations"]
+            assert [(rule["id"], rule["nodes"][0]["html"][:100]) for rule in violations] == []
+            chromium.close()
+        assert run.wait(60) == 0
+    finally:
+        if run is not None and run.poll() is None:
+            run.kill()
+        serve.send_signal(signal.SIGINT)
+        assert serve.wait(20) == 0
+        serve.stdout.close()
