@@ -13,7 +13,7 @@ SPREAD := -n auto --dist worksteal
 TRAINING := tests/contract/test_methods.py tests/contract/test_models.py tests/models/test_convolution.py tests/training/test_narrow_networks.py
 # What needs nothing but the package: reading, splitting, training, estimating, transforming.
 LOWEST := tests/training/test_loop.py tests/training/test_run_context.py tests/training/test_selection.py tests/training/test_predicting.py \
-  tests/training/test_loader.py tests/shifts tests/estimators tests/models/test_backbones.py tests/models/test_build.py tests/models/test_convolution.py \
+  tests/training/test_loader.py tests/shifts tests/estimators tests/models/test_build.py tests/models/test_convolution.py \
   tests/data/sources/test_digits.py tests/cli/test_doctor.py tests/contract/test_transforms.py --ignore=tests/shifts/audit
 
 .DEFAULT_GOAL := help
