@@ -17,7 +17,7 @@ LOWEST := tests/training/test_loop.py tests/training/test_run_context.py tests/t
   tests/data/sources/test_digits.py tests/cli/test_doctor.py tests/contract/test_transforms.py --ignore=tests/shifts/audit
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-training lowest verify lint format lock clean
+.PHONY: help setup demo test test-all test-training lowest docs verify lint format lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -54,6 +54,9 @@ test-all: lint ## what continuous integration runs: lint, then every test but th
 test-training: setup ## what trains networks: every method, every model, and the convolutions
 	$(BIN)/python -m pytest -m "not verify" $(SPREAD) $(PYTEST_ARGS) $(TRAINING)
 
+docs: setup ## build the documentation site strictly into build/site
+	$(BIN)/python -m tools.make_site
+
 lowest: setup ## the lowest versions that pyproject.toml allows, in .venv-lowest, and the central tests on them
 	$(BIN)/uv pip compile pyproject.toml --resolution lowest-direct --python-version 3.11 --quiet --output-file .venv-lowest.txt
 	test -x .venv-lowest/bin/python || $(BIN)/uv venv --quiet --python $(BIN)/python .venv-lowest
@@ -69,7 +72,7 @@ format: setup ## format the code and apply ruff's safe fixes
 	$(BIN)/ruff format .
 
 lock: setup ## resolve requirements.lock anew; newer versions only with UV_ARGS=--upgrade
-	$(BIN)/uv pip compile pyproject.toml --group dev --all-extras --universal --python-version 3.11 --generate-hashes \
+	$(BIN)/uv pip compile pyproject.toml --group dev --group docs --all-extras --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-header --no-annotate --quiet $(UV_ARGS) --output-file requirements.lock
 
 clean: ## remove the environment and what the tools cached

@@ -1,0 +1,128 @@
+"""Lay out what the documentation site is built from, and build it.
+
+    python -m tools.make_site               lay out build/site-source and build build/site
+    python -m tools.make_site --only-lay    lay out alone
+
+The source is the part of the repository that its pages link to, at the same paths, so that every
+relative link means the same here as in a checkout: README.md is the first page. Files that are no
+page, such as studies, are served as they are. The pages of `api` are made here, one for each row of
+`REFERENCE`: what `crosswind` itself exports, what plug-ins are written against, and the checks. MkDocs
+builds strictly: a link that leads nowhere, an anchor that is not there and a page that is in no menu
+end it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "build" / "site-source"
+SITE = ROOT / "build" / "site"
+FIRST = ("README.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md")
+
+REFERENCE: dict[str, tuple[str, tuple[str, ...]]] = {
+    "python": ("crosswind", ()),  # its exported names, see `exported`
+    "methods": ("Writing a method", ("crosswind.methods.base",)),
+    "estimators": ("Writing an estimator", ("crosswind.estimators.base",)),
+    "sources": (
+        "Writing a source",
+        ("crosswind.data.sources.base", "crosswind.data.dataset", "crosswind.data.attributes"),
+    ),
+    "models": ("Writing a model", ("crosswind.models.build",)),
+    "shifts": ("Writing a shift", ("crosswind.shifts.base",)),
+    "declarations": (
+        "What a class declares",
+        ("crosswind.core.registry", "crosswind.core.knobs", "crosswind.core.types"),
+    ),
+    "testing": (
+        "Checking a class",
+        (
+            "crosswind.testing.checks",
+            "crosswind.testing.methods",
+            "crosswind.testing.estimators",
+            "crosswind.testing.sources",
+            "crosswind.testing.models",
+        ),
+    ),
+    "errors": ("Errors and the log", ("crosswind.core.errors", "crosswind.core.log")),
+}
+"""Page -> its title and the modules whose public names it shows."""
+
+
+def links(text: str) -> list[str]:
+    """The relative paths that a page links to, without anchors."""
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+    targets = re.findall(r"\]\(([^)\s]+)\)", prose)
+    paths = (target.partition("#")[0] for target in targets if ":" not in target)
+    return [path for path in paths if path]
+
+
+def linked_files() -> Iterator[Path]:
+    """The pages of the site and every file that they link to, however many links away."""
+    waiting = [ROOT / name for name in FIRST] + sorted((ROOT / "docs").rglob("*.md"))
+    reached: set[Path] = set()
+    while waiting:
+        path = waiting.pop()
+        if path in reached:
+            continue
+        reached.add(path)
+        yield path
+        if path.suffix == ".md":
+            for link in links(path.read_text(encoding="utf-8")):
+                target = (path.parent / link).resolve()
+                if target.is_file() and target.is_relative_to(ROOT):
+                    waiting.append(target)
+
+
+def exported() -> dict[str, str]:
+    """The exported names of the package, each with the module that defines it."""
+    import crosswind
+
+    return dict(sorted(crosswind._HOMES.items()))
+
+
+def reference_page(page: str) -> str:
+    """The text of a page of the reference."""
+    title, modules = REFERENCE[page]
+    if page == "python":
+        parts = [f"::: {module}.{name}\n" for name, module in exported().items()]
+        about = "What `import crosswind as cw` offers; every name is `cw.NAME`."
+        return f"# {title}\n\n{about}\n\n" + "\n".join(parts)
+    options = "    options:\n      show_root_heading: true\n      show_root_full_path: true\n"
+    return f"# {title}\n\n" + "\n".join(f"::: {module}\n{options}" for module in modules)
+
+
+def lay_out(source: Path = SOURCE) -> None:
+    """Write the source of the site anew."""
+    if source.exists():
+        shutil.rmtree(source)
+    for path in linked_files():
+        target = source / path.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
+    for page in REFERENCE:
+        target = source / "api" / f"{page}.md"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(reference_page(page), encoding="utf-8")
+
+
+def main() -> int:
+    """Lay out, and build unless that is all."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--only-lay", action="store_true")
+    only_lay = parser.parse_args().only_lay
+    lay_out()
+    if only_lay:
+        return 0
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
